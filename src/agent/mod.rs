@@ -1,0 +1,70 @@
+//! The loop that answers a prompt with a model and tools. Knows nothing of sessions, clients or wires.
+//!
+//! What it needs of the outside comes as three traits: [`Sink`] takes its events, [`Gate`] gives
+//! permission, [`Steering`] has messages that arrived while it runs.
+
+mod batch;
+mod call;
+mod turn;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::base::BoxFuture;
+use crate::protocol::{EventBody, Part, PermissionVerdict, ToolCallRequest, ToolDefinition};
+use crate::tool::{Arguments, Subject};
+
+pub use batch::run_batch;
+pub use call::{CallEnvironment, CallOutcome, run_call};
+pub use turn::{Ended, TurnInput, TurnOutcome, run_turn};
+
+/// Events could not be written down. The turn ends.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SinkError(pub String);
+
+/// Takes the events of a turn, in order.
+pub trait Sink: Send + Sync + 'static {
+    /// Hands in one event. Never blocks.
+    ///
+    /// # Errors
+    /// [`SinkError`] when an earlier one could not be written down.
+    fn emit(&self, event: EventBody) -> Result<(), SinkError>;
+
+    /// Waits until few enough events wait for the disk. Called between events of a flood.
+    fn ready(&self) -> BoxFuture<'_, Result<(), SinkError>>;
+}
+
+/// What a gate is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct GateQuestion<'a> {
+    /// The call.
+    pub request: &'a ToolCallRequest,
+    /// The tool, when it is known.
+    pub definition: Option<&'a ToolDefinition>,
+    /// What patterns are held against.
+    pub subject: &'a Subject,
+    /// What would happen; computed only when somebody has to be asked.
+    pub preview: &'a dyn Preview,
+}
+
+/// Computes what a call would do, on demand.
+pub trait Preview: Send + Sync + std::fmt::Debug {
+    /// What would happen; None: the arguments say it all.
+    fn compute<'a>(&'a self, arguments: &'a Arguments) -> BoxFuture<'a, Option<serde_json::Value>>;
+}
+
+/// Gives or refuses permission. Fails closed: an error is a no.
+pub trait Gate: Send + Sync + 'static {
+    /// Decides about one call; may ask a person, and ends soon after `cancel` fires.
+    fn check<'a>(
+        &'a self,
+        question: GateQuestion<'a>,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, PermissionVerdict>;
+}
+
+/// Messages for a turn that runs already.
+pub trait Steering: Send + Sync + 'static {
+    /// Takes all that wait, oldest first. Called at item boundaries only.
+    fn take(&self) -> Vec<Vec<Part>>;
+}

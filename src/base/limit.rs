@@ -1,0 +1,36 @@
+//! Every default limit, in one place. Units come last in the names.
+
+/// Largest request body in bytes (contract.md, Doors).
+pub const BODY_BYTES_MAX: usize = 10_000_000;
+/// Longest prompt text in bytes.
+pub const PROMPT_BYTES_MAX: usize = 2_000_000;
+/// Rounds with the model in one turn (contract.md, Doors: `max-iterations`).
+pub const ITERATIONS_MAX: u32 = 200;
+/// How long a permission question waits for its answer.
+pub const PERMISSION_TIMEOUT_MS: u64 = 120_000;
+/// How long a session with nobody connected keeps a question open (contract.md, Requests).
+pub const CLIENT_GRACE_MS: u64 = 5_000;
+/// How long a stop waits for running turns (contract.md, Doors).
+pub const SHUTDOWN_GRACE_MS: u64 = 8_000;
+/// Longest silence of a model, before its first byte and between any two.
+pub const MODEL_IDLE_TIMEOUT_MS: u64 = 120_000;
+/// Time between two comments on a silent event stream (contract.md, The event stream).
+pub const HEARTBEAT_MS: u64 = 15_000;
+/// Calls of one reply that run side by side (design §5).
+pub const CONCURRENT_CALLS_MAX: usize = 8;
+/// Longest tool output in UTF-16 units (typescript-api.md §2).
+pub const OUTPUT_CHARS_MAX: usize = 50_000;
+/// Longest run of a tool that sets none itself, in milliseconds.
+pub const TOOL_TIMEOUT_MS: u64 = 600_000;
+/// Prompts that may wait in one session.
+pub const QUEUED_PROMPTS_MAX: usize = 100;
+/// Sessions kept in one store.
+pub const SESSIONS_MAX: u64 = 1_000_000;
+/// Open connections.
+pub const CONNECTIONS_MAX: usize = 10_000;
+/// Open event streams of one session.
+pub const STREAMS_PER_SESSION_MAX: usize = 2_000;
+/// Newest events of an active session that are kept in memory for its readers, in bytes.
+pub const TAIL_BYTES_MAX: usize = 1 << 20;
+/// Bytes of uncommitted events after which a turn waits for the disk.
+pub const BACKLOG_BYTES_MAX: usize = 4 << 20;

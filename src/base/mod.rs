@@ -1,0 +1,15 @@
+//! The outside world, tamed: one file for each part of it.
+
+pub mod clock;
+pub mod glob;
+pub mod http;
+pub mod limit;
+pub mod process;
+pub mod text;
+pub mod workspace;
+
+use std::future::Future;
+use std::pin::Pin;
+
+/// A boxed future that may cross threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,0 +1,141 @@
+//! In-memory fan-out of one session's events, bounded.
+//!
+//! A reader is a cursor into the log, not a queue: the newest batches are kept here within a byte
+//! budget, and who has fallen behind reads the store until it has caught up. So a slow reader loses
+//! nothing, costs nothing, and slows nobody.
+//!
+//! Invariant: [`Topic::publish`] is called only with batches that are durable, in order, without gaps.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::protocol::Event;
+
+/// Consecutive events of one session, shared by all readers.
+#[derive(Debug)]
+pub struct Batch {
+    /// The events, oldest first; never empty.
+    pub events: Vec<Event>,
+    frames: OnceLock<Bytes>,
+}
+
+impl Batch {
+    /// A batch of events. None when there are none.
+    pub fn new(events: Vec<Event>) -> Option<Self> {
+        if events.is_empty() { None } else { Some(Self { events, frames: OnceLock::new() }) }
+    }
+
+    /// Number of its first event.
+    pub fn first_seq(&self) -> u64 {
+        self.events.first().map_or(0, |e| e.seq)
+    }
+
+    /// Number of its last event.
+    pub fn last_seq(&self) -> u64 {
+        self.events.last().map_or(0, |e| e.seq)
+    }
+
+    /// All its events as SSE frames (`id:` and `data:` lines), serialised once for all readers.
+    pub fn frames(&self) -> Bytes {
+        self.frames.get_or_init(|| encode_frames(&self.events).into()).clone()
+    }
+}
+
+/// Events as SSE frames.
+pub fn encode_frames(events: &[Event]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(events.len() * 192);
+    for event in events {
+        out.extend_from_slice(b"id: ");
+        out.extend_from_slice(event.seq.to_string().as_bytes());
+        out.extend_from_slice(b"\ndata: ");
+        // Plain data: serialising into memory cannot fail.
+        if serde_json::to_writer(&mut out, event).is_err() {
+            out.extend_from_slice(b"{}");
+        }
+        out.extend_from_slice(b"\n\n");
+    }
+    out
+}
+
+/// What a cursor finds.
+#[derive(Debug)]
+pub enum Next {
+    /// A batch whose last event lies behind the cursor (its first ones may not).
+    Batch(Arc<Batch>),
+    /// The events behind the cursor are no longer here: read the store.
+    Store,
+    /// Nothing new yet.
+    Wait,
+}
+
+#[derive(Debug, Default)]
+struct Tail {
+    batches: VecDeque<Arc<Batch>>,
+    bytes: usize,
+}
+
+/// One session's fan-out.
+#[derive(Debug)]
+pub struct Topic {
+    tail: Mutex<Tail>,
+    durable: watch::Sender<u64>,
+    bytes_max: usize,
+}
+
+impl Topic {
+    /// A topic whose newest durable event is `durable_seq`, keeping about `bytes_max` bytes of newest events.
+    pub fn new(durable_seq: u64, bytes_max: usize) -> Self {
+        Self { tail: Mutex::default(), durable: watch::Sender::new(durable_seq), bytes_max }
+    }
+
+    /// Makes durable events visible.
+    pub fn publish(&self, events: Vec<Event>) {
+        let Some(batch) = Batch::new(events) else { return };
+        let last = batch.last_seq();
+        let size = size_of_batch(&batch);
+        let mut tail = self.tail.lock();
+        tail.batches.push_back(Arc::new(batch));
+        tail.bytes += size;
+        while tail.bytes > self.bytes_max && tail.batches.len() > 1 {
+            if let Some(old) = tail.batches.pop_front() {
+                tail.bytes = tail.bytes.saturating_sub(size_of_batch(&old));
+            }
+        }
+        drop(tail);
+        self.durable.send_replace(last);
+    }
+
+    /// Number of the newest durable event.
+    pub fn durable_seq(&self) -> u64 {
+        *self.durable.borrow()
+    }
+
+    /// Wakes when the newest durable event changes.
+    pub fn watch(&self) -> watch::Receiver<u64> {
+        self.durable.subscribe()
+    }
+
+    /// What comes after event `after`.
+    pub fn next(&self, after: u64) -> Next {
+        if after >= self.durable_seq() {
+            return Next::Wait;
+        }
+        let tail = self.tail.lock();
+        match tail.batches.front() {
+            Some(front) if front.first_seq() <= after + 1 => {
+                let at = tail.batches.partition_point(|b| b.last_seq() <= after);
+                tail.batches.get(at).map_or(Next::Wait, |b| Next::Batch(Arc::clone(b)))
+            }
+            _ => Next::Store,
+        }
+    }
+}
+
+fn size_of_batch(batch: &Batch) -> usize {
+    // The payload is held as JSON, and once more in the frame when somebody reads it.
+    batch.events.iter().map(|e| 2 * e.payload.get().len() + 400).sum()
+}

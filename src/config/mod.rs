@@ -1,0 +1,195 @@
+//! Settings, resolved once: flags over environment over file over defaults. The only place that reads the environment.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+use crate::base::limit;
+use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolCategory};
+
+/// Everything that the application can be told.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where sessions work that name no directory. Absolute.
+    pub working_directory: PathBuf,
+    /// Roots under which working directories may lie. Empty: the working directory alone.
+    pub allowed_roots: Vec<PathBuf>,
+    /// Further roots for the file tools of every session.
+    pub allowed_paths: Vec<PathBuf>,
+    /// Where sessions are kept.
+    pub storage: Storage,
+    /// The model of new sessions, `provider/name`. None: the first that is configured, else `demo/scripted`.
+    pub model: Option<String>,
+    /// The OpenAI-compatible endpoint.
+    pub openai: OpenAiSettings,
+    /// External agents.
+    pub acp_servers: Vec<AcpServer>,
+    /// What tools may do.
+    pub permissions: PermissionConfig,
+    /// System prompts by model pattern.
+    pub provider_prompts: ProviderPrompts,
+    /// Which instruction files are read. None: the defaults.
+    pub instructions: InstructionDiscovery,
+    /// Limits and waits.
+    pub limits: Limits,
+}
+
+/// Where sessions are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Storage {
+    /// In memory; gone with the process.
+    Memory,
+    /// In this directory. Refused when another process holds it.
+    Directory(PathBuf),
+    /// In the first numbered directory under this one that no other process holds (embedded servers).
+    FirstFreeUnder(PathBuf),
+}
+
+/// An OpenAI-compatible endpoint.
+#[derive(Debug, Clone, Default)]
+pub struct OpenAiSettings {
+    /// Such as `https://api.openai.com/v1`.
+    pub base_url: Option<String>,
+    /// The key. Local servers often want none.
+    pub api_key: Option<SecretString>,
+}
+
+/// An ACP agent (typescript-api.md §1, `ACPServerEntry`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AcpServer {
+    /// Its name.
+    pub name: String,
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Its working directory.
+    #[serde(default)]
+    pub cwd: Option<PathBuf>,
+    /// Over the inherited environment.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Which of its agents is meant when none is named.
+    #[serde(default)]
+    pub default_agent: Option<String>,
+    /// Longest wait for an answer to a request; never for a prompt.
+    #[serde(default)]
+    pub timeout_ms: Option<u64>,
+    /// What happens when it asks for permission.
+    #[serde(default)]
+    pub permission_policy: Option<AcpPermissionPolicy>,
+}
+
+/// What happens when an ACP agent asks for permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AcpPermissionPolicy {
+    /// It gets it.
+    AutoApprove,
+    /// Our permission flow decides.
+    Prompt,
+    /// It is refused.
+    Deny,
+}
+
+/// System prompts by model pattern.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ProviderPrompts {
+    /// Glob over `provider/name` → prompt. The first match wins, in the order given.
+    pub prompts: Vec<(String, String)>,
+    /// When nothing matches.
+    pub default_prompt: Option<String>,
+}
+
+/// Which instruction files are read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct InstructionDiscovery {
+    /// File names, relative to each directory that is looked at.
+    pub patterns: Vec<String>,
+    /// Where the walk up from the working directory ends. None: at the repository's root.
+    pub root_dir: Option<PathBuf>,
+    /// Whether they go into the system prompt.
+    pub auto_inject: bool,
+}
+
+impl Default for InstructionDiscovery {
+    fn default() -> Self {
+        Self {
+            patterns: ["CLAUDE.md", "AGENTS.md", ".simse/instructions.md"].map(str::to_owned).into(),
+            root_dir: None,
+            auto_inject: true,
+        }
+    }
+}
+
+/// Limits and waits; each default stands in `base::limit`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a permission question waits.
+    pub permission_timeout_ms: u64,
+    /// How long a session with nobody connected keeps a question open.
+    pub client_grace_ms: u64,
+    /// Longest silence of a model.
+    pub model_idle_timeout_ms: u64,
+    /// Rounds with the model in one turn.
+    pub max_iterations: u32,
+    /// Prompts that may wait in one session.
+    pub queued_prompts_max: usize,
+    /// Sessions kept in one store.
+    pub sessions_max: u64,
+    /// Open event streams of one session.
+    pub streams_per_session_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            permission_timeout_ms: limit::PERMISSION_TIMEOUT_MS,
+            client_grace_ms: limit::CLIENT_GRACE_MS,
+            model_idle_timeout_ms: limit::MODEL_IDLE_TIMEOUT_MS,
+            max_iterations: limit::ITERATIONS_MAX,
+            queued_prompts_max: limit::QUEUED_PROMPTS_MAX,
+            sessions_max: limit::SESSIONS_MAX,
+            streams_per_session_max: limit::STREAMS_PER_SESSION_MAX,
+        }
+    }
+}
+
+impl Settings {
+    /// Defaults for a working directory; nothing is read from the environment. Kept in memory.
+    pub fn new(working_directory: PathBuf) -> Self {
+        Self {
+            working_directory,
+            allowed_roots: Vec::new(),
+            allowed_paths: Vec::new(),
+            storage: Storage::Memory,
+            model: None,
+            openai: OpenAiSettings::default(),
+            acp_servers: Vec::new(),
+            permissions: default_permissions(),
+            provider_prompts: ProviderPrompts::default(),
+            instructions: InstructionDiscovery::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Looking and searching are allowed; everything else asks.
+pub fn default_permissions() -> PermissionConfig {
+    PermissionConfig {
+        default_policy: PermissionPolicy::Ask,
+        rules: vec![PermissionRule {
+            tool: "*".into(),
+            pattern: None,
+            policy: PermissionPolicy::Allow,
+            category: Some(CategoryFilter::Any(vec![ToolCategory::Read, ToolCategory::Search])),
+            annotations: None,
+        }],
+    }
+}

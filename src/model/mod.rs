@@ -1,0 +1,165 @@
+//! The seam that every model fills: providers over HTTP, the scripted one, external agents.
+//!
+//! A model turns a request into a stream of [`ModelEvent`]s. The stream ends with
+//! [`ModelEvent::Finished`], or with an error as its last item, and never otherwise.
+
+pub mod retry;
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::Stream;
+use tokio_util::sync::CancellationToken;
+
+use crate::protocol::{Message, ToolCallRequest, ToolDefinition, Usage};
+
+/// What a model is asked.
+#[derive(Debug, Clone, Default)]
+pub struct ModelRequest {
+    /// The system text; empty for none.
+    pub system: String,
+    /// The conversation so far, oldest first.
+    pub messages: Vec<Message>,
+    /// What it may call.
+    pub tools: Vec<ToolDefinition>,
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// It was done.
+    EndTurn,
+    /// It wants its calls run.
+    ToolUse,
+    /// It reached its own limit of tokens.
+    Length,
+    /// The provider cut it for its content.
+    ContentFilter,
+}
+
+/// What comes out of a model.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ModelEvent {
+    /// A piece of text.
+    Text(String),
+    /// A piece of reasoning.
+    Reasoning(String),
+    /// A whole call.
+    Call(ToolCallRequest),
+    /// A call whose arguments are not a JSON object. The loop tells the model so and runs nothing.
+    BadCall {
+        /// The call's id.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// What is wrong with the arguments.
+        problem: String,
+    },
+    /// Tokens used so far in this request.
+    Usage(Usage),
+    /// The stream broke and is tried again; what came before in this request is void.
+    Retrying {
+        /// Which attempt comes now; the first retry is 2.
+        attempt: u32,
+        /// How long until then.
+        delay: Duration,
+        /// Why.
+        error: String,
+    },
+    /// The end.
+    Finished(StopReason),
+}
+
+/// Why a model failed. Kinds differ by what the caller does next; never decided by words in a text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// Worth another try: connection cut, 408, 425, 429, 5xx, silence, an overloaded provider.
+    #[error("{message}")]
+    Transient {
+        /// What happened.
+        message: String,
+        /// What the provider asked to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The key is missing or refused.
+    #[error("{0}")]
+    Unauthorized(String),
+    /// The provider refuses the request as it is: 4xx.
+    #[error("{0}")]
+    Refused(String),
+    /// What came does not follow the wire format.
+    #[error("{0}")]
+    Malformed(String),
+    /// The model cannot be used at all: no such model, no agent program.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The caller cancelled.
+    #[error("aborted")]
+    Aborted,
+}
+
+/// The stream of a model.
+pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, ModelError>> + Send>>;
+
+/// A model that can be driven.
+pub trait Model: Send + Sync + 'static {
+    /// `provider/name`.
+    fn id(&self) -> &str;
+
+    /// Whether it can be used now; the error says why not. Must not block and sends nothing.
+    ///
+    /// # Errors
+    /// [`ModelError::Unavailable`] or [`ModelError::Unauthorized`].
+    fn available(&self) -> Result<(), ModelError> {
+        Ok(())
+    }
+
+    /// Asks it. Nothing is sent before the stream is polled; it ends soon after `cancel` fires.
+    fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream;
+}
+
+/// Models by id, and which one new sessions get.
+#[derive(Clone, Default)]
+pub struct Models {
+    entries: Vec<Arc<dyn Model>>,
+    default_id: String,
+    /// Makes a model of an id that is not listed, such as `openai/anything`.
+    open: Option<Arc<dyn Fn(&str) -> Option<Arc<dyn Model>> + Send + Sync>>,
+}
+
+impl std::fmt::Debug for Models {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Models").field("default_id", &self.default_id).finish_non_exhaustive()
+    }
+}
+
+impl Models {
+    /// Models and the id of the default one.
+    pub fn new(entries: Vec<Arc<dyn Model>>, default_id: impl Into<String>) -> Self {
+        Self { entries, default_id: default_id.into(), open: None }
+    }
+
+    /// The same, with a maker for ids that are not listed.
+    #[must_use]
+    pub fn with_open(mut self, open: Arc<dyn Fn(&str) -> Option<Arc<dyn Model>> + Send + Sync>) -> Self {
+        self.open = Some(open);
+        self
+    }
+
+    /// The id that new sessions get.
+    pub fn default_id(&self) -> &str {
+        &self.default_id
+    }
+
+    /// The model of that id. None when nothing provides it.
+    pub fn get(&self, id: &str) -> Option<Arc<dyn Model>> {
+        let listed = self.entries.iter().find(|m| m.id() == id).cloned();
+        listed.or_else(|| self.open.as_ref().and_then(|open| open(id)))
+    }
+
+    /// All that are listed.
+    pub fn list(&self) -> &[Arc<dyn Model>] {
+        &self.entries
+    }
+}

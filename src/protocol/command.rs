@@ -1,0 +1,146 @@
+//! What a client can ask for: the bodies of the routes, and of the commands on other doors.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::id::{RequestId, SessionId};
+use super::item::Part;
+use super::permission::PermissionConfig;
+
+/// `POST /sessions`. Every field may be left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct CreateSession {
+    /// A chosen id; one is made otherwise.
+    pub session_id: Option<SessionId>,
+    /// Where its tools work; must lie under an allowed root. Default: the server's own.
+    pub working_directory: Option<PathBuf>,
+    /// A name from `GET /agents`.
+    pub agent: Option<String>,
+    /// `provider/name`, from `GET /models`.
+    pub model: Option<String>,
+    /// A title, at most 256 characters, none of them control characters.
+    pub title: Option<String>,
+    /// Text that is added to the system prompt.
+    pub instructions: Option<String>,
+    /// The names of the tools it may use. Default: all.
+    pub tools: Option<Vec<String>>,
+    /// Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's may become `allow`).
+    pub tool_permissions: Option<PermissionConfig>,
+}
+
+/// What a prompt says: a text, or parts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PromptContent {
+    /// A text.
+    Text(String),
+    /// Text and images.
+    Parts(Vec<Part>),
+}
+
+impl PromptContent {
+    /// The content as parts.
+    pub fn into_parts(self) -> Vec<Part> {
+        match self {
+            Self::Text(text) => vec![Part::Text { text }],
+            Self::Parts(parts) => parts,
+        }
+    }
+
+    /// All its text, parts joined by a line break.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Text(text) => text.clone(),
+            Self::Parts(parts) => {
+                let texts: Vec<&str> = parts
+                    .iter()
+                    .filter_map(|part| match part {
+                        Part::Text { text } => Some(text.as_str()),
+                        Part::Image { .. } => None,
+                    })
+                    .collect();
+                texts.join("\n")
+            }
+        }
+    }
+}
+
+/// What to do with a prompt while a turn runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PromptMode {
+    /// Run it after the ones before it.
+    #[default]
+    Queue,
+    /// Put it into the running turn at the next item boundary; a new turn when none runs.
+    Steer,
+    /// Refuse it with `CONFLICT`.
+    Reject,
+}
+
+/// Changes to a session's settings; from the next turn on.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Configure {
+    /// Another model.
+    pub model: Option<String>,
+    /// Another title.
+    pub title: Option<String>,
+    /// Other instructions.
+    pub instructions: Option<String>,
+}
+
+/// `POST /sessions/:id/prompt`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Prompt {
+    /// What the user says; not empty.
+    pub prompt: PromptContent,
+    /// What to do while a turn runs.
+    #[serde(default)]
+    pub mode: PromptMode,
+    /// Settings that change with this prompt.
+    #[serde(default)]
+    pub configure: Option<Configure>,
+    /// Refuse unless the session has this version.
+    #[serde(default)]
+    pub if_version: Option<u64>,
+}
+
+/// `POST /sessions/:id/abort`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Abort {
+    /// Why; goes into the event.
+    pub reason: Option<String>,
+}
+
+/// A client's answer to a permission request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// This once.
+    Allow,
+    /// This once, and calls like it for the rest of the session.
+    AllowAlways,
+    /// No.
+    Deny,
+}
+
+/// `POST /sessions/:id/feedback`. One of `callId` and `requestId`; one of `decision` and `allowed`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Feedback {
+    /// The call that waits.
+    pub call_id: Option<String>,
+    /// The request that waits.
+    pub request_id: Option<RequestId>,
+    /// The answer.
+    pub decision: Option<Decision>,
+    /// The answer in short form.
+    pub allowed: Option<bool>,
+    /// Words for the model, when the answer is no.
+    pub message: Option<String>,
+}

@@ -1,0 +1,114 @@
+//! The one error envelope that every door speaks: `{"error": {"code", "message", "details"}}`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The stable codes (contract.md). Each has one HTTP status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ErrorCode {
+    /// The request is not valid; `details` names the field and what was expected.
+    InvalidArgument,
+    /// No token, or a wrong one.
+    Unauthorized,
+    /// Known caller, but not this.
+    Forbidden,
+    /// Nothing by that name that this caller may see.
+    NotFound,
+    /// The request does not fit the present state.
+    Conflict,
+    /// A limit is reached; try again later.
+    ResourceExhausted,
+    /// The body is larger than the limit.
+    PayloadTooLarge,
+    /// Our fault.
+    Internal,
+    /// Something that this server depends on is not there (a model, an agent).
+    UpstreamUnavailable,
+    /// It took too long.
+    Timeout,
+}
+
+impl ErrorCode {
+    /// The HTTP status that goes with the code.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::InvalidArgument => 400,
+            Self::Unauthorized => 401,
+            Self::Forbidden => 403,
+            Self::NotFound => 404,
+            Self::Conflict => 409,
+            Self::PayloadTooLarge => 413,
+            Self::ResourceExhausted => 429,
+            Self::Internal => 500,
+            Self::UpstreamUnavailable => 503,
+            Self::Timeout => 504,
+        }
+    }
+}
+
+/// What went wrong, in the form that crosses the wire and goes into `session.error`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// Stable code.
+    pub code: ErrorCode,
+    /// One sentence for a person.
+    pub message: String,
+    /// Facts for a program: usually `{field, expected}`. Absent when there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+/// The envelope around [`ErrorBody`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ErrorEnvelope {
+    /// The error.
+    pub error: ErrorBody,
+}
+
+/// An error that a door can hand to its caller as it is.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{}", .0.message)]
+pub struct ApiError(pub ErrorBody);
+
+impl ApiError {
+    /// An error with a code and a sentence.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self(ErrorBody { code, message: message.into(), details: None })
+    }
+
+    /// `INVALID_ARGUMENT` that names the field and what was expected.
+    pub fn invalid(field: &str, expected: impl Into<String>) -> Self {
+        let expected = expected.into();
+        let mut error = Self::new(ErrorCode::InvalidArgument, format!("`{field}`: expected {expected}"));
+        error.0.details = Some(serde_json::json!({ "field": field, "expected": expected }));
+        error
+    }
+
+    /// `NOT_FOUND` of a thing of a kind, such as `session ses_1`.
+    pub fn not_found(what: impl std::fmt::Display) -> Self {
+        Self::new(ErrorCode::NotFound, format!("no {what}"))
+    }
+
+    /// `CONFLICT` with a sentence.
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Conflict, message)
+    }
+
+    /// `INTERNAL` with a sentence.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Internal, message)
+    }
+
+    /// The same error with facts added.
+    #[must_use]
+    pub fn with_details(mut self, details: Value) -> Self {
+        self.0.details = Some(details);
+        self
+    }
+
+    /// The code.
+    pub fn code(&self) -> ErrorCode {
+        self.0.code
+    }
+}

@@ -1,0 +1,280 @@
+//! The events of a session's log. Names and payloads are those of typescript-api.md §6, and a few more.
+//!
+//! Each event is one record of an append-only log, numbered 1, 2, 3 … without gaps. The log is the
+//! truth: sessions, turns and histories are views of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, value::RawValue};
+
+use super::error::ErrorBody;
+use super::id::{RequestId, SessionId, TurnId};
+use super::permission::VerdictSource;
+use super::session::Usage;
+
+/// How a round with the model ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RoundKind {
+    /// With an answer.
+    Text,
+    /// With tool calls.
+    ToolUse,
+}
+
+/// What happened: `type` and `payload` of an event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
+pub enum EventBody {
+    /// A session came to be. Always number 1.
+    #[serde(rename = "session.created")]
+    SessionCreated {
+        /// The session.
+        session_id: SessionId,
+    },
+    /// A prompt's turn begins.
+    #[serde(rename = "session.prompt")]
+    SessionPrompt {
+        /// The session.
+        session_id: SessionId,
+        /// The text of the prompt.
+        prompt: String,
+        /// The parts, when it is more than one text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parts: Option<Vec<super::item::Part>>,
+    },
+    /// A message was put into the running turn.
+    #[serde(rename = "session.steer")]
+    SessionSteer {
+        /// The session.
+        session_id: SessionId,
+        /// The text.
+        prompt: String,
+        /// The parts, when it is more than one text.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parts: Option<Vec<super::item::Part>>,
+    },
+    /// A turn ended by itself.
+    #[serde(rename = "session.completed")]
+    SessionCompleted {
+        /// The session.
+        session_id: SessionId,
+        /// The final text.
+        result: String,
+    },
+    /// A turn failed.
+    #[serde(rename = "session.error")]
+    SessionError {
+        /// The session.
+        session_id: SessionId,
+        /// Why.
+        error: ErrorBody,
+    },
+    /// A turn waits behind the running one.
+    #[serde(rename = "turn.queued")]
+    TurnQueued {
+        /// Turns in front of it, the running one included.
+        position: u32,
+    },
+    /// The loop begins a turn.
+    #[serde(rename = "loop.start")]
+    LoopStart {},
+    /// The loop ended a turn.
+    #[serde(rename = "loop.complete")]
+    LoopComplete {
+        /// Rounds with the model.
+        total_turns: u32,
+        /// Whether it ended at the limit of rounds.
+        hit_turn_limit: bool,
+    },
+    /// The same call came again and again, and was not run again.
+    #[serde(rename = "loop.doom_loop")]
+    LoopDoomLoop {
+        /// The tool.
+        tool_name: String,
+        /// How often in a row.
+        call_count: u32,
+        /// With which arguments.
+        args: Map<String, Value>,
+    },
+    /// A round with the model begins.
+    #[serde(rename = "stream.start")]
+    StreamStart {},
+    /// A piece of the model's text. A preview: `stream.complete` has the whole.
+    #[serde(rename = "stream.delta")]
+    StreamDelta {
+        /// The piece.
+        text: String,
+    },
+    /// A piece of the model's reasoning.
+    #[serde(rename = "stream.reasoning")]
+    StreamReasoning {
+        /// The piece.
+        text: String,
+    },
+    /// The model's stream broke and is tried again; what it sent since `stream.start` is void.
+    #[serde(rename = "stream.retry")]
+    StreamRetry {
+        /// Which attempt comes now; the first retry is 2.
+        attempt: u32,
+        /// How long until then.
+        delay_ms: u64,
+        /// Why.
+        error: String,
+    },
+    /// The model's text of one round, whole.
+    #[serde(rename = "stream.complete")]
+    StreamComplete {
+        /// The text; may be empty when it only called tools.
+        text: String,
+    },
+    /// A call was announced.
+    #[serde(rename = "tool.call.start")]
+    ToolCallStart {
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// Its arguments.
+        args: Map<String, Value>,
+    },
+    /// A call ended, well or badly. Exactly one for each start.
+    #[serde(rename = "tool.call.end")]
+    ToolCallEnd {
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// What the model is told.
+        output: String,
+        /// Whether it failed.
+        is_error: bool,
+        /// How long the tool ran; 0 when it never started.
+        duration_ms: u64,
+    },
+    /// A call failed; comes just before its end.
+    #[serde(rename = "tool.call.error")]
+    ToolCallError {
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// Why.
+        error: ErrorBody,
+    },
+    /// A tool ran longer than it may.
+    #[serde(rename = "tool.timeout")]
+    ToolTimeout {
+        /// The tool.
+        name: String,
+        /// Its limit.
+        timeout_ms: u64,
+    },
+    /// A round with the model ended.
+    #[serde(rename = "turn.complete")]
+    TurnComplete {
+        /// Which round of the turn, from 1.
+        turn: u32,
+        /// How.
+        #[serde(rename = "type")]
+        kind: RoundKind,
+        /// Its tokens, when the provider said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        usage: Option<Usage>,
+    },
+    /// A question to the client that blocks a call.
+    #[serde(rename = "permission.request")]
+    PermissionRequest {
+        /// The request.
+        request_id: RequestId,
+        /// The call.
+        call_id: String,
+        /// The tool.
+        tool_name: String,
+        /// Its arguments.
+        args: Map<String, Value>,
+        /// What would happen, in words: the command's parts, the paths, a diff.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        preview: Option<Value>,
+        /// The answers that count.
+        options: Vec<super::command::Decision>,
+        /// When silence becomes no, in milliseconds since 1970.
+        deadline: u64,
+    },
+    /// The end of such a question. Exactly one for each request.
+    #[serde(rename = "permission.response")]
+    PermissionResponse {
+        /// The request.
+        request_id: RequestId,
+        /// The call.
+        call_id: String,
+        /// The answer.
+        allowed: bool,
+        /// Who decided.
+        by: VerdictSource,
+        /// Why.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
+    /// A turn was aborted.
+    #[serde(rename = "abort")]
+    Abort {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One record of the log, its payload already in JSON: serialised once, for the disk and for every reader.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// Its number in its session, from 1.
+    pub seq: u64,
+    /// Its type, such as `stream.delta`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its payload, as the type says.
+    pub payload: Box<RawValue>,
+    /// Its session.
+    pub session_id: SessionId,
+    /// Its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    /// When, in milliseconds since 1970.
+    pub at: u64,
+}
+
+impl Event {
+    /// The typed form. None for a type that this version does not know.
+    pub fn body(&self) -> Option<EventBody> {
+        #[derive(Serialize)]
+        struct Tagged<'a> {
+            r#type: &'a str,
+            payload: &'a RawValue,
+        }
+        let text = serde_json::to_string(&Tagged { r#type: &self.kind, payload: &self.payload }).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+}
+
+impl EventBody {
+    /// The wire name, such as `stream.delta`, and the payload in JSON.
+    pub fn encode(&self) -> (String, Box<RawValue>) {
+        #[derive(Deserialize)]
+        struct Tagged<'a> {
+            r#type: String,
+            #[serde(borrow)]
+            payload: &'a RawValue,
+        }
+        // Plain data with string keys: serialising it cannot fail, and what serde_json wrote it reads back.
+        let text = serde_json::to_string(self).unwrap_or_default();
+        match serde_json::from_str::<Tagged<'_>>(&text) {
+            Ok(tagged) => (tagged.r#type, tagged.payload.to_owned()),
+            Err(_) => (String::from("unknown"), RawValue::NULL.to_owned()),
+        }
+    }
+
+    /// Whether it ends a turn.
+    pub fn is_terminal(&self) -> bool {
+        matches!(self, Self::SessionCompleted { .. } | Self::SessionError { .. } | Self::Abort { .. })
+    }
+}

@@ -1,0 +1,110 @@
+//! The history of a session, and what a model is shown of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::id::TurnId;
+use super::tool::ToolCallRequest;
+
+/// A piece of a message's content.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Part {
+    /// Text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// An image, inline.
+    Image {
+        /// Such as `image/png`.
+        #[serde(rename = "mediaType")]
+        media_type: String,
+        /// Base64, without a `data:` prefix.
+        data: String,
+    },
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The person or program that prompts.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// One entry of the history. Each is taken from one event of the log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    /// Number of the event that it was taken from.
+    pub seq: u64,
+    /// Its turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_id: Option<TurnId>,
+    /// When, in milliseconds since 1970.
+    pub at: u64,
+    /// What.
+    #[serde(flatten)]
+    pub body: ItemBody,
+}
+
+/// The kinds of history entries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum ItemBody {
+    /// A message of the user or the model.
+    Message {
+        /// Who.
+        role: Role,
+        /// What.
+        content: Vec<Part>,
+    },
+    /// The model called a tool.
+    ToolCall {
+        /// The call's id.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+        /// Its arguments.
+        arguments: Map<String, Value>,
+    },
+    /// What came of a call.
+    ToolResult {
+        /// The call's id.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+        /// What the model is told.
+        output: String,
+        /// Whether it failed.
+        is_error: bool,
+    },
+}
+
+/// One message as a model gets it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    /// What the user says.
+    User(Vec<Part>),
+    /// What the model said and called.
+    Assistant {
+        /// Its text; may be empty when it only called tools.
+        text: String,
+        /// Its calls, in order.
+        calls: Vec<ToolCallRequest>,
+    },
+    /// What came of a call.
+    ToolResult {
+        /// The call's id.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+        /// What the model is told.
+        output: String,
+        /// Whether it failed.
+        is_error: bool,
+    },
+}

@@ -1,0 +1,26 @@
+//! Every type that crosses a wire or a disk. serde only: no I/O, no async, no clock.
+//!
+//! Field names are camelCase on the wire. Times are integers: milliseconds since 1970, UTC.
+//! Request bodies refuse unknown fields, so that a misspelt option is an error and not a silence.
+
+mod command;
+mod error;
+mod event;
+mod id;
+mod item;
+mod permission;
+mod session;
+mod tool;
+
+pub use command::{Abort, Configure, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode};
+pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
+pub use event::{Event, EventBody, RoundKind};
+pub use id::{BadId, ClientId, RequestId, SessionId, TurnId};
+pub use item::{Item, ItemBody, Message, Part, Role};
+pub use permission::{PermissionConfig, PermissionPolicy, PermissionRule, PermissionVerdict, VerdictSource};
+pub use session::{
+    AgentView, Deleted, Health, ModelView, Page, SessionStatus, SessionView, TurnRecord, TurnStatus, Usage,
+};
+pub use tool::{
+    CategoryFilter, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition, ToolMetrics,
+};

@@ -1,0 +1,207 @@
+//! Sessions and turns as callers see them.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::error::ErrorBody;
+use super::id::{SessionId, TurnId};
+
+/// Where a session is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionStatus {
+    /// No turn has run yet.
+    Created,
+    /// A turn runs or waits.
+    Active,
+    /// The last turn ended by itself.
+    Completed,
+    /// The last turn was aborted.
+    Aborted,
+}
+
+/// Where a turn is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TurnStatus {
+    /// Waits for the turn before it.
+    Queued,
+    /// Works.
+    Running,
+    /// Waits for an answer of the client.
+    Waiting,
+    /// Ended by itself.
+    Completed,
+    /// Ended by an error, or by a restart of the server.
+    Failed,
+    /// Ended by a client.
+    Aborted,
+}
+
+impl TurnStatus {
+    /// Whether it can no longer change.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Queued | Self::Running | Self::Waiting => false,
+            Self::Completed | Self::Failed | Self::Aborted => true,
+        }
+    }
+}
+
+/// Tokens, as the provider counted them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Tokens sent.
+    pub input_tokens: u64,
+    /// Tokens received.
+    pub output_tokens: u64,
+    /// Both together, as the provider says.
+    pub total_tokens: u64,
+}
+
+impl Usage {
+    /// The sum of two.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            total_tokens: self.total_tokens.saturating_add(other.total_tokens),
+        }
+    }
+}
+
+/// A turn's record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnRecord {
+    /// The turn.
+    pub turn_id: TurnId,
+    /// Its session.
+    pub session_id: SessionId,
+    /// Where it is.
+    pub status: TurnStatus,
+    /// When it was accepted.
+    pub created_at: u64,
+    /// When work began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<u64>,
+    /// When it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<u64>,
+    /// The final text of a completed turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<String>,
+    /// Why a failed turn failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorBody>,
+    /// Why an aborted turn was aborted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Rounds with the model.
+    #[serde(default)]
+    pub rounds: u32,
+    /// Tokens of all rounds.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+/// A session as `GET /sessions/:id` shows it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionView {
+    /// The session.
+    pub session_id: SessionId,
+    /// Where it is.
+    pub status: SessionStatus,
+    /// Successful changes so far; 0 at creation.
+    pub version: u64,
+    /// When it was created.
+    pub created_at: u64,
+    /// When it last changed.
+    pub updated_at: u64,
+    /// Messages so far: the user's, the model's, and tool results.
+    pub message_count: u64,
+    /// Number of the newest event.
+    pub last_seq: u64,
+    /// Where its tools work.
+    pub working_directory: PathBuf,
+    /// Its model, `provider/name`.
+    pub model: String,
+    /// Its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The turn that runs or waits now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnRecord>,
+    /// Turns that wait behind it.
+    #[serde(default)]
+    pub queued: u32,
+    /// Tokens of all turns.
+    pub usage: Usage,
+}
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Page<T> {
+    /// The entries.
+    pub items: Vec<T>,
+    /// Give it back as `cursor` for the next page; null at the end.
+    pub next_cursor: Option<String>,
+}
+
+/// Answer of `DELETE /sessions/:id`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Deleted {
+    /// Always true.
+    pub deleted: bool,
+}
+
+/// A model that sessions can use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModelView {
+    /// `provider/name`.
+    pub id: String,
+    /// Whether it can be used now.
+    pub available: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether new sessions get it.
+    pub default: bool,
+}
+
+/// An agent that sessions can use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentView {
+    /// Its name.
+    pub name: String,
+    /// `loop` (our own, driving a model) or `acp` (an external process).
+    pub kind: String,
+    /// What it is, for people.
+    pub description: String,
+    /// Whether it can be used now.
+    pub available: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Answer of `GET /health`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    /// `ok` or `unhealthy`.
+    pub status: String,
+    /// Now, RFC 3339, UTC.
+    pub timestamp: String,
+    /// This program's version.
+    pub version: String,
+    /// Part → `{status, …}`.
+    pub checks: Map<String, Value>,
+}

@@ -1,0 +1,127 @@
+//! Tools as callers see them: definitions, calls, results, figures.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What a tool does, in one word. Permission rules can name it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolCategory {
+    /// Looks at something.
+    Read,
+    /// Changes files.
+    Edit,
+    /// Finds something.
+    Search,
+    /// Runs a program.
+    Execute,
+    /// Long-term memory.
+    Memory,
+    /// A virtual file system.
+    Vfs,
+    /// Task lists.
+    Task,
+    /// Other agents.
+    Subagent,
+    /// None of these.
+    #[default]
+    Other,
+}
+
+/// One category or several.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum CategoryFilter {
+    /// Exactly this one.
+    One(ToolCategory),
+    /// Any of these.
+    Any(Vec<ToolCategory>),
+}
+
+/// Hints about a tool's effect. Absent means unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ToolAnnotations {
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// May destroy something.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destructive: Option<bool>,
+    /// Changes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
+}
+
+/// What the model and the client are told about a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolDefinition {
+    /// Unique in its registry.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// The arguments: name → `{type, description, required?}` (typescript-api.md §2), or a JSON Schema
+    /// object (one with `"type": "object"` and `properties`). Order is kept.
+    #[serde(default)]
+    pub parameters: Map<String, Value>,
+    /// What it does, in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub category: Option<ToolCategory>,
+    /// Hints about its effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotations: Option<ToolAnnotations>,
+    /// Longest run, in milliseconds. Absent: the registry's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Longest output in UTF-16 units. Absent: the registry's default; 0: no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output_chars: Option<usize>,
+}
+
+/// One call that a model or a program makes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCallRequest {
+    /// Unique in its turn.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments by name.
+    #[serde(default)]
+    pub arguments: Map<String, Value>,
+}
+
+/// What came of a call. There is exactly one for each call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCallResult {
+    /// The call's id.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// What the model is told.
+    pub output: String,
+    /// Whether it failed.
+    pub is_error: bool,
+    /// How long the tool ran. Absent when it never started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+}
+
+/// Figures of one tool since its registration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolMetrics {
+    /// The tool's name.
+    pub name: String,
+    /// Calls that reached the tool.
+    pub call_count: u64,
+    /// Of these, how many failed.
+    pub error_count: u64,
+    /// Time of all calls together.
+    pub total_duration_ms: f64,
+    /// Mean time of a call.
+    pub avg_duration_ms: f64,
+    /// When the last call ended.
+    pub last_called_at: u64,
+}

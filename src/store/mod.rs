@@ -1,0 +1,197 @@
+//! The seam under everything durable: sessions, turns and the event log.
+//!
+//! Writes go in as [`Commit`]s: each is atomic, and they become durable in the order they were
+//! handed in. An implementation may put many commits into one transaction (group commit).
+//! What [`Store::commit`] calls back about is on disk; nothing else is ever shown to a client.
+//!
+//! Nothing here assumes that this process is the log's only reader.
+
+mod memory;
+mod sqlite;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+pub use crate::base::BoxFuture;
+use crate::protocol::{
+    ClientId, Event, PermissionConfig, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, Usage,
+};
+
+pub use memory::MemoryStore;
+pub use sqlite::SqliteStore;
+
+/// A storage operation failed. Variants differ by what the caller should do.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A session of that id is there already. Report it.
+    #[error("a session with the id {0} exists already")]
+    Taken(SessionId),
+    /// Nothing by that name. Report it; do not retry.
+    #[error("no session {0}")]
+    NoSession(SessionId),
+    /// Another process holds the data directory. Report it.
+    #[error("the data directory {directory} is in use by another simse process{holder}", directory = directory.display())]
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+        /// ` (pid N, http://…)` when it is known, else empty.
+        holder: String,
+    },
+    /// What was read is not what was written. Keep the file.
+    #[error("the log of session {session} is damaged near event {seq}: {cause}")]
+    Damaged {
+        /// The session.
+        session: SessionId,
+        /// The first event that could not be read.
+        seq: u64,
+        /// The decoder's words.
+        cause: String,
+    },
+    /// The file was written by a newer version.
+    #[error("{path} has schema version {found}; this program knows up to {known}", path = path.display())]
+    TooNew {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// The disk or the database said no. Retry when somebody has acted.
+    #[error("storage failed while trying to {doing}: {cause}")]
+    Io {
+        /// A verb phrase: "append events".
+        doing: String,
+        /// The system's own words, with the path.
+        cause: String,
+    },
+    /// The store was closed.
+    #[error("the store is closed")]
+    Closed,
+}
+
+/// A session's durable facts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionRow {
+    /// Its id.
+    pub id: SessionId,
+    /// Who may see it. None: everyone without a client id.
+    pub client: Option<ClientId>,
+    /// Where it is in its life.
+    pub status: SessionStatus,
+    /// Successful changes so far.
+    pub version: u64,
+    /// When it was created.
+    pub created_at: u64,
+    /// When it last changed.
+    pub updated_at: u64,
+    /// Messages so far.
+    pub message_count: u64,
+    /// Tokens of all turns.
+    pub usage: Usage,
+    /// Settings.
+    pub settings: SessionSettings,
+}
+
+/// What a session was set to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionSettings {
+    /// Where its tools work.
+    pub working_directory: PathBuf,
+    /// `provider/name`.
+    pub model: String,
+    /// Its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Added to the system prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// The tools it may use; None: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Its own rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<PermissionConfig>,
+}
+
+/// A turn's durable facts: its record, and its prompt while it has not begun.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnRow {
+    /// What callers see.
+    pub record: TurnRecord,
+    /// What to run. Kept while the turn is queued, dropped when its `session.prompt` event is in the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptContent>,
+}
+
+/// One change. A [`Commit`] is a list of them.
+#[derive(Debug, Clone)]
+pub enum Write {
+    /// A new session. Fails with [`StoreError::Taken`].
+    CreateSession(Box<SessionRow>),
+    /// A session's new facts.
+    UpdateSession(Box<SessionRow>),
+    /// A session goes, with its turns and its log.
+    DeleteSession(SessionId),
+    /// Events at the end of a session's log. Numbers follow the last one without a gap.
+    Append(SessionId, Vec<Event>),
+    /// A turn's new facts.
+    SaveTurn(Box<TurnRow>),
+}
+
+/// Called once, in the order of the commits, from the store's own thread: keep it short.
+pub type Committed = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// Durable state.
+///
+/// Reads are asynchronous and never block the caller's thread for long. Lists are newest first.
+pub trait Store: Send + Sync + 'static {
+    /// Hands in changes that happen together or not at all. Never blocks.
+    fn commit(&self, writes: Vec<Write>, done: Committed);
+
+    /// A session's facts.
+    fn session<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Option<SessionRow>, StoreError>>;
+
+    /// Sessions of a client, newest first, at most `limit`, behind `after` (the last id of the page before).
+    fn sessions<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+        after: Option<&'a SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>>;
+
+    /// Events with numbers above `after`, at most about `limit`, oldest first.
+    fn events<'a>(
+        &'a self,
+        id: &'a SessionId,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Event>, StoreError>>;
+
+    /// Number of the newest event of a session; 0 when it has none.
+    fn last_seq<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<u64, StoreError>>;
+
+    /// A turn's facts.
+    fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>>;
+
+    /// All turns of all sessions that are not over, oldest first: what a restart has to deal with.
+    fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>>;
+
+    /// Whether it works, in one word or a sentence about what does not.
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Waits until everything handed in is durable, then closes.
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+/// Hands in changes and waits for them.
+///
+/// # Errors
+/// Whatever the store says; [`StoreError::Closed`] when it dropped the commit.
+pub async fn commit(store: &Arc<dyn Store>, writes: Vec<Write>) -> Result<(), StoreError> {
+    let (tx, rx) = tokio::sync::oneshot::channel();
+    store.commit(writes, Box::new(move |result| drop(tx.send(result))));
+    rx.await.unwrap_or(Err(StoreError::Closed))
+}

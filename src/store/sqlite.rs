@@ -1,0 +1,4 @@
+//! TBD
+/// TBD
+#[derive(Debug)]
+pub struct SqliteStore;

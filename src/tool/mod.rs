@@ -1,0 +1,122 @@
+//! The seam that every tool fills: host tools, JavaScript handlers, remote ones.
+//!
+//! A tool is told its arguments after they were validated against its definition, and may run only
+//! after permission was given. It stops soon after `ToolContext::cancel` fires.
+
+mod output;
+mod registry;
+mod validate;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+pub use crate::base::BoxFuture;
+use crate::protocol::{SessionId, ToolDefinition};
+
+pub use output::bound_output;
+pub use registry::{Registry, RegistryError};
+pub use validate::{BadArguments, json_schema, validate};
+
+/// A tool's arguments by name.
+pub type Arguments = Map<String, Value>;
+
+/// What a permission rule's `pattern` is held against.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// Nothing: a rule with a pattern never matches.
+    None,
+    /// A shell command line; each simple command in it is judged alone.
+    Command(String),
+    /// Paths, as the caller gave them, and as they resolve (absolute).
+    Paths(Vec<PathSubject>),
+}
+
+/// One path of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathSubject {
+    /// As given, such as `src/../a.txt`.
+    pub given: String,
+    /// As it resolves. None when it cannot be resolved (the tool will then fail by itself).
+    pub resolved: Option<PathBuf>,
+}
+
+/// What a call is told about its surroundings.
+#[derive(Debug, Clone)]
+pub struct ToolContext {
+    /// The call's id.
+    pub call_id: String,
+    /// The session, when there is one.
+    pub session: Option<SessionId>,
+    /// Fires on abort and on time-out.
+    pub cancel: CancellationToken,
+    /// What lives as long as the session (or, outside a session, the registry).
+    pub scope: Arc<Scope>,
+}
+
+/// State that tools keep between the calls of one session.
+#[derive(Debug, Default)]
+pub struct Scope {
+    /// Where the shell is. None until the first `cd`.
+    pub shell_directory: Mutex<Option<PathBuf>>,
+}
+
+/// What a tool gives back.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolOutput {
+    /// What the model is told.
+    pub text: String,
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        Self { text }
+    }
+}
+
+/// Why a tool failed. The text goes to the model as `Tool "<name>" execution failed: <text>`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ToolError {
+    /// It says why.
+    #[error("{0}")]
+    Failed(String),
+    /// Its arguments are not what its definition asks for.
+    #[error("{0}")]
+    BadArguments(String),
+    /// It was stopped by an abort.
+    #[error("aborted")]
+    Aborted,
+}
+
+impl ToolError {
+    /// A failure with a sentence.
+    pub fn failed(message: impl Into<String>) -> Self {
+        Self::Failed(message.into())
+    }
+}
+
+/// Something a model can call.
+pub trait Tool: Send + Sync + 'static {
+    /// What the model and the client are told about it.
+    fn definition(&self) -> &ToolDefinition;
+
+    /// What permission patterns are held against. Must be cheap; may look at the file system to resolve a path.
+    fn subject(&self, _arguments: &Arguments) -> Subject {
+        Subject::None
+    }
+
+    /// What would happen, for the person who is asked: a diff, a list of paths. None: the arguments say it all.
+    fn preview<'a>(&'a self, _arguments: &'a Arguments, _context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// Runs it. Blocking work belongs on the blocking pool.
+    fn run<'a>(
+        &'a self,
+        arguments: Arguments,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>>;
+}
