@@ -1,1 +1,401 @@
-//! TBD.
+//! Where a session may work: its working directory, and further roots.
+//!
+//! A caller's path is taken as Node's `path.resolve` takes it (relative to the working directory, `..`
+//! by name), then every symlink on the way is followed, also those whose target does not exist yet.
+//! What comes out names no link, and lies inside a root or is refused. [`Workspace::open`] asks
+//! the kernel afterwards what it really opened.
+//!
+//! Not here: anything about file content, and ignore rules.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+
+/// Links followed in one path before it counts as a loop. The kernel's own number.
+const LINKS_MAX: usize = 40;
+
+/// A path that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PathError {
+    /// It leads out of every root.
+    #[error("Path \"{input}\" escapes the working directory \"{working_directory}\"")]
+    Escapes {
+        /// As the caller gave it.
+        input: String,
+        /// As the workspace was given it.
+        working_directory: String,
+    },
+    /// No file can have that name.
+    #[error("Path {0:?} contains a NUL character")]
+    Nul(String),
+    /// The file system said no while it was followed.
+    #[error("Cannot resolve path \"{input}\": {cause}")]
+    Unresolvable {
+        /// As the caller gave it.
+        input: String,
+        /// The operating system's own error.
+        #[source]
+        cause: io::Error,
+    },
+    /// It is no directory that a session could work in.
+    #[error("Working directory \"{0}\" does not exist or is not a directory")]
+    NoDirectory(String),
+    /// It exists and is nothing that has bytes to read.
+    #[error("Path \"{input}\" is {kind}, not a regular file")]
+    NotAFile {
+        /// As the caller gave it.
+        input: String,
+        /// Such as `a directory`.
+        kind: &'static str,
+    },
+    /// It could not be opened.
+    #[error("Cannot open \"{input}\": {cause}")]
+    Open {
+        /// As the caller gave it.
+        input: String,
+        /// The operating system's own error.
+        #[source]
+        cause: io::Error,
+    },
+}
+
+impl PathError {
+    /// Whether the path is good and merely names nothing.
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::Open { cause, .. } | Self::Unresolvable { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
+            Self::Escapes { .. } | Self::Nul(_) | Self::NoDirectory(_) | Self::NotAFile { .. } => false,
+        }
+    }
+}
+
+/// A working directory and the roots beside it.
+///
+/// Invariant: every root is absolute, without links and `..`, as it was when the workspace was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    given: String,
+    roots: Vec<PathBuf>,
+}
+
+impl Workspace {
+    /// A workspace whose working directory exists. `allowed` are further roots, relative ones against the
+    /// working directory; they may come into being later.
+    ///
+    /// # Errors
+    /// [`PathError::NoDirectory`] when `working_directory` is no directory, and what [`Workspace::lenient`] gives.
+    pub fn new(working_directory: &Path, allowed: &[PathBuf]) -> Result<Self, PathError> {
+        if !working_directory.is_dir() {
+            return Err(PathError::NoDirectory(working_directory.to_string_lossy().into_owned()));
+        }
+        Self::lenient(working_directory, allowed)
+    }
+
+    /// The same for a working directory that may come into being later.
+    ///
+    /// # Errors
+    /// [`PathError::Unresolvable`] when a root cannot be followed: no permission, a loop of links.
+    pub fn lenient(working_directory: &Path, allowed: &[PathBuf]) -> Result<Self, PathError> {
+        let given = working_directory.to_string_lossy().into_owned();
+        let unresolvable = |path: &Path, cause| PathError::Unresolvable {
+            input: path.to_string_lossy().into_owned(),
+            cause,
+        };
+        let base = std::path::absolute(working_directory).map_err(|cause| unresolvable(working_directory, cause))?;
+        let mut roots = vec![real(&base).map_err(|cause| unresolvable(working_directory, cause))?];
+        for path in allowed {
+            let root = real(&base.join(path)).map_err(|cause| unresolvable(path, cause))?;
+            if !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
+        Ok(Self { given, roots })
+    }
+
+    /// The working directory, without links.
+    pub fn working_directory(&self) -> &Path {
+        &self.roots[0]
+    }
+
+    /// All roots, the working directory first.
+    pub fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// Whether `path` (absolute, without links) is one of the roots, or one lies below it.
+    ///
+    /// Such a path is never deleted or moved.
+    pub fn holds_a_root(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| root.starts_with(path))
+    }
+
+    /// Whether `path` (absolute, without links) lies in a root.
+    pub fn contains(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| path.starts_with(root))
+    }
+
+    /// The real place of a caller's path, which need not exist. All links are followed.
+    ///
+    /// # Errors
+    /// [`PathError`] when it leads out of the roots or cannot be followed.
+    pub fn resolve(&self, input: &str) -> Result<PathBuf, PathError> {
+        self.checked(input, real(&self.absolute(input)?))
+    }
+
+    /// The same, but the last name itself is kept: a link there means the link, not what it points at.
+    ///
+    /// # Errors
+    /// As [`Workspace::resolve`].
+    pub fn resolve_entry(&self, input: &str) -> Result<PathBuf, PathError> {
+        let path = by_name(&self.absolute(input)?);
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return self.resolve(input) };
+        self.checked(input, real(parent).map(|parent| parent.join(name)))
+    }
+
+    /// Opens a regular file for reading, and never hangs: pipes, devices and directories are refused.
+    ///
+    /// # Errors
+    /// [`PathError`]: outside the roots, nothing there, not a regular file.
+    pub fn open(&self, input: &str) -> Result<File, PathError> {
+        let path = self.resolve(input)?;
+        let failed = |cause: rustix::io::Errno| PathError::Open { input: input.to_owned(), cause: cause.into() };
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
+        // A look before the open: opening a device can have effects, and a socket cannot be opened.
+        refuse_special(input, FileType::from_raw_mode(rustix::fs::stat(&path).map_err(failed)?.st_mode))?;
+        let file = File::from(rustix::fs::open(&path, flags, Mode::empty()).map_err(failed)?);
+        refuse_special(input, FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(failed)?.st_mode))?;
+        match opened_path(&file) {
+            Some(opened) if !self.contains(&opened) => Err(self.escapes(input)),
+            Some(_) | None => Ok(file),
+        }
+    }
+
+    /// How a path inside the workspace is shown: relative to the working directory where it lies there.
+    pub fn shown(&self, path: &Path) -> String {
+        let path = path.strip_prefix(self.working_directory()).unwrap_or(path);
+        path.to_string_lossy().into_owned()
+    }
+
+    /// The refusal of `input`.
+    pub fn escapes(&self, input: &str) -> PathError {
+        PathError::Escapes { input: input.to_owned(), working_directory: self.given.clone() }
+    }
+
+    fn absolute(&self, input: &str) -> Result<PathBuf, PathError> {
+        if input.contains('\0') {
+            return Err(PathError::Nul(input.to_owned()));
+        }
+        Ok(self.working_directory().join(input))
+    }
+
+    fn checked(&self, input: &str, found: io::Result<PathBuf>) -> Result<PathBuf, PathError> {
+        let path = found.map_err(|cause| PathError::Unresolvable { input: input.to_owned(), cause })?;
+        if self.contains(&path) { Ok(path) } else { Err(self.escapes(input)) }
+    }
+}
+
+fn refuse_special(input: &str, kind: FileType) -> Result<(), PathError> {
+    let kind = match kind {
+        FileType::RegularFile => return Ok(()),
+        FileType::Directory => "a directory",
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Symlink | FileType::Unknown => "something special",
+    };
+    Err(PathError::NotAFile { input: input.to_owned(), kind })
+}
+
+/// Where the kernel says an open file lies. None when it does not say.
+fn opened_path(file: &File) -> Option<PathBuf> {
+    use std::os::fd::AsRawFd;
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
+}
+
+/// `path` without `.` and `..`, by name alone.
+fn by_name(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => out.push(component),
+        }
+    }
+    out
+}
+
+/// Follows every link of an absolute path. What does not exist is taken by name.
+fn real(path: &Path) -> io::Result<PathBuf> {
+    let mut todo: VecDeque<OsString> = names(&by_name(path)).collect();
+    let mut out = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(name) = todo.pop_front() {
+        if name == ".." {
+            out.pop();
+            continue;
+        }
+        out.push(&name);
+        match out.symlink_metadata() {
+            Ok(found) if found.is_symlink() => {}
+            Ok(_) => continue,
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => continue,
+            Err(e) => return Err(e),
+        }
+        links += 1;
+        if links > LINKS_MAX {
+            return Err(rustix::io::Errno::LOOP.into());
+        }
+        let target = std::fs::read_link(&out)?;
+        out.pop();
+        if target.is_absolute() {
+            out = PathBuf::from("/");
+        }
+        for name in names(&target).rev() {
+            todo.push_front(name);
+        }
+    }
+    Ok(out)
+}
+
+/// The names of a path, `..` among them.
+fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// `wd` with links of every kind, `beside` (allowed) and `outside` (not).
+    fn place() -> (tempfile::TempDir, Workspace) {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().join(name);
+        for dir in ["wd/src", "wd/..dots", "beside", "outside/deep", "wd2"] {
+            fs::create_dir_all(at(dir)).unwrap();
+        }
+        for file in ["wd/a.txt", "wd/src/b.txt", "beside/c.txt", "outside/secret", "wd2/x"] {
+            fs::write(at(file), file).unwrap();
+        }
+        symlink(at("wd/a.txt"), at("wd/in")).unwrap();
+        symlink("src", at("wd/dir")).unwrap();
+        symlink("../beside/c.txt", at("wd/to_beside")).unwrap();
+        symlink(at("outside/secret"), at("wd/out")).unwrap();
+        symlink("../outside", at("wd/outdir")).unwrap();
+        symlink("../outside/not_yet", at("wd/dangling_out")).unwrap();
+        symlink("src/not_yet", at("wd/dangling_in")).unwrap();
+        symlink("loop", at("wd/loop")).unwrap();
+        symlink("missing/../../outside/secret", at("wd/sly")).unwrap();
+        let workspace = Workspace::new(&at("wd"), &[PathBuf::from("../beside")]).unwrap();
+        (home, workspace)
+    }
+
+    #[test]
+    fn paths_inside_resolve() {
+        let (home, workspace) = place();
+        let home = home.path().canonicalize().unwrap();
+        #[rustfmt::skip]
+        let table = [
+            ("a.txt", "wd/a.txt"), ("./src/../a.txt", "wd/a.txt"), ("..dots", "wd/..dots"), ("...", "wd/..."),
+            ("", "wd"), (".", "wd"), ("in", "wd/a.txt"), ("dir/b.txt", "wd/src/b.txt"), ("dir/new/x", "wd/src/new/x"),
+            ("to_beside", "beside/c.txt"), ("../beside/new", "beside/new"), ("dangling_in", "wd/src/not_yet"),
+            ("nope/../a.txt", "wd/a.txt"), ("a.txt/x", "wd/a.txt/x"), ("../wd/a.txt", "wd/a.txt"),
+            ("outdir/../a.txt", "wd/a.txt"),
+        ];
+        for (input, want) in table {
+            assert_eq!(workspace.resolve(input).unwrap(), home.join(want), "{input}");
+            let absolute = home.join("wd").join(input);
+            assert_eq!(workspace.resolve(absolute.to_str().unwrap()).unwrap(), home.join(want), "absolute {input}");
+        }
+    }
+
+    #[test]
+    fn paths_outside_are_refused_in_these_words() {
+        let (home, workspace) = place();
+        let wd = home.path().join("wd");
+        let inputs = [
+            "..", "../outside/secret", "../wd2/x", "/etc/passwd", "/", "out", "outdir/secret", "outdir/new/file",
+            "dangling_out", "sly", "src/../../outside", "outdir",
+        ];
+        for input in inputs {
+            let want = format!("Path \"{input}\" escapes the working directory \"{}\"", wd.display());
+            assert_eq!(workspace.resolve(input).unwrap_err().to_string(), want);
+            if input != "/" {
+                assert!(workspace.open(input).is_err(), "{input}");
+            }
+        }
+    }
+
+    #[test]
+    fn odd_inputs_say_why() {
+        let (_home, workspace) = place();
+        let said = |input: &str| workspace.open(input).unwrap_err().to_string();
+        assert!(said("a\0b").contains("NUL"), "{}", said("a\0b"));
+        assert!(said("loop").starts_with("Cannot resolve path \"loop\": Too many levels"), "{}", said("loop"));
+        assert_eq!(said("src"), "Path \"src\" is a directory, not a regular file");
+        assert!(said("nope").starts_with("Cannot open \"nope\": No such file"), "{}", said("nope"));
+        assert!(workspace.open("nope").unwrap_err().is_not_found());
+        assert!(said("a.txt/x").contains("Not a directory"), "{}", said("a.txt/x"));
+    }
+
+    #[test]
+    fn pipes_sockets_and_devices_do_not_hang() {
+        let (home, workspace) = place();
+        let fifo = home.path().join("wd/fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(home.path().join("wd/socket")).unwrap();
+        assert_eq!(workspace.open("fifo").unwrap_err().to_string(), "Path \"fifo\" is a named pipe, not a regular file");
+        assert_eq!(workspace.open("socket").unwrap_err().to_string(), "Path \"socket\" is a socket, not a regular file");
+        let devices = Workspace::new(Path::new("/dev"), &[]).unwrap();
+        assert_eq!(devices.open("zero").unwrap_err().to_string(), "Path \"zero\" is a device, not a regular file");
+    }
+
+    #[test]
+    fn an_entry_is_the_link_itself() {
+        let (home, workspace) = place();
+        let home = home.path().canonicalize().unwrap();
+        assert_eq!(workspace.resolve_entry("out").unwrap(), home.join("wd/out"));
+        assert_eq!(workspace.resolve_entry("dir/b.txt").unwrap(), home.join("wd/src/b.txt"));
+        assert_eq!(workspace.resolve_entry("src/..").unwrap(), home.join("wd"), "the root is found as such");
+        assert!(workspace.resolve_entry("outdir/secret").is_err());
+        assert!(workspace.resolve_entry("..").is_err());
+        assert!(workspace.holds_a_root(&home.join("wd")) && workspace.holds_a_root(&home));
+        assert!(!workspace.holds_a_root(&home.join("wd/src")));
+    }
+
+    #[test]
+    fn a_working_directory_that_is_a_link_is_the_directory_behind_it() {
+        let (home, _) = place();
+        let link = home.path().join("link");
+        symlink(home.path().join("wd"), &link).unwrap();
+        let workspace = Workspace::new(&link, &[]).unwrap();
+        assert!(workspace.resolve("a.txt").is_ok());
+        assert!(workspace.resolve(link.join("a.txt").to_str().unwrap()).is_ok());
+        let refused = workspace.resolve("../x").unwrap_err().to_string();
+        assert_eq!(refused, format!("Path \"../x\" escapes the working directory \"{}\"", link.display()));
+    }
+
+    #[test]
+    fn a_missing_working_directory_is_said_or_awaited() {
+        let home = tempfile::tempdir().unwrap();
+        let missing = home.path().join("later");
+        let said = Workspace::new(&missing, &[]).unwrap_err().to_string();
+        assert_eq!(said, format!("Working directory \"{}\" does not exist or is not a directory", missing.display()));
+        let workspace = Workspace::lenient(&missing, &[]).unwrap();
+        fs::create_dir(&missing).unwrap();
+        fs::write(missing.join("a"), "x").unwrap();
+        assert!(workspace.open("a").is_ok());
+    }
+}
