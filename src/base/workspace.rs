@@ -101,10 +101,8 @@ impl Workspace {
     /// [`PathError::Unresolvable`] when a root cannot be followed: no permission, a loop of links.
     pub fn lenient(working_directory: &Path, allowed: &[PathBuf]) -> Result<Self, PathError> {
         let given = working_directory.to_string_lossy().into_owned();
-        let unresolvable = |path: &Path, cause| PathError::Unresolvable {
-            input: path.to_string_lossy().into_owned(),
-            cause,
-        };
+        let unresolvable =
+            |path: &Path, cause| PathError::Unresolvable { input: path.to_string_lossy().into_owned(), cause };
         let base = std::path::absolute(working_directory).map_err(|cause| unresolvable(working_directory, cause))?;
         let mut roots = vec![real(&base).map_err(|cause| unresolvable(working_directory, cause))?];
         for path in allowed {
@@ -326,8 +324,18 @@ mod tests {
         let (home, workspace) = place();
         let wd = home.path().join("wd");
         let inputs = [
-            "..", "../outside/secret", "../wd2/x", "/etc/passwd", "/", "out", "outdir/secret", "outdir/new/file",
-            "dangling_out", "sly", "src/../../outside", "outdir",
+            "..",
+            "../outside/secret",
+            "../wd2/x",
+            "/etc/passwd",
+            "/",
+            "out",
+            "outdir/secret",
+            "outdir/new/file",
+            "dangling_out",
+            "sly",
+            "src/../../outside",
+            "outdir",
         ];
         for input in inputs {
             let want = format!("Path \"{input}\" escapes the working directory \"{}\"", wd.display());
@@ -356,8 +364,14 @@ mod tests {
         let fifo = home.path().join("wd/fifo");
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(home.path().join("wd/socket")).unwrap();
-        assert_eq!(workspace.open("fifo").unwrap_err().to_string(), "Path \"fifo\" is a named pipe, not a regular file");
-        assert_eq!(workspace.open("socket").unwrap_err().to_string(), "Path \"socket\" is a socket, not a regular file");
+        assert_eq!(
+            workspace.open("fifo").unwrap_err().to_string(),
+            "Path \"fifo\" is a named pipe, not a regular file"
+        );
+        assert_eq!(
+            workspace.open("socket").unwrap_err().to_string(),
+            "Path \"socket\" is a socket, not a regular file"
+        );
         let devices = Workspace::new(Path::new("/dev"), &[]).unwrap();
         assert_eq!(devices.open("zero").unwrap_err().to_string(), "Path \"zero\" is a device, not a regular file");
     }
