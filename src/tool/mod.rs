@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::base::BoxFuture;
+pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{SessionId, ToolDefinition};
 
 pub use output::bound_output;
@@ -23,26 +24,6 @@ pub use validate::{BadArguments, json_schema, validate};
 
 /// A tool's arguments by name.
 pub type Arguments = Map<String, Value>;
-
-/// What a permission rule's `pattern` is held against.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
-    /// Nothing: a rule with a pattern never matches.
-    None,
-    /// A shell command line; each simple command in it is judged alone.
-    Command(String),
-    /// Paths, as the caller gave them, and as they resolve (absolute).
-    Paths(Vec<PathSubject>),
-}
-
-/// One path of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PathSubject {
-    /// As given, such as `src/../a.txt`.
-    pub given: String,
-    /// As it resolves. None when it cannot be resolved (the tool will then fail by itself).
-    pub resolved: Option<PathBuf>,
-}
 
 /// What a call is told about its surroundings.
 #[derive(Debug, Clone)]
