@@ -63,6 +63,12 @@ pub trait Gate: Send + Sync + 'static {
     ) -> BoxFuture<'a, PermissionVerdict>;
 }
 
+/// Somebody in the same program who answers permission questions, beside the clients.
+pub trait Asker: Send + Sync + 'static {
+    /// Whether the call may run. Fails closed: an error is a no. Ends soon after `cancel` fires.
+    fn ask<'a>(&'a self, request: &'a ToolCallRequest, cancel: &'a CancellationToken) -> BoxFuture<'a, bool>;
+}
+
 /// Messages for a turn that runs already.
 pub trait Steering: Send + Sync + 'static {
     /// Takes all that wait, oldest first. Called at item boundaries only.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::Asker;
 use crate::bus::Batch;
 use crate::config::Settings;
 use crate::hook::Hooks;
@@ -30,6 +31,9 @@ pub struct Extras {
     pub registry: Option<Arc<Registry>>,
     /// Hooks of every session.
     pub hooks: Option<Arc<dyn Hooks>>,
+    /// Answers every `ask` beside the clients: the question is published, and the first answer counts.
+    /// While it is here, no session is without somebody to ask.
+    pub asker: Option<Arc<dyn Asker>>,
     /// Further models.
     pub models: Vec<Arc<dyn Model>>,
 }

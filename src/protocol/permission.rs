@@ -54,6 +54,8 @@ pub enum VerdictSource {
     Policy,
     /// A client's answer.
     Client,
+    /// The program that embeds the server (`onPermissionRequest`).
+    Program,
     /// An `allow_always` that a client gave earlier in this session.
     Grant,
     /// Nobody answered in time.
