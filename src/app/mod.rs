@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Asker;
-use crate::bus::Batch;
+pub use crate::bus::{Batch, encode_frames};
 use crate::config::Settings;
 use crate::hook::Hooks;
 use crate::model::Model;

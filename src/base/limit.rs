@@ -16,6 +16,16 @@ pub const SHUTDOWN_GRACE_MS: u64 = 8_000;
 pub const MODEL_IDLE_TIMEOUT_MS: u64 = 120_000;
 /// Time between two comments on a silent event stream (contract.md, The event stream).
 pub const HEARTBEAT_MS: u64 = 15_000;
+/// Longest wait for the head of a request, on an idle connection too.
+pub const HEAD_TIMEOUT_MS: u64 = 30_000;
+/// Longest wait for a whole request body.
+pub const BODY_TIMEOUT_MS: u64 = 30_000;
+/// Longest time in which a client may take nothing of what is written to it.
+pub const WRITE_TIMEOUT_MS: u64 = 30_000;
+/// Entries of one page of a list, when the caller does not say.
+pub const PAGE_ITEMS: usize = 50;
+/// Entries of one page of a list, at most.
+pub const PAGE_ITEMS_MAX: usize = 1_000;
 /// Calls of one reply that run side by side (design §5).
 pub const CONCURRENT_CALLS_MAX: usize = 8;
 /// Longest tool output in UTF-16 units (typescript-api.md §2).

@@ -7,6 +7,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use crate::app::App;
+use crate::base::limit;
 
 /// Where and how to listen.
 #[derive(Debug, Clone)]
@@ -25,6 +26,30 @@ pub struct ListenOptions {
     pub connections_max: usize,
     /// Time between two comments on a silent stream.
     pub heartbeat: Duration,
+    /// Longest wait for a request's head, an idle connection's included.
+    pub head_timeout: Duration,
+    /// Longest wait for a whole request body.
+    pub body_timeout: Duration,
+    /// Longest time in which a client may take nothing of what is written to it.
+    pub write_timeout: Duration,
+}
+
+impl Default for ListenOptions {
+    /// Any free port on 127.0.0.1, no token, and the limits of `base::limit`.
+    fn default() -> Self {
+        Self {
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            allow_public: false,
+            token: None,
+            body_bytes_max: limit::BODY_BYTES_MAX,
+            connections_max: limit::CONNECTIONS_MAX,
+            heartbeat: Duration::from_millis(limit::HEARTBEAT_MS),
+            head_timeout: Duration::from_millis(limit::HEAD_TIMEOUT_MS),
+            body_timeout: Duration::from_millis(limit::BODY_TIMEOUT_MS),
+            write_timeout: Duration::from_millis(limit::WRITE_TIMEOUT_MS),
+        }
+    }
 }
 
 /// The server could not start.
