@@ -1,0 +1,153 @@
+/**
+ * `npm test`: everything that must hold, in order; the last line says how many checks passed and failed.
+ *
+ *     npm test                  all steps
+ *     npm test -- rust node     only the steps of these names
+ *
+ * A step that fails does not stop the others, except those that need what it makes. Exit code: 0 when all
+ * passed, 1 when something failed, 2 when the machine lacks something (with an explanation).
+ */
+
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import process from 'node:process'
+import {
+  answers,
+  cargoBuild,
+  EXIT_MISSING,
+  needNode,
+  needPackages,
+  needRust,
+  placeAddon,
+  run,
+  say,
+  top,
+} from './tools.mjs'
+
+const NODE = ['--features', 'node']
+const DENY = ['-D', 'warnings']
+
+/** The steps: name, what it shows, and a function that answers with an exit code. `needs` names a step before it. */
+const STEPS = [
+  { name: 'fmt', shows: 'Rust is formatted', go: () => run('cargo', ['fmt', '--check']) },
+  {
+    name: 'clippy',
+    shows: 'no Rust lint',
+    go: () => run('cargo', ['clippy', '--all-targets', ...NODE, '--', ...DENY]),
+  },
+  {
+    name: 'plain',
+    shows: 'no Rust lint without the addon',
+    go: () => run('cargo', ['clippy', '--lib', '--bins', '--', ...DENY]),
+  },
+  { name: 'addon', shows: 'the addon is built', go: addon },
+  { name: 'rust', shows: 'Rust tests', go: rustTests },
+  { name: 'node', shows: 'Node tests', needs: 'addon', go: nodeTests },
+  {
+    name: 'types',
+    shows: 'index.d.ts and what uses it type-check',
+    go: () => run(tool('tsc'), ['-p', 'tsconfig.json']),
+  },
+  {
+    name: 'biome',
+    shows: 'JavaScript and JSON are formatted, no lint',
+    go: () => run(tool('biome'), ['check', '--error-on-warnings']),
+  },
+  { name: 'deny', shows: 'licences, bans and sources of the dependencies', go: deny },
+]
+
+const count = { passed: 0, failed: 0, skipped: [] }
+
+needNode()
+needRust()
+const wanted = process.argv.slice(2)
+const unknown = wanted.filter((name) => !STEPS.some((step) => step.name === name))
+if (unknown.length > 0) {
+  say(`no step ${unknown.join(', ')}; there are: ${STEPS.map((step) => step.name).join(', ')}`)
+  process.exit(EXIT_MISSING)
+}
+const steps = STEPS.filter((step) => wanted.length === 0 || wanted.includes(step.name))
+await needPackages()
+if (steps.some((step) => step.name === 'rust')) {
+  say(
+    'a first run compiles all dependencies, for checking and for running: that takes some minutes; later runs do not.',
+  )
+}
+
+const begun = Date.now()
+const failed = new Set()
+for (const step of steps) {
+  const from = Date.now()
+  console.log(`\n── ${step.name}: ${step.shows}`)
+  if (step.needs && failed.has(step.needs)) {
+    failed.add(step.name)
+    count.failed += 1
+    console.log(`── ${step.name}: not run, because ${step.needs} failed`)
+    continue
+  }
+  const code = await step.go()
+  if (code === undefined) continue
+  if (code === 0) count.passed += 1
+  else {
+    failed.add(step.name)
+    count.failed += 1
+  }
+  console.log(`── ${step.name}: ${code === 0 ? 'passed' : `FAILED (exit code ${code})`}, ${seconds(from)}`)
+}
+
+console.log('')
+if (count.skipped.length > 0) console.log(`skipped: ${count.skipped.join('; ')}`)
+if (failed.size > 0) console.log(`failed: ${[...failed].join(', ')}`)
+console.log(`${count.passed} passed, ${count.failed} failed (${seconds(begun)})`)
+process.exitCode = failed.size === 0 ? 0 : 1
+
+function seconds(from) {
+  return `${((Date.now() - from) / 1000).toFixed(1)} s`
+}
+
+function tool(name) {
+  return join(top, 'node_modules', '.bin', name)
+}
+
+/** Built without the test features, as it is shipped; the binary beside it serves the Node tests. */
+async function addon() {
+  const built = await cargoBuild(['--lib', '--bins', ...NODE])
+  if (built.code !== 0) return built.code
+  placeAddon(built.library)
+  process.env.SIMSE_TEST_BINARY = built.binary
+  return 0
+}
+
+function rustTests() {
+  const each = (line) => {
+    const result = /^test result: .* (\d+) passed; (\d+) failed/.exec(line)
+    if (!result) return
+    count.passed += Number(result[1])
+    count.failed += Number(result[2])
+  }
+  return run('cargo', ['test', '--no-fail-fast', ...NODE], { each })
+}
+
+async function nodeTests() {
+  const files = readdirSync(join(top, '__test__')).filter((name) => name.endsWith('.test.mjs'))
+  const each = (line) => {
+    const result = /^\S+ (pass|fail|cancelled) (\d+)$/.exec(line)
+    if (!result) return
+    count[result[1] === 'pass' ? 'passed' : 'failed'] += Number(result[2])
+  }
+  const paths = files.sort().map((name) => join('__test__', name))
+  return run(process.execPath, ['--expose-gc', '--test', '--test-reporter=spec', ...paths], { each })
+}
+
+/** cargo-deny is one more program to install: a machine without it skips the step and says so; CI does not. */
+function deny() {
+  if (answers('cargo', ['deny', '--version']))
+    return run('cargo', ['deny', ...NODE, 'check', 'bans', 'licenses', 'sources'])
+  const how = 'cargo-deny is not installed (cargo install cargo-deny --locked)'
+  if (process.env.CI) {
+    say(how)
+    return 1
+  }
+  count.skipped.push(`deny: ${how}`)
+  return undefined
+}
