@@ -1,13 +1,23 @@
 //! One call: hook → permission → validation → run → hook → findings.
+//!
+//! Invariants: one outcome for each request, whatever goes wrong; one `tool.call.end` for each
+//! `tool.call.start`; a tool runs only after the gate said yes and its arguments fit its definition.
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::{Gate, Sink};
-use crate::hook::Hooks;
-use crate::protocol::{ErrorBody, SessionId, ToolCallRequest, ToolCallResult};
-use crate::tool::{Registry, Scope};
+use super::{Gate, GateQuestion, Preview, Sink, SinkError};
+use crate::base::{BoxFuture, limit};
+use crate::hook::{Before, Hooks};
+use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult};
+use crate::tool::{
+    Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolOutput, bound_output, validate,
+};
 
 /// Everything around a call.
 #[derive(Clone)]
@@ -39,11 +49,320 @@ pub struct CallOutcome {
     pub failure: Option<ErrorBody>,
 }
 
+/// Why a call has no output of its own.
+struct Failure {
+    output: String,
+    body: ErrorBody,
+    timed_out_ms: Option<u64>,
+}
+
+impl Failure {
+    fn new(code: ErrorCode, output: String) -> Self {
+        Self { body: ErrorBody { code, message: output.clone(), details: None }, output, timed_out_ms: None }
+    }
+
+    /// The form of every failure inside a tool.
+    fn execution(code: ErrorCode, name: &str, message: &str) -> Self {
+        Self::new(code, format!("Tool \"{name}\" execution failed: {message}"))
+    }
+}
+
 /// Runs one call to its end. Never fails: whatever goes wrong is a failed result.
 pub async fn run_call(
     environment: &CallEnvironment,
     request: ToolCallRequest,
     cancel: &CancellationToken,
 ) -> CallOutcome {
-    todo!()
+    let (id, name) = (request.id.clone(), request.name.clone());
+    let announced = environment.emit(|| EventBody::ToolCallStart {
+        call_id: id.clone(),
+        name: name.clone(),
+        args: request.arguments.clone(),
+    });
+    let outcome = match announced {
+        Ok(()) => AssertUnwindSafe(steps(environment, request, cancel)).catch_unwind().await.unwrap_or_else(|panic| {
+            let message = format!("panicked: {}", panic_text(panic.as_ref()));
+            failed(&id, &name, Failure::execution(ErrorCode::Internal, &name, &message), None)
+        }),
+        // What is not in the log does not happen.
+        Err(error) => {
+            return failed(&id, &name, Failure::execution(ErrorCode::Internal, &name, &error.to_string()), None);
+        }
+    };
+    environment.report(outcome)
+}
+
+/// Ends a call that is not run: announces it, fails it with `output`, and ends it.
+pub(super) fn refuse_call(
+    environment: &CallEnvironment,
+    request: &ToolCallRequest,
+    code: ErrorCode,
+    message: &str,
+) -> CallOutcome {
+    // A sink that fails is noticed by the turn at its next event.
+    let _ = environment.emit(|| EventBody::ToolCallStart {
+        call_id: request.id.clone(),
+        name: request.name.clone(),
+        args: request.arguments.clone(),
+    });
+    let failure = Failure::execution(code, &request.name, message);
+    environment.report(failed(&request.id, &request.name, failure, None))
+}
+
+impl CallEnvironment {
+    fn emit(&self, event: impl FnOnce() -> EventBody) -> Result<(), SinkError> {
+        self.sink.as_ref().map_or(Ok(()), |sink| sink.emit(event()))
+    }
+
+    /// Hands in the events that end a call. A sink that fails is noticed by the turn at its next event.
+    fn report(&self, outcome: CallOutcome) -> CallOutcome {
+        let Some(sink) = &self.sink else { return outcome };
+        let (call_id, name) = (outcome.result.id.clone(), outcome.result.name.clone());
+        if let Some(timeout_ms) = outcome.timed_out_ms {
+            let _ = sink.emit(EventBody::ToolTimeout { name: name.clone(), timeout_ms });
+        }
+        if let Some(error) = outcome.failure.clone() {
+            let _ = sink.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error });
+        }
+        let _ = sink.emit(EventBody::ToolCallEnd {
+            call_id,
+            name,
+            output: outcome.result.output.clone(),
+            is_error: outcome.result.is_error,
+            duration_ms: outcome.result.duration_ms.unwrap_or(0),
+        });
+        outcome
+    }
+}
+
+/// All steps of a call, without its events.
+async fn steps(environment: &CallEnvironment, request: ToolCallRequest, cancel: &CancellationToken) -> CallOutcome {
+    let (id, name) = (request.id.clone(), request.name.clone());
+    let aborted = || Failure::execution(ErrorCode::Conflict, &name, "aborted");
+    if cancel.is_cancelled() {
+        return failed(&id, &name, aborted(), None);
+    }
+    // An open question has to be closed: the gate gets its moment.
+    let admitted = finish_soon(cancel, admit(environment, request, cancel)).await.unwrap_or_else(|| Err(aborted()));
+    match admitted {
+        Ok(_) if cancel.is_cancelled() => failed(&id, &name, aborted(), None),
+        Ok(admitted) => admitted.run(environment, cancel).await.named(id, name),
+        Err(failure) => failed(&id, &name, failure, None),
+    }
+}
+
+/// Waits for `work`; once `cancel` has fired, only a moment longer. None when it did not end in that time.
+pub(super) async fn finish_soon<T>(cancel: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
+    tokio::pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return Some(done),
+        () = cancel.cancelled() => {}
+    }
+    tokio::time::timeout(Duration::from_millis(limit::TOOL_STOP_GRACE_MS), work).await.ok()
+}
+
+/// A call that may run.
+struct Admitted {
+    tool: Arc<dyn Tool>,
+    request: ToolCallRequest,
+    context: ToolContext,
+}
+
+/// Hook, permission, validation.
+async fn admit(
+    environment: &CallEnvironment,
+    request: ToolCallRequest,
+    cancel: &CancellationToken,
+) -> Result<Admitted, Failure> {
+    let asked = request.name.clone();
+    let request = match environment.hooks.before_tool(request).await {
+        Before::Continue(request) => request,
+        Before::Blocked { reason } => {
+            return Err(Failure::new(ErrorCode::Forbidden, format!("Tool \"{asked}\" was blocked: {reason}")));
+        }
+    };
+    let name = &request.name;
+    let Some(tool) = environment.registry.get(name) else {
+        return Err(Failure::new(ErrorCode::NotFound, format!("Tool not found: \"{name}\"")));
+    };
+    let context = ToolContext {
+        call_id: request.id.clone(),
+        session: environment.session.clone(),
+        cancel: cancel.child_token(),
+        scope: Arc::clone(&environment.scope),
+    };
+    permit(environment, &request, tool.as_ref(), &context, cancel).await?;
+    if let Err(bad) = validate(tool.definition(), &request.arguments) {
+        return Err(Failure::execution(ErrorCode::InvalidArgument, name, &bad.0));
+    }
+    Ok(Admitted { tool, request, context })
+}
+
+async fn permit(
+    environment: &CallEnvironment,
+    request: &ToolCallRequest,
+    tool: &dyn Tool,
+    context: &ToolContext,
+    cancel: &CancellationToken,
+) -> Result<(), Failure> {
+    let subject: Subject = tool.subject(&request.arguments);
+    let preview = ToolPreview { tool, context };
+    let question = GateQuestion { request, definition: Some(tool.definition()), subject: &subject, preview: &preview };
+    let verdict = environment.gate.check(question, cancel).await;
+    if verdict.allowed {
+        return Ok(());
+    }
+    let mut output = format!("Permission denied for tool: \"{}\"", request.name);
+    if !verdict.reason.is_empty() {
+        output.push_str(&format!(" ({})", verdict.reason));
+    }
+    Err(Failure::new(ErrorCode::Forbidden, output))
+}
+
+struct ToolPreview<'t> {
+    tool: &'t dyn Tool,
+    context: &'t ToolContext,
+}
+
+impl std::fmt::Debug for ToolPreview<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ToolPreview").field("call_id", &self.context.call_id).finish_non_exhaustive()
+    }
+}
+
+impl Preview for ToolPreview<'_> {
+    fn compute<'a>(&'a self, arguments: &'a Arguments) -> BoxFuture<'a, Option<serde_json::Value>> {
+        self.tool.preview(arguments, self.context)
+    }
+}
+
+/// How a tool's run ended.
+enum Run {
+    Returned(Result<ToolOutput, ToolError>),
+    Panicked(String),
+    TimedOut(u64),
+    Stopped,
+}
+
+impl Admitted {
+    async fn run(mut self, environment: &CallEnvironment, cancel: &CancellationToken) -> CallOutcome {
+        let started = Instant::now();
+        let run = self.run_tool(environment).await;
+        let elapsed = started.elapsed();
+        let mut outcome = self.outcome(environment, run, elapsed);
+        environment.registry.record(&self.request.name, elapsed.as_secs_f64() * 1e3, outcome.result.is_error);
+        // The result before a hook is the one that counts when the hook panics or hangs.
+        let after = environment.hooks.after_tool(&self.request, outcome.result.clone());
+        if let Some(Ok(result)) = finish_soon(cancel, AssertUnwindSafe(after).catch_unwind()).await {
+            outcome.result = result;
+        }
+        if !outcome.result.is_error {
+            outcome.failure = None;
+        }
+        let findings = environment.hooks.validate_result(&self.request, &outcome.result);
+        if let Some(Ok(findings)) = finish_soon(cancel, AssertUnwindSafe(findings).catch_unwind()).await {
+            outcome.findings = findings;
+        }
+        outcome
+    }
+
+    /// Runs the tool inside its limit. On abort and time-out it is told, and given a moment to stop by itself.
+    async fn run_tool(&mut self, environment: &CallEnvironment) -> Run {
+        let limit_ms = self.tool.definition().timeout_ms.or(environment.registry.default_timeout_ms);
+        let arguments = std::mem::take(&mut self.request.arguments);
+        // Hooks after the tool see the arguments as well.
+        self.request.arguments.clone_from(&arguments);
+        let started = AssertUnwindSafe(async { self.tool.run(arguments, &self.context).await });
+        let tool = started.catch_unwind();
+        tokio::pin!(tool);
+        let stop = tokio::select! {
+            biased;
+            result = &mut tool => return Run::from(result),
+            () = self.context.cancel.cancelled() => Run::Stopped,
+            limit_ms = sleep(limit_ms) => Run::TimedOut(limit_ms),
+        };
+        self.context.cancel.cancel();
+        let rest = tokio::time::timeout(Duration::from_millis(limit::TOOL_STOP_GRACE_MS), &mut tool).await;
+        match (stop, rest) {
+            // It was done, or says itself how it was stopped.
+            (Run::Stopped, Ok(result)) => Run::from(result),
+            (stop, _) => stop,
+        }
+    }
+
+    fn outcome(&self, environment: &CallEnvironment, run: Run, elapsed: Duration) -> CallOutcome {
+        let (id, name) = (&self.request.id, &self.request.name);
+        let chars_max = self.tool.definition().max_output_chars.unwrap_or(environment.registry.output_chars_max);
+        let duration_ms = Some(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+        let failure = match run {
+            Run::Returned(Ok(output)) => {
+                let output = bound_output(output.text, chars_max);
+                let result =
+                    ToolCallResult { id: id.clone(), name: name.clone(), output, is_error: false, duration_ms };
+                return CallOutcome { result, findings: Vec::new(), timed_out_ms: None, failure: None };
+            }
+            Run::Returned(Err(error)) => {
+                let code = match error {
+                    ToolError::Failed(_) => ErrorCode::Internal,
+                    ToolError::BadArguments(_) => ErrorCode::InvalidArgument,
+                    ToolError::Aborted => ErrorCode::Conflict,
+                };
+                Failure::execution(code, name, &bound_output(error.to_string(), chars_max))
+            }
+            Run::Panicked(text) => Failure::execution(ErrorCode::Internal, name, &format!("panicked: {text}")),
+            Run::Stopped => Failure::execution(ErrorCode::Conflict, name, "aborted"),
+            Run::TimedOut(ms) => {
+                let text = format!("Operation \"tool:{name}\" timed out after {ms}ms");
+                let failure = Failure::execution(ErrorCode::Timeout, name, &text);
+                Failure { timed_out_ms: Some(ms), ..failure }
+            }
+        };
+        failed(id, name, failure, duration_ms)
+    }
+}
+
+impl From<Result<Result<ToolOutput, ToolError>, Box<dyn Any + Send>>> for Run {
+    fn from(result: Result<Result<ToolOutput, ToolError>, Box<dyn Any + Send>>) -> Self {
+        match result {
+            Ok(returned) => Self::Returned(returned),
+            Err(panic) => Self::Panicked(panic_text(panic.as_ref())),
+        }
+    }
+}
+
+impl CallOutcome {
+    /// The outcome under the id and name that were asked for, whatever a hook made of them.
+    fn named(mut self, id: String, name: String) -> Self {
+        self.result.id = id;
+        self.result.name = name;
+        self
+    }
+}
+
+/// Waits out a limit; for ever when there is none.
+async fn sleep(limit_ms: Option<u64>) -> u64 {
+    match limit_ms {
+        Some(ms) => {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            ms
+        }
+        None => std::future::pending().await,
+    }
+}
+
+fn failed(id: &str, name: &str, failure: Failure, duration_ms: Option<u64>) -> CallOutcome {
+    let Failure { output, body, timed_out_ms } = failure;
+    CallOutcome {
+        result: ToolCallResult { id: id.to_owned(), name: name.to_owned(), output, is_error: true, duration_ms },
+        findings: Vec::new(),
+        timed_out_ms,
+        failure: Some(body),
+    }
+}
+
+/// The words of a panic, when it had any.
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

@@ -5,6 +5,10 @@
 
 mod batch;
 mod call;
+mod calls;
+mod reply;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 use tokio_util::sync::CancellationToken;

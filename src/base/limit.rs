@@ -44,3 +44,7 @@ pub const STREAMS_PER_SESSION_MAX: usize = 2_000;
 pub const TAIL_BYTES_MAX: usize = 1 << 20;
 /// Bytes of uncommitted events after which a turn waits for the disk.
 pub const BACKLOG_BYTES_MAX: usize = 4 << 20;
+/// How long a tool that was told to stop may take before its result is given without it.
+pub const TOOL_STOP_GRACE_MS: u64 = 500;
+/// Times that the same call may come in a row before it is no longer run.
+pub const IDENTICAL_CALLS_MAX: u32 = 3;

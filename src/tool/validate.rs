@@ -1,9 +1,18 @@
-//! TBD by the loop's author.
+//! Holds a call's arguments against its tool's definition, before anything runs.
+//!
+//! A definition names its parameters in the simple form (name → `{type, description, required?}`) or as
+//! a JSON Schema object. Nothing is coerced: `"5"` is no number. Of JSON Schema the words are checked
+//! that a model gets wrong; `pattern` and `format` are left to the tool.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::Arguments;
 use crate::protocol::ToolDefinition;
+
+/// Nested schemas, at most; a schema that refers to itself ends here.
+const DEPTH_MAX: u32 = 64;
+/// Characters of a value that are repeated in an error.
+const SHOWN_CHARS_MAX: usize = 60;
 
 /// Arguments that do not fit the definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -12,13 +21,459 @@ pub struct BadArguments(pub String);
 
 /// Holds arguments against a definition: which argument, what was expected, what came.
 ///
+/// In the simple form null stands for an optional argument that is left out, and arguments that the
+/// definition does not name are let through.
+///
 /// # Errors
 /// [`BadArguments`] that names the argument.
-pub fn validate(_definition: &ToolDefinition, _arguments: &Arguments) -> Result<(), BadArguments> {
+pub fn validate(definition: &ToolDefinition, arguments: &Arguments) -> Result<(), BadArguments> {
+    let parameters = &definition.parameters;
+    if is_schema(parameters) {
+        let checker = Checker { root: parameters };
+        return checker.check_object(parameters, arguments, "", 0);
+    }
+    for (name, parameter) in parameters {
+        let required = parameter.get("required") == Some(&Value::Bool(true));
+        match arguments.get(name) {
+            None | Some(Value::Null) if !required => {}
+            None => return Err(missing(name, parameter)),
+            Some(value) => check_type(parameter, value, name)?,
+        }
+    }
     Ok(())
 }
 
 /// The definition's parameters as a JSON Schema object, for a model.
-pub fn json_schema(_definition: &ToolDefinition) -> Value {
-    Value::Null
+pub fn json_schema(definition: &ToolDefinition) -> Value {
+    if is_schema(&definition.parameters) {
+        return Value::Object(definition.parameters.clone());
+    }
+    let mut properties = Map::new();
+    let mut required = Vec::new();
+    for (name, parameter) in &definition.parameters {
+        let mut schema = parameter.as_object().cloned().unwrap_or_default();
+        if schema.remove("required") == Some(Value::Bool(true)) {
+            required.push(Value::from(name.as_str()));
+        }
+        if !schema.get("type").is_some_and(is_known_type) {
+            schema.remove("type");
+        }
+        properties.insert(name.clone(), Value::Object(schema));
+    }
+    let mut schema = json!({ "type": "object", "properties": properties });
+    if !required.is_empty() {
+        schema["required"] = Value::Array(required);
+    }
+    schema
+}
+
+/// Whether the parameters are a JSON Schema. In the simple form every entry is an object.
+fn is_schema(parameters: &Map<String, Value>) -> bool {
+    parameters.get("type").is_some_and(Value::is_string)
+        || parameters.get("$ref").is_some_and(Value::is_string)
+        || ["anyOf", "oneOf", "allOf"].iter().any(|word| parameters.get(*word).is_some_and(Value::is_array))
+}
+
+fn is_known_type(name: &Value) -> bool {
+    matches!(name.as_str(), Some("string" | "number" | "integer" | "boolean" | "object" | "array" | "null"))
+}
+
+struct Checker<'s> {
+    root: &'s Map<String, Value>,
+}
+
+impl Checker<'_> {
+    fn check(&self, schema: &Value, value: &Value, path: &str, depth: u32) -> Result<(), BadArguments> {
+        let schema = match schema {
+            Value::Object(schema) => schema,
+            Value::Bool(false) => return Err(wrong(path, "nothing: it is not allowed here", value)),
+            _ => return Ok(()),
+        };
+        if depth > DEPTH_MAX {
+            return Err(BadArguments(format!("{}: nested more than {DEPTH_MAX} deep", named(path))));
+        }
+        if let Some(target) = schema.get("$ref").and_then(|r| self.resolve(r)) {
+            self.check(target, value, path, depth + 1)?;
+        }
+        if let Some(kinds) = schema.get("type") {
+            check_kinds(kinds, value, path)?;
+        }
+        check_choice(schema, value, path)?;
+        self.check_combined(schema, value, path, depth)?;
+        match value {
+            Value::Number(_) => check_number(schema, value, path),
+            Value::String(text) => {
+                check_size(schema, ["minLength", "maxLength"], text.chars().count(), "characters", path)
+            }
+            Value::Array(items) => self.check_array(schema, items, path, depth),
+            Value::Object(members) => self.check_members(schema, members, path, depth),
+            Value::Null | Value::Bool(_) => Ok(()),
+        }
+    }
+
+    fn check_object(
+        &self,
+        schema: &Map<String, Value>,
+        members: &Map<String, Value>,
+        path: &str,
+        depth: u32,
+    ) -> Result<(), BadArguments> {
+        let combined = ["$ref", "anyOf", "oneOf", "allOf", "not"].iter().any(|word| schema.contains_key(*word));
+        if combined {
+            return self.check(&Value::Object(schema.clone()), &Value::Object(members.clone()), path, depth);
+        }
+        self.check_members(schema, members, path, depth)
+    }
+
+    fn check_members(
+        &self,
+        schema: &Map<String, Value>,
+        members: &Map<String, Value>,
+        path: &str,
+        depth: u32,
+    ) -> Result<(), BadArguments> {
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for name in schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+            if !members.contains_key(name) {
+                let property = properties.and_then(|p| p.get(name)).unwrap_or(&Value::Null);
+                return Err(missing(&join(path, name), property));
+            }
+        }
+        let rest = schema.get("additionalProperties");
+        for (name, value) in members {
+            match (properties.and_then(|p| p.get(name)), rest) {
+                (Some(property), _) => self.check(property, value, &join(path, name), depth + 1)?,
+                (None, Some(Value::Bool(false))) => return Err(unknown(&join(path, name), properties)),
+                (None, Some(rest)) => self.check(rest, value, &join(path, name), depth + 1)?,
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_array(
+        &self,
+        schema: &Map<String, Value>,
+        items: &[Value],
+        path: &str,
+        depth: u32,
+    ) -> Result<(), BadArguments> {
+        check_size(schema, ["minItems", "maxItems"], items.len(), "items", path)?;
+        let first = schema.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for (at, item) in items.iter().enumerate() {
+            if let Some(schema) = first.get(at).or_else(|| schema.get("items")) {
+                self.check(schema, item, &format!("{path}[{at}]"), depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_combined(
+        &self,
+        schema: &Map<String, Value>,
+        value: &Value,
+        path: &str,
+        depth: u32,
+    ) -> Result<(), BadArguments> {
+        let list = |word: &str| schema.get(word).and_then(Value::as_array);
+        for part in list("allOf").into_iter().flatten() {
+            self.check(part, value, path, depth + 1)?;
+        }
+        for word in ["anyOf", "oneOf"] {
+            let Some(choices) = list(word) else { continue };
+            let results: Vec<_> = choices.iter().map(|c| self.check(c, value, path, depth + 1)).collect();
+            let fitting = results.iter().filter(|r| r.is_ok()).count();
+            let first_problem = results.into_iter().find_map(Result::err);
+            match (fitting, first_problem) {
+                (0, Some(problem)) if choices.len() == 1 => return Err(problem),
+                (0, Some(problem)) => {
+                    let text = format!("one of {} forms (the first fails: {})", choices.len(), problem.0);
+                    return Err(wrong(path, &text, value));
+                }
+                (2.., _) if word == "oneOf" => {
+                    return Err(wrong(path, "exactly one of the allowed forms, not several at once", value));
+                }
+                _ => {}
+            }
+        }
+        match schema.get("not") {
+            Some(not) if self.check(not, value, path, depth + 1).is_ok() => {
+                Err(wrong(path, &format!("not {}", shown(not)), value))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What a reference inside this schema means. None for one that leads elsewhere: nothing is fetched.
+    fn resolve(&self, reference: &Value) -> Option<&Value> {
+        let pointer = reference.as_str()?.strip_prefix("#/")?;
+        let mut parts = pointer.split('/').map(|p| p.replace("~1", "/").replace("~0", "~"));
+        let mut at = self.root.get(&parts.next()?)?;
+        for part in parts {
+            at = match at {
+                Value::Array(items) => items.get(part.parse::<usize>().ok()?)?,
+                other => other.get(&part)?,
+            };
+        }
+        Some(at)
+    }
+}
+
+/// The type and the choices of a simple parameter.
+fn check_type(parameter: &Value, value: &Value, path: &str) -> Result<(), BadArguments> {
+    let Some(schema) = parameter.as_object() else { return Ok(()) };
+    if let Some(kind) = schema.get("type").filter(|kind| is_known_type(kind)) {
+        check_kinds(kind, value, path)?;
+    }
+    check_choice(schema, value, path)?;
+    if value.is_number() { check_number(schema, value, path) } else { Ok(()) }
+}
+
+fn check_kinds(kinds: &Value, value: &Value, path: &str) -> Result<(), BadArguments> {
+    let names: Vec<&str> = match kinds {
+        Value::String(name) => vec![name.as_str()],
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        _ => return Ok(()),
+    };
+    if names.is_empty() || names.iter().any(|name| is_kind(name, value)) {
+        return Ok(());
+    }
+    let expected: Vec<String> = names.iter().map(|name| with_article(name)).collect();
+    Err(wrong(path, &expected.join(" or "), value))
+}
+
+fn is_kind(name: &str, value: &Value) -> bool {
+    match name {
+        "string" => value.is_string(),
+        "number" => value.is_number(),
+        "integer" => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0),
+        "boolean" => value.is_boolean(),
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "null" => value.is_null(),
+        // A type of nobody's: what it means is the tool's business.
+        _ => true,
+    }
+}
+
+fn check_choice(schema: &Map<String, Value>, value: &Value, path: &str) -> Result<(), BadArguments> {
+    if let Some(choices) = schema.get("enum").and_then(Value::as_array)
+        && !choices.iter().any(|choice| same(choice, value))
+    {
+        let choices: Vec<String> = choices.iter().map(shown).collect();
+        return Err(wrong(path, &format!("one of {}", choices.join(", ")), value));
+    }
+    match schema.get("const") {
+        Some(only) if !same(only, value) => Err(wrong(path, &shown(only), value)),
+        _ => Ok(()),
+    }
+}
+
+/// Equal as JSON: 1 and 1.0 are one number.
+fn same(a: &Value, b: &Value) -> bool {
+    a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
+}
+
+fn check_number(schema: &Map<String, Value>, value: &Value, path: &str) -> Result<(), BadArguments> {
+    let Some(number) = value.as_f64() else { return Ok(()) };
+    let bound = |word: &str| schema.get(word).and_then(Value::as_f64);
+    let tests: [(&str, &str, fn(f64, f64) -> bool); 4] = [
+        ("minimum", "at least", |n, b| n >= b),
+        ("maximum", "at most", |n, b| n <= b),
+        ("exclusiveMinimum", "more than", |n, b| n > b),
+        ("exclusiveMaximum", "less than", |n, b| n < b),
+    ];
+    for (word, words, holds) in tests {
+        if let Some(bound) = bound(word).filter(|bound| !holds(number, *bound)) {
+            return Err(wrong(path, &format!("{words} {bound}"), value));
+        }
+    }
+    match bound("multipleOf") {
+        Some(step) if step > 0.0 && ((number / step) - (number / step).round()).abs() > 1e-9 => {
+            Err(wrong(path, &format!("a multiple of {step}"), value))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_size(
+    schema: &Map<String, Value>,
+    [least, most]: [&str; 2],
+    size: usize,
+    unit: &str,
+    path: &str,
+) -> Result<(), BadArguments> {
+    let bound = |word: &str| schema.get(word).and_then(Value::as_u64).and_then(|b| usize::try_from(b).ok());
+    let problem = match (bound(least), bound(most)) {
+        (Some(least), _) if size < least => format!("at least {least} {unit}"),
+        (_, Some(most)) if size > most => format!("at most {most} {unit}"),
+        _ => return Ok(()),
+    };
+    Err(BadArguments(format!("{}: expected {problem}, got {size}", named(path))))
+}
+
+fn wrong(path: &str, expected: &str, value: &Value) -> BadArguments {
+    let kind = match value {
+        Value::Null => return BadArguments(format!("{}: expected {expected}, got null", named(path))),
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    BadArguments(format!("{}: expected {expected}, got the {kind} {}", named(path), shown(value)))
+}
+
+fn missing(path: &str, parameter: &Value) -> BadArguments {
+    let kind = parameter.get("type").and_then(Value::as_str).map_or_else(|| "a value".to_owned(), with_article);
+    let purpose = parameter.get("description").and_then(Value::as_str).filter(|d| !d.is_empty());
+    let purpose = purpose.map_or_else(String::new, |d| format!(" ({})", clip(d, 2 * SHOWN_CHARS_MAX)));
+    BadArguments(format!("{} is missing: expected {kind}{purpose}, got nothing", named(path)))
+}
+
+fn unknown(path: &str, properties: Option<&Map<String, Value>>) -> BadArguments {
+    let known: Vec<&str> = properties.into_iter().flat_map(|p| p.keys()).map(String::as_str).collect();
+    let known = if known.is_empty() { "none at all".to_owned() } else { known.join(", ") };
+    BadArguments(format!("{} is unknown: expected only {known}", named(path)))
+}
+
+fn named(path: &str) -> String {
+    if path.is_empty() { "the arguments".to_owned() } else { format!("argument \"{path}\"") }
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+fn with_article(kind: &str) -> String {
+    match kind {
+        "null" => "null".to_owned(),
+        _ if kind.starts_with(['a', 'e', 'i', 'o', 'u']) => format!("an {kind}"),
+        _ => format!("a {kind}"),
+    }
+}
+
+fn shown(value: &Value) -> String {
+    clip(&value.to_string(), SHOWN_CHARS_MAX)
+}
+
+fn clip(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(parameters: Value) -> ToolDefinition {
+        serde_json::from_value(json!({ "name": "t", "description": "", "parameters": parameters })).unwrap()
+    }
+
+    fn problem(parameters: &Value, arguments: Value) -> Option<String> {
+        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        validate(&definition(parameters.clone()), &arguments).err().map(|e| e.0)
+    }
+
+    #[test]
+    fn simple_parameters() {
+        let parameters = json!({
+            "path": {"type": "string", "description": "where", "required": true},
+            "depth": {"type": "integer", "description": ""},
+            "size": {"type": "number", "minimum": 1},
+            "type": {"type": "string", "enum": ["a", "b"]},
+            "odd": {"type": "string[]", "description": "a type of the caller's own"},
+        });
+        #[rustfmt::skip]
+        let table = [
+            (json!({"path": "x"}), None),
+            (json!({"path": "x", "depth": null, "size": 1.5, "type": "a", "odd": 3, "more": {}}), None),
+            (json!({}), Some("argument \"path\" is missing: expected a string (where), got nothing")),
+            (json!({"path": null}), Some("argument \"path\": expected a string, got null")),
+            (json!({"path": 5}), Some("argument \"path\": expected a string, got the number 5")),
+            (json!({"path": "x", "depth": "2"}), Some("argument \"depth\": expected an integer, got the string \"2\"")),
+            (json!({"path": "x", "depth": 2.5}), Some("argument \"depth\": expected an integer, got the number 2.5")),
+            (json!({"path": "x", "depth": 2.0}), None),
+            (json!({"path": "x", "size": 0}), Some("argument \"size\": expected at least 1, got the number 0")),
+            (json!({"path": "x", "type": "c"}), Some("argument \"type\": expected one of \"a\", \"b\", got the string \"c\"")),
+        ];
+        for (arguments, want) in table {
+            assert_eq!(problem(&parameters, arguments.clone()).as_deref(), want, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn json_schema_parameters() {
+        let parameters = json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "minLength": 2, "maxLength": 3},
+                "edits": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/edit"}},
+                "when": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+                "one": {"oneOf": [{"type": "integer"}, {"type": "number"}]},
+                "n": {"type": ["integer", "null"], "maximum": 9, "exclusiveMinimum": 0, "multipleOf": 3},
+                "not": {"not": {"const": 7}},
+            },
+            "required": ["path"],
+            "additionalProperties": false,
+            "$defs": {"edit": {"type": "object", "properties": {"old": {"type": "string"}}, "required": ["old"]}},
+        });
+        #[rustfmt::skip]
+        let table = [
+            (json!({"path": "ab", "edits": [{"old": ""}], "when": null, "one": 1.5, "n": 3, "not": 8}), None),
+            (json!({"n": 3}), Some("argument \"path\" is missing: expected a string, got nothing")),
+            (json!({"path": "a"}), Some("argument \"path\": expected at least 2 characters, got 1")),
+            (json!({"path": "äöüß"}), Some("argument \"path\": expected at most 3 characters, got 4")),
+            (json!({"path": "ab", "edits": []}), Some("argument \"edits\": expected at least 1 items, got 0")),
+            (json!({"path": "ab", "edits": [{"old": ""}, {}]}), Some("argument \"edits[1].old\" is missing: expected a string, got nothing")),
+            (json!({"path": "ab", "edits": {}}), Some("argument \"edits\": expected an array, got the object {}")),
+            (json!({"path": "ab", "pth": 1}), Some("argument \"pth\" is unknown: expected only path, edits, when, one, n, not")),
+            (json!({"path": "ab", "when": 1}), Some("argument \"when\": expected one of 2 forms (the first fails: argument \"when\": expected a string, got the number 1), got the number 1")),
+            (json!({"path": "ab", "one": 1}), Some("argument \"one\": expected exactly one of the allowed forms, not several at once, got the number 1")),
+            (json!({"path": "ab", "n": "3"}), Some("argument \"n\": expected an integer or null, got the string \"3\"")),
+            (json!({"path": "ab", "n": 12}), Some("argument \"n\": expected at most 9, got the number 12")),
+            (json!({"path": "ab", "n": 0}), Some("argument \"n\": expected more than 0, got the number 0")),
+            (json!({"path": "ab", "n": 4}), Some("argument \"n\": expected a multiple of 3, got the number 4")),
+            (json!({"path": "ab", "n": null}), None),
+            (json!({"path": "ab", "not": 7}), Some("argument \"not\": expected not {\"const\":7}, got the number 7")),
+        ];
+        for (arguments, want) in table {
+            assert_eq!(problem(&parameters, arguments.clone()).as_deref(), want, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_refers_to_itself_ends() {
+        let parameters = json!({"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}});
+        assert!(problem(&parameters, json!({"a": 1})).is_some_and(|p| p.contains("nested more than")));
+    }
+
+    #[test]
+    fn a_choice_at_the_root() {
+        let parameters =
+            json!({"anyOf": [{"type": "object", "required": ["a"]}, {"type": "object", "required": ["b"]}]});
+        assert_eq!(problem(&parameters, json!({"b": 1})), None);
+        assert!(
+            problem(&parameters, json!({})).is_some_and(|p| p.starts_with("the arguments: expected one of 2 forms"))
+        );
+    }
+
+    #[test]
+    fn the_schema_that_a_model_gets() {
+        let simple = definition(json!({
+            "path": {"type": "string", "description": "where", "required": true},
+            "any": {"type": "any", "description": "", "required": false},
+        }));
+        let want = json!({
+            "type": "object",
+            "properties": {"path": {"type": "string", "description": "where"}, "any": {"description": ""}},
+            "required": ["path"],
+        });
+        assert_eq!(json_schema(&simple), want);
+        assert_eq!(json_schema(&definition(json!({}))), json!({"type": "object", "properties": {}}));
+        let schema = json!({"type": "object", "properties": {"a": {}}});
+        assert_eq!(json_schema(&definition(schema.clone())), schema);
+    }
 }

@@ -1,0 +1,173 @@
+//! One request to the model, until its reply is whole: deltas out, calls collected, retries.
+//!
+//! Nothing of a reply counts before the model's stream ended well: a call runs only then, so a broken
+//! stream can be tried again without running anything twice.
+
+use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
+
+use super::calls::Asked;
+use super::{Sink, SinkError};
+use crate::model::retry::{RetryPolicy, jitter};
+use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
+use crate::protocol::{EventBody, ToolCallRequest, Usage};
+
+/// Deltas between two looks at how far the disk has come.
+const DELTAS_PER_LOOK: u32 = 64;
+
+/// What a model said in one round.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    /// Its text.
+    pub text: String,
+    /// Its calls.
+    pub calls: Vec<Asked>,
+    /// Its tokens, failed attempts included. None: the provider did not say.
+    pub usage: Option<Usage>,
+    /// Why it stopped.
+    pub stop: Option<StopReason>,
+}
+
+/// How asking a model ended.
+pub(super) enum Asking {
+    /// With a whole reply.
+    Replied,
+    /// By the token.
+    Aborted,
+    /// With an error that retries did not cure, or that none can.
+    Failed(ModelError),
+    /// The stream broke: ask again, after the pause.
+    Again {
+        /// The attempt that comes now; the first retry is 2.
+        attempt: u32,
+    },
+}
+
+/// One round's talk with the model. Keeps the reply so that an abort finds what there is of it.
+pub(super) struct Listener<'a> {
+    pub sink: &'a dyn Sink,
+    pub retry: RetryPolicy,
+    pub cancel: &'a CancellationToken,
+    pub reply: Reply,
+    /// Tokens of the attempts before this one.
+    spent: Option<Usage>,
+}
+
+/// How one attempt ended.
+enum Attempt {
+    Finished,
+    Aborted,
+    Broken(ModelError),
+}
+
+impl<'a> Listener<'a> {
+    pub fn new(sink: &'a dyn Sink, retry: RetryPolicy, cancel: &'a CancellationToken) -> Self {
+        Self { sink, retry, cancel, reply: Reply::default(), spent: None }
+    }
+
+    /// What the model said, and the tokens of all attempts.
+    pub fn into_reply(self) -> Reply {
+        Reply { usage: plus(self.spent, self.reply.usage), ..self.reply }
+    }
+
+    /// Asks once. [`Asking::Again`] comes after the pause: the caller makes the request anew.
+    pub async fn ask(&mut self, model: &dyn Model, request: ModelRequest, attempt: u32) -> Result<Asking, SinkError> {
+        let stream = model.stream(request, self.cancel.child_token());
+        let error = match self.listen(stream).await? {
+            Attempt::Finished => return Ok(Asking::Replied),
+            Attempt::Aborted => return Ok(Asking::Aborted),
+            Attempt::Broken(ModelError::Aborted) if self.cancel.is_cancelled() => return Ok(Asking::Aborted),
+            Attempt::Broken(error) => error,
+        };
+        let ModelError::Transient { message, retry_after } = error else { return Ok(Asking::Failed(error)) };
+        if attempt >= self.retry.attempts_max {
+            return Ok(Asking::Failed(ModelError::Transient { message, retry_after }));
+        }
+        let delay = self.retry.delay(attempt, retry_after, jitter());
+        self.forget(attempt + 1, delay, message)?;
+        tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => Ok(Asking::Aborted),
+            () = tokio::time::sleep(delay) => Ok(Asking::Again { attempt: attempt + 1 }),
+        }
+    }
+
+    async fn listen(&mut self, mut stream: ModelStream) -> Result<Attempt, SinkError> {
+        let cancelled = self.cancel.cancelled();
+        tokio::pin!(cancelled);
+        let mut deltas = 0_u32;
+        loop {
+            let item = tokio::select! {
+                biased;
+                () = &mut cancelled => return Ok(Attempt::Aborted),
+                item = stream.next() => item,
+            };
+            match item {
+                Some(Ok(ModelEvent::Finished(reason))) => {
+                    self.reply.stop = Some(reason);
+                    return Ok(Attempt::Finished);
+                }
+                Some(Ok(event)) => self.take(event)?,
+                Some(Err(error)) => return Ok(Attempt::Broken(error)),
+                None => {
+                    let message = "the model's stream ended before its reply was whole".to_owned();
+                    return Ok(Attempt::Broken(ModelError::Transient { message, retry_after: None }));
+                }
+            }
+            deltas += 1;
+            if deltas.is_multiple_of(DELTAS_PER_LOOK) {
+                tokio::select! {
+                    biased;
+                    () = &mut cancelled => return Ok(Attempt::Aborted),
+                    ready = self.sink.ready() => ready?,
+                }
+                // A model that never waits must not keep this worker from its other tasks.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn take(&mut self, event: ModelEvent) -> Result<(), SinkError> {
+        match event {
+            ModelEvent::Text(text) if text.is_empty() => Ok(()),
+            ModelEvent::Text(text) => {
+                self.reply.text.push_str(&text);
+                self.sink.emit(EventBody::StreamDelta { text })
+            }
+            ModelEvent::Reasoning(text) => self.sink.emit(EventBody::StreamReasoning { text }),
+            ModelEvent::Call(request) => {
+                self.reply.calls.push(Asked { request, problem: None });
+                Ok(())
+            }
+            ModelEvent::BadCall { id, name, problem } => {
+                let request = ToolCallRequest { id, name, arguments: serde_json::Map::new() };
+                self.reply.calls.push(Asked { request, problem: Some(problem) });
+                Ok(())
+            }
+            ModelEvent::Usage(usage) => {
+                self.reply.usage = Some(usage);
+                Ok(())
+            }
+            ModelEvent::Retrying { attempt, delay, error } => self.forget(attempt, delay, error),
+            ModelEvent::Finished(reason) => {
+                self.reply.stop = Some(reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// What came so far is void; its tokens were spent all the same.
+    fn forget(&mut self, attempt: u32, delay: std::time::Duration, error: String) -> Result<(), SinkError> {
+        self.spent = plus(self.spent, self.reply.usage.take());
+        self.reply = Reply::default();
+        let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        self.sink.emit(EventBody::StreamRetry { attempt, delay_ms, error })
+    }
+}
+
+fn plus(a: Option<Usage>, b: Option<Usage>) -> Option<Usage> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.plus(b)),
+        (one, other) => one.or(other),
+    }
+}
