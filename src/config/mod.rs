@@ -1,5 +1,7 @@
 //! Settings, resolved once: flags over environment over file over defaults. The only place that reads the environment.
 
+mod environment;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -8,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::limit;
 use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolCategory};
+
+pub use environment::inherited_environment;
 
 /// Everything that the application can be told.
 #[derive(Debug, Clone)]

@@ -1,0 +1,78 @@
+//! What a started program gets to see of our environment. Pure: variables in, variables out.
+//!
+//! Names that look like credentials are dropped, and so are our own settings and what would point git at
+//! another repository than the one it stands in. A few are set so that nothing waits for a person. What
+//! the caller names explicitly wins over all of it.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+/// An inherited name that contains one of these, in any case, is not passed on (design D8).
+const SECRET_WORDS: [&str; 4] = ["KEY", "SECRET", "TOKEN", "PASSWORD"];
+
+/// Where git would look instead of at its directory; set while a git hook runs us.
+const GIT_PLACES: [&str; 7] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_PREFIX",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_NAMESPACE",
+];
+
+/// So that nothing pages, colours or prompts.
+const QUIET: [(&str, &str); 5] =
+    [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("TERM", "dumb"), ("NO_COLOR", "1"), ("GIT_TERMINAL_PROMPT", "0")];
+
+/// The environment of a started program: `inherited` without what it must not see, `explicit` over all.
+///
+/// Sorted by name; each name once. Cannot fail.
+pub fn environment(
+    inherited: impl IntoIterator<Item = (OsString, OsString)>,
+    explicit: &BTreeMap<String, String>,
+) -> Vec<(OsString, OsString)> {
+    let mut all: BTreeMap<OsString, OsString> = inherited.into_iter().filter(|(name, _)| passes(name)).collect();
+    all.extend(QUIET.map(|(name, value)| (name.into(), value.into())));
+    all.extend(explicit.iter().map(|(name, value)| (name.into(), value.into())));
+    all.into_iter().collect()
+}
+
+fn passes(name: &OsStr) -> bool {
+    let name = name.to_string_lossy().to_ascii_uppercase();
+    !name.starts_with("SIMSE_")
+        && !SECRET_WORDS.iter().any(|word| name.contains(word))
+        && !GIT_PLACES.contains(&name.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_stay_here_and_the_caller_wins() {
+        let inherited = [
+            ("PATH", "/bin"),
+            ("OPENAI_API_KEY", "sk"),
+            ("aws_secret_access", "x"),
+            ("GITHUB_TOKEN", "x"),
+            ("Db_Password", "x"),
+            ("SIMSE_PORT", "1"),
+            ("GIT_DIR", "/elsewhere/.git"),
+            ("GIT_AUTHOR_NAME", "A"),
+            ("PAGER", "less"),
+            ("TERM", "xterm"),
+        ]
+        .map(|(name, value)| (name.into(), value.into()));
+        let explicit = [("MY_TOKEN", "mine"), ("TERM", "vt100"), ("SIMSE_X", "1")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into();
+        let got = environment(inherited, &explicit);
+        #[rustfmt::skip]
+        let want = [
+            ("GIT_AUTHOR_NAME", "A"), ("GIT_PAGER", "cat"), ("GIT_TERMINAL_PROMPT", "0"), ("MY_TOKEN", "mine"),
+            ("NO_COLOR", "1"), ("PAGER", "cat"), ("PATH", "/bin"), ("SIMSE_X", "1"), ("TERM", "vt100"),
+        ];
+        assert_eq!(got, want.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    }
+}
