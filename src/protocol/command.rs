@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::id::{RequestId, SessionId};
 use super::item::Part;
@@ -31,13 +33,42 @@ pub struct CreateSession {
 }
 
 /// What a prompt says: a text, or parts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum PromptContent {
     /// A text.
     Text(String),
     /// Text and images.
     Parts(Vec<Part>),
+}
+
+/// By hand, so that an error names the part and what was expected of it.
+impl<'de> Deserialize<'de> for PromptContent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Content;
+
+        impl<'de> Visitor<'de> for Content {
+            type Value = PromptContent;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a text, or a list of parts")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<PromptContent, E> {
+                Ok(PromptContent::Text(text.to_owned()))
+            }
+
+            fn visit_string<E>(self, text: String) -> Result<PromptContent, E> {
+                Ok(PromptContent::Text(text))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<PromptContent, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(parts)).map(PromptContent::Parts)
+            }
+        }
+
+        deserializer.deserialize_any(Content)
+    }
 }
 
 impl PromptContent {

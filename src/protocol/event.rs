@@ -223,6 +223,32 @@ pub enum EventBody {
     },
 }
 
+/// The wire names of all events, in the order of [`EventBody`].
+pub const EVENT_TYPES: &[&str] = &[
+    "session.created",
+    "session.prompt",
+    "session.steer",
+    "session.completed",
+    "session.error",
+    "turn.queued",
+    "loop.start",
+    "loop.complete",
+    "loop.doom_loop",
+    "stream.start",
+    "stream.delta",
+    "stream.reasoning",
+    "stream.retry",
+    "stream.complete",
+    "tool.call.start",
+    "tool.call.end",
+    "tool.call.error",
+    "tool.timeout",
+    "turn.complete",
+    "permission.request",
+    "permission.response",
+    "abort",
+];
+
 /// One record of the log, its payload already in JSON: serialised once, for the disk and for every reader.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -276,5 +302,17 @@ impl EventBody {
     /// Whether it ends a turn.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::SessionCompleted { .. } | Self::SessionError { .. } | Self::Abort { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_types_is_complete() {
+        let error = serde_json::from_str::<EventBody>(r#"{"type":"?","payload":{}}"#).unwrap_err().to_string();
+        let known: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
+        assert_eq!(known, EVENT_TYPES);
     }
 }

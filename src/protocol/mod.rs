@@ -14,7 +14,7 @@ mod tool;
 
 pub use command::{Abort, Configure, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode};
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
-pub use event::{Event, EventBody, RoundKind};
+pub use event::{EVENT_TYPES, Event, EventBody, RoundKind};
 pub use id::{BadId, ClientId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
 pub use permission::{PermissionConfig, PermissionPolicy, PermissionRule, PermissionVerdict, VerdictSource};

@@ -1,10 +1,26 @@
 //! The HTTP door: routes, event streams, and the guard before them. Speaks to [`App`] and to nothing below it.
 
+mod answer;
+mod call;
+mod guard;
+mod io;
+mod listen;
+mod log;
+mod query;
+mod routes;
+mod sse;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use self::guard::Guard;
+use self::listen::Ends;
 
 use crate::app::App;
 use crate::base::limit;
@@ -78,8 +94,24 @@ pub enum ListenError {
     },
 }
 
+/// What every request needs.
+pub(crate) struct Shared {
+    app: Arc<App>,
+    guard: Guard,
+    options: ListenOptions,
+    /// Ends every event stream.
+    streams: CancellationToken,
+}
+
 /// A server that listens.
-pub struct Server {}
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    accepting: CancellationToken,
+    streams: CancellationToken,
+    drain: watch::Sender<Option<Duration>>,
+    done: CancellationToken,
+}
 
 impl Server {
     /// Binds and answers. Every accepted request is answered.
@@ -87,16 +119,65 @@ impl Server {
     /// # Errors
     /// [`ListenError`] that says what stands in the way.
     pub async fn start(app: Arc<App>, options: ListenOptions) -> Result<Self, ListenError> {
-        todo!()
+        check_allowed(&options).await?;
+        let (host, port) = (options.host.clone(), options.port);
+        let listener = TcpListener::bind((host.as_str(), port)).await;
+        let bound = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) = bound.map_err(|cause| match cause.kind() {
+            std::io::ErrorKind::AddrInUse => ListenError::PortInUse { host: host.clone(), port },
+            _ => ListenError::Io { host: host.clone(), port, cause },
+        })?;
+        let any_host = options.allow_public && options.token.is_some();
+        let guard = Guard::new(&options.host, address.port(), any_host, options.token.clone());
+        let streams = CancellationToken::new();
+        let shared = Arc::new(Shared { app, guard, options, streams: streams.clone() });
+        let router = routes::router(Arc::clone(&shared));
+        let (drain, drained) = watch::channel(None);
+        let (accepting, done) = (CancellationToken::new(), CancellationToken::new());
+        let ends = Ends { accepting: accepting.clone(), drain: drained, done: done.clone() };
+        tokio::spawn(listen::run(listener, router, shared, ends));
+        Ok(Self { address, accepting, streams, drain, done })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        todo!()
+        self.address
+    }
+
+    /// Takes no new connections; those that are open go on, their streams too. For the time in which turns finish.
+    pub fn close_door(&self) {
+        self.accepting.cancel();
     }
 
     /// Stops accepting, ends streams, waits for answers under way up to `grace`. Does not stop the application. Idempotent.
     pub async fn stop(&self, grace: Duration) {
-        todo!()
+        self.accepting.cancel();
+        self.streams.cancel();
+        self.drain.send_if_modified(|now| now.replace(now.unwrap_or(grace)).is_none());
+        self.done.cancelled().await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.accepting.cancel();
+        self.streams.cancel();
+    }
+}
+
+/// Another address than loopback needs the flag and a token.
+async fn check_allowed(options: &ListenOptions) -> Result<(), ListenError> {
+    let (host, port) = (options.host.as_str(), options.port);
+    if options.token.as_ref().is_some_and(|token| token.expose_secret().is_empty()) {
+        return Err(ListenError::NotAllowed("the token is empty; a token needs at least one character".to_owned()));
+    }
+    let found = tokio::net::lookup_host((host, port)).await;
+    let found = found.map_err(|cause| ListenError::Io { host: host.to_owned(), port, cause })?;
+    let public = found.into_iter().any(|address| !address.ip().is_loopback());
+    let refuse = |why: &str| Err(ListenError::NotAllowed(format!("{host} can be reached from other machines: {why}")));
+    match (public, options.allow_public, options.token.is_some()) {
+        (false, _, _) | (true, true, true) => Ok(()),
+        (true, false, _) => refuse("that needs --allow-public, and a token"),
+        (true, true, false) => refuse("that needs a token; leave out --no-auth"),
     }
 }

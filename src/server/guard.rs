@@ -1,0 +1,278 @@
+//! Who may come in (contract.md, Doors): the names a request may call us by, the pages it may come
+//! from, and the token.
+//!
+//! Invariant: nothing behind the guard runs for a request that the guard refused, and no body is read.
+
+use std::time::Duration;
+
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderName, Method, request};
+use parking_lot::Mutex;
+use secrecy::{ExposeSecret, SecretString};
+use subtle::ConstantTimeEq;
+use tokio::time::Instant;
+
+use crate::app::Caller;
+use crate::protocol::{ApiError, ClientId, ErrorCode};
+
+const CLIENT: HeaderName = HeaderName::from_static("x-client-id");
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Wrong tokens that are answered at once before the slowing begins.
+const WRONG_FREE: u32 = 3;
+/// First pause; doubles with each further wrong token.
+const PAUSE_MS: u64 = 50;
+/// Longest pause between two wrong tokens.
+const PAUSE_MS_MAX: u64 = 2_000;
+/// Longest wait of one wrong token behind others; past it they are refused at once.
+const WAIT_MS_MAX: u64 = 10_000;
+/// After so long without a wrong token all is forgotten.
+const FORGET_MS: u64 = 60_000;
+
+/// The checks before every route.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    /// `Host` values that are ours. None: any (public, and then a token is there).
+    hosts: Option<Vec<String>>,
+    token: Option<SecretString>,
+    wrong: Mutex<Wrong>,
+}
+
+#[derive(Debug, Default)]
+struct Wrong {
+    count: u32,
+    last: Option<Instant>,
+    /// When the next one gets its answer, at the earliest.
+    next: Option<Instant>,
+}
+
+impl Guard {
+    /// The guard of a server on `host` and `port`. `any_host`: requests may call it by any name.
+    pub(crate) fn new(host: &str, port: u16, any_host: bool, token: Option<SecretString>) -> Self {
+        let hosts = (!any_host).then(|| own_hosts(host, port));
+        Self { hosts, token, wrong: Mutex::default() }
+    }
+
+    /// Lets a request in and says who calls.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT`, `FORBIDDEN`, `UNAUTHORIZED`, or `RESOURCE_EXHAUSTED` for too many wrong tokens.
+    pub(crate) async fn admit(&self, head: &request::Parts) -> Result<Caller, ApiError> {
+        let host = self.check_host(head)?;
+        self.check_origin(head, &host)?;
+        if head.uri.path() != "/health" {
+            self.check_token(&head.headers).await?;
+        }
+        Ok(Caller { client: client(&head.headers)? })
+    }
+
+    /// The `Host` of the request, in lower case.
+    fn check_host(&self, head: &request::Parts) -> Result<String, ApiError> {
+        let host = single(&head.headers, &HOST)?
+            .ok_or_else(|| ApiError::invalid("Host", "the host and port that the server listens on"))?
+            .to_ascii_lowercase();
+        let in_line = head.uri.authority().map(|a| a.as_str().to_ascii_lowercase());
+        let strange = |name: &String| self.hosts.as_ref().is_some_and(|own| !own.contains(name));
+        match [Some(host.clone()), in_line].into_iter().flatten().find(strange) {
+            None => Ok(host),
+            Some(name) => Err(forbidden("Host", &format!("`{name}` is not a name of this server"), &self.expected())),
+        }
+    }
+
+    fn check_origin(&self, head: &request::Parts, host: &str) -> Result<(), ApiError> {
+        let Some(origin) = single(&head.headers, &ORIGIN)? else {
+            return self.check_fetch_site(head);
+        };
+        let origin = origin.to_ascii_lowercase();
+        let own = match &self.hosts {
+            Some(hosts) => origin.strip_prefix("http://").is_some_and(|o| hosts.iter().any(|h| h == o)),
+            None => [("http://"), ("https://")].iter().any(|s| origin.strip_prefix(s) == Some(host)),
+        };
+        if own {
+            return Ok(());
+        }
+        Err(forbidden("Origin", &format!("pages of `{origin}` may not call this server"), "the server's own origin, or none"))
+    }
+
+    /// A browser that sends no `Origin` with a write still says where the page is from.
+    fn check_fetch_site(&self, head: &request::Parts) -> Result<(), ApiError> {
+        let reads = head.method == Method::GET || head.method == Method::HEAD;
+        match single(&head.headers, &FETCH_SITE)? {
+            Some("cross-site" | "same-site") if !reads => {
+                Err(forbidden("Sec-Fetch-Site", "pages of other sites may not write here", "same-origin or none"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn check_token(&self, headers: &HeaderMap) -> Result<(), ApiError> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let given = single(headers, &AUTHORIZATION)?;
+        let Some(given) = given else {
+            return Err(unauthorized("this server wants its token: `Authorization: Bearer <token>`"));
+        };
+        let bearer = given.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("bearer "));
+        let given = bearer.and_then(|_| given.get(7..)).map_or("", str::trim);
+        if bool::from(token.expose_secret().as_bytes().ct_eq(given.as_bytes())) {
+            return Ok(());
+        }
+        let pause = self.wrong.lock().note(Instant::now());
+        match pause {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return Err(ApiError::new(ErrorCode::ResourceExhausted, "too many wrong tokens; wait a little")),
+        }
+        Err(unauthorized("the token is wrong"))
+    }
+
+    fn expected(&self) -> String {
+        self.hosts.as_ref().map_or_else(String::new, |hosts| format!("one of {}", hosts.join(", ")))
+    }
+}
+
+impl Wrong {
+    /// Counts one. How long its answer waits; None when too many wait already.
+    fn note(&mut self, now: Instant) -> Option<Duration> {
+        if self.last.is_some_and(|last| now.duration_since(last) > Duration::from_millis(FORGET_MS)) {
+            *self = Self::default();
+        }
+        let from = self.next.filter(|next| *next > now).unwrap_or(now);
+        if from.duration_since(now) > Duration::from_millis(WAIT_MS_MAX) {
+            return None;
+        }
+        self.count = self.count.saturating_add(1);
+        self.last = Some(now);
+        let pause_ms = match self.count.checked_sub(WRONG_FREE + 1) {
+            None => 0,
+            Some(doublings) => (PAUSE_MS << doublings.min(16)).min(PAUSE_MS_MAX),
+        };
+        let at = from + Duration::from_millis(pause_ms);
+        self.next = Some(at);
+        Some(at.duration_since(now))
+    }
+}
+
+fn own_hosts(host: &str, port: u16) -> Vec<String> {
+    let configured = if host.contains(':') { format!("[{host}]") } else { host.to_ascii_lowercase() };
+    let mut names = vec!["127.0.0.1".to_owned(), "localhost".to_owned(), "[::1]".to_owned()];
+    if !names.contains(&configured) {
+        names.push(configured);
+    }
+    let mut hosts: Vec<String> = names.iter().map(|name| format!("{name}:{port}")).collect();
+    if port == 80 {
+        hosts.extend(names);
+    }
+    hosts
+}
+
+/// The header's value. None when it is absent.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(ApiError::invalid(name.as_str(), "one such header, not several"));
+    }
+    value.to_str().map(Some).map_err(|_| ApiError::invalid(name.as_str(), "visible ASCII characters"))
+}
+
+fn client(headers: &HeaderMap) -> Result<Option<ClientId>, ApiError> {
+    let Some(text) = single(headers, &CLIENT)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|cause| ApiError::invalid("X-Client-ID", strip_expected(&cause)))
+}
+
+/// The words of an error that begin with "expected", without that word.
+pub(crate) fn strip_expected(cause: &impl std::fmt::Display) -> String {
+    let text = cause.to_string();
+    text.strip_prefix("expected ").map_or(text.clone(), str::to_owned)
+}
+
+fn forbidden(field: &str, message: &str, expected: &str) -> ApiError {
+    ApiError::new(ErrorCode::Forbidden, message)
+        .with_details(serde_json::json!({ "field": field, "expected": expected }))
+}
+
+fn unauthorized(message: &str) -> ApiError {
+    ApiError::new(ErrorCode::Unauthorized, message)
+        .with_details(serde_json::json!({ "field": "Authorization", "expected": "Bearer <token>" }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::Request;
+
+    fn head(method: &str, uri: &str, headers: &[(&str, &str)]) -> request::Parts {
+        let mut builder = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            builder = builder.header(*name, *value);
+        }
+        builder.body(()).unwrap().into_parts().0
+    }
+
+    fn code(result: Result<Caller, ApiError>) -> Option<ErrorCode> {
+        result.err().map(|error| error.code())
+    }
+
+    #[tokio::test]
+    async fn only_our_own_names_and_pages_come_in() {
+        use ErrorCode::{Forbidden, InvalidArgument};
+        let guard = Guard::new("127.0.0.1", 4100, false, None);
+        #[rustfmt::skip]
+        let table: &[(&str, &str, &[(&str, &str)], Option<ErrorCode>)] = &[
+            ("GET", "/tools", &[("host", "127.0.0.1:4100")], None),
+            ("GET", "/tools", &[("host", "LocalHost:4100")], None),
+            ("GET", "/tools", &[("host", "[::1]:4100")], None),
+            ("GET", "/tools", &[], Some(InvalidArgument)),
+            ("GET", "/tools", &[("host", "127.0.0.1")], Some(Forbidden)),
+            ("GET", "/tools", &[("host", "127.0.0.1:4101")], Some(Forbidden)),
+            ("GET", "/tools", &[("host", "attacker.example:4100")], Some(Forbidden)),
+            ("GET", "/health", &[("host", "attacker.example:4100")], Some(Forbidden)),
+            ("GET", "/tools", &[("host", "127.0.0.1:4100"), ("host", "localhost:4100")], Some(InvalidArgument)),
+            ("GET", "http://attacker.example:4100/tools", &[("host", "127.0.0.1:4100")], Some(Forbidden)),
+            ("POST", "/sessions", &[("host", "127.0.0.1:4100"), ("origin", "http://127.0.0.1:4100")], None),
+            ("POST", "/sessions", &[("host", "127.0.0.1:4100"), ("origin", "http://localhost:4100")], None),
+            ("POST", "/sessions", &[("host", "127.0.0.1:4100"), ("origin", "http://localhost:9999")], Some(Forbidden)),
+            ("POST", "/sessions", &[("host", "127.0.0.1:4100"), ("origin", "https://127.0.0.1:4100")], Some(Forbidden)),
+            ("POST", "/sessions", &[("host", "127.0.0.1:4100"), ("origin", "null")], Some(Forbidden)),
+            ("GET", "/tools", &[("host", "127.0.0.1:4100"), ("origin", "https://attacker.example")], Some(Forbidden)),
+            ("POST", "/sessions", &[("host", "127.0.0.1:4100"), ("sec-fetch-site", "cross-site")], Some(Forbidden)),
+            ("POST", "/sessions", &[("host", "127.0.0.1:4100"), ("sec-fetch-site", "same-origin")], None),
+            ("GET", "/tools", &[("host", "127.0.0.1:4100"), ("x-client-id", "a b")], Some(InvalidArgument)),
+        ];
+        for (method, uri, headers, want) in table {
+            assert_eq!(code(guard.admit(&head(method, uri, headers)).await), *want, "{method} {uri} {headers:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_token_is_wanted_everywhere_but_for_health() {
+        let guard = Guard::new("0.0.0.0", 4100, true, Some("sesame".to_owned().into()));
+        let table = [
+            ("/health", None, true),
+            ("/tools", None, false),
+            ("/tools", Some("Bearer sesame"), true),
+            ("/tools", Some("bearer sesame"), true),
+            ("/tools", Some("Bearer sesam"), false),
+            ("/tools", Some("Bearer sesame2"), false),
+            ("/tools", Some("Bearer "), false),
+            ("/tools", Some("Basic sesame"), false),
+            ("/tools", Some("sesame"), false),
+        ];
+        for (path, token, ok) in table {
+            let mut headers = vec![("host", "shop.example")];
+            headers.extend(token.map(|t| ("authorization", t)));
+            let result = guard.admit(&head("GET", path, &headers)).await;
+            assert_eq!(result.is_ok(), ok, "{path} {token:?}");
+        }
+    }
+
+    #[test]
+    fn wrong_tokens_are_slowed_down_and_then_refused() {
+        let mut wrong = Wrong::default();
+        let now = Instant::now();
+        let waits: Vec<Option<u128>> = (0..20).map(|_| wrong.note(now).map(|d| d.as_millis())).collect();
+        assert_eq!(waits[..6], [Some(0), Some(0), Some(0), Some(50), Some(150), Some(350)]);
+        assert_eq!(waits.last(), Some(&None));
+        let later = now + Duration::from_millis(FORGET_MS + WAIT_MS_MAX * 2);
+        assert_eq!(wrong.note(later), Some(Duration::ZERO));
+    }
+}

@@ -1,0 +1,107 @@
+//! One line in the log for each request, written when its answer has gone out or its client has gone.
+//!
+//! Invariant: neither the query nor any header reaches the log, so no secret does.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderValue, Request};
+use axum::response::Response;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use tokio::time::Instant;
+
+/// What a line says about a request.
+#[derive(Debug)]
+pub(crate) struct Line {
+    id: HeaderValue,
+    method: String,
+    path: String,
+    client: String,
+    peer: String,
+    started: Instant,
+    status: u16,
+    bytes: u64,
+}
+
+impl Line {
+    /// The line of a request that comes in.
+    pub(crate) fn of<B>(request: &Request<B>, peer: std::net::SocketAddr) -> Self {
+        Self {
+            id: request_id(request.headers()),
+            method: request.method().as_str().to_owned(),
+            path: request.uri().path().chars().take(512).collect(),
+            client: visible(request.headers(), "x-client-id"),
+            peer: peer.to_string(),
+            started: Instant::now(),
+            status: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Puts the request's id on the answer, and writes the line when its body has ended.
+    pub(crate) fn follow(mut self, mut response: Response) -> Response {
+        self.status = response.status().as_u16();
+        response.headers_mut().insert("x-request-id", self.id.clone());
+        response.map(|inner| Body::new(Followed { inner, line: self }))
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let duration_ms = self.started.elapsed().as_secs_f64() * 1_000.0;
+        tracing::info!(
+            requestId = self.id.to_str().unwrap_or_default(),
+            method = self.method,
+            path = self.path,
+            status = self.status,
+            durationMs = (duration_ms * 1_000.0).round() / 1_000.0,
+            bytes = self.bytes,
+            client = self.client,
+            peer = self.peer,
+            "request"
+        );
+    }
+}
+
+/// The caller's own id where it is a plain word, else a new one.
+fn request_id(headers: &HeaderMap) -> HeaderValue {
+    let given = headers.get("x-request-id").filter(|value| {
+        let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        (1..=128).contains(&value.len()) && value.as_bytes().iter().all(plain)
+    });
+    let made = || HeaderValue::from_str(&uuid::Uuid::now_v7().simple().to_string());
+    given.cloned().or_else(|| made().ok()).unwrap_or(HeaderValue::from_static("none"))
+}
+
+fn visible(headers: &HeaderMap, name: &str) -> String {
+    headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("-").chars().take(64).collect()
+}
+
+/// A body that counts what goes out.
+struct Followed {
+    inner: Body,
+    line: Line,
+}
+
+impl HttpBody for Followed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        let polled = Pin::new(&mut this.inner).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            this.line.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,194 @@
+//! The routes (contract.md): each takes its request apart, asks the application, and answers.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::header::{ACCEPT, LOCATION};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use axum::routing::{get, post};
+use serde_json::json;
+
+use super::Shared;
+use super::answer::{Answer, Failure, json, ok};
+use super::call::Call;
+use super::query::number;
+use super::sse::{self, Opening, Selection};
+use crate::app::{Caller, EventReader};
+use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, Feedback, Prompt, SessionId};
+
+/// All routes.
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/sessions", get(list).post(create))
+        .route("/sessions/{sessionId}", get(show).delete(delete))
+        .route("/sessions/{sessionId}/prompt", post(prompt))
+        .route("/sessions/{sessionId}/events", get(events))
+        .route("/sessions/{sessionId}/abort", post(abort))
+        .route("/sessions/{sessionId}/feedback", post(feedback))
+        .route("/sessions/{sessionId}/history", get(history))
+        .route("/sessions/{sessionId}/turns/{turnId}", get(turn))
+        .route("/tools", get(tools))
+        .route("/agents", get(agents))
+        .route("/models", get(models))
+        .route("/health", get(health))
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .with_state(shared)
+}
+
+async fn unknown(call: Call) -> Answer {
+    Err(ApiError::not_found(format_args!("route {} {}", call.head.method, call.head.uri.path())).into())
+}
+
+/// The code of a request that is not valid, under HTTP's own status; the router adds `Allow`.
+async fn not_allowed(call: Call) -> Answer {
+    let message = format!("{} does not take {}", call.head.uri.path(), call.head.method);
+    let error = ApiError::new(ErrorCode::InvalidArgument, message)
+        .with_details(json!({ "field": "method", "expected": "a method that the header Allow names" }));
+    Err(Failure::with_status(error, 405))
+}
+
+async fn create(mut call: Call) -> Answer {
+    call.no_query()?;
+    let body = call.json().await?;
+    let view = call.shared.app.create_session(&call.caller, body).await?;
+    let mut response = json(StatusCode::CREATED, &view);
+    if let Ok(place) = HeaderValue::from_str(&format!("/sessions/{}", view.session_id)) {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    Ok(response)
+}
+
+async fn list(call: Call) -> Answer {
+    let mut query = call.query()?;
+    let (cursor, limit) = (query.text("cursor"), query.limit()?);
+    query.finish(&["cursor", "limit"])?;
+    ok(&call.shared.app.sessions(&call.caller, cursor.as_deref(), limit).await?)
+}
+
+async fn show(call: Call) -> Answer {
+    call.no_query()?;
+    ok(&call.shared.app.session(&call.caller, &call.id("sessionId")?).await?)
+}
+
+async fn delete(call: Call) -> Answer {
+    call.no_query()?;
+    ok(&call.shared.app.delete_session(&call.caller, &call.id("sessionId")?).await?)
+}
+
+async fn abort(mut call: Call) -> Answer {
+    call.no_query()?;
+    let id = call.id("sessionId")?;
+    let body = call.json().await?;
+    ok(&call.shared.app.abort(&call.caller, &id, body).await?)
+}
+
+async fn feedback(mut call: Call) -> Answer {
+    call.no_query()?;
+    let id = call.id("sessionId")?;
+    let body: Feedback = call.json().await?;
+    ok(&call.shared.app.feedback(&call.caller, &id, body).await?)
+}
+
+async fn history(call: Call) -> Answer {
+    let id = call.id("sessionId")?;
+    let mut query = call.query()?;
+    let (after, limit) = (query.number("cursor")?.unwrap_or(0), query.limit()?);
+    query.finish(&["cursor", "limit"])?;
+    ok(&call.shared.app.history(&call.caller, &id, after, limit).await?)
+}
+
+async fn turn(call: Call) -> Answer {
+    call.no_query()?;
+    let (id, turn) = (call.id("sessionId")?, call.id("turnId")?);
+    ok(&call.shared.app.turn(&call.caller, &id, &turn).await?)
+}
+
+async fn tools(call: Call) -> Answer {
+    call.no_query()?;
+    ok(&json!({ "tools": call.shared.app.tools() }))
+}
+
+async fn agents(call: Call) -> Answer {
+    call.no_query()?;
+    ok(&json!({ "agents": call.shared.app.agents() }))
+}
+
+async fn models(call: Call) -> Answer {
+    call.no_query()?;
+    ok(&json!({ "models": call.shared.app.models() }))
+}
+
+async fn health(call: Call) -> Answer {
+    call.no_query()?;
+    let health = call.shared.app.health().await;
+    let status = if health.status == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    Ok(json(status, &health))
+}
+
+async fn prompt(mut call: Call) -> Answer {
+    let id: SessionId = call.id("sessionId")?;
+    let mut query = call.query()?;
+    let wait = query.flag("wait")?;
+    query.finish(&["wait"])?;
+    let body: Prompt = call.json().await?;
+    if wants_stream(&call) {
+        return prompt_stream(call.shared, call.caller, id, body).await;
+    }
+    let accepted = call.shared.app.prompt(&call.caller, &id, body).await?;
+    if !wait {
+        return Ok(json(StatusCode::ACCEPTED, &accepted));
+    }
+    ok(&call.shared.app.wait_turn(&call.caller, &id, &accepted.turn_id).await?)
+}
+
+/// Reads from before the prompt on, so that the turn's first event cannot be missed.
+async fn prompt_stream(shared: Arc<Shared>, caller: Caller, id: SessionId, body: Prompt) -> Answer {
+    let position = shared.app.session(&caller, &id).await?.last_seq;
+    let reader = shared.app.events(&caller, &id, position).await?;
+    let accepted = shared.app.prompt(&caller, &id, body).await?;
+    let selection = Selection { types: None, turn: Some(accepted.turn_id) };
+    Ok(stream(&shared, id, reader, selection))
+}
+
+async fn events(call: Call) -> Answer {
+    let id: SessionId = call.id("sessionId")?;
+    let mut query = call.query()?;
+    let after = query.number("after")?;
+    let types = query.text("types");
+    query.finish(&["after", "types"])?;
+    // A browser that reconnects repeats the address and knows better by now.
+    let after = last_event_id(&call)?.or(after).unwrap_or(0);
+    let types = types.map(|list| event_types(&list)).transpose()?;
+    let reader = call.shared.app.events(&call.caller, &id, after).await?;
+    Ok(stream(&call.shared, id, reader, Selection { types, turn: None }))
+}
+
+fn stream(shared: &Shared, session: SessionId, reader: EventReader, selection: Selection) -> Response {
+    let heartbeat = shared.options.heartbeat;
+    let stop = shared.streams.clone();
+    sse::respond(Opening { session, reader, selection, heartbeat, stop })
+}
+
+fn wants_stream(call: &Call) -> bool {
+    let accepted = call.head.headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|value| value.split(',')).any(|one| {
+        one.split(';').next().is_some_and(|essence| essence.trim().eq_ignore_ascii_case("text/event-stream"))
+    })
+}
+
+fn last_event_id(call: &Call) -> Result<Option<u64>, ApiError> {
+    let Some(value) = call.head.headers.get("last-event-id") else { return Ok(None) };
+    number("Last-Event-ID", value.to_str().unwrap_or_default()).map(Some)
+}
+
+fn event_types(list: &str) -> Result<Vec<String>, ApiError> {
+    let types: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
+    match types.iter().find(|name| !EVENT_TYPES.contains(&name.as_str())) {
+        None => Ok(types),
+        Some(strange) => {
+            Err(ApiError::invalid("types", format!("some of {}; got `{strange}`", EVENT_TYPES.join(", "))))
+        }
+    }
+}
