@@ -151,8 +151,9 @@ async fn drain(mut body: Body, bytes_max: usize) {
 }
 
 fn too_large(bytes_max: usize) -> ApiError {
-    ApiError::new(ErrorCode::PayloadTooLarge, format!("the body is larger than {bytes_max} bytes"))
-        .with_details(json!({ "field": "body", "expected": format!("at most {bytes_max} bytes"), "bytesMax": bytes_max }))
+    ApiError::new(ErrorCode::PayloadTooLarge, format!("the body is larger than {bytes_max} bytes")).with_details(
+        json!({ "field": "body", "expected": format!("at most {bytes_max} bytes"), "bytesMax": bytes_max }),
+    )
 }
 
 /// JSON text as a value of a type.

@@ -91,7 +91,11 @@ impl Guard {
         if own {
             return Ok(());
         }
-        Err(forbidden("Origin", &format!("pages of `{origin}` may not call this server"), "the server's own origin, or none"))
+        Err(forbidden(
+            "Origin",
+            &format!("pages of `{origin}` may not call this server"),
+            "the server's own origin, or none",
+        ))
     }
 
     /// A browser that sends no `Origin` with a write still says where the page is from.
