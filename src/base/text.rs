@@ -145,7 +145,13 @@ mod tests {
 
     #[test]
     fn cuts_keep_characters_whole() {
-        let table = [("aäb", 0, "", ""), ("aäb", 1, "a", "b"), ("aäb", 2, "a", "b"), ("aäb", 3, "aä", "äb"), ("aäb", 9, "aäb", "aäb")];
+        let table = [
+            ("aäb", 0, "", ""),
+            ("aäb", 1, "a", "b"),
+            ("aäb", 2, "a", "b"),
+            ("aäb", 3, "aä", "äb"),
+            ("aäb", 9, "aäb", "aäb"),
+        ];
         for (text, max, start, end) in table {
             assert_eq!((head(text, max), tail(text, max)), (start, end), "{text} {max}");
         }

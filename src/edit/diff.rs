@@ -50,7 +50,10 @@ mod tests {
     #[test]
     fn the_form_of_a_diff() {
         let diff = unified_diff("x.txt", Some("a\nb\nc\n"), "a\nB\nc\nd", 1000);
-        assert_eq!(diff.text, "--- a/x.txt\n+++ b/x.txt\n@@ -1,3 +1,4 @@\n a\n-b\n+B\n c\n+d\n\\ No newline at end of file\n");
+        assert_eq!(
+            diff.text,
+            "--- a/x.txt\n+++ b/x.txt\n@@ -1,3 +1,4 @@\n a\n-b\n+B\n c\n+d\n\\ No newline at end of file\n"
+        );
         assert_eq!((diff.added, diff.removed, diff.truncated), (2, 1, false));
         let new = unified_diff("x.txt", None, "a\n", 1000);
         assert_eq!(new.text, "--- /dev/null\n+++ b/x.txt\n@@ -0,0 +1 @@\n+a\n");

@@ -14,7 +14,8 @@ pub(super) fn find(content: &str, old: &str, most: usize) -> Vec<Range<usize>> {
     if old.is_empty() {
         return Vec::new();
     }
-    let found: Vec<Range<usize>> = all(content, old).filter(|place| !splits_an_ending(content, place)).take(most).collect();
+    let found: Vec<Range<usize>> =
+        all(content, old).filter(|place| !splits_an_ending(content, place)).take(most).collect();
     if !found.is_empty() || !(content.contains("\r\n") || old.contains("\r\n")) {
         return found;
     }

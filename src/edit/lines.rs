@@ -205,8 +205,12 @@ mod tests {
     #[test]
     fn overlapping_places_are_all_found() {
         let table: &[(&[u8], &[u8], &[usize])] = &[
-            (b"aaaa", b"aa", &[0, 1, 2]), (b"abab", b"ab", &[0, 2]), (b"ab", b"abc", &[]), (b"", b"a", &[]),
-            (b"a", b"", &[]), (b"aabaaab", b"aaab", &[3]),
+            (b"aaaa", b"aa", &[0, 1, 2]),
+            (b"abab", b"ab", &[0, 2]),
+            (b"ab", b"abc", &[]),
+            (b"", b"a", &[]),
+            (b"a", b"", &[]),
+            (b"aabaaab", b"aaab", &[3]),
         ];
         for (hay, needle, want) in table {
             assert_eq!(places(hay, needle, usize::MAX), *want, "{hay:?} {needle:?}");

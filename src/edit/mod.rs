@@ -45,13 +45,8 @@ pub enum Strategy {
 
 impl Strategy {
     /// All of them, in the order in which they are tried.
-    pub const ALL: [Self; 5] = [
-        Self::Exact,
-        Self::LineTrimmed,
-        Self::WhitespaceNormalized,
-        Self::IndentationFlexible,
-        Self::BlockAnchor,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Exact, Self::LineTrimmed, Self::WhitespaceNormalized, Self::IndentationFlexible, Self::BlockAnchor];
 
     /// Its name for callers.
     pub fn name(self) -> &'static str {

@@ -35,8 +35,9 @@ pub(super) fn find(content: &Text<'_>, old: &Text<'_>) -> Vec<NearLine> {
         }
     }
     near.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let told = |(_, index): (f64, usize)| {
-        NearLine { line: index + 1, text: content.line(index).chars().take(LINE_CHARS_MAX).collect() }
+    let told = |(_, index): (f64, usize)| NearLine {
+        line: index + 1,
+        text: content.line(index).chars().take(LINE_CHARS_MAX).collect(),
     };
     near.into_iter().take(NEAR_LINES_MAX).map(told).collect()
 }

@@ -98,7 +98,10 @@ fn errors_name_the_lines() {
     assert!(said("a", "", "b").contains("use fs_write"));
     assert!(said("a", "a", "a").contains("the same"));
     let several = said("foo\nbar\nfoo\n", "foo", "x");
-    assert!(several.contains("ambiguous") && several.contains("2 places") && several.contains("lines 1, 3"), "{several}");
+    assert!(
+        several.contains("ambiguous") && several.contains("2 places") && several.contains("lines 1, 3"),
+        "{several}"
+    );
     let many = said(&"foo\n".repeat(20), "foo", "x");
     assert!(many.contains("20 places") && many.contains("9, 10 and 10 more"), "{many}");
     let miss = said("let total = 1;\nother\n", "let totale = 2;\nmore", "x");
@@ -140,7 +143,8 @@ fn a_large_file_is_edited_soon() {
 
 fn lines() -> impl proptest::strategy::Strategy<Value = String> {
     let line = "[ \t]{0,4}(a|b|ab  c|fn f\\(\\) \\{|\\}|é😀|)[ ]?(\r\n|\n)";
-    (proptest::collection::vec(line, 0..12), "(\u{feff})?", "(end)?").prop_map(|(lines, bom, end)| bom + &lines.concat() + &end)
+    (proptest::collection::vec(line, 0..12), "(\u{feff})?", "(end)?")
+        .prop_map(|(lines, bom, end)| bom + &lines.concat() + &end)
 }
 
 proptest! {
