@@ -48,3 +48,15 @@ pub const BACKLOG_BYTES_MAX: usize = 4 << 20;
 pub const TOOL_STOP_GRACE_MS: u64 = 500;
 /// Times that the same call may come in a row before it is no longer run.
 pub const IDENTICAL_CALLS_MAX: u32 = 3;
+/// Longest run of a shell command that names no time-out itself, in milliseconds (typescript-api.md §4).
+pub const BASH_TIMEOUT_MS: u64 = 120_000;
+/// Longest time-out that a shell command can be given, in milliseconds.
+pub const BASH_TIMEOUT_MS_MAX: u64 = 3_600_000;
+/// Longest shell command in bytes: the kernel takes 128 KiB for one argument.
+pub const BASH_COMMAND_BYTES_MAX: usize = 120_000;
+/// Output of a started program that is kept, in bytes (typescript-api.md §4).
+pub const PROCESS_OUTPUT_BYTES_MAX: usize = 50_000;
+/// Longest run of a git command that stays on this machine, in milliseconds.
+pub const GIT_TIMEOUT_MS: u64 = 60_000;
+/// Longest run of a git command that talks to a remote, in milliseconds.
+pub const GIT_REMOTE_TIMEOUT_MS: u64 = 300_000;

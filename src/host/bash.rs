@@ -1,0 +1,455 @@
+//! `bash`: runs a shell command line, and remembers where the shell was left.
+//!
+//! A command runs in a shell of its own, so variables and functions do not outlive it; the directory
+//! does, for as long as the session (or, outside one, the registry). The shell itself reports it as it
+//! exits, into a file that is not part of its output; a subshell's `cd` therefore does not count, and
+//! neither does one in a call that names its own `cwd`. A shell that is replaced (`exec`), is killed,
+//! or sets its own EXIT trap reports nothing, and the directory stays.
+//!
+//! Invariant: a command starts inside the workspace's roots. Where it goes from there is a matter of
+//! permission, not of this file.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tempfile::NamedTempFile;
+
+use crate::base::process::{Ending, Invocation, RunLimits, environment, run};
+use crate::base::workspace::Workspace;
+use crate::base::{BoxFuture, limit};
+use crate::config::inherited_environment;
+use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
+use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
+
+/// How `bash` runs commands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BashOptions {
+    /// For a command that names no time-out, in milliseconds.
+    pub default_timeout_ms: u64,
+    /// Bytes of output that the model sees.
+    pub output_bytes_max: usize,
+    /// Over the inherited environment, and over what is kept from it.
+    pub env: BTreeMap<String, String>,
+    /// A shell that takes `-c`, by path or by name.
+    pub shell: PathBuf,
+}
+
+impl Default for BashOptions {
+    fn default() -> Self {
+        Self {
+            default_timeout_ms: limit::BASH_TIMEOUT_MS,
+            output_bytes_max: limit::PROCESS_OUTPUT_BYTES_MAX,
+            env: BTreeMap::new(),
+            shell: PathBuf::from("/bin/sh"),
+        }
+    }
+}
+
+/// The tool.
+#[derive(Debug)]
+pub struct Bash {
+    workspace: Arc<Workspace>,
+    options: BashOptions,
+}
+
+static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| ToolDefinition {
+    name: "bash".into(),
+    description: "Runs a command line in a shell. Output is stdout and stderr in the order they came; a command \
+                  that fails says `[exit code N]` first. The directory is kept from call to call, variables are \
+                  not. There is no terminal and no input: use options that do not ask. The call ends when the \
+                  shell ends; start a program that shall go on with its output redirected, as in \
+                  `server > log 2>&1 &`. Of long output the start and the end are shown."
+        .into(),
+    parameters: parameters(),
+    category: Some(ToolCategory::Execute),
+    annotations: Some(ToolAnnotations { destructive: Some(true), ..ToolAnnotations::default() }),
+    // The tool's own time-out always comes first: it keeps the partial output.
+    timeout_ms: Some(limit::BASH_TIMEOUT_MS_MAX + 60_000),
+    // It cuts its output itself, by bytes, and keeps the end of it too.
+    max_output_chars: Some(0),
+});
+
+fn parameters() -> Arguments {
+    let parameters = json!({
+        "command": {"type": "string", "description": "The command line", "required": true},
+        "timeout": {
+            "type": "number",
+            "description": format!("Longest run in milliseconds, from 1 to {}", limit::BASH_TIMEOUT_MS_MAX),
+        },
+        "cwd": {
+            "type": "string",
+            "description": "Directory for this command alone, relative to the working directory. Default: where the last command left the shell",
+        },
+    });
+    match parameters {
+        Value::Object(parameters) => parameters,
+        _ => Arguments::new(),
+    }
+}
+
+impl Bash {
+    /// The tool for a workspace.
+    pub fn new(workspace: Arc<Workspace>, options: BashOptions) -> Self {
+        Self { workspace, options }
+    }
+
+    fn timeout_ms(&self, arguments: &Arguments) -> Result<u64, ToolError> {
+        let given = match arguments.get("timeout") {
+            None | Some(Value::Null) => return Ok(self.options.default_timeout_ms.min(limit::BASH_TIMEOUT_MS_MAX)),
+            Some(given) => given,
+        };
+        let most = limit::BASH_TIMEOUT_MS_MAX;
+        #[allow(clippy::cast_precision_loss, reason = "the limit is far below 2^52")]
+        let fits = |ms: &f64| (1.0..=most as f64).contains(ms);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it lies between 1 and the limit")]
+        given.as_f64().filter(fits).map(|ms| ms.round() as u64).ok_or_else(|| {
+            ToolError::BadArguments(format!("`timeout`: expected milliseconds from 1 to {most}, got {given}"))
+        })
+    }
+
+    /// Where the command starts, and whether the shell's directory is kept afterwards.
+    async fn start(&self, arguments: &Arguments, context: &ToolContext) -> Result<(PathBuf, bool), ToolError> {
+        let given = text(arguments, "cwd")?;
+        let kept = context.scope.shell_directory.lock().clone();
+        let (workspace, asked, keeps) = match (&given, kept) {
+            (Some(given), _) => (Arc::clone(&self.workspace), given.clone(), false),
+            (None, Some(kept)) => (Arc::clone(&self.workspace), kept.to_string_lossy().into_owned(), true),
+            (None, None) => return Ok((self.workspace.working_directory().to_owned(), true)),
+        };
+        let resolved = blocking(move || match workspace.resolve(&asked) {
+            Ok(path) if path.is_dir() => Ok(path),
+            Ok(_) => Err(format!("`cwd`: \"{asked}\" is not a directory")),
+            Err(error) => Err(error.to_string()),
+        })
+        .await?;
+        match resolved {
+            Ok(path) => Ok((path, keeps)),
+            Err(reason) if given.is_some() => Err(ToolError::Failed(reason)),
+            Err(_) => {
+                let lost = context.scope.shell_directory.lock().take().unwrap_or_default();
+                Err(ToolError::Failed(format!(
+                    "the command was not run: the shell was in \"{}\", which is no directory any more; it is back in \"{}\" now",
+                    lost.display(),
+                    self.workspace.working_directory().display()
+                )))
+            }
+        }
+    }
+
+    fn invocation(&self, command: &str, directory: &Path, report: Option<&NamedTempFile>) -> Invocation {
+        let script = match report {
+            Some(report) => {
+                let note = format!("command pwd -P >|{}", quoted(&report.path().to_string_lossy()));
+                format!("trap {} EXIT; {command}", quoted(&note))
+            }
+            None => command.to_owned(),
+        };
+        Invocation {
+            program: self.options.shell.clone().into(),
+            arguments: vec!["-c".into(), script.into()],
+            directory: directory.to_owned(),
+            environment: environment(inherited_environment(), &self.options.env),
+        }
+    }
+
+    /// Takes over where the shell ended. What it says is a line for the model, or nothing.
+    fn keep(&self, start: &Path, end: &Path, context: &ToolContext) -> String {
+        if end == start {
+            return String::new();
+        }
+        if self.workspace.contains(end) {
+            *context.scope.shell_directory.lock() = Some(end.to_owned());
+            return String::new();
+        }
+        format!(
+            "\n[the shell went to \"{}\", outside the working directory; the next command starts in \"{}\"]",
+            end.display(),
+            start.display()
+        )
+    }
+
+    async fn execute(&self, arguments: Arguments, context: &ToolContext) -> Result<ToolOutput, ToolError> {
+        let command = command(&arguments)?;
+        let timeout_ms = self.timeout_ms(&arguments)?;
+        let (directory, keeps) = self.start(&arguments, context).await?;
+        // Without a file (a full disk) the command still runs: it may be the one that makes room.
+        let report = if keeps { blocking(|| NamedTempFile::new().ok()).await? } else { None };
+        let invocation = self.invocation(&command, &directory, report.as_ref());
+        let limits =
+            RunLimits { timeout: Duration::from_millis(timeout_ms), output_bytes_max: self.options.output_bytes_max };
+        let finished = run(&invocation, limits, &context.cancel).await.map_err(|e| ToolError::failed(e.to_string()))?;
+        let output = finished.output.text();
+        let text = match finished.ending {
+            Ending::Cancelled => return Err(ToolError::Aborted),
+            Ending::TimedOut => format!("[timeout after {timeout_ms}ms]\n{output}"),
+            Ending::Exited(0) => output,
+            Ending::Exited(code) => format!("[exit code {code}]\n{output}"),
+            Ending::Signalled(signal) => format!("[exit code {}]\n{output}", 128 + signal),
+        };
+        let end = match report {
+            Some(report) => blocking(move || reported(report)).await?,
+            None => None,
+        };
+        let note = end.map(|end| self.keep(&directory, &end, context)).unwrap_or_default();
+        Ok((text + &note).into())
+    }
+}
+
+impl Tool for Bash {
+    fn definition(&self) -> &ToolDefinition {
+        &DEFINITION
+    }
+
+    fn subject(&self, arguments: &Arguments) -> Subject {
+        arguments.get("command").and_then(Value::as_str).map_or(Subject::None, |c| Subject::Command(c.to_owned()))
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: Arguments,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(self.execute(arguments, context))
+    }
+}
+
+fn text(arguments: &Arguments, name: &str) -> Result<Option<String>, ToolError> {
+    match arguments.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(other) => Err(ToolError::BadArguments(format!("`{name}`: expected a string, got {other}"))),
+    }
+}
+
+fn command(arguments: &Arguments) -> Result<String, ToolError> {
+    let most = limit::BASH_COMMAND_BYTES_MAX;
+    let bad = |what: String| Err(ToolError::BadArguments(format!("`command`: expected {what}")));
+    match text(arguments, "command")? {
+        None => bad("a string, got nothing".into()),
+        Some(command) if command.trim().is_empty() => bad("a command line, got an empty string".into()),
+        Some(command) if command.contains('\0') => bad("a command line without NUL characters".into()),
+        Some(command) if command.len() > most => {
+            bad(format!("at most {most} bytes, got {}; write a script with fs_write and run that", command.len()))
+        }
+        Some(command) => Ok(command),
+    }
+}
+
+/// Where the shell was when it exited. None: it did not say.
+fn reported(mut report: NamedTempFile) -> Option<PathBuf> {
+    let mut bytes = Vec::new();
+    report.read_to_end(&mut bytes).ok()?;
+    let path = bytes.strip_suffix(b"\n").filter(|path| path.starts_with(b"/"))?;
+    Some(PathBuf::from(std::ffi::OsString::from_vec(path.to_vec())))
+}
+
+/// One word of a shell's language that means `text`.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| ToolError::failed(format!("file work failed: {e}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+
+    struct Place {
+        directory: tempfile::TempDir,
+        bash: Bash,
+        context: ToolContext,
+    }
+
+    impl Place {
+        fn new(options: BashOptions) -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            std::fs::create_dir_all(directory.path().join("sub/deep")).unwrap();
+            let workspace = Arc::new(Workspace::new(directory.path(), &[]).unwrap());
+            let context = ToolContext {
+                call_id: "c".into(),
+                session: None,
+                cancel: CancellationToken::new(),
+                scope: Arc::default(),
+            };
+            Self { directory, bash: Bash::new(workspace, options), context }
+        }
+
+        fn path(&self, below: &str) -> String {
+            self.directory.path().canonicalize().unwrap().join(below).to_string_lossy().into_owned()
+        }
+
+        async fn call(&self, arguments: Value) -> Result<String, ToolError> {
+            let Value::Object(arguments) = arguments else { panic!("an object") };
+            self.bash.run(arguments, &self.context).await.map(|output| output.text)
+        }
+
+        async fn says(&self, command: &str) -> String {
+            self.call(json!({"command": command})).await.unwrap()
+        }
+    }
+
+    fn place() -> Place {
+        Place::new(BashOptions::default())
+    }
+
+    #[tokio::test]
+    async fn output_and_exit_code() {
+        let place = place();
+        let table = [
+            ("echo out; echo err >&2; echo out", "out\nerr\nout\n"),
+            ("echo a; exit 3", "[exit code 3]\na\n"),
+            ("false", "[exit code 1]\n"),
+            ("kill -9 $$", "[exit code 137]\n"),
+            ("(exit 4)", "[exit code 4]\n"),
+            ("set -e; false; echo no", "[exit code 1]\n"),
+            ("trap 'echo mine' EXIT; exit 5", "[exit code 5]\nmine\n"),
+            ("echo \"$0 $# [$*]\"", "/bin/sh 0 []\n"),
+            ("cat", ""),
+            ("# a comment", ""),
+            ("cat <<E\nit's \"here\"\nE", "it's \"here\"\n"),
+        ];
+        for (command, want) in table {
+            assert_eq!(place.says(command).await, want, "{command}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_directory_is_kept() {
+        let place = place();
+        let table = [
+            ("pwd", ""),
+            ("(cd sub); pwd", ""),
+            ("cd sub; pwd", "sub"),
+            ("cd deep && pwd; exit 3", "sub/deep"),
+            ("pwd", "sub/deep"),
+            ("sh -c 'cd /'; cd .. | cat; pwd", "sub/deep"),
+            ("cd ..; kill -9 $$", "sub/deep"),
+            ("set -C; pwd() { echo fake; }; cd ..", "sub"),
+            ("cd ../sub/deep; pwd; false", "sub/deep"),
+        ];
+        for (command, want) in table {
+            place.says(command).await;
+            let want = place.path(want);
+            assert_eq!(place.says("pwd").await.trim_end(), want.trim_end_matches('/'), "after {command}");
+        }
+    }
+
+    #[tokio::test]
+    async fn cwd_is_for_one_call() {
+        let place = place();
+        let pwd = json!({"command": "cd deep; pwd", "cwd": "sub"});
+        assert_eq!(place.call(pwd).await.unwrap().trim_end(), place.path("sub/deep"));
+        assert_eq!(place.says("pwd").await.trim_end(), place.path("").trim_end_matches('/'));
+    }
+
+    #[tokio::test]
+    async fn it_starts_inside_the_roots() {
+        let place = place();
+        std::os::unix::fs::symlink("/", place.path("out")).unwrap();
+        std::fs::write(place.path("file"), "").unwrap();
+        for cwd in ["/", "..", "out", "out/tmp", "sub/../../"] {
+            let error = place.call(json!({"command": "pwd", "cwd": cwd})).await.unwrap_err().to_string();
+            assert!(error.starts_with(&format!("Path \"{cwd}\" escapes the working directory")), "{error}");
+        }
+        for cwd in ["file", "missing"] {
+            let error = place.call(json!({"command": "pwd", "cwd": cwd})).await.unwrap_err().to_string();
+            assert_eq!(error, format!("`cwd`: \"{cwd}\" is not a directory"));
+        }
+        let text = place.says("cd sub; cd /; pwd").await;
+        assert!(text.starts_with("/\n\n[the shell went to \"/\", outside the working directory"), "{text}");
+        assert_eq!(place.says("pwd").await.trim_end(), place.path("").trim_end_matches('/'));
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_is_gone_is_said_once() {
+        let place = place();
+        place.says("cd sub/deep; rm -r ../../sub").await;
+        place.says("mkdir sub; cd sub").await;
+        place.call(json!({"command": "rmdir sub", "cwd": "."})).await.unwrap();
+        let error = place.call(json!({"command": "touch here"})).await.unwrap_err().to_string();
+        assert!(error.starts_with("the command was not run: the shell was in"), "{error}");
+        assert_eq!(place.says("ls").await, "");
+    }
+
+    #[tokio::test]
+    async fn a_time_out_keeps_the_partial_output() {
+        let place = place();
+        let begin = Instant::now();
+        let call = json!({"command": "echo before; setsid sleep 60 & sleep 60", "timeout": 200});
+        assert_eq!(place.call(call).await.unwrap(), "[timeout after 200ms]\nbefore\n");
+        assert!(begin.elapsed() < Duration::from_secs(3));
+    }
+
+    #[tokio::test]
+    async fn a_background_child_does_not_hold_it_up() {
+        let begin = Instant::now();
+        assert_eq!(place().says("sleep 20 & echo started").await, "started\n");
+        assert!(begin.elapsed() < Duration::from_secs(2));
+    }
+
+    #[tokio::test]
+    async fn an_abort_ends_it() {
+        let place = place();
+        place.context.cancel.cancel();
+        let begin = Instant::now();
+        assert_eq!(place.call(json!({"command": "sleep 60"})).await, Err(ToolError::Aborted));
+        assert!(begin.elapsed() < Duration::from_secs(3));
+    }
+
+    #[tokio::test]
+    async fn long_output_is_cut_and_said() {
+        let place = Place::new(BashOptions { output_bytes_max: 9, ..BashOptions::default() });
+        assert_eq!(place.says("printf 123456789").await, "123456789");
+        assert_eq!(
+            place.says("printf ääääääää").await,
+            "ää\n[… 8 bytes left out …]\nää\n[truncated: 16 bytes total, showing the first 4 and the last 4]"
+        );
+    }
+
+    #[tokio::test]
+    async fn options_reach_the_shell() {
+        let env = [("MY_TOKEN".to_owned(), "mine".to_owned())].into();
+        let place = Place::new(BashOptions { env, shell: "bash".into(), ..BashOptions::default() });
+        assert_eq!(place.says("echo $MY_TOKEN ${BASH_VERSION:+bash} $TERM; cd sub").await, "mine bash dumb\n");
+        assert_eq!(place.says("pwd").await.trim_end(), place.path("sub"));
+        let place = Place::new(BashOptions { default_timeout_ms: 150, ..BashOptions::default() });
+        assert_eq!(place.says("sleep 60").await, "[timeout after 150ms]\n");
+        let place = Place::new(BashOptions { shell: "/no/shell".into(), ..BashOptions::default() });
+        let error = place.call(json!({"command": "pwd"})).await.unwrap_err().to_string();
+        assert!(error.starts_with("cannot start /no/shell: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn bad_arguments_name_the_field() {
+        let place = place();
+        #[rustfmt::skip]
+        let table = [
+            (json!({}), "`command`: expected a string, got nothing"),
+            (json!({"command": 1}), "`command`: expected a string, got 1"),
+            (json!({"command": " \n"}), "`command`: expected a command line, got an empty string"),
+            (json!({"command": "a\u{0}b"}), "`command`: expected a command line without NUL characters"),
+            (json!({"command": "x".repeat(120_001)}), "`command`: expected at most 120000 bytes, got 120001; write a script with fs_write and run that"),
+            (json!({"command": "pwd", "timeout": 0}), "`timeout`: expected milliseconds from 1 to 3600000, got 0"),
+            (json!({"command": "pwd", "timeout": -1}), "`timeout`: expected milliseconds from 1 to 3600000, got -1"),
+            (json!({"command": "pwd", "timeout": "5"}), "`timeout`: expected milliseconds from 1 to 3600000, got \"5\""),
+            (json!({"command": "pwd", "timeout": 1e300}), "`timeout`: expected milliseconds from 1 to 3600000, got 1e+300"),
+            (json!({"command": "pwd", "cwd": 5}), "`cwd`: expected a string, got 5"),
+        ];
+        for (call, want) in table {
+            assert_eq!(place.call(call).await, Err(ToolError::BadArguments(want.into())));
+        }
+        let longest = format!("echo {}", "x".repeat(119_000));
+        assert!(place.says(&longest).await.contains("[truncated: 119001 bytes total"));
+    }
+}
