@@ -6,6 +6,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::program;
+
 /// The files: path in the repository, content.
 const FILES: &[(&str, &str)] = &[
     (".gitignore", include_str!("example/gitignore")),
@@ -87,16 +89,8 @@ async fn write(path: PathBuf, content: &str) -> Result<(), ExampleError> {
 
 async fn git(directory: &Path, arguments: &[&str]) -> Result<(), ExampleError> {
     let failed = |problem: String| ExampleError::Git { command: arguments.join(" "), problem };
-    let output = tokio::process::Command::new("git")
-        .args(arguments)
-        .current_dir(directory)
-        .output()
-        .await
-        .map_err(|cause| failed(cause.to_string()))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    let ran = program::run(directory, "git", arguments).await.map_err(|cause| failed(cause.to_string()))?;
+    if ran.succeeded { Ok(()) } else { Err(failed(ran.output.trim().to_owned())) }
 }
 
 #[cfg(test)]
@@ -104,10 +98,9 @@ mod tests {
     use super::*;
 
     async fn run(directory: &Path, command: &[&str]) -> (bool, String) {
-        let (program, arguments) = command.split_first().unwrap();
-        let output =
-            tokio::process::Command::new(program).args(arguments).current_dir(directory).output().await.unwrap();
-        (output.status.success(), String::from_utf8(output.stdout).unwrap())
+        let (name, arguments) = command.split_first().unwrap();
+        let ran = program::run(directory, name, arguments).await.unwrap();
+        (ran.succeeded, ran.output)
     }
 
     #[tokio::test]

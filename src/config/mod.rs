@@ -1,6 +1,9 @@
 //! Settings, resolved once: flags over environment over file over defaults. The only place that reads the environment.
 
+pub mod data_directory;
 mod environment;
+mod options;
+mod resolve;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,6 +15,8 @@ use crate::base::limit;
 use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolCategory};
 
 pub use environment::inherited_environment;
+pub use options::{FilePermissions, LogFormat, LogLevel, Options};
+pub use resolve::{ConfigError, Launch, Listen};
 
 /// Everything that the application can be told.
 #[derive(Debug, Clone)]

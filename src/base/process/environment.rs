@@ -21,6 +21,9 @@ const GIT_PLACES: [&str; 7] = [
     "GIT_NAMESPACE",
 ];
 
+/// What would make a test runner believe that it runs inside another one, and run nothing.
+const INSIDE_A_TEST: [&str; 1] = ["NODE_TEST_CONTEXT"];
+
 /// So that nothing pages, colours or prompts.
 const QUIET: [(&str, &str); 5] =
     [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("TERM", "dumb"), ("NO_COLOR", "1"), ("GIT_TERMINAL_PROMPT", "0")];
@@ -43,6 +46,7 @@ fn passes(name: &OsStr) -> bool {
     !name.starts_with("SIMSE_")
         && !SECRET_WORDS.iter().any(|word| name.contains(word))
         && !GIT_PLACES.contains(&name.as_str())
+        && !INSIDE_A_TEST.contains(&name.as_str())
 }
 
 #[cfg(test)]
@@ -60,6 +64,7 @@ mod tests {
             ("SIMSE_PORT", "1"),
             ("GIT_DIR", "/elsewhere/.git"),
             ("GIT_AUTHOR_NAME", "A"),
+            ("NODE_TEST_CONTEXT", "child-v8"),
             ("PAGER", "less"),
             ("TERM", "xterm"),
         ]

@@ -1,0 +1,205 @@
+//! The data directory (contract.md, Doors): 0700, with `token`, and `server.json` while a server runs.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+const TOKEN: &str = "token";
+const SERVER: &str = "server.json";
+
+/// Something in the data directory could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {doing} {path}: {cause}", path = path.display())]
+pub struct DataDirectoryError {
+    /// A verb phrase: "make the data directory".
+    pub doing: &'static str,
+    /// What it is about.
+    pub path: PathBuf,
+    /// The system's words.
+    pub cause: io::Error,
+}
+
+/// Who serves from a data directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerFile {
+    /// Where it listens.
+    pub url: String,
+    /// Its port.
+    pub port: u16,
+    /// Its process.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+}
+
+/// Makes the directory, for nobody else to read, unless it is there.
+///
+/// # Errors
+/// [`DataDirectoryError`] with the path.
+pub fn prepare(directory: &Path) -> Result<(), DataDirectoryError> {
+    let refused = |cause| error("make the data directory", directory, cause);
+    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(refused)?;
+    let found = fs::metadata(directory).map_err(refused)?;
+    // An empty one is new, or meant for us. What holds other things already is not ours to lock up.
+    let empty =
+        fs::read_dir(directory).map_err(|cause| error("read the data directory", directory, cause))?.next().is_none();
+    if empty && found.permissions().mode() & 0o077 != 0 {
+        fs::set_permissions(directory, Permissions::from_mode(0o700)).map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// Whether other users of the machine can look into the directory.
+pub fn is_open_to_others(directory: &Path) -> bool {
+    fs::metadata(directory).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
+}
+
+/// The path of the token file.
+pub fn token_file(directory: &Path) -> PathBuf {
+    directory.join(TOKEN)
+}
+
+/// The token of the directory; made at the first call.
+///
+/// # Errors
+/// [`DataDirectoryError`] with the path, for an empty file too.
+pub fn token(directory: &Path) -> Result<SecretString, DataDirectoryError> {
+    let path = token_file(directory);
+    if let Some(token) = read_token(&path)? {
+        return Ok(token);
+    }
+    let made = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+    match place(&path, made.as_bytes(), false) {
+        Ok(()) => Ok(made.into()),
+        // Another process was faster: its token counts.
+        Err(cause) if cause.kind() == ErrorKind::AlreadyExists => {
+            read_token(&path)?.ok_or_else(|| error("read the token file", &path, ErrorKind::NotFound.into()))
+        }
+        Err(cause) => Err(error("write the token file", &path, cause)),
+    }
+}
+
+fn read_token(path: &Path) -> Result<Option<SecretString>, DataDirectoryError> {
+    let refused = |cause| error("read the token file", path, cause);
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(refused(cause)),
+    };
+    let token = text.trim();
+    if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
+        let problem =
+            "expected one word of visible ASCII characters; delete the file, and the next start makes a new one";
+        return Err(refused(io::Error::new(ErrorKind::InvalidData, problem)));
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(refused)?;
+    Ok(Some(token.to_owned().into()))
+}
+
+impl ServerFile {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// [`DataDirectoryError`] with the path.
+    pub fn write(&self, directory: &Path) -> Result<(), DataDirectoryError> {
+        let path = directory.join(SERVER);
+        let text = serde_json::to_vec_pretty(self).map_err(|cause| error("write", &path, cause.into()))?;
+        place(&path, &text, true).map_err(|cause| error("write", &path, cause))
+    }
+
+    /// What stands there. None: nothing that can be read.
+    pub fn read(directory: &Path) -> Option<Self> {
+        serde_json::from_slice(&fs::read(directory.join(SERVER)).ok()?).ok()
+    }
+
+    /// Takes it away, if it is still this one.
+    pub fn remove(&self, directory: &Path) {
+        if Self::read(directory).as_ref() == Some(self) {
+            // Gone already is as good.
+            drop(fs::remove_file(directory.join(SERVER)));
+        }
+    }
+}
+
+/// Writes a small file as a whole: a reader sees all of it or nothing. Readable by its owner alone.
+///
+/// # Errors
+/// The system's words.
+pub fn write_file(path: &Path, content: &[u8]) -> Result<(), DataDirectoryError> {
+    place(path, content, true).map_err(|cause| error("write", path, cause))
+}
+
+fn place(path: &Path, content: &[u8], replace: bool) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    let placed = if replace { file.persist(path) } else { file.persist_noclobber(path) };
+    placed.map(drop).map_err(|refused| refused.error)
+}
+
+fn error(doing: &'static str, path: &Path, cause: io::Error) -> DataDirectoryError {
+    DataDirectoryError { doing, path: path.to_owned(), cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn the_token_is_made_once_and_for_us_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let directory = home.path().join("a/b");
+        prepare(&directory).unwrap();
+        assert_eq!(mode(&directory), 0o700);
+        let first = token(&directory).unwrap();
+        assert_eq!(first.expose_secret().len(), 64);
+        assert_eq!(mode(&token_file(&directory)), 0o600);
+        fs::set_permissions(token_file(&directory), Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(token(&directory).unwrap().expose_secret(), first.expose_secret());
+        assert_eq!(mode(&token_file(&directory)), 0o600);
+    }
+
+    #[test]
+    fn a_damaged_token_file_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        for text in ["", " \n", "two words", "\u{e9}"] {
+            fs::write(token_file(home.path()), text).unwrap();
+            let error = token(home.path()).unwrap_err().to_string();
+            assert!(error.contains("token") && error.contains("delete the file"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_directory_with_other_things_in_it_keeps_its_mode() {
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
+        fs::write(home.path().join("mine.txt"), "x").unwrap();
+        prepare(home.path()).unwrap();
+        assert_eq!(mode(home.path()), 0o755);
+        assert!(is_open_to_others(home.path()));
+    }
+
+    #[test]
+    fn only_the_own_server_file_is_taken_away() {
+        let home = tempfile::tempdir().unwrap();
+        let ours = ServerFile { url: "http://127.0.0.1:1".into(), port: 1, pid: 7, version: "0".into() };
+        let theirs = ServerFile { pid: 8, ..ours.clone() };
+        ours.write(home.path()).unwrap();
+        theirs.write(home.path()).unwrap();
+        ours.remove(home.path());
+        assert_eq!(ServerFile::read(home.path()), Some(theirs.clone()));
+        theirs.remove(home.path());
+        assert_eq!(ServerFile::read(home.path()), None);
+    }
+}

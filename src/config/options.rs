@@ -1,0 +1,269 @@
+//! Every setting once: its name in three spellings, its type, and its words in `--help`.
+//!
+//! `permission_timeout_ms` in the configuration file is `--permission-timeout-ms` as a flag and
+//! `SIMSE_PERMISSION_TIMEOUT_MS` in the environment. All are optional here; `resolve` knows the defaults.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::ConfigError;
+use crate::protocol::{PermissionPolicy, PermissionRule};
+
+/// How a text from the environment becomes a value.
+trait Setting: Sized {
+    /// What was expected, for the error.
+    const EXPECTED: &'static str;
+    /// None when the text is not such a value.
+    fn parse(text: &OsStr) -> Option<Self>;
+}
+
+macro_rules! options {
+    ($($(#[$meta:meta])* $name:ident: $type:ty,)*) => {
+        /// What was said in one place: flags, environment or file. Higher places win, see [`Options::over`].
+        #[derive(Debug, Clone, Default, Deserialize, clap::Args)]
+        #[serde(deny_unknown_fields, default)]
+        pub struct Options {
+            $($(#[$meta])* pub $name: Option<$type>,)*
+        }
+
+        impl Options {
+            /// These, and where nothing is said here, those of `lower`.
+            #[must_use]
+            pub fn over(self, lower: Self) -> Self {
+                Self { $($name: self.$name.or(lower.$name),)* }
+            }
+
+            /// What the variables `SIMSE_…` say. Empty ones count as absent.
+            ///
+            /// # Errors
+            /// [`ConfigError::Value`] that names the variable.
+            pub fn from_variables(lookup: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> Result<Self, ConfigError> {
+                Ok(Self { $($name: variable(lookup, stringify!($name))?,)* })
+            }
+
+            /// The names, as in the file.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
+        }
+    };
+}
+
+options! {
+    /// Port to listen on; 0 takes any free one [default: 4100]
+    #[arg(long, value_name = "PORT", help_heading = "Where it listens")]
+    port: u16,
+    /// Address to listen on [default: 127.0.0.1, which only this machine can reach]
+    #[arg(long, value_name = "HOST", help_heading = "Where it listens")]
+    host: String,
+    /// Allow an address that other machines can reach; clients then need the token
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Where it listens")]
+    allow_public: bool,
+    /// Ask no token of clients; only on an address of this machine
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Where it listens")]
+    no_auth: bool,
+    /// Write the port into this file once the server answers, for programs that start it
+    #[arg(long, value_name = "FILE", help_heading = "Where it listens")]
+    port_file: PathBuf,
+    /// Directory that sessions work in unless they name another [default: the current one]
+    #[arg(long, value_name = "DIR", help_heading = "What it works on")]
+    cwd: PathBuf,
+    /// Directory under which sessions may work; may be given several times [default: --cwd]
+    #[arg(long, value_name = "DIR", help_heading = "What it works on")]
+    root: Vec<PathBuf>,
+    /// Further directory that the file tools of every session may touch; may be given several times
+    #[arg(long, value_name = "DIR", help_heading = "What it works on")]
+    allowed_path: Vec<PathBuf>,
+    /// Where sessions, the token and the log of events are kept [default: ~/.local/share/simse]
+    #[arg(long, value_name = "DIR", help_heading = "What it works on")]
+    data_dir: PathBuf,
+    /// What happens to a tool call that no rule decides: allow, ask or deny [default: ask]
+    #[arg(long, value_name = "POLICY", value_parser = policy, help_heading = "What it works on")]
+    default_policy: PermissionPolicy,
+    /// Rules; in the file only
+    #[arg(skip)]
+    permissions: FilePermissions,
+    /// Model of new sessions, as provider/name, such as openai/gpt-5
+    #[arg(long, value_name = "MODEL", help_heading = "Models")]
+    model: String,
+    /// OpenAI-compatible endpoint, such as http://127.0.0.1:11434/v1 [also: OPENAI_BASE_URL; its key: OPENAI_API_KEY]
+    #[arg(long, value_name = "URL", help_heading = "Models")]
+    openai_base_url: String,
+    /// The endpoint's key; never a flag, because other users see those
+    #[arg(skip)]
+    openai_api_key: SecretString,
+    /// Longest silence of a model, in milliseconds [default: 120000]
+    #[arg(long, value_name = "MS", help_heading = "Limits")]
+    model_idle_timeout_ms: u64,
+    /// How long a permission question waits for its answer [default: 120000]
+    #[arg(long, value_name = "MS", help_heading = "Limits")]
+    permission_timeout_ms: u64,
+    /// How long a question stays open in a session that nobody watches [default: 5000]
+    #[arg(long, value_name = "MS", help_heading = "Limits")]
+    client_grace_ms: u64,
+    /// How long a stop waits for running turns [default: 8000]
+    #[arg(long, value_name = "MS", help_heading = "Limits")]
+    shutdown_grace_ms: u64,
+    /// Rounds with the model in one turn [default: 200]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    max_iterations: u32,
+    /// Prompts that may wait in one session [default: 100]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    queued_prompts_max: usize,
+    /// Sessions that are kept [default: 1000000]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    sessions_max: u64,
+    /// Open event streams of one session [default: 2000]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    streams_per_session_max: usize,
+    /// Open connections [default: 10000]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    connections_max: usize,
+    /// Largest request body in bytes [default: 10000000]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    body_bytes_max: usize,
+    /// Time between two signs of life on a silent event stream [default: 15000]
+    #[arg(long, value_name = "MS", help_heading = "Limits")]
+    heartbeat_ms: u64,
+    /// Form of the log on stderr: text or json [default: text]
+    #[arg(long, value_name = "FORMAT", value_enum, help_heading = "Log")]
+    log_format: LogFormat,
+    /// How much is logged: off, error, warn, info or debug [default: info]
+    #[arg(long, value_name = "LEVEL", value_enum, help_heading = "Log")]
+    log_level: LogLevel,
+}
+
+/// Form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What failed.
+    Error,
+    /// What may be wrong.
+    Warn,
+    /// Requests too.
+    #[default]
+    Info,
+    /// Everything.
+    Debug,
+}
+
+/// `[permissions]` of the file. The rules come after the built-in one, so they win over it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FilePermissions {
+    /// Rules; the last that matches wins.
+    pub rules: Vec<PermissionRule>,
+}
+
+fn policy(text: &str) -> Result<PermissionPolicy, String> {
+    PermissionPolicy::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", PermissionPolicy::EXPECTED))
+}
+
+fn variable<T: Setting>(
+    lookup: &dyn Fn(&str) -> Option<std::ffi::OsString>,
+    name: &str,
+) -> Result<Option<T>, ConfigError> {
+    let variable = format!("SIMSE_{}", name.to_ascii_uppercase());
+    let Some(text) = lookup(&variable).filter(|text| !text.is_empty()) else { return Ok(None) };
+    T::parse(&text).map(Some).ok_or(ConfigError::Value { place: variable, expected: T::EXPECTED.to_owned() })
+}
+
+macro_rules! numbers {
+    ($($type:ty),*) => {$(
+        impl Setting for $type {
+            const EXPECTED: &'static str = concat!("a whole number that fits into ", stringify!($type));
+            fn parse(text: &OsStr) -> Option<Self> {
+                text.to_str()?.parse().ok()
+            }
+        }
+    )*};
+}
+
+numbers!(u16, u32, u64, usize);
+
+impl Setting for String {
+    const EXPECTED: &'static str = "UTF-8 text";
+    fn parse(text: &OsStr) -> Option<Self> {
+        text.to_str().map(str::to_owned)
+    }
+}
+
+impl Setting for PathBuf {
+    const EXPECTED: &'static str = "a path";
+    fn parse(text: &OsStr) -> Option<Self> {
+        Some(text.into())
+    }
+}
+
+impl Setting for Vec<PathBuf> {
+    const EXPECTED: &'static str = "paths joined by `:`";
+    fn parse(text: &OsStr) -> Option<Self> {
+        Some(std::env::split_paths(text).collect())
+    }
+}
+
+impl Setting for bool {
+    const EXPECTED: &'static str = "true, false, 1 or 0";
+    fn parse(text: &OsStr) -> Option<Self> {
+        match text.to_str()? {
+            "true" | "1" => Some(true),
+            "false" | "0" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+impl Setting for SecretString {
+    const EXPECTED: &'static str = "UTF-8 text";
+    fn parse(text: &OsStr) -> Option<Self> {
+        text.to_str().map(|text| text.trim().to_owned().into())
+    }
+}
+
+impl Setting for PermissionPolicy {
+    const EXPECTED: &'static str = "allow, ask or deny";
+    fn parse(text: &OsStr) -> Option<Self> {
+        match text.to_str()? {
+            "allow" => Some(Self::Allow),
+            "ask" => Some(Self::Ask),
+            "deny" => Some(Self::Deny),
+            _ => None,
+        }
+    }
+}
+
+impl Setting for LogFormat {
+    const EXPECTED: &'static str = "text or json";
+    fn parse(text: &OsStr) -> Option<Self> {
+        clap::ValueEnum::from_str(text.to_str()?, false).ok()
+    }
+}
+
+impl Setting for LogLevel {
+    const EXPECTED: &'static str = "off, error, warn, info or debug";
+    fn parse(text: &OsStr) -> Option<Self> {
+        clap::ValueEnum::from_str(text.to_str()?, false).ok()
+    }
+}
+
+impl Setting for FilePermissions {
+    const EXPECTED: &'static str = "nothing: rules stand in the configuration file";
+    fn parse(_: &OsStr) -> Option<Self> {
+        None
+    }
+}

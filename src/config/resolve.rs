@@ -1,0 +1,342 @@
+//! Flags over environment over file over defaults, once, at start.
+//!
+//! The file is TOML: `--config`, else `SIMSE_CONFIG`, else `$XDG_CONFIG_HOME/simse/config.toml` when it is there.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::options::{LogFormat, LogLevel, Options};
+use super::{Limits, OpenAiSettings, Settings, Storage, default_permissions};
+use crate::base::limit;
+
+/// The port when none is named.
+const PORT: u16 = 4100;
+
+/// What was said does not make settings. Nothing has happened yet.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A value that is none of its kind.
+    #[error("{place}: expected {expected}")]
+    Value {
+        /// The flag, the variable, or the key and the file.
+        place: String,
+        /// What was expected, and what came.
+        expected: String,
+    },
+    /// The file could not be read, or says something that is not known.
+    #[error("configuration file {path}: {problem}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and in which line.
+        problem: String,
+    },
+    /// No place for the data.
+    #[error("neither HOME nor XDG_DATA_HOME is set, so there is no place for the data; name one with --data-dir")]
+    NoHome,
+}
+
+/// Everything that a start of the standalone server needs.
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// What the application is told.
+    pub settings: Settings,
+    /// Where and how the server listens.
+    pub listen: Listen,
+    /// Where sessions and the token are kept. Absolute; may not exist yet.
+    pub data_directory: PathBuf,
+    /// How long a stop waits for running turns.
+    pub shutdown_grace_ms: u64,
+    /// Form of the log.
+    pub log_format: LogFormat,
+    /// How much is logged.
+    pub log_level: LogLevel,
+    /// Gets the port once the server answers.
+    pub port_file: Option<PathBuf>,
+    /// The file that was read.
+    pub config_file: Option<PathBuf>,
+}
+
+/// Where and how the server listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listen {
+    /// Host name or address.
+    pub host: String,
+    /// 0: any free port.
+    pub port: u16,
+    /// Whether other machines may reach it.
+    pub allow_public: bool,
+    /// Whether clients need the token of the data directory.
+    pub auth: bool,
+    /// Largest body in bytes.
+    pub body_bytes_max: usize,
+    /// Open connections.
+    pub connections_max: usize,
+    /// Time between two comments on a silent stream.
+    pub heartbeat_ms: u64,
+}
+
+/// The outside, as far as settings come from there.
+pub(super) struct Surroundings<'a> {
+    /// A variable's value.
+    pub(super) lookup: &'a dyn Fn(&str) -> Option<OsString>,
+    /// The current directory.
+    pub(super) directory: PathBuf,
+}
+
+impl Launch {
+    /// Resolves the settings of this process. `file`: what `--config` named.
+    ///
+    /// # Errors
+    /// [`ConfigError`] that names the place.
+    pub fn resolve(flags: Options, file: Option<PathBuf>) -> Result<Self, ConfigError> {
+        let directory = std::env::current_dir().map_err(|cause| ConfigError::Value {
+            place: "current directory".to_owned(),
+            expected: format!("one that exists and can be read; {cause}"),
+        })?;
+        resolve(flags, file, &Surroundings { lookup: &|name| std::env::var_os(name), directory })
+    }
+}
+
+/// The same, with everything from outside handed in.
+pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings) -> Result<Launch, ConfigError> {
+    let variables = Options::from_variables(from.lookup)?;
+    let (config_file, said) = read_file(file, from)?;
+    let mut all = flags.over(variables).over(said);
+    if all.openai_base_url.is_none() {
+        all.openai_base_url = text(from, "OPENAI_BASE_URL");
+    }
+    if all.openai_api_key.is_none() {
+        all.openai_api_key = text(from, "OPENAI_API_KEY").map(Into::into);
+    }
+    check(&all)?;
+    let data_directory = match &all.data_dir {
+        Some(named) => from.directory.join(named),
+        None => default_data_directory(from)?,
+    };
+    let listen = Listen {
+        host: all.host.clone().unwrap_or_else(|| "127.0.0.1".to_owned()),
+        port: all.port.unwrap_or(PORT),
+        allow_public: all.allow_public.unwrap_or(false),
+        auth: !all.no_auth.unwrap_or(false),
+        body_bytes_max: all.body_bytes_max.unwrap_or(limit::BODY_BYTES_MAX),
+        connections_max: all.connections_max.unwrap_or(limit::CONNECTIONS_MAX),
+        heartbeat_ms: all.heartbeat_ms.unwrap_or(limit::HEARTBEAT_MS),
+    };
+    Ok(Launch {
+        listen,
+        shutdown_grace_ms: all.shutdown_grace_ms.unwrap_or(limit::SHUTDOWN_GRACE_MS),
+        log_format: all.log_format.unwrap_or_default(),
+        log_level: all.log_level.unwrap_or_default(),
+        port_file: all.port_file.as_ref().map(|path| from.directory.join(path)),
+        config_file,
+        settings: settings(all, &data_directory, from)?,
+        data_directory,
+    })
+}
+
+fn settings(all: Options, data_directory: &Path, from: &Surroundings) -> Result<Settings, ConfigError> {
+    let cwd = all.cwd.unwrap_or_else(|| from.directory.clone());
+    let mut settings = Settings::new(directory("cwd", &from.directory.join(cwd))?);
+    settings.storage = Storage::Directory(data_directory.to_owned());
+    let all_of = |name: &str, paths: Option<Vec<PathBuf>>| -> Result<Vec<PathBuf>, ConfigError> {
+        paths.unwrap_or_default().iter().map(|path| directory(name, &from.directory.join(path))).collect()
+    };
+    settings.allowed_roots = all_of("root", all.root)?;
+    settings.allowed_paths = all_of("allowed_path", all.allowed_path)?;
+    settings.model = all.model;
+    settings.openai = OpenAiSettings { base_url: all.openai_base_url, api_key: all.openai_api_key };
+    settings.permissions = default_permissions();
+    if let Some(policy) = all.default_policy {
+        settings.permissions.default_policy = policy;
+    }
+    settings.permissions.rules.extend(all.permissions.unwrap_or_default().rules);
+    let defaults = Limits::default();
+    settings.limits = Limits {
+        permission_timeout_ms: all.permission_timeout_ms.unwrap_or(defaults.permission_timeout_ms),
+        client_grace_ms: all.client_grace_ms.unwrap_or(defaults.client_grace_ms),
+        model_idle_timeout_ms: all.model_idle_timeout_ms.unwrap_or(defaults.model_idle_timeout_ms),
+        max_iterations: all.max_iterations.unwrap_or(defaults.max_iterations),
+        queued_prompts_max: all.queued_prompts_max.unwrap_or(defaults.queued_prompts_max),
+        sessions_max: all.sessions_max.unwrap_or(defaults.sessions_max),
+        streams_per_session_max: all.streams_per_session_max.unwrap_or(defaults.streams_per_session_max),
+    };
+    Ok(settings)
+}
+
+/// Where a 0 would mean that nothing works, it is refused.
+fn check(all: &Options) -> Result<(), ConfigError> {
+    let zero = [
+        ("model_idle_timeout_ms", all.model_idle_timeout_ms == Some(0)),
+        ("permission_timeout_ms", all.permission_timeout_ms == Some(0)),
+        ("max_iterations", all.max_iterations == Some(0)),
+        ("sessions_max", all.sessions_max == Some(0)),
+        ("streams_per_session_max", all.streams_per_session_max == Some(0)),
+        ("connections_max", all.connections_max == Some(0)),
+        ("body_bytes_max", all.body_bytes_max == Some(0)),
+        ("heartbeat_ms", all.heartbeat_ms == Some(0)),
+    ];
+    if let Some((name, _)) = zero.iter().find(|(_, zero)| *zero) {
+        return Err(ConfigError::Value { place: spellings(name), expected: "1 or more; got 0".to_owned() });
+    }
+    if all.host.as_deref().is_some_and(str::is_empty) {
+        return Err(ConfigError::Value { place: spellings("host"), expected: "a host name or address".to_owned() });
+    }
+    Ok(())
+}
+
+/// A setting's name as flag, variable and key.
+fn spellings(name: &str) -> String {
+    format!("--{} (SIMSE_{}, {name})", name.replace('_', "-"), name.to_ascii_uppercase())
+}
+
+/// A directory that is there, without links in its path.
+fn directory(name: &str, path: &Path) -> Result<PathBuf, ConfigError> {
+    let refused = |problem: String| ConfigError::Value {
+        place: spellings(name),
+        expected: format!("a directory; {}: {problem}", path.display()),
+    };
+    let found = std::fs::canonicalize(path).map_err(|cause| refused(cause.to_string()))?;
+    if found.is_dir() { Ok(found) } else { Err(refused("not a directory".to_owned())) }
+}
+
+/// The file and what it says. A file that was named must be there; the default one need not.
+fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<PathBuf>, Options), ConfigError> {
+    let named = named.or_else(|| path(from, "SIMSE_CONFIG"));
+    let (path, required) = match (named, default_config_file(from)) {
+        (Some(named), _) => (from.directory.join(named), true),
+        (None, Some(default)) => (default, false),
+        (None, None) => return Ok((None, Options::default())),
+    };
+    let refused = |problem: String| ConfigError::File { path: path.clone(), problem };
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(cause) if !required && cause.kind() == std::io::ErrorKind::NotFound => {
+            return Ok((None, Options::default()));
+        }
+        Err(cause) => return Err(refused(cause.to_string())),
+    };
+    let mut said: Options = toml::from_str(&text).map_err(|cause| refused(located(&text, &cause)))?;
+    let base = path.parent().unwrap_or(Path::new("/")).to_owned();
+    for relative in [&mut said.cwd, &mut said.data_dir, &mut said.port_file].into_iter().flatten() {
+        *relative = base.join(&relative);
+    }
+    for relative in [&mut said.root, &mut said.allowed_path].into_iter().flatten().flatten() {
+        *relative = base.join(&relative);
+    }
+    Ok((Some(path), said))
+}
+
+/// What the parser says, with the line, and never the text of the line: it may hold a key.
+fn located(text: &str, cause: &toml::de::Error) -> String {
+    let before = cause.span().and_then(|span| text.get(..span.start));
+    let line = before.map(|before| before.matches('\n').count() + 1);
+    line.map_or_else(|| cause.message().to_owned(), |line| format!("line {line}: {}", cause.message()))
+}
+
+fn default_config_file(from: &Surroundings) -> Option<PathBuf> {
+    let base = path(from, "XDG_CONFIG_HOME").or_else(|| Some(path(from, "HOME")?.join(".config")))?;
+    Some(base.join("simse/config.toml"))
+}
+
+fn default_data_directory(from: &Surroundings) -> Result<PathBuf, ConfigError> {
+    let base = path(from, "XDG_DATA_HOME").or_else(|| Some(path(from, "HOME")?.join(".local/share")));
+    Ok(base.ok_or(ConfigError::NoHome)?.join("simse"))
+}
+
+/// A variable that names an absolute path; relative ones are no good there and count as absent.
+fn path(from: &Surroundings, name: &str) -> Option<PathBuf> {
+    let found = PathBuf::from((from.lookup)(name).filter(|value| !value.is_empty())?);
+    (found.is_absolute() || name == "SIMSE_CONFIG").then_some(found)
+}
+
+fn text(from: &Surroundings, name: &str) -> Option<String> {
+    let value = (from.lookup)(name)?.into_string().ok()?;
+    let value = value.trim();
+    (!value.is_empty()).then(|| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::ExposeSecret;
+
+    use super::*;
+    use crate::protocol::PermissionPolicy;
+
+    fn with(file: Option<&str>, variables: &[(&str, &str)], flags: Options) -> Result<Launch, ConfigError> {
+        let home = tempfile::tempdir().unwrap();
+        let work = home.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        let named = file.map(|text| {
+            let path = home.path().join("simse.toml");
+            std::fs::write(&path, text).unwrap();
+            path
+        });
+        let home_text = home.path().as_os_str().to_owned();
+        let lookup = |name: &str| {
+            let found = variables.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(*value));
+            found.or_else(|| (name == "HOME").then(|| home_text.clone()))
+        };
+        resolve(flags, named, &Surroundings { lookup: &lookup, directory: work })
+    }
+
+    #[test]
+    fn flags_win_over_environment_over_file_over_defaults() {
+        let flags = || Options { port: Some(1), ..Options::default() };
+        let variables = [("SIMSE_PORT", "2")];
+        let port = |file, variables, flags| with(file, variables, flags).unwrap().listen.port;
+        assert_eq!(port(Some("port = 3"), &variables, flags()), 1);
+        assert_eq!(port(Some("port = 3"), &variables, Options::default()), 2);
+        assert_eq!(port(Some("port = 3"), &[], Options::default()), 3);
+        assert_eq!(port(Some("port = 3"), &[("SIMSE_PORT", "")], Options::default()), 3);
+        assert_eq!(port(None, &[], Options::default()), PORT);
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_its_place() {
+        #[rustfmt::skip]
+        let table: &[(Option<&str>, &[(&str, &str)], &str)] = &[
+            (None, &[("SIMSE_PORT", "70000")], "SIMSE_PORT: expected a whole number that fits into u16"),
+            (None, &[("SIMSE_NO_AUTH", "yes")], "SIMSE_NO_AUTH: expected true, false, 1 or 0"),
+            (None, &[("SIMSE_MAX_ITERATIONS", "0")], "--max-iterations (SIMSE_MAX_ITERATIONS, max_iterations): expected 1 or more; got 0"),
+            (None, &[("SIMSE_CWD", "nowhere")], "--cwd (SIMSE_CWD, cwd): expected a directory;"),
+            (Some("prot = 3"), &[], "line 1: unknown field `prot`"),
+            (Some("\nport = \"x\""), &[], "line 2: invalid type: string \"x\", expected u16"),
+            (Some("[permissions]\nrulez = []"), &[], "line 2: unknown field `rulez`"),
+            (Some("port = "), &[], "line 1: "),
+            (None, &[("SIMSE_CONFIG", "missing.toml")], "missing.toml: No such file"),
+        ];
+        for (file, variables, want) in table {
+            let error = with(*file, variables, Options::default()).unwrap_err().to_string();
+            assert!(error.contains(want), "{error}\nshould say\n{want}");
+        }
+    }
+
+    #[test]
+    fn every_setting_reaches_its_place() {
+        let file = "model = 'openai/x'\nopenai_api_key = 'sk-file'\npermission_timeout_ms = 7\nshutdown_grace_ms = 9\n\
+            allow_public = true\nno_auth = true\ndefault_policy = 'deny'\nroot = ['.']\nlog_format = 'json'\n\
+            [[permissions.rules]]\ntool = 'bash'\npolicy = 'allow'\n";
+        let launch = with(Some(file), &[("OPENAI_BASE_URL", " http://127.0.0.1:9/v1 ")], Options::default()).unwrap();
+        let settings = &launch.settings;
+        assert_eq!(settings.model.as_deref(), Some("openai/x"));
+        assert_eq!(settings.openai.base_url.as_deref(), Some("http://127.0.0.1:9/v1"));
+        assert_eq!(settings.openai.api_key.as_ref().unwrap().expose_secret(), "sk-file");
+        assert_eq!((settings.limits.permission_timeout_ms, launch.shutdown_grace_ms), (7, 9));
+        assert!(launch.listen.allow_public && !launch.listen.auth);
+        assert_eq!(settings.permissions.default_policy, PermissionPolicy::Deny);
+        assert_eq!(settings.permissions.rules.last().unwrap().tool, "bash");
+        assert_eq!(settings.allowed_roots.len(), 1);
+        assert_eq!(launch.log_format, LogFormat::Json);
+        assert!(launch.data_directory.ends_with(".local/share/simse"));
+        assert!(!format!("{launch:?}").contains("sk-file"), "a secret would reach the log");
+    }
+
+    #[test]
+    fn the_key_of_the_environment_is_used_and_not_shown() {
+        let launch = with(None, &[("OPENAI_API_KEY", "sk-env\n")], Options::default()).unwrap();
+        assert_eq!(launch.settings.openai.api_key.as_ref().unwrap().expose_secret(), "sk-env");
+        let error = with(Some("openai_api_key = 'sk-file'\nopenai_api_key = 'sk-file'"), &[], Options::default());
+        assert!(!error.unwrap_err().to_string().contains("sk-file"));
+    }
+}
