@@ -1,0 +1,209 @@
+//! The history as a view of the log: items for readers, messages for the model.
+//!
+//! Pure: events in, views out. The log is the truth, so nothing here is stored:
+//! `session.prompt` and `session.steer` are what the user said, `stream.complete` what the model
+//! said, `tool.call.start` and `tool.call.end` its calls and what came of them. Deltas are previews
+//! and are passed over.
+//!
+//! Invariant of [`Rebuild::finish`]: each call has exactly one result, behind the message that made
+//! it and in the order of the calls; what a crash left open gets a synthetic one.
+
+use std::collections::HashMap;
+
+use crate::protocol::{Event, EventBody, Item, ItemBody, Message, Part, Role, ToolCallRequest};
+
+/// What the model is told of a call that has no result.
+const INTERRUPTED: &str = "The call was interrupted and has no result.";
+
+/// Whether an event of this type is part of the history.
+pub fn is_item(kind: &str) -> bool {
+    matches!(kind, "session.prompt" | "session.steer" | "stream.complete" | "tool.call.start" | "tool.call.end")
+}
+
+/// The history entries among events, in their order.
+pub fn items(events: &[Event]) -> Vec<Item> {
+    let bodies = events.iter().filter(|event| is_item(&event.kind)).filter_map(|event| Some((event, event.body()?)));
+    bodies
+        .filter_map(|(event, body)| {
+            let body = item_body(body)?;
+            Some(Item { seq: event.seq, turn_id: event.turn_id.clone(), at: event.at, body })
+        })
+        .collect()
+}
+
+fn item_body(body: EventBody) -> Option<ItemBody> {
+    match body {
+        EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
+            Some(ItemBody::Message { role: Role::User, content: content(prompt, parts) })
+        }
+        EventBody::StreamComplete { text } if text.is_empty() => None,
+        EventBody::StreamComplete { text } => {
+            Some(ItemBody::Message { role: Role::Assistant, content: vec![Part::Text { text }] })
+        }
+        EventBody::ToolCallStart { call_id, name, args } => {
+            Some(ItemBody::ToolCall { call_id, name, arguments: args })
+        }
+        EventBody::ToolCallEnd { call_id, name, output, is_error, .. } => {
+            Some(ItemBody::ToolResult { call_id, name, output, is_error })
+        }
+        _ => None,
+    }
+}
+
+fn content(prompt: String, parts: Option<Vec<Part>>) -> Vec<Part> {
+    parts.unwrap_or_else(|| vec![Part::Text { text: prompt }])
+}
+
+/// Builds the conversation of a session from its log, event by event.
+#[derive(Debug, Default)]
+pub struct Rebuild {
+    messages: Vec<Message>,
+    round: Option<Round>,
+}
+
+/// What the model said in one round, and what came of its calls so far.
+#[derive(Debug, Default)]
+struct Round {
+    text: String,
+    calls: Vec<ToolCallRequest>,
+    results: HashMap<String, (String, bool)>,
+}
+
+impl Rebuild {
+    /// Takes in the next event of the log.
+    pub fn push(&mut self, event: &Event) {
+        if is_item(&event.kind)
+            && let Some(body) = event.body()
+        {
+            self.take(body);
+        }
+    }
+
+    fn take(&mut self, body: EventBody) {
+        match body {
+            EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
+                self.close_round();
+                self.messages.push(Message::User(content(prompt, parts)));
+            }
+            EventBody::StreamComplete { text } => {
+                self.close_round();
+                self.round = Some(Round { text, ..Round::default() });
+            }
+            EventBody::ToolCallStart { call_id, name, args } => {
+                let call = ToolCallRequest { id: call_id, name, arguments: args };
+                self.round.get_or_insert_default().calls.push(call);
+            }
+            EventBody::ToolCallEnd { call_id, output, is_error, .. } => {
+                if let Some(round) = &mut self.round {
+                    round.results.insert(call_id, (output, is_error));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn close_round(&mut self) {
+        let Some(Round { text, calls, mut results }) = self.round.take() else { return };
+        if text.trim().is_empty() && calls.is_empty() {
+            return;
+        }
+        self.messages.push(Message::Assistant { text, calls: calls.clone() });
+        for call in calls {
+            let (output, is_error) = results.remove(&call.id).unwrap_or_else(|| (INTERRUPTED.to_owned(), true));
+            self.messages.push(Message::ToolResult { call_id: call.id, name: call.name, output, is_error });
+        }
+    }
+
+    /// The conversation.
+    pub fn finish(mut self) -> Vec<Message> {
+        self.close_round();
+        self.messages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::SessionId;
+    use serde_json::Map;
+
+    fn events(bodies: &[EventBody]) -> Vec<Event> {
+        let session: SessionId = "s".parse().unwrap();
+        let number = |(at, body): (usize, &EventBody)| {
+            let (kind, payload) = body.encode();
+            Event { seq: at as u64 + 1, kind: kind.into(), payload, session_id: session.clone(), turn_id: None, at: 0 }
+        };
+        bodies.iter().enumerate().map(number).collect()
+    }
+
+    fn prompt(text: &str) -> EventBody {
+        EventBody::SessionPrompt { session_id: "s".parse().unwrap(), prompt: text.into(), parts: None }
+    }
+
+    fn said(text: &str) -> EventBody {
+        EventBody::StreamComplete { text: text.into() }
+    }
+
+    fn start(id: &str) -> EventBody {
+        EventBody::ToolCallStart { call_id: id.into(), name: "t".into(), args: Map::new() }
+    }
+
+    fn end(id: &str, output: &str) -> EventBody {
+        let (call_id, output) = (id.into(), output.into());
+        EventBody::ToolCallEnd { call_id, name: "t".into(), output, is_error: false, duration_ms: 1 }
+    }
+
+    fn rebuilt(bodies: &[EventBody]) -> Vec<Message> {
+        let mut rebuild = Rebuild::default();
+        events(bodies).iter().for_each(|event| rebuild.push(event));
+        rebuild.finish()
+    }
+
+    fn user(text: &str) -> Message {
+        Message::User(vec![Part::Text { text: text.into() }])
+    }
+
+    fn assistant(text: &str, ids: &[&str]) -> Message {
+        let call = |id: &&str| ToolCallRequest { id: (*id).into(), name: "t".into(), arguments: Map::new() };
+        Message::Assistant { text: text.into(), calls: ids.iter().map(call).collect() }
+    }
+
+    fn result(id: &str, output: &str, is_error: bool) -> Message {
+        Message::ToolResult { call_id: id.into(), name: "t".into(), output: output.into(), is_error }
+    }
+
+    #[test]
+    fn results_stand_in_the_order_of_their_calls() {
+        let log = [prompt("p"), said(""), start("a"), end("a", "1"), start("c"), start("b"), end("b", "2"), end("c", "3"), said("x")];
+        let want = vec![
+            user("p"),
+            assistant("", &["a", "c", "b"]),
+            result("a", "1", false),
+            result("c", "3", false),
+            result("b", "2", false),
+            assistant("x", &[]),
+        ];
+        assert_eq!(rebuilt(&log), want);
+    }
+
+    #[test]
+    fn a_call_without_a_result_gets_one() {
+        let log = [prompt("p"), said("so"), start("a"), prompt("q")];
+        assert_eq!(rebuilt(&log), vec![user("p"), assistant("so", &["a"]), result("a", INTERRUPTED, true), user("q")]);
+    }
+
+    #[test]
+    fn deltas_and_empty_texts_are_no_items() {
+        let log = events(&[
+            prompt("p"),
+            EventBody::StreamStart {},
+            EventBody::StreamDelta { text: "d".into() },
+            said(""),
+            start("a"),
+            end("a", "1"),
+            said("x"),
+        ]);
+        let numbers: Vec<u64> = items(&log).iter().map(|item| item.seq).collect();
+        assert_eq!(numbers, [1, 5, 6, 7]);
+    }
+}
