@@ -19,13 +19,14 @@ use crate::protocol::Event;
 #[derive(Debug)]
 pub struct Batch {
     /// The events, oldest first; never empty.
-    pub events: Vec<Event>,
+    pub events: Arc<Vec<Event>>,
     frames: OnceLock<Bytes>,
 }
 
 impl Batch {
     /// A batch of events. None when there are none.
-    pub fn new(events: Vec<Event>) -> Option<Self> {
+    pub fn new(events: impl Into<Arc<Vec<Event>>>) -> Option<Self> {
+        let events = events.into();
         if events.is_empty() { None } else { Some(Self { events, frames: OnceLock::new() }) }
     }
 
@@ -93,7 +94,7 @@ impl Topic {
     }
 
     /// Makes durable events visible.
-    pub fn publish(&self, events: Vec<Event>) {
+    pub fn publish(&self, events: impl Into<Arc<Vec<Event>>>) {
         let Some(batch) = Batch::new(events) else { return };
         let last = batch.last_seq();
         let size = size_of_batch(&batch);

@@ -283,20 +283,44 @@ impl Event {
 }
 
 impl EventBody {
-    /// The wire name, such as `stream.delta`, and the payload in JSON.
+    /// The wire name, such as `stream.delta`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::SessionCreated { .. } => "session.created",
+            Self::SessionPrompt { .. } => "session.prompt",
+            Self::SessionSteer { .. } => "session.steer",
+            Self::SessionCompleted { .. } => "session.completed",
+            Self::SessionError { .. } => "session.error",
+            Self::TurnQueued { .. } => "turn.queued",
+            Self::LoopStart {} => "loop.start",
+            Self::LoopComplete { .. } => "loop.complete",
+            Self::LoopDoomLoop { .. } => "loop.doom_loop",
+            Self::StreamStart {} => "stream.start",
+            Self::StreamDelta { .. } => "stream.delta",
+            Self::StreamReasoning { .. } => "stream.reasoning",
+            Self::StreamRetry { .. } => "stream.retry",
+            Self::StreamComplete { .. } => "stream.complete",
+            Self::ToolCallStart { .. } => "tool.call.start",
+            Self::ToolCallEnd { .. } => "tool.call.end",
+            Self::ToolCallError { .. } => "tool.call.error",
+            Self::ToolTimeout { .. } => "tool.timeout",
+            Self::TurnComplete { .. } => "turn.complete",
+            Self::PermissionRequest { .. } => "permission.request",
+            Self::PermissionResponse { .. } => "permission.response",
+            Self::Abort { .. } => "abort",
+        }
+    }
+
+    /// The wire name, and the payload in JSON.
     pub fn encode(&self) -> (String, Box<RawValue>) {
-        #[derive(Deserialize)]
-        struct Tagged<'a> {
-            r#type: String,
-            #[serde(borrow)]
-            payload: &'a RawValue,
-        }
-        // Plain data with string keys: serialising it cannot fail, and what serde_json wrote it reads back.
-        let text = serde_json::to_string(self).unwrap_or_default();
-        match serde_json::from_str::<Tagged<'_>>(&text) {
-            Ok(tagged) => (tagged.r#type, tagged.payload.to_owned()),
-            Err(_) => (String::from("unknown"), RawValue::NULL.to_owned()),
-        }
+        let kind = self.kind();
+        // Plain data with string keys: serialising it cannot fail. serde writes `{"type":KIND,"payload":PAYLOAD}`.
+        let mut text = serde_json::to_string(self).unwrap_or_default();
+        let front = r#"{"type":"","payload":"#.len() + kind.len();
+        text.pop();
+        text.drain(..front.min(text.len()));
+        let payload = RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned());
+        (kind.to_owned(), payload)
     }
 
     /// Whether it ends a turn.
@@ -307,7 +331,50 @@ impl EventBody {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn every_kind_is_its_wire_name_and_comes_back() {
+        let session = "ses_1";
+        let error = json!({"code": "INTERNAL", "message": "m"});
+        let usage = json!({"inputTokens": 1, "outputTokens": 2, "totalTokens": 3});
+        #[rustfmt::skip]
+        let table = [
+            json!({"type": "session.created", "payload": {"sessionId": session}}),
+            json!({"type": "session.prompt", "payload": {"sessionId": session, "prompt": "a \"b\" \n"}}),
+            json!({"type": "session.steer", "payload": {"sessionId": session, "prompt": "a", "parts": [{"type": "text", "text": "a"}]}}),
+            json!({"type": "session.completed", "payload": {"sessionId": session, "result": "r"}}),
+            json!({"type": "session.error", "payload": {"sessionId": session, "error": error}}),
+            json!({"type": "turn.queued", "payload": {"position": 1}}),
+            json!({"type": "loop.start", "payload": {}}),
+            json!({"type": "loop.complete", "payload": {"totalTurns": 1, "hitTurnLimit": false}}),
+            json!({"type": "loop.doom_loop", "payload": {"toolName": "t", "callCount": 3, "args": {"a": 1}}}),
+            json!({"type": "stream.start", "payload": {}}),
+            json!({"type": "stream.delta", "payload": {"text": "é😀"}}),
+            json!({"type": "stream.reasoning", "payload": {"text": "t"}}),
+            json!({"type": "stream.retry", "payload": {"attempt": 2, "delayMs": 1, "error": "e"}}),
+            json!({"type": "stream.complete", "payload": {"text": ""}}),
+            json!({"type": "tool.call.start", "payload": {"callId": "c", "name": "n", "args": {}}}),
+            json!({"type": "tool.call.end", "payload": {"callId": "c", "name": "n", "output": "o", "isError": true, "durationMs": 0}}),
+            json!({"type": "tool.call.error", "payload": {"callId": "c", "name": "n", "error": error}}),
+            json!({"type": "tool.timeout", "payload": {"name": "n", "timeoutMs": 5}}),
+            json!({"type": "turn.complete", "payload": {"turn": 1, "type": "tool_use", "usage": usage}}),
+            json!({"type": "permission.request", "payload": {"requestId": "req_1", "callId": "c", "toolName": "n", "args": {}, "options": ["allow", "allow_always", "deny"], "deadline": 9}}),
+            json!({"type": "permission.response", "payload": {"requestId": "req_1", "callId": "c", "allowed": false, "by": "no-client", "reason": "r"}}),
+            json!({"type": "abort", "payload": {"reason": "r"}}),
+        ];
+        for value in table {
+            let body: EventBody = serde_json::from_value(value.clone()).expect("a known event");
+            let (kind, payload) = body.encode();
+            assert_eq!(kind, value["type"], "{value}");
+            assert_eq!(serde_json::from_str::<Value>(payload.get()).expect("json"), value["payload"], "{value}");
+            let event =
+                Event { seq: 1, kind, payload, session_id: "ses_1".parse().expect("id"), turn_id: None, at: 0 };
+            assert_eq!(event.body(), Some(body));
+        }
+    }
 
     #[test]
     fn the_list_of_types_is_complete() {

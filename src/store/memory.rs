@@ -1,4 +1,235 @@
-//! TBD
-/// TBD
+//! A store in memory: the same promises, gone with the process.
+//!
+//! Commits are applied by whoever hands one in while nobody else is at it; so callbacks come in
+//! order, one at a time, and one that hands in further commits does not nest.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::ops::Bound;
+
+use parking_lot::Mutex;
+
+use super::{BoxFuture, Committed, SessionRow, Store, StoreError, TurnRow, Write};
+use crate::protocol::{ClientId, Event, SessionId, TurnId};
+
 #[derive(Debug)]
-pub struct MemoryStore;
+struct Held {
+    row: SessionRow,
+    events: Vec<Event>,
+    /// In the order they were first saved.
+    turns: Vec<TurnRow>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    numbers: HashMap<SessionId, u64>,
+    sessions: BTreeMap<u64, Held>,
+    last_number: u64,
+    closed: bool,
+}
+
+#[derive(Default)]
+struct Line {
+    waiting: VecDeque<(Vec<Write>, Committed)>,
+    served: bool,
+}
+
+/// Durable as long as the process.
+#[derive(Default)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+    line: Mutex<Line>,
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MemoryStore").finish_non_exhaustive()
+    }
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn read<'a, T: Send + 'a>(&self, look: impl FnOnce(&State) -> T) -> BoxFuture<'a, Result<T, StoreError>> {
+        let state = self.state.lock();
+        let result = if state.closed { Err(StoreError::Closed) } else { Ok(look(&state)) };
+        Box::pin(std::future::ready(result))
+    }
+}
+
+impl State {
+    fn held(&self, id: &SessionId) -> Option<&Held> {
+        self.sessions.get(self.numbers.get(id)?)
+    }
+
+    fn held_mut(&mut self, id: &SessionId) -> Option<&mut Held> {
+        self.sessions.get_mut(self.numbers.get(id)?)
+    }
+
+    /// Whether all of it can happen. Nothing is changed.
+    fn check(&self, writes: &[Write]) -> Result<(), StoreError> {
+        if self.closed {
+            return Err(StoreError::Closed);
+        }
+        let mut made = HashSet::new();
+        let mut gone = HashSet::new();
+        let mut ends: HashMap<&SessionId, u64> = HashMap::new();
+        for write in writes {
+            let known = |id: &SessionId| made.contains(id) || (self.numbers.contains_key(id) && !gone.contains(id));
+            match write {
+                Write::CreateSession(row) if known(&row.id) => return Err(StoreError::Taken(row.id.clone())),
+                Write::CreateSession(row) => {
+                    made.insert(row.id.clone());
+                    ends.insert(&row.id, 0);
+                }
+                Write::UpdateSession(row) if !known(&row.id) => return Err(StoreError::NoSession(row.id.clone())),
+                Write::SaveTurn(turn) if !known(&turn.record.session_id) => {
+                    return Err(StoreError::NoSession(turn.record.session_id.clone()));
+                }
+                Write::DeleteSession(id) | Write::Append(id, _) if !known(id) => {
+                    return Err(StoreError::NoSession(id.clone()));
+                }
+                Write::UpdateSession(_) | Write::SaveTurn(_) => {}
+                Write::DeleteSession(id) => {
+                    made.remove(id);
+                    gone.insert(id.clone());
+                }
+                Write::Append(id, events) => {
+                    let end =
+                        ends.entry(id).or_insert_with(|| self.held(id).map_or(0, |h| last_seq_of(&h.events)));
+                    super::check_numbers(*end, events)?;
+                    *end = last_seq_of(events).max(*end);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what [`Self::check`] has found possible.
+    fn apply(&mut self, writes: Vec<Write>) {
+        for write in writes {
+            match write {
+                Write::CreateSession(row) => {
+                    self.last_number += 1;
+                    self.numbers.insert(row.id.clone(), self.last_number);
+                    let held = Held { row: *row, events: Vec::new(), turns: Vec::new() };
+                    self.sessions.insert(self.last_number, held);
+                }
+                Write::UpdateSession(row) => {
+                    if let Some(held) = self.held_mut(&row.id) {
+                        held.row = *row;
+                    }
+                }
+                Write::DeleteSession(id) => {
+                    if let Some(number) = self.numbers.remove(&id) {
+                        self.sessions.remove(&number);
+                    }
+                }
+                Write::Append(id, events) => {
+                    if let Some(held) = self.held_mut(&id) {
+                        held.events.extend(events.iter().cloned());
+                    }
+                }
+                Write::SaveTurn(turn) => {
+                    if let Some(held) = self.held_mut(&turn.record.session_id) {
+                        match held.turns.iter_mut().find(|t| t.record.turn_id == turn.record.turn_id) {
+                            Some(old) => *old = *turn,
+                            None => held.turns.push(*turn),
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn last_seq_of(events: &[Event]) -> u64 {
+    events.last().map_or(0, |e| e.seq)
+}
+
+impl Store for MemoryStore {
+    fn commit(&self, writes: Vec<Write>, done: Committed) {
+        let mut line = self.line.lock();
+        line.waiting.push_back((writes, done));
+        if line.served {
+            return;
+        }
+        line.served = true;
+        while let Some((writes, done)) = line.waiting.pop_front() {
+            drop(line);
+            let mut state = self.state.lock();
+            let result = state.check(&writes);
+            if result.is_ok() {
+                state.apply(writes);
+            }
+            drop(state);
+            done(result);
+            line = self.line.lock();
+        }
+        line.served = false;
+    }
+
+    fn session<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Option<SessionRow>, StoreError>> {
+        self.read(|s| s.held(id).map(|h| h.row.clone()))
+    }
+
+    fn sessions<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+        after: Option<&'a SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>> {
+        let found = self.read(|s| {
+            let below = match after {
+                Some(id) => Bound::Excluded(*s.numbers.get(id).ok_or_else(|| StoreError::NoSession(id.clone()))?),
+                None => Bound::Unbounded,
+            };
+            let newest_first = s.sessions.range((Bound::Unbounded, below)).rev().map(|(_, held)| &held.row);
+            Ok(newest_first.filter(|row| row.client.as_ref() == client).take(limit).cloned().collect())
+        });
+        Box::pin(async move { found.await.and_then(|rows| rows) })
+    }
+
+    fn events<'a>(
+        &'a self,
+        id: &'a SessionId,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
+        self.read(|s| {
+            let events = s.held(id).map_or(&[][..], |h| &h.events);
+            let from = events.partition_point(|e| e.seq <= after);
+            events[from..].iter().take(limit).cloned().collect()
+        })
+    }
+
+    fn last_seq<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<u64, StoreError>> {
+        self.read(|s| s.held(id).map_or(0, |h| last_seq_of(&h.events)))
+    }
+
+    fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>> {
+        self.read(|s| s.held(id)?.turns.iter().find(|t| t.record.turn_id == *turn).cloned())
+    }
+
+    fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>> {
+        self.read(|s| {
+            let turns = s.sessions.values().flat_map(|h| &h.turns);
+            turns.filter(|t| !t.record.status.is_terminal()).cloned().collect()
+        })
+    }
+
+    fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.read(|s| s.sessions.len() as u64)
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.read(|_| ())
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.state.lock().closed = true;
+        Box::pin(std::future::ready(Ok(())))
+    }
+}

@@ -9,6 +9,9 @@
 mod memory;
 mod sqlite;
 
+#[cfg(test)]
+mod conformance;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,7 +26,7 @@ pub use memory::MemoryStore;
 pub use sqlite::SqliteStore;
 
 /// A storage operation failed. Variants differ by what the caller should do.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// A session of that id is there already. Report it.
     #[error("a session with the id {0} exists already")]
@@ -124,6 +127,9 @@ pub struct TurnRow {
     /// What to run. Kept while the turn is queued, dropped when its `session.prompt` event is in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptContent>,
+    /// Number of its `session.prompt` event; its other events come behind it. None while it has not begun.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_seq: Option<u64>,
 }
 
 /// One change. A [`Commit`] is a list of them.
@@ -136,12 +142,13 @@ pub enum Write {
     /// A session goes, with its turns and its log.
     DeleteSession(SessionId),
     /// Events at the end of a session's log. Numbers follow the last one without a gap.
-    Append(SessionId, Vec<Event>),
+    Append(SessionId, Arc<Vec<Event>>),
     /// A turn's new facts.
     SaveTurn(Box<TurnRow>),
 }
 
-/// Called once, in the order of the commits, from the store's own thread: keep it short.
+/// Called once, in the order of the commits, by whoever writes at that moment: keep it short.
+/// It may hand in further commits; their callbacks come after it has returned.
 pub type Committed = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 /// Durable state.
@@ -162,7 +169,9 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>>;
 
-    /// Events with numbers above `after`, at most about `limit`, oldest first.
+    /// Events with numbers above `after`, at most about `limit` and about a megabyte, oldest first.
+    ///
+    /// Empty: there are none. Fewer than `limit` says nothing: ask again behind the last one.
     fn events<'a>(
         &'a self,
         id: &'a SessionId,
@@ -179,6 +188,9 @@ pub trait Store: Send + Sync + 'static {
     /// All turns of all sessions that are not over, oldest first: what a restart has to deal with.
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>>;
 
+    /// How many sessions there are.
+    fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>>;
+
     /// Whether it works, in one word or a sentence about what does not.
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 
@@ -194,4 +206,15 @@ pub async fn commit(store: &Arc<dyn Store>, writes: Vec<Write>) -> Result<(), St
     let (tx, rx) = tokio::sync::oneshot::channel();
     store.commit(writes, Box::new(move |result| drop(tx.send(result))));
     rx.await.unwrap_or(Err(StoreError::Closed))
+}
+
+/// Holds the numbers of events against the number of the last one before them.
+fn check_numbers(last: u64, events: &[Event]) -> Result<(), StoreError> {
+    for (event, want) in events.iter().zip(last + 1..) {
+        if event.seq != want {
+            let cause = format!("event {} of session {} came where {want} was due", event.seq, event.session_id);
+            return Err(StoreError::Io { doing: "append events".into(), cause });
+        }
+    }
+    Ok(())
 }

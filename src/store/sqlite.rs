@@ -1,4 +1,252 @@
-//! TBD
-/// TBD
-#[derive(Debug)]
-pub struct SqliteStore;
+//! The store on SQLite: one writer thread with group commit, read-only connections beside it.
+//!
+//! The log is compact: all events of one append that belong to one turn are one row (see `record`),
+//! and its key holds the session's number and the first event's, so that it needs no index.
+//! Journal mode is WAL with `synchronous=NORMAL`: what was called back survives the end of the process
+//! at any instant; a power cut may take the last moments, whole commits at a time, newest first.
+//!
+//! Invariant: one process holds a data directory at a time, by a lock on its file `lock`.
+
+mod directory;
+mod read;
+mod record;
+mod schema;
+mod write;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags};
+
+use super::{BoxFuture, Committed, SessionRow, Store, StoreError, TurnRow, Write};
+use crate::protocol::{ClientId, Event, SessionId, TurnId};
+use write::Job;
+
+/// The database's name in its data directory.
+const FILE: &str = "simse.db";
+/// Idle read connections that are kept; more are made when more is read at once.
+const IDLE_READERS_MAX: usize = 4;
+
+/// Durable in a directory.
+pub struct SqliteStore {
+    readers: Arc<Readers>,
+    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
+    directory: PathBuf,
+    lock: Arc<Mutex<Option<std::fs::File>>>,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+/// Read-only connections.
+struct Readers {
+    path: PathBuf,
+    /// None when the store is closed.
+    idle: Mutex<Option<Vec<Connection>>>,
+}
+
+impl SqliteStore {
+    /// Opens a data directory; makes it (for its owner alone) where it is not there.
+    ///
+    /// Blocks for as long as opening a file takes.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`], [`StoreError::TooNew`], or [`StoreError::Io`] that names the path.
+    pub fn open(directory: &Path) -> Result<Self, StoreError> {
+        directory::make(directory)?;
+        let lock = directory::lock(directory)?;
+        Self::open_locked(directory, lock)
+    }
+
+    /// Opens the first of the directories `under/0`, `under/1` … that no other process holds.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; [`StoreError::InUse`] when all are held.
+    pub fn open_first_free(under: &Path) -> Result<Self, StoreError> {
+        directory::make(under)?;
+        let (directory, lock) = directory::lock_first_free(under)?;
+        Self::open_locked(&directory, lock)
+    }
+
+    fn open_locked(directory: &Path, lock: std::fs::File) -> Result<Self, StoreError> {
+        let path = directory.join(FILE);
+        directory::make_private_file(&path)?;
+        let writer = schema::open(&path)?;
+        let (jobs, receiver) = mpsc::channel();
+        let threads = write::start(writer, &path, receiver)?;
+        Ok(Self {
+            readers: Arc::new(Readers { path, idle: Mutex::new(Some(Vec::new())) }),
+            jobs: Mutex::new(Some(jobs)),
+            threads: Arc::new(Mutex::new(threads)),
+            directory: directory.to_owned(),
+            lock: Arc::new(Mutex::new(Some(lock))),
+        })
+    }
+
+    /// The data directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Lets the database grow to at most so many pages of 2048 bytes, as a full disk would. For tests; 0: no limit.
+    #[doc(hidden)]
+    pub fn limit_pages(&self, pages_max: u32) {
+        self.send(Job::LimitPages(pages_max));
+    }
+
+    /// Hands a job to the writer; gives it back when the store is closed.
+    fn send(&self, job: Job) -> Option<Job> {
+        match self.jobs.lock().as_ref() {
+            Some(jobs) => jobs.send(job).err().map(|back| back.0),
+            None => Some(job),
+        }
+    }
+
+    /// Reads on the blocking pool.
+    fn read<'a, T, F>(&'a self, doing: &'static str, look: F) -> BoxFuture<'a, Result<T, StoreError>>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, read::ReadError> + Send + 'static,
+    {
+        let readers = Arc::clone(&self.readers);
+        Box::pin(async move {
+            let work = tokio::task::spawn_blocking(move || readers.with(doing, look));
+            work.await.unwrap_or_else(|e| Err(StoreError::Io { doing: doing.into(), cause: e.to_string() }))
+        })
+    }
+}
+
+impl Readers {
+    fn with<T>(
+        &self,
+        doing: &str,
+        look: impl FnOnce(&Connection) -> Result<T, read::ReadError>,
+    ) -> Result<T, StoreError> {
+        let idle = self.idle.lock().as_mut().ok_or(StoreError::Closed)?.pop();
+        let failed = |e: rusqlite::Error| schema::failure(doing, &self.path, &e);
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.connect().map_err(failed)?,
+        };
+        let result = look(&connection).map_err(|e| match e {
+            read::ReadError::Sqlite(e) => failed(e),
+            read::ReadError::Store(e) => e,
+        });
+        if let Some(idle) = self.idle.lock().as_mut().filter(|idle| idle.len() < IDLE_READERS_MAX) {
+            idle.push(connection);
+        }
+        result
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(schema::BUSY_TIMEOUT)?;
+        connection.execute_batch("PRAGMA cache_size=-512")?;
+        Ok(connection)
+    }
+}
+
+impl Store for SqliteStore {
+    fn commit(&self, writes: Vec<Write>, done: Committed) {
+        if let Some(Job::Commit(_, done)) = self.send(Job::Commit(writes, done)) {
+            done(Err(StoreError::Closed));
+        }
+    }
+
+    fn session<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Option<SessionRow>, StoreError>> {
+        let id = id.clone();
+        self.read("read a session", move |c| read::session(c, &id))
+    }
+
+    fn sessions<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+        after: Option<&'a SessionId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>> {
+        let (client, after) = (client.cloned(), after.cloned());
+        self.read("list sessions", move |c| read::sessions(c, client.as_ref(), after.as_ref(), limit))
+    }
+
+    fn events<'a>(
+        &'a self,
+        id: &'a SessionId,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
+        let id = id.clone();
+        self.read("read events", move |c| read::events(c, &id, after, limit))
+    }
+
+    fn last_seq<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<u64, StoreError>> {
+        let id = id.clone();
+        self.read("read the end of a log", move |c| read::last_seq(c, &id))
+    }
+
+    fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>> {
+        let (id, turn) = (id.clone(), turn.clone());
+        self.read("read a turn", move |c| read::turn(c, &id, &turn))
+    }
+
+    fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>> {
+        self.read("read the open turns", read::open_turns)
+    }
+
+    fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.read("count the sessions", read::session_count)
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            self.read("check the database", |c| Ok(c.query_row("SELECT 1", [], |_| Ok(()))?)).await?;
+            // An empty commit goes through the writer and its transaction.
+            let (tx, rx) = tokio::sync::oneshot::channel();
+            self.commit(Vec::new(), Box::new(move |result| drop(tx.send(result))));
+            rx.await.unwrap_or(Err(StoreError::Closed))
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        // Without a sender the writer does what was handed in before, and ends.
+        self.jobs.lock().take();
+        let (threads, readers, lock) =
+            (Arc::clone(&self.threads), Arc::clone(&self.readers), Arc::clone(&self.lock));
+        Box::pin(async move {
+            let work = tokio::task::spawn_blocking(move || {
+                readers.idle.lock().take();
+                let ended = threads.lock().drain(..).all(|thread| thread.join().is_ok());
+                lock.lock().take();
+                ended
+            });
+            match work.await {
+                Ok(true) => Ok(()),
+                Ok(false) | Err(_) => {
+                    let cause = format!("the writer of {} has panicked", self.directory.display());
+                    Err(StoreError::Io { doing: "close the database".into(), cause })
+                }
+            }
+        })
+    }
+}
+
+impl Drop for SqliteStore {
+    /// What was handed in is still written; the lock goes when it is.
+    fn drop(&mut self) {
+        self.jobs.lock().take();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        // A callback may hold the last reference: then this is the writer's own thread.
+        if threads.iter().all(|thread| thread.thread().id() != std::thread::current().id()) {
+            for thread in threads {
+                let _ = thread.join();
+            }
+        }
+    }
+}

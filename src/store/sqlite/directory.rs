@@ -1,0 +1,125 @@
+//! The data directory: made for its owner alone, held by one process at a time.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::store::StoreError;
+
+/// Numbered directories that are tried under one place.
+const NUMBERED_MAX: u32 = 1_000;
+
+/// Makes the directory, and those above it, where they are not there.
+pub(super) fn make(directory: &Path) -> Result<(), StoreError> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(directory).map_err(|e| failure("make the data directory", directory, &e))
+}
+
+/// Makes a file that only its owner can read, where it is not there.
+pub(super) fn make_private_file(path: &Path) -> Result<(), StoreError> {
+    open(path).map(drop).map_err(|e| failure("open the database", path, &e))
+}
+
+/// Takes the directory's lock.
+pub(super) fn lock(directory: &Path) -> Result<File, StoreError> {
+    let path = directory.join("lock");
+    let file = open(&path).map_err(|e| failure("open the lock of the data directory", &path, &e))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(StoreError::InUse { directory: directory.to_owned(), holder: holder(directory) })
+        }
+        Err(TryLockError::Error(e)) => Err(failure("lock the data directory", &path, &e)),
+    }
+}
+
+/// Takes the lock of the first numbered directory that is free.
+pub(super) fn lock_first_free(under: &Path) -> Result<(PathBuf, File), StoreError> {
+    for number in 0..NUMBERED_MAX {
+        let directory = under.join(number.to_string());
+        make(&directory)?;
+        match lock(&directory) {
+            Ok(file) => return Ok((directory, file)),
+            Err(StoreError::InUse { .. }) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Err(StoreError::InUse { directory: under.to_owned(), holder: format!(" (all {NUMBERED_MAX} places are)") })
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Who holds the directory, from the file that a running server leaves there. Empty when it is not known.
+fn holder(directory: &Path) -> String {
+    let read = || -> Option<String> {
+        let text = std::fs::read_to_string(directory.join("server.json")).ok()?;
+        let facts: serde_json::Value = serde_json::from_str(&text).ok()?;
+        Some(format!(" (pid {}, {})", facts.get("pid")?, facts.get("url")?.as_str()?))
+    };
+    read().unwrap_or_default()
+}
+
+pub(super) fn failure(doing: &str, path: &Path, cause: &io::Error) -> StoreError {
+    StoreError::Io { doing: doing.to_owned(), cause: format!("{}: {cause}", path.display()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_holder_is_told_who_the_first_is() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let first = lock(directory.path()).expect("free");
+        let place = directory.path().display().to_string();
+        let said = lock(directory.path()).expect_err("held").to_string();
+        assert_eq!(said, format!("the data directory {place} is in use by another simse process"));
+
+        std::fs::write(directory.path().join("server.json"), r#"{"pid": 7, "url": "http://127.0.0.1:1"}"#)
+            .expect("written");
+        let said = lock(directory.path()).expect_err("held").to_string();
+        assert!(said.ends_with("simse process (pid 7, http://127.0.0.1:1)"), "{said}");
+        drop(first);
+        lock(directory.path()).expect("free again");
+    }
+
+    #[test]
+    fn the_first_free_number_is_taken() {
+        let under = tempfile::tempdir().expect("a directory");
+        let (zero, held) = lock_first_free(under.path()).expect("free");
+        let (one, _held) = lock_first_free(under.path()).expect("free");
+        assert_eq!((zero.clone(), one), (under.path().join("0"), under.path().join("1")));
+        drop(held);
+        assert_eq!(lock_first_free(under.path()).expect("free").0, zero);
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_named() {
+        let parent = tempfile::NamedTempFile::new().expect("a file");
+        let directory = parent.path().join("data");
+        let said = make(&directory).expect_err("a file is in the way").to_string();
+        assert!(said.contains(&directory.display().to_string()) && said.contains("make the data directory"), "{said}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn it_is_for_its_owner_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let parent = tempfile::tempdir().expect("a directory");
+        let directory = parent.path().join("data");
+        make(&directory).expect("made");
+        let file = directory.join("simse.db");
+        make_private_file(&file).expect("made");
+        let mode = |path: &Path| path.metadata().expect("there").permissions().mode() & 0o777;
+        assert_eq!((mode(&directory), mode(&file)), (0o700, 0o600));
+    }
+}

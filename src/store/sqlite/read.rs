@@ -1,0 +1,257 @@
+//! Reading: every query that is not part of a write.
+
+use rusqlite::{Connection, OptionalExtension as _, Row};
+use serde::{Deserialize, Serialize};
+
+use super::record;
+use super::write::{key_of, split_key};
+use crate::protocol::{
+    ClientId, ErrorBody, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
+};
+use crate::store::{SessionRow, StoreError, TurnRow};
+
+/// Bytes of log bodies in one answer, about.
+const EVENTS_BYTES_MAX: usize = 1 << 20;
+
+/// What SQLite said, or what we found in what it gave us.
+pub(super) enum ReadError {
+    Sqlite(rusqlite::Error),
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for ReadError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+type Read<T> = Result<T, ReadError>;
+
+/// A stored text that is not what was written there.
+fn unreadable(column: usize, cause: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(cause))
+}
+
+fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    serde_json::from_str(row.get_ref(column)?.as_str()?).map_err(|e| unreadable(column, e))
+}
+
+fn id<T: std::str::FromStr<Err = crate::protocol::BadId>>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    row.get_ref(column)?.as_str()?.parse().map_err(|e| unreadable(column, e))
+}
+
+const SESSION_COLUMNS: &str =
+    "id, client, status, version, created_at, updated_at, message_count, usage, settings, number";
+
+fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+    let client = row.get_ref(1)?.as_str_or_null()?.map(str::parse).transpose().map_err(|e| unreadable(1, e))?;
+    Ok(SessionRow {
+        id: id(row, 0)?,
+        client,
+        status: status_of(row.get(2)?),
+        version: row.get(3)?,
+        created_at: row.get(4)?,
+        updated_at: row.get(5)?,
+        message_count: row.get(6)?,
+        usage: json(row, 7)?,
+        settings: json(row, 8)?,
+    })
+}
+
+/// A session status as it is stored.
+pub(super) fn status_number(status: SessionStatus) -> i64 {
+    match status {
+        SessionStatus::Created => 0,
+        SessionStatus::Active => 1,
+        SessionStatus::Completed => 2,
+        SessionStatus::Aborted => 3,
+    }
+}
+
+fn status_of(number: i64) -> SessionStatus {
+    match number {
+        0 => SessionStatus::Created,
+        1 => SessionStatus::Active,
+        3 => SessionStatus::Aborted,
+        _ => SessionStatus::Completed,
+    }
+}
+
+/// A session's number. None: there is none of that id.
+pub(super) fn number_of(connection: &Connection, id: &SessionId) -> rusqlite::Result<Option<i64>> {
+    let mut find = connection.prepare_cached("SELECT number FROM session WHERE id = ?")?;
+    find.query_row([id.as_str()], |row| row.get(0)).optional()
+}
+
+pub(super) fn session(connection: &Connection, id: &SessionId) -> Read<Option<SessionRow>> {
+    let mut find = connection.prepare_cached(&format!("SELECT {SESSION_COLUMNS} FROM session WHERE id = ?"))?;
+    Ok(find.query_row([id.as_str()], session_row).optional()?)
+}
+
+pub(super) fn sessions(
+    connection: &Connection,
+    client: Option<&ClientId>,
+    after: Option<&SessionId>,
+    limit: usize,
+) -> Read<Vec<SessionRow>> {
+    let below = match after {
+        Some(id) => number_of(connection, id)?.ok_or_else(|| StoreError::NoSession(id.clone()))?,
+        None => i64::MAX,
+    };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let whose = if client.is_some() { "client = ?3" } else { "client IS NULL AND ?3 IS NULL" };
+    let mut list = connection.prepare_cached(&format!(
+        "SELECT {SESSION_COLUMNS} FROM session WHERE {whose} AND number < ?1 ORDER BY number DESC LIMIT ?2"
+    ))?;
+    let rows = list.query_map((below, limit, client.map(ClientId::as_str)), session_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn session_count(connection: &Connection) -> Read<u64> {
+    Ok(connection.query_row("SELECT count(*) FROM session", [], |row| row.get(0))?)
+}
+
+pub(super) fn events(connection: &Connection, session: &SessionId, after: u64, limit: usize) -> Read<Vec<Event>> {
+    let Some(number) = number_of(connection, session)? else { return Ok(Vec::new()) };
+    let last = key_of(number, u32::MAX.into());
+    // The row in which the first wanted event lies, or the next row when there is none before it.
+    let from = "SELECT coalesce(
+            (SELECT max(key) FROM log WHERE key BETWEEN ?1 AND ?2), ?2)";
+    let mut find = connection.prepare_cached(from)?;
+    let from: i64 = find.query_row((key_of(number, 0), key_of(number, after.saturating_add(1))), |row| row.get(0))?;
+    let mut read = connection.prepare_cached(
+        "SELECT log.key, log.at, log.body, turn.id FROM log
+         LEFT JOIN turn ON turn.key = ((log.key >> 32) << 32) + log.turn
+         WHERE log.key BETWEEN ?1 AND ?2 ORDER BY log.key",
+    )?;
+    let mut rows = read.query((from, last))?;
+    let mut out = Vec::new();
+    let mut bytes = 0;
+    while let Some(row) = rows.next()? {
+        let (_, first_seq) = split_key(row.get(0)?);
+        let body = row.get_ref(2)?.as_bytes().map_err(rusqlite::Error::from)?;
+        let turn = row.get_ref(3)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+        let turn = turn.map(str::parse).transpose().map_err(|e| unreadable(3, e))?;
+        let at: u64 = row.get(1)?;
+        bytes += body.len();
+        record::Row { session, turn, first_seq, at, body }.decode(after, &mut out).map_err(|bad| {
+            StoreError::Damaged { session: session.clone(), seq: bad.seq, cause: bad.cause }
+        })?;
+        if out.len() >= limit || bytes >= EVENTS_BYTES_MAX {
+            break;
+        }
+    }
+    out.truncate(limit);
+    Ok(out)
+}
+
+pub(super) fn last_seq(connection: &Connection, session: &SessionId) -> Read<u64> {
+    match number_of(connection, session)? {
+        Some(number) => Ok(last_seq_of(connection, number)?),
+        None => Ok(0),
+    }
+}
+
+pub(super) fn last_seq_of(connection: &Connection, number: i64) -> rusqlite::Result<u64> {
+    let mut find = connection
+        .prepare_cached("SELECT key, count FROM log WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1")?;
+    let last = find.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| {
+        Ok(split_key(row.get(0)?).1 + row.get::<_, u64>(1)? - 1)
+    });
+    Ok(last.optional()?.unwrap_or(0))
+}
+
+/// A turn's row without what its key says, in few bytes.
+#[derive(Serialize, Deserialize)]
+pub(super) struct TurnBody {
+    #[serde(rename = "s")]
+    status: TurnStatus,
+    #[serde(rename = "c")]
+    created_at: u64,
+    #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
+    started_at: Option<u64>,
+    #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
+    ended_at: Option<u64>,
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+    #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
+    error: Option<ErrorBody>,
+    #[serde(rename = "w", default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(rename = "n")]
+    rounds: u32,
+    #[serde(rename = "u")]
+    usage: (u64, u64, u64),
+    #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
+    prompt: Option<PromptContent>,
+    #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
+    first_seq: Option<u64>,
+}
+
+impl TurnBody {
+    pub(super) fn of(turn: &TurnRow) -> Self {
+        let record = turn.record.clone();
+        let usage = record.usage;
+        Self {
+            status: record.status,
+            created_at: record.created_at,
+            started_at: record.started_at,
+            ended_at: record.ended_at,
+            result: record.result,
+            error: record.error,
+            reason: record.reason,
+            rounds: record.rounds,
+            usage: (usage.input_tokens, usage.output_tokens, usage.total_tokens),
+            prompt: turn.prompt.clone(),
+            first_seq: turn.first_seq,
+        }
+    }
+
+    fn into_row(self, session_id: SessionId, turn_id: TurnId) -> TurnRow {
+        let (input_tokens, output_tokens, total_tokens) = self.usage;
+        let record = TurnRecord {
+            turn_id,
+            session_id,
+            status: self.status,
+            created_at: self.created_at,
+            started_at: self.started_at,
+            ended_at: self.ended_at,
+            result: self.result,
+            error: self.error,
+            reason: self.reason,
+            rounds: self.rounds,
+            usage: Usage { input_tokens, output_tokens, total_tokens },
+        };
+        TurnRow { record, prompt: self.prompt, first_seq: self.first_seq }
+    }
+}
+
+/// Key of a turn. None: it was never saved and has no events.
+pub(super) fn turn_key(connection: &Connection, number: i64, turn: &TurnId) -> rusqlite::Result<Option<i64>> {
+    let mut find = connection
+        .prepare_cached("SELECT key FROM turn WHERE key BETWEEN ? AND ? AND id = ? ORDER BY key DESC LIMIT 1")?;
+    find.query_row((key_of(number, 0), key_of(number, u32::MAX.into()), turn.as_str()), |row| row.get(0)).optional()
+}
+
+pub(super) fn turn(connection: &Connection, session: &SessionId, turn: &TurnId) -> Read<Option<TurnRow>> {
+    let Some(number) = number_of(connection, session)? else { return Ok(None) };
+    let Some(key) = turn_key(connection, number, turn)? else { return Ok(None) };
+    let mut find = connection.prepare_cached("SELECT body FROM turn WHERE key = ? AND body IS NOT NULL")?;
+    let body: Option<TurnBody> = find.query_row([key], |row| json(row, 0)).optional()?;
+    Ok(body.map(|body| body.into_row(session.clone(), turn.clone())))
+}
+
+pub(super) fn open_turns(connection: &Connection) -> Read<Vec<TurnRow>> {
+    let mut list = connection.prepare_cached(
+        "SELECT session.id, turn.id, turn.body FROM turn JOIN session ON session.number = turn.key >> 32
+         WHERE turn.open ORDER BY turn.key",
+    )?;
+    let rows = list.query_map([], |row| Ok(json::<TurnBody>(row, 2)?.into_row(id(row, 0)?, id(row, 1)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

@@ -1,0 +1,110 @@
+//! The tables, and the steps from one version of them to the next.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::store::StoreError;
+
+/// How long to wait for another connection's lock.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Step N leads from version N to N + 1 (`PRAGMA user_version`). Steps are added, never changed.
+///
+/// `log.key` and `turn.key` are the session's number times 2^32 plus the first event's number,
+/// or the turn's place in the session. Few tables, few indexes: each costs a page.
+const STEPS: &[&str] = &["
+    CREATE TABLE session (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        client TEXT,
+        status INTEGER NOT NULL,
+        version INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL,
+        message_count INTEGER NOT NULL,
+        usage TEXT NOT NULL,
+        settings TEXT NOT NULL
+    );
+    CREATE INDEX session_of_client ON session (client, number) WHERE client IS NOT NULL;
+    CREATE TABLE turn (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        open INTEGER NOT NULL,
+        body TEXT
+    );
+    CREATE INDEX turn_open ON turn (key) WHERE open;
+    CREATE TABLE log (
+        key INTEGER PRIMARY KEY,
+        count INTEGER NOT NULL,
+        turn INTEGER,
+        at INTEGER NOT NULL,
+        body BLOB NOT NULL
+    );
+"];
+
+/// Opens the database for writing, with the newest tables.
+pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
+    let mut connection = prepare(path).map_err(|e| failure("open the database", path, &e))?;
+    migrate(&mut connection, path)?;
+    Ok(connection)
+}
+
+fn prepare(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    // Small pages: a commit touches three or four, and each table and index has at least one.
+    connection.execute_batch("PRAGMA page_size=2048")?;
+    connection.query_row("PRAGMA journal_mode=WAL", [], |_| Ok(()))?;
+    // Checkpoints have a thread of their own.
+    connection.query_row("PRAGMA wal_autocheckpoint=0", [], |_| Ok(()))?;
+    connection.execute_batch("PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF")?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let failed = |e: rusqlite::Error| failure("bring the database to the newest version", path, &e);
+    let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+    let done = usize::try_from(found).ok().filter(|done| *done <= STEPS.len());
+    let Some(done) = done else {
+        return Err(StoreError::TooNew { path: path.to_owned(), found, known });
+    };
+    for (step, version) in STEPS.iter().zip(1..).skip(done) {
+        let transaction = connection.transaction().map_err(failed)?;
+        transaction.execute_batch(step).map_err(failed)?;
+        transaction.pragma_update(None, "user_version", version).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// SQLite's words, with the path and what was tried.
+pub(super) fn failure(doing: &str, path: &Path, cause: &rusqlite::Error) -> StoreError {
+    StoreError::Io { doing: doing.to_owned(), cause: format!("{}: {cause}", path.display()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_file_is_refused_and_left_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("x.db");
+        open(&path).expect("made").pragma_update(None, "user_version", 99).expect("set");
+        let known = i64::try_from(STEPS.len()).expect("few");
+        assert_eq!(open(&path).err(), Some(StoreError::TooNew { path: path.clone(), found: 99, known }));
+    }
+
+    #[test]
+    fn what_is_no_database_is_refused_by_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("x.db");
+        std::fs::write(&path, "this is a text and no database, long enough to be read as a header of one").expect("ok");
+        let said = open(&path).expect_err("no database").to_string();
+        assert!(said.contains("x.db") && said.contains("not a database"), "{said}");
+    }
+}

@@ -1,0 +1,413 @@
+//! The writer thread: takes all commits that wait, makes them one transaction, then calls back in order.
+//!
+//! Each commit has a savepoint of its own, so that one that fails (a taken id) does not touch the
+//! others. When the transaction itself fails and held several, each is tried alone: a commit too
+//! large for the disk does not take small ones with it.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::read::{self, TurnBody};
+use super::{record, schema};
+use crate::protocol::{Event, SessionId, TurnId};
+use crate::store::{Committed, SessionRow, StoreError, TurnRow, Write, check_numbers};
+
+/// Commits of one transaction, at most.
+const GROUP_MAX: usize = 512;
+/// Bytes of events in one row, about. More make several rows: a reader decodes rows whole.
+const ROW_BYTES_MAX: usize = 64 << 10;
+/// Sessions whose numbers are remembered.
+const KNOWN_MAX: usize = 4_096;
+/// Write-ahead log above which a checkpoint is started beside the writer.
+const WAL_BYTES_CHECKPOINT: u64 = 8 << 20;
+/// Write-ahead log above which the writer waits for a checkpoint.
+const WAL_BYTES_MAX: u64 = 64 << 20;
+/// Rest after which the write-ahead log is emptied into the database.
+const REST: Duration = Duration::from_secs(1);
+
+/// What the writer is told. It ends when nobody can tell it anything more.
+pub(super) enum Job {
+    /// Do this, together or not at all.
+    Commit(Vec<Write>, Committed),
+    /// Let the database grow to so many pages.
+    LimitPages(u32),
+}
+
+/// The key of a row: a session's number, and an event's number or a turn's place.
+pub(super) fn key_of(session: i64, place: u64) -> i64 {
+    (session << 32) | i64::from(u32::try_from(place).unwrap_or(u32::MAX))
+}
+
+/// The two halves of a key.
+pub(super) fn split_key(key: i64) -> (i64, u64) {
+    (key >> 32, u64::from_le_bytes(key.to_le_bytes()) & u64::from(u32::MAX))
+}
+
+/// Starts the writer and its helper that empties the write-ahead log.
+pub(super) fn start(
+    connection: Connection,
+    path: &Path,
+    jobs: Receiver<Job>,
+) -> Result<Vec<JoinHandle<()>>, StoreError> {
+    let failed = |e: std::io::Error| super::directory::failure("start the writer", path, &e);
+    let (checkpoint, wanted) = sync_channel(1);
+    let writer = Writer { connection, path: path.to_owned(), known: HashMap::new(), checkpoint };
+    let path = path.to_owned();
+    let helper_path = path.clone();
+    let helper = std::thread::Builder::new().name("simse-checkpoint".into());
+    let helper = helper.spawn(move || empty_wal(&helper_path, &wanted)).map_err(failed)?;
+    let writer_thread = std::thread::Builder::new().name("simse-store".into());
+    let writer = writer_thread.spawn(move || writer.run(&jobs)).map_err(failed)?;
+    Ok(vec![writer, helper])
+}
+
+/// Moves the write-ahead log into the database whenever asked. True: nothing else goes on, cut the log.
+fn empty_wal(path: &Path, wanted: &Receiver<bool>) {
+    let mut connection = None;
+    while let Ok(at_rest) = wanted.recv() {
+        let Some(connection) = connection_or_new(&mut connection, path) else { continue };
+        let mode = if at_rest { "TRUNCATE" } else { "PASSIVE" };
+        if let Err(error) = connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(())) {
+            tracing::warn!(%error, path = %path.display(), "the write-ahead log could not be emptied");
+        }
+    }
+}
+
+fn connection_or_new<'a>(slot: &'a mut Option<Connection>, path: &Path) -> Option<&'a Connection> {
+    if slot.is_none() {
+        *slot = Connection::open(path).ok();
+    }
+    slot.as_ref()
+}
+
+/// What the writer remembers of a session.
+struct Known {
+    number: i64,
+    last_seq: u64,
+    /// The turn last written, and its place.
+    turn: Option<(TurnId, i64)>,
+}
+
+struct Writer {
+    connection: Connection,
+    path: PathBuf,
+    known: HashMap<SessionId, Known>,
+    checkpoint: SyncSender<bool>,
+}
+
+/// Why a write did not happen.
+enum Failed {
+    Sqlite(rusqlite::Error),
+    Store(StoreError),
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Writer {
+    fn run(mut self, jobs: &Receiver<Job>) {
+        let mut group: Vec<(Vec<Write>, Committed)> = Vec::new();
+        let mut rested = true;
+        let mut groups: u32 = 0;
+        loop {
+            let first = if rested {
+                jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                jobs.recv_timeout(REST)
+            };
+            match first {
+                Ok(job) => self.collect(job, jobs, &mut group),
+                Err(RecvTimeoutError::Timeout) => {
+                    rested = true;
+                    let _ = self.checkpoint.try_send(true);
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            rested = false;
+            let results = self.write_all(group.iter().map(|(writes, _)| writes.as_slice()).collect());
+            for ((_, done), result) in group.drain(..).zip(results) {
+                // A callback that panics is its owner's fault, and must not take the writer with it.
+                let _ = catch_unwind(AssertUnwindSafe(move || done(result)));
+            }
+            groups = groups.wrapping_add(1);
+            if groups.is_multiple_of(32) {
+                self.bound_wal();
+            }
+        }
+    }
+
+    /// Takes what waits.
+    fn collect(&mut self, first: Job, jobs: &Receiver<Job>, group: &mut Vec<(Vec<Write>, Committed)>) {
+        let mut next = Ok(first);
+        loop {
+            match next {
+                Ok(Job::Commit(writes, done)) => group.push((writes, done)),
+                Ok(Job::LimitPages(pages)) => {
+                    let pages = if pages == 0 { u32::MAX } else { pages };
+                    let limit = format!("PRAGMA max_page_count={pages}");
+                    let _ = self.connection.query_row(&limit, [], |_| Ok(()));
+                }
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+            }
+            if group.len() >= GROUP_MAX {
+                return;
+            }
+            next = jobs.try_recv();
+        }
+    }
+
+    /// One result for each commit, in order.
+    fn write_all(&mut self, group: Vec<&[Write]>) -> Vec<Result<(), StoreError>> {
+        match self.write_group(&group) {
+            Ok(results) => results,
+            Err(error) if group.len() == 1 => vec![Err(error)],
+            Err(_) => {
+                let alone = |writes: &[Write]| match self.write_group(&[writes]) {
+                    Ok(mut results) => results.pop().unwrap_or(Ok(())),
+                    Err(error) => Err(error),
+                };
+                group.into_iter().map(alone).collect()
+            }
+        }
+    }
+
+    /// One transaction. The outer error is the transaction's: nothing of it happened.
+    fn write_group(&mut self, group: &[&[Write]]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        let result = self.try_group(group);
+        if result.as_ref().map_or(true, |results| results.iter().any(Result::is_err)) {
+            self.known.clear();
+        }
+        if result.is_err() && !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        result
+    }
+
+    fn try_group(&mut self, group: &[&[Write]]) -> Result<Vec<Result<(), StoreError>>, StoreError> {
+        self.execute("BEGIN IMMEDIATE").map_err(|e| self.failure("begin to write", &e))?;
+        let mut results = Vec::with_capacity(group.len());
+        for writes in group {
+            results.push(self.write_one(writes, group.len() > 1)?);
+        }
+        self.execute("COMMIT").map_err(|e| self.failure("write to the disk", &e))?;
+        Ok(results)
+    }
+
+    /// One commit. The outer error ends the transaction, the inner one only this commit.
+    fn write_one(&mut self, writes: &[Write], in_company: bool) -> Result<Result<(), StoreError>, StoreError> {
+        if in_company {
+            self.execute("SAVEPOINT one").map_err(|e| self.failure("begin to write", &e))?;
+        }
+        let done = writes.iter().try_for_each(|write| self.apply(write));
+        let result = match done {
+            Ok(()) => Ok(()),
+            Err(Failed::Sqlite(e)) => return Err(self.failure("write to the disk", &e)),
+            Err(Failed::Store(error)) => {
+                self.known.clear();
+                Err(error)
+            }
+        };
+        let end = match (in_company, &result) {
+            (true, Ok(())) => "RELEASE one",
+            (true, Err(_)) => "ROLLBACK TO one",
+            (false, Ok(())) => return Ok(result),
+            (false, Err(error)) => return Err(error.clone()),
+        };
+        self.execute(end).map_err(|e| self.failure("write to the disk", &e))?;
+        Ok(result)
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
+
+    fn failure(&self, doing: &str, cause: &rusqlite::Error) -> StoreError {
+        schema::failure(doing, &self.path, cause)
+    }
+
+    fn apply(&mut self, write: &Write) -> Result<(), Failed> {
+        match write {
+            Write::CreateSession(row) => self.create_session(row),
+            Write::UpdateSession(row) => self.update_session(row),
+            Write::DeleteSession(id) => self.delete_session(id),
+            Write::Append(id, events) => self.append(id, events),
+            Write::SaveTurn(turn) => self.save_turn(turn),
+        }
+    }
+
+    fn create_session(&mut self, row: &SessionRow) -> Result<(), Failed> {
+        if self.known.contains_key(&row.id) || read::number_of(&self.connection, &row.id)?.is_some() {
+            return Err(StoreError::Taken(row.id.clone()).into());
+        }
+        let mut insert = self.connection.prepare_cached(
+            "INSERT INTO session (id, client, status, version, created_at, updated_at, message_count, usage, settings)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        )?;
+        insert.execute((
+            row.id.as_str(),
+            row.client.as_ref().map(crate::protocol::ClientId::as_str),
+            read::status_number(row.status),
+            row.version,
+            row.created_at,
+            row.updated_at,
+            row.message_count,
+            json(&row.usage)?,
+            json(&row.settings)?,
+        ))?;
+        let known = Known { number: self.connection.last_insert_rowid(), last_seq: 0, turn: None };
+        drop(insert);
+        self.remember(row.id.clone(), known);
+        Ok(())
+    }
+
+    fn update_session(&mut self, row: &SessionRow) -> Result<(), Failed> {
+        let number = self.know(&row.id)?.number;
+        let mut update = self.connection.prepare_cached(
+            "UPDATE session SET status = ?2, version = ?3, updated_at = ?4, message_count = ?5, usage = ?6,
+             settings = ?7 WHERE number = ?1",
+        )?;
+        update.execute((
+            number,
+            read::status_number(row.status),
+            row.version,
+            row.updated_at,
+            row.message_count,
+            json(&row.usage)?,
+            json(&row.settings)?,
+        ))?;
+        Ok(())
+    }
+
+    fn delete_session(&mut self, id: &SessionId) -> Result<(), Failed> {
+        let number = self.know(id)?.number;
+        let (first, last) = (key_of(number, 0), key_of(number, u32::MAX.into()));
+        self.connection.execute("DELETE FROM log WHERE key BETWEEN ? AND ?", (first, last))?;
+        self.connection.execute("DELETE FROM turn WHERE key BETWEEN ? AND ?", (first, last))?;
+        self.connection.execute("DELETE FROM session WHERE number = ?", [number])?;
+        self.known.remove(id);
+        Ok(())
+    }
+
+    fn append(&mut self, id: &SessionId, events: &[Event]) -> Result<(), Failed> {
+        let (number, last_seq) = {
+            let known = self.know(id)?;
+            (known.number, known.last_seq)
+        };
+        check_numbers(last_seq, events)?;
+        if events.last().is_some_and(|e| e.seq >= u64::from(u32::MAX)) {
+            let cause = format!("session {id} has reached its last event number");
+            return Err(StoreError::Io { doing: "append events".into(), cause }.into());
+        }
+        let mut rest = events;
+        while let Some(first) = rest.first() {
+            let mut body = Vec::new();
+            let mut count = 0;
+            for event in rest.iter().take_while(|e| e.turn_id == first.turn_id) {
+                record::encode_line(&mut body, first.at, event);
+                count += 1;
+                if body.len() >= ROW_BYTES_MAX {
+                    break;
+                }
+            }
+            let place = first.turn_id.as_ref().map(|turn| self.turn_place(id, turn)).transpose()?;
+            let mut insert = self
+                .connection
+                .prepare_cached("INSERT INTO log (key, count, turn, at, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            insert.execute((key_of(number, first.seq), count, place, first.at, body))?;
+            rest = &rest[count..];
+        }
+        if let (Some(last), Some(known)) = (events.last(), self.known.get_mut(id)) {
+            known.last_seq = last.seq;
+        }
+        Ok(())
+    }
+
+    fn save_turn(&mut self, turn: &TurnRow) -> Result<(), Failed> {
+        let record = &turn.record;
+        let place = self.turn_place(&record.session_id, &record.turn_id)?;
+        let number = self.know(&record.session_id)?.number;
+        let key = key_of(number, u64::try_from(place).unwrap_or_default());
+        let mut update = self.connection.prepare_cached("UPDATE turn SET open = ?2, body = ?3 WHERE key = ?1")?;
+        update.execute((key, !record.status.is_terminal(), json(&TurnBody::of(turn))?))?;
+        Ok(())
+    }
+
+    /// A turn's place in its session; it gets one when it has none.
+    fn turn_place(&mut self, session: &SessionId, turn: &TurnId) -> Result<i64, Failed> {
+        let known = self.know(session)?;
+        if let Some((last, place)) = &known.turn
+            && last == turn
+        {
+            return Ok(*place);
+        }
+        let number = known.number;
+        let key = match read::turn_key(&self.connection, number, turn)? {
+            Some(key) => key,
+            None => self.insert_turn(number, turn)?,
+        };
+        let place = key & i64::from(u32::MAX);
+        if let Some(known) = self.known.get_mut(session) {
+            known.turn = Some((turn.clone(), place));
+        }
+        Ok(place)
+    }
+
+    fn insert_turn(&self, number: i64, turn: &TurnId) -> rusqlite::Result<i64> {
+        let mut last = self.connection.prepare_cached("SELECT max(key) FROM turn WHERE key BETWEEN ? AND ?")?;
+        let last: Option<i64> =
+            last.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| row.get(0))?;
+        let key = last.unwrap_or_else(|| key_of(number, 0)) + 1;
+        let mut insert = self.connection.prepare_cached("INSERT INTO turn (key, id, open) VALUES (?1, ?2, 0)")?;
+        insert.execute((key, turn.as_str()))?;
+        Ok(key)
+    }
+
+    fn know(&mut self, id: &SessionId) -> Result<&Known, Failed> {
+        if !self.known.contains_key(id) {
+            let number = read::number_of(&self.connection, id)?;
+            let number = number.ok_or_else(|| StoreError::NoSession(id.clone()))?;
+            let last_seq = read::last_seq_of(&self.connection, number)?;
+            self.remember(id.clone(), Known { number, last_seq, turn: None });
+        }
+        self.known.get(id).ok_or_else(|| StoreError::NoSession(id.clone()).into())
+    }
+
+    fn remember(&mut self, id: SessionId, known: Known) {
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        self.known.insert(id, known);
+    }
+
+    fn bound_wal(&self) {
+        let mut wal = self.path.clone().into_os_string();
+        wal.push("-wal");
+        let bytes = std::fs::metadata(wal).map_or(0, |facts| facts.len());
+        if bytes > WAL_BYTES_MAX {
+            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        } else if bytes > WAL_BYTES_CHECKPOINT {
+            let _ = self.checkpoint.try_send(false);
+        }
+    }
+}
+
+fn json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {
+    serde_json::to_string(value)
+        .map_err(|e| StoreError::Io { doing: "put a row into words".into(), cause: e.to_string() })
+}
