@@ -370,8 +370,7 @@ mod tests {
             let (kind, payload) = body.encode();
             assert_eq!(kind, value["type"], "{value}");
             assert_eq!(serde_json::from_str::<Value>(payload.get()).expect("json"), value["payload"], "{value}");
-            let event =
-                Event { seq: 1, kind, payload, session_id: "ses_1".parse().expect("id"), turn_id: None, at: 0 };
+            let event = Event { seq: 1, kind, payload, session_id: "ses_1".parse().expect("id"), turn_id: None, at: 0 };
             assert_eq!(event.body(), Some(body));
         }
     }

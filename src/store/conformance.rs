@@ -7,7 +7,9 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::{MemoryStore, SessionRow, SessionSettings, SqliteStore, Store, StoreError, TurnRow, Write, commit};
-use crate::protocol::{ClientId, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage};
+use crate::protocol::{
+    ClientId, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
+};
 
 type Shared = Arc<dyn Store>;
 
@@ -139,10 +141,13 @@ async fn events_are_numbered_without_gaps(store: &Shared) {
     assert_eq!(store.last_seq(&session_id("a")).await, Ok(0));
     put(store, vec![append("a", None, 1..=1)]).await;
     // One append over a change of turn, and one into a session of the same commit.
-    let mixed = vec![event("a", Some(&turn), 2, "x\n\"y\" é"), event("a", Some(&turn), 3, ""), event("a", None, 4, "z")];
+    let mixed =
+        vec![event("a", Some(&turn), 2, "x\n\"y\" é"), event("a", Some(&turn), 3, ""), event("a", None, 4, "z")];
     put(store, vec![Write::Append(session_id("a"), Arc::new(mixed.clone()))]).await;
     put(store, vec![create("b"), append("b", Some(&turn), 1..=3)]).await;
-    for (after, limit, want) in [(0, 9, vec![1, 2, 3, 4]), (2, 9, vec![3, 4]), (0, 2, vec![1, 2]), (4, 9, vec![]), (99, 9, vec![])] {
+    for (after, limit, want) in
+        [(0, 9, vec![1, 2, 3, 4]), (2, 9, vec![3, 4]), (0, 2, vec![1, 2]), (4, 9, vec![]), (99, 9, vec![])]
+    {
         assert_eq!(numbers(store, "a", after, limit).await, want, "after {after}, {limit}");
     }
     assert_eq!(numbers(store, "b", 1, 9).await, [2, 3]);
@@ -253,10 +258,7 @@ async fn callbacks_come_in_order(store: &Shared) {
     put(store, vec![create("order")]).await;
     for n in 1..=200 {
         let seen = Arc::clone(&seen);
-        store.commit(
-            vec![append("order", None, n..=n)],
-            Box::new(move |result| seen.lock().push((n, result))),
-        );
+        store.commit(vec![append("order", None, n..=n)], Box::new(move |result| seen.lock().push((n, result))));
     }
     put(store, vec![]).await;
     assert_eq!(*seen.lock(), (1..=200).map(|n| (n, Ok(()))).collect::<Vec<_>>());

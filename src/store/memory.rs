@@ -97,8 +97,7 @@ impl State {
                     gone.insert(id.clone());
                 }
                 Write::Append(id, events) => {
-                    let end =
-                        ends.entry(id).or_insert_with(|| self.held(id).map_or(0, |h| last_seq_of(&h.events)));
+                    let end = ends.entry(id).or_insert_with(|| self.held(id).map_or(0, |h| last_seq_of(&h.events)));
                     super::check_numbers(*end, events)?;
                     *end = last_seq_of(events).max(*end);
                 }

@@ -217,8 +217,7 @@ impl Store for SqliteStore {
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
         // Without a sender the writer does what was handed in before, and ends.
         self.jobs.lock().take();
-        let (threads, readers, lock) =
-            (Arc::clone(&self.threads), Arc::clone(&self.readers), Arc::clone(&self.lock));
+        let (threads, readers, lock) = (Arc::clone(&self.threads), Arc::clone(&self.readers), Arc::clone(&self.lock));
         Box::pin(async move {
             let work = tokio::task::spawn_blocking(move || {
                 readers.idle.lock().take();

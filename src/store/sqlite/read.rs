@@ -140,9 +140,9 @@ pub(super) fn events(connection: &Connection, session: &SessionId, after: u64, l
         let turn = turn.map(str::parse).transpose().map_err(|e| unreadable(3, e))?;
         let at: u64 = row.get(1)?;
         bytes += body.len();
-        record::Row { session, turn, first_seq, at, body }.decode(after, &mut out).map_err(|bad| {
-            StoreError::Damaged { session: session.clone(), seq: bad.seq, cause: bad.cause }
-        })?;
+        record::Row { session, turn, first_seq, at, body }
+            .decode(after, &mut out)
+            .map_err(|bad| StoreError::Damaged { session: session.clone(), seq: bad.seq, cause: bad.cause })?;
         if out.len() >= limit || bytes >= EVENTS_BYTES_MAX {
             break;
         }
@@ -159,8 +159,8 @@ pub(super) fn last_seq(connection: &Connection, session: &SessionId) -> Read<u64
 }
 
 pub(super) fn last_seq_of(connection: &Connection, number: i64) -> rusqlite::Result<u64> {
-    let mut find = connection
-        .prepare_cached("SELECT key, count FROM log WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1")?;
+    let mut find =
+        connection.prepare_cached("SELECT key, count FROM log WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1")?;
     let last = find.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| {
         Ok(split_key(row.get(0)?).1 + row.get::<_, u64>(1)? - 1)
     });

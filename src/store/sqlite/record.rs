@@ -125,7 +125,8 @@ mod tests {
 
     #[test]
     fn damage_is_found_and_placed() {
-        let bad: [&[u8]; 5] = [b"0 k {}\n0 k {\n", b"0 k {}\nx k {}\n", b"0 k {}\n0\n", b"0 k {}\n0 k\n", b"0 k {}\n0 k \xff\n"];
+        let bad: [&[u8]; 5] =
+            [b"0 k {}\n0 k {\n", b"0 k {}\nx k {}\n", b"0 k {}\n0\n", b"0 k {}\n0 k\n", b"0 k {}\n0 k \xff\n"];
         for body in bad {
             assert_eq!(lines(body).map_err(|bad| bad.seq), Err(8), "{}", String::from_utf8_lossy(body));
         }

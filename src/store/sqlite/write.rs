@@ -125,11 +125,8 @@ impl Writer {
         let mut rested = true;
         let mut groups: u32 = 0;
         loop {
-            let first = if rested {
-                jobs.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                jobs.recv_timeout(REST)
-            };
+            let first =
+                if rested { jobs.recv().map_err(|_| RecvTimeoutError::Disconnected) } else { jobs.recv_timeout(REST) };
             match first {
                 Ok(job) => self.collect(job, jobs, &mut group),
                 Err(RecvTimeoutError::Timeout) => {
