@@ -1,1 +1,356 @@
-//! TBD.
+//! Outgoing HTTP: one client a kind of address, made when it is first needed.
+//!
+//! A request waits a bounded time for its connection, its headers and each further piece of its body,
+//! and never for the whole: a model may talk for an hour. Redirects are not followed. Root certificates
+//! are read on the first `https` request, off the async workers. Errors name the host and never the
+//! path, query or headers: a key may stand there.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, Response, Url};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::clock;
+
+/// Longest wait for a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an unused connection is kept.
+const POOL_IDLE: Duration = Duration::from_secs(60);
+
+/// A request with a JSON body whose answer is read piece by piece.
+#[derive(Debug, Clone)]
+pub struct Post {
+    /// Where to.
+    pub url: String,
+    /// `Authorization: Bearer`, when there is a token.
+    pub bearer: Option<SecretString>,
+    /// What the caller wants back, such as `text/event-stream`.
+    pub accept: &'static str,
+    /// The body, in JSON.
+    pub body: Vec<u8>,
+    /// Longest silence: before the headers, and between two pieces of the body.
+    pub idle_timeout: Duration,
+}
+
+/// A request failed below the level of its status.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// The address is none. Report it.
+    #[error("{0}")]
+    BadUrl(String),
+    /// The client could not be made: no certificates, for one. Report it.
+    #[error("cannot set up the HTTP client: {0}")]
+    Setup(String),
+    /// No connection. Try again later.
+    #[error("cannot reach {host}: {cause}")]
+    Connect {
+        /// Host and port.
+        host: String,
+        /// The system's words.
+        cause: String,
+    },
+    /// The connection broke in the middle. Try again.
+    #[error("the connection to {host} broke: {cause}")]
+    Cut {
+        /// Host and port.
+        host: String,
+        /// The system's words.
+        cause: String,
+    },
+    /// Nothing came for too long. Try again.
+    #[error("{host} sent nothing for {after_ms} ms")]
+    Silent {
+        /// Host and port.
+        host: String,
+        /// The limit.
+        after_ms: u128,
+    },
+}
+
+/// An answer whose body is still coming.
+#[derive(Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// `Content-Type` without its parameters, in lower case; empty when there is none.
+    pub content_type: String,
+    /// How long the server asks to wait.
+    pub retry_after: Option<Duration>,
+    response: Response,
+    host: String,
+    idle_timeout: Duration,
+}
+
+/// Sends a request and waits for the headers of its answer, whatever its status.
+///
+/// # Errors
+/// [`HttpError`] when there is no answer.
+pub async fn post(request: Post) -> Result<Answer, HttpError> {
+    let url = parse_url(&request.url)?;
+    let host = host_of(&url);
+    let client = client_for(Kind::of(&url)).await?;
+    let mut builder = client
+        .post(url)
+        .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+        .header(reqwest::header::ACCEPT, HeaderValue::from_static(request.accept))
+        .body(request.body);
+    if let Some(token) = &request.bearer {
+        builder = builder.bearer_auth(token.expose_secret());
+    }
+    let response = within(request.idle_timeout, &host, builder.send()).await?;
+    let response = response.map_err(|error| {
+        let cause = innermost(&error);
+        // A body that could not be sent or headers that broke off: there was a connection.
+        if error.is_connect() {
+            HttpError::Connect { host: host.clone(), cause }
+        } else {
+            HttpError::Cut { host: host.clone(), cause }
+        }
+    })?;
+    Ok(Answer {
+        status: response.status().as_u16(),
+        content_type: content_type(response.headers()),
+        retry_after: retry_after(response.headers(), clock::now_ms()),
+        response,
+        host,
+        idle_timeout: request.idle_timeout,
+    })
+}
+
+impl Answer {
+    /// The next piece of the body; None at its end. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`HttpError::Cut`] and [`HttpError::Silent`].
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
+        let piece = within(self.idle_timeout, &self.host, self.response.chunk()).await?;
+        piece.map_err(|error| HttpError::Cut { host: self.host.clone(), cause: innermost(&error) })
+    }
+
+    /// Shortens (or lengthens) the silence that is waited for.
+    pub fn set_idle_timeout(&mut self, idle_timeout: Duration) {
+        self.idle_timeout = idle_timeout;
+    }
+
+    /// The rest of the body, at most `bytes_max` of it. What is not UTF-8 is replaced. A broken end is the end.
+    pub async fn text(&mut self, bytes_max: usize) -> String {
+        let mut bytes = Vec::new();
+        while let Ok(Some(piece)) = self.chunk().await {
+            let room = bytes_max - bytes.len();
+            bytes.extend_from_slice(&piece[..piece.len().min(room)]);
+            if bytes.len() == bytes_max {
+                break;
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+/// An address as a request would use it.
+///
+/// # Errors
+/// [`HttpError::BadUrl`] that says what is wrong.
+pub fn check_url(url: &str) -> Result<(), HttpError> {
+    parse_url(url).map(drop)
+}
+
+fn parse_url(text: &str) -> Result<Url, HttpError> {
+    let bad = |why: &str| HttpError::BadUrl(format!("expected an address such as https://host/path: {why}"));
+    let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(bad(&format!("`{}` is neither http nor https", url.scheme())));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(bad("it must not carry a user or password"));
+    }
+    Ok(url)
+}
+
+fn host_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
+/// Kinds of addresses. Each has a client of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// This machine: no proxy, no certificates.
+    Loopback,
+    /// `http`: no certificates.
+    Plain,
+    /// `https`.
+    Secure,
+}
+
+impl Kind {
+    fn of(url: &Url) -> Self {
+        let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+        let loopback = host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback());
+        match (url.scheme(), loopback) {
+            ("https", _) => Self::Secure,
+            (_, true) => Self::Loopback,
+            (_, false) => Self::Plain,
+        }
+    }
+}
+
+async fn client_for(kind: Kind) -> Result<Client, HttpError> {
+    static CLIENTS: [OnceLock<Client>; 3] = [const { OnceLock::new() }; 3];
+    let slot = &CLIENTS[kind as usize];
+    if let Some(client) = slot.get() {
+        return Ok(client.clone());
+    }
+    let made = match kind {
+        Kind::Loopback | Kind::Plain => make_client(kind),
+        Kind::Secure => tokio::task::spawn_blocking(move || make_client(kind))
+            .await
+            .map_err(|error| HttpError::Setup(error.to_string()))?,
+    }?;
+    // Two first requests at once: one client is kept, both are good.
+    Ok(slot.get_or_init(|| made).clone())
+}
+
+fn make_client(kind: Kind) -> Result<Client, HttpError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut headers = HeaderMap::new();
+    headers.insert(reqwest::header::USER_AGENT, HeaderValue::from_static(concat!("simse/", env!("CARGO_PKG_VERSION"))));
+    let builder = Client::builder()
+        .default_headers(headers)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_idle_timeout(POOL_IDLE)
+        .redirect(reqwest::redirect::Policy::none());
+    let builder = match kind {
+        Kind::Secure => {
+            // Err: another part of the program has chosen a provider already, which is as good.
+            let _ = rustls::crypto::CryptoProvider::install_default(provider.as_ref().clone());
+            builder
+        }
+        Kind::Loopback => without_certificates(builder.no_proxy(), provider)?,
+        Kind::Plain => without_certificates(builder, provider)?,
+    };
+    builder.build().map_err(|error| HttpError::Setup(innermost(&error)))
+}
+
+/// A TLS set-up that trusts nobody: reading the root certificates takes time, and plain HTTP needs none.
+fn without_certificates(
+    builder: reqwest::ClientBuilder,
+    provider: Arc<rustls::crypto::CryptoProvider>,
+) -> Result<reqwest::ClientBuilder, HttpError> {
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| HttpError::Setup(error.to_string()))?
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    Ok(builder.tls_backend_preconfigured(config))
+}
+
+async fn within<T>(limit: Duration, host: &str, work: impl Future<Output = T>) -> Result<T, HttpError> {
+    let silent = |_| HttpError::Silent { host: host.to_owned(), after_ms: limit.as_millis() };
+    tokio::time::timeout(limit, work).await.map_err(silent)
+}
+
+/// The words of the error that began it; the outer ones repeat the address.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut at: &dyn std::error::Error = error;
+    while let Some(source) = at.source() {
+        at = source;
+    }
+    if std::ptr::addr_eq(at, std::ptr::from_ref(error)) {
+        return "the request failed".to_owned();
+    }
+    at.to_string()
+}
+
+fn content_type(headers: &HeaderMap) -> String {
+    let value = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// `retry-after-ms`, or `Retry-After` in seconds or as a date.
+fn retry_after(headers: &HeaderMap, now_ms: u64) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::trim);
+    let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite() && (0.0..1e9).contains(n));
+    if let Some(ms) = text("retry-after-ms").and_then(number) {
+        return Some(Duration::from_secs_f64(ms / 1e3));
+    }
+    let value = text(RETRY_AFTER.as_str())?;
+    if let Some(seconds) = number(value) {
+        return Some(Duration::from_secs_f64(seconds));
+    }
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(value).ok()?;
+    let then_ms = u64::try_from(date.as_millisecond()).ok()?;
+    Some(Duration::from_millis(then_ms.saturating_sub(now_ms)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_and_their_clients() {
+        #[rustfmt::skip]
+        let table = [
+            ("https://api.example.com/v1", Ok(Kind::Secure)),
+            ("https://127.0.0.1/v1", Ok(Kind::Secure)),
+            ("http://127.0.0.1:80/v1", Ok(Kind::Loopback)),
+            ("http://[::1]:8080/v1", Ok(Kind::Loopback)),
+            ("http://localhost:1/", Ok(Kind::Loopback)),
+            ("http://192.168.0.5:1/", Ok(Kind::Plain)),
+            ("localhost:8080", Err("neither http nor https")),
+            ("file:///etc/passwd", Err("neither http nor https")),
+            ("not a url", Err("expected an address")),
+            ("https://me:secret@host/", Err("must not carry a user")),
+        ];
+        for (text, want) in table {
+            match (parse_url(text), want) {
+                (Ok(url), Ok(kind)) => assert_eq!(Kind::of(&url), kind, "{text}"),
+                (Err(error), Err(words)) => {
+                    assert!(error.to_string().contains(words), "{error}");
+                    assert!(!error.to_string().contains("secret"), "{error}");
+                }
+                (got, want) => panic!("{text}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_server_asks_to_wait() {
+        // 1445412480000 is Wed, 21 Oct 2015 07:28:00 GMT.
+        #[rustfmt::skip]
+        let table = [
+            ("retry-after", "2", Some(2000)),
+            ("retry-after", " 0.5 ", Some(500)),
+            ("retry-after-ms", "1500", Some(1500)),
+            ("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT", Some(10_000)),
+            ("retry-after", "Wed, 21 Oct 2015 07:27:00 GMT", Some(0)),
+            ("retry-after", "soon", None),
+            ("retry-after", "-1", None),
+            ("retry-after", "nan", None),
+            ("x-other", "1", None),
+        ];
+        for (name, value, want_ms) in table {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_str(value).unwrap());
+            let got = retry_after(&headers, 1_445_412_470_000);
+            assert_eq!(got, want_ms.map(Duration::from_millis), "{name}: {value}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_port_that_nobody_listens_on() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let request = Post {
+            url: format!("http://{free}/path?key=secret"),
+            bearer: Some("token".into()),
+            accept: "*/*",
+            body: b"{}".to_vec(),
+            idle_timeout: Duration::from_secs(5),
+        };
+        let error = post(request).await.unwrap_err();
+        assert!(matches!(&error, HttpError::Connect { host, .. } if *host == free.to_string()), "{error:?}");
+        assert!(!error.to_string().contains("secret") && !error.to_string().contains("token"), "{error}");
+    }
+}

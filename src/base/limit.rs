@@ -60,3 +60,7 @@ pub const PROCESS_OUTPUT_BYTES_MAX: usize = 50_000;
 pub const GIT_TIMEOUT_MS: u64 = 60_000;
 /// Longest run of a git command that talks to a remote, in milliseconds.
 pub const GIT_REMOTE_TIMEOUT_MS: u64 = 300_000;
+/// Longest event of a model's stream, in bytes.
+pub const MODEL_EVENT_BYTES_MAX: usize = 8 << 20;
+/// Largest reply of a model, in bytes: text, reasoning and arguments together.
+pub const MODEL_REPLY_BYTES_MAX: usize = 32 << 20;

@@ -5,6 +5,7 @@ pub mod glob;
 pub mod http;
 pub mod limit;
 pub mod process;
+pub mod sse;
 pub mod text;
 pub mod workspace;
 

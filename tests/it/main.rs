@@ -1,3 +1,6 @@
 //! The integration tests: one binary, one module a subject, so that everything is linked once.
 //!
 //! `support` holds what they share. `architecture` and `tidy` (beside this folder) read the sources and link nothing.
+
+mod openai;
+mod support;

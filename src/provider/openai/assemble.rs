@@ -1,0 +1,335 @@
+//! Makes events of a stream's chunks. Pure: text in, events out.
+//!
+//! Calls come in pieces: found by their index where there is one, by their id or simply as the last one
+//! where there is none; ids and names may come late, arguments are cut anywhere. A call counts when
+//! the model has stopped.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::failure::{Redactor, from_object};
+use crate::base::limit;
+use crate::model::{ModelError, ModelEvent, StopReason};
+use crate::protocol::{ToolCallRequest, Usage};
+
+/// Calls of one reply, at most.
+const CALLS_MAX: usize = 1_000;
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(default, borrow)]
+    choices: Option<Vec<Choice<'a>>>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    /// `message` is the whole of an answer that is not streamed.
+    #[serde(default, borrow, alias = "message")]
+    delta: Option<Delta<'a>>,
+    #[serde(default, borrow)]
+    finish_reason: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(default, borrow)]
+    content: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    refusal: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    reasoning_content: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    reasoning: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    tool_calls: Option<Vec<CallDelta<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct CallDelta<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(default, borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    function: Option<FunctionDelta<'a>>,
+}
+
+#[derive(Deserialize)]
+struct FunctionDelta<'a> {
+    #[serde(default, borrow)]
+    name: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    arguments: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+struct WireUsage {
+    #[serde(default)]
+    prompt_tokens: u64,
+    #[serde(default)]
+    completion_tokens: u64,
+    #[serde(default)]
+    total_tokens: Option<u64>,
+}
+
+/// A call of which parts have come.
+#[derive(Default)]
+struct Partial {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+/// How far a stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// More will come.
+    Talking,
+    /// The model has given its reason to stop; tokens may follow.
+    Stopped,
+    /// The last event was given out.
+    Done,
+}
+
+/// One stream's state.
+pub(super) struct Assembler {
+    redact: Redactor,
+    events: Vec<ModelEvent>,
+    calls: Vec<Partial>,
+    usage: Option<WireUsage>,
+    stop: Option<StopReason>,
+    /// Anything at all was said.
+    spoke: bool,
+    bytes: usize,
+    done: bool,
+}
+
+impl Assembler {
+    pub fn new(redact: Redactor) -> Self {
+        Self {
+            redact,
+            events: Vec::new(),
+            calls: Vec::new(),
+            usage: None,
+            stop: None,
+            spoke: false,
+            bytes: 0,
+            done: false,
+        }
+    }
+
+    pub fn redact(&self, error: ModelError) -> ModelError {
+        self.redact.error(error)
+    }
+
+    /// The events that are whole, in order.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, ModelEvent> {
+        self.events.drain(..)
+    }
+
+    pub fn state(&self) -> State {
+        match (self.done, self.stop) {
+            (true, _) => State::Done,
+            (false, Some(_)) => State::Stopped,
+            (false, None) => State::Talking,
+        }
+    }
+
+    /// Takes one event of the stream.
+    pub fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError> {
+        if self.done || data.trim().is_empty() {
+            return Ok(());
+        }
+        if data.trim() == "[DONE]" {
+            return if self.stop.is_some() || self.spoke { self.finish() } else { Err(cut_short()) };
+        }
+        if event == "error" {
+            let value: Value = serde_json::from_str(data).unwrap_or_else(|_| Value::from(data));
+            return Err(self.redact(from_object(value.get("error").unwrap_or(&value))));
+        }
+        self.take_chunk(data)
+    }
+
+    /// Takes an answer that is not streamed.
+    pub fn take_whole(&mut self, body: &str) -> Result<(), ModelError> {
+        self.take_chunk(body)?;
+        if self.stop.is_none() && !self.spoke {
+            let error = ModelError::Malformed("the model's provider sent JSON without any choice in it".into());
+            return Err(error);
+        }
+        self.finish()
+    }
+
+    /// The stream ended.
+    pub fn close(&mut self) -> Result<(), ModelError> {
+        match self.state() {
+            State::Done => Ok(()),
+            State::Stopped => self.finish(),
+            State::Talking => Err(cut_short()),
+        }
+    }
+
+    fn take_chunk(&mut self, data: &str) -> Result<(), ModelError> {
+        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
+            let start: String = data.chars().take(80).collect();
+            self.redact(ModelError::Malformed(format!("the model's stream: {error} in `{start}`")))
+        })?;
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return Err(self.redact(from_object(&error)));
+        }
+        if chunk.usage.is_some() {
+            self.usage = chunk.usage;
+        }
+        // One answer was asked for: the first choice is all there is.
+        let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(()) };
+        if let Some(delta) = choice.delta {
+            self.take_delta(delta)?;
+        }
+        if let Some(reason) = choice.finish_reason {
+            self.stop = Some(match reason.as_ref() {
+                "length" => StopReason::Length,
+                "content_filter" => StopReason::ContentFilter,
+                "tool_calls" | "function_call" => StopReason::ToolUse,
+                _ => StopReason::EndTurn,
+            });
+        }
+        Ok(())
+    }
+
+    fn take_delta(&mut self, delta: Delta<'_>) -> Result<(), ModelError> {
+        let reasoning = delta.reasoning_content.or(delta.reasoning).filter(|text| !text.is_empty());
+        if let Some(text) = reasoning {
+            self.count(text.len())?;
+            self.events.push(ModelEvent::Reasoning(text.into_owned()));
+        }
+        for text in [delta.content, delta.refusal].into_iter().flatten().filter(|text| !text.is_empty()) {
+            self.count(text.len())?;
+            self.events.push(ModelEvent::Text(text.into_owned()));
+        }
+        for call in delta.tool_calls.into_iter().flatten() {
+            let function = call.function.as_ref();
+            let text = |part: Option<&Cow<'_, str>>| part.map_or(0, |text| text.len());
+            self.count(
+                text(function.and_then(|f| f.arguments.as_ref())) + text(function.and_then(|f| f.name.as_ref())),
+            )?;
+            self.take_call(call)?;
+        }
+        Ok(())
+    }
+
+    /// Something was said. Errors when it is too much.
+    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
+        self.spoke = true;
+        self.bytes = self.bytes.saturating_add(bytes);
+        let max = limit::MODEL_REPLY_BYTES_MAX;
+        if self.bytes <= max {
+            return Ok(());
+        }
+        Err(ModelError::Malformed(format!("the model's reply is longer than {max} bytes")))
+    }
+
+    fn take_call(&mut self, delta: CallDelta<'_>) -> Result<(), ModelError> {
+        let at = match self.place_of(&delta) {
+            Some(at) => at,
+            None if self.calls.len() >= CALLS_MAX => {
+                return Err(ModelError::Malformed(format!("the model's reply has more than {CALLS_MAX} calls")));
+            }
+            None => {
+                self.calls.push(Partial { index: delta.index, ..Partial::default() });
+                self.calls.len() - 1
+            }
+        };
+        let call = &mut self.calls[at];
+        if let Some(id) = delta.id.filter(|id| !id.is_empty()) {
+            call.id = id.into_owned();
+        }
+        let Some(function) = delta.function else { return Ok(()) };
+        // Some repeat the whole name with every piece.
+        if let Some(name) = function.name.filter(|name| **name != call.name) {
+            call.name.push_str(&name);
+        }
+        call.arguments.push_str(&function.arguments.unwrap_or_default());
+        Ok(())
+    }
+
+    /// Which call a piece belongs to. None: a new one.
+    fn place_of(&self, delta: &CallDelta<'_>) -> Option<usize> {
+        let id = delta.id.as_deref().filter(|id| !id.is_empty());
+        let names = delta.function.as_ref().and_then(|f| f.name.as_deref()).is_some_and(|name| !name.is_empty());
+        let found = match (delta.index, id) {
+            (Some(_), _) => self.calls.iter().rposition(|call| call.index == delta.index),
+            (None, Some(id)) => return self.calls.iter().rposition(|call| call.id == id),
+            (None, None) => self.calls.len().checked_sub(1),
+        }?;
+        // Some give every call the index 0; a call that has a name and an id is not renamed.
+        let other = id.is_some_and(|id| !self.calls[found].id.is_empty() && self.calls[found].id != id);
+        if other && names { None } else { Some(found) }
+    }
+
+    /// Gives out the calls, the tokens and the end.
+    fn finish(&mut self) -> Result<(), ModelError> {
+        self.done = true;
+        let length = self.stop == Some(StopReason::Length);
+        let calls = std::mem::take(&mut self.calls);
+        let any = !calls.is_empty();
+        self.events.extend(calls.into_iter().map(|call| call.into_event(length)));
+        if let Some(usage) = self.usage {
+            let sum = usage.prompt_tokens.saturating_add(usage.completion_tokens);
+            self.events.push(ModelEvent::Usage(Usage {
+                input_tokens: usage.prompt_tokens,
+                output_tokens: usage.completion_tokens,
+                total_tokens: usage.total_tokens.unwrap_or(sum),
+            }));
+        }
+        let stop = match self.stop {
+            None | Some(StopReason::EndTurn) if any => StopReason::ToolUse,
+            stop => stop.unwrap_or(StopReason::EndTurn),
+        };
+        self.events.push(ModelEvent::Finished(stop));
+        Ok(())
+    }
+}
+
+impl Partial {
+    fn into_event(self, length: bool) -> ModelEvent {
+        let Self { id, name, arguments, .. } = self;
+        let bad = |problem: String| ModelEvent::BadCall { id: id.clone(), name: name.clone(), problem };
+        if name.is_empty() {
+            return bad("the call names no tool".into());
+        }
+        if arguments.trim().is_empty() {
+            return ModelEvent::Call(ToolCallRequest { id, name, arguments: Map::new() });
+        }
+        match serde_json::from_str::<Value>(&arguments) {
+            Ok(Value::Object(arguments)) => ModelEvent::Call(ToolCallRequest { id, name, arguments }),
+            Ok(other) => {
+                let kind = match other {
+                    Value::Null => "null",
+                    Value::Bool(_) => "a boolean",
+                    Value::Number(_) => "a number",
+                    Value::String(_) => "a string",
+                    Value::Array(_) | Value::Object(_) => "an array",
+                };
+                bad(format!("the arguments must be one JSON object, got {kind}"))
+            }
+            Err(_) if length => bad(format!(
+                "the reply reached its limit of tokens inside the arguments, after {} bytes of them; \
+                 nothing was run. Use fewer or shorter arguments",
+                arguments.len()
+            )),
+            Err(error) => bad(format!("the arguments are not a JSON object: {error}")),
+        }
+    }
+}
+
+fn cut_short() -> ModelError {
+    let message = "the model's stream ended before its reply was whole".to_owned();
+    ModelError::Transient { message, retry_after: None }
+}

@@ -1,0 +1,226 @@
+//! The chat-completions wire (`POST …/chat/completions`, streamed), as OpenAI and many others speak it.
+//!
+//! `request` writes what is sent, `assemble` makes events of what comes, `failure` tells the kinds of
+//! errors apart. This file only moves bytes between them.
+//!
+//! Invariants: the key stands in the `Authorization` header and nowhere else, no error repeats it; one
+//! stream holds at most `MODEL_REPLY_BYTES_MAX` and waits at most the idle time-out for its next byte.
+
+mod assemble;
+mod failure;
+mod request;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::http::{self, Answer, Post};
+use crate::base::limit;
+use crate::base::sse::SseReader;
+use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream};
+
+use assemble::{Assembler, State};
+use failure::{Redactor, from_http, from_status};
+
+/// OpenAI's own endpoint.
+const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
+/// How long the end of the stream is waited for when the model has said that it is done.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where a model is and how it is spoken to.
+#[derive(Debug, Clone)]
+pub struct OpenAiOptions {
+    /// The model's name on the wire, such as `gpt-5`.
+    pub model: String,
+    /// With or without `/v1` or a slash at its end. None: OpenAI's own.
+    pub base_url: Option<String>,
+    /// The key. Local servers often want none; OpenAI's own does.
+    pub api_key: Option<SecretString>,
+    /// Longest silence, before the first byte and between any two.
+    pub idle_timeout: Duration,
+}
+
+/// A model behind such an endpoint.
+#[derive(Debug)]
+pub(super) struct OpenAi {
+    id: String,
+    endpoint: Arc<Endpoint>,
+}
+
+#[derive(Debug)]
+struct Endpoint {
+    model: String,
+    url: String,
+    /// Whether the address was given; OpenAI's own needs a key.
+    given: bool,
+    api_key: Option<SecretString>,
+    idle_timeout: Duration,
+}
+
+impl OpenAi {
+    pub fn new(options: OpenAiOptions) -> Self {
+        let endpoint = Endpoint {
+            url: endpoint_url(options.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL)),
+            given: options.base_url.is_some(),
+            api_key: options.api_key,
+            idle_timeout: options.idle_timeout,
+            model: options.model,
+        };
+        Self { id: format!("openai/{}", endpoint.model), endpoint: Arc::new(endpoint) }
+    }
+}
+
+impl Model for OpenAi {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn available(&self) -> Result<(), ModelError> {
+        http::check_url(&self.endpoint.url)
+            .map_err(|error| ModelError::Unavailable(format!("the base URL of the model: {error}")))?;
+        if self.endpoint.api_key.is_none() && !self.endpoint.given {
+            let words = "no API key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none";
+            return Err(ModelError::Unauthorized(words.into()));
+        }
+        Ok(())
+    }
+
+    fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
+        let ready = self.available();
+        let talk = Box::new(Talk {
+            endpoint: Arc::clone(&self.endpoint),
+            cancel,
+            phase: ready.map_or_else(Phase::Failed, |()| Phase::Asking(Box::new(request))),
+            ready: VecDeque::new(),
+        });
+        Box::pin(futures_util::stream::unfold(talk, |mut talk| async move {
+            let item = talk.next().await?;
+            Some((item, talk))
+        }))
+    }
+}
+
+/// One request and its answer.
+struct Talk {
+    endpoint: Arc<Endpoint>,
+    cancel: CancellationToken,
+    phase: Phase,
+    /// Events that came together and are handed out one by one.
+    ready: VecDeque<ModelEvent>,
+}
+
+enum Phase {
+    Asking(Box<ModelRequest>),
+    Listening(Box<Listening>),
+    Failed(ModelError),
+    Over,
+}
+
+struct Listening {
+    answer: Answer,
+    reader: SseReader,
+    assembler: Assembler,
+}
+
+impl Talk {
+    async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            let cancel = self.cancel.clone();
+            self.phase = match std::mem::replace(&mut self.phase, Phase::Over) {
+                Phase::Over => return None,
+                Phase::Failed(error) => return Some(Err(error)),
+                Phase::Asking(request) => tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Phase::Failed(ModelError::Aborted),
+                    phase = self.ask(*request) => phase.unwrap_or_else(Phase::Failed),
+                },
+                Phase::Listening(listening) => tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Phase::Failed(ModelError::Aborted),
+                    phase = self.listen(listening) => phase.unwrap_or_else(Phase::Failed),
+                },
+            };
+        }
+    }
+
+    async fn ask(&mut self, request: ModelRequest) -> Result<Phase, ModelError> {
+        let endpoint = Arc::clone(&self.endpoint);
+        let redact = Redactor::new(endpoint.api_key.as_ref());
+        let post = Post {
+            url: endpoint.url.clone(),
+            bearer: endpoint.api_key.clone(),
+            accept: "text/event-stream",
+            body: request::encode(&endpoint.model, &request)?,
+            idle_timeout: endpoint.idle_timeout,
+        };
+        drop(request);
+        let mut answer = http::post(post).await.map_err(|error| redact.error(from_http(&error)))?;
+        if !(200..300).contains(&answer.status) {
+            let (status, retry_after) = (answer.status, answer.retry_after);
+            let body = answer.text(failure::BODY_BYTES_MAX).await;
+            return Err(redact.error(from_status(status, retry_after, &body)));
+        }
+        let mut assembler = Assembler::new(redact);
+        if answer.content_type == "application/json" {
+            // A server that does not stream: the same words in one piece.
+            let body = answer.text(limit::MODEL_REPLY_BYTES_MAX).await;
+            assembler.take_whole(&body)?;
+            self.ready.extend(assembler.drain());
+            return Ok(Phase::Over);
+        }
+        let reader = SseReader::new(limit::MODEL_EVENT_BYTES_MAX);
+        Ok(Phase::Listening(Box::new(Listening { answer, reader, assembler })))
+    }
+
+    async fn listen(&mut self, mut listening: Box<Listening>) -> Result<Phase, ModelError> {
+        let Listening { answer, reader, assembler } = &mut *listening;
+        let piece = match answer.chunk().await {
+            Ok(piece) => piece,
+            // It had said that it is done: how the connection ends does not matter.
+            Err(_) if assembler.state() == State::Stopped => None,
+            Err(error) => return Err(assembler.redact(from_http(&error))),
+        };
+        let Some(piece) = piece else {
+            assembler.close()?;
+            self.ready.extend(assembler.drain());
+            return Ok(Phase::Over);
+        };
+        let mut problem = None;
+        reader
+            .push(&piece, |event, data| {
+                if problem.is_none() {
+                    problem = assembler.take(event, data).err();
+                }
+            })
+            .map_err(|error| ModelError::Malformed(format!("the model's stream: {error}")))?;
+        self.ready.extend(assembler.drain());
+        if let Some(error) = problem {
+            return Ok(Phase::Failed(error));
+        }
+        match assembler.state() {
+            State::Done => Ok(Phase::Over),
+            State::Stopped => {
+                answer.set_idle_timeout(CLOSING_TIMEOUT.min(self.endpoint.idle_timeout));
+                Ok(Phase::Listening(listening))
+            }
+            State::Talking => Ok(Phase::Listening(listening)),
+        }
+    }
+}
+
+/// The address of the chat-completions route under a base address.
+fn endpoint_url(base: &str) -> String {
+    let base = base.trim().trim_end_matches('/');
+    let base = base.strip_suffix("/chat/completions").unwrap_or(base);
+    let path = base.split_once("://").map_or(base, |(_, rest)| rest);
+    let version = if path.contains('/') { "" } else { "/v1" };
+    format!("{base}{version}/chat/completions")
+}

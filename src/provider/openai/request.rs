@@ -1,0 +1,155 @@
+//! What is sent: the conversation and the tools, in the wire's words.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::model::{ModelError, ModelRequest};
+use crate::protocol::{Message, Part, ToolDefinition};
+use crate::tool::json_schema;
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<WireMessage<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    stream: bool,
+    stream_options: StreamOptions,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum WireMessage<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: Content<'a>,
+    },
+    Assistant {
+        content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<WireCall<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: &'a str,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Parts(Vec<WirePart<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum WirePart<'a> {
+    Text { text: &'a str },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
+}
+
+#[derive(Serialize)]
+struct WireCall<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: WireCallFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WireCallFunction<'a> {
+    name: &'a str,
+    /// JSON inside a string: so the wire wants it.
+    arguments: String,
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    function: WireFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WireFunction<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: Value,
+}
+
+/// The request's body.
+///
+/// # Errors
+/// [`ModelError::Malformed`] when it cannot be written as JSON.
+pub(super) fn encode(model: &str, request: &ModelRequest) -> Result<Vec<u8>, ModelError> {
+    let mut messages = Vec::with_capacity(request.messages.len() + 1);
+    if !request.system.is_empty() {
+        messages.push(WireMessage::System { content: &request.system });
+    }
+    messages.extend(request.messages.iter().map(wire_message));
+    let body = Body {
+        model,
+        messages,
+        tools: request.tools.iter().map(wire_tool).collect(),
+        stream: true,
+        stream_options: StreamOptions { include_usage: true },
+    };
+    serde_json::to_vec(&body).map_err(|error| ModelError::Malformed(format!("the request: {error}")))
+}
+
+fn wire_message(message: &Message) -> WireMessage<'_> {
+    match message {
+        Message::User(parts) => WireMessage::User { content: content(parts) },
+        Message::Assistant { text, calls } => WireMessage::Assistant {
+            content: (!text.is_empty() || calls.is_empty()).then_some(text.as_str()),
+            tool_calls: calls
+                .iter()
+                .map(|call| WireCall {
+                    id: &call.id,
+                    r#type: "function",
+                    function: WireCallFunction {
+                        name: &call.name,
+                        // A map with string keys: writing it cannot fail.
+                        arguments: serde_json::to_string(&call.arguments).unwrap_or_default(),
+                    },
+                })
+                .collect(),
+        },
+        Message::ToolResult { call_id, output, .. } => WireMessage::Tool { tool_call_id: call_id, content: output },
+    }
+}
+
+fn content(parts: &[Part]) -> Content<'_> {
+    if let [Part::Text { text }] = parts {
+        return Content::Text(text);
+    }
+    let wire = |part| match part {
+        &Part::Text { ref text } => WirePart::Text { text },
+        Part::Image { media_type, data } => {
+            WirePart::ImageUrl { image_url: ImageUrl { url: format!("data:{media_type};base64,{data}") } }
+        }
+    };
+    Content::Parts(parts.iter().map(wire).collect())
+}
+
+fn wire_tool(definition: &ToolDefinition) -> WireTool<'_> {
+    WireTool {
+        r#type: "function",
+        function: WireFunction {
+            name: &definition.name,
+            description: &definition.description,
+            parameters: json_schema(definition),
+        },
+    }
+}

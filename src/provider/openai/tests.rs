@@ -1,0 +1,153 @@
+//! The assembling of replies, as tables. The wire itself is tried in tests/it/openai.rs.
+
+use serde_json::{Value, json};
+
+use super::assemble::Assembler;
+use super::endpoint_url;
+use super::failure::Redactor;
+use crate::base::limit;
+use crate::model::{ModelError, ModelEvent, StopReason};
+
+/// All events of chunks whose deltas these are, and then the reason to stop.
+fn assemble(deltas: &[Value], finish_reason: &str) -> Result<Vec<ModelEvent>, ModelError> {
+    let mut assembler = Assembler::new(Redactor::default());
+    for delta in deltas {
+        assembler.take("", &json!({ "choices": [{ "delta": delta }] }).to_string())?;
+    }
+    assembler.take("", &json!({ "choices": [{ "delta": {}, "finish_reason": finish_reason }] }).to_string())?;
+    assembler.take("", "[DONE]")?;
+    Ok(assembler.drain().collect())
+}
+
+/// Calls as `(id, name, arguments)`; of a bad one the problem in place of the arguments.
+fn calls(deltas: &[Value], finish_reason: &str) -> Vec<(String, String, String)> {
+    let events = assemble(deltas, finish_reason).unwrap();
+    let calls = events.into_iter().filter_map(|event| match event {
+        ModelEvent::Call(call) => Some((call.id, call.name, Value::Object(call.arguments).to_string())),
+        ModelEvent::BadCall { id, name, problem } => Some((id, name, problem)),
+        _ => None,
+    });
+    calls.collect()
+}
+
+fn piece(index: Option<u64>, id: Option<&str>, name: Option<&str>, arguments: Option<&str>) -> Value {
+    let mut call = json!({ "function": {} });
+    if let Some(index) = index {
+        call["index"] = index.into();
+    }
+    if let Some(id) = id {
+        call["id"] = id.into();
+    }
+    if let Some(name) = name {
+        call["function"]["name"] = name.into();
+    }
+    if let Some(arguments) = arguments {
+        call["function"]["arguments"] = arguments.into();
+    }
+    json!({ "tool_calls": [call] })
+}
+
+#[test]
+fn calls_come_together_from_any_pieces() {
+    #[rustfmt::skip]
+    let table: &[(&str, Vec<Value>, &[(&str, &str, &str)])] = &[
+        ("interleaved", vec![
+            piece(Some(0), Some("a"), Some("x"), Some("")), piece(Some(1), Some("b"), Some("y"), Some("{\"n\"")),
+            piece(Some(0), None, None, Some("{\"m\":1")), piece(Some(1), None, None, Some(":2}")), piece(Some(0), None, None, Some("}")),
+        ], &[("a", "x", "{\"m\":1}"), ("b", "y", "{\"n\":2}")]),
+        ("a late id and a name in two pieces", vec![
+            piece(Some(0), None, Some("fs_"), Some("{")), piece(Some(0), Some(""), Some("read"), None), piece(Some(0), Some("a"), None, Some("}")),
+        ], &[("a", "fs_read", "{}")]),
+        ("a name that is repeated", vec![
+            piece(Some(0), Some("a"), Some("x"), Some("{")), piece(Some(0), Some("a"), Some("x"), Some("}")),
+        ], &[("a", "x", "{}")]),
+        ("no index, found by id or by being the last", vec![
+            piece(None, Some("a"), Some("x"), Some("{\"m\"")), piece(None, None, None, Some(":1}")), piece(None, Some("b"), Some("y"), Some("{}")),
+            piece(None, Some("b"), None, Some(" ")),
+        ], &[("a", "x", "{\"m\":1}"), ("b", "y", "{}")]),
+        ("index 0 for every call", vec![
+            piece(Some(0), Some("a"), Some("x"), Some("{}")), piece(Some(0), Some("b"), Some("x"), Some("{\"m\"")), piece(Some(0), None, None, Some(":1}")),
+        ], &[("a", "x", "{}"), ("b", "x", "{\"m\":1}")]),
+        ("indexes with gaps", vec![piece(Some(7), Some("a"), Some("x"), None), piece(Some(3), Some("b"), Some("y"), Some(" "))],
+            &[("a", "x", "{}"), ("b", "y", "{}")]),
+    ];
+    for (what, deltas, want) in table {
+        let want: Vec<_> = want.iter().map(|(i, n, a)| ((*i).to_owned(), (*n).to_owned(), (*a).to_owned())).collect();
+        assert_eq!(calls(deltas, "tool_calls"), want, "{what}");
+    }
+}
+
+#[test]
+fn arguments_cut_at_any_byte() {
+    let arguments = r#"{"a":"ä\"\\n","b":[1,{}]}"#;
+    for cut in (0..=arguments.len()).filter(|at| arguments.is_char_boundary(*at)) {
+        let (first, second) = arguments.split_at(cut);
+        let deltas = [piece(Some(0), Some("a"), Some("x"), Some(first)), piece(Some(0), None, None, Some(second))];
+        assert_eq!(calls(&deltas, "stop")[0].2, arguments, "cut at {cut}");
+    }
+}
+
+#[test]
+fn arguments_that_are_no_object() {
+    #[rustfmt::skip]
+    let table = [
+        ("[1]", "tool_calls", "got an array"), ("\"{}\"", "tool_calls", "got a string"), ("null", "tool_calls", "got null"),
+        ("{\"a\":", "tool_calls", "not a JSON object: EOF"), ("{\"a\": \"half", "length", "limit of tokens inside the arguments"),
+        ("{} {}", "stop", "trailing"),
+    ];
+    for (arguments, reason, words) in table {
+        let got = calls(&[piece(Some(0), Some("a"), Some("x"), Some(arguments))], reason);
+        assert!(got[0].2.contains(words), "{arguments}: {}", got[0].2);
+    }
+    let got = calls(&[piece(Some(0), Some("a"), None, Some("{}"))], "stop");
+    assert_eq!(got[0].2, "the call names no tool");
+}
+
+#[test]
+fn reasons_to_stop() {
+    let call = || piece(Some(0), Some("a"), Some("x"), Some("{}"));
+    #[rustfmt::skip]
+    let table = [
+        (vec![], "stop", StopReason::EndTurn), (vec![call()], "stop", StopReason::ToolUse), (vec![call()], "tool_calls", StopReason::ToolUse),
+        (vec![], "length", StopReason::Length), (vec![call()], "length", StopReason::Length),
+        (vec![], "content_filter", StopReason::ContentFilter), (vec![], "eos", StopReason::EndTurn),
+    ];
+    for (deltas, word, want) in table {
+        let events = assemble(&deltas, word).unwrap();
+        assert_eq!(events.last(), Some(&ModelEvent::Finished(want)), "{word}");
+    }
+}
+
+#[test]
+fn reasoning_and_refusal() {
+    let deltas =
+        [json!({"reasoning_content": "hm"}), json!({"reasoning": "so"}), json!({"content": null, "refusal": "no"})];
+    let events = assemble(&deltas, "stop").unwrap();
+    let want = [ModelEvent::Reasoning("hm".into()), ModelEvent::Reasoning("so".into()), ModelEvent::Text("no".into())];
+    assert_eq!(events[..3], want);
+}
+
+#[test]
+fn a_reply_has_a_limit() {
+    let mebibyte = "x".repeat(1 << 20);
+    let count = limit::MODEL_REPLY_BYTES_MAX >> 20;
+    for delta in [json!({ "content": mebibyte }), piece(Some(0), Some("a"), Some("x"), Some(&mebibyte))] {
+        let error = assemble(&vec![delta; count + 1], "stop").unwrap_err();
+        assert!(matches!(&error, ModelError::Malformed(words) if words.contains("longer than")), "{error:?}");
+    }
+}
+
+#[test]
+fn addresses() {
+    #[rustfmt::skip]
+    let table = [
+        ("https://api.openai.com/v1", "https://api.openai.com/v1/chat/completions"),
+        ("https://api.openai.com", "https://api.openai.com/v1/chat/completions"),
+        ("http://127.0.0.1:8080/", "http://127.0.0.1:8080/v1/chat/completions"),
+        ("https://host/v1beta/openai/", "https://host/v1beta/openai/chat/completions"),
+        ("https://host/v1/chat/completions", "https://host/v1/chat/completions"),
+    ];
+    for (base, want) in table {
+        assert_eq!(endpoint_url(base), want);
+    }
+}

@@ -1,0 +1,329 @@
+//! The chat-completions provider against a scripted server that speaks the true wire, well and badly.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use simse::model::{Model, ModelError, ModelEvent, ModelRequest, StopReason};
+use simse::protocol::{Message, Part, ToolCallRequest, Usage};
+use simse::provider::{OpenAiOptions, openai};
+use tokio_util::sync::CancellationToken;
+
+use crate::support::model_server::{Answer, ModelServer, Step, call_chunks, end, queue, text_chunk};
+
+const KEY: &str = "sk-very-secret-key";
+
+fn model(base_url: &str) -> std::sync::Arc<dyn Model> {
+    model_with_patience(base_url, Duration::from_secs(20))
+}
+
+fn model_with_patience(base_url: &str, idle_timeout: Duration) -> std::sync::Arc<dyn Model> {
+    openai(OpenAiOptions {
+        model: "test-model".into(),
+        base_url: Some(base_url.into()),
+        api_key: Some(KEY.into()),
+        idle_timeout,
+    })
+}
+
+fn hello() -> ModelRequest {
+    ModelRequest { messages: vec![Message::User(vec![Part::Text { text: "hello".into() }])], ..ModelRequest::default() }
+}
+
+type Events = Vec<Result<ModelEvent, ModelError>>;
+
+async fn ask(answer: Answer) -> Events {
+    let server = ModelServer::start(queue([answer])).await;
+    model(&server.base_url()).stream(hello(), CancellationToken::new()).collect().await
+}
+
+fn text(text: &str) -> Result<ModelEvent, ModelError> {
+    Ok(ModelEvent::Text(text.into()))
+}
+
+fn call(id: &str, name: &str, arguments: Value) -> Result<ModelEvent, ModelError> {
+    let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+    Ok(ModelEvent::Call(ToolCallRequest { id: id.into(), name: name.into(), arguments }))
+}
+
+fn usage() -> Result<ModelEvent, ModelError> {
+    Ok(ModelEvent::Usage(Usage { input_tokens: 10, output_tokens: 5, total_tokens: 15 }))
+}
+
+fn finished(reason: StopReason) -> Result<ModelEvent, ModelError> {
+    Ok(ModelEvent::Finished(reason))
+}
+
+#[tokio::test]
+async fn text_tokens_and_the_end() {
+    let events = ask(Answer::text(&["Hel", "lo ä", "😀"])).await;
+    assert_eq!(events, [text("Hel"), text("lo ä"), text("😀"), usage(), finished(StopReason::EndTurn)]);
+}
+
+#[tokio::test]
+async fn what_is_sent() {
+    let server = ModelServer::start(queue([Answer::text(&["ok"])])).await;
+    let call_made = ToolCallRequest {
+        id: "c1".into(),
+        name: "fs_read".into(),
+        arguments: serde_json::from_value(json!({"path": "a", "limit": 2})).unwrap(),
+    };
+    let definition = json!({
+        "name": "fs_read", "description": "reads",
+        "parameters": {"path": {"type": "string", "description": "p", "required": true}},
+    });
+    let image = Part::Image { media_type: "image/png".into(), data: "QUJD".into() };
+    let request = ModelRequest {
+        system: "be good".into(),
+        messages: vec![
+            Message::User(vec![Part::Text { text: "look".into() }, image]),
+            Message::Assistant { text: String::new(), calls: vec![call_made] },
+            Message::ToolResult { call_id: "c1".into(), name: "fs_read".into(), output: "x".into(), is_error: false },
+            Message::Assistant { text: "fine".into(), calls: vec![] },
+            Message::User(vec![Part::Text { text: "more".into() }]),
+        ],
+        tools: vec![serde_json::from_value(definition).unwrap()],
+    };
+    let events: Events = model(&server.base_url()).stream(request, CancellationToken::new()).collect().await;
+    assert_eq!(events.last(), Some(&finished(StopReason::EndTurn)));
+    let requests = server.requests();
+    assert_eq!(requests[0].path, "/v1/chat/completions");
+    assert_eq!(requests[0].header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(requests[0].header("accept"), Some("text/event-stream"));
+    let want = json!({
+        "model": "test-model",
+        "messages": [
+            {"role": "system", "content": "be good"},
+            {"role": "user", "content": [
+                {"type": "text", "text": "look"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJD"}},
+            ]},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "fs_read", "arguments": "{\"path\":\"a\",\"limit\":2}"}},
+            ]},
+            {"role": "tool", "tool_call_id": "c1", "content": "x"},
+            {"role": "assistant", "content": "fine"},
+            {"role": "user", "content": "more"},
+        ],
+        "tools": [{"type": "function", "function": {
+            "name": "fs_read", "description": "reads",
+            "parameters": {
+                "type": "object", "properties": {"path": {"type": "string", "description": "p"}}, "required": ["path"],
+            },
+        }}],
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    assert_eq!(requests[0].json(), want);
+}
+
+#[tokio::test]
+async fn calls_between_text() {
+    let made = [("a", "fs_read", json!({"path": "ä/ö"})), ("b", "bash", json!({}))];
+    let events = ask(Answer::calls("Let me look.", &made)).await;
+    let want = [
+        text("Let me look."),
+        call("a", "fs_read", json!({"path": "ä/ö"})),
+        call("b", "bash", json!({})),
+        usage(),
+        finished(StopReason::ToolUse),
+    ];
+    assert_eq!(events, want);
+}
+
+#[tokio::test]
+async fn any_cut_of_the_bytes_gives_the_same_events() {
+    let body =
+        format!("\u{FEFF}: hi\n\n{}{}{}", text_chunk("ä😀"), call_chunks(0, "a", "echo", "{\"t\":\"ö\"}"), end("stop"));
+    let want = [text("ä😀"), call("a", "echo", json!({"t": "ö"})), usage(), finished(StopReason::ToolUse)];
+    for body in [body.clone(), body.replace('\n', "\r\n"), body.replace('\n', "\r")] {
+        let whole = ask(Answer::raw(body.clone())).await;
+        assert_eq!(whole, want);
+        let bytes = body.as_bytes();
+        for size in [1, 7, 64] {
+            let steps = bytes.chunks(size).map(|piece| Step::Send(piece.to_vec().into())).collect();
+            assert_eq!(ask(Answer::steps(steps)).await, want, "pieces of {size}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn statuses_and_their_kinds() {
+    let said = format!("{{\"error\": {{\"message\": \"it says {KEY} no\", \"type\": \"x\"}}}}");
+    let quota = "{\"error\": {\"message\": \"it says *** no\", \"code\": \"insufficient_quota\"}}";
+    #[rustfmt::skip]
+    let table: &[(u16, &[(&str, &str)], &str, &str, Option<u64>)] = &[
+        (401, &[], &said, "unauthorized", None),
+        (403, &[], &said, "unauthorized", None),
+        (400, &[], &said, "refused", None),
+        (404, &[], &said, "refused", None),
+        (422, &[], &said, "refused", None),
+        (307, &[("location", "http://127.0.0.1:1/")], &said, "refused", None),
+        (408, &[], &said, "transient", None),
+        (425, &[], &said, "transient", None),
+        (429, &[("retry-after", "3")], &said, "transient", Some(3000)),
+        (429, &[], quota, "refused", None),
+        (500, &[], &said, "transient", None),
+        (503, &[("retry-after-ms", "70")], &said, "transient", Some(70)),
+        (529, &[], "{\"detail\": \"it says *** no\"}", "transient", None),
+        (502, &[], "<html>it says *** no</html>", "transient", None),
+        (400, &[], "{\"error\": \"it says *** no\"}", "refused", None),
+    ];
+    for (status, headers, body, kind, wait_ms) in table {
+        let events = ask(Answer::status(*status, headers, body)).await;
+        let [Err(error)] = &events[..] else { panic!("{status}: {events:?}") };
+        let words = error.to_string();
+        assert!(words.contains(&status.to_string()) && words.contains("it says *** no"), "{words}");
+        assert!(!words.contains(KEY), "{words}");
+        let (got, wait) = match error {
+            ModelError::Transient { retry_after, .. } => ("transient", *retry_after),
+            ModelError::Unauthorized(_) => ("unauthorized", None),
+            ModelError::Refused(_) => ("refused", None),
+            ModelError::Malformed(_) | ModelError::Unavailable(_) | ModelError::Aborted => ("other", None),
+        };
+        assert_eq!((got, wait), (*kind, wait_ms.map(Duration::from_millis)), "{status} {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_is_worth_another_try() {
+    let events = ask(Answer::cut(&["so ", "far"])).await;
+    assert_eq!(events[..2], [text("so "), text("far")]);
+    assert!(matches!(events[2..], [Err(ModelError::Transient { .. })]), "{events:?}");
+    // An orderly end of the body without the end of the reply is the same.
+    let events = ask(Answer::raw(text_chunk("so far"))).await;
+    assert!(matches!(events[1..], [Err(ModelError::Transient { .. })]), "{events:?}");
+    let events = ask(Answer::raw("")).await;
+    assert!(matches!(events[..], [Err(ModelError::Transient { .. })]), "{events:?}");
+}
+
+#[tokio::test]
+async fn the_end_may_be_missing_when_the_reason_to_stop_has_come() {
+    let whole = format!("{}{}", text_chunk("all"), end("stop"));
+    let (until_done, _) = whole.split_once("data: [DONE]").unwrap();
+    let want = [text("all"), usage(), finished(StopReason::EndTurn)];
+    assert_eq!(ask(Answer::raw(until_done.to_owned())).await, want);
+    let cut = Answer::steps(vec![Step::Send(until_done.to_owned().into()), Step::Cut]);
+    assert_eq!(ask(cut).await, want);
+}
+
+#[tokio::test]
+async fn garbage_is_malformed() {
+    for body in ["data: <html>\n\n", "data: {\"choices\": 3}\n\n", "data: {\"choices\"\n\n"] {
+        let events = ask(Answer::raw(format!("{}{body}", text_chunk("a")))).await;
+        assert!(matches!(&events[..], [Ok(_), Err(ModelError::Malformed(_))]), "{events:?}");
+    }
+}
+
+#[tokio::test]
+async fn errors_inside_a_stream() {
+    #[rustfmt::skip]
+    let table = [
+        ("data: {\"error\": {\"message\": \"too busy\", \"type\": \"overloaded_error\"}}\n\n", "transient"),
+        ("data: {\"error\": {\"message\": \"too busy\", \"code\": 503}}\n\n", "transient"),
+        ("data: {\"error\": {\"message\": \"network timeout\", \"code\": 400}}\n\n", "refused"),
+        ("data: {\"error\": {\"message\": \"too long\", \"code\": \"context_length_exceeded\"}}\n\n", "refused"),
+        ("data: {\"error\": {\"message\": \"who\", \"code\": \"401\"}}\n\n", "unauthorized"),
+        ("event: error\ndata: {\"message\": \"too busy\"}\n\n", "transient"),
+        ("event: error\ndata: plain words\n\n", "transient"),
+    ];
+    for (body, kind) in table {
+        let events = ask(Answer::raw(format!("{}{body}", text_chunk("a")))).await;
+        let [Ok(_), Err(error)] = &events[..] else { panic!("{body}: {events:?}") };
+        let got = match error {
+            ModelError::Transient { .. } => "transient",
+            ModelError::Unauthorized(_) => "unauthorized",
+            ModelError::Refused(_) => "refused",
+            ModelError::Malformed(_) | ModelError::Unavailable(_) | ModelError::Aborted => "other",
+        };
+        assert_eq!(got, kind, "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_understood() {
+    let headers = &[("content-type", "application/json; charset=utf-8")];
+    let whole = json!({
+        "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+            "role": "assistant", "content": "Well.",
+            "tool_calls": [{"id": "a", "type": "function", "function": {"name": "echo", "arguments": "{\"t\": 1}"}}],
+        }}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 5},
+    });
+    let events = ask(Answer::status(200, headers, &whole.to_string())).await;
+    assert_eq!(events, [text("Well."), call("a", "echo", json!({"t": 1})), usage(), finished(StopReason::ToolUse)]);
+    let events = ask(Answer::status(200, headers, "{\"error\": {\"message\": \"no\", \"code\": 400}}")).await;
+    assert!(matches!(&events[..], [Err(ModelError::Refused(_))]), "{events:?}");
+    let events = ask(Answer::status(200, headers, "{\"hello\": 1}")).await;
+    assert!(matches!(&events[..], [Err(ModelError::Malformed(_))]), "{events:?}");
+}
+
+#[tokio::test]
+async fn silence_is_transient_before_and_between() {
+    let patience = Duration::from_millis(80);
+    for (answer, before) in [(Answer::silence(), 0), (Answer::silence_after(&["a", "b"]), 2)] {
+        let server = ModelServer::start(queue([answer])).await;
+        let stream = model_with_patience(&server.base_url(), patience).stream(hello(), CancellationToken::new());
+        let events: Events = stream.collect().await;
+        assert_eq!(events.len(), before + 1, "{events:?}");
+        let Some(Err(ModelError::Transient { message, .. })) = events.last() else { panic!("{events:?}") };
+        assert!(message.contains("sent nothing for 80 ms"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn cancel_ends_the_stream_at_once() {
+    for answer in [Answer::silence(), Answer::silence_after(&["a"])] {
+        let server = ModelServer::start(queue([answer])).await;
+        let cancel = CancellationToken::new();
+        let stream = model(&server.base_url()).stream(hello(), cancel.clone());
+        let events = tokio::spawn(stream.collect::<Events>());
+        server.came(1).await;
+        cancel.cancel();
+        assert_eq!(events.await.unwrap().last(), Some(&Err(ModelError::Aborted)));
+    }
+}
+
+#[tokio::test]
+async fn base_addresses_with_and_without_their_version() {
+    let server = ModelServer::start(queue([Answer::text(&["ok"])])).await;
+    let base = server.base_url();
+    let root = base.strip_suffix("/v1").unwrap();
+    for (given, path) in [
+        (root.to_owned(), "/v1/chat/completions"),
+        (format!("{root}/"), "/v1/chat/completions"),
+        (base.clone(), "/v1/chat/completions"),
+        (format!(" {base}/ "), "/v1/chat/completions"),
+        (format!("{root}/api/v3"), "/api/v3/chat/completions"),
+        (format!("{base}/chat/completions"), "/v1/chat/completions"),
+    ] {
+        let events: Events = model(&given).stream(hello(), CancellationToken::new()).collect().await;
+        assert!(events.iter().all(Result::is_ok), "{given}: {events:?}");
+        assert_eq!(server.requests().last().unwrap().path, path, "{given}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_used_says_why_before_anything_is_sent() {
+    let options = |base_url: Option<&str>, key: Option<&str>| OpenAiOptions {
+        model: "m".into(),
+        base_url: base_url.map(str::to_owned),
+        api_key: key.map(Into::into),
+        idle_timeout: Duration::from_secs(1),
+    };
+    let error = openai(options(None, None)).available().unwrap_err();
+    assert!(matches!(&error, ModelError::Unauthorized(words) if words.contains("OPENAI_API_KEY")), "{error:?}");
+    assert_eq!(openai(options(None, Some("k"))).available(), Ok(()));
+    assert_eq!(openai(options(Some("http://127.0.0.1:1"), None)).available(), Ok(()));
+    let bad = openai(options(Some("ftp://x/v1"), None));
+    assert!(matches!(bad.available(), Err(ModelError::Unavailable(words)) if words.contains("base URL")));
+    let events: Events = bad.stream(hello(), CancellationToken::new()).collect().await;
+    assert!(matches!(&events[..], [Err(ModelError::Unavailable(_))]), "{events:?}");
+}
+
+#[tokio::test]
+async fn an_event_without_end_is_refused() {
+    let endless = Answer::steps(vec![Step::Send(vec![b'x'; 9 << 20].into()), Step::Hang]);
+    let events = ask(endless).await;
+    assert!(matches!(&events[..], [Err(ModelError::Malformed(_))]), "{events:?}");
+}

@@ -1,0 +1,3 @@
+//! What the subjects share.
+
+pub mod model_server;
