@@ -1,1 +1,7 @@
-fn main() {}
+//! The `simse` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    simse::cli::main()
+}

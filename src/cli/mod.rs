@@ -1,4 +1,91 @@
 //! The command line: the outermost face of the program, and the only place that prints.
+//!
+//! stdout carries results, stderr everything about them. Exit codes stand in [`Exit`].
 
 pub mod example_repository;
+
+mod arguments;
+mod client;
+mod job;
+mod log;
 mod program;
+mod running;
+mod screen;
+mod serve;
+mod show;
+mod signal;
+mod start;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::arguments::{Arguments, Command};
+use self::running::Running;
+use crate::config::{Launch, data_directory};
+
+/// Threads that serve, at most. What blocks runs on others.
+const WORKERS_MAX: usize = 8;
+
+/// How the program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Exit {
+    /// It went well.
+    Ok,
+    /// The job failed, or a stop could not save everything.
+    Failed,
+    /// The arguments, the environment or the configuration file are wrong.
+    Usage,
+    /// The server cannot start.
+    CannotStart,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Ok => 0,
+            Exit::Failed => 1,
+            Exit::Usage => 2,
+            Exit::CannotStart => 3,
+        })
+    }
+}
+
+/// Runs the program with the arguments of this process.
+pub fn main() -> ExitCode {
+    // Wrong arguments and --help end here, with clap's own words and codes 2 and 0.
+    let arguments = Arguments::parse();
+    let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(cause) => {
+            screen::problem(format_args!("cannot start its threads: {cause}"));
+            return Exit::CannotStart.into();
+        }
+    };
+    let exit = runtime.block_on(async {
+        match arguments.command {
+            Command::Serve(arguments) => serve::run(arguments).await,
+            Command::Start(arguments) => start::run(arguments).await,
+        }
+    });
+    // A thread may wait for a line on the terminal that will never come.
+    runtime.shutdown_background();
+    exit.into()
+}
+
+/// A curl command that works as printed. `flags` come before the address.
+fn curl(running: &Running, launch: &Launch, flags: &str, path: &str) -> String {
+    let token = data_directory::token_file(&launch.data_directory);
+    let auth = match &running.token {
+        Some(_) => format!("-H \"Authorization: Bearer $(cat {})\" ", quoted(&token.display().to_string())),
+        None => String::new(),
+    };
+    format!("curl -sS {flags}{auth}{}", quoted(&format!("{}{path}", running.url)))
+}
+
+/// A word for a shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-:=@%+".contains(c);
+    if text.chars().all(plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}

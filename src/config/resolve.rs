@@ -82,19 +82,22 @@ pub(super) struct Surroundings<'a> {
     pub(super) lookup: &'a dyn Fn(&str) -> Option<OsString>,
     /// The current directory.
     pub(super) directory: PathBuf,
+    /// Below all that is said.
+    pub(super) defaults: Options,
 }
 
 impl Launch {
-    /// Resolves the settings of this process. `file`: what `--config` named.
+    /// Resolves the settings of this process. `file`: what `--config` named. `defaults` stand below all that is said.
     ///
     /// # Errors
     /// [`ConfigError`] that names the place.
-    pub fn resolve(flags: Options, file: Option<PathBuf>) -> Result<Self, ConfigError> {
+    pub fn resolve(flags: Options, file: Option<PathBuf>, defaults: Options) -> Result<Self, ConfigError> {
         let directory = std::env::current_dir().map_err(|cause| ConfigError::Value {
             place: "current directory".to_owned(),
             expected: format!("one that exists and can be read; {cause}"),
         })?;
-        resolve(flags, file, &Surroundings { lookup: &|name| std::env::var_os(name), directory })
+        let surroundings = Surroundings { lookup: &|name| std::env::var_os(name), directory, defaults };
+        resolve(flags, file, &surroundings)
     }
 }
 
@@ -102,7 +105,7 @@ impl Launch {
 pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings) -> Result<Launch, ConfigError> {
     let variables = Options::from_variables(from.lookup)?;
     let (config_file, said) = read_file(file, from)?;
-    let mut all = flags.over(variables).over(said);
+    let mut all = flags.over(variables).over(said).over(from.defaults.clone());
     if all.openai_base_url.is_none() {
         all.openai_base_url = text(from, "OPENAI_BASE_URL");
     }
@@ -277,7 +280,7 @@ mod tests {
             let found = variables.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(*value));
             found.or_else(|| (name == "HOME").then(|| home_text.clone()))
         };
-        resolve(flags, named, &Surroundings { lookup: &lookup, directory: work })
+        resolve(flags, named, &Surroundings { lookup: &lookup, directory: work, defaults: Options::default() })
     }
 
     #[test]

@@ -1,0 +1,75 @@
+//! The commands and their arguments; the settings among them stand in `config`.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Options;
+
+const EXIT_CODES: &str = "Exit codes:
+  0  it went well
+  1  the job failed, or a stop could not save everything
+  2  the arguments, the environment or the configuration file are wrong
+  3  the server cannot start: the port, the data directory, the address
+  128 and the signal's number: ended at once by a second signal
+
+Every setting has one name in three spellings: --max-iterations, the variable SIMSE_MAX_ITERATIONS, and
+max_iterations in the configuration file (TOML). Flags win over variables, variables over the file.";
+
+/// A headless coding-agent server: sessions, tools and permissions over HTTP, with a live stream of events.
+#[derive(Debug, Parser)]
+#[command(name = "simse", version, after_help = EXIT_CODES, max_term_width = 110)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Serve until stopped
+    ///
+    /// Listens on 127.0.0.1:4100 and answers programs that bring the token (see the file `token` in the data
+    /// directory). Ctrl-C or SIGTERM stops it: running turns get some seconds to finish, everything is stored.
+    #[command(after_help = EXIT_CODES)]
+    Serve(Serve),
+    /// Show a whole job: a session on a small repository with a failing test, or on a directory of yours
+    ///
+    /// Without --prompt it makes a small git repository with a failing test in a temporary directory, and an
+    /// agent finds the fault, corrects it, runs the tests and commits, before your eyes. Then the server stays
+    /// up until Ctrl-C. Without a model (OPENAI_API_KEY, OPENAI_BASE_URL, --model) a built-in script drives it.
+    #[command(after_help = EXIT_CODES)]
+    Start(Start),
+}
+
+/// `simse serve`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Serve {
+    /// Configuration file [default: ~/.config/simse/config.toml, when it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) options: Options,
+}
+
+/// `simse start`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Start {
+    /// Run this prompt in --cwd (default: the current directory) instead of the example
+    #[arg(long, value_name = "TEXT")]
+    pub(super) prompt: Option<String>,
+    /// End after the job; the exit code tells how it went
+    #[arg(long)]
+    pub(super) once: bool,
+    /// Allow every tool call that would be asked about
+    #[arg(long)]
+    pub(super) yes: bool,
+    /// Shell command that decides, after the prompt, whether the job succeeded
+    #[arg(long, value_name = "COMMAND", requires = "prompt")]
+    pub(super) check: Option<String>,
+    /// Configuration file [default: ~/.config/simse/config.toml, when it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) options: Options,
+}

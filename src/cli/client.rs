@@ -1,0 +1,158 @@
+//! A small HTTP client for our own server on this machine.
+//!
+//! It speaks HTTP/1.0: one connection a request, and a body ends where the connection ends. That is all
+//! that calls to a neighbour need, event streams included.
+
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+use crate::protocol::{ErrorEnvelope, Event};
+
+/// Longest wait for an answer to a call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Largest answer, and largest event.
+const ANSWER_BYTES_MAX: u64 = 64 << 20;
+
+/// A call did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClientError {
+    /// The server refused.
+    #[error("{call}: {status}, {message}")]
+    Refused {
+        /// Method and path.
+        call: String,
+        /// The HTTP status.
+        status: u16,
+        /// The server's words.
+        message: String,
+    },
+    /// The connection broke, or what came is not HTTP.
+    #[error("{call}: {cause}")]
+    Broken {
+        /// Method and path.
+        call: String,
+        /// The system's words.
+        cause: std::io::Error,
+    },
+}
+
+/// Where the server is, and what it wants to see.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    /// `host:port`.
+    pub(super) authority: String,
+    /// The token.
+    pub(super) token: Option<SecretString>,
+}
+
+/// Events as they come.
+pub(super) struct Events {
+    connection: BufReader<TcpStream>,
+    /// The beginning of a line whose end has not come yet.
+    partial: Vec<u8>,
+    call: String,
+}
+
+impl Client {
+    /// Calls a route and takes its JSON answer.
+    ///
+    /// # Errors
+    /// [`ClientError`], with the server's own words where it gave some.
+    pub(super) async fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, ClientError> {
+        let call = format!("{method} {path}");
+        let exchange = async {
+            let (status, connection) = self.send(method, path, body).await?;
+            let mut answer = Vec::new();
+            connection.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
+            Ok((status, answer))
+        };
+        let timely = tokio::time::timeout(CALL_TIMEOUT, exchange).await;
+        let (status, answer) = timely
+            .unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))
+            .map_err(|cause| ClientError::Broken { call: call.clone(), cause })?;
+        if !(200..300).contains(&status) {
+            return Err(refused(call, status, &answer));
+        }
+        serde_json::from_slice(&answer).map_err(|cause| ClientError::Broken { call, cause: cause.into() })
+    }
+
+    /// Opens an event stream.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub(super) async fn events(&self, path: &str) -> Result<Events, ClientError> {
+        let call = format!("GET {path}");
+        let broken = |cause| ClientError::Broken { call: call.clone(), cause };
+        let (status, mut connection) = self.send("GET", path, None).await.map_err(broken)?;
+        if status == 200 {
+            return Ok(Events { connection, partial: Vec::new(), call });
+        }
+        let mut answer = Vec::new();
+        (&mut connection).take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await.map_err(broken)?;
+        Err(refused(call, status, &answer))
+    }
+
+    /// Sends a request and reads the head of the answer.
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> std::io::Result<(u16, BufReader<TcpStream>)> {
+        let mut request = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\n", self.authority);
+        if let Some(token) = &self.token {
+            request.push_str(&format!("Authorization: Bearer {}\r\n", token.expose_secret()));
+        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        if !body.is_empty() {
+            request.push_str("Content-Type: application/json\r\n");
+        }
+        request.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+        let mut connection = TcpStream::connect(&self.authority).await?;
+        connection.set_nodelay(true)?;
+        connection.write_all(request.as_bytes()).await?;
+        let mut connection = BufReader::new(connection);
+        let mut partial = Vec::new();
+        let first = line(&mut connection, &mut partial).await?.ok_or(std::io::ErrorKind::UnexpectedEof)?;
+        let status = first.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let status = status.ok_or_else(|| std::io::Error::new(std::io::ErrorKind::InvalidData, "not HTTP"))?;
+        while line(&mut connection, &mut partial).await?.is_some_and(|header| !header.is_empty()) {}
+        Ok((status, connection))
+    }
+}
+
+impl Events {
+    /// The next event. None: the stream has ended. Cancel-safe.
+    ///
+    /// # Errors
+    /// [`ClientError::Broken`].
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+        let broken = |call: &str, cause| ClientError::Broken { call: call.to_owned(), cause };
+        loop {
+            let read = line(&mut self.connection, &mut self.partial).await;
+            let Some(text) = read.map_err(|cause| broken(&self.call, cause))? else { return Ok(None) };
+            // Comments, ids and the line between two frames say nothing new; `ready` has no number.
+            let Some(data) = text.strip_prefix("data: ") else { continue };
+            if let Ok(event) = serde_json::from_str(data) {
+                return Ok(Some(event));
+            }
+        }
+    }
+}
+
+/// The next line without its end. None at the end of the connection. What came of it so far stays in `partial`.
+async fn line(connection: &mut BufReader<TcpStream>, partial: &mut Vec<u8>) -> std::io::Result<Option<String>> {
+    connection.take(ANSWER_BYTES_MAX).read_until(b'\n', partial).await?;
+    let bytes = std::mem::take(partial);
+    let text = String::from_utf8_lossy(&bytes);
+    Ok((!bytes.is_empty()).then(|| text.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+fn refused(call: String, status: u16, answer: &[u8]) -> ClientError {
+    let said = serde_json::from_slice::<ErrorEnvelope>(answer).map(|envelope| envelope.error.message);
+    ClientError::Refused { call, status, message: said.unwrap_or_else(|_| "no reason given".to_owned()) }
+}

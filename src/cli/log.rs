@@ -1,0 +1,116 @@
+//! The log on stderr, written by a thread of its own.
+//!
+//! A stderr that nobody reads must not hold up the server: lines wait in a bounded queue, and those
+//! that find it full are dropped and counted.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::config::{LogFormat, LogLevel};
+
+/// Lines that may wait.
+const LINES_MAX: usize = 8_192;
+/// How long the end waits for lines that are still to be written.
+const FLUSH: Duration = Duration::from_millis(500);
+
+enum Message {
+    Line(Vec<u8>),
+    Flush(SyncSender<()>),
+}
+
+/// The way to the writing thread.
+#[derive(Clone)]
+pub(super) struct Log {
+    queue: SyncSender<Message>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Log {
+    /// Starts the thread and makes it the log of the whole process. A second log is an error of ours and stays silent.
+    pub(super) fn start(format: LogFormat, level: LogLevel) -> Self {
+        let (queue, lines) = sync_channel(LINES_MAX);
+        let log = Self { queue, dropped: Arc::default() };
+        let dropped = Arc::clone(&log.dropped);
+        if let Err(cause) =
+            std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&lines, &dropped))
+        {
+            super::screen::problem(format_args!("there will be no log: {cause}"));
+        }
+        let level = match level {
+            LogLevel::Off => LevelFilter::OFF,
+            LogLevel::Error => LevelFilter::ERROR,
+            LogLevel::Warn => LevelFilter::WARN,
+            LogLevel::Info => LevelFilter::INFO,
+            LogLevel::Debug => LevelFilter::DEBUG,
+        };
+        let builder = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_writer(log.clone());
+        let started = match format {
+            LogFormat::Text => builder.with_ansi(false).try_init(),
+            LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        };
+        drop(started);
+        log
+    }
+
+    /// Waits until what was logged so far is written, or a little while.
+    pub(super) fn flush(&self) {
+        let (done, wait) = sync_channel(1);
+        if self.queue.try_send(Message::Flush(done)).is_ok() && wait.recv_timeout(FLUSH).is_err() {
+            super::screen::problem("the end of the log is missing: stderr was too slow");
+        }
+    }
+}
+
+fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64) {
+    let mut stderr = io::stderr();
+    for message in lines {
+        let missing = dropped.swap(0, Ordering::Relaxed);
+        // Where stderr is gone there is nobody to tell.
+        if missing > 0 {
+            drop(writeln!(stderr, "[{missing} lines of the log were dropped: stderr was too slow]"));
+        }
+        match message {
+            Message::Line(line) => drop(stderr.write_all(&line)),
+            Message::Flush(done) => drop(done.send(())),
+        }
+    }
+}
+
+/// One line on its way; sent when it is complete.
+pub(super) struct Line {
+    text: Vec<u8>,
+    log: Log,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.log.queue.try_send(Message::Line(std::mem::take(&mut self.text))).is_err() {
+            self.log.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line { text: Vec::with_capacity(256), log: self.clone() }
+    }
+}

@@ -1,0 +1,141 @@
+//! The whole server in this process: application, door, token, `server.json`; and the orderly end of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use crate::app::{App, Extras, OpenError};
+use crate::config::Launch;
+use crate::config::data_directory::{self, DataDirectoryError, ServerFile};
+use crate::protocol::ApiError;
+use crate::server::{ListenError, ListenOptions, Server};
+use crate::store::StoreError;
+
+/// What is left of the time to stop when all turns have ended: for answers that are on their way.
+const ANSWERS_GRACE: Duration = Duration::from_secs(1);
+
+/// The server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    /// A setting does not hold.
+    #[error(transparent)]
+    Setting(OpenError),
+    /// The store said no.
+    #[error(transparent)]
+    Store(OpenError),
+    /// The data directory.
+    #[error(transparent)]
+    Data(#[from] DataDirectoryError),
+    /// The port.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+}
+
+/// A server that runs.
+pub(super) struct Running {
+    /// The application.
+    pub(super) app: Arc<App>,
+    /// Where it listens, such as `http://127.0.0.1:4100`.
+    pub(super) url: String,
+    /// `host:port`, as in the URL.
+    pub(super) authority: String,
+    /// Its port.
+    pub(super) port: u16,
+    /// What clients must bring.
+    pub(super) token: Option<SecretString>,
+    server: Server,
+    file: ServerFile,
+    launch: Launch,
+}
+
+impl Running {
+    /// Opens the application, then the door, and says in the data directory where it is.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running then.
+    pub(super) async fn start(launch: &Launch) -> Result<Self, StartError> {
+        let directory = launch.data_directory.clone();
+        blocking(move || data_directory::prepare(&directory)).await?;
+        let app =
+            App::open(launch.settings.clone(), Extras::default()).await.map_err(|error| explain(error, launch))?;
+        match Self::open_door(&app, launch).await {
+            Ok(running) => Ok(running),
+            Err(error) => {
+                if let Err(cause) = app.shutdown(Duration::ZERO).await {
+                    tracing::warn!(%cause, "after a start that failed");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn open_door(app: &Arc<App>, launch: &Launch) -> Result<Self, StartError> {
+        let directory = launch.data_directory.clone();
+        let token = match launch.listen.auth {
+            true => Some(blocking(move || data_directory::token(&directory)).await?),
+            false => None,
+        };
+        let options = ListenOptions {
+            host: launch.listen.host.clone(),
+            port: launch.listen.port,
+            allow_public: launch.listen.allow_public,
+            token: token.clone(),
+            body_bytes_max: launch.listen.body_bytes_max,
+            connections_max: launch.listen.connections_max,
+            heartbeat: Duration::from_millis(launch.listen.heartbeat_ms),
+            ..ListenOptions::default()
+        };
+        let server = Server::start(Arc::clone(app), options).await?;
+        let port = server.address().port();
+        let authority = match launch.listen.host.contains(':') {
+            true => format!("[{}]:{port}", launch.listen.host),
+            false => format!("{}:{port}", launch.listen.host),
+        };
+        let url = format!("http://{authority}");
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let file = ServerFile { url: url.clone(), port, pid: std::process::id(), version };
+        let (written, directory) = (file.clone(), launch.data_directory.clone());
+        if let Err(error) = blocking(move || written.write(&directory)).await {
+            server.stop(Duration::ZERO).await;
+            return Err(error.into());
+        }
+        Ok(Self { app: Arc::clone(app), url, authority, port, token, server, file, launch: launch.clone() })
+    }
+
+    /// Takes no new connections, lets turns finish, aborts the rest, stores, ends.
+    ///
+    /// # Errors
+    /// When not everything could be stored.
+    pub(super) async fn stop(self) -> Result<(), ApiError> {
+        self.server.close_door();
+        let stored = self.app.shutdown(Duration::from_millis(self.launch.shutdown_grace_ms)).await;
+        self.server.stop(ANSWERS_GRACE).await;
+        let directory = self.launch.data_directory;
+        drop(blocking(move || Ok(self.file.remove(&directory))).await);
+        stored
+    }
+}
+
+/// Adds who holds the directory, when it says so.
+fn explain(error: OpenError, launch: &Launch) -> StartError {
+    match error {
+        OpenError::Store(StoreError::InUse { directory, holder }) => {
+            let found = ServerFile::read(&launch.data_directory).filter(|_| holder.is_empty());
+            let holder = found.map_or(holder, |file| format!(" (pid {}, {})", file.pid, file.url));
+            StartError::Store(OpenError::Store(StoreError::InUse { directory, holder }))
+        }
+        OpenError::Store(_) => StartError::Store(error),
+        OpenError::Setting { .. } => StartError::Setting(error),
+    }
+}
+
+/// File work, off the threads that serve.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, DataDirectoryError> + Send + 'static,
+) -> Result<T, DataDirectoryError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}

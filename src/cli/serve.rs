@@ -1,0 +1,109 @@
+//! `simse serve`: the server alone, until it is stopped. stdout stays empty.
+
+use secrecy::ExposeSecret;
+
+use super::arguments::Serve;
+use super::log::Log;
+use super::running::{Running, StartError};
+use super::{Exit, screen, signal};
+use crate::config::{Launch, LogFormat, Options, data_directory};
+
+/// Serves until a signal.
+pub(super) async fn run(arguments: Serve) -> Exit {
+    let launch = match Launch::resolve(arguments.options, arguments.config, Options::default()) {
+        Ok(launch) => launch,
+        Err(error) => return refuse(Exit::Usage, error),
+    };
+    let log = Log::start(launch.log_format, launch.log_level);
+    let exit = serve(&launch).await;
+    log.flush();
+    exit
+}
+
+async fn serve(launch: &Launch) -> Exit {
+    let stop = match signal::stop_requested() {
+        Ok(stop) => stop,
+        Err(cause) => return refuse(Exit::CannotStart, format!("no signals: {cause}")),
+    };
+    let running = match Running::start(launch).await {
+        Ok(running) => running,
+        Err(error) => return refuse(exit_of(&error), error),
+    };
+    if let Some(file) = launch.port_file.clone() {
+        let port = format!("{}\n", running.port);
+        let written = tokio::task::spawn_blocking(move || data_directory::write_file(&file, port.as_bytes())).await;
+        if let Ok(Err(error)) = written {
+            drop(running.stop().await);
+            return refuse(Exit::CannotStart, error);
+        }
+    }
+    match launch.log_format {
+        LogFormat::Text => screen::note(&summary(&running, launch)),
+        LogFormat::Json => {
+            tracing::info!(url = running.url, pid = std::process::id(), data = %launch.data_directory.display(), "listening");
+        }
+    }
+    stop.cancelled().await;
+    tracing::info!(grace_ms = launch.shutdown_grace_ms, "stopping; a second signal ends at once");
+    match running.stop().await {
+        Ok(()) => {
+            tracing::info!("stopped");
+            Exit::Ok
+        }
+        Err(error) => refuse(Exit::Failed, format!("not everything could be stored: {error}")),
+    }
+}
+
+/// The exit code of a start that failed.
+pub(super) fn exit_of(error: &StartError) -> Exit {
+    match error {
+        StartError::Setting(_) => Exit::Usage,
+        StartError::Store(_) | StartError::Data(_) | StartError::Listen(_) => Exit::CannotStart,
+    }
+}
+
+fn refuse(exit: Exit, problem: impl std::fmt::Display) -> Exit {
+    screen::problem(problem);
+    exit
+}
+
+/// What a person wants to know after a start.
+fn summary(running: &Running, launch: &Launch) -> String {
+    let data = launch.data_directory.display();
+    let mut lines = vec![
+        format!("simse {}", env!("CARGO_PKG_VERSION")),
+        format!("  listening  {}", running.url),
+        format!("  model      {}", model(running)),
+        format!("  directory  {}", launch.settings.working_directory.display()),
+        format!("  data       {data}"),
+    ];
+    if data_directory::is_open_to_others(&launch.data_directory) {
+        lines.push("             other users can look into it; `chmod 700` closes it".to_owned());
+    }
+    if let Some(file) = &launch.config_file {
+        lines.push(format!("  settings   {}", file.display()));
+    }
+    let token = data_directory::token_file(&launch.data_directory);
+    match running.token.as_ref().map(ExposeSecret::expose_secret) {
+        Some(_) => lines.push(format!("  token      {}", token.display())),
+        None => lines.push("  token      none: every program of this machine may use it (--no-auth)".to_owned()),
+    }
+    lines.push(format!("  try        {}", super::curl(running, launch, "", "/sessions")));
+    lines.push("  stop       Ctrl-C, or SIGTERM".to_owned());
+    lines.join("\n")
+}
+
+/// The model of new sessions, in words.
+fn model(running: &Running) -> String {
+    let models = running.app.models();
+    match models.iter().find(|model| model.default) {
+        Some(model) if model.id.starts_with("demo/") => {
+            format!("{} (a built-in script; OPENAI_API_KEY, --openai-base-url or --model bring a real one)", model.id)
+        }
+        Some(model) if !model.available => {
+            format!("{} (not available: {})", model.id, model.reason.as_deref().unwrap_or("no reason given"))
+        }
+        Some(model) => model.id.clone(),
+        None => "none".to_owned(),
+    }
+}

@@ -1,0 +1,101 @@
+//! Events as a person reads them.
+
+use serde_json::{Map, Value};
+
+use super::screen::{clean, excerpt, line, piece, short};
+use crate::protocol::{Event, EventBody, RoundKind};
+
+/// Lines of a tool's output that are shown.
+const OUTPUT_LINES: usize = 12;
+
+/// Shows a stream, one event after the other.
+#[derive(Debug, Default)]
+pub(super) struct Show {
+    /// Whether the last thing shown was a piece of text without a line's end.
+    open: bool,
+}
+
+impl Show {
+    /// Shows one event.
+    pub(super) fn event(&mut self, event: &Event) {
+        let Some(body) = event.body() else { return };
+        if let EventBody::StreamDelta { text } = &body {
+            return self.delta(text);
+        }
+        if self.open {
+            line("");
+            self.open = false;
+        }
+        if let Some(text) = told(&body) {
+            line(text.trim_end());
+        }
+    }
+
+    fn delta(&mut self, text: &str) {
+        if !self.open {
+            piece("  ");
+        }
+        piece(&clean(text).replace('\n', "\n  "));
+        self.open = true;
+    }
+}
+
+/// One event in words. None: there is nothing to say about it.
+fn told(body: &EventBody) -> Option<String> {
+    Some(match body {
+        EventBody::SessionPrompt { prompt, .. } => format!("  prompt: {}", short(prompt, 400)),
+        EventBody::SessionSteer { prompt, .. } => format!("  added to the prompt: {}", short(prompt, 400)),
+        EventBody::StreamRetry { attempt, delay_ms, error } => {
+            format!("  ! the model's stream broke ({}); attempt {attempt} in {delay_ms} ms", short(error, 200))
+        }
+        EventBody::ToolCallStart { name, args, .. } => format!("\n  > {}", call(name, args)),
+        EventBody::ToolCallEnd { output, is_error, duration_ms, .. } => {
+            let outcome = if *is_error { "failed" } else { "done" };
+            format!("  < {outcome} after {duration_ms} ms\n{}", excerpt(output, OUTPUT_LINES))
+        }
+        EventBody::PermissionRequest { tool_name, args, .. } => {
+            format!("  ? may this run: {}", call(tool_name, args))
+        }
+        EventBody::PermissionResponse { allowed, by, reason, .. } => {
+            let answer = if *allowed { "allowed" } else { "refused" };
+            let by = serde_json::to_value(by).ok().and_then(|by| by.as_str().map(str::to_owned)).unwrap_or_default();
+            let reason = if reason.is_empty() { String::new() } else { format!(": {}", short(reason, 200)) };
+            format!("  ! {answer} (by {by}){reason}")
+        }
+        EventBody::LoopDoomLoop { tool_name, call_count, .. } => {
+            format!("  ! the same call of {} came {call_count} times and was not run again", clean(tool_name))
+        }
+        EventBody::LoopComplete { hit_turn_limit: true, total_turns } => {
+            format!("  ! stopped at the limit of {total_turns} rounds")
+        }
+        EventBody::TurnComplete { turn, kind: RoundKind::Text, usage: Some(usage) } => {
+            format!("  (round {turn}: {} tokens in, {} out)", usage.input_tokens, usage.output_tokens)
+        }
+        EventBody::SessionError { error, .. } => format!("  ! the turn failed: {}", clean(&error.message)),
+        EventBody::Abort { reason } => format!("  ! the turn was aborted: {}", clean(reason)),
+        EventBody::TurnQueued { position } => format!("  waits behind {position} others"),
+        EventBody::SessionCreated { .. }
+        | EventBody::SessionCompleted { .. }
+        | EventBody::LoopStart {}
+        | EventBody::LoopComplete { hit_turn_limit: false, .. }
+        | EventBody::StreamStart {}
+        | EventBody::StreamDelta { .. }
+        | EventBody::StreamReasoning { .. }
+        | EventBody::StreamComplete { .. }
+        | EventBody::ToolCallError { .. }
+        | EventBody::ToolTimeout { .. }
+        | EventBody::TurnComplete { .. } => return None,
+    })
+}
+
+/// A call on one line.
+pub(super) fn call(name: &str, arguments: &Map<String, Value>) -> String {
+    let shown: Vec<String> = arguments
+        .iter()
+        .map(|(name, value)| match value {
+            Value::String(text) => format!("{}: {}", clean(name), short(text, 160)),
+            other => format!("{}: {}", clean(name), short(&other.to_string(), 160)),
+        })
+        .collect();
+    format!("{}  {}", clean(name), shown.join(", "))
+}
