@@ -1,8 +1,24 @@
 //! The process's own environment, as a whole: what started programs inherit from (see `base::process::environment`).
 
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 /// All variables of this process, unfiltered.
 pub fn inherited_environment() -> Vec<(OsString, OsString)> {
     std::env::vars_os().collect()
+}
+
+/// Where the program `name` lies, as a shell would find it: a name with a slash relative to `directory`, any
+/// other along `PATH`. None when there is no such file that may be run.
+pub fn find_program(name: &str, directory: &Path) -> Option<PathBuf> {
+    if name.contains('/') {
+        return Some(directory.join(name)).filter(|path| is_program(path));
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(path).is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
 }

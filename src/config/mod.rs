@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::limit;
 use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolCategory};
 
-pub use environment::inherited_environment;
+pub use environment::{find_program, inherited_environment};
 pub use options::{FilePermissions, LogFormat, LogLevel, Options};
 pub use resolve::{ConfigError, Launch, Listen};
 
