@@ -28,10 +28,11 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["axum", "hyper", "hyper_util", "http_body", "http_body_util", "tower"], &["src/server/"]),
     (&["reqwest", "rustls"], &["src/base/http"]),
     (&["std::process::Command", "std::process::Child", "std::process::Stdio", "tokio::process"], &["src/base/process"]),
+    (&["clap"], &["src/cli/", "src/config/"]),
     (&["rusqlite"], &["src/store/"]),
     (&["std::env", "tokio::env"], &["src/config/"]),
     (
-        &["clap", "print!", "println!", "eprint!", "eprintln!", "io::stdout", "io::stderr", "io::stdin"],
+        &["print!", "println!", "eprint!", "eprintln!", "io::stdout", "io::stderr", "io::stdin"],
         &["src/cli/", "src/main.rs"],
     ),
     (&["napi", "napi_derive", "unsafe"], &["src/node/", "src/base/sandbox"]),
