@@ -3,4 +3,5 @@
 //! `support` holds what they share. `architecture` and `tidy` (beside this folder) read the sources and link nothing.
 
 mod openai;
+mod readme;
 mod support;
