@@ -70,3 +70,30 @@ pub const TITLE_CHARS_MAX: usize = 256;
 pub const REASON_BYTES_MAX: usize = 10_000;
 /// Longest instructions of a session in bytes.
 pub const INSTRUCTIONS_BYTES_MAX: usize = 200_000;
+/// Largest file that is edited, or compared for a preview, in bytes.
+pub const EDIT_FILE_BYTES_MAX: u64 = 10 << 20;
+/// Longest diff in a preview, in bytes.
+pub const DIFF_BYTES_MAX: usize = 64 * 1024;
+/// Lines that one read shows, when the caller does not say.
+pub const READ_LINES: usize = 2_000;
+/// Bytes of one line that a read shows.
+pub const READ_LINE_BYTES_MAX: usize = 8_000;
+/// Text that one listing of the file tools shows, in UTF-16 units. Below [`OUTPUT_CHARS_MAX`], so that what
+/// is said at its end arrives.
+pub const FILE_OUTPUT_CHARS_MAX: usize = 48_000;
+/// Bytes of a file that are gone through to count its lines, beyond those that were asked for.
+pub const READ_AHEAD_BYTES_MAX: u64 = 256 << 20;
+/// Files that one glob names.
+pub const GLOB_FILES_MAX: usize = 1_000;
+/// Matches that one grep shows.
+pub const GREP_MATCHES_MAX: usize = 1_000;
+/// Bytes of a line that a grep shows.
+pub const GREP_LINE_BYTES_MAX: usize = 500;
+/// Memory that a regular expression may take, in bytes.
+pub const REGEX_BYTES_MAX: usize = 10 << 20;
+/// Longest line that a grep can hold, in bytes; files with longer ones are told.
+pub const GREP_HEAP_BYTES_MAX: usize = 64 << 20;
+/// Entries that one listing of a directory names.
+pub const LIST_ENTRIES_MAX: usize = 2_000;
+/// Levels that a listing of a directory goes down.
+pub const LIST_DEPTH_MAX: usize = 32;

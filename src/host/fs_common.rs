@@ -1,0 +1,211 @@
+//! What the file tools share: definitions, arguments, subjects, the blocking pool, and errors with advice.
+
+use std::fs::File;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::base::text;
+use crate::base::workspace::{PathError, Workspace};
+use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
+use crate::tool::{Arguments, PathSubject, Subject, ToolError};
+
+/// Directories that are walked only when they are asked for by name.
+pub(super) const SKIPPED_DIRECTORIES: [&str; 2] = [".git", "node_modules"];
+
+/// A tool's definition. `parameters` is an object in the simple form of typescript-api.md §2.
+pub(super) fn definition(name: &str, category: ToolCategory, description: &str, parameters: Value) -> ToolDefinition {
+    let annotations = match category {
+        ToolCategory::Read | ToolCategory::Search => ToolAnnotations { read_only: Some(true), ..Default::default() },
+        _ => ToolAnnotations::default(),
+    };
+    ToolDefinition {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        parameters: match parameters {
+            Value::Object(parameters) => parameters,
+            _ => Arguments::new(),
+        },
+        category: Some(category),
+        annotations: Some(annotations),
+        timeout_ms: None,
+        max_output_chars: None,
+    }
+}
+
+/// A text argument that must be there.
+pub(super) fn text_argument(arguments: &Arguments, name: &str) -> Result<String, ToolError> {
+    optional_text(arguments, name)?.ok_or_else(|| bad(name, "a string", None))
+}
+
+/// A text argument that may be left out.
+pub(super) fn optional_text(arguments: &Arguments, name: &str) -> Result<Option<String>, ToolError> {
+    match arguments.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(other) => Err(bad(name, "a string", Some(other))),
+    }
+}
+
+/// A true or false that may be left out: then it is false.
+pub(super) fn flag(arguments: &Arguments, name: &str) -> Result<bool, ToolError> {
+    match arguments.get(name) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(other) => Err(bad(name, "true or false", Some(other))),
+    }
+}
+
+/// A whole number, at least `min`, that may be left out.
+pub(super) fn whole(arguments: &Arguments, name: &str, min: u64) -> Result<Option<usize>, ToolError> {
+    let given = match arguments.get(name) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(given) => given,
+    };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be whole and in range")]
+    let number = given.as_u64().or_else(|| {
+        given.as_f64().filter(|n| n.fract() == 0.0 && (0.0..9e15).contains(n)).map(|n| n as u64)
+    });
+    match number.filter(|&number| number >= min).and_then(|number| usize::try_from(number).ok()) {
+        Some(number) => Ok(Some(number)),
+        None => Err(bad(name, &format!("a whole number from {min}"), Some(given))),
+    }
+}
+
+fn bad(name: &str, expected: &str, got: Option<&Value>) -> ToolError {
+    let got = got.map_or_else(|| "nothing".to_owned(), |value| text::head(&value.to_string(), 80).to_owned());
+    ToolError::BadArguments(format!("`{name}`: expected {expected}, got {got}"))
+}
+
+/// The paths that a call touches, for the permission rules. `names` are those of its arguments.
+pub(super) fn paths(workspace: &Workspace, arguments: &Arguments, names: &[&str]) -> Subject {
+    let given = names.iter().filter_map(|name| arguments.get(*name)?.as_str());
+    let paths: Vec<PathSubject> = given.map(|given| path_subject(workspace, given)).collect();
+    if paths.is_empty() { Subject::None } else { Subject::Paths(paths) }
+}
+
+/// One path for the permission rules.
+pub(super) fn path_subject(workspace: &Workspace, given: &str) -> PathSubject {
+    PathSubject { given: given.to_owned(), resolved: workspace.resolve(given).ok() }
+}
+
+/// Runs `work` where it may block.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
+) -> Result<T, ToolError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(e) if e.is_panic() => std::panic::resume_unwind(e.into_panic()),
+        Err(_) => Err(ToolError::Aborted),
+    }
+}
+
+/// A path error for the model.
+pub(super) fn refused(error: &PathError) -> ToolError {
+    ToolError::failed(error.to_string())
+}
+
+/// Opens a regular file. A name that is missing is told with those that it may have meant.
+pub(super) fn open(workspace: &Workspace, input: &str) -> Result<File, ToolError> {
+    workspace.open(input).map_err(|error| {
+        if error.is_not_found() { not_found(workspace, input) } else { refused(&error) }
+    })
+}
+
+/// Nothing is there by that name.
+pub(super) fn not_found(workspace: &Workspace, input: &str) -> ToolError {
+    let meant = workspace.resolve(input).map(|path| alike(workspace, &path)).unwrap_or_default();
+    match meant.as_slice() {
+        [] => ToolError::failed(format!("No such file or directory: \"{input}\"")),
+        _ => ToolError::failed(format!(
+            "No such file or directory: \"{input}\". Did you mean {}?",
+            meant.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+        )),
+    }
+}
+
+/// Paths in the same directory with a like name.
+fn alike(workspace: &Workspace, path: &Path) -> Vec<String> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
+        return Vec::new();
+    };
+    let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
+    let names: Vec<String> =
+        entries.take(2_000).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    let near = text::near_misses(name, names.iter().map(String::as_str));
+    near.into_iter().map(|name| workspace.shown(&parent.join(name))).collect()
+}
+
+/// What an operation on the file system failed with.
+pub(super) fn io_failed(doing: &str, input: &str, cause: &std::io::Error) -> ToolError {
+    ToolError::failed(format!("Cannot {doing} \"{input}\": {cause}"))
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! A workspace on a temporary directory, and calls on it.
+
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use serde_json::Value;
+    use tokio_util::sync::CancellationToken;
+
+    use crate::base::workspace::Workspace;
+    use crate::tool::{Tool, ToolContext, ToolError};
+
+    /// A temporary directory with these files (`a/` makes a directory), and a workspace on it.
+    pub(crate) fn workspace(files: &[(&str, &str)]) -> (tempfile::TempDir, Arc<Workspace>) {
+        let home = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            put(home.path(), path, content);
+        }
+        let workspace = Arc::new(Workspace::new(home.path(), &[]).unwrap());
+        (home, workspace)
+    }
+
+    /// Writes one file, parents made.
+    pub(crate) fn put(home: &Path, path: &str, content: &str) {
+        let file = home.join(path);
+        if path.ends_with('/') {
+            std::fs::create_dir_all(file).unwrap();
+            return;
+        }
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, content).unwrap();
+    }
+
+    pub(crate) fn context() -> ToolContext {
+        ToolContext {
+            call_id: "call_1".to_owned(),
+            session: None,
+            cancel: CancellationToken::new(),
+            scope: Arc::default(),
+        }
+    }
+
+    /// Runs a tool and waits for it.
+    pub(crate) fn call(tool: &dyn Tool, arguments: Value) -> Result<String, String> {
+        call_in(tool, arguments, &context()).map_err(|e| e.to_string())
+    }
+
+    pub(crate) fn call_in(tool: &dyn Tool, arguments: Value, context: &ToolContext) -> Result<String, ToolError> {
+        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(tool.run(arguments, context)).map(|output| output.text)
+    }
+
+    /// What a person would be shown.
+    pub(crate) fn preview(tool: &dyn Tool, arguments: Value) -> Option<Value> {
+        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(tool.preview(&arguments, &context()))
+    }
+
+    /// The same call after an abort.
+    pub(crate) fn aborted(tool: &dyn Tool, arguments: Value) {
+        let context = context();
+        context.cancel.cancel();
+        assert_eq!(call_in(tool, arguments, &context), Err(ToolError::Aborted));
+    }
+}

@@ -1,0 +1,153 @@
+//! `fs_move`: gives a file, a link or a directory another name. Never over something that exists.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::fs_common::{blocking, definition, io_failed, not_found, refused, text_argument};
+use super::fs_delete::entries;
+use crate::base::BoxFuture;
+use crate::base::workspace::Workspace;
+use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
+use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
+
+static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
+    let parameters = json!({
+        "source": {"type": "string", "description": "What to move, relative to the working directory or absolute", "required": true},
+        "destination": {"type": "string", "description": "Its new path, which must not exist yet", "required": true},
+    });
+    let description = "Moves or renames a file or a directory. Missing directories are made. The destination is the new path \
+                       itself, not a directory to put it in, and nothing is written over.";
+    let mut definition = definition("fs_move", ToolCategory::Edit, description, parameters);
+    definition.annotations = Some(ToolAnnotations { destructive: Some(true), ..Default::default() });
+    definition
+});
+
+/// The tool.
+#[derive(Debug)]
+pub struct FsMove {
+    workspace: Arc<Workspace>,
+}
+
+impl FsMove {
+    /// The tool for a workspace.
+    pub fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace }
+    }
+}
+
+impl Tool for FsMove {
+    fn definition(&self) -> &ToolDefinition {
+        &DEFINITION
+    }
+
+    fn subject(&self, arguments: &Arguments) -> Subject {
+        entries(&self.workspace, arguments, &["source", "destination"])
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: Arguments,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let source = text_argument(&arguments, "source")?;
+            let destination = text_argument(&arguments, "destination")?;
+            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
+            blocking(move || {
+                relocate(&workspace, &source, &destination, &cancel)?;
+                Ok(format!("Moved {source} → {destination}").into())
+            })
+            .await
+        })
+    }
+}
+
+fn relocate(workspace: &Workspace, source: &str, destination: &str, cancel: &CancellationToken) -> Result<(), ToolError> {
+    let from = workspace.resolve_entry(source).map_err(|e| refused(&e))?;
+    let to = workspace.resolve_entry(destination).map_err(|e| refused(&e))?;
+    if workspace.holds_a_root(&from) {
+        return Err(ToolError::failed(format!("Path \"{source}\" is or holds a root of the workspace, which stays")));
+    }
+    if let Err(e) = std::fs::symlink_metadata(&from) {
+        let missing = e.kind() == ErrorKind::NotFound;
+        return Err(if missing { not_found(workspace, source) } else { io_failed("move", source, &e) });
+    }
+    if to != from && to.starts_with(&from) {
+        return Err(ToolError::failed(format!("Cannot move \"{source}\" into itself, to \"{destination}\"")));
+    }
+    if cancel.is_cancelled() {
+        return Err(ToolError::Aborted);
+    }
+    if let Some(parent) = to.parent() {
+        std::fs::create_dir_all(parent).map_err(|e| io_failed("make the directory of", destination, &e))?;
+    }
+    if workspace.resolve_entry(destination).map_err(|e| refused(&e))? != to {
+        return Err(refused(&workspace.escapes(destination)));
+    }
+    rename(&from, &to).map_err(|e| match e {
+        Errno::EXIST => ToolError::failed(format!("\"{destination}\" exists already, and nothing is written over")),
+        Errno::XDEV => ToolError::failed(format!(
+            "\"{source}\" and \"{destination}\" lie on different file systems: copy it, then delete the first"
+        )),
+        e => io_failed("move", source, &e.into()),
+    })
+}
+
+/// Renames where the name is free. The kernel decides; where it cannot, a look before.
+fn rename(from: &Path, to: &Path) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if to.symlink_metadata().is_ok() => Err(Errno::EXIST),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => rustix::fs::renameat(CWD, from, CWD, to),
+        done => done,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::super::fs_common::testing::{aborted, call, workspace};
+    use super::*;
+
+    #[test]
+    fn things_move() {
+        let (home, workspace) = workspace(&[("a", "1"), ("dir/x", "2")]);
+        symlink("a", home.path().join("link")).unwrap();
+        let tool = FsMove::new(workspace);
+        let run = |from: &str, to: &str| call(&tool, json!({"source": from, "destination": to}));
+        assert_eq!(run("a", "new/deep/b").as_deref(), Ok("Moved a → new/deep/b"));
+        assert_eq!(run("dir", "new/dir").as_deref(), Ok("Moved dir → new/dir"));
+        assert_eq!(run("link", "new/link").as_deref(), Ok("Moved link → new/link"));
+        assert_eq!(fs::read_to_string(home.path().join("new/deep/b")).unwrap(), "1");
+        assert_eq!(fs::read_to_string(home.path().join("new/dir/x")).unwrap(), "2");
+        assert!(fs::symlink_metadata(home.path().join("new/link")).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn what_is_not_moved_says_why_and_stays() {
+        let (home, workspace) = workspace(&[("a", "1"), ("b", "2"), ("dir/x", "3")]);
+        symlink("/etc", home.path().join("out")).unwrap();
+        let tool = FsMove::new(workspace);
+        let said = |from: &str, to: &str| call(&tool, json!({"source": from, "destination": to})).unwrap_err();
+        #[rustfmt::skip]
+        let table = [
+            ("a", "b", "\"b\" exists already"), ("a", "dir", "exists already"), ("a", "a", "exists already"),
+            ("nope", "c", "No such file"), (".", "c", "a root of the workspace"), ("dir", "dir/sub", "into itself"),
+            ("a", "../c", "escapes the working directory"), ("../a", "c", "escapes"), ("a", "out/c", "escapes"),
+            ("a", "b/c", "Cannot make the directory of \"b/c\""),
+        ];
+        for (from, to, want) in table {
+            assert!(said(from, to).contains(want), "{from} {to}: {}", said(from, to));
+        }
+        aborted(&tool, json!({"source": "a", "destination": "c"}));
+        assert_eq!(fs::read_to_string(home.path().join("a")).unwrap(), "1");
+        assert_eq!(fs::read_to_string(home.path().join("b")).unwrap(), "2");
+    }
+}
