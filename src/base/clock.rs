@@ -15,8 +15,7 @@ pub fn now_text() -> String {
 
 /// A file's time in the same form, always with three digits of a second. Times outside the calendar are its ends.
 pub fn text_of(time: SystemTime) -> String {
-    let time = jiff::Timestamp::try_from(time).unwrap_or_else(|_| {
-        if time < UNIX_EPOCH { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX }
-    });
+    let time = jiff::Timestamp::try_from(time)
+        .unwrap_or_else(|_| if time < UNIX_EPOCH { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX });
     format!("{time:.3}")
 }

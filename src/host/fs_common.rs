@@ -63,9 +63,9 @@ pub(super) fn whole(arguments: &Arguments, name: &str, min: u64) -> Result<Optio
         Some(given) => given,
     };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be whole and in range")]
-    let number = given.as_u64().or_else(|| {
-        given.as_f64().filter(|n| n.fract() == 0.0 && (0.0..9e15).contains(n)).map(|n| n as u64)
-    });
+    let number = given
+        .as_u64()
+        .or_else(|| given.as_f64().filter(|n| n.fract() == 0.0 && (0.0..9e15).contains(n)).map(|n| n as u64));
     match number.filter(|&number| number >= min).and_then(|number| usize::try_from(number).ok()) {
         Some(number) => Ok(Some(number)),
         None => Err(bad(name, &format!("a whole number from {min}"), Some(given))),
@@ -107,9 +107,11 @@ pub(super) fn refused(error: &PathError) -> ToolError {
 
 /// Opens a regular file. A name that is missing is told with those that it may have meant.
 pub(super) fn open(workspace: &Workspace, input: &str) -> Result<File, ToolError> {
-    workspace.open(input).map_err(|error| {
-        if error.is_not_found() { not_found(workspace, input) } else { refused(&error) }
-    })
+    workspace.open(input).map_err(
+        |error| {
+            if error.is_not_found() { not_found(workspace, input) } else { refused(&error) }
+        },
+    )
 }
 
 /// Nothing is there by that name.

@@ -21,7 +21,8 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
         "path": {"type": "string", "description": "The file or directory, relative to the working directory or absolute", "required": true},
         "recursive": {"type": "boolean", "description": "Needed for a directory: delete it and all it holds. Default: false"},
     });
-    let description = "Deletes a file, or a directory with all it holds. Of a link, the link itself. There is no way back.";
+    let description =
+        "Deletes a file, or a directory with all it holds. Of a link, the link itself. There is no way back.";
     let mut definition = definition("fs_delete", ToolCategory::Edit, description, parameters);
     definition.annotations = Some(ToolAnnotations { destructive: Some(true), ..Default::default() });
     definition

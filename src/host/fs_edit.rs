@@ -144,7 +144,9 @@ mod tests {
         let (home, workspace) = workspace(&[("a", "one\ntwo\none\n"), ("dir/", "")]);
         fs::write(home.path().join("latin"), b"caf\xe9 one\n").unwrap();
         let tool = FsEdit::new(workspace);
-        let said = |path: &str, old: &str| call(&tool, json!({"path": path, "old_string": old, "new_string": "new"})).unwrap_err();
+        let said = |path: &str, old: &str| {
+            call(&tool, json!({"path": path, "old_string": old, "new_string": "new"})).unwrap_err()
+        };
         #[rustfmt::skip]
         let table = [
             ("a", "thre", "No match found for the provided old_string in the file"), ("a", "one", "at lines 1, 3"),

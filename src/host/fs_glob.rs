@@ -169,7 +169,17 @@ mod tests {
     }
 
     fn place() -> (tempfile::TempDir, FsGlob) {
-        let files = ["a.rs", "src/b.rs", "src/deep/c.rs", "src/d.ts", ".hidden/e.rs", "out/f.rs", "node_modules/m/g.rs", "..dots/h.rs", "src/[x].rs"];
+        let files = [
+            "a.rs",
+            "src/b.rs",
+            "src/deep/c.rs",
+            "src/d.ts",
+            ".hidden/e.rs",
+            "out/f.rs",
+            "node_modules/m/g.rs",
+            "..dots/h.rs",
+            "src/[x].rs",
+        ];
         let (home, workspace) = workspace(&[(".gitignore", "out/\n")]);
         for (index, path) in files.iter().enumerate() {
             put(home.path(), path, "");

@@ -122,7 +122,9 @@ impl Query {
     fn new(arguments: &Arguments) -> Result<Self, ToolError> {
         let pattern = text_argument(arguments, "pattern")?;
         if pattern.is_empty() {
-            return Err(ToolError::BadArguments("`pattern`: expected a regular expression, got an empty string".into()));
+            return Err(ToolError::BadArguments(
+                "`pattern`: expected a regular expression, got an empty string".into(),
+            ));
         }
         let context = whole(arguments, "context", 0)?.unwrap_or(0);
         if context > CONTEXT_LINES_MAX {
@@ -137,7 +139,9 @@ impl Query {
             .size_limit(limit::REGEX_BYTES_MAX)
             .dfa_size_limit(limit::REGEX_BYTES_MAX)
             .build(&pattern)
-            .map_err(|e| ToolError::BadArguments(format!("`pattern` is no regular expression that can be used: {e}")))?;
+            .map_err(|e| {
+                ToolError::BadArguments(format!("`pattern` is no regular expression that can be used: {e}"))
+            })?;
         Ok(Self {
             matcher,
             path: optional_text(arguments, "path")?.unwrap_or_else(|| ".".to_owned()),
@@ -382,8 +386,14 @@ mod tests {
 
     fn place() -> (tempfile::TempDir, FsGrep) {
         let (home, workspace) = workspace(&[
-            ("b.txt", "one\ntwo\nONE\n"), ("a/z.rs", "fn one() {}\r\n"), ("a.rs", "// one\n"), (".gitignore", "out\n"),
-            ("out/x.txt", "one\n"), (".env", "one\n"), ("node_modules/m.js", "one\n"), ("nul.bin", "one\n\0\n"),
+            ("b.txt", "one\ntwo\nONE\n"),
+            ("a/z.rs", "fn one() {}\r\n"),
+            ("a.rs", "// one\n"),
+            (".gitignore", "out\n"),
+            ("out/x.txt", "one\n"),
+            (".env", "one\n"),
+            ("node_modules/m.js", "one\n"),
+            ("nul.bin", "one\n\0\n"),
         ]);
         fs::write(home.path().join("latin.txt"), b"caf\xe9 one\n").unwrap();
         (home, FsGrep::new(workspace))
@@ -429,7 +439,10 @@ mod tests {
         assert!(said(json!({"pattern": "a", "context": 21})).contains("at most 20"));
         assert!(said(json!({"pattern": "a", "path": "b.tx"})).contains("Did you mean \"b.txt\"?"));
         let wd = home.path().display();
-        assert_eq!(said(json!({"pattern": "a", "path": "../"})), format!("Path \"../\" escapes the working directory \"{wd}\""));
+        assert_eq!(
+            said(json!({"pattern": "a", "path": "../"})),
+            format!("Path \"../\" escapes the working directory \"{wd}\"")
+        );
         aborted(&tool, json!({"pattern": "one"}));
         aborted(&tool, json!({"pattern": "one", "path": "b.txt"}));
     }
@@ -441,7 +454,12 @@ mod tests {
         let tool = FsGrep::new(workspace);
         assert_eq!(call(&tool, json!({"pattern": "(a+)+$"})).as_deref(), Ok("No matches found."));
         let text = call(&tool, json!({"pattern": "X"})).unwrap();
-        assert!(text.starts_with("long:1: …aaaa") && text.contains("aXä") && text.ends_with("ä [line cut: 202001 bytes in all]"), "{text}");
+        assert!(
+            text.starts_with("long:1: …aaaa")
+                && text.contains("aXä")
+                && text.ends_with("ä [line cut: 202001 bytes in all]"),
+            "{text}"
+        );
         assert!(text.len() < 600);
     }
 
@@ -455,7 +473,9 @@ mod tests {
         assert!(text.ends_with("f:1000: match this\n(Results limited to 1000 entries)"));
         let text = call(&tool, json!({"pattern": "match", "path": "g"})).unwrap();
         let shown = text.lines().count() - 1;
-        assert!(text.ends_with(&format!("(Results limited to {shown} entries)")) && text.len() < limit::OUTPUT_CHARS_MAX);
+        assert!(
+            text.ends_with(&format!("(Results limited to {shown} entries)")) && text.len() < limit::OUTPUT_CHARS_MAX
+        );
     }
 
     #[test]

@@ -152,14 +152,21 @@ mod tests {
     #[test]
     fn directories_are_followed_by_their_children() {
         let (home, workspace) = workspace(&[
-            ("b.txt", ""), ("a/x/y.rs", ""), ("a/w.rs", ""), (".env", ""), ("node_modules/m/i.js", ""), ("empty/", ""),
+            ("b.txt", ""),
+            ("a/x/y.rs", ""),
+            ("a/w.rs", ""),
+            (".env", ""),
+            ("node_modules/m/i.js", ""),
+            ("empty/", ""),
         ]);
         symlink("a", home.path().join("to_a")).unwrap();
         symlink("b.txt", home.path().join("to_b")).unwrap();
         symlink("/etc", home.path().join("to_etc")).unwrap();
         let tool = FsList::new(workspace);
         let top = "f .env\nd a\n…d empty\nd node_modules\nd to_a\nf to_b\nl to_etc";
-        let top = |a: &str, b: &str| top.replace("d empty", &format!("{b}d empty")).replace('…', a).replace("d empty", "f b.txt\nd empty");
+        let top = |a: &str, b: &str| {
+            top.replace("d empty", &format!("{b}d empty")).replace('…', a).replace("d empty", "f b.txt\nd empty")
+        };
         #[rustfmt::skip]
         let table = [
             (json!({}), top("f a/w.rs\nd a/x\n", "")),

@@ -68,7 +68,12 @@ impl Tool for FsMove {
     }
 }
 
-fn relocate(workspace: &Workspace, source: &str, destination: &str, cancel: &CancellationToken) -> Result<(), ToolError> {
+fn relocate(
+    workspace: &Workspace,
+    source: &str,
+    destination: &str,
+    cancel: &CancellationToken,
+) -> Result<(), ToolError> {
     let from = workspace.resolve_entry(source).map_err(|e| refused(&e))?;
     let to = workspace.resolve_entry(destination).map_err(|e| refused(&e))?;
     if workspace.holds_a_root(&from) {

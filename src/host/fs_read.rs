@@ -252,7 +252,10 @@ impl Window {
         }
         if self.shown == 0 {
             let lines = text::counted(self.ended, "line");
-            return Err(ToolError::failed(format!("`offset`: {} is beyond the end of \"{path}\", which has {lines}", self.first)));
+            return Err(ToolError::failed(format!(
+                "`offset`: {} is beyond the end of \"{path}\", which has {lines}",
+                self.first
+            )));
         }
         let last = self.first + self.shown - 1;
         if self.first > 1 || last < self.ended || self.uncounted {
@@ -315,7 +318,11 @@ mod tests {
     fn long_files_and_lines_are_cut_and_said() {
         let long: String = (0..100_000).map(|n| format!("line {n}\n")).collect();
         let text = read_file(&long, json!({})).unwrap();
-        assert!(text.ends_with("(Showing lines 1-2000 of 100000. Read on with offset: 2001)"), "{}", text::tail(&text, 200));
+        assert!(
+            text.ends_with("(Showing lines 1-2000 of 100000. Read on with offset: 2001)"),
+            "{}",
+            text::tail(&text, 200)
+        );
         let text = read_file(&long, json!({"limit": 100_000})).unwrap();
         assert!(text.encode_utf16().count() < limit::OUTPUT_CHARS_MAX);
         let next: usize = text.rsplit(' ').next().unwrap().trim_end_matches(')').parse().unwrap();
@@ -357,7 +364,9 @@ mod tests {
     #[test]
     fn the_subject_is_the_resolved_path() {
         let (home, workspace) = workspace(&[("a", "x")]);
-        let Ok(serde_json::Value::Object(arguments)) = serde_json::to_value(json!({"path": "b/../a"})) else { panic!() };
+        let Ok(serde_json::Value::Object(arguments)) = serde_json::to_value(json!({"path": "b/../a"})) else {
+            panic!()
+        };
         let Subject::Paths(paths) = FsRead::new(workspace).subject(&arguments) else { panic!("paths") };
         assert_eq!(paths[0].given, "b/../a");
         assert_eq!(paths[0].resolved, Some(home.path().canonicalize().unwrap().join("a")));

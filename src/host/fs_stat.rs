@@ -49,7 +49,8 @@ impl Tool for FsStat {
         Box::pin(async move {
             let path = text_argument(&arguments, "path")?;
             let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
-            blocking(move || if cancel.is_cancelled() { Err(ToolError::Aborted) } else { stat(&workspace, &path) }).await
+            blocking(move || if cancel.is_cancelled() { Err(ToolError::Aborted) } else { stat(&workspace, &path) })
+                .await
         })
     }
 }

@@ -23,11 +23,7 @@ pub(super) struct WalkOptions {
 /// directories that are skipped otherwise.
 pub(super) fn walker(workspace: &Workspace, base: &Path, asked: &str, options: WalkOptions) -> ignore::Walk {
     let mut builder = WalkBuilder::new(base);
-    builder
-        .hidden(!options.hidden)
-        .require_git(false)
-        .follow_links(false)
-        .current_dir(workspace.working_directory());
+    builder.hidden(!options.hidden).require_git(false).follow_links(false).current_dir(workspace.working_directory());
     if options.sorted {
         builder.sort_by_file_name(Ord::cmp);
     }
