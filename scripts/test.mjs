@@ -40,6 +40,7 @@ const STEPS = [
     shows: 'no Rust lint without the addon',
     go: () => run('cargo', ['clippy', '--lib', '--bins', '--', ...DENY]),
   },
+  { name: 'docs', shows: 'the documentation has no broken links', go: docs },
   { name: 'addon', shows: 'the addon is built', go: addon },
   { name: 'rust', shows: 'Rust tests', go: rustTests },
   { name: 'node', shows: 'Node tests', needs: 'addon', go: nodeTests },
@@ -107,6 +108,10 @@ function seconds(from) {
 
 function tool(name) {
   return join(top, 'node_modules', '.bin', name)
+}
+
+function docs() {
+  return run('cargo', ['doc', '--no-deps', '--lib', ...NODE], { env: { RUSTDOCFLAGS: DENY.join(' ') } })
 }
 
 /** Built without the test features, as it is shipped; the binary beside it serves the Node tests. */
