@@ -18,7 +18,11 @@ const PARAMETERS_MAX: usize = 4;
 const REASON_BYTES_MIN: usize = 10;
 
 /// Rule, place (`file` or `file: function`), reason.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[];
+const EXCEPTIONS: &[(&str, &str, &str)] = &[(
+    "parameters",
+    "src/tool/validate.rs: check_size",
+    "four of them are one bound: keyword, size and unit in one schema; the fifth is the argument's path for the message",
+)];
 
 /// One breach of a rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -181,7 +185,8 @@ fn parameters_open(code: &str, from: usize) -> Option<usize> {
     None
 }
 
-/// Parameters at the top level of the list, a receiver left out.
+/// Parameters at the top level of the list. A receiver is left out, and so is the token by which everything that takes
+/// time is told to stop: it is handed along unchanged.
 fn count_parameters(list: &str) -> usize {
     let mut depth = 0_i32;
     let mut parts = vec![String::new()];
@@ -196,8 +201,9 @@ fn count_parameters(list: &str) -> usize {
         }
         before = c;
     }
+    let token = |part: &String| part.trim_end().ends_with("CancellationToken");
     let receiver = |part: &String| part.split([':', ' ']).any(|word| word.trim_start_matches('&') == "self");
-    parts.iter().filter(|part| !part.trim().is_empty() && !receiver(part)).count()
+    parts.iter().filter(|part| !part.trim().is_empty() && !receiver(part) && !token(part)).count()
 }
 
 #[test]
@@ -365,6 +371,7 @@ mod self_test {
             (&long_file,                                                        &["file length"]),
             (&long_test,                                                        &[]),
             ("//! A.\nfn f(a: A, b: B, c: C, d: D, e: E) {}",                   &["parameters"]),
+            ("//! A.\nfn f(a: A, b: B, c: C, d: D, cancel: &CancellationToken) {}", &[]),
             ("//! A.\nfn f(&self, a: A, b: (B, C), c: M<D, E>, d: D) {}",       &[]),
             ("//! A.\nfn f<F: Fn(A) -> B>(f: F, a: &[A; 2],) -> A<B> {}",       &[]),
             ("//! A.\nfn f() { a.unwrap() }",                                   &["unwrap"]),
