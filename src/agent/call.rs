@@ -110,7 +110,8 @@ pub(super) fn refuse_call(
 }
 
 impl CallEnvironment {
-    fn emit(&self, event: impl FnOnce() -> EventBody) -> Result<(), SinkError> {
+    /// Hands in an event, where somebody takes them.
+    pub(super) fn emit(&self, event: impl FnOnce() -> EventBody) -> Result<(), SinkError> {
         self.sink.as_ref().map_or(Ok(()), |sink| sink.emit(event()))
     }
 
@@ -162,8 +163,8 @@ pub(super) async fn finish_soon<T>(cancel: &CancellationToken, work: impl Future
     tokio::time::timeout(Duration::from_millis(limit::TOOL_STOP_GRACE_MS), work).await.ok()
 }
 
-/// A call that may run.
-struct Admitted {
+/// A call whose tool is found.
+struct Prepared {
     tool: Arc<dyn Tool>,
     request: ToolCallRequest,
     context: ToolContext,
@@ -174,10 +175,11 @@ async fn admit(
     environment: &CallEnvironment,
     request: ToolCallRequest,
     cancel: &CancellationToken,
-) -> Result<Admitted, Failure> {
-    let asked = request.name.clone();
+) -> Result<Prepared, Failure> {
+    let (id, asked) = (request.id.clone(), request.name.clone());
     let request = match environment.hooks.before_tool(request).await {
-        Before::Continue(request) => request,
+        // Questions and results are matched by the id: no hook changes it.
+        Before::Continue(request) => ToolCallRequest { id, ..request },
         Before::Blocked { reason } => {
             return Err(Failure::new(ErrorCode::Forbidden, format!("Tool \"{asked}\" was blocked: {reason}")));
         }
@@ -192,32 +194,34 @@ async fn admit(
         cancel: cancel.child_token(),
         scope: Arc::clone(&environment.scope),
     };
-    permit(environment, &request, tool.as_ref(), &context, cancel).await?;
+    let admitted = Prepared { tool, request, context };
+    admitted.permit(environment, cancel).await?;
+    let Prepared { tool, request, .. } = &admitted;
     if let Err(bad) = validate(tool.definition(), &request.arguments) {
-        return Err(Failure::execution(ErrorCode::InvalidArgument, name, &bad.0));
+        return Err(Failure::execution(ErrorCode::InvalidArgument, &request.name, &bad.0));
     }
-    Ok(Admitted { tool, request, context })
+    Ok(admitted)
 }
 
-async fn permit(
-    environment: &CallEnvironment,
-    request: &ToolCallRequest,
-    tool: &dyn Tool,
-    context: &ToolContext,
-    cancel: &CancellationToken,
-) -> Result<(), Failure> {
-    let subject: Subject = tool.subject(&request.arguments);
-    let preview = ToolPreview { tool, context };
-    let question = GateQuestion { request, definition: Some(tool.definition()), subject: &subject, preview: &preview };
-    let verdict = environment.gate.check(question, cancel).await;
-    if verdict.allowed {
-        return Ok(());
+impl Prepared {
+    async fn permit(&self, environment: &CallEnvironment, cancel: &CancellationToken) -> Result<(), Failure> {
+        let Self { tool, request, context } = self;
+        let subject: Subject = tool.subject(&request.arguments);
+        let preview = ToolPreview { tool: tool.as_ref(), context };
+        let definition = Some(tool.definition());
+        let verdict = environment
+            .gate
+            .check(GateQuestion { request, definition, subject: &subject, preview: &preview }, cancel)
+            .await;
+        if verdict.allowed {
+            return Ok(());
+        }
+        let mut output = format!("Permission denied for tool: \"{}\"", request.name);
+        if !verdict.reason.is_empty() {
+            output.push_str(&format!(" ({})", verdict.reason));
+        }
+        Err(Failure::new(ErrorCode::Forbidden, output))
     }
-    let mut output = format!("Permission denied for tool: \"{}\"", request.name);
-    if !verdict.reason.is_empty() {
-        output.push_str(&format!(" ({})", verdict.reason));
-    }
-    Err(Failure::new(ErrorCode::Forbidden, output))
 }
 
 struct ToolPreview<'t> {
@@ -245,7 +249,7 @@ enum Run {
     Stopped,
 }
 
-impl Admitted {
+impl Prepared {
     async fn run(mut self, environment: &CallEnvironment, cancel: &CancellationToken) -> CallOutcome {
         let started = Instant::now();
         let run = self.run_tool(environment).await;

@@ -6,9 +6,9 @@ use std::collections::HashSet;
 
 use tokio_util::sync::CancellationToken;
 
+use super::SinkError;
 use super::batch::run_batch;
 use super::call::{CallEnvironment, CallOutcome, refuse_call};
-use super::{Sink, SinkError};
 use crate::base::limit;
 use crate::protocol::{ErrorCode, EventBody, ToolCallRequest};
 
@@ -65,7 +65,6 @@ impl CallMemory {
 /// [`SinkError`] when an event could not be handed in; what had started is ended then, too.
 pub(super) async fn answer_calls(
     environment: &CallEnvironment,
-    sink: &dyn Sink,
     memory: &mut CallMemory,
     calls: Vec<Asked>,
     cancel: &CancellationToken,
@@ -77,7 +76,7 @@ pub(super) async fn answer_calls(
         let refusal = match problem {
             Some(problem) => Some((ErrorCode::InvalidArgument, problem)),
             None if times >= limit::IDENTICAL_CALLS_MAX => {
-                sink.emit(EventBody::LoopDoomLoop {
+                environment.emit(|| EventBody::LoopDoomLoop {
                     tool_name: request.name.clone(),
                     call_count: times,
                     args: request.arguments.clone(),

@@ -188,8 +188,8 @@ impl Turn {
     async fn call_tools(&mut self, reply: Reply, cancel: &CancellationToken) -> Result<Option<Ended>, SinkError> {
         let requests = reply.calls.iter().map(|asked| asked.request.clone()).collect();
         self.remember(reply.text, requests);
-        let (environment, sink) = (&self.input.environment, self.input.sink.as_ref());
-        let outcomes = answer_calls(environment, sink, &mut self.calls, reply.calls, cancel).await?;
+        let environment = &self.input.environment;
+        let outcomes = answer_calls(environment, &mut self.calls, reply.calls, cancel).await?;
         let mut findings = Vec::new();
         for CallOutcome { result, findings: found, .. } in outcomes {
             findings.extend(found.into_iter().map(|text| Part::Text { text }));

@@ -1,14 +1,22 @@
 //! Models: each fills [`Model`] over its own wire.
 
+mod demo;
 mod openai;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::model::Model;
 
+pub use demo::DEMO_MODEL_ID;
 pub use openai::OpenAiOptions;
 
 /// A model behind an OpenAI-compatible chat-completions endpoint. Its id is `openai/<name>`.
 pub fn openai(options: OpenAiOptions) -> Arc<dyn Model> {
     Arc::new(openai::OpenAi::new(options))
+}
+
+/// The scripted model, `demo/scripted`. It says that it is one.
+pub fn demo() -> Arc<dyn Model> {
+    Arc::new(demo::Demo::new(Duration::from_millis(demo::DELTA_PAUSE_MS)))
 }

@@ -103,7 +103,7 @@ impl Checker<'_> {
         match value {
             Value::Number(_) => check_number(schema, value, path),
             Value::String(text) => {
-                check_size(schema, ["minLength", "maxLength"], text.chars().count(), "characters", path)
+                check_size(schema, ["minLength", "maxLength", "characters"], text.chars().count(), path)
             }
             Value::Array(items) => self.check_array(schema, items, path, depth),
             Value::Object(members) => self.check_members(schema, members, path, depth),
@@ -158,7 +158,7 @@ impl Checker<'_> {
         path: &str,
         depth: u32,
     ) -> Result<(), BadArguments> {
-        check_size(schema, ["minItems", "maxItems"], items.len(), "items", path)?;
+        check_size(schema, ["minItems", "maxItems", "items"], items.len(), path)?;
         let first = schema.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         for (at, item) in items.iter().enumerate() {
             if let Some(schema) = first.get(at).or_else(|| schema.get("items")) {
@@ -298,9 +298,8 @@ fn check_number(schema: &Map<String, Value>, value: &Value, path: &str) -> Resul
 
 fn check_size(
     schema: &Map<String, Value>,
-    [least, most]: [&str; 2],
+    [least, most, unit]: [&str; 3],
     size: usize,
-    unit: &str,
     path: &str,
 ) -> Result<(), BadArguments> {
     let bound = |word: &str| schema.get(word).and_then(Value::as_u64).and_then(|b| usize::try_from(b).ok());
