@@ -1,0 +1,239 @@
+//! One rule's pattern, held against a simple command or a path.
+
+use std::path::{Component, Path, PathBuf};
+
+use super::PathSubject;
+use super::shell::{Part, Redirect, UNKNOWN};
+use crate::base::glob;
+
+/// A pattern, taken apart once.
+#[derive(Debug, Clone)]
+pub(super) struct Pattern {
+    raw: String,
+    /// `git` of `git *`: it matches the bare command too.
+    bare: Option<String>,
+    /// Assignments that it names in front.
+    assignments: Vec<(String, String)>,
+    /// Without the assignments and the redirections.
+    command: String,
+    command_bare: Option<String>,
+    /// Redirections that it names at the end.
+    redirects: Vec<Redirect>,
+}
+
+/// How sure it is that a rule is about a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hit {
+    No,
+    /// It depends on what only the shell will know.
+    Possible,
+    Certain,
+}
+
+/// A command in every spelling that a deny rule may mean.
+#[derive(Debug)]
+pub(super) struct Judged<'a> {
+    part: &'a Part,
+    text: String,
+    forms: Vec<String>,
+    has_unknown: bool,
+}
+
+impl<'a> Judged<'a> {
+    pub(super) fn new(part: &'a Part) -> Self {
+        let text = part.text();
+        let mut forms = vec![text.clone()];
+        if let (Some(name), Some(first)) = (part.program(), part.words.first()) {
+            let mut words = vec![name];
+            words.extend(part.words[1..].iter().map(String::as_str));
+            if first != name {
+                forms.push(words.join(" "));
+            }
+            if let Some(rest) = (name == "git").then(|| without_git_options(&words)).filter(|r| r.len() < words.len()) {
+                forms.push(rest.join(" "));
+            }
+        }
+        if !part.assignments.is_empty() {
+            let front: String = part.assignments.iter().map(|(name, value)| format!("{name}={value} ")).collect();
+            forms.extend(forms.clone().iter().map(|form| format!("{front}{form}").trim_end().to_owned()));
+        }
+        for redirect in &part.redirects {
+            let plain = if redirect.operator.contains('>') { ">" } else { "<" };
+            for form in forms.clone() {
+                forms.push(format!("{form} {} {}", redirect.operator, redirect.target));
+                if redirect.operator != plain {
+                    forms.push(format!("{form} {plain} {}", redirect.target));
+                }
+            }
+            if forms.len() > 64 {
+                break;
+            }
+        }
+        Self { part, text, forms, has_unknown: part.has_unknown() }
+    }
+}
+
+impl Pattern {
+    pub(super) fn new(pattern: &str) -> Self {
+        let mut rest = pattern;
+        let mut assignments = Vec::new();
+        while let Some((name, value, after)) = leading_assignment(rest) {
+            assignments.push((name.to_owned(), value.to_owned()));
+            rest = after;
+        }
+        let (command, redirects) = trailing_redirects(rest);
+        let bare = |text: &str| text.strip_suffix(" *").map(str::to_owned);
+        Self {
+            raw: pattern.to_owned(),
+            bare: bare(pattern),
+            assignments,
+            command_bare: bare(command),
+            command: command.to_owned(),
+            redirects,
+        }
+    }
+
+    /// Whether it is about everything.
+    pub(super) fn is_everything(pattern: &str) -> bool {
+        !pattern.is_empty() && pattern.bytes().all(|b| b == b'*')
+    }
+
+    /// Whether an allow rule covers the whole of a command.
+    pub(super) fn covers(&self, judged: &Judged<'_>) -> bool {
+        let part = judged.part;
+        if part.opaque
+            || part.words.first().is_some_and(|program| program.contains(|c: char| c == UNKNOWN || c.is_whitespace()))
+            // `?` stands for one character, an unknown for any number of them.
+            || (judged.has_unknown && self.raw.contains('?'))
+        {
+            return false;
+        }
+        let assigned = self.assignments.len() == part.assignments.len()
+            && self
+                .assignments
+                .iter()
+                .zip(&part.assignments)
+                .all(|((name, glob), (given, value))| name == given && glob::matches(glob, value));
+        assigned
+            && self.covers_redirects(&part.redirects)
+            && (glob::matches(&self.command, &judged.text) || self.command_bare.as_ref() == Some(&judged.text))
+    }
+
+    fn covers_redirects(&self, redirects: &[Redirect]) -> bool {
+        let climbs = |target: &str| Path::new(target).components().any(|c| c == Component::ParentDir);
+        self.redirects.len() == redirects.len()
+            && self.redirects.iter().zip(redirects).all(|(named, given)| {
+                named.operator == given.operator
+                    && (named.target == given.target
+                        || (glob::matches(&named.target, &given.target) && !climbs(&given.target)))
+            })
+    }
+
+    /// Whether a deny or ask rule is about a command.
+    pub(super) fn hits(&self, judged: &Judged<'_>) -> Hit {
+        let certain = |form: &String| glob::matches(&self.raw, form) || self.bare.as_ref() == Some(form);
+        if judged.forms.iter().any(certain) {
+            return Hit::Certain;
+        }
+        // No value of a variable becomes a redirection or an assignment.
+        let part = judged.part;
+        let elsewhere = (!self.redirects.is_empty() && part.redirects.is_empty())
+            || (!self.assignments.is_empty() && part.assignments.is_empty());
+        let possible = judged.has_unknown
+            && (part.is_unreadable() || !elsewhere)
+            && judged.forms.iter().any(|form| could_match(&self.raw, form));
+        if possible { Hit::Possible } else { Hit::No }
+    }
+
+    /// Whether an allow rule covers a path: as it resolves, absolute or relative to the working directory.
+    pub(super) fn covers_path(&self, path: &PathSubject, working_directory: Option<&Path>) -> bool {
+        let Some(resolved) = path.resolved.as_deref() else { return false };
+        self.is_about(resolved) || self.is_about_relative(resolved, working_directory)
+    }
+
+    /// Whether a deny or ask rule is about a path: as given, by name, or as it resolves.
+    pub(super) fn hits_path(&self, path: &PathSubject, working_directory: Option<&Path>) -> bool {
+        let given = Path::new(&path.given);
+        let by_name = by_name(given);
+        let absolute = working_directory.map(|directory| self::by_name(&directory.join(given)));
+        let all = [Some(given), Some(&by_name), absolute.as_deref(), path.resolved.as_deref()];
+        all.into_iter().flatten().any(|p| self.is_about(p) || self.is_about_relative(p, working_directory))
+    }
+
+    fn is_about_relative(&self, path: &Path, working_directory: Option<&Path>) -> bool {
+        working_directory.and_then(|directory| path.strip_prefix(directory).ok()).is_some_and(|p| self.is_about(p))
+    }
+
+    fn is_about(&self, path: &Path) -> bool {
+        glob::matches(self.raw.strip_prefix("./").unwrap_or(&self.raw), &path.to_string_lossy())
+    }
+}
+
+/// `.` and `..` taken out by name.
+fn by_name(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(out.components().next_back(), Some(Component::Normal(_))) => {
+                drop(out.pop())
+            }
+            Component::ParentDir | Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                out.push(component);
+            }
+        }
+    }
+    out
+}
+
+/// Whether some value of the unknown parts of `text` could make `pattern` match. May say yes too often, never no.
+fn could_match(pattern: &str, text: &str) -> bool {
+    let Some((front, _)) = text.split_once(UNKNOWN) else { return false };
+    let (_, back) = text.rsplit_once(UNKNOWN).unwrap_or(("", ""));
+    let wild: &[char] = &['*', '?'];
+    let pattern_front = pattern.split(wild).next().unwrap_or("");
+    let pattern_back = pattern.rsplit(wild).next().unwrap_or("");
+    (pattern_front.starts_with(front) || front.starts_with(pattern_front))
+        && (pattern_back.ends_with(back) || back.ends_with(pattern_back))
+}
+
+/// `NAME=glob` at the start of a pattern, and what follows it.
+fn leading_assignment(pattern: &str) -> Option<(&str, &str, &str)> {
+    let (word, rest) = pattern.split_once(' ').unwrap_or((pattern, ""));
+    let (name, value) = word.split_once('=')?;
+    let is_name = !name.is_empty()
+        && !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    is_name.then_some((name, value, rest.trim_start()))
+}
+
+/// The redirections at the end of a pattern: ` > out/*`, each an operator and a target with a space between.
+fn trailing_redirects(pattern: &str) -> (&str, Vec<Redirect>) {
+    let mut redirects = Vec::new();
+    let mut command = pattern;
+    while let Some((before, target)) = command.trim_end().rsplit_once(' ') {
+        let (front, operator) = before.trim_end().rsplit_once(' ').unwrap_or(("", before.trim_end()));
+        if !is_redirect(operator) {
+            break;
+        }
+        redirects.insert(0, Redirect { operator: operator.to_owned(), target: target.to_owned() });
+        command = front;
+    }
+    if redirects.is_empty() { (pattern, redirects) } else { (command.trim_end(), redirects) }
+}
+
+fn is_redirect(word: &str) -> bool {
+    let sign = word.trim_start_matches(|c: char| c.is_ascii_digit());
+    matches!(sign, ">" | ">>" | ">|" | "<>" | "<" | "<&" | ">&") || matches!(word, "&>" | "&>>")
+}
+
+/// `git push` of `git -C elsewhere --no-pager push`.
+fn without_git_options<'w>(words: &[&'w str]) -> Vec<&'w str> {
+    const WITH_VALUE: [&str; 7] =
+        ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"];
+    let mut at = 1;
+    while let Some(option) = words.get(at).filter(|word| word.starts_with('-')) {
+        at += if WITH_VALUE.contains(option) { 2 } else { 1 };
+    }
+    words[..1].iter().chain(words.get(at..).unwrap_or_default()).copied().collect()
+}

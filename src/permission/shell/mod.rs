@@ -1,0 +1,130 @@
+//! Takes a command line apart into its simple commands.
+//!
+//! Every command that the line can start is a [`Part`]: also those in substitutions, subshells, loops and
+//! function bodies. A command hidden in another one's arguments (`sudo rm x`, `sh -c 'rm x'`) is a
+//! *shadow*: good for finding what is denied, never for allowing.
+//!
+//! The line may be run by any POSIX-like shell, so what shells read differently is read by nobody:
+//! `[[ ]]`, `(( ))`, `coproc`, `$'…'` and their kind are opaque.
+//!
+//! Invariant: what is not understood becomes an opaque part, and is never left out.
+
+mod plain;
+mod walk;
+mod word;
+mod wrap;
+
+use std::fmt::Write;
+
+/// Stands in a word for what only the shell will know: the value of a variable, the files of a glob.
+pub(super) const UNKNOWN: char = '\u{F8FF}';
+
+/// More commands than this in one line are not judged one by one.
+const PARTS_MAX: usize = 256;
+/// Command lines inside command lines (`sh -c 'sh -c …'`) are followed so far.
+const DEPTH_MAX: usize = 4;
+
+/// One simple command.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Part {
+    /// Variables set in front of it, or by it when it has no words.
+    pub(super) assignments: Vec<(String, String)>,
+    /// The program and its arguments, quoting removed.
+    pub(super) words: Vec<String>,
+    /// Where it writes, and what else of its redirections is not harmless.
+    pub(super) redirects: Vec<Redirect>,
+    /// No pattern covers it: it runs other commands, or it cannot be read.
+    pub(super) opaque: bool,
+}
+
+/// One redirection.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Redirect {
+    /// Such as `>` or `2>>`.
+    pub(super) operator: String,
+    /// The file.
+    pub(super) target: String,
+}
+
+/// A command line, taken apart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) parts: Vec<Part>,
+    pub(super) shadows: Vec<Part>,
+}
+
+impl Part {
+    fn of(words: Vec<String>) -> Self {
+        Self { words, ..Self::default() }
+    }
+
+    /// Something that is not understood.
+    fn unreadable() -> Self {
+        Self { words: vec![UNKNOWN.to_string()], opaque: true, ..Self::default() }
+    }
+
+    /// Whether nothing at all is known of it.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.opaque && self.words.len() == 1 && self.words[0].chars().all(|c| c == UNKNOWN)
+    }
+
+    /// Program and arguments as one text, one space between any two.
+    pub(super) fn text(&self) -> String {
+        self.words.join(" ")
+    }
+
+    /// The program's name, when it is known. Without its directory.
+    pub(super) fn program(&self) -> Option<&str> {
+        let word = self.words.first()?;
+        let name = word.rsplit('/').next().unwrap_or(word);
+        (!name.contains(UNKNOWN)).then_some(name)
+    }
+
+    pub(super) fn has_unknown(&self) -> bool {
+        let redirects = self.redirects.iter().map(|r| &r.target);
+        let values = self.assignments.iter().map(|(_, value)| value);
+        self.words.iter().chain(redirects).chain(values).any(|text| text.contains(UNKNOWN))
+    }
+}
+
+impl Line {
+    /// Takes a command line apart. Cannot fail: what is not understood is an opaque part.
+    pub(super) fn parse(command: &str) -> Self {
+        Self::parse_at(command, 0)
+    }
+
+    fn parse_at(command: &str, depth: usize) -> Self {
+        let mut line = plain::parse(command).unwrap_or_else(|| walk::parse(command, depth));
+        wrap::find_shadows(&mut line, depth);
+        if line.parts.len() > PARTS_MAX || line.shadows.len() > PARTS_MAX {
+            line.parts.truncate(PARTS_MAX);
+            line.shadows.truncate(PARTS_MAX);
+            line.parts.push(Part::unreadable());
+        }
+        line
+    }
+
+    /// A line that is not understood. Whatever in it may be a command is a shadow.
+    fn unreadable(command: &str) -> Self {
+        Self { parts: vec![Part::unreadable()], shadows: wrap::fragments(command) }
+    }
+}
+
+/// The simple commands of a line, as a person can read them: quoting removed, `…` for what only the shell knows.
+///
+/// For showing what a call would run; not for deciding.
+pub fn command_parts(command: &str) -> Vec<String> {
+    Line::parse(command).parts.iter().map(shown).collect()
+}
+
+fn shown(part: &Part) -> String {
+    let mut text = String::new();
+    for (name, value) in &part.assignments {
+        let _infallible = write!(text, "{name}={value} ");
+    }
+    text.push_str(&part.text());
+    for redirect in &part.redirects {
+        let _infallible = write!(text, " {} {}", redirect.operator, redirect.target);
+    }
+    text.trim().replace(UNKNOWN, "…")
+}

@@ -1,0 +1,305 @@
+//! Walks a parsed command line and collects its simple commands.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use brush_parser::ast::{
+    self, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem, CompoundCommand,
+    CompoundList, IoFileRedirectKind, IoFileRedirectTarget, IoRedirect, Pipeline, RedirectList, SimpleCommand,
+};
+use brush_parser::{Parser, ParserImpl, ParserOptions};
+
+use super::word::{Reading, read, read_document};
+use super::{Line, Part, Redirect, UNKNOWN};
+
+/// No extended globs: what they mean is a setting of the shell.
+pub(super) const OPTIONS: ParserOptions = ParserOptions {
+    enable_extended_globbing: false,
+    posix_mode: false,
+    sh_mode: false,
+    tilde_expansion_at_word_start: true,
+    tilde_expansion_after_colon: false,
+    parser_impl: ParserImpl::Peg,
+};
+
+/// The parser goes as deep as the line is nested. More openings than this are not followed.
+const OPENINGS_MAX: usize = 60;
+const OPENING_WORDS: [&str; 9] = ["if", "while", "until", "for", "case", "do", "then", "else", "function"];
+
+/// Writing there changes nothing.
+const HARMLESS_TARGETS: [&str; 5] = ["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/fd/1", "/dev/fd/2"];
+
+/// Takes a line apart that is not plain.
+pub(super) fn parse(command: &str, depth: usize) -> Line {
+    if command.contains('\0') || openings(command) > OPENINGS_MAX {
+        return Line::unreadable(command);
+    }
+    let program = guarded(|| Parser::new(command.as_bytes(), &OPTIONS).parse_program().ok());
+    let Some(program) = program else { return Line::unreadable(command) };
+    let mut walk = Walk { line: Line::default(), depth };
+    program.complete_commands.iter().for_each(|list| walk.list(list));
+    walk.line
+}
+
+/// The parser is not ours: should it panic, the line is unreadable.
+pub(super) fn guarded<T>(parse: impl FnOnce() -> Option<T>) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(parse)).ok().flatten()
+}
+
+/// No less than how deep the line can be nested.
+fn openings(command: &str) -> usize {
+    let signs = command.bytes().filter(|b| matches!(b, b'(' | b'{' | b'`' | b'!')).count();
+    let words = command.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| OPENING_WORDS.contains(word)).count();
+    signs + words
+}
+
+struct Walk {
+    line: Line,
+    depth: usize,
+}
+
+impl Walk {
+    fn list(&mut self, list: &CompoundList) {
+        for item in &list.0 {
+            self.pipeline(&item.0.first);
+            for next in &item.0.additional {
+                match next {
+                    ast::AndOr::And(pipeline) | ast::AndOr::Or(pipeline) => self.pipeline(pipeline),
+                }
+            }
+        }
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline) {
+        let before = self.line.parts.len();
+        pipeline.seq.iter().for_each(|command| self.command(command));
+        if pipeline.timed.is_some() {
+            self.line.parts[before..].iter_mut().for_each(|part| part.opaque = true);
+        }
+    }
+
+    fn command(&mut self, command: &Command) {
+        match command {
+            Command::Simple(simple) => self.simple(simple),
+            Command::Compound(compound, redirects) => {
+                self.compound(compound);
+                self.redirects(redirects.as_ref());
+            }
+            Command::Function(function) => {
+                self.compound(&function.body.0);
+                self.redirects(function.body.1.as_ref());
+            }
+            Command::ExtendedTest(..) => self.unreadable(&command.to_string()),
+        }
+    }
+
+    fn compound(&mut self, compound: &CompoundCommand) {
+        match compound {
+            CompoundCommand::BraceGroup(group) => self.list(&group.list),
+            CompoundCommand::Subshell(subshell) => self.list(&subshell.list),
+            CompoundCommand::ForClause(clause) => {
+                for value in clause.values.iter().flatten() {
+                    self.loose_word(value);
+                }
+                // A loop over a variable that other programs look at sets it.
+                let name = &clause.variable_name;
+                if name.chars().any(|c| c.is_ascii_uppercase()) || name.contains("proxy") {
+                    let assignments = vec![(name.clone(), UNKNOWN.to_string())];
+                    self.line.parts.push(Part { assignments, ..Part::default() });
+                }
+                self.list(&clause.body.list);
+            }
+            CompoundCommand::CaseClause(clause) => {
+                self.loose_word(&clause.value);
+                for case in &clause.cases {
+                    case.patterns.iter().for_each(|pattern| self.loose_word(pattern));
+                    case.cmd.iter().for_each(|list| self.list(list));
+                }
+            }
+            CompoundCommand::IfClause(clause) => {
+                self.list(&clause.condition);
+                self.list(&clause.then);
+                for other in clause.elses.iter().flatten() {
+                    other.condition.iter().for_each(|list| self.list(list));
+                    self.list(&other.body);
+                }
+            }
+            CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
+                self.list(&clause.0);
+                self.list(&clause.1.list);
+            }
+            CompoundCommand::Arithmetic(_)
+            | CompoundCommand::ArithmeticForClause(_)
+            | CompoundCommand::Coprocess(_) => self.unreadable(&compound.to_string()),
+        }
+    }
+
+    fn simple(&mut self, simple: &SimpleCommand) {
+        let mut part = Part::default();
+        for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
+            match item {
+                CommandPrefixOrSuffixItem::AssignmentWord(assignment, _) => self.assignment(assignment, &mut part),
+                other => self.item(other, &mut part),
+            }
+        }
+        if let Some(name) = &simple.word_or_name {
+            self.word(&name.value, &mut part);
+        }
+        for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
+            self.item(item, &mut part);
+        }
+        self.line.parts.push(part);
+    }
+
+    fn item(&mut self, item: &CommandPrefixOrSuffixItem, part: &mut Part) {
+        match item {
+            CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect, part),
+            // Behind the program an assignment is an argument like any other.
+            CommandPrefixOrSuffixItem::Word(word) | CommandPrefixOrSuffixItem::AssignmentWord(_, word) => {
+                self.word(&word.value, part);
+            }
+            CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
+                self.list(&subshell.list);
+                part.words.push(UNKNOWN.to_string());
+                part.opaque = true;
+            }
+        }
+    }
+
+    fn word(&mut self, raw: &str, part: &mut Part) {
+        let reading = read(raw, self.depth);
+        let text = self.keep(reading, part);
+        part.words.push(text);
+    }
+
+    /// A word that belongs to no command of its own.
+    fn loose_word(&mut self, word: &ast::Word) {
+        let reading = read(&word.value, self.depth);
+        self.line.parts.extend(reading.inner.parts);
+        self.line.shadows.extend(reading.inner.shadows);
+    }
+
+    /// Takes over what a word runs; its text is left.
+    fn keep(&mut self, reading: Reading, part: &mut Part) -> String {
+        part.opaque |= reading.opaque;
+        self.line.parts.extend(reading.inner.parts);
+        self.line.shadows.extend(reading.inner.shadows);
+        reading.text
+    }
+
+    fn assignment(&mut self, assignment: &Assignment, part: &mut Part) {
+        match (&assignment.name, &assignment.value) {
+            (AssignmentName::VariableName(name), AssignmentValue::Scalar(word)) => {
+                let reading = read(&word.value, self.depth);
+                let value = self.keep(reading, part);
+                let value = if assignment.append { UNKNOWN.to_string() } else { value };
+                part.assignments.push((name.clone(), value));
+            }
+            (AssignmentName::VariableName(_) | AssignmentName::ArrayElementName(..), _) => {
+                part.opaque = true;
+                part.assignments.push((assignment.name.to_string(), UNKNOWN.to_string()));
+                self.unreadable(&assignment.to_string());
+            }
+        }
+    }
+
+    /// Redirections of a whole group: a part of their own.
+    fn redirects(&mut self, redirects: Option<&RedirectList>) {
+        let mut part = Part::default();
+        for redirect in redirects.iter().flat_map(|list| &list.0) {
+            self.redirect(redirect, &mut part);
+        }
+        if !part.redirects.is_empty() || part.opaque {
+            self.line.parts.push(part);
+        }
+    }
+
+    fn redirect(&mut self, redirect: &IoRedirect, part: &mut Part) {
+        match redirect {
+            IoRedirect::File(number, kind, target) => self.file_redirect(*number, kind, target, part),
+            IoRedirect::OutputAndError(word, append) => {
+                self.writes(if *append { "&>>" } else { "&>" }.to_owned(), &word.value, part);
+            }
+            IoRedirect::HereString(_, word) => {
+                let reading = read(&word.value, self.depth);
+                let text = self.keep(reading, part);
+                self.input(&text, part);
+            }
+            IoRedirect::HereDocument(_, document) => {
+                let raw = &document.doc.value;
+                let mut text = raw.clone();
+                if document.requires_expansion {
+                    let reading = read_document(raw, self.depth);
+                    text = self.keep(reading, part);
+                }
+                self.input(&text, part);
+            }
+        }
+    }
+
+    /// What a program gets to read may be commands, if the program is a shell.
+    fn input(&mut self, text: &str, part: &Part) {
+        let runs_input = part.program().is_none_or(|name| name.ends_with("sh") || name == "xargs");
+        if runs_input {
+            let inner = if self.depth < super::DEPTH_MAX {
+                Line::parse_at(text, self.depth + 1)
+            } else {
+                Line::unreadable(text)
+            };
+            self.line.shadows.extend(inner.parts);
+            self.line.shadows.extend(inner.shadows);
+        }
+    }
+
+    fn file_redirect(
+        &mut self,
+        number: Option<i32>,
+        kind: &IoFileRedirectKind,
+        target: &IoFileRedirectTarget,
+        part: &mut Part,
+    ) {
+        let operator = match kind {
+            IoFileRedirectKind::Read => "<",
+            IoFileRedirectKind::Write => ">",
+            IoFileRedirectKind::Clobber => ">|",
+            IoFileRedirectKind::Append => ">>",
+            IoFileRedirectKind::ReadAndWrite => "<>",
+            IoFileRedirectKind::DuplicateInput => "<&",
+            IoFileRedirectKind::DuplicateOutput => ">&",
+        };
+        let numbered = number.map_or_else(|| operator.to_owned(), |n| format!("{n}{operator}"));
+        let is_number = |text: &str| text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+        match target {
+            IoFileRedirectTarget::Fd(_) => {}
+            IoFileRedirectTarget::Duplicate(word) if is_number(&word.value) => {}
+            IoFileRedirectTarget::Filename(word) | IoFileRedirectTarget::Duplicate(word) if operator == "<" => {
+                let reading = read(&word.value, self.depth);
+                let target = self.keep(reading, part);
+                // A file that is read is like an argument; a connection, or who knows what, is not.
+                if target.contains(UNKNOWN) || target.starts_with("/dev/tcp/") || target.starts_with("/dev/udp/") {
+                    part.redirects.push(Redirect { operator: numbered, target });
+                }
+            }
+            IoFileRedirectTarget::Filename(word) | IoFileRedirectTarget::Duplicate(word) => {
+                self.writes(numbered, &word.value, part);
+            }
+            IoFileRedirectTarget::ProcessSubstitution(_, subshell) => {
+                self.list(&subshell.list);
+                part.opaque = true;
+            }
+        }
+    }
+
+    fn writes(&mut self, operator: String, raw: &str, part: &mut Part) {
+        let reading = read(raw, self.depth);
+        let target = self.keep(reading, part);
+        if !HARMLESS_TARGETS.contains(&target.as_str()) {
+            part.redirects.push(Redirect { operator, target });
+        }
+    }
+
+    fn unreadable(&mut self, text: &str) {
+        let unreadable = Line::unreadable(text);
+        self.line.parts.extend(unreadable.parts);
+        self.line.shadows.extend(unreadable.shadows);
+    }
+}

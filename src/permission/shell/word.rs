@@ -1,0 +1,152 @@
+//! Reads one word: its text with quoting removed, and the commands that run while it is expanded.
+
+use brush_parser::ast::UnexpandedArithmeticExpr;
+use brush_parser::word::{self, Parameter, ParameterExpr, WordPiece, WordPieceWithSource};
+
+use super::walk::{OPTIONS, guarded};
+use super::{DEPTH_MAX, Line, Part, UNKNOWN, wrap};
+
+/// A word, read.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// Quoting removed, [`UNKNOWN`] for what only the shell will know.
+    pub(super) text: String,
+    /// Whether it runs commands, or cannot be read.
+    pub(super) opaque: bool,
+    /// What it runs.
+    pub(super) inner: Line,
+}
+
+/// Reads a word as it stands in the command line.
+pub(super) fn read(raw: &str, depth: usize) -> Reading {
+    let mut reading = Reading::default();
+    match guarded(|| word::parse(raw, &OPTIONS).ok()) {
+        Some(pieces) => {
+            for piece in &pieces {
+                reading.take(piece, raw, depth);
+            }
+            if expands_braces(&pieces) {
+                reading.text = UNKNOWN.to_string();
+            }
+        }
+        None => reading.give_up(raw),
+    }
+    reading
+}
+
+/// Reads a here-document whose delimiter is not quoted.
+pub(super) fn read_document(raw: &str, depth: usize) -> Reading {
+    let mut reading = Reading::default();
+    match guarded(|| word::parse_heredoc(raw, &OPTIONS).ok()) {
+        Some(pieces) => pieces.iter().for_each(|piece| reading.take_quoted(piece, raw, depth)),
+        None => reading.give_up(raw),
+    }
+    reading
+}
+
+impl Reading {
+    fn take(&mut self, piece: &WordPieceWithSource, raw: &str, depth: usize) {
+        let source = raw.get(piece.start_index..piece.end_index).unwrap_or(raw);
+        match &piece.piece {
+            WordPiece::Text(text) if text.contains(['(', ')', '<', '>']) => self.give_up(source),
+            WordPiece::Text(text) => {
+                self.text.extend(text.chars().map(|c| if matches!(c, '*' | '?' | '[') { UNKNOWN } else { c }));
+            }
+            WordPiece::SingleQuotedText(text) => self.text.push_str(text),
+            WordPiece::EscapeSequence(text) => self.text.push_str(text[1..].trim_start_matches('\n')),
+            WordPiece::TildeExpansion(_) => self.text.push_str(source),
+            WordPiece::DoubleQuotedSequence(pieces) => {
+                pieces.iter().for_each(|inner| self.take_quoted(inner, raw, depth));
+            }
+            // Shells disagree about these: some take the dollar sign for itself.
+            WordPiece::AnsiCQuotedText(_) => self.text.push(UNKNOWN),
+            WordPiece::GettextDoubleQuotedSequence(pieces) => {
+                self.text.push(UNKNOWN);
+                pieces.iter().for_each(|inner| self.take_quoted(inner, raw, depth));
+            }
+            WordPiece::ParameterExpansion(expression) => self.parameter(expression, source),
+            WordPiece::CommandSubstitution(command) => self.run(command, depth),
+            WordPiece::BackquotedCommandSubstitution(command) => {
+                self.run(command, depth);
+                if command.contains('\\') {
+                    self.give_up(command);
+                }
+            }
+            WordPiece::ArithmeticExpression(expression) => self.arithmetic(expression, source),
+        }
+    }
+
+    /// A piece between double quotes: a backslash is itself there, but for a few, and nothing is a glob.
+    fn take_quoted(&mut self, piece: &WordPieceWithSource, raw: &str, depth: usize) {
+        match &piece.piece {
+            WordPiece::Text(text) => self.text.push_str(&text.replace("\\\n", "")),
+            WordPiece::EscapeSequence(_)
+            | WordPiece::SingleQuotedText(_)
+            | WordPiece::TildeExpansion(_)
+            | WordPiece::DoubleQuotedSequence(_)
+            | WordPiece::AnsiCQuotedText(_)
+            | WordPiece::GettextDoubleQuotedSequence(_)
+            | WordPiece::ParameterExpansion(_)
+            | WordPiece::CommandSubstitution(_)
+            | WordPiece::BackquotedCommandSubstitution(_)
+            | WordPiece::ArithmeticExpression(_) => self.take(piece, raw, depth),
+        }
+    }
+
+    fn parameter(&mut self, expression: &ParameterExpr, source: &str) {
+        let plain = match expression {
+            ParameterExpr::Parameter { parameter, indirect: false } => match parameter {
+                Parameter::Positional(_) | Parameter::Special(_) | Parameter::Named(_) => true,
+                // An index is an arithmetic expression, and those can run commands.
+                Parameter::NamedWithIndex { .. } | Parameter::NamedWithAllIndices { .. } => false,
+            },
+            // `${x:-word}` and its kind: as long as the word is nothing but text.
+            _ => source.strip_prefix("${").is_some_and(|inner| {
+                let operand =
+                    inner.trim_start_matches('#').trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+                inner.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '#')
+                    && !operand.contains(['$', '`', '\\', '[', '(', '@', '!', '<', '>'])
+                    && !operand.strip_prefix(':').is_some_and(|o| !o.starts_with(['-', '=', '?', '+']))
+            }),
+        };
+        if plain { self.text.push(UNKNOWN) } else { self.give_up(source) }
+    }
+
+    fn arithmetic(&mut self, expression: &UnexpandedArithmeticExpr, source: &str) {
+        let harmless = |c: char| c.is_ascii_digit() || matches!(c, ' ' | '+' | '-' | '*' | '/' | '%' | '(' | ')');
+        if expression.value.chars().all(harmless) { self.text.push(UNKNOWN) } else { self.give_up(source) }
+    }
+
+    fn run(&mut self, command: &str, depth: usize) {
+        self.opaque = true;
+        self.text.push(UNKNOWN);
+        if depth >= DEPTH_MAX {
+            self.inner.shadows.extend(wrap::fragments(command));
+            self.inner.parts.push(Part::unreadable());
+            return;
+        }
+        let inner = Line::parse_at(command, depth + 1);
+        self.inner.parts.extend(inner.parts);
+        self.inner.shadows.extend(inner.shadows);
+    }
+
+    /// Not understood: anything may come of it.
+    fn give_up(&mut self, source: &str) {
+        self.opaque = true;
+        self.text.push(UNKNOWN);
+        let unreadable = Line::unreadable(source);
+        self.inner.parts.extend(unreadable.parts);
+        self.inner.shadows.extend(unreadable.shadows);
+    }
+}
+
+/// `{a,b}` and `{1..9}` become several words in some shells.
+fn expands_braces(pieces: &[WordPieceWithSource]) -> bool {
+    let unquoted = |wanted: &str| {
+        pieces.iter().any(|p| match &p.piece {
+            WordPiece::Text(text) => text.contains(wanted),
+            _ => false,
+        })
+    };
+    unquoted("{") && unquoted("}") && (unquoted(",") || unquoted(".."))
+}
