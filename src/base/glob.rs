@@ -34,7 +34,8 @@ fn after_prefix<'t>(piece: &str, text: &'t str) -> Option<&'t str> {
         return text.strip_prefix(piece);
     }
     let mut chars = text.chars();
-    piece.chars().all(|p| chars.next().is_some_and(|c| p == '?' || p == c)).then(|| chars.as_str())
+    let fits = piece.chars().all(|p| chars.next().is_some_and(|c| p == '?' || p == c));
+    if fits { Some(chars.as_str()) } else { None }
 }
 
 /// What follows the leftmost place in `text` that fits `piece`.

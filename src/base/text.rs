@@ -177,8 +177,9 @@ mod tests {
         let vp8 = b"RIFF\x1a\0\0\0WEBPVP8 \x0e\0\0\0\x10\x02\0\x9d\x01\x2a\x80\x02\xe0\x01";
         let vp8l = b"RIFF\x1a\0\0\0WEBPVP8L\x0e\0\0\0\x2f\x7f\xc2\x77\0";
         let vp8x = b"RIFF\x1a\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x7f\x02\0\xdf\x01\0";
+        type Row = (&'static [u8], &'static str, Option<(u32, u32)>);
         #[rustfmt::skip]
-        let table: &[(&[u8], &str, Option<(u32, u32)>)] = &[
+        let table: &[Row] = &[
             (png, "image/png", Some((640, 480))), (b"GIF89a\x80\x02\xe0\x01\0", "image/gif", Some((640, 480))),
             (jpeg, "image/jpeg", Some((640, 480))), (vp8, "image/webp", Some((640, 480))),
             (vp8l, "image/webp", Some((640, 480))), (vp8x, "image/webp", Some((640, 480))),

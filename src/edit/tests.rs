@@ -1,6 +1,6 @@
 //! The rules of typescript-api.md §5, as tables and as properties.
 
-use super::*;
+use super::{BOM, Change, EditError, edit, fuzzy_match};
 use proptest::prelude::*;
 
 fn run(content: &str, old: &str, new: &str) -> Option<(String, &'static str)> {
@@ -141,7 +141,7 @@ fn a_large_file_is_edited_soon() {
     assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
 }
 
-fn lines() -> impl proptest::strategy::Strategy<Value = String> {
+fn lines() -> impl Strategy<Value = String> {
     let line = "[ \t]{0,4}(a|b|ab  c|fn f\\(\\) \\{|\\}|é😀|)[ ]?(\r\n|\n)";
     (proptest::collection::vec(line, 0..12), "(\u{feff})?", "(end)?")
         .prop_map(|(lines, bom, end)| bom + &lines.concat() + &end)
@@ -177,5 +177,28 @@ proptest! {
         if let Some((text, _)) = run(&content, old, &new) {
             prop_assert_eq!(text.matches('\n').count(), text.matches("\r\n").count(), "{:?}", text);
         }
+    }
+
+    /// A block quoted with other indentation is found, and what replaces it is indented as the block was.
+    #[test]
+    fn a_shifted_block_comes_back_in_place(
+        indents in proptest::collection::vec(1usize..5, 3..15), from in 0usize..12, len in 1usize..6,
+        ending in "\r\n|\n", tabs: bool, quoted_tabs: bool,
+    ) {
+        let line = |index: usize, levels: usize, tabs: bool, word: &str| {
+            format!("{}{word}{index}", if tabs { "\t".repeat(levels) } else { "    ".repeat(levels) })
+        };
+        let content = |word: &dyn Fn(usize) -> &'static str| -> String {
+            indents.iter().enumerate().map(|(n, &levels)| line(n, levels, tabs, word(n)) + &ending).collect()
+        };
+        let from = from.min(indents.len() - 1);
+        let block = from..(from + len).min(indents.len());
+        let base = *indents[block.clone()].iter().min().expect("not empty");
+        let quote = |word: &str| -> String {
+            block.clone().map(|n| line(n, indents[n] - base, quoted_tabs, word) + "\n").collect()
+        };
+        let want = content(&|n| if block.contains(&n) { "new" } else { "old" });
+        let got = run(&content(&|_| "old"), &quote("old"), &quote("new"));
+        prop_assert_eq!(got.map(|(text, _)| text), Some(want));
     }
 }

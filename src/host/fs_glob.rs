@@ -102,7 +102,7 @@ fn glob(workspace: &Workspace, pattern: &str, cancel: &CancellationToken) -> Res
         .compile_matcher();
     let hidden = pattern.split('/').any(|name| name.starts_with('.') && name != "." && name != "..");
     let walk = walker(workspace, &base, pattern, WalkOptions { hidden, sorted: false });
-    let (files, more) = newest(workspace, walk, &base, &matcher, cancel)?;
+    let (files, more) = Hunt { workspace, base: &base, matcher: &matcher, cancel }.newest(walk)?;
     if files.is_empty() {
         return Ok("No files found matching the pattern.".to_owned());
     }
@@ -113,45 +113,53 @@ fn glob(workspace: &Workspace, pattern: &str, cancel: &CancellationToken) -> Res
     Ok(lines.join("\n"))
 }
 
-/// The newest of the files that match, and whether there are more. Holds no more than it gives.
-fn newest(
-    workspace: &Workspace,
-    walk: ignore::Walk,
-    base: &Path,
-    matcher: &GlobMatcher,
-    cancel: &CancellationToken,
-) -> Result<(Vec<PathBuf>, bool), ToolError> {
-    // The oldest is on top, to be thrown out first.
-    let mut kept: BinaryHeap<Reverse<(SystemTime, Reverse<PathBuf>)>> = BinaryHeap::new();
-    let mut more = false;
-    for entry in walk {
-        if cancel.is_cancelled() {
-            return Err(ToolError::Aborted);
-        }
-        // What cannot be read (a directory without permission, one that is just gone) is not there for us.
-        let Ok(entry) = entry else { continue };
-        let Some(kind) = entry.file_type().filter(|kind| kind.is_file() || kind.is_symlink()) else { continue };
-        let Ok(relative) = entry.path().strip_prefix(base) else { continue };
-        if !matcher.is_match(relative) {
-            continue;
-        }
-        let path = entry.path().to_owned();
-        let found = if kind.is_symlink() { behind_link(workspace, &path) } else { entry.metadata().ok() };
-        let Some(modified) = found.and_then(|found| found.modified().ok()) else { continue };
-        kept.push(Reverse((modified, Reverse(path))));
-        if kept.len() > limit::GLOB_FILES_MAX {
-            kept.pop();
-            more = true;
-        }
-    }
-    let sorted = kept.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(path)))| path);
-    Ok((sorted.collect(), more))
+/// What is looked for below one directory.
+struct Hunt<'h> {
+    workspace: &'h Workspace,
+    base: &'h Path,
+    matcher: &'h GlobMatcher,
+    cancel: &'h CancellationToken,
 }
 
-/// The file that a link leads to, if that lies inside the roots.
-fn behind_link(workspace: &Workspace, path: &Path) -> Option<std::fs::Metadata> {
-    let real = workspace.resolve(path.to_str()?).ok()?;
-    std::fs::metadata(real).ok().filter(std::fs::Metadata::is_file)
+impl Hunt<'_> {
+    /// The newest of the files that match, and whether there are more. Holds no more than it gives.
+    fn newest(&self, walk: ignore::Walk) -> Result<(Vec<PathBuf>, bool), ToolError> {
+        // The oldest is on top, to be thrown out first.
+        let mut kept: BinaryHeap<Reverse<(SystemTime, Reverse<PathBuf>)>> = BinaryHeap::new();
+        let mut more = false;
+        for entry in walk {
+            if self.cancel.is_cancelled() {
+                return Err(ToolError::Aborted);
+            }
+            // What cannot be read (a directory without permission, one that is just gone) is not there for us.
+            let Some((modified, path)) = entry.ok().and_then(|entry| self.fits(&entry)) else { continue };
+            kept.push(Reverse((modified, Reverse(path))));
+            if kept.len() > limit::GLOB_FILES_MAX {
+                kept.pop();
+                more = true;
+            }
+        }
+        let sorted = kept.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(path)))| path);
+        Ok((sorted.collect(), more))
+    }
+
+    /// The time and path of a file that matches.
+    fn fits(&self, entry: &ignore::DirEntry) -> Option<(SystemTime, PathBuf)> {
+        // The directory itself, or a file that stands where the pattern has a directory.
+        let kind = entry.file_type().filter(|_| entry.depth() > 0)?;
+        if !(kind.is_file() || kind.is_symlink()) || !self.matcher.is_match(entry.path().strip_prefix(self.base).ok()?)
+        {
+            return None;
+        }
+        let found = if kind.is_symlink() { self.behind_link(entry.path())? } else { entry.metadata().ok()? };
+        Some((found.modified().ok()?, entry.path().to_owned()))
+    }
+
+    /// The file that a link leads to, if that lies inside the roots.
+    fn behind_link(&self, path: &Path) -> Option<std::fs::Metadata> {
+        let real = self.workspace.resolve(path.to_str()?).ok()?;
+        std::fs::metadata(real).ok().filter(std::fs::Metadata::is_file)
+    }
 }
 
 #[cfg(test)]
@@ -197,7 +205,7 @@ mod tests {
             ("src/**/*.{rs,ts}", "src/b.rs\nsrc/deep/c.rs\nsrc/d.ts\nsrc/[x].rs"), ("src/?.ts", "src/d.ts"), ("a.rs", "a.rs"),
             ("{src,out}/*.ts", "src/d.ts"), ("./a.*", "a.rs"), ("src/../a.rs", "a.rs"), ("*.py", "No files found matching the pattern."),
             ("missing/*.rs", "No files found matching the pattern."), (".hidden/*", ".hidden/e.rs"), ("out/*.rs", "out/f.rs"),
-            ("node_modules/**/*.rs", "node_modules/m/g.rs"), ("..dots/*", "..dots/h.rs"), ("src/\\[x\\].rs", "src/[x].rs"),
+            ("node_modules/**/*.rs", "node_modules/m/g.rs"), ("..dots/*", "..dots/h.rs"), ("a.rs/*", "No files found matching the pattern."), ("src/\\[x\\].rs", "src/[x].rs"),
         ];
         for (pattern, want) in table {
             assert_eq!(call(&tool, json!({"pattern": pattern})).as_deref(), Ok(want), "{pattern}");

@@ -153,85 +153,85 @@ impl Query {
 
     fn run(&self, workspace: &Workspace, cancel: &CancellationToken) -> Result<String, ToolError> {
         let base = workspace.resolve(&self.path).map_err(|e| refused(&e))?;
-        let mut found = Found::new(self.limit);
         let is_directory = match std::fs::metadata(&base) {
             Ok(kind) => kind.is_dir(),
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(workspace, &self.path)),
             Err(e) => return Err(io_failed("search", &self.path, &e)),
         };
-        let mut searcher = SearcherBuilder::new()
+        let searcher = SearcherBuilder::new()
             .line_terminator(LineTerminator::crlf())
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(limit::GREP_HEAP_BYTES_MAX))
             .before_context(self.context)
             .after_context(self.context)
             .build();
+        let mut search = Search { query: self, workspace, cancel, searcher, found: Found::new(self.limit) };
         if is_directory {
-            self.search_directory(workspace, &base, &mut searcher, &mut found, cancel)?;
+            search.directory(&base)?;
         } else {
-            let file = open(workspace, &self.path)?;
-            self.search(&mut searcher, file, &workspace.shown(&base), &mut found, cancel)?;
+            search.file(open(workspace, &self.path)?, &workspace.shown(&base))?;
         }
-        Ok(found.finish())
+        Ok(search.found.finish())
     }
+}
 
-    fn search_directory(
-        &self,
-        workspace: &Workspace,
-        base: &Path,
-        searcher: &mut Searcher,
-        found: &mut Found,
-        cancel: &CancellationToken,
-    ) -> Result<(), ToolError> {
-        for entry in walker(workspace, base, &self.path, WalkOptions { hidden: false, sorted: true }) {
-            if cancel.is_cancelled() {
+/// One run of a query.
+struct Search<'s> {
+    query: &'s Query,
+    workspace: &'s Workspace,
+    cancel: &'s CancellationToken,
+    searcher: Searcher,
+    found: Found,
+}
+
+impl Search<'_> {
+    fn directory(&mut self, base: &Path) -> Result<(), ToolError> {
+        for entry in walker(self.workspace, base, &self.query.path, WalkOptions { hidden: false, sorted: true }) {
+            if self.cancel.is_cancelled() {
                 return Err(ToolError::Aborted);
             }
-            if found.more {
+            if self.found.more {
                 break;
             }
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(e) => {
-                    found.unreadable(e.to_string());
-                    continue;
-                }
-            };
-            let relative = entry.path().strip_prefix(base).unwrap_or(entry.path());
-            let wanted = self.files.as_ref().is_none_or(|files| files.takes(relative));
-            if !wanted || !entry.file_type().is_some_and(|kind| kind.is_file()) {
-                continue;
-            }
-            let shown = workspace.shown(entry.path());
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
-            match rustix::fs::open(entry.path(), flags, Mode::empty()) {
-                Ok(file) => self.search(searcher, File::from(file), &shown, found, cancel)?,
-                Err(e) => found.unreadable(format!("{shown}: {}", io::Error::from(e))),
+            match entry {
+                Ok(entry) => self.entry(base, &entry)?,
+                Err(e) => self.found.unreadable(e.to_string()),
             }
         }
         Ok(())
     }
 
-    fn search(
-        &self,
-        searcher: &mut Searcher,
-        file: File,
-        shown: &str,
-        found: &mut Found,
-        cancel: &CancellationToken,
-    ) -> Result<(), ToolError> {
-        let before = found.mark();
-        let mut lines = Lines { matcher: &self.matcher, shown, found, binary: false };
-        let result = searcher.search_reader(&self.matcher, Abortable { file, cancel }, &mut lines);
+    fn entry(&mut self, base: &Path, entry: &ignore::DirEntry) -> Result<(), ToolError> {
+        let relative = entry.path().strip_prefix(base).unwrap_or(entry.path());
+        let wanted = self.query.files.as_ref().is_none_or(|files| files.takes(relative));
+        if !wanted || !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            return Ok(());
+        }
+        let shown = self.workspace.shown(entry.path());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
+        match rustix::fs::open(entry.path(), flags, Mode::empty()) {
+            Ok(file) => self.file(File::from(file), &shown),
+            Err(e) => {
+                self.found.unreadable(format!("{shown}: {}", io::Error::from(e)));
+                Ok(())
+            }
+        }
+    }
+
+    fn file(&mut self, file: File, shown: &str) -> Result<(), ToolError> {
+        let before = self.found.mark();
+        let matcher = &self.query.matcher;
+        let mut lines = Lines { matcher, shown, found: &mut self.found, binary: false };
+        let result = self.searcher.search_reader(matcher, Abortable { file, cancel: self.cancel }, &mut lines);
         let binary = lines.binary;
-        if cancel.is_cancelled() {
+        if self.cancel.is_cancelled() {
             return Err(ToolError::Aborted);
         }
         if binary {
-            found.back_to(before);
+            self.found.back_to(before);
         }
         if let Err(e) = result {
-            found.unreadable(format!("{shown}: {e}"));
+            self.found.unreadable(format!("{shown}: {e}"));
         }
         Ok(())
     }
