@@ -112,7 +112,11 @@ impl Running {
         let stored = self.app.shutdown(Duration::from_millis(self.launch.shutdown_grace_ms)).await;
         self.server.stop(ANSWERS_GRACE).await;
         let directory = self.launch.data_directory;
-        drop(blocking(move || Ok(self.file.remove(&directory))).await);
+        let removal = move || {
+            self.file.remove(&directory);
+            Ok(())
+        };
+        drop(blocking(removal).await);
         stored
     }
 }

@@ -143,7 +143,7 @@ impl Door {
         self.tasks.spawn(async move {
             let telling = async {
                 let mut head = [0; 4096];
-                socket.read(&mut head).await?;
+                let _bytes: usize = socket.read(&mut head).await?;
                 let length = NO_ROOM.len();
                 let text = format!(
                     "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\

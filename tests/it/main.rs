@@ -2,6 +2,8 @@
 //!
 //! `support` holds what they share. `architecture` and `tidy` (beside this folder) read the sources and link nothing.
 
+#![allow(clippy::unwrap_used, reason = "in tests an unwrap is an assertion")]
+
 mod openai;
 mod readme;
 mod support;

@@ -68,7 +68,7 @@ pub(super) fn from_status(status: u16, retry_after: Option<Duration>, body: &str
         429 if spent => ModelError::Refused(text),
         408 | 425 | 429 | 500.. => transient(text, retry_after),
         404 => ModelError::Refused(format!("{text} (is the base URL right, and does it have that model?)")),
-        300..400 => ModelError::Refused(format!("{text} (redirects are not followed: is the base URL right?)")),
+        300..=399 => ModelError::Refused(format!("{text} (redirects are not followed: is the base URL right?)")),
         _ => ModelError::Refused(text),
     }
 }

@@ -130,12 +130,12 @@ fn wire_message(message: &Message) -> WireMessage<'_> {
     }
 }
 
-fn content(parts: &[Part]) -> Content<'_> {
+fn content<'p>(parts: &'p [Part]) -> Content<'p> {
     if let [Part::Text { text }] = parts {
         return Content::Text(text);
     }
-    let wire = |part| match part {
-        &Part::Text { ref text } => WirePart::Text { text },
+    let wire = |part: &'p Part| match part {
+        Part::Text { text } => WirePart::Text { text },
         Part::Image { media_type, data } => {
             WirePart::ImageUrl { image_url: ImageUrl { url: format!("data:{media_type};base64,{data}") } }
         }
