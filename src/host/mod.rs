@@ -14,6 +14,7 @@ mod fs_stat;
 mod fs_walk;
 mod fs_write;
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use crate::base::workspace::Workspace;
@@ -30,8 +31,10 @@ pub use fs_stat::FsStat;
 pub use fs_write::FsWrite;
 
 /// The tools that read, search and change files inside `workspace`, in the order in which they are told.
-pub fn filesystem_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
-    let workspace = || Arc::clone(workspace);
+///
+/// Takes the workspace shared or for keeps.
+pub fn filesystem_tools(workspace: impl Borrow<Arc<Workspace>>) -> Vec<Arc<dyn Tool>> {
+    let workspace = || Arc::clone(workspace.borrow());
     vec![
         Arc::new(FsRead::new(workspace())),
         Arc::new(FsWrite::new(workspace())),
