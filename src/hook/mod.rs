@@ -3,8 +3,12 @@
 //! [`Hooks`] is the seam that the loop and the registry call. No hook leaves its input unchanged.
 //! A hook that fails: before a tool it blocks the call, with the reason; elsewhere the value before it is kept.
 
+mod system;
+
 use crate::base::BoxFuture;
 use crate::protocol::{Message, ToolCallRequest, ToolCallResult};
+
+pub use system::{Answer, Handle, Handle2, Handler, HookSystem, Registration};
 
 /// What a hook before a tool says.
 #[derive(Debug, Clone, PartialEq)]
