@@ -1,6 +1,6 @@
 //! One turn: rounds with the model until it calls no more tools.
 //!
-//! A round: hooks → request → reply → calls → findings and steering. Invariants, on every way out:
+//! A round: pruning → hooks → request → reply → calls → findings and steering. Invariants, on every way out:
 //! each `stream.start` is closed by one `stream.complete`, each announced call has ended and has its
 //! result in the messages, and `loop.complete` comes last.
 
@@ -12,6 +12,7 @@ use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::calls::{CallMemory, answer_calls};
 use super::reply::{Asking, Listener, Reply};
 use super::{Sink, SinkError, Steering};
+use crate::context::{PruneOptions, prune};
 use crate::model::retry::RetryPolicy;
 use crate::model::{Model, ModelError, ModelRequest, StopReason};
 use crate::protocol::{
@@ -166,9 +167,11 @@ impl Turn {
 
     async fn request(&self) -> ModelRequest {
         let hooks = &self.input.environment.hooks;
+        let mut messages = self.input.messages.clone();
+        prune(&mut messages, &PruneOptions::default());
         ModelRequest {
             system: hooks.transform_system(self.input.system.clone()).await,
-            messages: hooks.transform_messages(self.input.messages.clone()).await,
+            messages: hooks.transform_messages(messages).await,
             tools: self.input.environment.registry.definitions(),
         }
     }

@@ -97,3 +97,11 @@ pub const GREP_HEAP_BYTES_MAX: usize = 64 << 20;
 pub const LIST_ENTRIES_MAX: usize = 2_000;
 /// Levels that a listing of a directory goes down.
 pub const LIST_DEPTH_MAX: usize = 32;
+/// Longest instruction file that is read whole, in bytes.
+pub const INSTRUCTION_FILE_BYTES_MAX: usize = 64 << 10;
+/// All instruction files of a turn together, in bytes.
+pub const INSTRUCTION_FILES_BYTES_MAX: usize = 256 << 10;
+/// Tokens of the newest tool outputs that pruning spares (typescript-api.md §7).
+pub const PRUNE_PROTECTED_TOKENS: usize = 40_000;
+/// Tokens that pruning must save to be done at all (typescript-api.md §7).
+pub const PRUNE_MINIMUM_TOKENS: usize = 20_000;
