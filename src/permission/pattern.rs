@@ -176,7 +176,7 @@ fn by_name(path: &Path) -> PathBuf {
         match component {
             Component::CurDir => {}
             Component::ParentDir if matches!(out.components().next_back(), Some(Component::Normal(_))) => {
-                drop(out.pop())
+                out.pop();
             }
             Component::ParentDir | Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
                 out.push(component);

@@ -106,7 +106,7 @@ impl Reading {
                     inner.trim_start_matches('#').trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
                 inner.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '#')
                     && !operand.contains(['$', '`', '\\', '[', '(', '@', '!', '<', '>'])
-                    && !operand.strip_prefix(':').is_some_and(|o| !o.starts_with(['-', '=', '?', '+']))
+                    && operand.strip_prefix(':').is_none_or(|o| o.starts_with(['-', '=', '?', '+']))
             }),
         };
         if plain { self.text.push(UNKNOWN) } else { self.give_up(source) }
