@@ -1,6 +1,7 @@
 //! Settings, resolved once: flags over environment over file over defaults. The only place that reads the environment.
 
 pub mod data_directory;
+mod embedded;
 mod environment;
 mod options;
 mod resolve;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::limit;
 use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolCategory};
 
+pub use embedded::embedded_data_directory;
 pub use environment::{find_program, inherited_environment};
 pub use options::{FilePermissions, LogFormat, LogLevel, Options};
 pub use resolve::{ConfigError, Launch, Listen};

@@ -1,0 +1,487 @@
+// The tool registry: typescript-api.md §2.
+
+import assert from 'node:assert/strict'
+import { mock, test } from 'node:test'
+import { inspect } from 'node:util'
+import { z } from 'zod'
+import { createEventBus, createToolRegistry } from '../js/index.js'
+import { waitingCalls } from './support/addon.mjs'
+import { call, deferred, define, registryOf } from './support/registry.mjs'
+
+const echo = async ({ text }) => text
+
+test('definitions: order, replacement in place, frozen, counted', () => {
+  const registry = createToolRegistry({})
+  assert.equal(registry.toolCount, 0)
+  for (const name of ['a', 'b', 'c']) registry.register(define(name), echo)
+  registry.register(define('b', { description: 'new' }), echo)
+  assert.deepEqual(registry.toolNames, ['a', 'b', 'c'])
+  assert.equal(registry.getToolDefinition('b').description, 'new')
+  assert.equal(registry.getToolDefinition('x'), undefined)
+  assert.equal(registry.isRegistered('c'), true)
+  assert.equal(registry.unregister('a'), true)
+  assert.equal(registry.unregister('a'), false)
+  assert.deepEqual(
+    registry.getToolDefinitions().map((d) => d.name),
+    ['b', 'c'],
+  )
+  assert.equal(registry.toolCount, 2)
+  const frozen = [registry, registry.toolNames, registry.getToolDefinitions(), registry.getToolDefinition('b')]
+  for (const value of frozen) assert.ok(Object.isFrozen(value))
+  assert.ok(Object.keys(registry).includes('toolCount'), 'live values are enumerable getters')
+})
+
+test('a definition is copied: what its maker changes later changes nothing', () => {
+  const given = define('a', { parameters: { x: { type: 'string', description: 'x' } } })
+  const registry = createToolRegistry()
+  registry.register(given, echo)
+  given.parameters.x.type = 'number'
+  assert.equal(registry.getToolDefinition('a').parameters.x.type, 'string')
+  assert.ok(Object.isFrozen(registry.getToolDefinition('a').parameters.x))
+})
+
+const MALFORMED = [
+  ['no definition', undefined, echo, 'register'],
+  ['no name', { description: '', parameters: {} }, echo, 'name'],
+  ['empty name', define(''), echo, 'name'],
+  ['no description', { name: 'a', parameters: {} }, echo, 'description'],
+  ['no parameters', { name: 'a', description: '' }, echo, 'parameters'],
+  ['parameter that is no object', define('a', { parameters: { x: 'string' } }), echo, 'parameters.x'],
+  ['parameter without a type', define('a', { parameters: { x: { description: '' } } }), echo, 'parameters.x.type'],
+  ['unknown category', define('a', { category: 'magic' }), echo, 'category'],
+  ['misspelt option', define('a', { timeoutMS: 5 }), echo, 'timeoutMS'],
+  ['time-out of 0', define('a', { timeoutMs: 0 }), echo, 'timeoutMs'],
+  ['handler that is none', define('a'), 'echo', 'handler'],
+]
+for (const [what, definition, handler, path] of MALFORMED) {
+  test(`registering with ${what} throws and names it`, () => {
+    const registry = createToolRegistry()
+    assert.throws(
+      () => registry.register(definition, handler),
+      (error) => error.code === 'CONFIG_VALIDATION' && error.message.includes(path) && error.issues.length === 1,
+    )
+    assert.equal(registry.toolCount, 0)
+  })
+}
+
+test('options that do not fit are refused with their names', () => {
+  const table = [
+    [{ maxOutputChars: -1 }, 'maxOutputChars'],
+    [{ defaultToolTimeoutMs: 1.5 }, 'defaultToolTimeoutMs'],
+    [{ permissionResolver: {} }, 'permissionResolver'],
+    [{ hooks: 1 }, 'hooks'],
+    [{ eventBus: {} }, 'eventBus'],
+    [{ mcpClient: { listTools() {} } }, 'mcpClient'],
+    [{ memoryManager: {} }, 'memoryManager'],
+    [{ colour: 'red' }, 'colour'],
+  ]
+  for (const [options, path] of table) {
+    assert.throws(
+      () => createToolRegistry(options),
+      (e) => e.code === 'CONFIG_VALIDATION' && e.issues[0].path === path,
+    )
+  }
+})
+
+test('an error of this package is an Error with code, status, metadata and toJSON()', () => {
+  try {
+    createToolRegistry({ hooks: 1 })
+    assert.fail('it throws')
+  } catch (error) {
+    assert.ok(error instanceof Error)
+    assert.equal(error.code, 'CONFIG_VALIDATION')
+    assert.equal(error.statusCode, 400)
+    assert.deepEqual(error.issues, [{ path: 'hooks', message: 'expected an object with run(), got number 1' }])
+    const plain = JSON.parse(JSON.stringify(error))
+    assert.deepEqual(Object.keys(plain).sort(), ['code', 'issues', 'message', 'metadata', 'name', 'statusCode'])
+    assert.match(error.stack, /registry\.test\.mjs/)
+  }
+})
+
+// ── one call ────────────────────────────────────────────────────────────────────────────────────
+
+test('a call reaches its handler and its result is frozen', async () => {
+  const registry = registryOf({ echo })
+  const result = await registry.execute({ id: '7', name: 'echo', arguments: { text: 'grüße 😀' } })
+  assert.ok(Object.isFrozen(result))
+  const { durationMs, ...rest } = result
+  assert.deepEqual(rest, { id: '7', name: 'echo', output: 'grüße 😀', isError: false })
+  assert.equal(typeof durationMs, 'number')
+})
+
+test('an unknown tool', async () => {
+  const result = await registryOf({}).execute({ id: '1', name: 'X', arguments: {} })
+  assert.deepEqual(result, { id: '1', name: 'X', output: 'Tool not found: "X"', isError: true })
+})
+
+const THROWN = [
+  ['an Error', new TypeError('no good'), 'no good'],
+  ['a text', 'plain text', 'plain text'],
+  ['undefined', undefined, 'undefined'],
+  ['a number', 42, '42'],
+  ['an object', { a: 1 }, '[object Object]'],
+  ['something without a text', Object.create(null), 'something that has no text was thrown'],
+]
+for (const [what, thrown, message] of THROWN) {
+  test(`a handler that throws ${what}`, async () => {
+    for (const handler of [
+      async () => {
+        throw thrown
+      },
+      () => {
+        throw thrown
+      },
+    ]) {
+      const result = await registryOf({ X: handler }).execute(call('X'))
+      assert.equal(result.output, `Tool "X" execution failed: ${message}`)
+      assert.equal(result.isError, true)
+      assert.equal(typeof result.durationMs, 'number')
+    }
+  })
+}
+
+for (const returned of [undefined, null, 5, { a: 1 }, ['x']]) {
+  test(`a handler that returns ${inspect(returned)} instead of a string`, async () => {
+    const result = await registryOf({ X: () => returned }).execute(call('X'))
+    assert.match(result.output, /^Tool "X" execution failed: .*expected the handler to return a string, got /)
+    assert.equal(result.isError, true)
+  })
+}
+
+test('a handler need not be async', async () => {
+  assert.equal((await registryOf({ X: () => 'now' }).execute(call('X'))).output, 'now')
+})
+
+const simple = { n: { type: 'number', description: 'n', required: true }, s: { type: 'string', description: 's' } }
+const schema = { type: 'object', properties: { n: { type: 'number' }, s: { type: 'string' } }, required: ['n'] }
+const zod = z.object({ n: z.number(), s: z.string().optional() })
+for (const [form, parameters] of [
+  ['by name', simple],
+  ['in JSON Schema', schema],
+  ['in Zod', zod],
+]) {
+  test(`bad arguments are refused before the handler runs: parameters ${form}`, async () => {
+    const registry = createToolRegistry()
+    let ran = 0
+    registry.register(define('X', { parameters }), async ({ n }) => {
+      ran += 1
+      return String(n)
+    })
+    assert.equal((await registry.execute(call('X', { n: 5, s: 'x' }))).output, '5')
+    const table = [
+      [{}, /n/],
+      [{ n: 'five' }, /n.*number.*(five|string)/],
+      [{ n: 1, s: 2 }, /s.*string.*(2|number)/],
+    ]
+    for (const [args, said] of table) {
+      const result = await registry.execute(call('X', args))
+      assert.equal(result.isError, true)
+      assert.match(result.output, /^Tool "X" execution failed: /)
+      assert.match(result.output, said)
+    }
+    assert.equal(ran, 1)
+    assert.match(registry.formatForSystemPrompt(), / {2}Parameters: n \(number, required\), s \(string\)/)
+  })
+}
+
+test('a Standard Schema makes the value that the handler gets; one without JSON Schema works as well', async () => {
+  const registry = createToolRegistry()
+  registry.register(define('defaults', { parameters: z.object({ n: z.number().default(3) }) }), async ({ n }) =>
+    String(n),
+  )
+  assert.equal((await registry.execute(call('defaults'))).output, '3')
+  const own = {
+    '~standard': {
+      version: 1,
+      vendor: 'test',
+      validate: async (value) =>
+        value.ok ? { value: { ok: 'made' } } : { issues: [{ message: 'is missing', path: ['ok'] }] },
+    },
+  }
+  registry.register(define('own', { parameters: own }), async ({ ok }) => ok)
+  assert.equal((await registry.execute(call('own', { ok: true }))).output, 'made')
+  const refused = await registry.execute(call('own'))
+  assert.equal(refused.output, 'Tool "own" execution failed: argument "ok": is missing')
+})
+
+test('arguments that are no object, or no JSON', async () => {
+  const registry = registryOf({ X: async (args) => JSON.stringify(args) })
+  const circular = {}
+  circular.self = circular
+  for (const args of ['x', 5, [1], circular, { big: 1n }]) {
+    const result = await registry.execute({ id: '1', name: 'X', arguments: args })
+    assert.match(result.output, /^Tool "X" execution failed: .*arguments/)
+    assert.equal(result.isError, true)
+  }
+  assert.equal((await registry.execute({ id: '1', name: 'X' })).output, '{}')
+  const lone = await registry.execute(call('X', { text: `a\ud800b` }))
+  assert.equal(lone.output, '{"text":"a\ufffdb"}')
+  for (const bad of [undefined, null, 'x']) await assert.rejects(registry.execute(bad), { code: 'CONFIG_VALIDATION' })
+})
+
+test('too long an output is cut and says so; 0 means no limit', async () => {
+  const long = async () => 'x'.repeat(60_000)
+  const cut = (n, m) => `${'x'.repeat(m)}\n\n[OUTPUT TRUNCATED — ${n} chars total, showing first ${m}]`
+  assert.equal((await registryOf({ long }).execute(call('long'))).output, cut(60_000, 50_000))
+  assert.equal((await registryOf({ long }, { maxOutputChars: 10 }).execute(call('long'))).output, cut(60_000, 10))
+  assert.equal((await registryOf({ long }, { maxOutputChars: 0 }).execute(call('long'))).output.length, 60_000)
+  const own = registryOf({ long }, { maxOutputChars: 10 }, { maxOutputChars: 20 })
+  assert.equal((await own.execute(call('long'))).output, cut(60_000, 20))
+})
+
+test('a tool that takes too long', async () => {
+  const bus = createEventBus()
+  const events = []
+  bus.subscribe('tool.timeout', (payload) => events.push(payload))
+  let signal
+  const slow = (_args, context) => {
+    signal = context.signal
+    return new Promise(() => {})
+  }
+  const registry = registryOf({ slow }, { eventBus: bus, defaultToolTimeoutMs: 30 })
+  const result = await registry.execute(call('slow'))
+  assert.equal(result.output, 'Tool "slow" execution failed: Operation "tool:slow" timed out after 30ms')
+  assert.equal(result.isError, true)
+  assert.deepEqual(events, [{ name: 'slow', timeoutMs: 30 }])
+  assert.equal(signal.aborted, true, 'the handler is told')
+  const own = registryOf({ slow }, { defaultToolTimeoutMs: 60_000 }, { timeoutMs: 20 })
+  assert.match((await own.execute(call('slow'))).output, /timed out after 20ms/)
+})
+
+// ── abort ───────────────────────────────────────────────────────────────────────────────────────
+
+test('an AbortSignal stops a call and reaches its handler', async () => {
+  const started = deferred()
+  const stopped = deferred()
+  const wait = (_args, { signal }) =>
+    new Promise((_, reject) => {
+      signal.addEventListener('abort', () => {
+        stopped.resolve()
+        reject(new Error('stopped'))
+      })
+      started.resolve()
+    })
+  const registry = registryOf({ wait })
+  const controller = new AbortController()
+  const running = registry.execute(call('wait'), { signal: controller.signal })
+  await started.promise
+  controller.abort()
+  const result = await running
+  assert.equal(result.isError, true)
+  assert.match(result.output, /^Tool "wait" execution failed: /)
+  await stopped.promise
+  const late = await registry.execute(call('wait'), { signal: controller.signal })
+  assert.equal(late.isError, true, 'a signal that fired before')
+  const batch = await registry.batchExecute([call('wait'), call('wait')], { signal: controller.signal })
+  assert.ok(batch.every((r) => r.isError))
+  await assert.rejects(registry.execute(call('wait'), { signal: 'now' }), { code: 'CONFIG_VALIDATION' })
+})
+
+test('many calls on one signal have one listener', async () => {
+  const registry = registryOf({ echo: () => 'x' })
+  const { signal } = new AbortController()
+  const listen = mock.method(signal, 'addEventListener')
+  await Promise.all(Array.from({ length: 50 }, () => registry.execute(call('echo'), { signal })))
+  assert.equal(listen.mock.callCount(), 1)
+})
+
+test('a handler that never settles does not stay behind when its call is aborted', async () => {
+  const started = deferred()
+  const registry = registryOf({
+    never() {
+      started.resolve()
+      return new Promise(() => {})
+    },
+  })
+  const controller = new AbortController()
+  const running = registry.execute(call('never'), { signal: controller.signal })
+  await started.promise
+  controller.abort()
+  assert.equal((await running).isError, true)
+  assert.equal(waitingCalls(), 0)
+})
+
+// ── batches ─────────────────────────────────────────────────────────────────────────────────────
+
+test('a batch: one result for each call, in order, errors isolated, frozen', async () => {
+  const registry = registryOf({
+    late: async () => {
+      await new Promise(setImmediate)
+      return 'late'
+    },
+    soon: async () => 'soon',
+    bad: async () => {
+      throw new Error('bad')
+    },
+  })
+  const calls = [call('late'), call('bad'), call('none'), { id: 'x', name: 'soon', arguments: 5 }, call('soon')]
+  const results = await registry.batchExecute(calls)
+  assert.deepEqual(
+    results.map((r) => [r.id, r.isError]),
+    calls.map((c, i) => [c.id, [false, true, true, true, false][i]]),
+  )
+  assert.equal(results[0].output, 'late')
+  assert.equal(results[4].output, 'soon')
+  assert.ok(Object.isFrozen(results) && results.every(Object.isFrozen))
+  const none = await registry.batchExecute([])
+  assert.deepEqual(none, [])
+  assert.ok(Object.isFrozen(none))
+})
+
+test('a batch never runs more than maxConcurrency at once, and as many as that', async () => {
+  for (const [options, most] of [
+    [undefined, 8],
+    [{ maxConcurrency: 3 }, 3],
+    [{ maxConcurrency: 1 }, 1],
+    [{ maxConcurrency: 1000 }, 20],
+  ]) {
+    let now = 0
+    let peak = 0
+    const waiting = []
+    const registry = registryOf({
+      async count() {
+        now += 1
+        peak = Math.max(peak, now)
+        // All go on once as many as may run are there, and at the end with whoever is left.
+        await new Promise((resolve) => {
+          waiting.push(resolve)
+          setTimeout(() => {
+            for (const go of waiting.splice(0)) go()
+          }, 20)
+        })
+        now -= 1
+        return 'x'
+      },
+    })
+    const results = await registry.batchExecute(
+      Array.from({ length: 20 }, () => call('count')),
+      options,
+    )
+    assert.equal(results.length, 20)
+    assert.equal(peak, most)
+  }
+})
+
+test('a maxConcurrency that makes no sense is a RangeError', async () => {
+  const registry = registryOf({ echo })
+  for (const maxConcurrency of [0, -1, 1.5, Number.NaN, '8', Number.POSITIVE_INFINITY]) {
+    await assert.rejects(registry.batchExecute([call('echo')], { maxConcurrency }), RangeError)
+  }
+  await assert.rejects(registry.batchExecute('x'), { code: 'CONFIG_VALIDATION' })
+})
+
+// ── events ──────────────────────────────────────────────────────────────────────────────────────
+
+function recorded(bus) {
+  const events = []
+  bus.subscribeAll((type, payload) => events.push([type, payload]))
+  return events
+}
+
+test('events of one call', async () => {
+  const bus = createEventBus()
+  const events = recorded(bus)
+  const registry = registryOf({ echo, bad: async () => Promise.reject(new Error('why')) }, { eventBus: bus })
+  await registry.execute({ id: '1', name: 'echo', arguments: { text: 'x' } })
+  await registry.execute({ id: '2', name: 'bad', arguments: {} })
+  await registry.execute({ id: '3', name: 'none', arguments: {} })
+  assert.deepEqual(
+    events.map(([type, p]) => [type, p.callId]),
+    [
+      ['tool.call.start', '1'],
+      ['tool.call.end', '1'],
+      ['tool.call.start', '2'],
+      ['tool.call.error', '2'],
+      ['tool.call.end', '2'],
+      ['tool.call.start', '3'],
+      ['tool.call.error', '3'],
+      ['tool.call.end', '3'],
+    ],
+  )
+  assert.deepEqual(events[0][1], { callId: '1', name: 'echo', args: { text: 'x' } })
+  const { durationMs, ...end } = events[1][1]
+  assert.deepEqual(end, { callId: '1', name: 'echo', output: 'x', isError: false })
+  assert.equal(typeof durationMs, 'number')
+  assert.ok(events[3][1].error instanceof Error)
+  assert.equal(events[3][1].error.code, 'TOOL_EXECUTION_ERROR')
+  assert.match(events[3][1].error.message, /why/)
+  assert.equal(events[6][1].error.code, 'TOOL_NOT_FOUND')
+})
+
+test('events of a batch come while it runs, all before its results', async () => {
+  const bus = createEventBus()
+  const events = recorded(bus)
+  const gate = deferred()
+  const firstEnded = deferred()
+  bus.subscribe('tool.call.end', firstEnded.resolve)
+  const registry = registryOf({ soon: async () => 'x', late: () => gate.promise }, { eventBus: bus })
+  const calls = [call('soon'), call('late'), call('none')]
+  const running = registry.batchExecute(calls)
+  await firstEnded.promise
+  gate.resolve('y')
+  await running
+  const of = (wanted) => events.filter(([type]) => type === wanted).map(([, p]) => p.callId)
+  const ids = calls.map((c) => c.id).sort()
+  assert.deepEqual(of('tool.call.start').sort(), ids)
+  assert.deepEqual(of('tool.call.end').sort(), ids)
+  assert.deepEqual(of('tool.call.error'), [calls[2].id])
+  const error = events.find(([type]) => type === 'tool.call.error')[1].error
+  assert.ok(error instanceof Error && error.code === 'TOOL_NOT_FOUND')
+  assert.ok(of('tool.call.end').indexOf(calls[0].id) < of('tool.call.end').indexOf(calls[1].id))
+})
+
+// ── figures ─────────────────────────────────────────────────────────────────────────────────────
+
+test('figures count calls that reached the tool', async () => {
+  const registry = registryOf({ echo, bad: async () => Promise.reject(new Error('x')) })
+  assert.equal(registry.getToolMetrics('echo'), undefined)
+  assert.deepEqual(registry.getAllToolMetrics(), [])
+  await registry.execute(call('echo', { text: 'x' }))
+  await registry.execute(call('echo', { text: 'x' }))
+  await registry.execute(call('bad'))
+  await registry.execute(call('none'))
+  const metrics = registry.getToolMetrics('echo')
+  assert.equal(metrics.callCount, 2)
+  assert.equal(metrics.errorCount, 0)
+  assert.ok(Math.abs(metrics.avgDurationMs - metrics.totalDurationMs / 2) < 1e-9)
+  assert.ok(Math.abs(Date.now() - metrics.lastCalledAt) < 60_000)
+  assert.equal(registry.getToolMetrics('bad').errorCount, 1)
+  assert.deepEqual(
+    registry.getAllToolMetrics().map((m) => m.name),
+    ['echo', 'bad'],
+  )
+  registry.clearMetrics()
+  assert.equal(registry.getToolMetrics('echo'), undefined)
+})
+
+// ── MCP ─────────────────────────────────────────────────────────────────────────────────────────
+
+test('discover() brings the tools of MCP servers, again and again, and leaves the others', async () => {
+  const warnings = []
+  let tools = [{ name: 'add', description: 'Adds.', inputSchema: schema }]
+  const mcpClient = {
+    connectedServerNames: ['math', 'broken'],
+    async listTools(server) {
+      if (server === 'broken') throw new Error('no answer')
+      return tools
+    },
+    async callTool(server, tool, args) {
+      if (args.n < 0) return { isError: true, content: [{ type: 'text', text: 'negative' }] }
+      return { content: [{ type: 'text', text: `${server} ${tool} ${args.n}` }] }
+    },
+  }
+  const registry = registryOf({ mine: () => 'x' }, { mcpClient, logger: { warn: (m) => warnings.push(m) } })
+  await registry.discover()
+  assert.deepEqual(registry.toolNames, ['mine', 'mcp:math/add'])
+  assert.equal(registry.getToolDefinition('mcp:math/add').category, 'other')
+  assert.equal(warnings.length, 1)
+  assert.match(warnings[0], /broken.*no answer/)
+  assert.equal((await registry.execute(call('mcp:math/add', { n: 1 }))).output, 'math add 1')
+  const failed = await registry.execute(call('mcp:math/add', { n: -1 }))
+  assert.equal(failed.output, 'Tool "mcp:math/add" execution failed: negative')
+  assert.match((await registry.execute(call('mcp:math/add', {}))).output, /n/)
+  tools = [{ name: 'sub', inputSchema: schema }]
+  await Promise.all([registry.discover(), registry.discover()])
+  assert.deepEqual(registry.toolNames, ['mine', 'mcp:math/sub'])
+  await registryOf({ mine: () => 'x' }).discover()
+})

@@ -1,0 +1,88 @@
+// Tool calls as text: typescript-api.md §2.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { createToolRegistry } from '../js/index.js'
+
+const registry = createToolRegistry({})
+const block = (body) => `<tool_use>${typeof body === 'string' ? body : JSON.stringify(body)}</tool_use>`
+
+test('the prompt: empty without tools; else a sample, a note, a heading, and each tool', () => {
+  const tools = createToolRegistry({})
+  assert.equal(tools.formatForSystemPrompt(), '')
+  const parameters = { k: { type: 'string', description: '', required: true }, k2: { type: 'number', description: '' } }
+  tools.register({ name: 'one', description: 'Does one.', parameters }, async () => '')
+  tools.register({ name: 'two', description: 'Does two.', parameters: {} }, async () => '')
+  const text = tools.formatForSystemPrompt()
+  const sample = /<tool_use>\s*(\{.*\})\s*<\/tool_use>/.exec(text)
+  assert.deepEqual(Object.keys(JSON.parse(sample[1])), ['id', 'name', 'arguments'])
+  assert.match(text, /several/)
+  const list = text.slice(text.indexOf('Available tools:'))
+  assert.equal(
+    list,
+    'Available tools:\n- one: Does one.\n  Parameters: k (string, required), k2 (number)\n\n- two: Does two.\n',
+  )
+})
+
+test('no block: all text, trimmed, inner blank lines kept', () => {
+  assert.deepEqual(registry.parseToolCalls('  a\n\n\nb \n'), { text: 'a\n\n\nb', toolCalls: [] })
+})
+
+test('blocks are calls; the text is what is left', () => {
+  const first = { id: '1', name: 'a', arguments: { x: '</tool_use> "inside" a string \\' } }
+  const second = { id: '2', name: 'b', arguments: {} }
+  const { text, toolCalls } = registry.parseToolCalls(`Before.\n${block(first)}\n\nBetween.\n${block(second)} After.`)
+  assert.deepEqual(toolCalls, [first, second])
+  assert.equal(text, 'Before.\n\n\nBetween.\n After.')
+  assert.ok(Object.isFrozen(toolCalls))
+})
+
+test('an id and arguments are made where they are missing', () => {
+  const { toolCalls } = registry.parseToolCalls(block({ name: 'a' }) + block({ name: 'a', id: 5, arguments: null }))
+  assert.equal(toolCalls.length, 2)
+  for (const made of toolCalls) assert.deepEqual([/^call_\w{10,}$/.test(made.id), made.arguments], [true, {}])
+  assert.notEqual(toolCalls[0].id, toolCalls[1].id)
+})
+
+const MALFORMED = [
+  '{',
+  'null',
+  '[]',
+  '"text"',
+  '{}',
+  '{"name": 5}',
+  '{"name": ""}',
+  '{"name": "a", "arguments": [1]}',
+  '{"name": "a\nb"}',
+]
+for (const body of MALFORMED) {
+  test(`a malformed block is in neither, and the next one counts: ${JSON.stringify(body)}`, () => {
+    const { text, toolCalls } = registry.parseToolCalls(`x${block(body)}y${block({ id: '1', name: 'good' })}z`)
+    assert.deepEqual(
+      toolCalls.map((c) => c.name),
+      ['good'],
+    )
+    assert.equal(text, 'xyz')
+  })
+}
+
+test('a block that does not end is text', () => {
+  const { text, toolCalls } = registry.parseToolCalls('x <tool_use>{"name": "a"}')
+  assert.deepEqual([text, toolCalls.length], ['x <tool_use>{"name": "a"}', 0])
+})
+
+test('a quote that never closes cannot swallow the next block', () => {
+  const { toolCalls } = registry.parseToolCalls(`<tool_use>{"name: "a"}</tool_use> ${block({ id: '1', name: 'good' })}`)
+  assert.deepEqual(
+    toolCalls.map((c) => c.name),
+    ['good'],
+  )
+})
+
+test('a long reply full of open tags is read in time that grows with its length', () => {
+  const from = process.hrtime.bigint()
+  const { toolCalls } = registry.parseToolCalls(`${'<tool_use>{"a'.repeat(20_000)}\n${block({ id: '1', name: 'x' })}`)
+  const ms = Number(process.hrtime.bigint() - from) / 1e6
+  assert.ok(toolCalls.length <= 1)
+  assert.ok(ms < 1000, `${ms} ms`)
+})

@@ -1,0 +1,142 @@
+// Type checks of index.d.ts; tsc reads this file, nothing runs it.
+
+import { z } from 'zod'
+import {
+  type BlockedResult,
+  createEventBus,
+  createHookSystem,
+  createSimseServer,
+  createToolPermissionResolver,
+  createToolRegistry,
+  type EventBus,
+  fuzzyMatch,
+  type HookRegistration,
+  type HookSystem,
+  registerBashTool,
+  registerFilesystemTools,
+  registerGitTools,
+  type SimseServer,
+  type ToolCallRequest,
+  type ToolCallResult,
+  type ToolDefinition,
+  type ToolHandler,
+  type ToolPermissionConfig,
+  type ToolPermissionResolver,
+  type ToolRegistry,
+} from '../index.js'
+
+/** Fails to compile unless both types are the same. */
+type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : never
+const same = <A, B>(_same: Same<A, B>): void => {}
+
+// Registry
+const bus: EventBus = createEventBus()
+const hooks: HookSystem = createHookSystem()
+const resolver: ToolPermissionResolver = createToolPermissionResolver({
+  defaultPolicy: 'ask',
+  rules: [{ tool: 'fs_*', policy: 'allow', category: ['read', 'search'], annotations: { readOnly: true } }],
+  onPermissionRequest: async (request: ToolCallRequest) => request.name === 'bash',
+})
+const registry: ToolRegistry = createToolRegistry({ permissionResolver: resolver, eventBus: bus, hooks })
+createToolRegistry()
+createToolRegistry({})
+createToolRegistry({ logger: console, defaultToolTimeoutMs: 1, maxOutputChars: 0 })
+// @ts-expect-error a misspelt option
+createToolRegistry({ maxOutputChar: 1 })
+
+const definition: ToolDefinition = {
+  name: 'add',
+  description: 'Adds.',
+  parameters: { a: { type: 'number', description: 'One.', required: true } },
+}
+const handler: ToolHandler = async (args, context) => `${args.a} ${context?.callId} ${context?.signal.aborted}`
+registry.register(definition, handler)
+registry.register(
+  { ...definition, parameters: { type: 'object', properties: {}, additionalProperties: false } },
+  handler,
+)
+registry.register({ ...definition, parameters: z.object({ n: z.number() }) }, async ({ n }) => {
+  same<typeof n, number>(true)
+  return String(n)
+})
+// @ts-expect-error a handler answers with a text
+registry.register(definition, async () => 5)
+// @ts-expect-error a definition has a name
+registry.register({ description: '', parameters: {} }, handler)
+// @ts-expect-error definitions do not change
+definition.name = 'x'
+// @ts-expect-error nor do registries
+registry.toolCount = 5
+
+const call: ToolCallRequest = { id: '1', name: 'add', arguments: { a: 1 } }
+same<ReturnType<ToolRegistry['execute']>, Promise<ToolCallResult>>(true)
+const results: Promise<readonly ToolCallResult[]> = registry.batchExecute([call], {
+  maxConcurrency: 2,
+  signal: new AbortController().signal,
+})
+void results
+same<ReturnType<ToolRegistry['getToolDefinition']>, ToolDefinition | undefined>(true)
+const { text, toolCalls } = registry.parseToolCalls('')
+same<typeof text, string>(true)
+same<typeof toolCalls, readonly ToolCallRequest[]>(true)
+
+// Host tools
+registerFilesystemTools(registry, { workingDirectory: '.', allowedPaths: ['../other'] })
+registerBashTool(registry, { workingDirectory: '.', env: { A: 'b' }, shell: '/bin/bash', maxOutputBytes: 5 })
+registerGitTools(registry, { workingDirectory: '.' })
+// @ts-expect-error the working directory is needed
+registerBashTool(registry, {})
+const match = fuzzyMatch('a', 'a', 'b')
+// @ts-expect-error it may be null
+match.replaced
+if (match) same<typeof match.replaced, string>(true)
+
+// Events
+const off: () => void = bus.subscribe('tool.call.end', (payload) => {
+  same<typeof payload.durationMs, number>(true)
+})
+off()
+bus.subscribeAll((type, payload) => {
+  same<typeof payload, unknown>(true)
+  void type
+})
+bus.publish('tool.timeout', { name: 'a', timeoutMs: 5 })
+// @ts-expect-error the payload belongs to the type
+bus.publish('tool.timeout', { text: 'x' })
+// @ts-expect-error no such event
+bus.subscribe('tool.call.started', () => {})
+
+// Hooks
+hooks.register('tool.execute.before', ({ request }): ToolCallRequest | BlockedResult =>
+  request.name === 'bash' ? { blocked: true, reason: 'no shell' } : request,
+)
+hooks.register('prompt.system.transform', async ({ prompt }) => `${prompt}!`)
+hooks.register('tool.result.validate', () => undefined)
+// @ts-expect-error a prompt is a text
+hooks.register('prompt.system.transform', () => 5)
+same<ReturnType<typeof hooks.run<'session.compacting'>>, Promise<string>>(true)
+
+// Server
+const permissions: ToolPermissionConfig = { defaultPolicy: 'deny', rules: [] }
+const hook: HookRegistration<'prompt.system.transform'> = { type: 'prompt.system.transform', handler: () => 'x' }
+const more: HookRegistration[] = [hook]
+const server: SimseServer = createSimseServer({
+  port: 0,
+  acpServers: [{ name: 'a', command: 'echo', permissionPolicy: 'prompt' }],
+  workingDirectory: '.',
+  toolPermissions: permissions,
+  hooks: [hook, { type: 'tool.execute.after', handler: ({ result }) => ({ ...result, output: '' }) }, ...more],
+  providerPrompts: { prompts: { 'openai/*': 'Be brief.' }, defaultPrompt: '' },
+  instructionDiscovery: { patterns: ['AGENTS.md'] },
+  toolRegistry: registry,
+  openai: { baseUrl: 'http://127.0.0.1:1/v1' },
+})
+same<typeof server.port, number>(true)
+same<ReturnType<typeof server.stop>, Promise<void>>(true)
+async function scope(): Promise<string> {
+  await using disposed = server
+  return disposed.url
+}
+void scope
+// @ts-expect-error the working directory is needed
+createSimseServer({ acpServers: [] })

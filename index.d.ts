@@ -1,0 +1,777 @@
+/// <reference lib="esnext.disposable" />
+
+/**
+ * simse: a headless coding-agent server, and the host tools it is made of.
+ *
+ * Every factory returns a frozen object; properties that change over time are getters on it.
+ * Lengths count UTF-16 units, as JavaScript does; times are milliseconds.
+ *
+ * @packageDocumentation
+ */
+
+// ── Errors ──────────────────────────────────────────────────────────────────────────────────────
+
+/** What an error of this package is about. Stable; messages may change. */
+export type SimseErrorCode =
+  /** What was handed in does not fit; `issues` says where. */
+  | 'CONFIG_VALIDATION'
+  /** No tool by that name. */
+  | 'TOOL_NOT_FOUND'
+  /** A tool failed. */
+  | 'TOOL_EXECUTION_ERROR'
+  /** A call was refused. */
+  | 'PERMISSION_DENIED'
+  /** Something took longer than it may. */
+  | 'OPERATION_TIMEOUT'
+  /** `start()` of a server that runs. */
+  | 'SERVER_STATE'
+  /** Another program listens there. */
+  | 'PORT_IN_USE'
+  /** The system does not let the server listen there. */
+  | 'LISTEN_FAILED'
+  /** Another process holds the data directory. */
+  | 'DATA_DIRECTORY_IN_USE'
+  /** The data directory cannot be used. */
+  | 'STORAGE_ERROR'
+  /** The server could not write down everything when it stopped. */
+  | 'SERVER_STOP'
+
+/** One place where a configuration does not fit. */
+export interface ConfigIssue {
+  /** The field, such as `acpServers.0.command`; empty for the whole. */
+  readonly path: string
+  /** What was expected, and what is there. */
+  readonly message: string
+}
+
+/** What this package throws, rejects with, and publishes as `error` in events. */
+export interface SimseError extends Error {
+  /** What it is about. */
+  readonly code: SimseErrorCode
+  /** The HTTP status that goes with the code. */
+  readonly statusCode: number
+  /** Facts for a program. */
+  readonly metadata: Readonly<Record<string, unknown>>
+  /** Where a configuration does not fit; with `CONFIG_VALIDATION`. */
+  readonly issues?: readonly ConfigIssue[]
+  /** The error as plain data. */
+  toJSON(): {
+    name: string
+    code: SimseErrorCode
+    statusCode: number
+    message: string
+    metadata: Readonly<Record<string, unknown>>
+    issues?: readonly ConfigIssue[]
+  }
+}
+
+/** Takes warnings. */
+export interface Logger {
+  /** Something went wrong that the caller does not hear of otherwise. */
+  warn(message: string, metadata?: Readonly<Record<string, unknown>>): void
+}
+
+// ── Tools ───────────────────────────────────────────────────────────────────────────────────────
+
+/** What a tool does, in one word. Permission rules can name it. */
+export type ToolCategory = 'read' | 'edit' | 'search' | 'execute' | 'memory' | 'vfs' | 'task' | 'subagent' | 'other'
+
+/** One argument of a tool. */
+export interface ToolParameter {
+  /** `string`, `number`, `integer`, `boolean`, `object` or `array`. */
+  readonly type: string
+  /** What it means, for the model. */
+  readonly description: string
+  /** Whether it must be there; default `false`. */
+  readonly required?: boolean
+}
+
+/** Hints about a tool's effect. Absent means unknown. */
+export interface ToolAnnotations {
+  /** A name for people. */
+  readonly title?: string
+  /** May destroy something. */
+  readonly destructive?: boolean
+  /** Changes nothing. */
+  readonly readOnly?: boolean
+}
+
+/** A JSON Schema of an object. */
+export interface JsonSchemaObject {
+  /** Always an object. */
+  readonly type: 'object'
+  /** The arguments. */
+  readonly properties?: Readonly<Record<string, unknown>>
+  /** Those that must be there. */
+  readonly required?: readonly string[]
+  /** Any other keyword of JSON Schema. */
+  readonly [keyword: string]: unknown
+}
+
+/** A schema of any library that speaks Standard Schema (Zod, Valibot, ArkType …). */
+export interface StandardSchema<Output = unknown> {
+  /** The library's side. */
+  readonly '~standard': {
+    /** Version of the standard. */
+    readonly version: 1
+    /** The library. */
+    readonly vendor: string
+    /** Holds a value against the schema. */
+    readonly validate: (
+      value: unknown,
+    ) =>
+      | { readonly value: Output; readonly issues?: undefined }
+      | { readonly issues: readonly { readonly message: string }[] }
+      | Promise<
+          | { readonly value: Output; readonly issues?: undefined }
+          | { readonly issues: readonly { readonly message: string }[] }
+        >
+    /** The types, for TypeScript only. */
+    readonly types?: { readonly input: unknown; readonly output: Output } | undefined
+  }
+}
+
+/** What the model and the client are told about a tool. */
+export interface ToolDefinition {
+  /** Unique in its registry. */
+  readonly name: string
+  /** What it does, for the model. */
+  readonly description: string
+  /** Its arguments: by name, or as a JSON Schema of an object. */
+  readonly parameters: Readonly<Record<string, ToolParameter>> | JsonSchemaObject
+  /** What it does, in one word. */
+  readonly category?: ToolCategory
+  /** Hints about its effect. */
+  readonly annotations?: ToolAnnotations
+  /** Longest run in milliseconds; default: the registry's. */
+  readonly timeoutMs?: number
+  /** Longest output; default: the registry's; 0: no limit. */
+  readonly maxOutputChars?: number
+}
+
+/**
+ * A definition as `register` takes it: `parameters` may also be a Zod schema or any other Standard Schema.
+ * Arguments are held against it, and the handler gets what the schema made of them.
+ */
+export interface ToolRegistration extends Omit<ToolDefinition, 'parameters'> {
+  /** Its arguments. */
+  readonly parameters: ToolDefinition['parameters'] | StandardSchema
+}
+
+/** What a handler is told about its call. */
+export interface ToolContext {
+  /** The call's id. */
+  readonly callId: string
+  /** The session that the call belongs to; absent outside a server. */
+  readonly sessionId?: string
+  /** Fires when the call is aborted or runs out of time. */
+  readonly signal: AbortSignal
+}
+
+/** Does what a tool is for. What it returns goes to the model; what it throws becomes a failed result. */
+export type ToolHandler<Arguments = Record<string, unknown>> = (
+  args: Arguments,
+  context?: ToolContext,
+) => Promise<string>
+
+/** One call that a model or a program makes. */
+export interface ToolCallRequest {
+  /** Unique in its turn. */
+  readonly id: string
+  /** The tool. */
+  readonly name: string
+  /** The arguments by name; plain JSON. */
+  readonly arguments: Record<string, unknown>
+}
+
+/** What came of a call. There is exactly one for each call. */
+export interface ToolCallResult {
+  /** The call. */
+  readonly id: string
+  /** The tool. */
+  readonly name: string
+  /** What the model is told. */
+  readonly output: string
+  /** Whether it failed. */
+  readonly isError: boolean
+  /** How long the tool ran; absent when it never started. */
+  readonly durationMs?: number
+  /** What `tool.result.validate` hooks found; absent when they found nothing. */
+  readonly findings?: readonly string[]
+}
+
+/** Figures of one tool since its registration. */
+export interface ToolMetrics {
+  /** The tool. */
+  readonly name: string
+  /** Calls that reached the tool. */
+  readonly callCount: number
+  /** Of these, how many failed. */
+  readonly errorCount: number
+  /** Time of all calls together. */
+  readonly totalDurationMs: number
+  /** Mean time of a call. */
+  readonly avgDurationMs: number
+  /** When the last call ended, since 1970. */
+  readonly lastCalledAt: number
+}
+
+/** Decides whether a call may run. */
+export interface ToolPermissionResolver {
+  /** Only `true` is yes; an error is no. */
+  check(request: ToolCallRequest, definition?: ToolDefinition): Promise<boolean>
+}
+
+/** A tool of an MCP server. */
+export interface MCPToolInfo {
+  /** Its name on the server. */
+  readonly name: string
+  /** What it does. */
+  readonly description?: string
+  /** Its arguments. */
+  readonly inputSchema?: Readonly<Record<string, unknown>>
+  /** Its server; needed when the client has no `connectedServerNames`. */
+  readonly serverName?: string
+}
+
+/** What a registry needs of an MCP client. */
+export interface MCPToolSource {
+  /** The servers whose tools are listed, each by itself. Without it `listTools()` lists all at once. */
+  readonly connectedServerNames?: readonly string[]
+  /** The tools of a server. */
+  listTools(server?: string): Promise<readonly MCPToolInfo[]>
+  /** Calls one; its answer is a text, `{content}` with a text or a list of parts, or anything that is then told as JSON. */
+  callTool(server: string, tool: string, args: Record<string, unknown>): Promise<unknown>
+}
+
+/** What a registry is made with. */
+export interface ToolRegistryOptions {
+  /** Where `discover()` finds tools. */
+  readonly mcpClient?: MCPToolSource
+  /** Who gives permission; without one every call is allowed. */
+  readonly permissionResolver?: ToolPermissionResolver
+  /** Takes warnings; default: the console. */
+  readonly logger?: Logger
+  /** Where `tool.*` and `permission.*` events are published. */
+  readonly eventBus?: Pick<EventBus, 'publish'>
+  /** Run around each call. */
+  readonly hooks?: Pick<HookSystem, 'run'>
+  /** Longest run of a tool that sets none itself; default 600,000 ms. */
+  readonly defaultToolTimeoutMs?: number
+  /** Longest output of a tool that sets none itself; default 50,000; 0: no limit. */
+  readonly maxOutputChars?: number
+}
+
+/** Tools by name, and the way of a call: hooks, permission, validation, time limit, output limit, figures. */
+export interface ToolRegistry {
+  /** (Re)loads the tools of the MCP client, as `mcp:<server>/<tool>`. Other tools stay. A server that cannot list is skipped with a warning. */
+  discover(): Promise<void>
+  /**
+   * Adds a tool; one of the same name is replaced in its place.
+   * @throws {SimseError} `CONFIG_VALIDATION` for a definition or handler that does not fit.
+   */
+  register<Output>(
+    definition: Omit<ToolRegistration, 'parameters'> & { readonly parameters: StandardSchema<Output> },
+    handler: ToolHandler<Output>,
+  ): void
+  register(definition: ToolRegistration, handler: ToolHandler): void
+  /** Takes a tool out; `false` when there is none of that name. */
+  unregister(name: string): boolean
+  /** All definitions, in the order of registration. */
+  getToolDefinitions(): readonly ToolDefinition[]
+  /** One definition. */
+  getToolDefinition(name: string): ToolDefinition | undefined
+  /** Whether there is a tool of that name. */
+  isRegistered(name: string): boolean
+  /** The tools as a part of a system prompt, for models without calls of their own; empty without tools. */
+  formatForSystemPrompt(): string
+  /** Runs a call. What goes wrong with it is a failed result, never a rejection. */
+  execute(call: ToolCallRequest, options?: { readonly signal?: AbortSignal }): Promise<ToolCallResult>
+  /**
+   * Runs calls side by side, each by itself. One result for each call, in the order of the calls.
+   * Rejects with a `RangeError` when `maxConcurrency` (default 8) is no integer of at least 1.
+   */
+  batchExecute(
+    calls: readonly ToolCallRequest[],
+    options?: { readonly maxConcurrency?: number; readonly signal?: AbortSignal },
+  ): Promise<readonly ToolCallResult[]>
+  /** The calls in a model's reply, and its text without them. Malformed blocks are in neither. */
+  parseToolCalls(response: string): { readonly text: string; readonly toolCalls: readonly ToolCallRequest[] }
+  /** Figures of one tool; `undefined` before its first call. */
+  getToolMetrics(name: string): ToolMetrics | undefined
+  /** Figures of all tools that were called. */
+  getAllToolMetrics(): readonly ToolMetrics[]
+  /** Forgets all figures. */
+  clearMetrics(): void
+  /** How many tools there are now. */
+  readonly toolCount: number
+  /** Their names, in the order of registration. */
+  readonly toolNames: readonly string[]
+}
+
+/**
+ * Creates a tool registry.
+ * @throws {SimseError} `CONFIG_VALIDATION` for options that do not fit.
+ */
+export function createToolRegistry(options?: ToolRegistryOptions): ToolRegistry
+
+// ── Permissions ─────────────────────────────────────────────────────────────────────────────────
+
+/** What to do with a call. */
+export type ToolPermissionPolicy = 'allow' | 'ask' | 'deny'
+
+/** One rule. The last one that matches wins. */
+export interface ToolPermissionRule {
+  /** Glob over the tool's name: `*` and `?`, everything else literal, anchored. */
+  readonly tool: string
+  /** Glob over the command (shell tools: each simple command by itself) or the path (file tools). */
+  readonly pattern?: string
+  /** What to do when the rule matches. */
+  readonly policy: ToolPermissionPolicy
+  /** Only tools of this category, or of one of these. */
+  readonly category?: ToolCategory | readonly ToolCategory[]
+  /** Only tools that carry these annotations. */
+  readonly annotations?: Partial<ToolAnnotations>
+}
+
+/** A default, the rules over it, and who is asked. */
+export interface ToolPermissionConfig {
+  /** What happens when no rule matches. */
+  readonly defaultPolicy: ToolPermissionPolicy
+  /** In order; the last one that matches wins. */
+  readonly rules: readonly ToolPermissionRule[]
+  /** Answers an `ask`; only `true` is yes, an error is no. Without it (and without a connected client) `ask` is no. */
+  readonly onPermissionRequest?: (request: ToolCallRequest) => Promise<boolean>
+}
+
+/**
+ * Creates a resolver that judges by rules.
+ * @throws {SimseError} `CONFIG_VALIDATION` for a configuration that does not fit.
+ */
+export function createToolPermissionResolver(config: ToolPermissionConfig): ToolPermissionResolver
+
+// ── Host tools ──────────────────────────────────────────────────────────────────────────────────
+
+/** Where the file tools work. */
+export interface FilesystemToolOptions {
+  /** The root, and where relative paths start. */
+  readonly workingDirectory: string
+  /** Further roots; relative ones against `workingDirectory`. */
+  readonly allowedPaths?: readonly string[]
+}
+
+/** How the shell tool works. */
+export interface BashToolOptions {
+  /** Where the shell starts. */
+  readonly workingDirectory: string
+  /** Longest run of a command that sets none itself; default 120,000 ms. */
+  readonly defaultTimeoutMs?: number
+  /** Longest output in bytes; default 50,000. */
+  readonly maxOutputBytes?: number
+  /** Over the inherited environment. */
+  readonly env?: Readonly<Record<string, string>>
+  /** Default `/bin/sh`. */
+  readonly shell?: string
+}
+
+/** Where the git tools work. */
+export interface GitToolOptions {
+  /** A directory in the working tree. */
+  readonly workingDirectory: string
+}
+
+/** Registers `fs_read`, `fs_write`, `fs_edit`, `fs_glob`, `fs_grep`, `fs_list` and the other file tools. */
+export function registerFilesystemTools(registry: ToolRegistry, options: FilesystemToolOptions): void
+
+/** Registers `bash`. */
+export function registerBashTool(registry: ToolRegistry, options: BashToolOptions): void
+
+/** Registers `git_status`, `git_diff`, `git_log`, `git_commit`, `git_branch` and the other git tools. */
+export function registerGitTools(registry: ToolRegistry, options: GitToolOptions): void
+
+/** Which tier of the edit chain found the place. */
+export type FuzzyMatchStrategy =
+  | 'exact'
+  | 'line-trimmed'
+  | 'whitespace-normalized'
+  | 'indentation-flexible'
+  | 'block-anchor-levenshtein'
+
+/**
+ * Replaces the one place in `content` that `oldStr` means. `null` when no tier finds exactly one;
+ * an empty `oldStr` never does.
+ */
+export function fuzzyMatch(
+  content: string,
+  oldStr: string,
+  newStr: string,
+): { readonly replaced: string; readonly strategy: FuzzyMatchStrategy } | null
+
+// ── Events ──────────────────────────────────────────────────────────────────────────────────────
+
+/** Event type → payload. */
+export interface EventPayloads {
+  /** A session came to be. */
+  'session.created': { readonly sessionId: string }
+  /** A prompt's turn begins. */
+  'session.prompt': { readonly sessionId: string; readonly prompt: string }
+  /** A turn ended by itself; `result` is the final text. */
+  'session.completed': { readonly sessionId: string; readonly result: string }
+  /** A turn failed. */
+  'session.error': { readonly sessionId: string; readonly error: Error }
+  /** A round with the model begins. */
+  'stream.start': Readonly<Record<string, unknown>>
+  /** A piece of the model's text. */
+  'stream.delta': { readonly text: string }
+  /** The model's text of one round, whole. */
+  'stream.complete': { readonly text: string }
+  /** The model's stream broke and is tried again. */
+  'stream.retry': { readonly attempt: number; readonly delayMs: number; readonly error: string }
+  /** A call was announced. */
+  'tool.call.start': { readonly callId: string; readonly name: string; readonly args: Record<string, unknown> }
+  /** A call ended, well or badly. Exactly one for each start. */
+  'tool.call.end': {
+    readonly callId: string
+    readonly name: string
+    readonly output: string
+    readonly isError: boolean
+    readonly durationMs: number
+  }
+  /** A call failed; comes just before its end. */
+  'tool.call.error': { readonly callId: string; readonly name: string; readonly error: Error }
+  /** A tool ran longer than it may. */
+  'tool.timeout': { readonly name: string; readonly timeoutMs: number }
+  /** A round with the model ended. */
+  'turn.complete': { readonly turn: number; readonly type: 'text' | 'tool_use' }
+  /** A conversation is about to be summed up. */
+  'compaction.start': { readonly messageCount: number; readonly estimatedChars: number }
+  /** It was summed up. */
+  'compaction.complete': { readonly summaryLength: number }
+  /** Old tool outputs were left out. */
+  'compaction.prune': { readonly messageCount: number; readonly estimatedChars: number }
+  /** Somebody is asked about a call. */
+  'permission.request': {
+    readonly callId: string
+    readonly toolName: string
+    readonly args: Record<string, unknown>
+  }
+  /** The answer. */
+  'permission.response': { readonly callId: string; readonly allowed: boolean }
+  /** A turn was aborted. */
+  abort: { readonly reason: string }
+  /** The loop begins a turn. */
+  'loop.start': Readonly<Record<string, unknown>>
+  /** The loop ended a turn. */
+  'loop.complete': Readonly<Record<string, unknown>>
+  /** The same call came again and again. */
+  'loop.doom_loop': {
+    readonly toolName: string
+    readonly callCount: number
+    readonly args: Record<string, unknown>
+  }
+  /** A sub-agent begins. */
+  'subagent.start': Readonly<Record<string, unknown>>
+  /** A sub-agent ended. */
+  'subagent.complete': Readonly<Record<string, unknown>>
+  /** A sub-agent failed. */
+  'subagent.error': Readonly<Record<string, unknown>>
+  /** Something was remembered. */
+  'memory.add': Readonly<Record<string, unknown>>
+  /** Memory was searched. */
+  'memory.search': Readonly<Record<string, unknown>>
+  /** Something was forgotten. */
+  'memory.delete': Readonly<Record<string, unknown>>
+}
+
+/** The names of events. */
+export type EventType = keyof EventPayloads
+
+/** What an event of a type carries. */
+export type EventPayload<T extends EventType> = EventPayloads[T]
+
+/** Hands events on, at once and in order. */
+export interface EventBus {
+  /** Calls the handlers of the type, in the order of subscription, then those of all types. One that throws is reported and stops nobody. */
+  publish<T extends EventType>(type: T, payload: EventPayload<T>): void
+  /** Calls `handler` for each event of a type; what it returns ends that. The same function is called once, however often it subscribes. */
+  subscribe<T extends EventType>(type: T, handler: (payload: EventPayload<T>) => void): () => void
+  /** Calls `handler` for each event; what it returns ends that. */
+  subscribeAll(handler: (type: EventType, payload: unknown) => void): () => void
+  /** Forgets all handlers. */
+  clear(): void
+}
+
+/** Creates an event bus. */
+export function createEventBus(): EventBus
+
+// ── Hooks ───────────────────────────────────────────────────────────────────────────────────────
+
+/** Who speaks in a conversation. */
+export type ConversationRole = 'system' | 'user' | 'assistant' | 'tool_result'
+
+/** One message of a conversation, as hooks see it. Fields that a hook does not know must be handed on. */
+export interface ConversationMessage {
+  /** Who speaks. */
+  readonly role: ConversationRole
+  /** What. */
+  readonly content: string
+  /** The call that this is the result of. */
+  readonly toolCallId?: string
+  /** Its tool. */
+  readonly toolName?: string
+  /** When, since 1970. */
+  readonly timestamp?: number
+  /** Whether the call failed. */
+  readonly isError?: boolean
+  /** The calls that the model made with this message. */
+  readonly toolCalls?: readonly ToolCallRequest[]
+  /** Text and images, when a user's message is more than one text. */
+  readonly parts?: readonly unknown[]
+}
+
+/** A hook's refusal of a call. */
+export interface BlockedResult {
+  /** Always `true`. */
+  readonly blocked: true
+  /** Why, for the model. */
+  readonly reason: string
+}
+
+/** Hook point → what its handlers are given. */
+export interface HookContextMap {
+  /** Before a call is judged and run. */
+  'tool.execute.before': { readonly request: ToolCallRequest }
+  /** After a call. */
+  'tool.execute.after': { readonly request: ToolCallRequest; readonly result: ToolCallResult }
+  /** After that: looks at the result. */
+  'tool.result.validate': { readonly request: ToolCallRequest; readonly result: ToolCallResult }
+  /** Before each turn. */
+  'prompt.system.transform': { readonly prompt: string }
+  /** Before each request to a model. */
+  'prompt.messages.transform': { readonly messages: readonly ConversationMessage[] }
+  /** When a conversation is summed up. */
+  'session.compacting': { readonly messages: readonly ConversationMessage[]; readonly summary: string }
+}
+
+/** Hook point → what comes out of it. */
+export interface HookResultMap {
+  /** The request to run, or a refusal. The first refusal ends the chain. */
+  'tool.execute.before': ToolCallRequest | BlockedResult
+  /** The result to go on with. */
+  'tool.execute.after': ToolCallResult
+  /** Texts for the model's next round; those of all handlers together. */
+  'tool.result.validate': readonly string[]
+  /** The system prompt to use. */
+  'prompt.system.transform': string
+  /** The messages to send. */
+  'prompt.messages.transform': readonly ConversationMessage[]
+  /** The summary to keep. */
+  'session.compacting': string
+}
+
+/** The hook points. */
+export type HookType = keyof HookContextMap
+
+/** Looks at something and may change it; `undefined` leaves it as it is. */
+export type HookHandler<T extends HookType> = (
+  context: HookContextMap[T],
+) => HookResultMap[T] | undefined | Promise<HookResultMap[T] | undefined>
+
+/** Handlers by hook point. */
+export interface HookSystem {
+  /** Adds a handler; what it returns takes it out. */
+  register<T extends HookType>(type: T, handler: HookHandler<T>): () => void
+  /**
+   * Runs the handlers of a point in the order of registration. Without handlers the input comes back.
+   * One that throws: `tool.execute.before` blocks the call; elsewhere the value before it is kept, with a warning.
+   */
+  run<T extends HookType>(type: T, context: HookContextMap[T]): Promise<HookResultMap[T]>
+}
+
+/** Creates a hook system. */
+export function createHookSystem(): HookSystem
+
+// ── Server ──────────────────────────────────────────────────────────────────────────────────────
+
+/** An ACP agent. */
+export interface ACPServerEntry {
+  /** Its name. */
+  readonly name: string
+  /** The program. */
+  readonly command: string
+  /** Its arguments. */
+  readonly args?: readonly string[]
+  /** Its working directory. */
+  readonly cwd?: string
+  /** Over the inherited environment. */
+  readonly env?: Readonly<Record<string, string>>
+  /** Which of its agents is meant when none is named. */
+  readonly defaultAgent?: string
+  /** Longest wait for an answer to a request, never for a prompt; default 30,000 ms. */
+  readonly timeoutMs?: number
+  /** What happens when it asks for permission. */
+  readonly permissionPolicy?: 'auto-approve' | 'prompt' | 'deny'
+}
+
+/** An MCP server. */
+export interface MCPServerEntry {
+  /** Its name. */
+  readonly name: string
+  /** How it is reached. */
+  readonly transport?: 'stdio' | 'http'
+  /** The program, with `stdio`. */
+  readonly command?: string
+  /** Its arguments. */
+  readonly args?: readonly string[]
+  /** Over the inherited environment. */
+  readonly env?: Readonly<Record<string, string>>
+  /** Its working directory. */
+  readonly cwd?: string
+  /** Its address, with `http`. */
+  readonly url?: string
+  /** Sent with each request, with `http`. */
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+/** A hook of a server; without a type argument, one of any point. */
+export type HookRegistration<T extends HookType = HookType> = T extends HookType
+  ? {
+      /** The hook point. */
+      readonly type: T
+      /** The handler. */
+      readonly handler: HookHandler<T>
+    }
+  : never
+
+/** Long-term memory. */
+export interface MemoryConfig {
+  /** Whether there is any. */
+  readonly enabled: boolean
+  /** What makes embeddings. */
+  readonly embeddingAgent?: string
+  /** From 0 to 1. */
+  readonly similarityThreshold: number
+  /** From 1 to 100. */
+  readonly maxResults: number
+}
+
+/** System prompts by model. */
+export interface ProviderPromptConfig {
+  /** Glob over `provider/name` → prompt. The first that matches wins, in the order given. */
+  readonly prompts?: Readonly<Record<string, string>>
+  /** When nothing matches. */
+  readonly defaultPrompt?: string
+}
+
+/** Which instruction files go into the system prompt. */
+export interface InstructionDiscoveryOptions {
+  /** Default `CLAUDE.md`, `AGENTS.md` and `.simse/instructions.md`. */
+  readonly patterns?: readonly string[]
+  /** Where the walk up from the working directory ends; default: the repository's root. */
+  readonly rootDir?: string
+  /** Whether they go into the system prompt; default `true`. */
+  readonly autoInject?: boolean
+}
+
+/** Limits of a server; each has a default. */
+export interface SimseServerLimits {
+  /** How long a permission question waits for its answer; default 120,000 ms. */
+  readonly permissionTimeoutMs?: number
+  /** How long a session with nobody connected keeps a question open; default 5,000 ms. */
+  readonly clientGraceMs?: number
+  /** Longest silence of a model; default 120,000 ms. */
+  readonly modelIdleTimeoutMs?: number
+  /** Rounds with the model in one turn; default 200. */
+  readonly maxIterations?: number
+  /** Prompts that may wait in one session; default 100. */
+  readonly queuedPrompts?: number
+  /** Sessions kept; default 1,000,000. */
+  readonly sessions?: number
+  /** Open event streams of one session; default 2,000. */
+  readonly streamsPerSession?: number
+  /** Largest request body; default 10,000,000 bytes. */
+  readonly bodyBytes?: number
+  /** Open connections; default 10,000. */
+  readonly connections?: number
+  /** Time between two comments on a silent event stream; default 15,000 ms. */
+  readonly heartbeatMs?: number
+  /** How long `stop()` lets turns finish before it aborts them; default 8,000 ms. */
+  readonly shutdownGraceMs?: number
+}
+
+/** What a server is told. */
+export interface SimseServerConfig {
+  /** Default 3000; 0 takes any free port. */
+  readonly port?: number
+  /** Default `127.0.0.1`. Another address than loopback needs `allowPublic` and `authToken`. */
+  readonly host?: string
+  /** External agents. None of them is started by `start()`; `GET /agents` says which can be used. */
+  readonly acpServers?: readonly ACPServerEntry[]
+  /** Not available in this version: a list that is not empty is refused. */
+  readonly mcpServers?: readonly MCPServerEntry[]
+  /** Where sessions work that name no directory. */
+  readonly workingDirectory: string
+  /** What tools may do. Default: reading and searching are allowed, everything else asks. `onPermissionRequest` is asked beside the clients; the first answer counts. */
+  readonly toolPermissions?: ToolPermissionConfig
+  /** Run around calls and prompts, in this order. */
+  readonly hooks?: readonly HookRegistration[]
+  /** Not available in this version: `enabled: true` is refused. */
+  readonly memory?: MemoryConfig
+  /** System prompts by model. */
+  readonly providerPrompts?: ProviderPromptConfig
+  /** Which instruction files go into the system prompt. */
+  readonly instructionDiscovery?: InstructionDiscoveryOptions
+  /** The model of new sessions, `provider/name`. Default: the first that is configured, else the scripted `demo/scripted`. */
+  readonly model?: string
+  /** An endpoint that speaks chat completions. */
+  readonly openai?: {
+    /** Such as `https://api.openai.com/v1`. */
+    readonly baseUrl?: string
+    /** The key; local servers often want none. */
+    readonly apiKey?: string
+  }
+  /** Where sessions are kept. Default: a directory for this working directory under the user's data directory, one for each server that runs. */
+  readonly dataDirectory?: string
+  /**
+   * The tools of all sessions, instead of the host tools: JavaScript ones are called by the server's loop.
+   * Its hooks run after the server's. Its `permissionResolver` must agree before the server's own rules are asked.
+   */
+  readonly toolRegistry?: ToolRegistry
+  /** What every request but `GET /health` must carry as `Authorization: Bearer`; default: none. */
+  readonly authToken?: string
+  /** Allows a `host` that is not loopback. */
+  readonly allowPublic?: boolean
+  /** Where working directories of sessions may lie; default: `workingDirectory`. */
+  readonly allowedRoots?: readonly string[]
+  /** Further roots for the file tools of every session. */
+  readonly allowedPaths?: readonly string[]
+  /** Limits. */
+  readonly limits?: SimseServerLimits
+}
+
+/** A server. While it runs it keeps the process alive, unless `unref()` says otherwise. */
+export interface SimseServer extends AsyncDisposable {
+  /**
+   * Starts, and resolves when the server answers.
+   *
+   * Rejects with a {@link SimseError}: `SERVER_STATE` when it runs already, `PORT_IN_USE`,
+   * `DATA_DIRECTORY_IN_USE`, `CONFIG_VALIDATION` and others.
+   */
+  start(): Promise<void>
+  /** Lets turns finish for a while, aborts the others, writes everything down. Harmless when nothing runs. */
+  stop(): Promise<void>
+  /** Where it listens; 0 before the first start; the last one after a stop. */
+  readonly port: number
+  /** Such as `http://127.0.0.1:3000`. */
+  readonly url: string
+  /** Lets the running server keep the process alive (the default). */
+  ref(): SimseServer
+  /** Lets the process end while the server runs. */
+  unref(): SimseServer
+}
+
+/**
+ * Creates a server; it does nothing before `start()`.
+ * @throws {SimseError} `CONFIG_VALIDATION` that names every field which does not fit.
+ */
+export function createSimseServer(config: SimseServerConfig): SimseServer

@@ -1,0 +1,111 @@
+'use strict'
+// Where Rust calls JavaScript. Rust knows objects by number only and holds none of them: an object lives
+// as long as its facade, and while a call that needs it is under way.
+
+const native = require('./load.cjs')
+const { messageOf } = require('./errors.cjs')
+
+/** Number → weak reference to an object with `handle(operation, input, call)`. */
+const targets = new Map()
+const forget = new FinalizationRegistry((target) => targets.delete(target))
+/** Sequence → call under way. */
+const running = new Map()
+/** Batch number → what takes its events. */
+const batches = new Map()
+let last = 0
+
+/** A call that Rust made. Its signal is made when somebody asks for it. */
+class Call {
+  #controller = null
+  #aborted = false
+
+  get signal() {
+    if (this.#controller === null) {
+      this.#controller = new AbortController()
+      if (this.#aborted) this.#controller.abort()
+    }
+    return this.#controller.signal
+  }
+
+  abort() {
+    this.#aborted = true
+    this.#controller?.abort()
+  }
+}
+
+/** An input that was refused before a handler ran. */
+class BadInput extends Error {}
+
+async function run(sequence, target, operation, input) {
+  const call = new Call()
+  running.set(sequence, call)
+  try {
+    const object = targets.get(target)?.deref()
+    if (object === undefined) throw new Error('the object that this call is for is gone')
+    bridge.settle(sequence, 0, await object.handle(operation, JSON.parse(input), call))
+  } catch (cause) {
+    bridge.settle(sequence, cause instanceof BadInput ? 2 : 1, messageOf(cause))
+  } finally {
+    running.delete(sequence)
+  }
+}
+
+function invoke(sequence, target, operation, input) {
+  if (operation === 'abort') running.get(sequence)?.abort()
+  else if (operation === 'events') batches.get(target)?.()
+  else run(sequence, target, operation, input)
+}
+
+const bridge = new native.NativeBridge(invoke)
+
+/** Gives an object a number by which Rust can call it. */
+function addTarget(object) {
+  const target = ++last
+  targets.set(target, new WeakRef(object))
+  forget.register(object, target)
+  return target
+}
+
+/** Calls `onEvents` whenever events of a batch wait; returns its number. */
+function openBatch(onEvents) {
+  const batch = ++last
+  batches.set(batch, onEvents)
+  return batch
+}
+
+function closeBatch(batch) {
+  batches.delete(batch)
+}
+
+/** Signal → the handles that it cancels. One listener for each signal, however many calls wait on it. */
+const fans = new WeakMap()
+
+/** Makes a handle that the signal cancels. `release` when the call is over. */
+function cancelHandle(signal) {
+  const handle = new native.CancelHandle()
+  if (signal.aborted) {
+    handle.cancel()
+    return { handle, release() {} }
+  }
+  let fan = fans.get(signal)
+  if (fan === undefined) {
+    fan = { handles: new Set(), listener: null }
+    fan.listener = () => {
+      for (const each of fan.handles) each.cancel()
+    }
+    fans.set(signal, fan)
+    signal.addEventListener('abort', fan.listener, { once: true })
+  }
+  fan.handles.add(handle)
+  return {
+    handle,
+    release() {
+      fan.handles.delete(handle)
+      if (fan.handles.size > 0 || fans.get(signal) !== fan) return
+      fans.delete(signal)
+      signal.removeEventListener('abort', fan.listener)
+    },
+  }
+}
+
+module.exports = { native, bridge, addTarget, openBatch, closeBatch, cancelHandle, BadInput }

@@ -1,0 +1,44 @@
+'use strict'
+// Host tools, registered from Rust, and the edit chain by itself.
+
+const { native } = require('./bridge.cjs')
+const { assertFits, integer, list, optional, record, shape, string, text } = require('./check.cjs')
+const { revive } = require('./errors.cjs')
+const { toJson } = require('./json.cjs')
+const { stateOf } = require('./registry.cjs')
+
+const filesystemOptions = shape({ workingDirectory: text, allowedPaths: optional(list(text)) })
+const gitOptions = shape({ workingDirectory: text })
+const bashOptions = shape({
+  workingDirectory: text,
+  defaultTimeoutMs: optional(integer(1)),
+  maxOutputBytes: optional(integer(1)),
+  env: optional(record(string)),
+  shell: optional(text),
+})
+
+/** Registers a family of native tools. */
+const registrar = (what, options, method) => (registry, given) => {
+  const state = stateOf(registry, what)
+  assertFits(what, options, given, 'options')
+  try {
+    state.note(state.native[method](toJson(given)))
+  } catch (cause) {
+    throw revive(cause)
+  }
+}
+
+const registerFilesystemTools = registrar('registerFilesystemTools', filesystemOptions, 'registerFilesystem')
+const registerBashTool = registrar('registerBashTool', bashOptions, 'registerBash')
+const registerGitTools = registrar('registerGitTools', gitOptions, 'registerGit')
+
+/** Replaces the one place that `oldStr` means; null when no tier finds exactly one. */
+function fuzzyMatch(content, oldStr, newStr) {
+  assertFits('fuzzyMatch', string, content, 'content')
+  assertFits('fuzzyMatch', string, oldStr, 'oldStr')
+  assertFits('fuzzyMatch', string, newStr, 'newStr')
+  const match = native.fuzzyMatch(content, oldStr, newStr)
+  return match && Object.freeze(match)
+}
+
+module.exports = { registerFilesystemTools, registerBashTool, registerGitTools, fuzzyMatch }

@@ -1,0 +1,21 @@
+'use strict'
+// The package for CommonJS. index.js gives the same functions, and the same state, to ES modules.
+
+const { createEventBus } = require('./bus.cjs')
+const { createHookSystem } = require('./hooks.cjs')
+const { createToolPermissionResolver } = require('./permissions.cjs')
+const { createToolRegistry } = require('./registry.cjs')
+const { fuzzyMatch, registerBashTool, registerFilesystemTools, registerGitTools } = require('./host.cjs')
+const { createSimseServer } = require('./server.cjs')
+
+module.exports = {
+  createEventBus,
+  createHookSystem,
+  createSimseServer,
+  createToolPermissionResolver,
+  createToolRegistry,
+  fuzzyMatch,
+  registerBashTool,
+  registerFilesystemTools,
+  registerGitTools,
+}

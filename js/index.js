@@ -1,0 +1,15 @@
+// The package for ES modules: what index.cjs makes, by name.
+
+import simse from './index.cjs'
+
+export const {
+  createEventBus,
+  createHookSystem,
+  createSimseServer,
+  createToolPermissionResolver,
+  createToolRegistry,
+  fuzzyMatch,
+  registerBashTool,
+  registerFilesystemTools,
+  registerGitTools,
+} = simse

@@ -1,0 +1,72 @@
+'use strict'
+// Tools of an MCP client, registered as `mcp:<server>/<tool>`.
+
+const { plain } = require('./check.cjs')
+const { messageOf } = require('./errors.cjs')
+
+/** What a call returned, as text. An answer marked as an error becomes one. */
+function textOf(answer) {
+  if (typeof answer === 'string') return answer
+  const content = answer?.content
+  const text = Array.isArray(content)
+    ? content.map((part) => (part?.type === 'text' ? String(part.text) : JSON.stringify(part))).join('\n')
+    : typeof content === 'string'
+      ? content
+      : JSON.stringify(answer ?? null)
+  if (answer?.isError === true) throw new Error(text)
+  return text
+}
+
+/** A client without `connectedServerNames` is one that lists all servers at once. */
+async function listAll(client, log) {
+  const servers = client.connectedServerNames
+  if (!Array.isArray(servers)) return (await client.listTools()).map((tool) => [tool.serverName ?? tool.server, tool])
+  const lists = await Promise.all(
+    servers.map(async (server) => {
+      try {
+        return (await client.listTools(server)).map((tool) => [server, tool])
+      } catch (cause) {
+        log(`MCP server "${server}" did not list its tools and is skipped: ${messageOf(cause)}`, { server, cause })
+        return []
+      }
+    }),
+  )
+  return lists.flat()
+}
+
+function addTool(state, client, server, tool) {
+  const schema = tool.inputSchema ?? tool.parameters
+  const definition = {
+    name: `mcp:${server}/${tool.name}`,
+    description: String(tool.description ?? ''),
+    parameters: plain(schema) ? schema : { type: 'object', properties: {} },
+    category: 'other',
+  }
+  state.add(definition, async (args) => textOf(await client.callTool(server, tool.name, args)), 'mcp')
+}
+
+async function discover(state) {
+  const client = state.options.mcpClient
+  if (client === undefined) return
+  const listed = await listAll(client, state.log)
+  for (const [name, { origin }] of [...state.tools]) if (origin === 'mcp') state.remove(name)
+  for (const [server, tool] of listed) {
+    try {
+      addTool(state, client, server, tool)
+    } catch (cause) {
+      state.log(`tool "${tool?.name}" of MCP server "${server}" is skipped: ${messageOf(cause)}`, { server, cause })
+    }
+  }
+}
+
+/** `discover` of one registry; several at once run one after the other. */
+function createDiscovery(state) {
+  let last = Promise.resolve()
+  return () => {
+    const next = last.then(() => discover(state))
+    last = next.catch(() => {})
+    return next
+  }
+}
+
+module.exports = { createDiscovery }

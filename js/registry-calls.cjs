@@ -1,0 +1,157 @@
+'use strict'
+// `execute` and `batchExecute`: one crossing each, and the events around it.
+
+const { bridge, cancelHandle, closeBatch, native, openBatch } = require('./bridge.cjs')
+const { describe, plain } = require('./check.cjs')
+const { invalid, messageOf, revive, simseError } = require('./errors.cjs')
+const { toJson } = require('./json.cjs')
+const { newCallId } = require('./tool-text.cjs')
+
+const CONCURRENCY = 8
+
+/** The engine's codes in the words of this package. */
+const CODES = { NOT_FOUND: 'TOOL_NOT_FOUND', FORBIDDEN: 'PERMISSION_DENIED', TIMEOUT: 'OPERATION_TIMEOUT' }
+
+/** What a failed call is on the bus: an Error. */
+function failureOf(failure, name, output) {
+  return simseError(CODES[failure?.code] ?? 'TOOL_EXECUTION_ERROR', failure?.message ?? output, {
+    metadata: { tool: name },
+  })
+}
+
+function checkSignal(signal) {
+  const usable = signal === undefined || signal === null || typeof signal.addEventListener === 'function'
+  if (!usable)
+    throw invalid('execute', [{ path: 'signal', message: `expected an AbortSignal, got ${describe(signal)}` }])
+}
+
+/** A call as Rust reads it; throws for what is no call at all. */
+function readCall(call, path) {
+  if (!plain(call))
+    throw invalid('execute', [{ path, message: `expected {id, name, arguments}, got ${describe(call)}` }])
+  const { id, name, arguments: args } = call
+  return { id: typeof id === 'string' ? id : newCallId(), name: String(name), arguments: args ?? {} }
+}
+
+/** A call as JSON, or why it has none. */
+function encodeCall(call) {
+  if (!plain(call.arguments)) return { problem: `arguments: expected an object, got ${describe(call.arguments)}` }
+  try {
+    return { json: toJson(call) }
+  } catch (cause) {
+    return { problem: `the arguments are not JSON: ${messageOf(cause)}` }
+  }
+}
+
+function refused({ id, name }, problem) {
+  const output = `Tool "${name}" execution failed: ${problem}`
+  return { result: { id, name, output, isError: true }, failure: { code: 'INVALID_ARGUMENT', message: output } }
+}
+
+function freezeResult({ result, findings }) {
+  if (findings !== undefined) result.findings = Object.freeze(findings)
+  return Object.freeze(result)
+}
+
+function publishStart(bus, { id, name, arguments: args }) {
+  bus.publish('tool.call.start', { callId: id, name, args })
+}
+
+function publishEnd(bus, { result, timedOutMs, failure }) {
+  const { id, name, output, isError, durationMs = 0 } = result
+  if (timedOutMs !== undefined) bus.publish('tool.timeout', { name, timeoutMs: timedOutMs })
+  if (isError) bus.publish('tool.call.error', { callId: id, name, error: failureOf(failure, name, output) })
+  bus.publish('tool.call.end', { callId: id, name, output, isError, durationMs })
+}
+
+/** Publishes what happened during a batch, as far as it is known. */
+function drain(bus, events) {
+  for (const { type, payload } of JSON.parse(events.take())) {
+    if (type === 'tool.call.error') payload.error = failureOf(payload.error, payload.name, '')
+    bus.publish(type, payload)
+  }
+}
+
+async function runOne(state, call, signal) {
+  const { json, problem } = encodeCall(call)
+  if (problem) return refused(call, problem)
+  const cancel = signal ? cancelHandle(signal) : undefined
+  try {
+    return JSON.parse(await state.native.execute(json, cancel?.handle))
+  } catch (cause) {
+    return refused(call, messageOf(revive(cause)))
+  } finally {
+    cancel?.release()
+  }
+}
+
+/** Runs the calls that can be encoded; `events` hears of them. */
+async function runMany(state, encoded, maxConcurrency, signal) {
+  const bus = state.options.eventBus
+  const json = `[${encoded
+    .filter((each) => each.json)
+    .map((each) => each.json)
+    .join(',')}]`
+  const cancel = signal ? cancelHandle(signal) : undefined
+  let events
+  const batch = bus && openBatch(() => drain(bus, events))
+  if (bus) events = new native.NativeEvents(bridge, batch)
+  try {
+    return JSON.parse(await state.native.executeBatch(json, maxConcurrency, cancel?.handle, events))
+  } catch (cause) {
+    throw revive(cause)
+  } finally {
+    cancel?.release()
+    if (bus) {
+      closeBatch(batch)
+      drain(bus, events)
+    }
+  }
+}
+
+function checkConcurrency(value) {
+  if (Number.isInteger(value) && value >= 1) return Math.min(value, 0xffff_ffff)
+  throw Object.assign(new RangeError(`maxConcurrency: expected an integer of at least 1, got ${describe(value)}`), {
+    code: 'ERR_OUT_OF_RANGE',
+  })
+}
+
+/** `execute` and `batchExecute` of one registry. */
+function createCalls(state) {
+  const { eventBus: bus } = state.options
+
+  async function execute(call, options) {
+    const signal = options?.signal
+    checkSignal(signal)
+    const request = readCall(call, 'call')
+    if (bus) publishStart(bus, request)
+    const outcome = await runOne(state, request, signal)
+    if (bus) publishEnd(bus, outcome)
+    return freezeResult(outcome)
+  }
+
+  async function batchExecute(calls, options) {
+    const maxConcurrency = checkConcurrency(options?.maxConcurrency ?? CONCURRENCY)
+    checkSignal(options?.signal)
+    if (!Array.isArray(calls))
+      throw invalid('batchExecute', [{ path: 'calls', message: `expected an array, got ${describe(calls)}` }])
+    const requests = calls.map((call, i) => readCall(call, `calls.${i}`))
+    if (requests.length === 0) return Object.freeze([])
+    const encoded = requests.map(encodeCall)
+    const outcomes = (await runMany(state, encoded, maxConcurrency, options?.signal)).values()
+    const results = encoded.map(({ problem }, i) => {
+      if (!problem) return freezeResult(outcomes.next().value)
+      const outcome = refused(requests[i], problem)
+      if (bus) {
+        publishStart(bus, requests[i])
+        publishEnd(bus, outcome)
+      }
+      return freezeResult(outcome)
+    })
+    return Object.freeze(results)
+  }
+
+  return { execute, batchExecute }
+}
+
+module.exports = { createCalls }

@@ -1,0 +1,197 @@
+'use strict'
+// The tool registry: definitions and handlers live here, calls go through Rust, which validates, asks for
+// permission, limits, times and counts them.
+
+const { addTarget, bridge, native, BadInput } = require('./bridge.cjs')
+const { assertFits, describe, fn, having, integer, optional, plain, shape } = require('./check.cjs')
+const { messageOf, revive, simseError } = require('./errors.cjs')
+const { createCalls } = require('./registry-calls.cjs')
+const { watchHooks } = require('./hooks.cjs')
+const { toJson } = require('./json.cjs')
+const { createDiscovery } = require('./mcp-tools.cjs')
+const { askPerson, resolverInsides } = require('./permissions.cjs')
+const { deepFreeze, readDefinition, validateStandard } = require('./schema.cjs')
+const { formatForSystemPrompt, parseToolCalls } = require('./tool-text.cjs')
+
+const optionsShape = shape({
+  mcpClient: optional(having('listTools', 'callTool')),
+  memoryManager: optional((value, path, issues) => {
+    if (value !== undefined) issues.push({ path, message: 'memory is not available in this version' })
+  }),
+  permissionResolver: optional(having('check')),
+  logger: optional(having('warn')),
+  eventBus: optional(having('publish')),
+  hooks: optional(having('run')),
+  defaultToolTimeoutMs: optional(integer(1)),
+  maxOutputChars: optional(integer(0)),
+})
+
+/** What Rust calls: everything a registry needs at run time, and nothing that holds its facade. */
+class State {
+  /** Name → `{definition, handler?, origin}`, in the order of registration. */
+  tools = new Map()
+  /** Handler number → `{handler, schema}`. */
+  handlers = new Map()
+  #lastHandler = 0
+
+  constructor(options) {
+    this.options = options
+    this.log = (message, metadata) =>
+      options.logger ? options.logger.warn(message, metadata) : console.warn(`simse: ${message}`)
+    this.resolver = options.permissionResolver
+    const inside = this.resolver && resolverInsides(this.resolver)
+    this.onPermissionRequest = inside?.onPermissionRequest
+    const settings = {
+      target: addTarget(this),
+      foreignResolver: this.resolver !== undefined && inside === undefined,
+      asks: this.onPermissionRequest !== undefined,
+      defaultToolTimeoutMs: options.defaultToolTimeoutMs,
+      maxOutputChars: options.maxOutputChars,
+    }
+    this.native = new native.NativeRegistry(bridge, toJson(settings), inside?.rules ?? null)
+    if (options.hooks) {
+      const { native: registry } = this
+      // Held here, weakly by the hook system: a long-lived one keeps no registry alive.
+      this.hookWatcher = (mask) => registry.setHookMask(mask)
+      watchHooks(options.hooks, this.hookWatcher)
+    }
+  }
+
+  add(given, handler, origin) {
+    const { definition, schema } = readDefinition(given)
+    assertFits('register', fn, handler, 'handler')
+    const number = ++this.#lastHandler
+    this.native.register(toJson(definition), number)
+    this.#forget(definition.name)
+    this.handlers.set(number, { handler, schema })
+    this.tools.set(definition.name, { definition, handler: number, origin })
+  }
+
+  /** Notes native tools, which Rust has registered already. */
+  note(definitionsJson) {
+    for (const definition of JSON.parse(definitionsJson)) {
+      this.#forget(definition.name)
+      this.tools.set(definition.name, { definition: deepFreeze(definition), origin: 'native' })
+    }
+  }
+
+  remove(name) {
+    if (!this.tools.has(name)) return false
+    this.#forget(name)
+    this.tools.delete(name)
+    return this.native.unregister(name)
+  }
+
+  #forget(name) {
+    this.handlers.delete(this.tools.get(name)?.handler)
+  }
+
+  /** A call of Rust's; answers with text. */
+  handle(operation, input, call) {
+    if (operation === 'tool') return this.#runTool(input, call)
+    if (operation === 'check') return this.#check(input)
+    if (operation === 'ask') return this.#ask(input)
+    return this.#runHook(operation.slice('hook:'.length), input)
+  }
+
+  async #runTool({ handler: number, arguments: args, callId, sessionId }, call) {
+    const found = this.handlers.get(number)
+    if (found === undefined) throw new Error('the tool was taken out while it was called')
+    let value = args
+    if (found.schema) {
+      const outcome = await validateStandard(found.schema, args)
+      if (outcome.problem) throw new BadInput(outcome.problem)
+      value = outcome.value
+    }
+    const context = Object.freeze({
+      callId,
+      ...(sessionId && { sessionId }),
+      get signal() {
+        return call.signal
+      },
+    })
+    const output = await found.handler(value, context)
+    if (typeof output !== 'string') throw new Error(`expected the handler to return a string, got ${describe(output)}`)
+    return output
+  }
+
+  async #check({ request, definition }) {
+    try {
+      return String((await this.resolver.check(request, definition ?? undefined)) === true)
+    } catch (cause) {
+      this.log(`the permission resolver failed for tool "${request.name}", which counts as no: ${messageOf(cause)}`, {
+        cause,
+      })
+      return 'false'
+    }
+  }
+
+  async #ask({ request }) {
+    const bus = this.options.eventBus
+    bus?.publish('permission.request', { callId: request.id, toolName: request.name, args: request.arguments })
+    const allowed = await askPerson(this.onPermissionRequest, request, this.log)
+    bus?.publish('permission.response', { callId: request.id, allowed })
+    return String(allowed)
+  }
+
+  async #runHook(type, context) {
+    const input = { 'tool.execute.before': 'request', 'tool.execute.after': 'result' }[type]
+    const output = await this.options.hooks.run(type, context)
+    return toJson(output === undefined ? (context[input] ?? []) : output)
+  }
+}
+
+/** Registry → its state, for the functions of this package that work on registries. */
+const states = new WeakMap()
+
+/** The state of a registry that `createToolRegistry` made. */
+function stateOf(registry, what) {
+  const state = plain(registry) ? states.get(registry) : undefined
+  if (state === undefined) {
+    throw simseError(
+      'CONFIG_VALIDATION',
+      `${what}: expected a registry that createToolRegistry made, got ${describe(registry)}`,
+    )
+  }
+  return state
+}
+
+function metricsOf(state) {
+  return JSON.parse(state.native.metrics()).map((metrics) => Object.freeze(metrics))
+}
+
+/** Creates a tool registry. */
+function createToolRegistry(options = {}) {
+  assertFits('createToolRegistry', optionsShape, options)
+  let state
+  try {
+    state = new State({ ...options })
+  } catch (cause) {
+    throw revive(cause)
+  }
+  const definitions = () => Object.freeze([...state.tools.values()].map((tool) => tool.definition))
+  const registry = Object.freeze({
+    discover: createDiscovery(state),
+    register: (definition, handler) => state.add(definition, handler, 'custom'),
+    unregister: (name) => state.remove(name),
+    getToolDefinitions: definitions,
+    getToolDefinition: (name) => state.tools.get(name)?.definition,
+    isRegistered: (name) => state.tools.has(name),
+    formatForSystemPrompt: () => formatForSystemPrompt(definitions()),
+    parseToolCalls: (response) => parseToolCalls(String(response)),
+    ...createCalls(state),
+    getToolMetrics: (name) => metricsOf(state).find((metrics) => metrics.name === name),
+    getAllToolMetrics: () => Object.freeze(metricsOf(state)),
+    clearMetrics: () => state.native.clearMetrics(),
+    get toolCount() {
+      return state.tools.size
+    },
+    get toolNames() {
+      return Object.freeze([...state.tools.keys()])
+    },
+  })
+  states.set(registry, state)
+  return registry
+}
+
+module.exports = { createToolRegistry, stateOf }

@@ -1,0 +1,145 @@
+'use strict'
+// The server: the whole engine behind HTTP, started and stopped from here.
+
+const { addTarget, bridge, native } = require('./bridge.cjs')
+const { revive, simseError } = require('./errors.cjs')
+const { createHookSystem, watchHooks, HOOK_TYPES } = require('./hooks.cjs')
+const { toJson } = require('./json.cjs')
+const { askPerson } = require('./permissions.cjs')
+const { stateOf } = require('./registry.cjs')
+const { checkConfig, nativeConfig } = require('./server-config.cjs')
+
+/** The longest that a timer can wait. */
+const FOR_EVER_MS = 0x7fff_ffff
+
+const warn = (message) => console.warn(`simse: ${message}`)
+
+/** All hooks of a server: its own, then those of its registry; the registry's resolver has a word before both. */
+function composeHooks(config, registry) {
+  const hooks = createHookSystem()
+  const resolver = registry?.resolver
+  if (resolver) {
+    hooks.register('tool.execute.before', async ({ request }) => {
+      const allowed = await resolver.check(request, registry.tools.get(request.name)?.definition)
+      return allowed === true ? undefined : { blocked: true, reason: `Permission denied for tool: "${request.name}"` }
+    })
+  }
+  for (const { type, handler } of config.hooks ?? []) hooks.register(type, handler)
+  const more = registry?.options.hooks
+  if (more) for (const type of HOOK_TYPES) hooks.register(type, (context) => more.run(type, context))
+  return hooks
+}
+
+/** What Rust calls while the server runs. */
+class State {
+  constructor(config) {
+    this.config = config
+    this.registry = config.toolRegistry && stateOf(config.toolRegistry, 'createSimseServer: toolRegistry')
+    this.hooks = composeHooks(config, this.registry)
+    this.native = new native.NativeServer(bridge, addTarget(this))
+    const { native: server } = this
+    this.hookWatcher = (mask) => server.setHookMask(mask)
+    watchHooks(this.hooks, this.hookWatcher)
+  }
+
+  async handle(operation, input) {
+    if (operation === 'ask')
+      return String(await askPerson(this.config.toolPermissions.onPermissionRequest, input.request, warn))
+    return toJson(await this.hooks.run(operation.slice('hook:'.length), input))
+  }
+}
+
+/** `http://host:port`, an IPv6 address in brackets. */
+function urlOf(host, port) {
+  return `http://${host.includes(':') && !host.startsWith('[') ? `[${host}]` : host}:${port}`
+}
+
+/** Start and stop, one after the other, in the order in which they were asked for. */
+class Life {
+  port = 0
+  #state
+  #keepAlive = null
+  #referenced = true
+  #running = false
+  #last = Promise.resolve()
+
+  constructor(state) {
+    this.#state = state
+  }
+
+  #then(step) {
+    const next = this.#last.then(step)
+    this.#last = next.catch(() => {})
+    return next
+  }
+
+  start() {
+    return this.#then(async () => {
+      if (this.#running)
+        throw simseError(
+          'SERVER_STATE',
+          `the server is running already, on port ${this.port}; stop() it before the next start()`,
+        )
+      const { config, native: server, registry } = this.#state
+      try {
+        const { port } = JSON.parse(await server.start(toJson(nativeConfig(config)), registry?.native))
+        this.port = port
+      } catch (cause) {
+        throw revive(cause)
+      }
+      this.#running = true
+      // Keeps the process alive, and everything that Rust may call.
+      this.#keepAlive = setInterval((held) => held, FOR_EVER_MS, this.#state)
+      if (!this.#referenced) this.#keepAlive.unref()
+    })
+  }
+
+  stop() {
+    return this.#then(async () => {
+      if (!this.#running) return
+      try {
+        await this.#state.native.stop()
+      } catch (cause) {
+        throw revive(cause)
+      } finally {
+        this.#running = false
+        clearInterval(this.#keepAlive)
+      }
+    })
+  }
+
+  reference(referenced) {
+    this.#referenced = referenced
+    if (this.#running) referenced ? this.#keepAlive.ref() : this.#keepAlive.unref()
+  }
+}
+
+/** Creates a server; it does nothing before `start()`. */
+function createSimseServer(config) {
+  checkConfig(config)
+  // A copy: what the caller changes later changes nothing here.
+  const life = new Life(new State({ ...config }))
+  const host = config.host ?? '127.0.0.1'
+  const server = {
+    start: () => life.start(),
+    stop: () => life.stop(),
+    get port() {
+      return life.port
+    },
+    get url() {
+      return urlOf(host, life.port)
+    },
+    ref() {
+      life.reference(true)
+      return server
+    },
+    unref() {
+      life.reference(false)
+      return server
+    },
+    [Symbol.asyncDispose]: () => life.stop(),
+  }
+  return Object.freeze(server)
+}
+
+module.exports = { createSimseServer, urlOf }

@@ -1,0 +1,94 @@
+'use strict'
+// Tool calls as text, for models that have no calls of their own: what they are told, and what they answer.
+
+const { plain } = require('./check.cjs')
+const { listParameters } = require('./schema.cjs')
+
+const OPEN = '<tool_use>'
+const CLOSE = '</tool_use>'
+
+const INTRO = `You can use tools. To call one, write a block of exactly this form:
+
+${OPEN}
+{"id": "call_1", "name": "tool_name", "arguments": {"key": "value"}}
+${CLOSE}
+
+One reply may hold several such blocks; give each call an id of its own. The results come with the next message.
+
+Available tools:`
+
+/** The part of a system prompt that tells a model about its tools; empty without tools. */
+function formatForSystemPrompt(definitions) {
+  if (definitions.length === 0) return ''
+  const lines = [INTRO]
+  for (const { name, description, parameters } of definitions) {
+    lines.push(`- ${name}: ${description}`)
+    const listed = listParameters(parameters).map(([key, p]) => `${key} (${p.type}${p.required ? ', required' : ''})`)
+    if (listed.length > 0) lines.push(`  Parameters: ${listed.join(', ')}`)
+    lines.push('')
+  }
+  return lines.join('\n')
+}
+
+/** Where the block that begins at `start` ends, strings skipped; -1 when it does not, or when its strings are no JSON. */
+function endOfBlock(text, start) {
+  let inString = false
+  for (let i = start; i < text.length; i++) {
+    const c = text.charCodeAt(i)
+    if (inString) {
+      if (c === 0x5c) i++
+      else if (c === 0x22) inString = false
+      else if (c === 0x0a) return -1
+    } else if (c === 0x22) inString = true
+    else if (c === 0x3c && text.startsWith(CLOSE, i)) return i
+  }
+  return -1
+}
+
+function parseBody(body) {
+  try {
+    const call = JSON.parse(body)
+    const usable =
+      plain(call) &&
+      typeof call.name === 'string' &&
+      call.name !== '' &&
+      (call.arguments == null || plain(call.arguments))
+    return usable ? call : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** A call id that nobody used before. */
+function newCallId() {
+  return `call_${globalThis.crypto.randomUUID().replaceAll('-', '')}`
+}
+
+function readCall(call) {
+  const id = typeof call.id === 'string' && call.id !== '' ? call.id : newCallId()
+  return Object.freeze({ id, name: call.name, arguments: call.arguments ?? {} })
+}
+
+/** A model's reply, taken apart: its calls, and its text without them. Malformed blocks are in neither. */
+function parseToolCalls(response) {
+  const toolCalls = []
+  const texts = []
+  let at = 0
+  for (;;) {
+    const open = response.indexOf(OPEN, at)
+    if (open === -1) break
+    const start = open + OPEN.length
+    const aware = endOfBlock(response, start)
+    const call = aware === -1 ? undefined : parseBody(response.slice(start, aware))
+    // A block whose JSON does not hold ends at the first closing tag, so that it cannot swallow the next one.
+    const end = call ? aware : response.indexOf(CLOSE, start)
+    if (end === -1) break
+    if (call) toolCalls.push(readCall(call))
+    texts.push(response.slice(at, open))
+    at = end + CLOSE.length
+  }
+  texts.push(response.slice(at))
+  return Object.freeze({ text: texts.join('').trim(), toolCalls: Object.freeze(toolCalls) })
+}
+
+module.exports = { formatForSystemPrompt, parseToolCalls, newCallId }

@@ -1,0 +1,65 @@
+//! What happens during a batch, on its way to the JavaScript event bus.
+//!
+//! Events wait in a queue; JavaScript is woken once for many, takes what is there, and takes the rest
+//! when the batch ends: so an event never comes after the result that it leads to.
+//!
+//! Invariant: at most four events for each call of the batch, so the caller bounds the queue.
+
+use std::sync::Arc;
+
+use napi_derive::napi;
+use parking_lot::Mutex;
+
+use super::bridge::{Bridge, NativeBridge};
+use super::error::to_json;
+use super::text::{JsText, js_text};
+use crate::agent::{Sink, SinkError};
+use crate::base::BoxFuture;
+use crate::protocol::EventBody;
+
+/// A queue of events, and whom to wake for them.
+pub(super) struct EventQueue {
+    bridge: Arc<Bridge>,
+    batch: u32,
+    waiting: Mutex<Vec<EventBody>>,
+}
+
+impl Sink for EventQueue {
+    fn emit(&self, event: EventBody) -> Result<(), SinkError> {
+        let mut waiting = self.waiting.lock();
+        waiting.push(event);
+        let wake = waiting.len() == 1;
+        drop(waiting);
+        if wake {
+            self.bridge.notify(self.batch, "events");
+        }
+        Ok(())
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), SinkError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// The events of one batch.
+#[napi]
+pub struct NativeEvents {
+    pub(super) queue: Arc<EventQueue>,
+}
+
+#[napi]
+impl NativeEvents {
+    /// A queue that wakes JavaScript with operation `events` and the batch's number.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(bridge: &NativeBridge, batch: u32) -> Self {
+        let bridge = Arc::clone(&bridge.inner);
+        Self { queue: Arc::new(EventQueue { bridge, batch, waiting: Mutex::default() }) }
+    }
+
+    /// Takes what is there: a list of `{type, payload}`.
+    #[napi(catch_unwind)]
+    pub fn take(&self) -> JsText {
+        let taken = std::mem::take(&mut *self.queue.waiting.lock());
+        js_text(to_json(&taken))
+    }
+}

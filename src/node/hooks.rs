@@ -1,0 +1,263 @@
+//! Hooks whose handlers are JavaScript functions. `js/hooks.cjs` composes them; Rust sees one.
+//!
+//! A bit for each hook point says whether it has handlers: a point without costs nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::bridge::{Bridge, CallFailure};
+use super::error::to_json;
+use crate::base::BoxFuture;
+use crate::hook::{Before, Hooks};
+use crate::protocol::{Message, Part, ToolCallRequest, ToolCallResult};
+
+/// The hook points, in the order of their bits in the mask.
+#[derive(Debug, Clone, Copy)]
+enum Point {
+    Before,
+    After,
+    Validate,
+    System,
+    Messages,
+    Compacting,
+}
+
+impl Point {
+    fn bit(self) -> u32 {
+        1 << (self as u32)
+    }
+
+    fn operation(self) -> &'static str {
+        match self {
+            Self::Before => "hook:tool.execute.before",
+            Self::After => "hook:tool.execute.after",
+            Self::Validate => "hook:tool.result.validate",
+            Self::System => "hook:prompt.system.transform",
+            Self::Messages => "hook:prompt.messages.transform",
+            Self::Compacting => "hook:session.compacting",
+        }
+    }
+}
+
+/// The hooks of the JavaScript object `target`.
+pub(super) struct JsHooks {
+    pub(super) bridge: Arc<Bridge>,
+    pub(super) target: u32,
+    /// A bit for each point that has handlers.
+    pub(super) mask: Arc<AtomicU32>,
+}
+
+impl JsHooks {
+    fn has(&self, point: Point) -> bool {
+        self.mask.load(Ordering::Acquire) & point.bit() != 0
+    }
+
+    async fn ask(&self, point: Point, context: Value) -> Result<Value, String> {
+        let never = CancellationToken::new();
+        match self.bridge.call(self.target, point.operation(), to_json(&context), &never).await {
+            Ok(text) => serde_json::from_str(&text).map_err(|e| format!("what the hook returned is not JSON: {e}")),
+            Err(CallFailure::Threw(message) | CallFailure::BadInput(message)) => Err(message),
+            Err(CallFailure::Aborted) => Err("the JavaScript side is gone".to_owned()),
+        }
+    }
+
+    /// Asks a point that changes a value. The value before it is kept when the hook fails or answers with something else.
+    async fn change<T>(&self, point: Point, context: Value, read: impl Fn(Value) -> Option<T>) -> Option<T> {
+        let problem = match self.ask(point, context).await {
+            Ok(value) => match read(value) {
+                Some(changed) => return Some(changed),
+                None => "it returned something of another form".to_owned(),
+            },
+            Err(problem) => problem,
+        };
+        tracing::warn!(hook = point.operation(), problem, "a hook failed; the value before it is kept");
+        None
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Value) -> Option<T> {
+    serde_json::from_value(value).ok()
+}
+
+fn read_before(value: Value) -> Before {
+    if value.get("blocked") == Some(&Value::Bool(true)) {
+        let reason = value.get("reason").and_then(Value::as_str).unwrap_or("a hook blocked this call");
+        return Before::Blocked { reason: reason.to_owned() };
+    }
+    match serde_json::from_value(value) {
+        Ok(request) => Before::Continue(request),
+        Err(e) => Before::Blocked { reason: format!("the hook returned no tool call: {e}") },
+    }
+}
+
+impl Hooks for JsHooks {
+    fn before_tool(&self, request: ToolCallRequest) -> BoxFuture<'_, Before> {
+        if !self.has(Point::Before) {
+            return Box::pin(std::future::ready(Before::Continue(request)));
+        }
+        Box::pin(async move {
+            match self.ask(Point::Before, json!({ "request": request })).await {
+                Ok(value) => read_before(value),
+                Err(reason) => Before::Blocked { reason },
+            }
+        })
+    }
+
+    fn after_tool<'a>(&'a self, request: &'a ToolCallRequest, result: ToolCallResult) -> BoxFuture<'a, ToolCallResult> {
+        if !self.has(Point::After) {
+            return Box::pin(std::future::ready(result));
+        }
+        Box::pin(async move {
+            let context = json!({ "request": request, "result": &result });
+            self.change(Point::After, context, read).await.unwrap_or(result)
+        })
+    }
+
+    fn validate_result<'a>(
+        &'a self,
+        request: &'a ToolCallRequest,
+        result: &'a ToolCallResult,
+    ) -> BoxFuture<'a, Vec<String>> {
+        if !self.has(Point::Validate) {
+            return Box::pin(std::future::ready(Vec::new()));
+        }
+        let context = json!({ "request": request, "result": result });
+        Box::pin(async move { self.change(Point::Validate, context, read).await.unwrap_or_default() })
+    }
+
+    fn transform_system(&self, prompt: String) -> BoxFuture<'_, String> {
+        if !self.has(Point::System) {
+            return Box::pin(std::future::ready(prompt));
+        }
+        Box::pin(async move {
+            let context = json!({ "prompt": &prompt });
+            self.change(Point::System, context, read).await.unwrap_or(prompt)
+        })
+    }
+
+    fn transform_messages(&self, messages: Vec<Message>) -> BoxFuture<'_, Vec<Message>> {
+        if !self.has(Point::Messages) {
+            return Box::pin(std::future::ready(messages));
+        }
+        Box::pin(async move {
+            let shown: Vec<Value> = messages.iter().map(show_message).collect();
+            let changed = self.change(Point::Messages, json!({ "messages": shown }), read_messages).await;
+            changed.unwrap_or(messages)
+        })
+    }
+
+    fn compacting<'a>(&'a self, messages: &'a [Message], summary: String) -> BoxFuture<'a, String> {
+        if !self.has(Point::Compacting) {
+            return Box::pin(std::future::ready(summary));
+        }
+        Box::pin(async move {
+            let shown: Vec<Value> = messages.iter().map(show_message).collect();
+            let context = json!({ "messages": shown, "summary": &summary });
+            self.change(Point::Compacting, context, read).await.unwrap_or(summary)
+        })
+    }
+}
+
+/// A message in the form of typescript-api.md §7; what that form has no room for stands beside it.
+fn show_message(message: &Message) -> Value {
+    match message {
+        Message::User(parts) => match parts.as_slice() {
+            [Part::Text { text }] => json!({ "role": "user", "content": text }),
+            _ => json!({ "role": "user", "content": text_of(parts), "parts": parts }),
+        },
+        Message::Assistant { text, calls } if calls.is_empty() => json!({ "role": "assistant", "content": text }),
+        Message::Assistant { text, calls } => json!({ "role": "assistant", "content": text, "toolCalls": calls }),
+        Message::ToolResult { call_id, name, output, is_error } => json!({
+            "role": "tool_result", "content": output, "toolCallId": call_id, "toolName": name, "isError": is_error,
+        }),
+    }
+}
+
+fn text_of(parts: &[Part]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        Part::Text { text } => Some(text.as_str()),
+        Part::Image { .. } => None,
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+fn read_messages(value: Value) -> Option<Vec<Message>> {
+    let Value::Array(messages) = value else { return None };
+    messages.into_iter().map(read_message).collect()
+}
+
+fn read_message(value: Value) -> Option<Message> {
+    let Value::Object(mut fields) = value else { return None };
+    let content = text_field(&mut fields, "content")?;
+    match text_field(&mut fields, "role")?.as_str() {
+        "user" | "system" => Some(Message::User(read_parts(&mut fields, content)?)),
+        "assistant" => {
+            let calls = fields.remove("toolCalls").map_or(Some(Vec::new()), read)?;
+            Some(Message::Assistant { text: content, calls })
+        }
+        "tool_result" => Some(Message::ToolResult {
+            call_id: text_field(&mut fields, "toolCallId")?,
+            name: text_field(&mut fields, "toolName").unwrap_or_default(),
+            output: content,
+            is_error: fields.get("isError") == Some(&Value::Bool(true)),
+        }),
+        _ => None,
+    }
+}
+
+/// The parts; `content` counts when a hook changed it, images stay.
+fn read_parts(fields: &mut Map<String, Value>, content: String) -> Option<Vec<Part>> {
+    let Some(parts) = fields.remove("parts") else { return Some(vec![Part::Text { text: content }]) };
+    let parts: Vec<Part> = read(parts)?;
+    if text_of(&parts) == content {
+        return Some(parts);
+    }
+    let images = parts.into_iter().filter(|part| matches!(part, Part::Image { .. }));
+    Some(std::iter::once(Part::Text { text: content }).chain(images).collect())
+}
+
+fn text_field(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
+    match fields.remove(name) {
+        Some(Value::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_survive_the_way_to_javascript_and_back() {
+        let call =
+            ToolCallRequest { id: "c1".into(), name: "fs_read".into(), arguments: Map::from_iter([("a".into(), json!(1))]) };
+        let image = Part::Image { media_type: "image/png".into(), data: "AA==".into() };
+        let messages = vec![
+            Message::User(vec![Part::Text { text: "hello".into() }]),
+            Message::User(vec![Part::Text { text: "look".into() }, image]),
+            Message::Assistant { text: String::new(), calls: vec![call] },
+            Message::Assistant { text: "done".into(), calls: Vec::new() },
+            Message::ToolResult { call_id: "c1".into(), name: "fs_read".into(), output: "x".into(), is_error: true },
+        ];
+        let shown = Value::Array(messages.iter().map(show_message).collect());
+        assert_eq!(read_messages(shown), Some(messages));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        for value in [json!("x"), json!([1]), json!([{"role": "user"}]), json!([{"role": "robot", "content": ""}])] {
+            assert_eq!(read_messages(value.clone()), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn an_answer_before_a_tool_is_a_call_or_a_block_or_else_a_block() {
+        let request = json!({"id": "1", "name": "n", "arguments": {}});
+        assert!(matches!(read_before(request), Before::Continue(r) if r.name == "n"));
+        assert_eq!(read_before(json!({"blocked": true, "reason": "no"})), Before::Blocked { reason: "no".into() });
+        assert!(matches!(read_before(json!(17)), Before::Blocked { .. }));
+    }
+}

@@ -1,0 +1,80 @@
+//! Options of the host tools as JavaScript gives them, and the tools they make.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::error::envelope;
+use crate::base::workspace::Workspace;
+use crate::host::filesystem_tools;
+use crate::host::bash::{Bash, BashOptions as HostBashOptions};
+use crate::tool::Tool;
+
+/// `FilesystemToolOptions`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct FilesystemOptions {
+    working_directory: PathBuf,
+    #[serde(default)]
+    allowed_paths: Vec<PathBuf>,
+}
+
+/// `BashToolOptions`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct BashOptions {
+    working_directory: PathBuf,
+    default_timeout_ms: Option<u64>,
+    max_output_bytes: Option<usize>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    shell: Option<PathBuf>,
+}
+
+/// `GitToolOptions`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct GitOptions {
+    working_directory: PathBuf,
+}
+
+type Tools = napi::Result<Vec<Arc<dyn Tool>>>;
+
+/// The roots of a family of tools. They may come into being later: until then each call says that they are missing.
+fn workspace(working_directory: &Path, allowed: &[PathBuf]) -> napi::Result<Arc<Workspace>> {
+    Workspace::lenient(working_directory, allowed).map(Arc::new).map_err(|e| {
+        let message = e.to_string();
+        let issues = json!({ "issues": [{ "path": "workingDirectory", "message": message }] });
+        envelope("CONFIG_VALIDATION", format!("workingDirectory: {message}"), issues)
+    })
+}
+
+impl FilesystemOptions {
+    pub(super) fn tools(self) -> Tools {
+        Ok(filesystem_tools(&workspace(&self.working_directory, &self.allowed_paths)?))
+    }
+}
+
+impl BashOptions {
+    pub(super) fn tools(self) -> Tools {
+        let workspace = workspace(&self.working_directory, &[])?;
+        let defaults = HostBashOptions::default();
+        let options = HostBashOptions {
+            default_timeout_ms: self.default_timeout_ms.unwrap_or(defaults.default_timeout_ms),
+            output_bytes_max: self.max_output_bytes.unwrap_or(defaults.output_bytes_max),
+            env: self.env,
+            shell: self.shell.unwrap_or(defaults.shell),
+        };
+        Ok(vec![Arc::new(Bash::new(workspace, options))])
+    }
+}
+
+impl GitOptions {
+    pub(super) fn tools(self) -> Tools {
+        let _w = workspace(&self.working_directory, &[])?;
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,209 @@
+//! The tool registry: `crate::tool::Registry` and the way of one call, for JavaScript.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use napi::Env;
+use napi::bindgen_prelude::PromiseRaw;
+use napi_derive::napi;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::bridge::{Bridge, NativeBridge};
+use super::cancel::{CancelHandle, token_of};
+use super::error::{envelope, parse, to_json};
+use super::events::NativeEvents;
+use super::gate::RegistryGate;
+use super::hooks::JsHooks;
+use super::host_options::{BashOptions, FilesystemOptions, GitOptions};
+use super::permission::NativeRules;
+use super::text::{JsText, js_text};
+use super::tool::JsTool;
+use crate::agent::{CallEnvironment, CallOutcome, Sink, run_batch, run_call};
+use crate::protocol::{ToolCallRequest, ToolDefinition};
+use crate::tool::{Registry, Tool};
+
+/// What a registry is made with.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Options {
+    /// The number of the JavaScript object that handlers and hooks belong to.
+    target: u32,
+    /// Whether `permissionResolver` is an object of the caller's own, asked for every call.
+    #[serde(default)]
+    foreign_resolver: bool,
+    /// Whether somebody answers an `ask` of the rules.
+    #[serde(default)]
+    asks: bool,
+    #[serde(default)]
+    default_tool_timeout_ms: Option<u64>,
+    #[serde(default)]
+    max_output_chars: Option<usize>,
+}
+
+/// A tool registry.
+#[napi]
+pub struct NativeRegistry {
+    environment: CallEnvironment,
+    bridge: Arc<Bridge>,
+    target: u32,
+    hook_mask: Arc<AtomicU32>,
+}
+
+#[napi]
+impl NativeRegistry {
+    /// An empty registry. `rules` judge each call; without them and without a foreign resolver everything is allowed.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(bridge: &NativeBridge, options: String, rules: Option<&NativeRules>) -> napi::Result<Self> {
+        let options: Options = parse("options", &options)?;
+        let bridge = Arc::clone(&bridge.inner);
+        let mut registry = Registry::default();
+        if let Some(ms) = options.default_tool_timeout_ms {
+            registry.default_timeout_ms = Some(ms);
+        }
+        if let Some(chars) = options.max_output_chars {
+            registry.output_chars_max = chars;
+        }
+        let gate = RegistryGate {
+            bridge: Arc::clone(&bridge),
+            target: options.target,
+            rules: rules.map(|r| Arc::clone(&r.inner)),
+            foreign: options.foreign_resolver,
+            asks: options.asks,
+        };
+        let hook_mask = Arc::new(AtomicU32::new(0));
+        let hooks =
+            JsHooks { bridge: Arc::clone(&bridge), target: options.target, mask: Arc::clone(&hook_mask) };
+        let environment = CallEnvironment {
+            scope: Arc::clone(&registry.scope),
+            registry: Arc::new(registry),
+            gate: Arc::new(gate),
+            hooks: Arc::new(hooks),
+            sink: None,
+            session: None,
+        };
+        Ok(Self { environment, bridge, target: options.target, hook_mask })
+    }
+
+    /// Registers a tool whose handler is number `handler` of the JavaScript object.
+    #[napi(catch_unwind)]
+    pub fn register(&self, definition: String, handler: u32) -> napi::Result<()> {
+        let definition: ToolDefinition = parse("definition", &definition)?;
+        let tool = JsTool { definition, bridge: Arc::clone(&self.bridge), target: self.target, handler };
+        self.add(Arc::new(tool))
+    }
+
+    /// Takes a tool out.
+    #[napi(catch_unwind)]
+    pub fn unregister(&self, name: String) -> bool {
+        self.environment.registry.unregister(&name)
+    }
+
+    /// Registers the file tools; their definitions.
+    #[napi(catch_unwind)]
+    pub fn register_filesystem(&self, options: String) -> napi::Result<String> {
+        let options: FilesystemOptions = parse("options", &options)?;
+        self.add_all(options.tools()?)
+    }
+
+    /// Registers the shell tool; its definition in a list.
+    #[napi(catch_unwind)]
+    pub fn register_bash(&self, options: String) -> napi::Result<String> {
+        let options: BashOptions = parse("options", &options)?;
+        self.add_all(options.tools()?)
+    }
+
+    /// Registers the git tools; their definitions.
+    #[napi(catch_unwind)]
+    pub fn register_git(&self, options: String) -> napi::Result<String> {
+        let options: GitOptions = parse("options", &options)?;
+        self.add_all(options.tools()?)
+    }
+
+    /// Says which hook points have handlers, a bit for each.
+    #[napi(catch_unwind)]
+    pub fn set_hook_mask(&self, mask: u32) {
+        self.hook_mask.store(mask, Ordering::Release);
+    }
+
+    /// Figures of all tools that were called.
+    #[napi(catch_unwind)]
+    pub fn metrics(&self) -> String {
+        to_json(&self.environment.registry.metrics())
+    }
+
+    /// Forgets all figures.
+    #[napi(catch_unwind)]
+    pub fn clear_metrics(&self) {
+        self.environment.registry.clear_metrics();
+    }
+
+    /// Runs one call; its outcome.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn execute<'env>(
+        &self,
+        env: &'env Env,
+        request: String,
+        cancel: Option<&CancelHandle>,
+    ) -> napi::Result<PromiseRaw<'env, JsText>> {
+        let request: ToolCallRequest = parse("call", &request)?;
+        let (environment, cancel) = (self.environment.clone(), token_of(cancel));
+        env.spawn_future(async move {
+            let outcome = run_call(&environment, request, &cancel).await;
+            Ok(js_text(to_json(&show(&outcome))))
+        })
+    }
+
+    /// Runs calls, at most `concurrency` at once; their outcomes in order. `events` takes what happens meanwhile.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn execute_batch<'env>(
+        &self,
+        env: &'env Env,
+        requests: String,
+        concurrency: u32,
+        cancel: Option<&CancelHandle>,
+        events: Option<&NativeEvents>,
+    ) -> napi::Result<PromiseRaw<'env, JsText>> {
+        let requests: Vec<ToolCallRequest> = parse("calls", &requests)?;
+        let (mut environment, cancel) = (self.environment.clone(), token_of(cancel));
+        environment.sink = events.map(|events| Arc::clone(&events.queue) as Arc<dyn Sink>);
+        env.spawn_future(async move {
+            let outcomes = run_batch(&environment, requests, concurrency as usize, &cancel).await;
+            let shown: Vec<Value> = outcomes.iter().map(show).collect();
+            Ok(js_text(to_json(&shown)))
+        })
+    }
+}
+
+impl NativeRegistry {
+    /// The tools themselves, for a server.
+    pub(super) fn tools(&self) -> Arc<Registry> {
+        Arc::clone(&self.environment.registry)
+    }
+
+    pub(super) fn add(&self, tool: Arc<dyn Tool>) -> napi::Result<()> {
+        let registered = self.environment.registry.register(tool);
+        registered.map_err(|e| envelope("CONFIG_VALIDATION", e.to_string(), Value::Null))
+    }
+
+    pub(super) fn add_all(&self, tools: Vec<Arc<dyn Tool>>) -> napi::Result<String> {
+        let definitions: Vec<ToolDefinition> = tools.iter().map(|tool| tool.definition().clone()).collect();
+        tools.into_iter().try_for_each(|tool| self.add(tool))?;
+        Ok(to_json(&definitions))
+    }
+}
+
+/// An outcome as `js/registry.cjs` reads it.
+fn show(outcome: &CallOutcome) -> Value {
+    let mut shown = json!({ "result": outcome.result });
+    if !outcome.findings.is_empty() {
+        shown["findings"] = json!(outcome.findings);
+    }
+    if let Some(ms) = outcome.timed_out_ms {
+        shown["timedOutMs"] = json!(ms);
+    }
+    if let Some(failure) = &outcome.failure {
+        shown["failure"] = json!(failure);
+    }
+    shown
+}

@@ -1,0 +1,152 @@
+//! The configuration of a server as the facade hands it over, and what it means to the engine.
+//! The facade has checked forms and types with better words; what still does not fit is an error here.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use super::error::envelope;
+use crate::base::limit;
+use crate::config::{
+    AcpServer, InstructionDiscovery, Limits, OpenAiSettings, ProviderPrompts, Settings, Storage, embedded_data_directory,
+};
+use crate::protocol::PermissionConfig;
+use crate::server::ListenOptions;
+
+/// `SimseServerConfig`, its functions taken out.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ServerConfig {
+    host: Option<String>,
+    port: Option<u16>,
+    auth_token: Option<SecretString>,
+    #[serde(default)]
+    allow_public: bool,
+    working_directory: PathBuf,
+    #[serde(default)]
+    allowed_roots: Vec<PathBuf>,
+    #[serde(default)]
+    allowed_paths: Vec<PathBuf>,
+    data_directory: Option<PathBuf>,
+    model: Option<String>,
+    openai: Option<OpenAi>,
+    #[serde(default)]
+    acp_servers: Vec<AcpServer>,
+    tool_permissions: Option<PermissionConfig>,
+    provider_prompts: Option<ProviderPrompts>,
+    instruction_discovery: Option<InstructionDiscovery>,
+    #[serde(default)]
+    limits: GivenLimits,
+    /// Whether `onPermissionRequest` is there.
+    #[serde(default)]
+    pub(super) asks: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct OpenAi {
+    base_url: Option<String>,
+    api_key: Option<SecretString>,
+}
+
+/// Limits that the caller sets; the others have their defaults.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct GivenLimits {
+    permission_timeout_ms: Option<u64>,
+    client_grace_ms: Option<u64>,
+    model_idle_timeout_ms: Option<u64>,
+    max_iterations: Option<u32>,
+    queued_prompts: Option<usize>,
+    sessions: Option<u64>,
+    streams_per_session: Option<usize>,
+    body_bytes: Option<usize>,
+    connections: Option<usize>,
+    heartbeat_ms: Option<u64>,
+    shutdown_grace_ms: Option<u64>,
+}
+
+impl GivenLimits {
+    fn over(&self, defaults: Limits) -> Limits {
+        Limits {
+            permission_timeout_ms: self.permission_timeout_ms.unwrap_or(defaults.permission_timeout_ms),
+            client_grace_ms: self.client_grace_ms.unwrap_or(defaults.client_grace_ms),
+            model_idle_timeout_ms: self.model_idle_timeout_ms.unwrap_or(defaults.model_idle_timeout_ms),
+            max_iterations: self.max_iterations.unwrap_or(defaults.max_iterations),
+            queued_prompts_max: self.queued_prompts.unwrap_or(defaults.queued_prompts_max),
+            sessions_max: self.sessions.unwrap_or(defaults.sessions_max),
+            streams_per_session_max: self.streams_per_session.unwrap_or(defaults.streams_per_session_max),
+        }
+    }
+
+    fn listen(&self, options: ListenOptions) -> ListenOptions {
+        ListenOptions {
+            body_bytes_max: self.body_bytes.unwrap_or(options.body_bytes_max),
+            connections_max: self.connections.unwrap_or(options.connections_max),
+            heartbeat: self.heartbeat_ms.map_or(options.heartbeat, Duration::from_millis),
+            ..options
+        }
+    }
+}
+
+impl ServerConfig {
+    /// The engine's settings, where to listen, and how long a stop waits for turns.
+    pub(super) fn resolve(self) -> napi::Result<(Settings, ListenOptions, Duration)> {
+        let working_directory = directory("workingDirectory", &self.working_directory)?;
+        let grace = Duration::from_millis(self.limits.shutdown_grace_ms.unwrap_or(limit::SHUTDOWN_GRACE_MS));
+        let defaults = ListenOptions::default();
+        let listen = self.limits.listen(ListenOptions {
+            host: self.host.unwrap_or_else(|| defaults.host.clone()),
+            port: self.port.unwrap_or(DEFAULT_PORT),
+            allow_public: self.allow_public,
+            token: self.auth_token,
+            ..defaults
+        });
+        let base = Settings::new(working_directory.clone());
+        let within = |paths: Vec<PathBuf>| paths.into_iter().map(|path| working_directory.join(path)).collect();
+        let settings = Settings {
+            allowed_roots: within(self.allowed_roots),
+            allowed_paths: within(self.allowed_paths),
+            storage: storage(self.data_directory, &working_directory)?,
+            model: self.model,
+            openai: self.openai.map(|o| OpenAiSettings { base_url: o.base_url, api_key: o.api_key }).unwrap_or_default(),
+            acp_servers: self.acp_servers,
+            permissions: self.tool_permissions.unwrap_or(base.permissions),
+            provider_prompts: self.provider_prompts.unwrap_or_default(),
+            instructions: self.instruction_discovery.unwrap_or_default(),
+            limits: self.limits.over(base.limits),
+            ..base
+        };
+        Ok((settings, listen, grace))
+    }
+}
+
+/// `port` of a configuration that names none (typescript-api.md §1).
+const DEFAULT_PORT: u16 = 3000;
+
+/// A directory that exists, as it resolves.
+fn directory(field: &str, path: &Path) -> napi::Result<PathBuf> {
+    let problem = match path.canonicalize() {
+        Ok(real) if real.is_dir() => return Ok(real),
+        Ok(_) => format!("expected a directory, got the file {}", path.display()),
+        Err(cause) => format!("expected a directory that can be read, got {}: {cause}", path.display()),
+    };
+    Err(misfit(field, &problem))
+}
+
+fn misfit(field: &str, problem: &str) -> napi::Error {
+    let issues = serde_json::json!({ "issues": [{ "path": field, "message": problem }] });
+    envelope("CONFIG_VALIDATION", format!("createSimseServer: {field}: {problem}"), issues)
+}
+
+/// A directory that the caller names is used as it is; else each server gets one of its own, by working directory.
+fn storage(named: Option<PathBuf>, working_directory: &Path) -> napi::Result<Storage> {
+    if let Some(path) = named {
+        return Ok(Storage::Directory(working_directory.join(path)));
+    }
+    embedded_data_directory(working_directory).map(Storage::FirstFreeUnder).ok_or_else(|| {
+        misfit("dataDirectory", "expected a directory, because neither HOME nor XDG_DATA_HOME is set")
+    })
+}
