@@ -1,4 +1,4 @@
-// The event bus: typescript-api.md §6.
+/** The event bus: typescript-api.md §6. */
 
 import assert from 'node:assert/strict'
 import { EventEmitter } from 'node:events'

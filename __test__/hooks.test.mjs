@@ -1,4 +1,4 @@
-// The hook system: typescript-api.md §6.
+/** The hook system: typescript-api.md §6. */
 
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'

@@ -1,4 +1,4 @@
-// No memory growth over 100,000 calls and events. Needs --expose-gc. `SIMSE_MEMORY_ROUNDS` makes it longer.
+/** No memory growth over 100,000 calls and events. Needs --expose-gc. `SIMSE_MEMORY_ROUNDS` makes it longer. */
 
 import assert from 'node:assert/strict'
 import process from 'node:process'

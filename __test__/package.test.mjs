@@ -1,4 +1,4 @@
-// The package as a program sees it: packed, installed into an empty TypeScript project, imported both ways.
+/** The package as a program sees it: packed, installed into an empty TypeScript project, imported both ways. */
 
 import assert from 'node:assert/strict'
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
@@ -8,9 +8,10 @@ import { join } from 'node:path'
 import process from 'node:process'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import * as exported from '../js/index.js'
+import * as modules from '../js/index.js'
 import { run } from './support/run.mjs'
 
+const exported = { ...modules }
 const require = createRequire(import.meta.url)
 const top = fileURLToPath(new URL('..', import.meta.url))
 const declarations = await readFile(join(top, 'index.d.ts'), 'utf8')

@@ -1,4 +1,4 @@
-// What the addon does to its process: it ends by itself, and a panic does not end it.
+/** What the addon does to its process: it ends by itself, and a panic does not end it. */
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

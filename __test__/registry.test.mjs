@@ -1,4 +1,4 @@
-// The tool registry: typescript-api.md §2.
+/** The tool registry: typescript-api.md §2. */
 
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'

@@ -1,4 +1,4 @@
-// Tool calls as text: typescript-api.md §2.
+/** Tool calls as text: typescript-api.md §2. */
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'

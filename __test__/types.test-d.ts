@@ -1,4 +1,4 @@
-// Type checks of index.d.ts; tsc reads this file, nothing runs it.
+/** Type checks of index.d.ts; tsc reads this file, nothing runs it. */
 
 import { z } from 'zod'
 import {

@@ -1,6 +1,8 @@
+/**
+ * Where Rust calls JavaScript. Rust knows objects by number only and holds none of them: an object lives
+ * as long as its facade, and while a call that needs it is under way.
+ */
 'use strict'
-// Where Rust calls JavaScript. Rust knows objects by number only and holds none of them: an object lives
-// as long as its facade, and while a call that needs it is under way.
 
 const native = require('./load.cjs')
 const { messageOf } = require('./errors.cjs')

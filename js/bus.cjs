@@ -1,8 +1,10 @@
+/**
+ * The event bus: synchronous, all in JavaScript.
+ *
+ * The lists of handlers are replaced, never changed, so a dispatch under way goes on with the list it
+ * began with: handlers may subscribe and unsubscribe while they are called.
+ */
 'use strict'
-// The event bus: synchronous, all in JavaScript.
-//
-// The lists of handlers are replaced, never changed, so a dispatch under way goes on with the list it
-// began with: handlers may subscribe and unsubscribe while they are called.
 
 const { assertFits, fn, text } = require('./check.cjs')
 

@@ -1,5 +1,5 @@
+/** Validation of what callers hand in: a shape says what is expected, every mismatch becomes an issue. */
 'use strict'
-// Validation of what callers hand in: a shape says what is expected, every mismatch becomes an issue.
 
 const { invalid } = require('./errors.cjs')
 

@@ -1,5 +1,5 @@
+/** The one kind of error that callers see: an Error with `code`, `statusCode`, `metadata` and `toJSON()`. */
 'use strict'
-// The one kind of error that callers see: an Error with `code`, `statusCode`, `metadata` and `toJSON()`.
 
 const { isNativeError } = require('node:util/types')
 

@@ -1,5 +1,5 @@
+/** The hook system: handlers in the order of registration, composed here; Rust sees the composition. */
 'use strict'
-// The hook system: handlers in the order of registration, composed here; Rust sees the composition.
 
 const { assertFits, fn, plain } = require('./check.cjs')
 const { messageOf, simseError } = require('./errors.cjs')

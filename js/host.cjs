@@ -1,5 +1,5 @@
+/** Host tools, registered from Rust, and the edit chain by itself. */
 'use strict'
-// Host tools, registered from Rust, and the edit chain by itself.
 
 const { native } = require('./bridge.cjs')
 const { assertFits, integer, list, optional, record, shape, string, text } = require('./check.cjs')

@@ -1,5 +1,5 @@
+/** The package for CommonJS. index.js gives the same functions, and the same state, to ES modules. */
 'use strict'
-// The package for CommonJS. index.js gives the same functions, and the same state, to ES modules.
 
 const { createEventBus } = require('./bus.cjs')
 const { createHookSystem } = require('./hooks.cjs')

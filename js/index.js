@@ -1,4 +1,4 @@
-// The package for ES modules: what index.cjs makes, by name.
+/** The package for ES modules: what index.cjs makes, by name. */
 
 import simse from './index.cjs'
 

@@ -1,5 +1,5 @@
+/** JSON for Rust, which takes Unicode only. */
 'use strict'
-// JSON for Rust, which takes Unicode only.
 
 const wellFormed = (_key, value) => (typeof value === 'string' ? value.toWellFormed() : value)
 

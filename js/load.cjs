@@ -1,5 +1,6 @@
+/** Finds the addon for this machine and loads it. */
 'use strict'
-// Finds the addon for this machine and loads it.
+
 const { existsSync } = require('node:fs')
 const { join } = require('node:path')
 

@@ -1,5 +1,5 @@
+/** Tools of an MCP client, registered as `mcp:<server>/<tool>`. */
 'use strict'
-// Tools of an MCP client, registered as `mcp:<server>/<tool>`.
 
 const { plain } = require('./check.cjs')
 const { messageOf } = require('./errors.cjs')

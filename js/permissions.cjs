@@ -1,5 +1,5 @@
+/** Permission resolvers. Rules are judged in Rust; `onPermissionRequest` is asked here. */
 'use strict'
-// Permission resolvers. Rules are judged in Rust; `onPermissionRequest` is asked here.
 
 const { native } = require('./bridge.cjs')
 const { assertFits, either, fn, list, oneOf, optional, plain, shape, string, text, boolean } = require('./check.cjs')

@@ -1,5 +1,5 @@
+/** `execute` and `batchExecute`: one crossing each, and the events around it. */
 'use strict'
-// `execute` and `batchExecute`: one crossing each, and the events around it.
 
 const { bridge, cancelHandle, closeBatch, native, openBatch } = require('./bridge.cjs')
 const { describe, plain } = require('./check.cjs')
@@ -88,16 +88,14 @@ async function runOne(state, call, signal) {
 /** Runs the calls that can be encoded; `events` hears of them. */
 async function runMany(state, encoded, maxConcurrency, signal) {
   const bus = state.options.eventBus
-  const json = `[${encoded
-    .filter((each) => each.json)
-    .map((each) => each.json)
-    .join(',')}]`
+  const calls = encoded.flatMap((each) => each.json ?? []).join(',')
+  const json = `{"calls":[${calls}],"maxConcurrency":${maxConcurrency}}`
   const cancel = signal ? cancelHandle(signal) : undefined
   let events
   const batch = bus && openBatch(() => drain(bus, events))
   if (bus) events = new native.NativeEvents(bridge, batch)
   try {
-    return JSON.parse(await state.native.executeBatch(json, maxConcurrency, cancel?.handle, events))
+    return JSON.parse(await state.native.executeBatch(json, cancel?.handle, events))
   } catch (cause) {
     throw revive(cause)
   } finally {

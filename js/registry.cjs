@@ -1,6 +1,8 @@
+/**
+ * The tool registry: definitions and handlers live here, calls go through Rust, which validates, asks for
+ * permission, limits, times and counts them.
+ */
 'use strict'
-// The tool registry: definitions and handlers live here, calls go through Rust, which validates, asks for
-// permission, limits, times and counts them.
 
 const { addTarget, bridge, native, BadInput } = require('./bridge.cjs')
 const { assertFits, describe, fn, having, integer, optional, plain, shape } = require('./check.cjs')

@@ -1,5 +1,5 @@
+/** Tool definitions as callers write them: checked, frozen, and brought to a form that Rust and a model can read. */
 'use strict'
-// Tool definitions as callers write them: checked, frozen, and brought to a form that Rust and a model can read.
 
 const { assertFits, boolean, describe, integer, oneOf, optional, plain, shape, string, text } = require('./check.cjs')
 const { invalid } = require('./errors.cjs')

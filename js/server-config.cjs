@@ -1,5 +1,5 @@
+/** What a server can be told: the shape of its configuration, and its form for Rust. */
 'use strict'
-// What a server can be told: the shape of its configuration, and its form for Rust.
 
 const {
   assertFits,

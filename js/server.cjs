@@ -1,5 +1,5 @@
+/** The server: the whole engine behind HTTP, started and stopped from here. */
 'use strict'
-// The server: the whole engine behind HTTP, started and stopped from here.
 
 const { addTarget, bridge, native } = require('./bridge.cjs')
 const { revive, simseError } = require('./errors.cjs')

@@ -1,5 +1,5 @@
+/** Tool calls as text, for models that have no calls of their own: what they are told, and what they answer. */
 'use strict'
-// Tool calls as text, for models that have no calls of their own: what they are told, and what they answer.
 
 const { plain } = require('./check.cjs')
 const { listParameters } = require('./schema.cjs')

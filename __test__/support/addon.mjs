@@ -1,4 +1,4 @@
-// What tests need of the addon and no program does.
+/** What tests need of the addon and no program does. */
 
 import { createRequire } from 'node:module'
 

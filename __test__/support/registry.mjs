@@ -1,4 +1,4 @@
-// Registries for tests.
+/** Registries for tests. */
 
 import { createToolRegistry } from '../../js/index.js'
 

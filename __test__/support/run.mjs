@@ -1,4 +1,4 @@
-// Programs run to their end.
+/** Programs run to their end. */
 
 import { spawn } from 'node:child_process'
 import process from 'node:process'

@@ -1,7 +1,9 @@
 //! Permission for the calls of a registry: rules are judged here, people and foreign resolvers are asked in JavaScript.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -9,7 +11,7 @@ use super::bridge::{Bridge, CallFailure};
 use super::error::to_json;
 use crate::agent::{Asker, Gate, GateQuestion};
 use crate::base::BoxFuture;
-use crate::permission::Rules;
+use crate::permission::{Facts, Rules};
 use crate::protocol::{PermissionPolicy, PermissionVerdict, ToolCallRequest, VerdictSource};
 
 /// The gate of one registry.
@@ -22,10 +24,18 @@ pub(super) struct RegistryGate {
     pub(super) foreign: bool,
     /// Whether somebody answers an `ask`.
     pub(super) asks: bool,
+    /// Where the file tools work: what relative patterns are relative to. None: the process's directory.
+    pub(super) working_directory: Arc<Mutex<Option<PathBuf>>>,
 }
 
-fn verdict(allowed: bool, by: VerdictSource, reason: &str) -> PermissionVerdict {
-    PermissionVerdict { allowed, by, reason: reason.to_owned() }
+/// The process's directory, without links. None when it is gone.
+pub(super) fn process_directory() -> Option<PathBuf> {
+    Path::new(".").canonicalize().ok()
+}
+
+/// Without a reason: a registry's refusal is exactly `Permission denied for tool: "X"` (typescript-api.md §2).
+fn verdict(allowed: bool, by: VerdictSource) -> PermissionVerdict {
+    PermissionVerdict { allowed, by, reason: String::new() }
 }
 
 impl RegistryGate {
@@ -34,15 +44,17 @@ impl RegistryGate {
             let input = json!({ "request": question.request, "definition": question.definition });
             return answer(&self.bridge, self.target, "check", to_json(&input), cancel).await;
         }
-        let Some(rules) = &self.rules else { return verdict(true, VerdictSource::Policy, "") };
-        match rules.decide(&question.request.name, question.definition, question.subject) {
-            PermissionPolicy::Allow => verdict(true, VerdictSource::Policy, ""),
-            PermissionPolicy::Deny => verdict(false, VerdictSource::Policy, "denied by a rule"),
+        let Some(rules) = &self.rules else { return verdict(true, VerdictSource::Policy) };
+        let directory = self.working_directory.lock().clone().or_else(process_directory);
+        let facts = Facts::new(&question.request.name, question.definition, directory.as_deref());
+        match rules.decide(facts, question.subject).policy {
+            PermissionPolicy::Allow => verdict(true, VerdictSource::Policy),
+            PermissionPolicy::Deny => verdict(false, VerdictSource::Policy),
             PermissionPolicy::Ask if self.asks => {
                 let input = json!({ "request": question.request });
                 answer(&self.bridge, self.target, "ask", to_json(&input), cancel).await
             }
-            PermissionPolicy::Ask => verdict(false, VerdictSource::NoClient, "there is nobody to ask"),
+            PermissionPolicy::Ask => verdict(false, VerdictSource::NoClient),
         }
     }
 }
@@ -56,9 +68,9 @@ async fn answer(
     cancel: &CancellationToken,
 ) -> PermissionVerdict {
     match bridge.call(target, operation, input, cancel).await {
-        Ok(text) => verdict(text == "true", VerdictSource::Program, ""),
-        Err(CallFailure::Threw(why) | CallFailure::BadInput(why)) => verdict(false, VerdictSource::Program, &why),
-        Err(CallFailure::Aborted) => verdict(false, VerdictSource::Abort, "aborted"),
+        Ok(text) => verdict(text == "true", VerdictSource::Program),
+        Err(CallFailure::Threw(_) | CallFailure::BadInput(_)) => verdict(false, VerdictSource::Program),
+        Err(CallFailure::Aborted) => verdict(false, VerdictSource::Abort),
     }
 }
 

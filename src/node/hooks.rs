@@ -232,8 +232,11 @@ mod tests {
 
     #[test]
     fn messages_survive_the_way_to_javascript_and_back() {
-        let call =
-            ToolCallRequest { id: "c1".into(), name: "fs_read".into(), arguments: Map::from_iter([("a".into(), json!(1))]) };
+        let call = ToolCallRequest {
+            id: "c1".into(),
+            name: "fs_read".into(),
+            arguments: Map::from_iter([("a".into(), json!(1))]),
+        };
         let image = Part::Image { media_type: "image/png".into(), data: "AA==".into() };
         let messages = vec![
             Message::User(vec![Part::Text { text: "hello".into() }]),

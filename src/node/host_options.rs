@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::error::envelope;
 use crate::base::workspace::Workspace;
-use crate::host::filesystem_tools;
 use crate::host::bash::{Bash, BashOptions as HostBashOptions};
 use crate::tool::Tool;
 
@@ -53,8 +52,8 @@ fn workspace(working_directory: &Path, allowed: &[PathBuf]) -> napi::Result<Arc<
 }
 
 impl FilesystemOptions {
-    pub(super) fn tools(self) -> Tools {
-        Ok(filesystem_tools(&workspace(&self.working_directory, &self.allowed_paths)?))
+    pub(super) fn workspace(&self) -> napi::Result<Arc<Workspace>> {
+        workspace(&self.working_directory, &self.allowed_paths)
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use napi_derive::napi;
 
 use super::error::parse;
+use super::gate::process_directory;
 use super::tool::subject_of;
-use crate::permission::Rules;
+use crate::permission::{Facts, Rules};
 use crate::protocol::{PermissionConfig, PermissionPolicy, ToolCallRequest, ToolDefinition};
 
 /// Rules, ready to judge.
@@ -29,8 +30,9 @@ impl NativeRules {
     pub fn decide(&self, request: String, definition: Option<String>) -> napi::Result<&'static str> {
         let request: ToolCallRequest = parse("request", &request)?;
         let definition: Option<ToolDefinition> = definition.map(|text| parse("definition", &text)).transpose()?;
-        let policy = self.inner.decide(&request.name, definition.as_ref(), &subject_of(&request.arguments));
-        Ok(match policy {
+        let directory = process_directory();
+        let facts = Facts::new(&request.name, definition.as_ref(), directory.as_deref());
+        Ok(match self.inner.decide(facts, &subject_of(&request.arguments)).policy {
             PermissionPolicy::Allow => "allow",
             PermissionPolicy::Ask => "ask",
             PermissionPolicy::Deny => "deny",

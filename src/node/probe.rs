@@ -1,6 +1,7 @@
 //! What tests and benches need of the addon and no program does: panics, and a tool that does nothing.
 //! The package does not export it.
 
+use std::panic::panic_any;
 use std::sync::Arc;
 
 use napi_derive::napi;
@@ -44,7 +45,7 @@ impl Tool for Probe {
         Box::pin(async move {
             match self.act {
                 Act::Nothing => Ok(ToolOutput::default()),
-                Act::Panic => panic!("a probe panics"),
+                Act::Panic => panic_any("a probe panics"),
             }
         })
     }
@@ -59,12 +60,12 @@ pub fn probe_register(registry: &NativeRegistry) -> napi::Result<String> {
 /// Panics in a plain export.
 #[napi(catch_unwind)]
 pub fn probe_panic_sync() {
-    panic!("a probe panics");
+    panic_any("a probe panics");
 }
 
 /// Panics in a promise.
 #[napi]
 pub async fn probe_panic_async() {
     tokio::task::yield_now().await;
-    panic!("a probe panics");
+    panic_any("a probe panics");
 }

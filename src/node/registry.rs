@@ -1,11 +1,13 @@
 //! The tool registry: `crate::tool::Registry` and the way of one call, for JavaScript.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use napi::Env;
 use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -20,6 +22,7 @@ use super::permission::NativeRules;
 use super::text::{JsText, js_text};
 use super::tool::JsTool;
 use crate::agent::{CallEnvironment, CallOutcome, Sink, run_batch, run_call};
+use crate::host::filesystem_tools;
 use crate::protocol::{ToolCallRequest, ToolDefinition};
 use crate::tool::{Registry, Tool};
 
@@ -41,6 +44,14 @@ struct Options {
     max_output_chars: Option<usize>,
 }
 
+/// Calls, and how many of them run at once.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Batch {
+    calls: Vec<ToolCallRequest>,
+    max_concurrency: usize,
+}
+
 /// A tool registry.
 #[napi]
 pub struct NativeRegistry {
@@ -48,6 +59,8 @@ pub struct NativeRegistry {
     bridge: Arc<Bridge>,
     target: u32,
     hook_mask: Arc<AtomicU32>,
+    /// Where the file tools work.
+    working_directory: Arc<Mutex<Option<PathBuf>>>,
 }
 
 #[napi]
@@ -64,16 +77,17 @@ impl NativeRegistry {
         if let Some(chars) = options.max_output_chars {
             registry.output_chars_max = chars;
         }
+        let working_directory = Arc::default();
         let gate = RegistryGate {
             bridge: Arc::clone(&bridge),
             target: options.target,
             rules: rules.map(|r| Arc::clone(&r.inner)),
             foreign: options.foreign_resolver,
             asks: options.asks,
+            working_directory: Arc::clone(&working_directory),
         };
         let hook_mask = Arc::new(AtomicU32::new(0));
-        let hooks =
-            JsHooks { bridge: Arc::clone(&bridge), target: options.target, mask: Arc::clone(&hook_mask) };
+        let hooks = JsHooks { bridge: Arc::clone(&bridge), target: options.target, mask: Arc::clone(&hook_mask) };
         let environment = CallEnvironment {
             scope: Arc::clone(&registry.scope),
             registry: Arc::new(registry),
@@ -82,7 +96,7 @@ impl NativeRegistry {
             sink: None,
             session: None,
         };
-        Ok(Self { environment, bridge, target: options.target, hook_mask })
+        Ok(Self { environment, bridge, target: options.target, hook_mask, working_directory })
     }
 
     /// Registers a tool whose handler is number `handler` of the JavaScript object.
@@ -103,7 +117,9 @@ impl NativeRegistry {
     #[napi(catch_unwind)]
     pub fn register_filesystem(&self, options: String) -> napi::Result<String> {
         let options: FilesystemOptions = parse("options", &options)?;
-        self.add_all(options.tools()?)
+        let workspace = options.workspace()?;
+        *self.working_directory.lock() = Some(workspace.working_directory().to_owned());
+        self.add_all(filesystem_tools(&workspace))
     }
 
     /// Registers the shell tool; its definition in a list.
@@ -154,21 +170,20 @@ impl NativeRegistry {
         })
     }
 
-    /// Runs calls, at most `concurrency` at once; their outcomes in order. `events` takes what happens meanwhile.
+    /// Runs a [`Batch`]; the outcomes in order. `events` takes what happens meanwhile.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn execute_batch<'env>(
         &self,
         env: &'env Env,
-        requests: String,
-        concurrency: u32,
+        batch: String,
         cancel: Option<&CancelHandle>,
         events: Option<&NativeEvents>,
     ) -> napi::Result<PromiseRaw<'env, JsText>> {
-        let requests: Vec<ToolCallRequest> = parse("calls", &requests)?;
+        let Batch { calls, max_concurrency } = parse("calls", &batch)?;
         let (mut environment, cancel) = (self.environment.clone(), token_of(cancel));
         environment.sink = events.map(|events| Arc::clone(&events.queue) as Arc<dyn Sink>);
         env.spawn_future(async move {
-            let outcomes = run_batch(&environment, requests, concurrency as usize, &cancel).await;
+            let outcomes = run_batch(&environment, calls, max_concurrency, &cancel).await;
             let shown: Vec<Value> = outcomes.iter().map(show).collect();
             Ok(js_text(to_json(&shown)))
         })

@@ -43,12 +43,7 @@ impl NativeServer {
     /// A server that was not started. `target` is the JavaScript object that hooks and questions go to.
     #[napi(constructor, catch_unwind)]
     pub fn new(bridge: &NativeBridge, target: u32) -> Self {
-        Self {
-            bridge: Arc::clone(&bridge.inner),
-            target,
-            hook_mask: Arc::default(),
-            running: Arc::default(),
-        }
+        Self { bridge: Arc::clone(&bridge.inner), target, hook_mask: Arc::default(), running: Arc::default() }
     }
 
     /// Says which hook points have handlers, a bit for each.
@@ -147,8 +142,6 @@ fn listen_error(error: &ListenError) -> napi::Error {
             let issues = json!({ "issues": [{ "path": "host", "message": message }] });
             envelope("CONFIG_VALIDATION", message, issues)
         }
-        ListenError::Io { host, port, .. } => {
-            envelope("LISTEN_FAILED", message, json!({ "host": host, "port": port }))
-        }
+        ListenError::Io { host, port, .. } => envelope("LISTEN_FAILED", message, json!({ "host": host, "port": port })),
     }
 }

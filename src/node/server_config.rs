@@ -10,7 +10,8 @@ use serde::Deserialize;
 use super::error::envelope;
 use crate::base::limit;
 use crate::config::{
-    AcpServer, InstructionDiscovery, Limits, OpenAiSettings, ProviderPrompts, Settings, Storage, embedded_data_directory,
+    AcpServer, InstructionDiscovery, Limits, OpenAiSettings, ProviderPrompts, Settings, Storage,
+    embedded_data_directory,
 };
 use crate::protocol::PermissionConfig;
 use crate::server::ListenOptions;
@@ -111,7 +112,10 @@ impl ServerConfig {
             allowed_paths: within(self.allowed_paths),
             storage: storage(self.data_directory, &working_directory)?,
             model: self.model,
-            openai: self.openai.map(|o| OpenAiSettings { base_url: o.base_url, api_key: o.api_key }).unwrap_or_default(),
+            openai: self
+                .openai
+                .map(|o| OpenAiSettings { base_url: o.base_url, api_key: o.api_key })
+                .unwrap_or_default(),
             acp_servers: self.acp_servers,
             permissions: self.tool_permissions.unwrap_or(base.permissions),
             provider_prompts: self.provider_prompts.unwrap_or_default(),
@@ -146,7 +150,7 @@ fn storage(named: Option<PathBuf>, working_directory: &Path) -> napi::Result<Sto
     if let Some(path) = named {
         return Ok(Storage::Directory(working_directory.join(path)));
     }
-    embedded_data_directory(working_directory).map(Storage::FirstFreeUnder).ok_or_else(|| {
-        misfit("dataDirectory", "expected a directory, because neither HOME nor XDG_DATA_HOME is set")
-    })
+    embedded_data_directory(working_directory)
+        .map(Storage::FirstFreeUnder)
+        .ok_or_else(|| misfit("dataDirectory", "expected a directory, because neither HOME nor XDG_DATA_HOME is set"))
 }

@@ -1,0 +1,178 @@
+/** Permission resolvers: typescript-api.md §3, as JavaScript sees them. */
+
+import assert from 'node:assert/strict'
+import { mock, test } from 'node:test'
+import { createEventBus, createToolPermissionResolver, createToolRegistry } from '../js/index.js'
+import { call, define, registryOf } from './support/registry.mjs'
+
+const allow = (tool, pattern) => ({ tool, policy: 'allow', ...(pattern && { pattern }) })
+const deny = (tool, pattern) => ({ tool, policy: 'deny', ...(pattern && { pattern }) })
+const command = (text) => ({ id: '1', name: 'bash', arguments: { command: text } })
+const resolver = (defaultPolicy, ...rules) => createToolPermissionResolver({ defaultPolicy, rules })
+
+const COMMANDS = [
+  // rules, default deny; command; allowed?
+  [[allow('bash', 'git *')], 'git status', true],
+  [[allow('bash', 'git *')], 'git status; rm -rf /', false],
+  [[allow('bash', 'git *')], 'git log | sh', false],
+  [[allow('bash', 'git *')], 'git $(rm -rf /)', false],
+  [[allow('bash', 'git *')], 'git status && git log', true],
+  [[allow('bash', 'git *')], 'GIT_SSH_COMMAND=evil git fetch', false],
+  [[allow('bash', 'git status *')], 'git status', true],
+  [[allow('bash', 'git status *')], 'git statusx', false],
+  [[allow('bash', 'echo *')], 'echo "unclosed', false],
+  [[allow('bash'), deny('bash', 'rm *')], 'rm -rf /', false],
+  [[allow('bash'), deny('bash', 'rm *')], 'r\\m -rf /', false],
+  [[allow('bash'), deny('bash', 'rm *')], '"rm" -rf /', false],
+  [[allow('bash'), deny('bash', 'rm *')], 'X=1 rm -rf /', false],
+  [[allow('bash'), deny('bash', 'rm *')], 'ls; rm x', false],
+  [[allow('bash'), deny('bash', 'rm *')], 'ls', true],
+  [[deny('bash', 'git *'), allow('bash', 'git status')], 'git status', true],
+  [[deny('*'), allow('b?sh')], 'ls', true],
+]
+for (const [rules, text, allowed] of COMMANDS) {
+  test(`${rules.map((r) => `${r.policy} ${r.tool} ${r.pattern ?? ''}`).join(', ')}: ${text} → ${allowed}`, async () => {
+    assert.equal(await resolver('deny', ...rules).check(command(text)), allowed)
+    const registry = registryOf({ bash: async () => 'ran' }, { permissionResolver: resolver('deny', ...rules) })
+    const result = await registry.execute(command(text))
+    assert.deepEqual(
+      [result.output, result.isError],
+      allowed ? ['ran', false] : ['Permission denied for tool: "bash"', true],
+    )
+    if (!allowed) assert.equal(result.durationMs, undefined)
+  })
+}
+
+test('categories and annotations narrow a rule', async () => {
+  const rules = [
+    { tool: '*', policy: 'allow', category: ['read', 'search'] },
+    { tool: '*', policy: 'deny', annotations: { destructive: true } },
+  ]
+  const judge = resolver('deny', ...rules)
+  const table = [
+    [define('a', { category: 'read' }), true],
+    [define('a', { category: 'edit' }), false],
+    [define('a'), false],
+    [define('a', { category: 'search', annotations: { destructive: true } }), false],
+    [undefined, false],
+  ]
+  for (const [definition, allowed] of table) assert.equal(await judge.check(call('a'), definition), allowed)
+})
+
+test('a path is judged after it is resolved', async () => {
+  const judge = resolver('deny', allow('fs_*', '/tmp/work/*'))
+  const path = (text) => ({ id: '1', name: 'fs_read', arguments: { path: text } })
+  assert.equal(await judge.check(path('/tmp/work/../../etc/passwd')), false)
+  assert.equal(await judge.check(path('/tmp/other')), false)
+})
+
+test('ask: nobody to ask is no; only true is yes; an error is no, and said', async () => {
+  const warn = mock.method(console, 'warn', () => {})
+  try {
+    assert.equal(await resolver('ask').check(call('a')), false)
+    for (const [answer, allowed] of [
+      [async () => true, true],
+      [() => true, true],
+      [async () => false, false],
+      [async () => 'yes', false],
+      [async () => undefined, false],
+      [
+        async () => {
+          throw new Error('gone')
+        },
+        false,
+      ],
+    ]) {
+      const judge = createToolPermissionResolver({ defaultPolicy: 'ask', rules: [], onPermissionRequest: answer })
+      assert.equal(await judge.check(call('a')), allowed)
+      const registry = registryOf({ a: async () => 'ran' }, { permissionResolver: judge })
+      assert.equal((await registry.execute(call('a'))).isError, !allowed)
+    }
+    assert.equal(warn.mock.callCount(), 2)
+    assert.match(String(warn.mock.calls[0].arguments[0]), /gone/)
+  } finally {
+    warn.mock.restore()
+  }
+})
+
+test('an ask is on the bus, with its answer, each call of a batch by itself', async () => {
+  const eventBus = createEventBus()
+  const events = []
+  for (const type of ['permission.request', 'permission.response']) {
+    eventBus.subscribe(type, (payload) => events.push([type, payload]))
+  }
+  const permissionResolver = createToolPermissionResolver({
+    defaultPolicy: 'ask',
+    rules: [],
+    onPermissionRequest: async ({ arguments: { n } }) => n % 2 === 0,
+  })
+  const registry = registryOf({ a: async ({ n }) => String(n) }, { permissionResolver, eventBus })
+  const results = await registry.batchExecute(
+    [0, 1, 2, 3].map((n) => ({ id: `c${n}`, name: 'a', arguments: { n } })),
+    { maxConcurrency: 1 },
+  )
+  assert.deepEqual(
+    results.map((r) => r.isError),
+    [false, true, false, true],
+  )
+  assert.equal(events.length, 8)
+  assert.deepEqual(events.slice(0, 2), [
+    ['permission.request', { callId: 'c0', toolName: 'a', args: { n: 0 } }],
+    ['permission.response', { callId: 'c0', allowed: true }],
+  ])
+})
+
+test('a resolver of the caller: asked with call and definition; what is not true, or fails, is no', async () => {
+  const asked = []
+  const warnings = []
+  const logger = { warn: (message) => warnings.push(message) }
+  const answers = [true, false, 'yes', undefined]
+  const permissionResolver = {
+    async check(request, definition) {
+      asked.push([request, definition])
+      if (answers.length === 0) throw new Error('resolver broke')
+      return answers.shift()
+    },
+  }
+  const registry = registryOf({ a: async () => 'ran' }, { permissionResolver, logger })
+  const results = await registry.batchExecute(
+    Array.from({ length: 5 }, () => call('a', { x: 1 })),
+    { maxConcurrency: 1 },
+  )
+  assert.deepEqual(
+    results.map((r) => r.output),
+    ['ran', ...Array(4).fill('Permission denied for tool: "a"')],
+  )
+  assert.deepEqual(asked[0][0].arguments, { x: 1 })
+  assert.equal(asked[0][1].name, 'a')
+  assert.equal(warnings.length, 1)
+  assert.match(warnings[0], /"a".*resolver broke/)
+})
+
+test('an unknown tool is not found before anybody is asked', async () => {
+  let asked = 0
+  const permissionResolver = { check: async () => asked++ === 0 }
+  assert.equal((await createToolRegistry({ permissionResolver }).execute(call('x'))).output, 'Tool not found: "x"')
+  assert.equal(asked, 0)
+})
+
+test('what is no configuration is refused with its place', () => {
+  const table = [
+    [undefined, ''],
+    [{ rules: [] }, 'defaultPolicy'],
+    [{ defaultPolicy: 'maybe', rules: [] }, 'defaultPolicy'],
+    [{ defaultPolicy: 'ask', rules: {} }, 'rules'],
+    [{ defaultPolicy: 'ask', rules: [{ policy: 'allow' }] }, 'rules.0.tool'],
+    [{ defaultPolicy: 'ask', rules: [{ tool: '*', policy: 'yes' }] }, 'rules.0.policy'],
+    [{ defaultPolicy: 'ask', rules: [{ tool: '*', policy: 'allow', category: 'magic' }] }, 'rules.0.category'],
+    [{ defaultPolicy: 'ask', rules: [{ tool: '*', policy: 'allow', patern: 'x' }] }, 'rules.0.patern'],
+    [{ defaultPolicy: 'ask', rules: [], onPermissionRequest: true }, 'onPermissionRequest'],
+  ]
+  for (const [config, path] of table) {
+    assert.throws(
+      () => createToolPermissionResolver(config),
+      (e) => e.code === 'CONFIG_VALIDATION' && e.issues[0].path === path,
+    )
+  }
+  assert.ok(Object.isFrozen(resolver('deny')))
+})
