@@ -10,12 +10,15 @@ use crate::base::glob;
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
     raw: String,
+    /// What every match of the whole begins with, blanks at its end left out.
+    front: String,
     /// `git` of `git *`: it matches the bare command too.
     bare: Option<String>,
     /// Assignments that it names in front.
     assignments: Vec<(String, String)>,
     /// Without the assignments and the redirections.
     command: String,
+    command_front: String,
     command_bare: Option<String>,
     /// Redirections that it names at the end.
     redirects: Vec<Redirect>,
@@ -85,10 +88,12 @@ impl Pattern {
         let bare = |text: &str| text.strip_suffix(" *").map(str::to_owned);
         Self {
             raw: pattern.to_owned(),
+            front: front(pattern),
             bare: bare(pattern),
             assignments,
             command_bare: bare(command),
             command: command.to_owned(),
+            command_front: front(command),
             redirects,
         }
     }
@@ -101,7 +106,8 @@ impl Pattern {
     /// Whether an allow rule covers the whole of a command.
     pub(super) fn covers(&self, judged: &Judged<'_>) -> bool {
         let part = judged.part;
-        if part.opaque
+        if !judged.text.starts_with(&self.command_front)
+            || part.opaque
             || part.words.first().is_some_and(|program| program.contains(|c: char| c == UNKNOWN || c.is_whitespace()))
             // `?` stands for one character, an unknown for any number of them.
             || (judged.has_unknown && self.raw.contains('?'))
@@ -131,7 +137,9 @@ impl Pattern {
 
     /// Whether a deny or ask rule is about a command.
     pub(super) fn hits(&self, judged: &Judged<'_>) -> Hit {
-        let certain = |form: &String| glob::matches(&self.raw, form) || self.bare.as_ref() == Some(form);
+        let certain = |form: &String| {
+            form.starts_with(&self.front) && (glob::matches(&self.raw, form) || self.bare.as_ref() == Some(form))
+        };
         if judged.forms.iter().any(certain) {
             return Hit::Certain;
         }
@@ -167,6 +175,11 @@ impl Pattern {
     fn is_about(&self, path: &Path) -> bool {
         glob::matches(self.raw.strip_prefix("./").unwrap_or(&self.raw), &path.to_string_lossy())
     }
+}
+
+/// The text before the first wildcard, without blanks at its end.
+fn front(pattern: &str) -> String {
+    pattern.split(['*', '?']).next().unwrap_or("").trim_end().to_owned()
 }
 
 /// `.` and `..` taken out by name.
