@@ -13,6 +13,16 @@ mod fs_read;
 mod fs_stat;
 mod fs_walk;
 mod fs_write;
+mod git_add;
+mod git_branch;
+mod git_commit;
+mod git_common;
+mod git_diff;
+mod git_log;
+mod git_pull;
+mod git_push;
+mod git_stash;
+mod git_status;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -20,6 +30,7 @@ use std::sync::Arc;
 use crate::base::workspace::Workspace;
 use crate::tool::Tool;
 
+pub use bash::{Bash, BashOptions};
 pub use fs_delete::FsDelete;
 pub use fs_edit::FsEdit;
 pub use fs_glob::FsGlob;
@@ -29,6 +40,15 @@ pub use fs_move::FsMove;
 pub use fs_read::FsRead;
 pub use fs_stat::FsStat;
 pub use fs_write::FsWrite;
+pub use git_add::GitAdd;
+pub use git_branch::GitBranch;
+pub use git_commit::GitCommit;
+pub use git_diff::GitDiff;
+pub use git_log::GitLog;
+pub use git_pull::GitPull;
+pub use git_push::GitPush;
+pub use git_stash::GitStash;
+pub use git_status::GitStatus;
 
 /// The tools that read, search and change files inside `workspace`, in the order in which they are told.
 ///
@@ -45,5 +65,26 @@ pub fn filesystem_tools(workspace: impl Borrow<Arc<Workspace>>) -> Vec<Arc<dyn T
         Arc::new(FsStat::new(workspace())),
         Arc::new(FsDelete::new(workspace())),
         Arc::new(FsMove::new(workspace())),
+    ]
+}
+
+/// The shell, inside `workspace`.
+pub fn bash_tool(workspace: &Arc<Workspace>, options: BashOptions) -> Arc<dyn Tool> {
+    Arc::new(Bash::new(Arc::clone(workspace), options))
+}
+
+/// The git tools, in the order in which they are told.
+pub fn git_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
+    let workspace = || Arc::clone(workspace);
+    vec![
+        Arc::new(GitStatus::new(workspace())),
+        Arc::new(GitDiff::new(workspace())),
+        Arc::new(GitLog::new(workspace())),
+        Arc::new(GitCommit::new(workspace())),
+        Arc::new(GitBranch::new(workspace())),
+        Arc::new(GitAdd::new(workspace())),
+        Arc::new(GitStash::new(workspace())),
+        Arc::new(GitPush::new(workspace())),
+        Arc::new(GitPull::new(workspace())),
     ]
 }

@@ -1,0 +1,87 @@
+//! `git_add`: stages changes for the next commit.
+
+use std::sync::{Arc, LazyLock};
+
+use serde_json::json;
+
+use super::fs_common::{optional_text, paths, refused};
+use super::git_common::{Effect, Git, define};
+use crate::base::BoxFuture;
+use crate::base::workspace::Workspace;
+use crate::protocol::{ToolCategory, ToolDefinition};
+use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
+
+static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
+    let parameters = json!({
+        "path": {"type": "string", "description": "The file or directory. Default: everything below the working directory"},
+    });
+    let description = "Stages changes, new and deleted files for the next commit, and says what is staged then.";
+    define("git_add", ToolCategory::Edit, description, parameters)
+});
+
+/// The tool.
+#[derive(Debug)]
+pub struct GitAdd {
+    git: Git,
+}
+
+impl GitAdd {
+    /// The tool for a workspace.
+    pub fn new(workspace: Arc<Workspace>) -> Self {
+        Self { git: Git { workspace } }
+    }
+}
+
+impl Tool for GitAdd {
+    fn definition(&self) -> &ToolDefinition {
+        &DEFINITION
+    }
+
+    fn subject(&self, arguments: &Arguments) -> Subject {
+        paths(&self.git.workspace, arguments, &["path"])
+    }
+
+    fn run<'a>(
+        &'a self,
+        arguments: Arguments,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            let path = optional_text(&arguments, "path")?.unwrap_or_else(|| ".".to_owned());
+            self.git.workspace.resolve_entry(&path).map_err(|e| refused(&e))?;
+            self.git.run(Effect::Change, &["add", "--all", "--", &path], context).await?.success()?;
+            let staged = ["diff", "--cached", "--name-status", "--no-ext-diff"];
+            let said = self.git.run(Effect::Look, &staged, context).await?.success()?;
+            Ok(if said.text.is_empty() { "Nothing is staged.".to_owned().into() } else { said })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::git_common::testing::Repository;
+    use super::*;
+
+    #[tokio::test]
+    async fn one_path_or_everything() {
+        let repository = Repository::new();
+        let tool = GitAdd::new(repository.workspace());
+        assert_eq!(repository.call(&tool, json!({})).await.unwrap(), "Nothing is staged.");
+        repository.write("-n", "dash\n");
+        repository.write("*", "star\n");
+        std::fs::remove_file(repository.directory.path().join("a")).unwrap();
+        assert_eq!(repository.call(&tool, json!({"path": "-n"})).await.unwrap(), "A\t-n\n");
+        assert_eq!(repository.call(&tool, json!({"path": "*"})).await.unwrap(), "A\t*\nA\t-n\n");
+        assert_eq!(repository.call(&tool, json!({})).await.unwrap(), "A\t*\nA\t-n\nD\ta\n");
+    }
+
+    #[tokio::test]
+    async fn refusals() {
+        let repository = Repository::new();
+        let tool = GitAdd::new(repository.workspace());
+        let error = repository.call(&tool, json!({"path": "none"})).await.unwrap_err();
+        assert_eq!(error, "fatal: pathspec 'none' did not match any files");
+        let error = repository.call(&tool, json!({"path": "../x"})).await.unwrap_err();
+        assert!(error.starts_with("Path \"../x\" escapes"), "{error}");
+    }
+}

@@ -1,0 +1,245 @@
+//! What the git tools share: how git is run, and how its answer is told.
+//!
+//! git runs in the working directory, without pager, prompt and editor, and within a time limit. What a
+//! repository's own configuration could make a looking command run (a file system monitor, an external
+//! diff, hooks) is switched off there: looking is allowed without a question, and must not run anything.
+//! An argument that comes from a model never reaches git in the place of an option.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::fs_common::definition;
+use crate::base::process::{Ending, Invocation, RunLimits, environment, run};
+use crate::base::workspace::Workspace;
+use crate::base::{limit, text};
+use crate::config::inherited_environment;
+use crate::protocol::{ToolCategory, ToolDefinition};
+use crate::tool::{ToolContext, ToolError, ToolOutput};
+
+/// Before every command.
+const OPTIONS: [&str; 9] = [
+    "--no-pager",
+    "-c",
+    "color.ui=never",
+    "-c",
+    "core.quotePath=false",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "advice.detachedHead=false",
+];
+
+/// Before a command that only looks: no hook of the repository runs.
+const LOOKING: [&str; 3] = ["-c", "core.hooksPath=/dev/null", "--no-optional-locks"];
+
+/// git in a workspace.
+#[derive(Debug, Clone)]
+pub(super) struct Git {
+    pub(super) workspace: Arc<Workspace>,
+}
+
+/// How much a command may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// It looks.
+    Look,
+    /// It changes the repository or the files.
+    Change,
+    /// It talks to another repository.
+    Remote,
+}
+
+/// What git said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Said {
+    /// Its exit code.
+    pub(super) code: i32,
+    /// stdout and stderr.
+    pub(super) text: String,
+}
+
+impl Said {
+    /// Its text, or its reason as a failure.
+    pub(super) fn success(self) -> Result<ToolOutput, ToolError> {
+        match (self.code, self.text.trim()) {
+            (0, _) => Ok(self.text.into()),
+            (code, "") => Err(ToolError::failed(format!("git ended with exit code {code} and said nothing"))),
+            (_, reason) => Err(ToolError::failed(reason)),
+        }
+    }
+}
+
+impl Git {
+    /// Runs git to its end. `arguments` begin with the command; whatever came from a model stands behind `--`,
+    /// is joined to its option, or went through [`name`].
+    pub(super) async fn run(
+        &self,
+        effect: Effect,
+        arguments: &[&str],
+        context: &ToolContext,
+    ) -> Result<Said, ToolError> {
+        let timeout_ms = match effect {
+            Effect::Look => limit::GIT_TIMEOUT_MS,
+            // A commit may run the tests, a push may be long.
+            Effect::Change | Effect::Remote => limit::GIT_REMOTE_TIMEOUT_MS,
+        };
+        let looking: &[&str] = if effect == Effect::Look { &LOOKING } else { &[] };
+        // A path means itself. Not for commands without paths: git's own `stash` counts on patterns.
+        let literal: &[&str] = if arguments.contains(&"--") { &["--literal-pathspecs"] } else { &[] };
+        let invocation = Invocation {
+            program: "git".into(),
+            arguments: OPTIONS.iter().chain(looking).chain(literal).chain(arguments).map(OsString::from).collect(),
+            directory: self.workspace.working_directory().to_owned(),
+            environment: environment(inherited_environment(), &quiet()),
+        };
+        let limits =
+            RunLimits { timeout: Duration::from_millis(timeout_ms), output_bytes_max: limit::PROCESS_OUTPUT_BYTES_MAX };
+        let finished = run(&invocation, limits, &context.cancel).await.map_err(|e| ToolError::failed(e.to_string()))?;
+        let text = finished.output.text();
+        match finished.ending {
+            Ending::Exited(code) => Ok(Said { code, text }),
+            Ending::Signalled(signal) => Ok(Said { code: 128 + signal, text }),
+            Ending::Cancelled => Err(ToolError::Aborted),
+            Ending::TimedOut => Err(ToolError::failed(format!(
+                "git {} was stopped after {timeout_ms} ms. {}",
+                arguments.first().unwrap_or(&""),
+                text.trim()
+            ))),
+        }
+    }
+}
+
+/// So that nothing asks, and the words are the same everywhere.
+fn quiet() -> BTreeMap<String, String> {
+    let mut variables: BTreeMap<String, String> = [
+        ("GIT_EDITOR", ":"),
+        ("GIT_SEQUENCE_EDITOR", ":"),
+        ("GIT_MERGE_AUTOEDIT", "no"),
+        ("GIT_ASKPASS", ""),
+        ("LC_ALL", "C.UTF-8"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    if !inherited_environment().iter().any(|(name, _)| name == "GIT_SSH_COMMAND" || name == "GIT_SSH") {
+        variables.insert("GIT_SSH_COMMAND".to_owned(), "ssh -oBatchMode=yes".to_owned());
+    }
+    variables
+}
+
+/// A definition whose output is cut by bytes already.
+pub(super) fn define(name: &str, category: ToolCategory, description: &str, parameters: Value) -> ToolDefinition {
+    ToolDefinition {
+        timeout_ms: Some(limit::GIT_REMOTE_TIMEOUT_MS + 60_000),
+        max_output_chars: Some(0),
+        ..definition(name, category, description, parameters)
+    }
+}
+
+/// The name of a branch or of a remote: nothing that git could take for an option, a range or an address.
+pub(super) fn name(argument: &str, given: String, what: &str) -> Result<String, ToolError> {
+    let odd =
+        |c: char| c.is_whitespace() || c.is_control() || matches!(c, ':' | '+' | '^' | '~' | '?' | '*' | '[' | '\\');
+    if given.is_empty() || given.starts_with(['-', '.', '/']) || given.contains(odd) || given.contains("..") {
+        let shown = text::head(&given, 80);
+        return Err(ToolError::BadArguments(format!("`{argument}`: expected the name of a {what}, got {shown:?}")));
+    }
+    Ok(given)
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! A repository to try the tools on.
+
+    use std::process::Command;
+
+    use serde_json::Value;
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::tool::Tool;
+
+    pub(in crate::host) struct Repository {
+        pub(in crate::host) directory: tempfile::TempDir,
+        pub(in crate::host) context: ToolContext,
+    }
+
+    impl Repository {
+        /// One commit with the file `a`, on the branch `main`.
+        pub(in crate::host) fn new() -> Self {
+            let repository = Self::empty();
+            repository.write("a", "one\n");
+            repository.git(&["add", "a"]);
+            repository.git(&["commit", "-qm", "first"]);
+            repository
+        }
+
+        pub(in crate::host) fn empty() -> Self {
+            let context = ToolContext {
+                call_id: "c".into(),
+                session: None,
+                cancel: CancellationToken::new(),
+                scope: Arc::default(),
+            };
+            let repository = Self { directory: tempfile::tempdir().unwrap(), context };
+            repository.git(&["init", "-q", "-b", "main"]);
+            for (key, value) in [("user.name", "T"), ("user.email", "t@example.org"), ("commit.gpgsign", "false")] {
+                repository.git(&["config", key, value]);
+            }
+            repository
+        }
+
+        pub(in crate::host) fn workspace(&self) -> Arc<Workspace> {
+            Arc::new(Workspace::new(self.directory.path(), &[]).unwrap())
+        }
+
+        pub(in crate::host) fn write(&self, path: &str, content: &str) {
+            let path = self.directory.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content).unwrap();
+        }
+
+        pub(in crate::host) fn read(&self, path: &str) -> String {
+            std::fs::read_to_string(self.directory.path().join(path)).unwrap()
+        }
+
+        /// Real git; what it printed.
+        pub(in crate::host) fn git(&self, arguments: &[&str]) -> String {
+            let output = Command::new("git")
+                .args(arguments)
+                .current_dir(self.directory.path())
+                .env_remove("GIT_DIR")
+                .env_remove("GIT_INDEX_FILE")
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        }
+
+        pub(in crate::host) async fn call(&self, tool: &dyn Tool, arguments: Value) -> Result<String, String> {
+            let Value::Object(arguments) = arguments else { panic!("an object") };
+            tool.run(arguments, &self.context).await.map(|output| output.text).map_err(|error| error.to_string())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_no_options_ranges_or_addresses() {
+        #[rustfmt::skip]
+        let table = [
+            ("main", true), ("feature/x-1", true), ("v1.2", true), ("ä", true), ("@{-1}", true),
+            ("", false), ("-f", false), ("--force", false), ("a..b", false), ("a b", false), ("+main", false), ("a:b", false),
+            ("HEAD~1", false), ("HEAD^", false), ("../x", false), ("/x", false), ("https://x/y", false), ("ext::sh -c x", false), ("a\nb", false),
+        ];
+        for (given, want) in table {
+            assert_eq!(name("name", given.to_owned(), "branch").is_ok(), want, "{given:?}");
+        }
+    }
+}
