@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, reason = "in tests an unwrap is an assertion")]
 
+mod demo;
 mod openai;
 mod readme;
 mod support;
+mod turn;

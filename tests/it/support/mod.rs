@@ -1,3 +1,4 @@
 //! What the subjects share.
 
 pub mod model_server;
+pub mod turns;
