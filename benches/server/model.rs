@@ -1,0 +1,242 @@
+//! The scripted model: OpenAI chat completions on loopback, as fast as the socket takes them.
+//!
+//! What it answers follows from the request alone: a marker in the last user message names the script, and the
+//! number of tool results behind that message is the step. It clocks itself: `GET /spans` gives, and forgets,
+//! when each answer began and ended, so that a run can take the model's share out of a turn.
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+
+use crate::http::{Connection, find, find_last};
+use crate::{Options, json_string, now_us};
+
+/// Newest answers that are kept for `GET /spans`.
+const SPANS_MAX: usize = 10_000;
+
+/// One answer: its script, when the request was there, when its first and its last byte were written.
+struct Span {
+    script: &'static str,
+    start_us: u64,
+    first_us: u64,
+    end_us: u64,
+}
+
+/// What to say.
+enum Reply {
+    /// So many short texts.
+    Texts(usize),
+    /// One tool call: name and arguments in JSON.
+    Call(&'static str, String),
+}
+
+/// Serves until it is killed. Writes its port to `--port-file`.
+pub fn serve(options: &Options) -> Result<String, String> {
+    let file = options.text("port-file")?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|cause| format!("cannot listen: {cause}"))?;
+    let port = listener.local_addr().map_err(|cause| cause.to_string())?.port();
+    std::fs::write(file, port.to_string()).map_err(|cause| format!("{file}: {cause}"))?;
+    let spans = Arc::new(Mutex::new(Vec::new()));
+    for stream in listener.incoming().flatten() {
+        let spans = Arc::clone(&spans);
+        std::thread::spawn(move || {
+            // A client that goes away in the middle is its own affair: the run notices.
+            if let Ok(connection) = Connection::accepted(stream, "client".to_owned(), None) {
+                drop(answer_all(connection, &spans));
+            }
+        });
+    }
+    Ok(String::from("{}"))
+}
+
+fn answer_all(mut connection: Connection, spans: &Mutex<Vec<Span>>) -> Result<(), String> {
+    while let Some(head) = connection.head()? {
+        let body = connection.body(&head)?;
+        let start_us = now_us();
+        match head.line.split(' ').nth(1).unwrap_or_default() {
+            "/spans" => {
+                let taken = spans.lock().map(|mut spans| std::mem::take(&mut *spans)).unwrap_or_default();
+                connection.write(&plain(200, &spans_json(&taken)))?;
+            }
+            path if path.ends_with("/chat/completions") => {
+                let (script, reply) = reply_to(&body);
+                let (first_us, end_us) = stream(&mut connection, &reply)?;
+                if let Ok(mut spans) = spans.lock() {
+                    let kept = spans.len().saturating_sub(SPANS_MAX - 1);
+                    spans.drain(..kept);
+                    spans.push(Span { script, start_us, first_us, end_us });
+                }
+            }
+            path => connection.write(&plain(404, &format!("{{\"error\":{}}}", json_string(path))))?,
+        }
+    }
+    Ok(())
+}
+
+fn plain(status: u16, json: &str) -> Vec<u8> {
+    let length = json.len();
+    format!("HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{json}").into()
+}
+
+fn spans_json(spans: &[Span]) -> String {
+    let each = spans.iter().map(|span| {
+        let Span { script, start_us, first_us, end_us } = span;
+        format!("{{\"script\":\"{script}\",\"startUs\":{start_us},\"firstUs\":{first_us},\"endUs\":{end_us}}}")
+    });
+    format!("[{}]", each.collect::<Vec<_>>().join(","))
+}
+
+/// The script that the request asks for, and its next reply.
+///
+/// Requests come from `JSON.stringify` and its like, without blanks, so that `"role":"user"` stands for itself:
+/// within a string its quotes would be escaped.
+fn reply_to(body: &[u8]) -> (&'static str, Reply) {
+    let turn = &body[find_last(body, b"\"role\":\"user\"").unwrap_or(0)..];
+    let step = count(turn, b"\"role\":\"tool\"");
+    // Side requests (titles, summaries) repeat the user's words but offer no tools.
+    if find(body, b"\"tools\":[{").is_none() {
+        return ("side", Reply::Texts(2));
+    }
+    let native = find(body, b"\"fs_read\"").is_some();
+    let directory = word_behind(turn, "bench-dir=").unwrap_or_else(|| String::from("."));
+    if let Some(number) = word_behind(turn, "bench-tools=") {
+        return match tool_step(step, &directory, &number, native) {
+            Some((name, arguments)) => ("tools", Reply::Call(name, arguments)),
+            None => ("tools", Reply::Texts(5)),
+        };
+    }
+    if word_behind(turn, "bench-output=").is_some() {
+        return match step {
+            0 => {
+                let (name, arguments) = bash(OUTPUT_COMMAND, native);
+                ("output", Reply::Call(name, arguments))
+            }
+            _ => ("output", Reply::Texts(5)),
+        };
+    }
+    match word_behind(turn, "bench-deltas=").and_then(|digits| digits.parse().ok()) {
+        Some(texts) => ("deltas", Reply::Texts(texts)),
+        None => ("turn", Reply::Texts(5)),
+    }
+}
+
+/// 30 kB in 20 pieces, 20 ms apart: lines of 100 bytes, 15 a piece.
+const OUTPUT_COMMAND: &str = "i=0; while [ $i -lt 20 ]; do j=0; while [ $j -lt 15 ]; do \
+    printf '%02d %02d the quick brown fox jumps over the lazy dog and then over the fence, the ditch and the old wall\\n' $i $j; \
+    j=$((j+1)); done; sleep 0.02; i=$((i+1)); done";
+
+/// Step `step` of the turn of ten tool calls; None behind the last.
+fn tool_step(step: usize, directory: &str, number: &str, native: bool) -> Option<(&'static str, String)> {
+    let note = json_string(&format!("{directory}/note-{number}.txt"));
+    let source = json_string(&format!("{directory}/src/cart.js"));
+    let lines: String = (1..=40).map(|n| format!("line {n} of the note\n")).collect();
+    let read = |file: &str| match native {
+        true => ("fs_read", format!("{{\"path\":{file}}}")),
+        false => ("read", format!("{{\"filePath\":{file}}}")),
+    };
+    let edit = |old: &str, new: &str| match native {
+        true => ("fs_edit", format!("{{\"path\":{note},\"old_string\":\"{old}\",\"new_string\":\"{new}\"}}")),
+        false => ("edit", format!("{{\"filePath\":{note},\"oldString\":\"{old}\",\"newString\":\"{new}\"}}")),
+    };
+    Some(match (step, native) {
+        (0, true) => ("fs_write", format!("{{\"path\":{note},\"content\":{}}}", json_string(&lines))),
+        (0, false) => ("write", format!("{{\"filePath\":{note},\"content\":{}}}", json_string(&lines))),
+        (1 | 9, _) => read(&note),
+        (2, _) => edit("line 3 of", "line three of"),
+        (3, _) => bash(&format!("wc -l note-{number}.txt"), native),
+        (4, true) => ("fs_grep", String::from("{\"pattern\":\"line three\"}")),
+        (4, false) => ("grep", String::from("{\"pattern\":\"line three\"}")),
+        (5, true) => ("fs_glob", String::from("{\"pattern\":\"**/*.js\"}")),
+        (5, false) => ("glob", String::from("{\"pattern\":\"**/*.js\"}")),
+        (6, _) => read(&source),
+        (7, _) => edit("line 5 of", "line five of"),
+        (8, _) => bash("true", native),
+        _ => return None,
+    })
+}
+
+fn bash(command: &str, native: bool) -> (&'static str, String) {
+    let command = json_string(command);
+    match native {
+        true => ("bash", format!("{{\"command\":{command}}}")),
+        false => ("bash", format!("{{\"command\":{command},\"description\":\"Run a command\"}}")),
+    }
+}
+
+/// Writes the answer. When its first and its last byte were written.
+fn stream(connection: &mut Connection, reply: &Reply) -> Result<(u64, u64), String> {
+    let mut events = String::new();
+    let mut push = |delta: &str, finish: &str| {
+        events.push_str(
+            "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":",
+        );
+        events.push_str(delta);
+        events.push_str(",\"finish_reason\":");
+        events.push_str(finish);
+        events.push_str("}]}\n\n");
+    };
+    let finish = match reply {
+        Reply::Texts(texts) => {
+            push("{\"role\":\"assistant\",\"content\":\"\"}", "null");
+            for number in 0..*texts {
+                push(&format!("{{\"content\":\"w{number:06} \"}}"), "null");
+            }
+            "\"stop\""
+        }
+        Reply::Call(name, arguments) => {
+            let (at, arguments) = (now_us(), json_string(arguments));
+            push(
+                &format!(
+                    "{{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{{\"index\":0,\"id\":\"call_{at}\",\"type\":\"function\",\
+                     \"function\":{{\"name\":\"{name}\",\"arguments\":\"\"}}}}]}}"
+                ),
+                "null",
+            );
+            push(&format!("{{\"tool_calls\":[{{\"index\":0,\"function\":{{\"arguments\":{arguments}}}}}]}}"), "null");
+            "\"tool_calls\""
+        }
+    };
+    push("{}", finish);
+    events.push_str(
+        "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[],\
+         \"usage\":{\"prompt_tokens\":100,\"completion_tokens\":10,\"total_tokens\":110}}\n\ndata: [DONE]\n\n",
+    );
+    send(connection, events.as_bytes())
+}
+
+fn send(connection: &mut Connection, events: &[u8]) -> Result<(u64, u64), String> {
+    const HEAD: &[u8] =
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let mut wire = Vec::with_capacity(1 << 16);
+    wire.extend_from_slice(HEAD);
+    let first_us = now_us();
+    for piece in events.chunks(1 << 14) {
+        wire.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
+        wire.extend_from_slice(piece);
+        wire.extend_from_slice(b"\r\n");
+        if wire.len() > 1 << 15 {
+            connection.write(&wire)?;
+            wire.clear();
+        }
+    }
+    wire.extend_from_slice(b"0\r\n\r\n");
+    connection.write(&wire)?;
+    Ok((first_us, now_us()))
+}
+
+fn count(haystack: &[u8], needle: &[u8]) -> usize {
+    let mut rest = haystack;
+    let mut found = 0;
+    while let Some(at) = find(rest, needle) {
+        found += 1;
+        rest = &rest[at + needle.len()..];
+    }
+    found
+}
+
+/// What stands behind `mark` up to a blank, a quote or a backslash.
+fn word_behind(text: &[u8], mark: &str) -> Option<String> {
+    let start = find(text, mark.as_bytes())? + mark.len();
+    let ends = |byte: &u8| matches!(byte, b' ' | b'"' | b'\\');
+    let end = text[start..].iter().position(ends)?;
+    String::from_utf8(text[start..start + end].to_vec()).ok()
+}
