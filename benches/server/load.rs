@@ -85,6 +85,7 @@ struct Seen {
 /// What to look for.
 struct Markers {
     terminal: String,
+    failure: Option<String>,
     delta: Option<String>,
     keep: Option<String>,
 }
@@ -96,7 +97,7 @@ pub fn turns(options: &Options) -> Result<String, String> {
     let limit = Duration::from_millis(options.number("limit-ms", Some(60_000))? as u64);
     let own = |name: &str| options.optional(name).map(str::to_owned);
     let markers =
-        Markers { terminal: options.text("terminal")?.to_owned(), delta: own("delta"), keep: own("keep") };
+        Markers { terminal: options.text("terminal")?.to_owned(), failure: own("failure"), delta: own("delta"), keep: own("keep") };
     let mut stream = Connection::open(address)?;
     stream.subscribe(options.text("events")?)?;
     let (sender, receiver) = channel();
@@ -149,6 +150,9 @@ fn watch(
         while let Some(length) = find_blank_line(&text[used..]) {
             let frame = &text[used..used + length];
             used += length + 2;
+            if markers.failure.as_deref().is_some_and(|marker| find(frame, marker.as_bytes()).is_some()) {
+                return Err(format!("a turn failed: {}", String::from_utf8_lossy(frame)));
+            }
             if note(frame, now, markers, &mut seen) && sender.send(Ok(std::mem::take(&mut seen))).is_err() {
                 return Ok(());
             }

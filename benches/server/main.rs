@@ -17,8 +17,8 @@ const USAGE: &str = "usage:
   server model  --port-file FILE
   server create --address HOST:PORT --path PATH --body JSON --connections N --count N [--warm N]
   server turns  --address HOST:PORT --events PATH --prompt PATH --body JSON --count N --terminal TEXT
-                [--delta TEXT] [--keep TEXT] [--limit-ms N]
-In a body, {n} is the number of the turn. Markers (--terminal, --delta, --keep) are searched in each event.";
+                [--failure TEXT] [--delta TEXT] [--keep TEXT] [--limit-ms N]
+In a body, {n} is the number of the turn. Markers (--terminal, --failure, --delta, --keep) are searched in each event.";
 
 /// `--name value` pairs.
 pub struct Options(HashMap<String, String>);

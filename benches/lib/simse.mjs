@@ -1,0 +1,72 @@
+/**
+ * Our server as the benchmarks see it: how it is started, what its routes and events are called.
+ */
+
+import { existsSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { call } from './process.mjs'
+
+const ALLOW = { defaultPolicy: 'allow', rules: [] }
+
+/** Our server. `program` is the release binary. */
+export function simse(program) {
+  return {
+    name: 'simse',
+    health: '/health',
+    create: { path: '/sessions', body: '{}' },
+    markers: {
+      terminal: '"type":"session.completed"',
+      failure: '"type":"session.error"',
+      delta: '"type":"stream.delta"',
+      keep: '"type":"tool.call.end"',
+    },
+
+    command({ port, home, project, model }) {
+      mkdirSync(home, { recursive: true })
+      const args = ['serve', '--port', port, '--cwd', project, '--data-dir', join(home, 'data'), '--no-auth']
+      return {
+        program,
+        args: [...args.map(String), '--openai-base-url', `http://${model}/v1`, '--model', 'openai/scripted'],
+        cwd: project,
+        env: { PATH: process.env.PATH, HOME: home },
+      }
+    },
+
+    async session(base, project) {
+      const body = { workingDirectory: project, toolPermissions: ALLOW }
+      const { json } = await call(base, 'POST', '/sessions', body)
+      return {
+        id: json.sessionId,
+        events: `/sessions/${json.sessionId}/events`,
+        prompt: `/sessions/${json.sessionId}/prompt`,
+      }
+    },
+
+    body: (prompt) => JSON.stringify({ prompt }),
+
+    /** The tools' own milliseconds in a turn. */
+    tools(kept) {
+      const failed = kept.find((event) => event.payload.isError)
+      if (failed) throw new Error(`a tool failed: ${JSON.stringify(failed.payload).slice(0, 300)}`)
+      return kept.map((event) => event.payload.durationMs)
+    },
+
+    /** Bytes of the history's items in JSON. */
+    async content(base, session) {
+      let bytes = 0
+      let cursor = ''
+      do {
+        const query = `limit=200${cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`}`
+        const { json } = await call(base, 'GET', `/sessions/${session.id}/history?${query}`)
+        for (const item of json.items) bytes += Buffer.byteLength(JSON.stringify(item))
+        cursor = json.nextCursor ?? ''
+      } while (cursor !== '')
+      return bytes
+    },
+
+    /** Where its database is. */
+    data: (home) => join(home, 'data'),
+    isDatabase: (name) => /\.(db|sqlite3?)(-wal|-shm)?$/.test(name),
+    absent: existsSync(program) ? undefined : `${program} is missing: run \`npm run build\``,
+  }
+}
