@@ -96,8 +96,12 @@ pub fn turns(options: &Options) -> Result<String, String> {
     let (prompt, body) = (options.text("prompt")?, options.text("body")?);
     let limit = Duration::from_millis(options.number("limit-ms", Some(60_000))? as u64);
     let own = |name: &str| options.optional(name).map(str::to_owned);
-    let markers =
-        Markers { terminal: options.text("terminal")?.to_owned(), failure: own("failure"), delta: own("delta"), keep: own("keep") };
+    let markers = Markers {
+        terminal: options.text("terminal")?.to_owned(),
+        failure: own("failure"),
+        delta: own("delta"),
+        keep: own("keep"),
+    };
     let mut stream = Connection::open(address)?;
     stream.subscribe(options.text("events")?)?;
     let (sender, receiver) = channel();
@@ -137,11 +141,7 @@ fn turn_json(number: usize, sent_us: u64, seen: &Seen) -> String {
 }
 
 /// Reads events for ever, and hands in what it saw at each terminal one.
-fn watch(
-    stream: &mut Connection,
-    markers: &Markers,
-    sender: &Sender<Result<Seen, String>>,
-) -> Result<(), String> {
+fn watch(stream: &mut Connection, markers: &Markers, sender: &Sender<Result<Seen, String>>) -> Result<(), String> {
     let mut text = Vec::with_capacity(1 << 20);
     let mut seen = Seen::default();
     while stream.chunk(&mut text)? {

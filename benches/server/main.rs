@@ -64,6 +64,8 @@ fn run() -> Result<String, String> {
         "model" => model::serve(&options),
         "create" => load::create(&options),
         "turns" => load::turns(&options),
+        // Nothing asked: `cargo bench` and `cargo test --all-targets` start it so.
+        "" => Ok(USAGE.to_owned()),
         _ => Err(USAGE.to_owned()),
     }
 }
