@@ -1,0 +1,491 @@
+/** The server from Node: typescript-api.md §1, and the loop that calls JavaScript. */
+
+import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { createHookSystem, createSimseServer, createToolPermissionResolver, createToolRegistry } from '../js/index.js'
+import { events, http, turn } from './support/http.mjs'
+import { scriptedModel } from './support/model.mjs'
+import { deferred, define, registryOf } from './support/registry.mjs'
+import { entry, runModule } from './support/run.mjs'
+
+const room = realpathSync(mkdtempSync(join(tmpdir(), 'simse-server-')))
+// Where servers without a data directory keep theirs.
+process.env.XDG_DATA_HOME = join(room, 'data')
+const open = new Set()
+
+after(async () => {
+  for (const each of open) await (each.stop?.() ?? each.close())
+  rmSync(room, { recursive: true, force: true })
+})
+
+let rooms = 0
+
+/** A new directory. */
+function directory() {
+  const path = join(room, `work${++rooms}`)
+  mkdirSync(path)
+  return path
+}
+
+/** The configuration of a server that listens anywhere. */
+const config = (more = {}) => ({ port: 0, acpServers: [], workingDirectory: directory(), ...more })
+
+/** A started server. */
+async function started(more) {
+  const server = createSimseServer(config(more))
+  open.add(server)
+  await server.start()
+  return server
+}
+
+/** A server on a scripted model. */
+async function scripted(script, more = {}) {
+  const model = await scriptedModel(script)
+  open.add(model)
+  const server = await started({
+    model: 'openai/scripted',
+    openai: { baseUrl: model.baseUrl },
+    limits: { shutdownGraceMs: 0 },
+    ...more,
+  })
+  return { server, model }
+}
+
+const toolCall = (name, args, id = 'call_1') => ({ calls: [{ id, name, arguments: args }] })
+
+// ── life ────────────────────────────────────────────────────────────────────────────────────────
+
+test('start, stop, start again; ports and addresses; a second start and a second stop', async () => {
+  const server = createSimseServer(config())
+  open.add(server)
+  assert.deepEqual([server.port, server.url], [0, 'http://127.0.0.1:0'])
+  assert.ok(Object.isFrozen(server))
+  await server.stop()
+  await server.start()
+  const { port } = server
+  assert.ok(port > 0)
+  assert.equal(server.url, `http://127.0.0.1:${port}`)
+  assert.equal((await http(server, 'GET', '/health')).body.status, 'ok')
+  await assert.rejects(server.start(), (e) => e.code === 'SERVER_STATE' && e.message.includes(String(port)))
+  assert.equal((await http(server, 'GET', '/health')).status, 200)
+  await server.stop()
+  await server.stop()
+  assert.equal(server.port, port, 'the last port stays readable')
+  await assert.rejects(fetch(`${server.url}/health`))
+  await server.start()
+  assert.equal((await http(server, 'GET', '/health')).status, 200)
+  await Promise.all([server.stop(), server.stop()])
+})
+
+test('calls to start() and stop() happen in their order', async () => {
+  const server = createSimseServer(config())
+  const done = await Promise.allSettled([server.start(), server.stop(), server.start(), server.start(), server.stop()])
+  assert.deepEqual(
+    done.map((d) => d.status),
+    ['fulfilled', 'fulfilled', 'fulfilled', 'rejected', 'fulfilled'],
+  )
+})
+
+test('an IPv6 host is in brackets', async (t) => {
+  const probe = createServer()
+  const has = await new Promise((known) => {
+    probe.once('error', () => known(false))
+    probe.listen(0, '::1', () => probe.close(() => known(true)))
+  })
+  assert.equal(createSimseServer(config({ host: '::1' })).url, 'http://[::1]:0')
+  if (!has) return t.skip('this machine has no IPv6')
+  const server = await started({ host: '::1' })
+  assert.equal(server.url, `http://[::1]:${server.port}`)
+  assert.equal((await http(server, 'GET', '/health')).status, 200)
+})
+
+test('a port in use: the error says so, and nothing is left behind', async () => {
+  const first = await started()
+  const dataDirectory = directory()
+  const second = createSimseServer(config({ port: first.port, dataDirectory }))
+  await assert.rejects(second.start(), (e) => e.code === 'PORT_IN_USE' && e.message.includes(String(first.port)))
+  const third = createSimseServer(config({ dataDirectory }))
+  await third.start()
+  await third.stop()
+})
+
+test('a data directory has one server; without one each server has its own', async () => {
+  const dataDirectory = directory()
+  const first = await started({ dataDirectory })
+  const second = createSimseServer(config({ dataDirectory }))
+  await assert.rejects(second.start(), (e) => e.code === 'DATA_DIRECTORY_IN_USE' && e.message.includes(dataDirectory))
+  await first.stop()
+  await second.start()
+  await second.stop()
+
+  const workingDirectory = directory()
+  const [one, two] = [await started({ workingDirectory }), await started({ workingDirectory })]
+  const { body } = await http(one, 'POST', '/sessions', {})
+  assert.equal((await http(two, 'GET', `/sessions/${body.sessionId}`)).status, 404)
+  await one.stop()
+  await one.start()
+  assert.equal((await http(one, 'GET', `/sessions/${body.sessionId}`)).status, 200, 'sessions outlive the server')
+})
+
+test('the process ends by itself after stop(), stays while the server runs, and unref() lets it go', async () => {
+  const head = `import { createSimseServer } from ${entry}
+    const server = createSimseServer({ port: 0, acpServers: [], workingDirectory: ${JSON.stringify(directory())} })
+    await server.start(); console.log('runs');`
+  const stopped = await runModule(
+    `${head} await fetch(server.url + '/health'); await server.stop(); console.log('stopped')`,
+  )
+  assert.deepEqual([stopped.code, stopped.said], [0, 'runs\nstopped\n'])
+  const unref = await runModule(`${head} server.unref()`)
+  assert.deepEqual([unref.code, unref.said], [0, 'runs\n'])
+  const kept = await runModule(head, { limitMs: 3000 })
+  assert.equal(kept.timedOut, true)
+})
+
+// ── configuration ───────────────────────────────────────────────────────────────────────────────
+
+const REFUSED = [
+  ['nothing', () => undefined, ''],
+  ['no working directory', () => ({ acpServers: [] }), 'workingDirectory'],
+  ['a port out of range', () => config({ port: 70_000 }), 'port'],
+  ['a port as text', () => config({ port: '3000' }), 'port'],
+  ['an unknown field', () => config({ prot: 1 }), 'prot'],
+  ['an agent without a command', () => config({ acpServers: [{ name: 'a' }] }), 'acpServers.0.command'],
+  ['an unknown field of an agent', () => config({ acpServers: [{ name: 'a', command: 'b', x: 1 }] }), 'acpServers.0.x'],
+  [
+    'an unknown policy',
+    () => config({ toolPermissions: { defaultPolicy: 'x', rules: [] } }),
+    'toolPermissions.defaultPolicy',
+  ],
+  ['an unknown hook', () => config({ hooks: [{ type: 'x', handler() {} }] }), 'hooks.0.type'],
+  ['a hook without a handler', () => config({ hooks: [{ type: 'session.compacting' }] }), 'hooks.0.handler'],
+  ['MCP servers', () => config({ mcpServers: [{ name: 'a', command: 'b' }] }), 'mcpServers'],
+  ['memory', () => config({ memory: { enabled: true, similarityThreshold: 0.5, maxResults: 5 } }), 'memory'],
+  [
+    'a threshold out of range',
+    () => config({ memory: { enabled: false, similarityThreshold: 5, maxResults: 5 } }),
+    'memory.similarityThreshold',
+  ],
+  ['prompts that are no texts', () => config({ providerPrompts: { prompts: { a: 1 } } }), 'providerPrompts.prompts.a'],
+  [
+    'patterns that are no list',
+    () => config({ instructionDiscovery: { patterns: 'a' } }),
+    'instructionDiscovery.patterns',
+  ],
+  ['a registry that is none', () => config({ toolRegistry: 5 }), 'toolRegistry'],
+  ['an unknown limit', () => config({ limits: { speed: 1 } }), 'limits.speed'],
+]
+for (const [what, make, path] of REFUSED) {
+  test(`refused: ${what}`, () => {
+    assert.throws(
+      () => createSimseServer(make()),
+      (e) => e.code === 'CONFIG_VALIDATION' && e.statusCode === 400 && e.issues.some((issue) => issue.path === path),
+    )
+  })
+}
+
+test('what this version cannot do is said plainly; what asks for nothing is fine', () => {
+  assert.throws(
+    () => createSimseServer(config({ mcpServers: [{ name: 'a', command: 'b' }] })),
+    /mcpServers: .*not available in this version/,
+  )
+  createSimseServer(config({ mcpServers: [], memory: { enabled: false, similarityThreshold: 0.5, maxResults: 5 } }))
+  assert.throws(() => createSimseServer(config({ toolRegistry: {} })), { code: 'CONFIG_VALIDATION' })
+})
+
+test('directories that are not there, and public addresses, are refused by start()', async () => {
+  for (const [more, path] of [
+    [{ workingDirectory: join(room, 'none') }, 'workingDirectory'],
+    [{ host: '0.0.0.0' }, 'host'],
+  ]) {
+    const server = createSimseServer(config(more))
+    await assert.rejects(server.start(), (e) => e.code === 'CONFIG_VALIDATION' && e.issues[0].path === path)
+    assert.equal(server.port, 0)
+  }
+})
+
+test('agents are listed with their availability, and none is started', async () => {
+  const server = await started({
+    acpServers: [
+      { name: 'echo', command: 'echo' },
+      { name: 'missing', command: join(room, 'no-such-program'), timeoutMs: 5, permissionPolicy: 'prompt' },
+    ],
+  })
+  const { body } = await http(server, 'GET', '/agents')
+  const byName = Object.fromEntries(body.agents.map((agent) => [agent.name, agent]))
+  assert.ok(byName.echo && byName.missing)
+  assert.equal(byName.missing.available, false)
+  assert.equal(typeof byName.missing.reason, 'string')
+})
+
+test('authToken is asked for', async () => {
+  const server = await started({ authToken: 'a-secret' })
+  assert.equal((await http(server, 'GET', '/health')).status, 200)
+  assert.equal((await http(server, 'GET', '/sessions')).status, 401)
+  assert.equal((await http(server, 'GET', '/sessions', undefined, { authorization: 'Bearer a-secret' })).status, 200)
+})
+
+// ── the loop ────────────────────────────────────────────────────────────────────────────────────
+
+test('a prompt is answered, as events', async () => {
+  const { server, model } = await scripted([{ text: ['Hel', 'lo.'] }])
+  const { events: seen, last } = await turn(server, 'Hi!')
+  assert.deepEqual([last.type, last.payload.result], ['session.completed', 'Hello.'])
+  assert.equal(
+    seen
+      .filter((event) => event.type === 'stream.delta')
+      .map((event) => event.payload.text)
+      .join(''),
+    'Hello.',
+  )
+  assert.deepEqual(
+    seen.map((event) => event.seq),
+    seen.map((_, i) => i + 1),
+  )
+  assert.equal(model.requests[0].model, 'scripted')
+})
+
+test('JavaScript tools of a registry are called by the loop, several at once, with the session', async () => {
+  const contexts = []
+  let now = 0
+  let peak = 0
+  const both = deferred()
+  const toolRegistry = registryOf({
+    async meet({ who }, context) {
+      contexts.push(context)
+      now += 1
+      peak = Math.max(peak, now)
+      if (now === 2) both.resolve()
+      await both.promise
+      now -= 1
+      return `met ${who}`
+    },
+  })
+  const calls = ['a', 'b'].map((who) => ({ id: `call_${who}`, name: 'meet', arguments: { who } }))
+  const { server, model } = await scripted([{ calls }, { text: 'Done.' }], {
+    toolRegistry,
+    toolPermissions: { defaultPolicy: 'allow', rules: [] },
+  })
+  const listed = await http(server, 'GET', '/tools')
+  assert.deepEqual(
+    listed.body.tools.map((tool) => tool.name),
+    ['meet'],
+  )
+  const { sessionId, last } = await turn(server, 'Meet them.')
+  assert.equal(last.payload.result, 'Done.')
+  assert.equal(peak, 2)
+  assert.deepEqual(
+    contexts.map((context) => [context.callId, context.sessionId]).sort(),
+    calls.map((call) => [call.id, sessionId]),
+  )
+  const told = model.requests[1].messages.filter((message) => message.role === 'tool')
+  assert.deepEqual(
+    told.map((message) => message.content),
+    ['met a', 'met b'],
+  )
+})
+
+test('an abort reaches a JavaScript handler', async () => {
+  const began = deferred()
+  const stopped = deferred()
+  const toolRegistry = registryOf({
+    wait: (_args, { signal }) =>
+      new Promise((_, reject) => {
+        signal.addEventListener('abort', () => {
+          stopped.resolve()
+          reject(new Error('stopped'))
+        })
+        began.resolve()
+      }),
+  })
+  const { server } = await scripted([toolCall('wait', {})], {
+    toolRegistry,
+    toolPermissions: { defaultPolicy: 'allow', rules: [] },
+  })
+  const { body } = await http(server, 'POST', '/sessions', {})
+  await http(server, 'POST', `/sessions/${body.sessionId}/prompt`, { prompt: 'Wait.' })
+  await began.promise
+  const aborted = await http(server, 'POST', `/sessions/${body.sessionId}/abort`, { reason: 'enough' })
+  assert.equal(aborted.status, 200)
+  await stopped.promise
+  for await (const event of events(server, body.sessionId)) {
+    if (event.type !== 'abort') continue
+    assert.equal(event.payload.reason, 'enough')
+    break
+  }
+})
+
+test('without a registry sessions have the host tools, inside their working directory', async () => {
+  const workingDirectory = directory()
+  writeFileSync(join(workingDirectory, 'a.txt'), 'old\n')
+  const edit = toolCall('fs_edit', { path: 'a.txt', old_string: 'old', new_string: 'new' })
+  const leave = toolCall('fs_write', { path: '../escaped.txt', content: 'x' }, 'call_2')
+  const { server } = await scripted([edit, leave, { text: 'Done.' }], {
+    workingDirectory,
+    toolPermissions: { defaultPolicy: 'allow', rules: [] },
+  })
+  const { events: seen } = await turn(server, 'Edit.')
+  const ends = seen.filter((event) => event.type === 'tool.call.end').map((event) => event.payload)
+  assert.deepEqual(
+    ends.map((end) => [end.name, end.isError]),
+    [
+      ['fs_edit', false],
+      ['fs_write', true],
+    ],
+  )
+  assert.match(ends[1].output, /escapes the working directory/)
+  assert.equal(readFileSync(join(workingDirectory, 'a.txt'), 'utf8'), 'new\n')
+})
+
+test('hooks change, block and check calls and prompts', async () => {
+  const toolRegistry = registryOf({ echo: async ({ text }) => text })
+  const calls = [
+    { id: 'c1', name: 'echo', arguments: { text: 'plain' } },
+    { id: 'c2', name: 'echo', arguments: { text: 'forbidden' } },
+  ]
+  const hooks = [
+    {
+      type: 'tool.execute.before',
+      handler: ({ request }) =>
+        request.arguments.text === 'forbidden' ? { blocked: true, reason: 'house rules' } : undefined,
+    },
+    { type: 'tool.execute.after', handler: ({ result }) => ({ ...result, output: `<${result.output}>` }) },
+    { type: 'tool.result.validate', handler: ({ request }) => [`checked ${request.id}`] },
+    { type: 'prompt.system.transform', handler: ({ prompt }) => `${prompt}\nFROM A HOOK` },
+    {
+      type: 'prompt.messages.transform',
+      handler: ({ messages }) =>
+        messages.map((message) =>
+          message.role === 'user' ? { ...message, content: message.content.toUpperCase() } : message,
+        ),
+    },
+  ]
+  const { server, model } = await scripted([{ calls }, { text: 'Done.' }], {
+    toolRegistry,
+    hooks,
+    toolPermissions: { defaultPolicy: 'allow', rules: [] },
+  })
+  const { last } = await turn(server, 'hello')
+  assert.equal(last.type, 'session.completed')
+  const said = model.requests[1].messages
+  const system = said.find((message) => message.role === 'system').content
+  assert.match(system, /FROM A HOOK/)
+  assert.ok(JSON.stringify(said.find((message) => message.role === 'user')).includes('HELLO'))
+  const told = JSON.stringify(said)
+  assert.ok(told.includes('<plain>'))
+  assert.ok(told.includes('house rules'))
+  assert.ok(told.includes('checked c1') || told.includes('CHECKED C1'))
+})
+
+test('onPermissionRequest answers an ask, with events; a client may be faster', async () => {
+  const asked = []
+  const toolRegistry = registryOf({ act: async () => 'acted' })
+  const never = new Promise(() => {})
+  const { server } = await scripted(
+    [
+      toolCall('act', { n: 1 }),
+      toolCall('act', { n: 2 }, 'call_2'),
+      toolCall('act', { n: 3 }, 'call_3'),
+      { text: 'Done.' },
+    ],
+    {
+      toolRegistry,
+      toolPermissions: {
+        defaultPolicy: 'ask',
+        rules: [],
+        onPermissionRequest: async (request) => {
+          asked.push(request)
+          return request.arguments.n === 3 ? never : request.arguments.n === 1
+        },
+      },
+    },
+  )
+  const onEvent = async (event, sessionId) => {
+    if (event.type !== 'permission.request' || event.payload.callId !== 'call_3') return
+    const { requestId } = event.payload
+    const answered = await http(server, 'POST', `/sessions/${sessionId}/feedback`, { requestId, decision: 'allow' })
+    assert.equal(answered.status, 200)
+  }
+  const { events: seen } = await turn(server, 'Act.', { onEvent })
+  assert.deepEqual(
+    asked.map((request) => [request.id, request.name, request.arguments.n]),
+    [
+      ['call_1', 'act', 1],
+      ['call_2', 'act', 2],
+      ['call_3', 'act', 3],
+    ],
+  )
+  const answers = seen.filter((event) => event.type === 'permission.response').map((event) => event.payload)
+  assert.deepEqual(
+    answers.map(({ callId, allowed, by }) => [callId, allowed, by]),
+    [
+      ['call_1', true, 'program'],
+      ['call_2', false, 'program'],
+      ['call_3', true, 'client'],
+    ],
+  )
+  const ends = seen.filter((event) => event.type === 'tool.call.end').map((event) => event.payload.isError)
+  assert.deepEqual(ends, [false, true, false])
+})
+
+test('the resolver and the hooks of a registry count in a server too', async () => {
+  const hooks = createHookSystem()
+  hooks.register('tool.execute.after', ({ result }) => ({ ...result, output: `${result.output}!` }))
+  const permissionResolver = createToolPermissionResolver({
+    defaultPolicy: 'allow',
+    rules: [{ tool: 'bad', policy: 'deny' }],
+  })
+  const toolRegistry = createToolRegistry({ hooks, permissionResolver })
+  let ran = 0
+  toolRegistry.register(define('good'), async () => 'good')
+  toolRegistry.register(define('bad'), async () => {
+    ran += 1
+    return 'bad'
+  })
+  const { server } = await scripted([toolCall('good', {}), toolCall('bad', {}, 'call_2'), { text: 'Done.' }], {
+    toolRegistry,
+    toolPermissions: { defaultPolicy: 'allow', rules: [] },
+  })
+  const { events: seen } = await turn(server, 'Go.')
+  const outputs = seen.filter((event) => event.type === 'tool.call.end').map((event) => event.payload.output)
+  assert.match(outputs[0], /^good!/)
+  assert.match(outputs[1], /Permission denied for tool: "bad"/)
+  assert.equal(ran, 0)
+})
+
+test('prompts by model, and instruction files, reach the model', async () => {
+  const workingDirectory = directory()
+  writeFileSync(join(workingDirectory, 'HOUSE.md'), 'Knock first.')
+  writeFileSync(join(workingDirectory, 'AGENTS.md'), 'Never read.')
+  const { server, model } = await scripted([{ text: 'Yes.' }], {
+    workingDirectory,
+    providerPrompts: { prompts: { 'other/*': 'Not this.', 'openai/*': 'Be brief.' }, defaultPrompt: 'Nor this.' },
+    instructionDiscovery: { patterns: ['HOUSE.md'] },
+  })
+  await turn(server, 'Hi!')
+  const system = model.requests[0].messages.find((message) => message.role === 'system').content
+  assert.match(system, /Be brief\./)
+  assert.match(system, /Knock first\./)
+  assert.doesNotMatch(system, /Not this|Nor this|Never read/)
+})
+
+test('a model that refuses ends the turn with its reason', async () => {
+  const { server } = await scripted([{ status: 401, body: { error: { message: 'bad key' } } }])
+  const { last } = await turn(server, 'Hi!')
+  assert.equal(last.type, 'session.error')
+  assert.match(JSON.stringify(last.payload.error), /401|bad key/)
+})
+
+test('stop() ends a turn under way and leaves nothing that keeps the process', async () => {
+  const { server } = await scripted([{ hang: true }])
+  const { body } = await http(server, 'POST', '/sessions', {})
+  await http(server, 'POST', `/sessions/${body.sessionId}/prompt`, { prompt: 'Hi!' })
+  for await (const event of events(server, body.sessionId)) if (event.type === 'stream.delta') break
+  await server.stop()
+  await server.start()
+  const { body: history } = await http(server, 'GET', `/sessions/${body.sessionId}`)
+  assert.notEqual(history.status, 'active')
+})
