@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::error::envelope;
 use crate::base::workspace::Workspace;
-use crate::host::bash::{Bash, BashOptions as HostBashOptions};
+use crate::host::{BashOptions as HostBashOptions, bash_tool, git_tools};
 use crate::tool::Tool;
 
 /// `FilesystemToolOptions`.
@@ -67,13 +67,12 @@ impl BashOptions {
             env: self.env,
             shell: self.shell.unwrap_or(defaults.shell),
         };
-        Ok(vec![Arc::new(Bash::new(workspace, options))])
+        Ok(vec![bash_tool(&workspace, options)])
     }
 }
 
 impl GitOptions {
     pub(super) fn tools(self) -> Tools {
-        let _w = workspace(&self.working_directory, &[])?;
-        Ok(Vec::new())
+        Ok(git_tools(&workspace(&self.working_directory, &[])?))
     }
 }

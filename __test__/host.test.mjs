@@ -1,0 +1,216 @@
+/** Host tools called from JavaScript, and the edit chain: typescript-api.md §4 and §5. The tools' own tests are in Rust. */
+
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import {
+  createToolRegistry,
+  fuzzyMatch,
+  registerBashTool,
+  registerFilesystemTools,
+  registerGitTools,
+} from '../js/index.js'
+import { call } from './support/registry.mjs'
+
+const room = realpathSync(mkdtempSync(join(tmpdir(), 'simse-host-')))
+after(() => rmSync(room, { recursive: true, force: true }))
+let rooms = 0
+
+/** A registry with all host tools over a new directory, and a function that runs one and answers with its output. */
+function host(more = {}) {
+  const workingDirectory = join(room, `work${++rooms}`)
+  mkdirSync(workingDirectory)
+  const registry = createToolRegistry({})
+  registerFilesystemTools(registry, { workingDirectory, ...more.filesystem })
+  registerBashTool(registry, { workingDirectory, ...more.bash })
+  registerGitTools(registry, { workingDirectory })
+  const run = async (name, args = {}, options) => registry.execute(call(name, args), options)
+  const ok = async (name, args, options) => {
+    const result = await run(name, args, options)
+    assert.equal(result.isError, false, result.output)
+    return result.output
+  }
+  return { workingDirectory, registry, run, ok, path: (name) => join(workingDirectory, name) }
+}
+
+const TOOLS = {
+  fs_read: 'read',
+  fs_write: 'edit',
+  fs_edit: 'edit',
+  fs_glob: 'search',
+  fs_grep: 'search',
+  fs_list: 'read',
+  bash: 'execute',
+  git_status: undefined,
+  git_diff: undefined,
+  git_log: undefined,
+  git_commit: undefined,
+  git_branch: undefined,
+}
+
+test('all tools are there, with schema and category, and can be taken out again', () => {
+  const { registry } = host()
+  for (const [name, category] of Object.entries(TOOLS)) {
+    const definition = registry.getToolDefinition(name)
+    assert.ok(definition, name)
+    if (category) assert.equal(definition.category, category, name)
+    assert.ok(Object.isFrozen(definition.parameters))
+  }
+  assert.equal(registry.getToolDefinition('bash').annotations.destructive, true)
+  assert.equal(registry.getToolDefinition('fs_write').annotations.destructive, true)
+  const before = registry.toolCount
+  assert.equal(registry.unregister('bash'), true)
+  assert.equal(registry.toolCount, before - 1)
+  registerBashTool(registry, { workingDirectory: room })
+  assert.equal(registry.toolCount, before)
+})
+
+test('files: write, read, edit, list, find, look into, tell, move, delete', async () => {
+  const { ok, run, path } = host()
+  assert.equal(await ok('fs_write', { path: 'src/a.txt', content: 'één\ntwo\n' }), 'Wrote 10 bytes to src/a.txt')
+  assert.equal(await ok('fs_read', { path: 'src/a.txt' }), '     1\téén\n     2\ttwo')
+  const edited = await ok('fs_edit', { path: 'src/a.txt', old_string: 'two', new_string: 'three' })
+  assert.match(edited, /^Edited src\/a\.txt using strategy: exact/)
+  assert.equal(readFileSync(path('src/a.txt'), 'utf8'), 'één\nthree\n')
+  const miss = await run('fs_edit', { path: 'src/a.txt', old_string: 'thee', new_string: 'x' })
+  assert.match(
+    miss.output,
+    /^Tool "fs_edit" execution failed: .*No match found for the provided old_string in the file/,
+  )
+  assert.equal(await ok('fs_list', { depth: 1 }), 'd src\nf src/a.txt')
+  assert.equal(await ok('fs_glob', { pattern: '**/*.txt' }), 'src/a.txt')
+  assert.equal(await ok('fs_glob', { pattern: '*.none' }), 'No files found matching the pattern.')
+  assert.equal(await ok('fs_grep', { pattern: 'thr.e' }), 'src/a.txt:2: three')
+  assert.equal(await ok('fs_grep', { pattern: 'none' }), 'No matches found.')
+  const stat = JSON.parse(await ok('fs_stat', { path: 'src/a.txt' }))
+  assert.deepEqual(Object.keys(stat).sort(), ['modified', 'permissions', 'size', 'type'])
+  assert.equal(await ok('fs_move', { source: 'src/a.txt', destination: 'b.txt' }), 'Moved src/a.txt → b.txt')
+  assert.equal(await ok('fs_delete', { path: 'b.txt' }), 'Deleted b.txt')
+  assert.equal(existsSync(path('b.txt')), false)
+})
+
+test('nothing leaves the roots: not by name, link, glob or directory; further roots are roots', async () => {
+  const other = join(room, 'other')
+  mkdirSync(other, { recursive: true })
+  writeFileSync(join(other, 'secret.txt'), 'secret')
+  const { run, workingDirectory, path } = host()
+  symlinkSync(other, path('link'))
+  const escapes = [
+    ['fs_read', { path: '../other/secret.txt' }, '../other/secret.txt'],
+    ['fs_read', { path: join(other, 'secret.txt') }, join(other, 'secret.txt')],
+    ['fs_read', { path: 'link/secret.txt' }, 'link/secret.txt'],
+    ['fs_write', { path: 'link/new.txt', content: 'x' }, 'link/new.txt'],
+  ]
+  for (const [name, args, given] of escapes) {
+    const { output, isError } = await run(name, args)
+    assert.equal(
+      output,
+      `Tool "${name}" execution failed: Path "${given}" escapes the working directory "${workingDirectory}"`,
+    )
+    assert.equal(isError, true)
+  }
+  assert.equal(existsSync(join(other, 'new.txt')), false)
+  const wide = host({ filesystem: { allowedPaths: ['../other'] } })
+  assert.equal(await wide.ok('fs_read', { path: '../other/secret.txt' }), '     1\tsecret')
+})
+
+test('bash: output in order, exit codes, time-outs, its own directory and environment, abort', async () => {
+  const { ok, registry } = host({ bash: { env: { FOO: 'bar' }, defaultTimeoutMs: 200, maxOutputBytes: 100 } })
+  assert.equal((await ok('bash', { command: 'echo one; echo two >&2; echo $FOO' })).trim(), 'one\ntwo\nbar')
+  assert.match(await ok('bash', { command: 'echo bad; exit 3' }), /^\[exit code 3\]\nbad/)
+  assert.match(await ok('bash', { command: 'echo first; sleep 30' }), /^\[timeout after 200ms\]\nfirst/)
+  assert.match(await ok('bash', { command: 'seq 1 1000' }), /\[truncated: 3893 bytes total, showing/)
+  mkdirSync(join(room, `work${rooms}`, 'sub'))
+  await ok('bash', { command: 'cd sub' })
+  assert.match(await ok('bash', { command: 'pwd' }), /\/sub$/m)
+  const controller = new AbortController()
+  const running = registry.execute(call('bash', { command: 'sleep 30', timeout: 60_000 }), {
+    signal: controller.signal,
+  })
+  setTimeout(() => controller.abort(), 50)
+  const from = Date.now()
+  assert.equal((await running).isError, true)
+  assert.ok(Date.now() - from < 10_000)
+})
+
+test('git: status, commit, log, diff, branch', async () => {
+  const { ok, run, path, workingDirectory } = host()
+  execFileSync('git', ['init', '-q', '-b', 'main'], { cwd: workingDirectory })
+  for (const [key, value] of [
+    ['user.name', 'A'],
+    ['user.email', 'a@example.com'],
+  ]) {
+    execFileSync('git', ['config', key, value], { cwd: workingDirectory })
+  }
+  writeFileSync(path('a.txt'), 'one\n')
+  assert.match(await ok('git_status'), /a\.txt/)
+  execFileSync('git', ['add', '.'], { cwd: workingDirectory })
+  assert.match((await run('git_commit', { message: '' })).output, /Commit message is required/)
+  assert.match(await ok('git_commit', { message: 'begin' }), /begin/)
+  assert.match(await ok('git_log'), /begin/)
+  writeFileSync(path('a.txt'), 'two\n')
+  assert.match(await ok('git_diff'), /^-one$[\s\S]*^\+two$/m)
+  await ok('git_branch', { name: 'next', create: true })
+  assert.match(await ok('git_branch'), /next/)
+})
+
+test('native and JavaScript tools in one batch', async () => {
+  const { registry } = host()
+  registry.register({ name: 'js', description: '', parameters: {} }, async () => 'from JavaScript')
+  const results = await registry.batchExecute([call('bash', { command: 'echo shell' }), call('js'), call('fs_list')])
+  assert.deepEqual(
+    results.map((result) => result.output.trim()),
+    ['shell', 'from JavaScript', 'Directory is empty.'],
+  )
+})
+
+test('options that do not fit name the field; so does a registry that is none', () => {
+  const registry = createToolRegistry()
+  const table = [
+    [() => registerFilesystemTools(registry, {}), 'options.workingDirectory'],
+    [() => registerFilesystemTools(registry, { workingDirectory: room, allowedPaths: 'x' }), 'options.allowedPaths'],
+    [() => registerBashTool(registry, { workingDirectory: room, env: { A: 1 } }), 'options.env.A'],
+    [() => registerBashTool(registry, { workingDirectory: room, timeout: 5 }), 'options.timeout'],
+    [() => registerGitTools(registry), 'options'],
+  ]
+  for (const [bad, path] of table) {
+    assert.throws(bad, (e) => e.code === 'CONFIG_VALIDATION' && e.issues[0].path === path)
+  }
+  assert.throws(() => registerBashTool({}, { workingDirectory: room }), { code: 'CONFIG_VALIDATION' })
+})
+
+const EDITS = [
+  ['a\nb\n', 'b', 'c', { replaced: 'a\nc\n', strategy: 'exact' }],
+  ['  one\n  two\nx\n', 'one\ntwo', 'three\nfour', { replaced: '  three\n  four\nx\n', strategy: 'line-trimmed' }],
+  ['foo\nbar\nfoo\n', 'foo', 'x', null],
+  ['anything', '', 'x', null],
+  ['a\r\nb\r\n', 'b', 'c', { replaced: 'a\r\nc\r\n', strategy: 'exact' }],
+  ['grüße 😀\n', '😀', '$&', { replaced: 'grüße $&\n', strategy: 'exact' }],
+  ['nothing like it', 'absent', 'x', null],
+]
+for (const [content, oldStr, newStr, want] of EDITS) {
+  test(`fuzzyMatch(${JSON.stringify(content)}, ${JSON.stringify(oldStr)})`, () => {
+    const match = fuzzyMatch(content, oldStr, newStr)
+    assert.deepEqual(match && { ...match }, want)
+    if (match) assert.ok(Object.isFrozen(match))
+  })
+}
+
+test('fuzzyMatch takes texts', () => {
+  assert.throws(
+    () => fuzzyMatch('a', 5, 'b'),
+    (e) => e.code === 'CONFIG_VALIDATION' && e.issues[0].path === 'oldStr',
+  )
+})
