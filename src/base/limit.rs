@@ -105,3 +105,13 @@ pub const INSTRUCTION_FILES_BYTES_MAX: usize = 256 << 10;
 pub const PRUNE_PROTECTED_TOKENS: usize = 40_000;
 /// Tokens that pruning must save to be done at all (typescript-api.md §7).
 pub const PRUNE_MINIMUM_TOKENS: usize = 20_000;
+/// How long an aborted turn may take to stop before it is cut off (contract.md, Turn control 3).
+pub const TURN_STOP_GRACE_MS: u64 = 10_000;
+/// Rest after which a session that nobody uses is no longer kept in memory.
+pub const SESSION_IDLE_MS: u64 = 30_000;
+/// Pause before what could not be written is tried again.
+pub const STORE_RETRY_MS: u64 = 1_000;
+/// Answered permission requests of a session that are remembered, to tell a late answer from a wrong one.
+pub const SETTLED_REQUESTS_MAX: usize = 500;
+/// `allow_always` answers that a session keeps; the oldest go first.
+pub const GRANTS_MAX: usize = 1_000;

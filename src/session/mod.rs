@@ -1,1 +1,93 @@
-//! TBD.
+//! Sessions in their life: what a prompt sets off, in which order it is written down, and who may change it.
+//!
+//! [`turn`] is the pure state machine; `actor` owns all that changes of one session; `journal` numbers events,
+//! hands them to the store and then to the readers; `manager` finds the actor of a session, or wakes it.
+//!
+//! Invariants: nothing outside this module changes a session. An event reaches a reader only when it
+//! is in the log. A control (abort, steer, feedback) never waits behind the turn that it controls.
+
+mod actor;
+mod ask;
+mod gate;
+mod history;
+mod journal;
+mod live;
+mod manager;
+mod repair;
+mod runner;
+mod tally;
+mod turn;
+
+
+
+
+use std::sync::Arc;
+
+use crate::agent::{Asker, TurnInput, TurnOutcome, run_turn};
+use crate::base::BoxFuture;
+use crate::config::Limits;
+use crate::hook::Hooks;
+use crate::model::Model;
+use crate::protocol::{ApiError, ErrorBody, ErrorCode, PermissionConfig};
+use crate::store::{SessionSettings, StoreError};
+use crate::tool::Registry;
+use tokio_util::sync::CancellationToken;
+
+pub use actor::{NewPrompt, Prompted};
+pub use ask::{Answer, Answered};
+pub use history::{is_item, items};
+pub use live::{ClientGuard, Live, Reader};
+pub use manager::Manager;
+
+/// What a turn works with.
+pub struct Equipment {
+    /// The model.
+    pub model: Arc<dyn Model>,
+    /// The system text.
+    pub system: String,
+    /// The tools.
+    pub registry: Arc<Registry>,
+    /// The hooks.
+    pub hooks: Arc<dyn Hooks>,
+}
+
+/// Gives sessions what they work with. The application fills it.
+pub trait Workbench: Send + Sync + 'static {
+    /// The equipment of a session's next turn.
+    ///
+    /// # Errors
+    /// Why the turn cannot be run: its model is gone, its directory is.
+    fn equip<'a>(&'a self, settings: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>>;
+
+    /// Runs a turn to its end.
+    fn run(&self, input: TurnInput, cancel: CancellationToken) -> BoxFuture<'static, TurnOutcome> {
+        Box::pin(run_turn(input, cancel))
+    }
+}
+
+/// What all sessions of a manager have in common.
+pub struct Terms {
+    /// Limits and waits.
+    pub limits: Limits,
+    /// The server's rules.
+    pub permissions: PermissionConfig,
+    /// Somebody in this program who answers questions.
+    pub asker: Option<Arc<dyn Asker>>,
+}
+
+/// What a store says, as a caller is told.
+pub fn store_failure(error: &StoreError) -> ApiError {
+    match error {
+        StoreError::Taken(_) => ApiError::conflict(error.to_string()),
+        StoreError::NoSession(id) => ApiError::not_found(format!("session {id}")),
+        StoreError::Closed => stopping(),
+        StoreError::InUse { .. } | StoreError::Damaged { .. } | StoreError::TooNew { .. } | StoreError::Io { .. } => {
+            ApiError::internal(error.to_string())
+        }
+    }
+}
+
+/// The refusal of a server that ends.
+pub fn stopping() -> ApiError {
+    ApiError::new(ErrorCode::UpstreamUnavailable, "the server is stopping")
+}

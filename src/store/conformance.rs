@@ -42,6 +42,7 @@ fn row(id: &str) -> SessionRow {
             instructions: None,
             tools: None,
             permissions: None,
+            grants: Vec::new(),
         },
     }
 }
@@ -83,6 +84,7 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
             usage: Usage { input_tokens: 1, output_tokens: 2, total_tokens: 3 },
         },
         prompt: Some(PromptContent::Text("p".into())),
+        configure: Some(Configure { title: Some("t".into()), ..Configure::default() }),
         first_seq: Some(4),
     }
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::base::BoxFuture;
 use crate::protocol::{
-    ClientId, Event, PermissionConfig, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, Usage,
+    ClientId, Configure, Event, PermissionConfig, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, Usage,
 };
 
 pub use memory::MemoryStore;
@@ -117,6 +117,30 @@ pub struct SessionSettings {
     /// Its own rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<PermissionConfig>,
+    /// What a client has allowed for the rest of the session, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
+}
+
+/// An `allow_always`: the same tool on the same things needs no further question. A denial beats it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The tool.
+    pub tool: String,
+    /// On what.
+    pub on: GrantSubject,
+}
+
+/// What an `allow_always` is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GrantSubject {
+    /// All calls of the tool: it has neither commands nor paths.
+    Any,
+    /// This command line.
+    Command(String),
+    /// These paths, as they resolve.
+    Paths(Vec<PathBuf>),
 }
 
 /// A turn's durable facts: its record, and its prompt while it has not begun.
@@ -127,6 +151,9 @@ pub struct TurnRow {
     /// What to run. Kept while the turn is queued, dropped when its `session.prompt` event is in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<PromptContent>,
+    /// Settings that change when it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configure: Option<Configure>,
     /// Number of its `session.prompt` event; its other events come behind it. None while it has not begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seq: Option<u64>,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::record;
 use super::write::{key_of, split_key};
 use crate::protocol::{
-    ClientId, ErrorBody, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
+    ClientId, Configure, ErrorBody, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
 };
 use crate::store::{SessionRow, StoreError, TurnRow};
 
@@ -190,6 +190,8 @@ pub(super) struct TurnBody {
     usage: (u64, u64, u64),
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
     prompt: Option<PromptContent>,
+    #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
+    configure: Option<Configure>,
     #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
     first_seq: Option<u64>,
 }
@@ -209,6 +211,7 @@ impl TurnBody {
             rounds: record.rounds,
             usage: (usage.input_tokens, usage.output_tokens, usage.total_tokens),
             prompt: turn.prompt.clone(),
+            configure: turn.configure.clone(),
             first_seq: turn.first_seq,
         }
     }
@@ -228,7 +231,7 @@ impl TurnBody {
             rounds: self.rounds,
             usage: Usage { input_tokens, output_tokens, total_tokens },
         };
-        TurnRow { record, prompt: self.prompt, first_seq: self.first_seq }
+        TurnRow { record, prompt: self.prompt, configure: self.configure, first_seq: self.first_seq }
     }
 }
 

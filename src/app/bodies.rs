@@ -1,0 +1,226 @@
+//! Checks of what callers send, beyond its form: each refusal names the field and what was expected.
+
+use std::path::{Path, PathBuf};
+
+use super::agents::{OWN_AGENT, unavailable};
+use super::{App, Caller};
+use crate::base::{clock, limit};
+use crate::protocol::{
+    ApiError, Configure, CreateSession, ErrorCode, Feedback, Part, Prompt, PromptContent, SessionId, SessionStatus,
+    Usage,
+};
+use crate::store::{SessionRow, SessionSettings};
+
+impl App {
+    /// A new session's facts, or why the body cannot be one.
+    pub(super) async fn session_row(&self, caller: &Caller, body: CreateSession) -> Result<SessionRow, ApiError> {
+        self.check_agent(body.agent.as_deref())?;
+        let model = body.model.unwrap_or_else(|| self.models.default_id().to_owned());
+        self.check_model("model", &model)?;
+        check_title("title", body.title.as_deref())?;
+        if let Some(instructions) = &body.instructions {
+            check_text("instructions", instructions, limit::INSTRUCTIONS_BYTES_MAX)?;
+        }
+        self.check_tools(body.tools.as_deref())?;
+        let working_directory = self.working_directory(body.working_directory).await?;
+        let now = clock::now_ms();
+        Ok(SessionRow {
+            id: body.session_id.unwrap_or_else(SessionId::generate),
+            client: caller.client.clone(),
+            status: SessionStatus::Created,
+            version: 0,
+            created_at: now,
+            updated_at: now,
+            message_count: 0,
+            usage: Usage::default(),
+            settings: SessionSettings {
+                working_directory,
+                model,
+                title: body.title,
+                instructions: body.instructions,
+                tools: body.tools,
+                permissions: body.tool_permissions,
+            },
+        })
+    }
+
+    /// Holds changed settings against what there is.
+    pub(super) fn check_configure(&self, configure: &Configure) -> Result<(), ApiError> {
+        if let Some(model) = &configure.model {
+            self.check_model("configure.model", model)?;
+        }
+        check_title("configure.title", configure.title.as_deref())?;
+        match &configure.instructions {
+            Some(text) => check_text("configure.instructions", text, limit::INSTRUCTIONS_BYTES_MAX),
+            None => Ok(()),
+        }
+    }
+
+    fn check_model(&self, field: &str, id: &str) -> Result<(), ApiError> {
+        if self.models.get(id).is_some() {
+            return Ok(());
+        }
+        let known: Vec<&str> = self.models.list().iter().map(|model| model.id()).collect();
+        Err(ApiError::invalid(field, format!("a model of GET /models ({}), got `{id}`", known.join(", "))))
+    }
+
+    fn check_agent(&self, name: Option<&str>) -> Result<(), ApiError> {
+        let Some(name) = name.filter(|name| *name != OWN_AGENT) else { return Ok(()) };
+        match self.settings.acp_servers.iter().find(|server| server.name == name) {
+            Some(server) => {
+                let message = format!("the agent `{name}` cannot be used: {}", unavailable(server));
+                Err(ApiError::new(ErrorCode::UpstreamUnavailable, message))
+            }
+            None => Err(ApiError::invalid("agent", format!("an agent of GET /agents, got `{name}`"))),
+        }
+    }
+
+    fn check_tools(&self, names: Option<&[String]>) -> Result<(), ApiError> {
+        let known = self.tools();
+        let unknown = names.unwrap_or_default().iter().position(|name| !known.iter().any(|tool| tool.name == *name));
+        match unknown.zip(names) {
+            Some((at, names)) => {
+                let field = format!("tools[{at}]");
+                Err(ApiError::invalid(&field, format!("a tool of GET /tools, got `{}`", names[at])))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The canonical working directory; it exists and lies under an allowed root.
+    async fn working_directory(&self, given: Option<PathBuf>) -> Result<PathBuf, ApiError> {
+        let Some(given) = given else { return Ok(self.wardrobe.working_directory().to_owned()) };
+        let wanted = self.settings.working_directory.join(&given);
+        let looked_up = tokio::task::spawn_blocking(move || {
+            let real = std::fs::canonicalize(&wanted)?;
+            Ok::<_, std::io::Error>((real.is_dir(), real))
+        });
+        let found = looked_up.await.map_err(|error| ApiError::internal(error.to_string()))?;
+        let refusal = |why: &str| ApiError::invalid("workingDirectory", format!("{why}, got {}", given.display()));
+        match found {
+            Ok((true, real)) if self.is_allowed(&real) => Ok(real),
+            Ok((true, _)) => Err(refusal(&format!("a directory under an allowed root ({})", self.shown_roots()))),
+            Ok((false, _)) | Err(_) => Err(refusal("an existing directory")),
+        }
+    }
+
+    fn is_allowed(&self, directory: &Path) -> bool {
+        self.roots.iter().any(|root| directory.starts_with(root))
+    }
+
+    fn shown_roots(&self) -> String {
+        let shown: Vec<String> = self.roots.iter().map(|root| root.display().to_string()).collect();
+        shown.join(", ")
+    }
+}
+
+/// A prompt says something, and not too much.
+pub(super) fn check_prompt(body: &Prompt) -> Result<(), ApiError> {
+    if let PromptContent::Parts(parts) = &body.prompt {
+        for (at, part) in parts.iter().enumerate() {
+            check_part(at, part)?;
+        }
+    }
+    let has_image = matches!(&body.prompt, PromptContent::Parts(parts) if parts.iter().any(is_image));
+    let text = body.prompt.text();
+    if text.trim().is_empty() && !has_image {
+        return Err(ApiError::invalid("prompt", "a text that is not empty, or parts"));
+    }
+    check_text("prompt", &text, limit::PROMPT_BYTES_MAX)
+}
+
+fn is_image(part: &Part) -> bool {
+    matches!(part, Part::Image { .. })
+}
+
+fn check_part(at: usize, part: &Part) -> Result<(), ApiError> {
+    match part {
+        Part::Image { media_type, .. } if !media_type.starts_with("image/") => {
+            let field = format!("prompt[{at}].mediaType");
+            Err(ApiError::invalid(&field, format!("a type such as image/png, got `{media_type}`")))
+        }
+        Part::Image { data, .. } if data.is_empty() || !data.bytes().all(is_base64) => {
+            Err(ApiError::invalid(&format!("prompt[{at}].data"), "base64 without a prefix"))
+        }
+        Part::Text { .. } | Part::Image { .. } => Ok(()),
+    }
+}
+
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
+}
+
+/// An answer names one question and says one thing.
+pub(super) fn check_feedback(body: &Feedback) -> Result<(), ApiError> {
+    if body.call_id.is_none() && body.request_id.is_none() {
+        return Err(ApiError::invalid("requestId", "`requestId` or `callId` of a permission.request"));
+    }
+    match (body.decision, body.allowed) {
+        (None, None) => Err(ApiError::invalid("decision", "`allow`, `allow_always` or `deny`, or `allowed: boolean`")),
+        (Some(_), Some(_)) => Err(ApiError::invalid("allowed", "only one of `decision` and `allowed`")),
+        (Some(_), None) | (None, Some(_)) => {
+            check_text("message", body.message.as_deref().unwrap_or_default(), limit::REASON_BYTES_MAX)
+        }
+    }
+}
+
+fn check_title(field: &str, title: Option<&str>) -> Result<(), ApiError> {
+    let title = title.unwrap_or_default();
+    if title.chars().count() > limit::TITLE_CHARS_MAX || title.chars().any(char::is_control) {
+        let expected = format!("at most {} characters, none of them control characters", limit::TITLE_CHARS_MAX);
+        return Err(ApiError::invalid(field, expected));
+    }
+    Ok(())
+}
+
+/// A text of at most `bytes_max` bytes.
+pub(super) fn check_text(field: &str, text: &str, bytes_max: usize) -> Result<(), ApiError> {
+    if text.len() > bytes_max {
+        return Err(ApiError::invalid(field, format!("at most {bytes_max} bytes, got {}", text.len())));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn prompts_that_say_nothing_or_too_much_are_refused() {
+        let long = "x".repeat(limit::PROMPT_BYTES_MAX + 1);
+        let png = json!([{ "type": "image", "mediaType": "image/png", "data": "AAAA" }]);
+        #[rustfmt::skip]
+        let table: [(Value, Option<&str>); 7] = [
+            (json!("go"), None),
+            (png, None),
+            (json!(" \n"), Some("prompt")),
+            (json!([]), Some("prompt")),
+            (json!(long), Some("prompt")),
+            (json!([{ "type": "image", "mediaType": "text/plain", "data": "AAAA" }]), Some("prompt[0].mediaType")),
+            (json!([{ "type": "text", "text": "a" }, { "type": "image", "mediaType": "image/png", "data": "data:," }]), Some("prompt[1].data")),
+        ];
+        for (prompt, field) in table {
+            let body: Prompt = serde_json::from_value(json!({ "prompt": prompt })).unwrap();
+            let refused = check_prompt(&body).err().and_then(|e| e.0.details).map(|d| d["field"].clone());
+            assert_eq!(refused, field.map(Value::from));
+        }
+    }
+
+    #[test]
+    fn feedback_names_one_question_and_one_answer() {
+        #[rustfmt::skip]
+        let table = [
+            (json!({ "callId": "c", "allowed": true }), None),
+            (json!({ "requestId": "r", "decision": "allow_always" }), None),
+            (json!({ "allowed": true }), Some("requestId")),
+            (json!({ "callId": "c" }), Some("decision")),
+            (json!({ "callId": "c", "allowed": true, "decision": "deny" }), Some("allowed")),
+        ];
+        for (body, field) in table {
+            let parsed: Feedback = serde_json::from_value(body.clone()).unwrap();
+            let refused = check_feedback(&parsed).err().and_then(|e| e.0.details).map(|d| d["field"].clone());
+            assert_eq!(refused, field.map(Value::from), "{body}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Picks the implementations: the store, the models, the tools of a session. The only place that does.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::OpenError;
+use crate::base::workspace::Workspace;
+use crate::base::{BoxFuture, clock};
+use crate::config::{InstructionDiscovery, ProviderPrompts, Settings, Storage};
+use crate::host::{self, BashOptions};
+use crate::model::{Model, Models};
+use crate::prompt::{SystemFacts, discover_instructions, system_prompt};
+use crate::hook::Hooks;
+use crate::protocol::{ErrorBody, ErrorCode, ToolDefinition};
+use crate::provider::{self, OpenAiOptions};
+use crate::session::{Equipment, Workbench};
+use crate::store::{MemoryStore, SessionSettings, SqliteStore, Store, StoreError};
+use crate::tool::{Registry, Tool};
+
+/// The id of the built-in scripted model.
+const DEMO_MODEL: &str = "demo/scripted";
+/// What is asked of an OpenAI-compatible endpoint when no model is named.
+const OPENAI_MODEL_DEFAULT: &str = "gpt-5.2";
+/// Folders under `Storage::FirstFreeUnder` that are tried.
+const SLOTS_MAX: u32 = 1_000;
+
+/// The canonical roots under which working directories may lie.
+pub(super) fn roots(settings: &Settings) -> Result<Vec<PathBuf>, OpenError> {
+    let own = [settings.working_directory.clone()];
+    let roots = if settings.allowed_roots.is_empty() { &own[..] } else { &settings.allowed_roots };
+    roots.iter().map(|root| canonical("allowed_roots", root)).collect()
+}
+
+fn canonical(field: &str, path: &Path) -> Result<PathBuf, OpenError> {
+    let found = std::fs::canonicalize(path).ok().filter(|real| real.is_dir());
+    found.ok_or_else(|| OpenError::Setting {
+        field: field.into(),
+        expected: format!("an existing directory, got {}", path.display()),
+    })
+}
+
+/// Opens where sessions are kept.
+pub(super) async fn store(storage: &Storage) -> Result<(Arc<dyn Store>, Option<PathBuf>), OpenError> {
+    match storage {
+        Storage::Memory => Ok((Arc::new(MemoryStore::default()), None)),
+        Storage::Directory(directory) => Ok(open_directory(directory.clone()).await?),
+        Storage::FirstFreeUnder(parent) => {
+            let mut last = StoreError::Closed;
+            for slot in 0..SLOTS_MAX {
+                match open_directory(parent.join(slot.to_string())).await {
+                    Ok(opened) => return Ok(opened),
+                    Err(error @ StoreError::InUse { .. }) => last = error,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(last.into())
+        }
+    }
+}
+
+async fn open_directory(directory: PathBuf) -> Result<(Arc<dyn Store>, Option<PathBuf>), StoreError> {
+    let path = directory.clone();
+    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path)).await;
+    let store = opened.map_err(|error| StoreError::Io {
+        doing: format!("open {}", directory.display()),
+        cause: error.to_string(),
+    })??;
+    Ok((Arc::new(store), Some(directory)))
+}
+
+/// The models that the settings give, and which one new sessions get.
+pub(super) fn models(settings: &Settings, extras: Vec<Arc<dyn Model>>) -> Result<Models, OpenError> {
+    let openai = &settings.openai;
+    let configured = openai.base_url.is_some() || openai.api_key.is_some();
+    let mut entries = extras;
+    let mut default_id = settings.model.clone();
+    if configured {
+        let wanted = settings.model.as_deref().and_then(|id| id.strip_prefix("openai/"));
+        entries.push(openai_model(settings, wanted.unwrap_or(OPENAI_MODEL_DEFAULT)));
+    }
+    let first = entries.first().map(|model| model.id().to_owned());
+    entries.push(provider::demo());
+    let default_id = default_id.take().or(first).unwrap_or_else(|| DEMO_MODEL.to_owned());
+    let models = Models::new(entries, default_id.clone());
+    let maker = settings.clone();
+    let models = models.with_open(Arc::new(move |id| {
+        let name = id.strip_prefix("openai/").filter(|name| configured && !name.is_empty());
+        name.map(|name| openai_model(&maker, name))
+    }));
+    if models.get(&default_id).is_some() {
+        return Ok(models);
+    }
+    let known: Vec<&str> = models.list().iter().map(|model| model.id()).collect();
+    let expected = format!(
+        "a model that is configured ({}), got `{default_id}`; `openai/NAME` needs OPENAI_API_KEY or OPENAI_BASE_URL",
+        known.join(", ")
+    );
+    Err(OpenError::Setting { field: "model".into(), expected })
+}
+
+fn openai_model(settings: &Settings, name: &str) -> Arc<dyn Model> {
+    provider::openai(OpenAiOptions {
+        model: name.to_owned(),
+        base_url: settings.openai.base_url.clone(),
+        api_key: settings.openai.api_key.clone(),
+        idle_timeout: Duration::from_millis(settings.limits.model_idle_timeout_ms),
+    })
+}
+
+/// Fits sessions out with models, tools and system texts.
+pub(super) struct Wardrobe {
+    models: Models,
+    hooks: Arc<dyn Hooks>,
+    working_directory: PathBuf,
+    allowed_paths: Vec<PathBuf>,
+    /// The embedding program's own tools, instead of ours.
+    given: Option<Arc<Registry>>,
+    definitions: Vec<ToolDefinition>,
+    provider_prompts: ProviderPrompts,
+    instructions: InstructionDiscovery,
+    date: Mutex<(u64, String)>,
+}
+
+impl Wardrobe {
+    /// Made once; fails when the working directory does not exist.
+    pub(super) fn new(
+        settings: &Settings,
+        models: Models,
+        hooks: Arc<dyn Hooks>,
+        given: Option<Arc<Registry>>,
+    ) -> Result<Self, OpenError> {
+        let working_directory = canonical("working_directory", &settings.working_directory)?;
+        let definitions = host_tools(&working_directory, &settings.allowed_paths)
+            .map_err(|expected| OpenError::Setting { field: "working_directory".into(), expected })?
+            .iter()
+            .map(|tool| tool.definition().clone())
+            .collect();
+        Ok(Self {
+            models,
+            hooks,
+            working_directory,
+            allowed_paths: settings.allowed_paths.clone(),
+            given,
+            definitions,
+            provider_prompts: settings.provider_prompts.clone(),
+            instructions: settings.instructions.clone(),
+            date: Mutex::default(),
+        })
+    }
+
+    /// Where sessions work that name no directory; canonical.
+    pub(super) fn working_directory(&self) -> &Path {
+        &self.working_directory
+    }
+
+    /// The tools that sessions have.
+    pub(super) fn definitions(&self) -> Vec<ToolDefinition> {
+        match &self.given {
+            Some(registry) => registry.definitions(),
+            None => self.definitions.clone(),
+        }
+    }
+
+    fn tools(&self, directory: &Path) -> Vec<Arc<dyn Tool>> {
+        match &self.given {
+            Some(registry) => registry.names().iter().filter_map(|name| registry.get(name)).collect(),
+            None => host_tools(directory, &self.allowed_paths).unwrap_or_else(|problem| {
+                tracing::warn!(directory = %directory.display(), problem, "a session has no host tools");
+                Vec::new()
+            }),
+        }
+    }
+
+    /// Today, computed once a day.
+    fn today(&self) -> String {
+        let day = clock::now_ms() / 86_400_000;
+        let mut date = self.date.lock();
+        if date.0 != day || date.1.is_empty() {
+            *date = (day, clock::now_text().chars().take(10).collect());
+        }
+        date.1.clone()
+    }
+}
+
+fn host_tools(directory: &Path, allowed: &[PathBuf]) -> Result<Vec<Arc<dyn Tool>>, String> {
+    let workspace = Arc::new(Workspace::lenient(directory, allowed).map_err(|error| error.to_string())?);
+    let mut tools = host::filesystem_tools(Arc::clone(&workspace));
+    tools.push(host::bash_tool(Arc::clone(&workspace), BashOptions::default()));
+    tools.extend(host::git_tools(workspace));
+    Ok(tools)
+}
+
+impl Wardrobe {
+    /// The tools of a session with these settings.
+    fn registry(&self, settings: &SessionSettings) -> Arc<Registry> {
+        if let (Some(given), None) = (&self.given, &settings.tools) {
+            return Arc::clone(given);
+        }
+        let mut registry = Registry::default();
+        if let Some(given) = &self.given {
+            registry.default_timeout_ms = given.default_timeout_ms;
+            registry.output_chars_max = given.output_chars_max;
+        }
+        let wanted = |name: &str| settings.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+        for tool in self.tools(&settings.working_directory) {
+            if wanted(&tool.definition().name)
+                && let Err(problem) = registry.register(tool)
+            {
+                tracing::warn!(%problem, "a tool was left out");
+            }
+        }
+        Arc::new(registry)
+    }
+
+    /// The system text of a session's next turn.
+    async fn system_prompt(&self, settings: &SessionSettings) -> String {
+        let (discovery, directory) = (self.instructions.clone(), settings.working_directory.clone());
+        let found = if discovery.auto_inject {
+            tokio::task::spawn_blocking(move || discover_instructions(&discovery, &directory)).await
+        } else {
+            Ok(Vec::new())
+        };
+        system_prompt(&SystemFacts {
+            model: &settings.model,
+            working_directory: &settings.working_directory,
+            platform: std::env::consts::OS,
+            date: &self.today(),
+            provider_prompts: &self.provider_prompts,
+            instructions: &found.unwrap_or_default(),
+            session_instructions: settings.instructions.as_deref(),
+        })
+    }
+}
+
+impl Workbench for Wardrobe {
+    fn equip<'a>(&'a self, settings: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
+        Box::pin(async move {
+            let model = self.models.get(&settings.model).ok_or_else(|| ErrorBody {
+                code: ErrorCode::UpstreamUnavailable,
+                message: format!("the model `{}` is no longer configured", settings.model),
+                details: None,
+            })?;
+            let system = self.system_prompt(settings).await;
+            Ok(Equipment { model, system, registry: self.registry(settings), hooks: Arc::clone(&self.hooks) })
+        })
+    }
+}

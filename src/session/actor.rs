@@ -1,0 +1,359 @@
+//! The owner of all that changes in one session: its row, its queue, its running turn, its open questions.
+//!
+//! It takes orders one at a time and only coordinates: a turn runs in a task of its own, so that an
+//! abort, a steer or an answer never waits behind it. What an order changes is durable before it is answered;
+//! what could not be written has not happened.
+//!
+//! - `turns`: prompts, and the beginning and end of turns
+//! - `asks`: questions to the client
+
+mod asks;
+mod turns;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::ask::{Answer, Answered, Asks, Question};
+use super::gate::Policy;
+use super::journal::Entry;
+use super::live::Live;
+use super::manager::Shelf;
+use super::runner::{Finished, Steers, TurnSink};
+use super::turn::{Input, Phase};
+use super::{Terms, Workbench, store_failure};
+use crate::base::{clock, limit};
+use crate::protocol::{
+    ApiError, Configure, ErrorBody, Message, PermissionVerdict, PromptContent, PromptMode, RequestId, SessionId,
+    SessionView, TurnId, TurnRecord, TurnStatus,
+};
+use crate::store::{SessionRow, TurnRow, Write};
+use crate::tool::Scope;
+
+pub(super) use turns::{status_after, terminal_event};
+
+/// Orders that wait for an actor, at most; more senders wait.
+pub(super) const MAIL_MAX: usize = 64;
+
+/// A prompt, held against limits already.
+#[derive(Debug, Clone)]
+pub struct NewPrompt {
+    /// What the user says.
+    pub content: PromptContent,
+    /// What to do while a turn runs.
+    pub mode: PromptMode,
+    /// Settings that change with it.
+    pub configure: Option<Configure>,
+    /// Refuse unless the session has this version.
+    pub if_version: Option<u64>,
+}
+
+/// A prompt was accepted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prompted {
+    /// The turn that works on it.
+    pub turn_id: TurnId,
+    /// Queued or running.
+    pub status: TurnStatus,
+    /// The session's version now.
+    pub version: u64,
+}
+
+/// Where a turn is, for who asks.
+pub(super) enum TurnLook {
+    /// Not over yet.
+    Open {
+        /// As it is now.
+        now: Box<TurnRecord>,
+        /// As it will have ended.
+        end: oneshot::Receiver<TurnRecord>,
+    },
+    /// Over, though the store may not know it yet.
+    Over(Box<TurnRecord>),
+    /// Not one that this actor works on: see the store.
+    Unknown,
+}
+
+/// What an actor is told.
+pub(super) enum Order {
+    Prompt(Box<NewPrompt>, oneshot::Sender<Result<Prompted, ApiError>>),
+    Abort(Option<String>, oneshot::Sender<Result<TurnId, ApiError>>),
+    Answer(Answer, oneshot::Sender<Result<Answered, ApiError>>),
+    View(oneshot::Sender<SessionView>),
+    Turn(TurnId, oneshot::Sender<TurnLook>),
+    Delete(oneshot::Sender<Result<(), ApiError>>),
+    /// A gate puts a question. `named` tells it the request's id once the question is put.
+    Ask { question: Box<Question>, named: oneshot::Sender<RequestId>, reply: oneshot::Sender<PermissionVerdict> },
+    /// A gate's own end of a question.
+    Resolve { request: RequestId, verdict: PermissionVerdict },
+    /// A turn's task has ended.
+    Ended(Box<Finished>),
+    /// A turn had its time to stop.
+    Force(TurnId),
+    /// The server ends: what runs is aborted for this reason.
+    Stop(String),
+}
+
+/// The turn that runs.
+struct Running {
+    row: TurnRow,
+    phase: Phase,
+    cancel: CancellationToken,
+    /// Why it was aborted.
+    reason: Option<String>,
+    sink: Arc<TurnSink>,
+    steers: Arc<Steers>,
+    task: AbortHandle,
+    _counted: super::manager::Counted,
+}
+
+/// A turn that has ended and whose end could not be written down yet.
+struct Owed {
+    row: TurnRow,
+    error: ErrorBody,
+    retry_at: Instant,
+}
+
+/// What an actor is made of.
+pub(super) struct Actor {
+    pub(super) live: Arc<Live>,
+    shelf: Arc<Shelf>,
+    bench: Arc<dyn Workbench>,
+    terms: Arc<Terms>,
+    mail: mpsc::Receiver<Order>,
+    row: SessionRow,
+    queue: VecDeque<TurnRow>,
+    running: Option<Running>,
+    owed: Option<Owed>,
+    /// When a queued turn that could not be begun is tried again.
+    begin_at: Option<Instant>,
+    asks: Asks,
+    policy: Arc<Policy>,
+    scope: Arc<Scope>,
+    /// The conversation. None: the log has it.
+    messages: Option<Vec<Message>>,
+    waiters: HashMap<TurnId, Vec<oneshot::Sender<TurnRecord>>>,
+    deleting: Option<oneshot::Sender<Result<(), ApiError>>>,
+}
+
+impl Actor {
+    /// An actor over a session's row and its queued turns, oldest first.
+    pub(super) fn new(
+        live: Arc<Live>,
+        mail: mpsc::Receiver<Order>,
+        shelf: Arc<Shelf>,
+        (row, queue): (SessionRow, Vec<TurnRow>),
+    ) -> Self {
+        let (bench, terms) = (Arc::clone(&shelf.bench), Arc::clone(&shelf.terms));
+        let policy = Arc::new(Policy::new(&terms, &row.settings));
+        Self {
+            live,
+            shelf,
+            bench,
+            terms,
+            mail,
+            row,
+            queue: queue.into(),
+            running: None,
+            owed: None,
+            begin_at: None,
+            asks: Asks::default(),
+            policy,
+            scope: Arc::default(),
+            messages: None,
+            waiters: HashMap::new(),
+            deleting: None,
+        }
+    }
+
+    /// Works until the session is deleted or nobody needs it in memory.
+    pub(super) async fn run(mut self) {
+        let idle = self.shelf.idle;
+        self.next_turn().await;
+        loop {
+            let retry = self.owed.as_ref().map(|owed| owed.retry_at).or(self.begin_at);
+            let retry_at = retry.unwrap_or_else(Instant::now);
+            tokio::select! {
+                biased;
+                order = self.mail.recv() => {
+                    let Some(order) = order else { return };
+                    self.take(order).await;
+                }
+                () = tokio::time::sleep_until(retry_at), if retry.is_some() => self.try_again().await,
+                () = tokio::time::sleep(idle), if self.is_idle() => {
+                    if self.mail.is_empty() && self.shelf.evict(&self.live) {
+                        return;
+                    }
+                }
+            }
+            if self.deleting.is_some() && self.running.is_none() && self.delete().await {
+                return;
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running.is_none() && self.queue.is_empty() && self.owed.is_none()
+    }
+
+    async fn take(&mut self, order: Order) {
+        // Who has stopped waiting for an answer does not miss it.
+        match order {
+            Order::Prompt(prompt, reply) => {
+                let answer = self.prompt(*prompt).await;
+                let _ = reply.send(answer);
+            }
+            Order::Abort(reason, reply) => {
+                let answer = self.abort(reason).await;
+                let _ = reply.send(answer);
+            }
+            Order::Answer(answer, reply) => {
+                let answer = self.answer(&answer).await;
+                let _ = reply.send(answer);
+            }
+            Order::View(reply) => drop(reply.send(self.view())),
+            Order::Turn(turn, reply) => {
+                let look = self.look(&turn);
+                let _ = reply.send(look);
+            }
+            Order::Delete(reply) => {
+                self.stop("the session was deleted");
+                self.deleting = Some(reply);
+            }
+            Order::Ask { question, named, reply } => self.put(*question, named, reply),
+            Order::Resolve { request, verdict } => {
+                self.resolve(&request, verdict).await;
+            }
+            Order::Ended(finished) => self.ended(*finished).await,
+            Order::Force(turn) => self.force(&turn).await,
+            Order::Stop(reason) => self.stop(&reason),
+        }
+    }
+
+    /// Whether it is going away: with the server, or by itself.
+    fn is_closing(&self) -> bool {
+        self.deleting.is_some() || self.shelf.closing.load(Ordering::Acquire)
+    }
+
+    fn view(&self) -> SessionView {
+        let tally = self.running.as_ref().map(|running| running.sink.tally());
+        let mut view = view_of(&self.row, self.live.topic.durable_seq());
+        view.message_count += tally.map_or(0, |tally| tally.messages);
+        view.usage = view.usage.plus(tally.map_or_else(Default::default, |tally| tally.usage));
+        view.turn = self.running.as_ref().map(Running::record);
+        view.queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        view
+    }
+
+    fn look(&mut self, turn: &TurnId) -> TurnLook {
+        if let Some(owed) = self.owed.as_ref().filter(|owed| owed.row.record.turn_id == *turn) {
+            return TurnLook::Over(Box::new(owed.row.record.clone()));
+        }
+        let running = self.running.as_ref().map(Running::record);
+        let mut open = running.into_iter().chain(self.queue.iter().map(|row| row.record.clone()));
+        let Some(now) = open.find(|record| record.turn_id == *turn) else { return TurnLook::Unknown };
+        let (tell, end) = oneshot::channel();
+        let waiting = self.waiters.entry(turn.clone()).or_default();
+        waiting.retain(|waiter| !waiter.is_closed());
+        waiting.push(tell);
+        TurnLook::Open { now: Box::new(now), end }
+    }
+
+    fn tell(&mut self, record: &TurnRecord) {
+        for waiter in self.waiters.remove(&record.turn_id).unwrap_or_default() {
+            let _ = waiter.send(record.clone());
+        }
+    }
+
+    /// Tells the running turn to stop, and makes sure that it does.
+    fn stop(&mut self, reason: &str) {
+        let Some(running) = &mut self.running else { return };
+        if let Ok(phase) = running.phase.after(Input::Abort) {
+            running.phase = phase;
+        }
+        running.reason.get_or_insert_with(|| reason.to_owned());
+        running.cancel.cancel();
+        let (live, turn) = (Arc::clone(&self.live), running.row.record.turn_id.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(limit::TURN_STOP_GRACE_MS)).await;
+            let _ = live.mail.send(Order::Force(turn)).await;
+        });
+    }
+
+    async fn abort(&mut self, reason: Option<String>) -> Result<TurnId, ApiError> {
+        if self.running.is_none() {
+            return Err(ApiError::conflict(format!("nothing runs in session {}", self.row.id)));
+        }
+        self.stop(reason.as_deref().unwrap_or("aborted by the client"));
+        let Some(running) = &self.running else { return Err(ApiError::internal("the turn has just ended")) };
+        let turn = running.row.record.turn_id.clone();
+        // It stops whether or not the disk takes note.
+        let row = self.changed();
+        if let Err(error) = self.save(row).await {
+            tracing::warn!(session = %self.row.id, %error, "an abort could not be counted in the session's version");
+        }
+        Ok(turn)
+    }
+
+    /// The row after one more change.
+    fn changed(&self) -> SessionRow {
+        let mut row = self.row.clone();
+        row.version += 1;
+        row.updated_at = clock::now_ms();
+        row
+    }
+
+    async fn save(&mut self, row: SessionRow) -> Result<(), crate::store::StoreError> {
+        let write = Write::UpdateSession(Box::new(row.clone()));
+        self.live.journal.record(|_| Entry { events: Vec::new(), writes: vec![write] }).await?;
+        self.row = row;
+        Ok(())
+    }
+
+    /// Removes the session. True: it is gone, and so is this actor.
+    async fn delete(&mut self) -> bool {
+        let Some(reply) = self.deleting.take() else { return false };
+        let write = Write::DeleteSession(self.row.id.clone());
+        let result = self.live.journal.record(|_| Entry { events: Vec::new(), writes: vec![write] }).await;
+        let gone = result.is_ok();
+        if gone {
+            self.shelf.remove(&self.live);
+            self.live.over.cancel();
+        }
+        let _ = reply.send(result.map_err(|e| store_failure(&e)));
+        gone
+    }
+}
+
+impl Running {
+    fn record(&self) -> TurnRecord {
+        let tally = self.sink.tally();
+        let status = self.phase.status();
+        TurnRecord { status, rounds: tally.rounds, usage: tally.usage, ..self.row.record.clone() }
+    }
+}
+
+/// A session as callers see it, when nothing runs in it.
+pub(super) fn view_of(row: &SessionRow, last_seq: u64) -> SessionView {
+    SessionView {
+        session_id: row.id.clone(),
+        status: row.status,
+        version: row.version,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        message_count: row.message_count,
+        last_seq,
+        working_directory: row.settings.working_directory.clone(),
+        model: row.settings.model.clone(),
+        title: row.settings.title.clone(),
+        turn: None,
+        queued: 0,
+        usage: row.usage,
+    }
+}

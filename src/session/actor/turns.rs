@@ -1,0 +1,427 @@
+//! Prompts, and the beginning and end of turns.
+//!
+//! A turn's end is one commit: its terminal event, its row and the session's row, and the prompts that
+//! were meant for it and came too late. When the log failed in the middle of a turn, what is in it is
+//! read back and closed first, so that the log is whole again before anything else goes into it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::{Actor, NewPrompt, Owed, Prompted, Running};
+use crate::agent::{Ended, Steering as _};
+use crate::base::{clock, limit};
+use crate::protocol::{
+    ApiError, Configure, ErrorBody, ErrorCode, EventBody, PromptContent, PromptMode, SessionStatus, TurnId, TurnRecord,
+    TurnStatus,
+};
+use crate::session::gate::SessionGate;
+use crate::session::journal::Entry;
+use crate::session::repair::Remains;
+use crate::session::runner::{self, Finished, Job, Steers, TurnSink};
+use crate::session::turn::{Input, Phase};
+use crate::session::{stopping, store_failure};
+use crate::store::{SessionRow, SessionSettings, StoreError, TurnRow, Write};
+
+impl Actor {
+    /// Accepts a prompt, or says why not.
+    pub(super) async fn prompt(&mut self, prompt: NewPrompt) -> Result<Prompted, ApiError> {
+        if self.is_closing() {
+            return Err(stopping());
+        }
+        let version = self.row.version;
+        if let Some(wanted) = prompt.if_version.filter(|wanted| *wanted != version) {
+            let message = format!("session {} has version {version}, not {wanted}", self.row.id);
+            let details = serde_json::json!({ "field": "ifVersion", "expected": version, "got": wanted });
+            return Err(ApiError::conflict(message).with_details(details));
+        }
+        self.settle_owed().await.map_err(|e| store_failure(&e))?;
+        match (&self.running, prompt.mode) {
+            (Some(running), PromptMode::Reject) => {
+                let turn = &running.row.record.turn_id;
+                Err(ApiError::conflict(format!("session {} is busy: turn {turn} runs", self.row.id)))
+            }
+            (Some(running), PromptMode::Steer) if running.phase != Phase::Stopping => self.steer(prompt).await,
+            (Some(_), PromptMode::Steer | PromptMode::Queue) => self.enqueue(prompt).await,
+            (None, PromptMode::Steer | PromptMode::Queue | PromptMode::Reject) if self.queue.is_empty() => {
+                let row = self.new_turn(prompt.content, prompt.configure);
+                self.begin(row, 1).await.map_err(|e| store_failure(&e))
+            }
+            (None, PromptMode::Steer | PromptMode::Queue | PromptMode::Reject) => self.enqueue(prompt).await,
+        }
+    }
+
+    /// Puts a message into the running turn, at its next boundary.
+    async fn steer(&mut self, prompt: NewPrompt) -> Result<Prompted, ApiError> {
+        let mut row = self.changed();
+        configure(&mut row.settings, prompt.configure);
+        self.save(row).await.map_err(|e| store_failure(&e))?;
+        let Some(running) = &self.running else { return Err(ApiError::internal("the turn has just ended")) };
+        running.steers.add(prompt.content.into_parts());
+        let record = running.record();
+        Ok(Prompted { turn_id: record.turn_id, status: record.status, version: self.row.version })
+    }
+
+    async fn enqueue(&mut self, prompt: NewPrompt) -> Result<Prompted, ApiError> {
+        let queue_max = self.terms.limits.queued_prompts_max;
+        if self.queue.len() >= queue_max {
+            let message = format!("session {} has {queue_max} prompts waiting already", self.row.id);
+            return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
+        }
+        let turn = self.new_turn(prompt.content, prompt.configure);
+        let (turn_id, status) = (turn.record.turn_id.clone(), turn.record.status);
+        let row = self.changed();
+        let event = self.queued_event(&turn_id, self.queue.len());
+        let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+        let written = self.live.journal.record(|_| Entry { events: vec![event], writes }).await;
+        written.map_err(|e| store_failure(&e))?;
+        self.row = row;
+        self.queue.push_back(turn);
+        Ok(Prompted { turn_id, status, version: self.row.version })
+    }
+
+    /// `turn.queued` of a turn with so many others waiting before it.
+    fn queued_event(&self, turn: &TurnId, before: usize) -> (Option<TurnId>, EventBody) {
+        let position = before + usize::from(self.running.is_some());
+        let position = u32::try_from(position).unwrap_or(u32::MAX);
+        (Some(turn.clone()), EventBody::TurnQueued { position })
+    }
+
+    fn new_turn(&self, content: PromptContent, configure: Option<Configure>) -> TurnRow {
+        let record = TurnRecord {
+            turn_id: TurnId::generate(),
+            session_id: self.row.id.clone(),
+            status: TurnStatus::Queued,
+            created_at: clock::now_ms(),
+            started_at: None,
+            ended_at: None,
+            result: None,
+            error: None,
+            reason: None,
+            rounds: 0,
+            usage: crate::protocol::Usage::default(),
+        };
+        TurnRow { record, prompt: Some(content), configure, first_seq: None }
+    }
+
+    /// Begins a turn: what says so is durable before its task starts.
+    async fn begin(&mut self, mut turn: TurnRow, version_step: u64) -> Result<Prompted, StoreError> {
+        let content = turn.prompt.take().unwrap_or_else(|| PromptContent::Text(String::new()));
+        let turn_id = turn.record.turn_id.clone();
+        let mut row = self.row.clone();
+        row.version += version_step;
+        row.updated_at = clock::now_ms();
+        row.status = SessionStatus::Active;
+        configure(&mut row.settings, turn.configure.take());
+        let phase = Phase::Queued.after(Input::Start).unwrap_or(Phase::Running);
+        turn.record.status = phase.status();
+        turn.record.started_at = Some(row.updated_at);
+        let event = prompt_event(&row, &content);
+        let entry = |first_seq: u64| {
+            turn.first_seq = Some(first_seq);
+            let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+            Entry { events: vec![(Some(turn_id.clone()), event)], writes }
+        };
+        self.live.journal.record(entry).await?;
+        self.row = row;
+        let prompted = Prompted { turn_id, status: turn.record.status, version: self.row.version };
+        self.start(turn, phase, content);
+        Ok(prompted)
+    }
+
+    fn start(&mut self, turn: TurnRow, phase: Phase, content: PromptContent) {
+        let turn_id = turn.record.turn_id.clone();
+        let sink = TurnSink::new(Arc::clone(&self.live.journal), turn_id.clone());
+        let (steers, cancel) = (Arc::new(Steers::default()), CancellationToken::new());
+        let gate = SessionGate {
+            live: Arc::clone(&self.live),
+            terms: Arc::clone(&self.terms),
+            policy: Arc::clone(&self.policy),
+            turn: turn_id.clone(),
+            directory: self.row.settings.working_directory.clone(),
+        };
+        let task = runner::start(Job {
+            live: Arc::clone(&self.live),
+            bench: Arc::clone(&self.bench),
+            terms: Arc::clone(&self.terms),
+            turn: turn_id,
+            settings: self.row.settings.clone(),
+            prompt: content.into_parts(),
+            messages: self.messages.take(),
+            gate,
+            sink: Arc::clone(&sink),
+            steers: Arc::clone(&steers),
+            scope: Arc::clone(&self.scope),
+            cancel: cancel.clone(),
+        });
+        let counted = self.shelf.count();
+        self.running =
+            Some(Running { row: turn, phase, cancel, reason: None, sink, steers, task, _counted: counted });
+    }
+
+    /// Begins the next turn that waits, if nothing runs.
+    pub(super) async fn next_turn(&mut self) {
+        self.begin_at = None;
+        if self.is_closing() || self.running.is_some() || self.owed.is_some() {
+            return;
+        }
+        let Some(turn) = self.queue.front().cloned() else { return };
+        match self.begin(turn, 0).await {
+            Ok(_) => drop(self.queue.pop_front()),
+            Err(error) => {
+                tracing::error!(session = %self.row.id, %error, "a queued turn could not be begun; it is tried again");
+                self.begin_at = Some(pause());
+            }
+        }
+    }
+
+    /// Takes a turn's task's last word.
+    pub(super) async fn ended(&mut self, finished: Finished) {
+        let is_it = |running: &Running| running.row.record.turn_id == finished.turn;
+        if !self.running.as_ref().is_some_and(is_it) {
+            return;
+        }
+        self.close_asks().await;
+        let Some(mut running) = self.running.take() else { return };
+        running.sink.close();
+        let cut = self.live.journal.reopen();
+        let tally = running.sink.tally();
+        running.row.record.rounds = tally.rounds;
+        running.row.record.usage = tally.usage;
+        let (ended, text) = match &cut {
+            Some(error) => (Ended::Failed(log_failed(error)), String::new()),
+            None => (finished.ended, finished.final_text),
+        };
+        running.close(&ended, text, self.terms.limits.max_iterations);
+        let written = if cut.is_some() || finished.broken {
+            self.repair(&mut running.row).await
+        } else {
+            self.messages = finished.messages;
+            self.finish(&running, tally.messages).await
+        };
+        self.after_end(running.row, written).await;
+    }
+
+    /// Cuts off a turn that did not stop in its time.
+    pub(super) async fn force(&mut self, turn: &TurnId) {
+        let stuck = |running: &Running| running.row.record.turn_id == *turn && running.phase == Phase::Stopping;
+        if !self.running.as_ref().is_some_and(stuck) {
+            return;
+        }
+        self.close_asks().await;
+        let Some(mut running) = self.running.take() else { return };
+        running.task.abort();
+        running.sink.close();
+        self.messages = None;
+        tracing::warn!(session = %self.row.id, %turn, "an aborted turn did not stop in time and was cut off");
+        running.close(&Ended::Aborted, String::new(), 0);
+        let written = self.repair(&mut running.row).await;
+        self.after_end(running.row, written).await;
+    }
+
+    async fn after_end(&mut self, turn: TurnRow, written: Result<(), StoreError>) {
+        match written {
+            Ok(()) => self.tell(&turn.record),
+            Err(error) => self.owe(turn, &error),
+        }
+        self.next_turn().await;
+    }
+
+    /// A turn's end could not be written: those who wait are told, and it is tried again.
+    fn owe(&mut self, mut turn: TurnRow, error: &StoreError) {
+        tracing::error!(session = %self.row.id, turn = %turn.record.turn_id, %error, "a turn's end could not be written");
+        let error = log_failed(error);
+        turn.record.status = TurnStatus::Failed;
+        turn.record.result = None;
+        turn.record.reason = None;
+        turn.record.error = Some(error.clone());
+        self.messages = None;
+        self.tell(&turn.record);
+        self.owed = Some(Owed { row: turn, error, retry_at: pause() });
+    }
+
+    /// Writes the end that is owed, if one is.
+    async fn settle_owed(&mut self) -> Result<(), StoreError> {
+        let Some(mut owed) = self.owed.take() else { return Ok(()) };
+        if let Err(error) = self.repair(&mut owed.row).await {
+            owed.retry_at = pause();
+            owed.row.record.error = Some(owed.error.clone());
+            self.owed = Some(owed);
+            return Err(error);
+        }
+        self.next_turn().await;
+        Ok(())
+    }
+
+    /// The time has come to write what could not be written before.
+    pub(super) async fn try_again(&mut self) {
+        // What fails is tried again later.
+        if self.settle_owed().await.is_ok() {
+            self.next_turn().await;
+        }
+    }
+
+    /// Writes the end of a turn whose events are all in the log.
+    async fn finish(&mut self, running: &Running, messages: u64) -> Result<(), StoreError> {
+        let written = self.write_end(&running.row, Vec::new(), messages, running.steers.take()).await;
+        match written {
+            Err(error) => {
+                // Its last events went with it: the log has to be closed from what is in it.
+                self.live.journal.reopen();
+                let mut turn = running.row.clone();
+                turn.record.status = TurnStatus::Failed;
+                turn.record.result = None;
+                turn.record.error = Some(log_failed(&error));
+                self.messages = None;
+                self.repair(&mut turn).await?;
+                self.tell(&turn.record);
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Writes the end of a turn of which the log may lack a part: closes what it has opened there.
+    async fn repair(&mut self, turn: &mut TurnRow) -> Result<(), StoreError> {
+        self.messages = None;
+        self.live.journal.reopen();
+        self.live.journal.flush().await?;
+        let (id, first_seq) = (&turn.record.turn_id, turn.first_seq.unwrap_or(0));
+        let remains = Remains::read(self.live.store.as_ref(), &self.row.id, id, first_seq).await?;
+        turn.record.rounds = remains.tally.rounds;
+        turn.record.usage = remains.tally.usage;
+        let (closing, messages) = remains.close(&reason_of(&turn.record));
+        self.write_end(turn, closing, messages, Vec::new()).await.inspect_err(|_| {
+            self.live.journal.reopen();
+        })
+    }
+
+    /// One commit: what is still to be closed, the terminal event, the rows, and the late prompts.
+    async fn write_end(
+        &mut self,
+        turn: &TurnRow,
+        closing: Vec<EventBody>,
+        messages: u64,
+        late: Vec<Vec<crate::protocol::Part>>,
+    ) -> Result<(), StoreError> {
+        let turn_id = &turn.record.turn_id;
+        let late: Vec<TurnRow> =
+            late.into_iter().map(|parts| self.new_turn(PromptContent::Parts(parts), None)).collect();
+        let mut row = self.row.clone();
+        row.message_count += messages;
+        row.usage = row.usage.plus(turn.record.usage);
+        row.updated_at = clock::now_ms();
+        let more = !late.is_empty() || !self.queue.is_empty();
+        row.status = if more { SessionStatus::Active } else { status_after(turn.record.status) };
+        let bodies = closing.into_iter().chain([terminal_event(&turn.record)]);
+        let mut events: Vec<_> = bodies.map(|body| (Some(turn_id.clone()), body)).collect();
+        let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+        for (place, turn) in late.iter().enumerate() {
+            events.push(self.queued_event(&turn.record.turn_id, place));
+            writes.push(Write::SaveTurn(Box::new(turn.clone())));
+        }
+        self.live.journal.record(|_| Entry { events, writes }).await?;
+        self.row = row;
+        // What was meant for the turn that ended comes before what was meant for later.
+        for turn in late.into_iter().rev() {
+            self.queue.push_front(turn);
+        }
+        Ok(())
+    }
+}
+
+impl Running {
+    /// Puts its end into its row.
+    fn close(&mut self, ended: &Ended, text: String, rounds_max: u32) {
+        let input = match ended {
+            Ended::Completed => Input::Complete,
+            Ended::Aborted => Input::Stop,
+            Ended::IterationLimit | Ended::Failed(_) => Input::Fail,
+        };
+        let record = &mut self.row.record;
+        record.ended_at = Some(clock::now_ms());
+        self.phase = self.phase.after(input).unwrap_or(Phase::Failed);
+        record.status = self.phase.status();
+        match self.phase {
+            Phase::Completed => record.result = Some(text),
+            Phase::Aborted => record.reason.clone_from(&self.reason),
+            Phase::Failed | Phase::Queued | Phase::Running | Phase::Waiting | Phase::Stopping => {
+                record.error = Some(match ended {
+                    Ended::Failed(error) => error.clone(),
+                    Ended::IterationLimit => iteration_limit(rounds_max),
+                    Ended::Completed | Ended::Aborted => {
+                        let message = format!("the turn ended in a way that its state ({ended:?}) does not know");
+                        ErrorBody { code: ErrorCode::Internal, message, details: None }
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// The first event of a turn.
+fn prompt_event(row: &SessionRow, content: &PromptContent) -> EventBody {
+    let parts = match content {
+        PromptContent::Text(_) => None,
+        PromptContent::Parts(parts) => Some(parts.clone()),
+    };
+    EventBody::SessionPrompt { session_id: row.id.clone(), prompt: content.text(), parts }
+}
+
+/// The one event that ends a turn.
+pub(in crate::session) fn terminal_event(record: &TurnRecord) -> EventBody {
+    let session_id = record.session_id.clone();
+    match record.status {
+        TurnStatus::Completed => {
+            EventBody::SessionCompleted { session_id, result: record.result.clone().unwrap_or_default() }
+        }
+        TurnStatus::Aborted => EventBody::Abort { reason: record.reason.clone().unwrap_or_default() },
+        TurnStatus::Failed | TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting => {
+            EventBody::SessionError { session_id, error: reason_of(record) }
+        }
+    }
+}
+
+/// A session's status after a turn that ended so. A failed turn leaves a session that has done its work.
+pub(in crate::session) fn status_after(turn: TurnStatus) -> SessionStatus {
+    match turn {
+        TurnStatus::Completed | TurnStatus::Failed => SessionStatus::Completed,
+        TurnStatus::Aborted => SessionStatus::Aborted,
+        TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting => SessionStatus::Active,
+    }
+}
+
+/// Why a turn did not complete, for what it leaves open.
+fn reason_of(record: &TurnRecord) -> ErrorBody {
+    let aborted = || ErrorBody {
+        code: ErrorCode::Conflict,
+        message: record.reason.clone().unwrap_or_else(|| "aborted".to_owned()),
+        details: None,
+    };
+    record.error.clone().unwrap_or_else(aborted)
+}
+
+fn iteration_limit(rounds_max: u32) -> ErrorBody {
+    let message = format!("the turn reached its limit of {rounds_max} rounds with the model");
+    let details = Some(serde_json::json!({ "limit": "max_iterations", "value": rounds_max }));
+    ErrorBody { code: ErrorCode::ResourceExhausted, message, details }
+}
+
+fn log_failed(error: &StoreError) -> ErrorBody {
+    ErrorBody { code: ErrorCode::Internal, message: error.to_string(), details: None }
+}
+
+fn configure(settings: &mut SessionSettings, changes: Option<Configure>) {
+    let Some(Configure { model, title, instructions }) = changes else { return };
+    if let Some(model) = model {
+        settings.model = model;
+    }
+    settings.title = title.or(settings.title.take());
+    settings.instructions = instructions.or(settings.instructions.take());
+}
+
+fn pause() -> Instant {
+    Instant::now() + Duration::from_millis(limit::STORE_RETRY_MS)
+}

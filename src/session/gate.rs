@@ -1,0 +1,194 @@
+//! Permission for the calls of a turn: rules, then what the client has granted, then a question.
+//!
+//! Order of judgement: a denial by the server's rules stands. Else the session's own rules decide where
+//! it has any; what the server's rules cannot be sure about is at least asked. What remains to be asked
+//! is put to the session's clients. Fails closed: no answer in time, nobody there, an abort, a fault of the
+//! store are all a no, and each question ends in exactly one `permission.response`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::Terms;
+use super::actor::Order;
+use super::ask::{Question, denied};
+use super::live::Live;
+use crate::agent::{Gate, GateQuestion};
+use crate::base::{BoxFuture, clock};
+use crate::permission::{Basis, Facts, Grants, Rules, Subject};
+use crate::protocol::{PermissionPolicy, PermissionVerdict, RequestId, TurnId, VerdictSource};
+use crate::store::{Grant, GrantSubject, SessionSettings};
+
+/// The rules of a session, prepared, and what was granted in it.
+pub(super) struct Policy {
+    server: Rules,
+    session: Option<Rules>,
+    grants: Mutex<Grants>,
+}
+
+impl Policy {
+    /// The server's rules and a session's settings.
+    pub(super) fn new(terms: &Terms, settings: &SessionSettings) -> Self {
+        let mut grants = Grants::default();
+        for grant in &settings.grants {
+            grants.add(&grant.tool, &subject_of(&grant.on));
+        }
+        let session = settings.permissions.as_ref().map(Rules::new);
+        Self { server: Rules::new(&terms.permissions), session, grants: Mutex::new(grants) }
+    }
+
+    /// Takes note of an `allow_always`.
+    pub(super) fn grant(&self, grant: &Grant) {
+        self.grants.lock().add(&grant.tool, &subject_of(&grant.on));
+    }
+
+    fn judge(&self, facts: Facts<'_>, subject: &Subject) -> PermissionPolicy {
+        let server = self.server.decide(facts, subject);
+        let Some(session) = &self.session else { return server.policy };
+        let own = session.decide(facts, subject).policy;
+        let unsure = match server.basis {
+            Basis::Uncertain(_) => true,
+            Basis::Rule(_) | Basis::Default => false,
+        };
+        match (server.policy, own) {
+            (PermissionPolicy::Deny, _) | (_, PermissionPolicy::Deny) => PermissionPolicy::Deny,
+            (PermissionPolicy::Allow | PermissionPolicy::Ask, PermissionPolicy::Ask) => PermissionPolicy::Ask,
+            (PermissionPolicy::Allow | PermissionPolicy::Ask, PermissionPolicy::Allow) if unsure => {
+                PermissionPolicy::Ask
+            }
+            (PermissionPolicy::Allow | PermissionPolicy::Ask, PermissionPolicy::Allow) => PermissionPolicy::Allow,
+        }
+    }
+}
+
+/// What a grant for these things is about.
+fn grant_subject(subject: &Subject) -> GrantSubject {
+    match subject {
+        Subject::None => GrantSubject::Any,
+        Subject::Command(command) => GrantSubject::Command(command.clone()),
+        Subject::Paths(paths) => GrantSubject::Paths(paths.iter().filter_map(|p| p.resolved.clone()).collect()),
+    }
+}
+
+fn subject_of(on: &GrantSubject) -> Subject {
+    match on {
+        GrantSubject::Any => Subject::None,
+        GrantSubject::Command(command) => Subject::Command(command.clone()),
+        GrantSubject::Paths(paths) => {
+            let path = |p: &std::path::PathBuf| crate::permission::PathSubject {
+                given: p.display().to_string(),
+                resolved: Some(p.clone()),
+            };
+            Subject::Paths(paths.iter().map(path).collect())
+        }
+    }
+}
+
+/// The gate of one turn.
+pub(super) struct SessionGate {
+    pub(super) live: Arc<Live>,
+    pub(super) terms: Arc<Terms>,
+    pub(super) policy: Arc<Policy>,
+    pub(super) turn: TurnId,
+    /// The working directory, without links.
+    pub(super) directory: std::path::PathBuf,
+}
+
+impl Gate for SessionGate {
+    fn check<'a>(
+        &'a self,
+        question: GateQuestion<'a>,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, PermissionVerdict> {
+        Box::pin(async move {
+            let name = question.request.name.as_str();
+            let facts = Facts::new(name, question.definition, Some(&self.directory));
+            let by_policy = |allowed, reason: &str| PermissionVerdict {
+                allowed,
+                by: VerdictSource::Policy,
+                reason: reason.to_owned(),
+            };
+            match self.policy.judge(facts, question.subject) {
+                PermissionPolicy::Allow => by_policy(true, ""),
+                PermissionPolicy::Deny => by_policy(false, "a rule denies it"),
+                PermissionPolicy::Ask if self.policy.grants.lock().covers(name, question.subject) => {
+                    PermissionVerdict { allowed: true, by: VerdictSource::Grant, reason: String::new() }
+                }
+                PermissionPolicy::Ask => self.ask(question, cancel).await,
+            }
+        })
+    }
+}
+
+impl SessionGate {
+    /// Puts the question and waits for its end.
+    async fn ask(&self, question: GateQuestion<'_>, cancel: &CancellationToken) -> PermissionVerdict {
+        let request = question.request;
+        let preview = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return denied(VerdictSource::Abort, "the turn was aborted"),
+            preview = question.preview.compute(&request.arguments) => preview,
+        };
+        let wait_ms = self.terms.limits.permission_timeout_ms;
+        let put = Question {
+            turn: self.turn.clone(),
+            call_id: request.id.clone(),
+            tool_name: request.name.clone(),
+            args: request.arguments.clone(),
+            preview,
+            deadline: clock::now_ms().saturating_add(wait_ms),
+            on: grant_subject(question.subject),
+        };
+        let (reply, mut verdict) = oneshot::channel();
+        let (named, name) = oneshot::channel();
+        // Without an actor both channels break, and that is a no.
+        let _ = self.live.mail.send(Order::Ask { question: Box::new(put), named, reply }).await;
+        let Ok(request_id) = name.await else {
+            return verdict.await.unwrap_or_else(|_| denied(VerdictSource::Abort, "the session has ended"));
+        };
+        let silence = tokio::select! {
+            biased;
+            answer = &mut verdict => return answer.unwrap_or_else(|_| lost()),
+            () = cancel.cancelled() => denied(VerdictSource::Abort, "the turn was aborted"),
+            allowed = self.asker(request, cancel) => PermissionVerdict {
+                allowed,
+                by: VerdictSource::Client,
+                reason: String::new(),
+            },
+            () = self.nobody() => denied(VerdictSource::NoClient, "no client is connected who could be asked"),
+            () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {
+                denied(VerdictSource::Timeout, format!("nobody answered within {wait_ms} ms"))
+            }
+        };
+        self.resolve(request_id, silence).await;
+        // The first answer counts: a client's may have been faster.
+        verdict.await.unwrap_or_else(|_| lost())
+    }
+
+    async fn resolve(&self, request: RequestId, verdict: PermissionVerdict) {
+        let _ = self.live.mail.send(Order::Resolve { request, verdict }).await;
+    }
+
+    /// The answer of somebody in this program; never, when there is nobody.
+    async fn asker(&self, request: &crate::protocol::ToolCallRequest, cancel: &CancellationToken) -> bool {
+        match &self.terms.asker {
+            Some(asker) => asker.ask(request, cancel).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Ends when no client has been there for too long; never, when somebody in this program answers.
+    async fn nobody(&self) {
+        match &self.terms.asker {
+            Some(_) => std::future::pending().await,
+            None => self.live.deserted(Duration::from_millis(self.terms.limits.client_grace_ms)).await,
+        }
+    }
+}
+
+fn lost() -> PermissionVerdict {
+    denied(VerdictSource::Abort, "the session has ended")
+}

@@ -1,0 +1,197 @@
+//! Number, store, show: the one way of an event from a turn to its readers.
+//!
+//! [`Journal::emit`] numbers an event and returns. What was emitted while a commit is under way goes
+//! into the next one together, so a flood makes few large commits and a trickle makes small quick ones.
+//! Other writes (a turn's row, the session's) can ride in the commit of the events they belong to.
+//!
+//! Invariants: events are published after their commit, in the order of their numbers, without gaps.
+//! At most one commit of a session is under way. When one fails, it and all that waited behind it are
+//! dropped unseen, their numbers are given out again, and a turn's further events are refused until
+//! [`Journal::reopen`].
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use crate::base::{clock, limit};
+use crate::bus::Topic;
+use crate::protocol::{Event, EventBody, SessionId, TurnId};
+use crate::store::{Store, StoreError, Write};
+
+/// What an event costs in memory beside its payload, in bytes, about.
+const EVENT_OVERHEAD: usize = 200;
+
+type Ack = oneshot::Sender<Result<(), StoreError>>;
+
+/// What goes into one commit.
+#[derive(Default)]
+struct Pack {
+    events: Vec<Event>,
+    writes: Vec<Write>,
+    acks: Vec<Ack>,
+    bytes: usize,
+}
+
+struct State {
+    next_seq: u64,
+    pending: Pack,
+    /// Bytes of the commit under way.
+    in_flight: Option<usize>,
+    failure: Option<StoreError>,
+}
+
+/// One session's log, as its writer sees it.
+pub(super) struct Journal {
+    session: SessionId,
+    store: Arc<dyn Store>,
+    topic: Arc<Topic>,
+    state: Mutex<State>,
+    moved: Notify,
+}
+
+/// Events and rows that become durable together.
+#[derive(Default)]
+pub(super) struct Entry {
+    /// The events, in order.
+    pub(super) events: Vec<(Option<TurnId>, EventBody)>,
+    /// The rows.
+    pub(super) writes: Vec<Write>,
+}
+
+impl Journal {
+    /// A journal that goes on behind the newest event that `topic` knows.
+    pub(super) fn new(session: SessionId, store: Arc<dyn Store>, topic: Arc<Topic>) -> Arc<Self> {
+        let next_seq = topic.durable_seq() + 1;
+        let state = State { next_seq, pending: Pack::default(), in_flight: None, failure: None };
+        Arc::new(Self { session, store, topic, state: Mutex::new(state), moved: Notify::new() })
+    }
+
+    /// Hands in one event of a turn. Never blocks.
+    ///
+    /// # Errors
+    /// The failure of an earlier commit.
+    pub(super) fn emit(self: &Arc<Self>, turn: &TurnId, body: &EventBody) -> Result<(), StoreError> {
+        let (kind, payload) = body.encode();
+        let mut state = self.state.lock();
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        self.push(&mut state, Some(turn.clone()), (kind, payload));
+        self.submit(state);
+        Ok(())
+    }
+
+    /// Hands in what `entry` makes of the next event's number, and waits until it is durable.
+    ///
+    /// # Errors
+    /// Why it is not. Then none of it is.
+    pub(super) async fn record(self: &Arc<Self>, entry: impl FnOnce(u64) -> Entry) -> Result<(), StoreError> {
+        let (ack, durable) = oneshot::channel();
+        {
+            let mut state = self.state.lock();
+            let entry = entry(state.next_seq);
+            for (turn, body) in entry.events {
+                self.push(&mut state, turn, body.encode());
+            }
+            state.pending.writes.extend(entry.writes);
+            state.pending.acks.push(ack);
+            self.submit(state);
+        }
+        durable.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Waits until all that was handed in is durable.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(super) async fn flush(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.record(|_| Entry::default()).await
+    }
+
+    /// Waits until few enough bytes wait for the disk.
+    ///
+    /// # Errors
+    /// The failure of an earlier commit.
+    pub(super) async fn ready(&self) -> Result<(), StoreError> {
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            moved.as_mut().enable();
+            {
+                let state = self.state.lock();
+                if let Some(failure) = &state.failure {
+                    return Err(failure.clone());
+                }
+                if state.pending.bytes + state.in_flight.unwrap_or(0) <= limit::BACKLOG_BYTES_MAX {
+                    return Ok(());
+                }
+            }
+            moved.await;
+        }
+    }
+
+    /// Takes a turn's events again after a failure, and says what it was.
+    pub(super) fn reopen(&self) -> Option<StoreError> {
+        self.state.lock().failure.take()
+    }
+
+    fn push(&self, state: &mut State, turn_id: Option<TurnId>, encoded: (String, Box<serde_json::value::RawValue>)) {
+        let (kind, payload) = encoded;
+        state.pending.bytes += payload.get().len() + EVENT_OVERHEAD;
+        let seq = state.next_seq;
+        state.next_seq += 1;
+        let session_id = self.session.clone();
+        state.pending.events.push(Event { seq, kind, payload, session_id, turn_id, at: clock::now_ms() });
+    }
+
+    /// Commits what waits, unless a commit is under way: then that one's end does.
+    fn submit(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
+        if state.in_flight.is_some() || state.pending.is_empty() {
+            return;
+        }
+        let Pack { events, mut writes, acks, bytes } = std::mem::take(&mut state.pending);
+        state.in_flight = Some(bytes);
+        drop(state);
+        let events = Arc::new(events);
+        if !events.is_empty() {
+            writes.push(Write::Append(self.session.clone(), Arc::clone(&events)));
+        }
+        let journal = Arc::clone(self);
+        self.store.commit(writes, Box::new(move |result| journal.committed(events, acks, result)));
+    }
+
+    /// The end of a commit.
+    fn committed(self: Arc<Self>, events: Arc<Vec<Event>>, acks: Vec<Ack>, result: Result<(), StoreError>) {
+        // Nobody else commits meanwhile: `in_flight` is still set.
+        let dropped = match &result {
+            Ok(()) => {
+                self.topic.publish(events);
+                Vec::new()
+            }
+            Err(error) => self.give_up(error),
+        };
+        for ack in acks.into_iter().chain(dropped) {
+            // Who no longer waits does not want to know.
+            let _ = ack.send(result.clone());
+        }
+        let mut state = self.state.lock();
+        state.in_flight = None;
+        self.submit(state);
+        self.moved.notify_waiters();
+    }
+
+    /// Forgets what waits behind a failed commit. Its numbers were never seen by anyone.
+    fn give_up(&self, error: &StoreError) -> Vec<Ack> {
+        let mut state = self.state.lock();
+        state.failure = Some(error.clone());
+        state.next_seq = self.topic.durable_seq() + 1;
+        std::mem::take(&mut state.pending).acks
+    }
+}
+
+impl Pack {
+    fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.writes.is_empty() && self.acks.is_empty()
+    }
+}

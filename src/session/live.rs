@@ -1,0 +1,261 @@
+//! A session that is in memory: the address of its actor, its readers, and who is there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::actor::{NewPrompt, Order, Prompted, TurnLook};
+use super::ask::{Answer, Answered};
+use super::journal::Journal;
+use super::store_failure;
+use crate::bus::{Batch, Next, Topic};
+use crate::protocol::{ApiError, ClientId, ErrorCode, SessionId, SessionView, TurnId, TurnRecord};
+use crate::store::Store;
+
+/// Events that a reader takes from the store at once.
+const PAGE: usize = 500;
+
+/// How many clients are connected, and since when.
+#[derive(Debug, Clone, Copy)]
+struct Presence {
+    clients: usize,
+    since: Instant,
+}
+
+/// A session in memory. It stays there while somebody holds one of these.
+pub struct Live {
+    pub(super) id: SessionId,
+    pub(super) client: Option<ClientId>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) topic: Arc<Topic>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) mail: mpsc::Sender<Order>,
+    /// Fires when the session is deleted, or the server has ended.
+    pub(super) over: CancellationToken,
+    presence: watch::Sender<Presence>,
+    streams: AtomicUsize,
+}
+
+impl std::fmt::Debug for Live {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Live").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Live {
+    /// A session whose newest event is `last_seq`.
+    pub(super) fn new(
+        (id, client): (SessionId, Option<ClientId>),
+        store: Arc<dyn Store>,
+        last_seq: u64,
+        mail: mpsc::Sender<Order>,
+    ) -> Self {
+        let topic = Arc::new(Topic::new(last_seq, crate::base::limit::TAIL_BYTES_MAX));
+        let journal = Journal::new(id.clone(), Arc::clone(&store), Arc::clone(&topic));
+        let presence = watch::Sender::new(Presence { clients: 0, since: Instant::now() });
+        let (over, streams) = (CancellationToken::new(), AtomicUsize::new(0));
+        Self { id, client, journal, topic, store, mail, over, presence, streams }
+    }
+
+    /// Whose it is; None: everyone's without a client id.
+    pub fn client(&self) -> Option<&ClientId> {
+        self.client.as_ref()
+    }
+
+    async fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, ApiError> {
+        let (reply, answer) = oneshot::channel();
+        // Without an actor the sender is dropped, and so the answer fails.
+        let _ = self.mail.send(order(reply)).await;
+        answer.await.map_err(|_| ApiError::not_found(format!("session {}", self.id)))
+    }
+
+    /// Hands in a prompt.
+    ///
+    /// # Errors
+    /// Why it is not accepted; then nothing has changed.
+    pub async fn prompt(&self, prompt: NewPrompt) -> Result<Prompted, ApiError> {
+        self.touch();
+        self.ask(|reply| Order::Prompt(Box::new(prompt), reply)).await?
+    }
+
+    /// Aborts the running turn.
+    ///
+    /// # Errors
+    /// `CONFLICT` when nothing runs.
+    pub async fn abort(&self, reason: Option<String>) -> Result<TurnId, ApiError> {
+        self.ask(|reply| Order::Abort(reason, reply)).await?
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` for an unknown one, `CONFLICT` for one that is over.
+    pub async fn answer(&self, answer: Answer) -> Result<Answered, ApiError> {
+        self.ask(|reply| Order::Answer(answer, reply)).await?
+    }
+
+    /// How the session is now.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` when it has just been deleted.
+    pub async fn view(&self) -> Result<SessionView, ApiError> {
+        self.ask(Order::View).await
+    }
+
+    /// A turn's record.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, or what the store says.
+    pub async fn turn(&self, turn: &TurnId) -> Result<TurnRecord, ApiError> {
+        match self.ask(|reply| Order::Turn(turn.clone(), reply)).await? {
+            TurnLook::Open { now, .. } | TurnLook::Over(now) => Ok(*now),
+            TurnLook::Unknown => self.stored_turn(turn).await,
+        }
+    }
+
+    /// Waits for a turn's end. The session has a client meanwhile.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `UPSTREAM_UNAVAILABLE` when the server ends before the turn has run.
+    pub async fn wait(self: &Arc<Self>, turn: &TurnId) -> Result<TurnRecord, ApiError> {
+        let _here = ClientGuard::new(self);
+        match self.ask(|reply| Order::Turn(turn.clone(), reply)).await? {
+            TurnLook::Over(record) => Ok(*record),
+            TurnLook::Unknown => self.stored_turn(turn).await,
+            TurnLook::Open { end, .. } => tokio::select! {
+                biased;
+                record = end => record.map_err(|_| ApiError::not_found(format!("session {}", self.id))),
+                () = self.over.cancelled() => Err(super::stopping()),
+            },
+        }
+    }
+
+    async fn stored_turn(&self, turn: &TurnId) -> Result<TurnRecord, ApiError> {
+        let row = self.store.turn(&self.id, turn).await.map_err(|e| store_failure(&e))?;
+        row.map(|row| row.record).ok_or_else(|| ApiError::not_found(format!("turn {turn} in session {}", self.id)))
+    }
+
+    /// Stops what runs, ends the readers, and removes the session.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn delete(&self) -> Result<(), ApiError> {
+        self.ask(Order::Delete).await?
+    }
+
+    /// Reads its events behind number `after`.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a number ahead of the log, `RESOURCE_EXHAUSTED` when `streams_max` read already.
+    pub fn read(self: &Arc<Self>, after: u64, streams_max: usize) -> Result<Reader, ApiError> {
+        let last = self.topic.durable_seq();
+        if after > last {
+            let expected = format!("the number of an event of this session, 0 to {last}; got {after}");
+            return Err(ApiError::invalid("after", expected));
+        }
+        let guard = ClientGuard::new(self);
+        let open = self.streams.fetch_add(1, Ordering::AcqRel);
+        let changed = self.topic.watch();
+        let reader = Reader { live: Arc::clone(self), position: after, changed, _here: guard };
+        if open >= streams_max {
+            let message = format!("session {} has {streams_max} open event streams already", self.id);
+            return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
+        }
+        Ok(reader)
+    }
+
+    /// Somebody has just been here.
+    fn touch(&self) {
+        self.presence.send_modify(|p| p.since = Instant::now());
+    }
+
+    /// Waits until nobody has been connected for `grace`.
+    pub(super) async fn deserted(&self, grace: Duration) {
+        let mut changes = self.presence.subscribe();
+        loop {
+            let now = *changes.borrow_and_update();
+            tokio::select! {
+                () = tokio::time::sleep_until(now.since + grace), if now.clients == 0 => return,
+                changed = changes.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+}
+
+/// While it lives, the session has a client.
+#[derive(Debug)]
+pub struct ClientGuard(Arc<Live>);
+
+impl ClientGuard {
+    fn new(live: &Arc<Live>) -> Self {
+        live.presence.send_modify(|p| p.clients += 1);
+        Self(Arc::clone(live))
+    }
+}
+
+impl Drop for ClientGuard {
+    fn drop(&mut self) {
+        self.0.presence.send_modify(|p| {
+            p.clients = p.clients.saturating_sub(1);
+            p.since = Instant::now();
+        });
+    }
+}
+
+/// A cursor into a session's events.
+#[derive(Debug)]
+pub struct Reader {
+    live: Arc<Live>,
+    position: u64,
+    changed: watch::Receiver<u64>,
+    _here: ClientGuard,
+}
+
+impl Reader {
+    /// Number of the last event given out.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The next events; waits for them. None: there will be none. The first ones may lie at or before the
+    /// position as it was. Cancel-safe.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn next(&mut self) -> Result<Option<Arc<Batch>>, ApiError> {
+        loop {
+            self.changed.borrow_and_update();
+            match self.live.topic.next(self.position) {
+                Next::Batch(batch) => return Ok(Some(self.give(batch))),
+                Next::Store => {
+                    let stored = self.live.store.events(&self.live.id, self.position, PAGE).await;
+                    match Batch::new(stored.map_err(|e| store_failure(&e))?) {
+                        Some(batch) => return Ok(Some(self.give(Arc::new(batch)))),
+                        // It was deleted meanwhile.
+                        None => return Ok(None),
+                    }
+                }
+                Next::Wait => tokio::select! {
+                    biased;
+                    changed = self.changed.changed() => if changed.is_err() { return Ok(None) },
+                    () = self.live.over.cancelled() => return Ok(None),
+                },
+            }
+        }
+    }
+
+    fn give(&mut self, batch: Arc<Batch>) -> Arc<Batch> {
+        self.position = batch.last_seq();
+        batch
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.live.streams.fetch_sub(1, Ordering::AcqRel);
+    }
+}

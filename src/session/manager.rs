@@ -1,0 +1,269 @@
+//! From an id to a session in memory: wakes it when it is asked for, lets it go when nobody needs it.
+//!
+//! Creating a session writes rows and wakes nothing; an idle one costs a row and no memory. After a
+//! restart [`Manager::recover`] looks only at turns that were not over, however many sessions there are.
+//!
+//! Invariant: a session has at most one actor. Who wants one holds a [`Live`] from the shelf, and an actor
+//! leaves the shelf only under its lock, when nobody else holds it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::actor::{self, Actor, Order};
+use super::live::Live;
+use super::repair::Remains;
+use super::{Terms, Workbench, stopping, store_failure};
+use crate::base::{clock, limit};
+use crate::protocol::{
+    ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, SessionId, SessionStatus, SessionView, TurnId,
+    TurnStatus,
+};
+use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
+
+/// What all sessions share.
+pub(super) struct Shelf {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) bench: Arc<dyn Workbench>,
+    pub(super) terms: Arc<Terms>,
+    pub(super) idle: Duration,
+    pub(super) closing: AtomicBool,
+    lives: Mutex<HashMap<SessionId, Arc<Live>>>,
+    /// Grows with each session that leaves memory.
+    departures: AtomicU64,
+    running: watch::Sender<usize>,
+}
+
+/// A turn that runs, as far as the end of the server is concerned.
+pub(super) struct Counted(watch::Sender<usize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.send_modify(|running| *running = running.saturating_sub(1));
+    }
+}
+
+impl Shelf {
+    /// Counts a turn that runs.
+    pub(super) fn count(&self) -> Counted {
+        self.running.send_modify(|running| *running += 1);
+        Counted(self.running.clone())
+    }
+
+    /// Lets a session go from memory. False: somebody holds it.
+    pub(super) fn evict(&self, live: &Arc<Live>) -> bool {
+        let mut lives = self.lives.lock();
+        // One of the shelf, one of its actor.
+        if Arc::strong_count(live) > 2 {
+            return false;
+        }
+        self.departures.fetch_add(1, Ordering::AcqRel);
+        lives.remove(&live.id);
+        true
+    }
+
+    /// Takes a deleted session out.
+    pub(super) fn remove(&self, live: &Arc<Live>) {
+        self.departures.fetch_add(1, Ordering::AcqRel);
+        self.lives.lock().remove(&live.id);
+    }
+
+    fn find(&self, id: &SessionId) -> Option<Arc<Live>> {
+        self.lives.lock().get(id).cloned()
+    }
+}
+
+/// All sessions.
+pub struct Manager {
+    shelf: Arc<Shelf>,
+}
+
+impl Manager {
+    /// A manager over a store. Nothing is read yet.
+    pub fn new(store: Arc<dyn Store>, bench: Arc<dyn Workbench>, terms: Terms) -> Self {
+        Self::with_idle(store, bench, (terms, Duration::from_millis(limit::SESSION_IDLE_MS)))
+    }
+
+    /// The same, with the rest after which a session leaves memory.
+    pub fn with_idle(store: Arc<dyn Store>, bench: Arc<dyn Workbench>, (terms, idle): (Terms, Duration)) -> Self {
+        let shelf = Shelf {
+            store,
+            bench,
+            terms: Arc::new(terms),
+            idle,
+            closing: AtomicBool::new(false),
+            lives: Mutex::default(),
+            departures: AtomicU64::new(0),
+            running: watch::Sender::new(0),
+        };
+        Self { shelf: Arc::new(shelf) }
+    }
+
+    /// Writes a new session down. Nothing is woken.
+    ///
+    /// # Errors
+    /// `CONFLICT` when the id is taken, or what the store says.
+    pub async fn create(&self, row: SessionRow) -> Result<SessionView, ApiError> {
+        if self.shelf.closing.load(Ordering::Acquire) {
+            return Err(stopping());
+        }
+        let view = actor::view_of(&row, 1);
+        let created = EventBody::SessionCreated { session_id: row.id.clone() };
+        let event = event_of(&row.id, 1, None, &created);
+        let append = Write::Append(row.id.clone(), Arc::new(vec![event]));
+        let writes = vec![Write::CreateSession(Box::new(row)), append];
+        commit(&self.shelf.store, writes).await.map_err(|e| store_failure(&e))?;
+        Ok(view)
+    }
+
+    /// A client's session, woken where it sleeps.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, another client's included; or what the store says.
+    pub async fn live(&self, client: Option<&ClientId>, id: &SessionId) -> Result<Arc<Live>, ApiError> {
+        let none = || ApiError::not_found(format!("session {id}"));
+        loop {
+            if let Some(live) = self.shelf.find(id) {
+                return if live.client.as_ref() == client { Ok(live) } else { Err(none()) };
+            }
+            let departures = self.shelf.departures.load(Ordering::Acquire);
+            let row = self.shelf.store.session(id).await.map_err(|e| store_failure(&e))?.ok_or_else(none)?;
+            if row.client.as_ref() != client {
+                return Err(none());
+            }
+            let last_seq = self.shelf.store.last_seq(id).await.map_err(|e| store_failure(&e))?;
+            if let Some(live) = self.wake((row, last_seq), Vec::new(), departures) {
+                return Ok(live);
+            }
+        }
+    }
+
+    /// A client's session as it is, without waking it.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, another client's included; or what the store says.
+    pub async fn view(&self, client: Option<&ClientId>, id: &SessionId) -> Result<SessionView, ApiError> {
+        if let Some(live) = self.shelf.find(id).filter(|live| live.client.as_ref() == client) {
+            return live.view().await;
+        }
+        let none = || ApiError::not_found(format!("session {id}"));
+        let row = self.shelf.store.session(id).await.map_err(|e| store_failure(&e))?;
+        let row = row.filter(|row| row.client.as_ref() == client).ok_or_else(none)?;
+        self.view_of_row(row).await
+    }
+
+    /// A session's row as it is now; what runs in it is added.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn view_of_row(&self, row: SessionRow) -> Result<SessionView, ApiError> {
+        if let Some(live) = self.shelf.find(&row.id)
+            && let Ok(view) = live.view().await
+        {
+            return Ok(view);
+        }
+        let last_seq = self.shelf.store.last_seq(&row.id).await.map_err(|e| store_failure(&e))?;
+        Ok(actor::view_of(&row, last_seq))
+    }
+
+    /// Gives a session an actor. None: something has changed since its row was read.
+    fn wake(&self, (row, last_seq): (SessionRow, u64), queue: Vec<TurnRow>, departures: u64) -> Option<Arc<Live>> {
+        let mut lives = self.shelf.lives.lock();
+        if let Some(live) = lives.get(&row.id) {
+            return Some(Arc::clone(live));
+        }
+        if self.shelf.departures.load(Ordering::Acquire) != departures {
+            return None;
+        }
+        let (mail, orders) = mpsc::channel(actor::MAIL_MAX);
+        let whose = (row.id.clone(), row.client.clone());
+        let live = Arc::new(Live::new(whose, Arc::clone(&self.shelf.store), last_seq, mail));
+        lives.insert(row.id.clone(), Arc::clone(&live));
+        drop(lives);
+        let actor = Actor::new(Arc::clone(&live), orders, Arc::clone(&self.shelf), (row, queue));
+        tokio::spawn(actor.run());
+        Some(live)
+    }
+
+    /// Deals with what the end of the process before this one left open: turns that ran fail, in one
+    /// commit each with all that closes them; turns that waited run again, in their order.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub async fn recover(&self) -> Result<(), StoreError> {
+        let mut sessions: BTreeMap<SessionId, Vec<TurnRow>> = BTreeMap::new();
+        for turn in self.shelf.store.open_turns().await? {
+            sessions.entry(turn.record.session_id.clone()).or_default().push(turn);
+        }
+        for (id, turns) in sessions {
+            let Some(mut row) = self.shelf.store.session(&id).await? else { continue };
+            let (queued, running): (Vec<_>, Vec<_>) =
+                turns.into_iter().partition(|turn| turn.record.status == TurnStatus::Queued);
+            for turn in running {
+                self.fail_interrupted(&mut row, turn, !queued.is_empty()).await?;
+            }
+            if !queued.is_empty() {
+                let last_seq = self.shelf.store.last_seq(&id).await?;
+                self.wake((row, last_seq), queued, self.shelf.departures.load(Ordering::Acquire));
+            }
+        }
+        Ok(())
+    }
+
+    async fn fail_interrupted(&self, row: &mut SessionRow, mut turn: TurnRow, more: bool) -> Result<(), StoreError> {
+        let error = ErrorBody { code: ErrorCode::Internal, message: "interrupted by restart".into(), details: None };
+        let store = &self.shelf.store;
+        let turn_id = turn.record.turn_id.clone();
+        let remains = Remains::read(store.as_ref(), &row.id, &turn_id, turn.first_seq.unwrap_or(0)).await?;
+        let record = &mut turn.record;
+        record.status = TurnStatus::Failed;
+        record.ended_at = Some(clock::now_ms());
+        (record.rounds, record.usage) = (remains.tally.rounds, remains.tally.usage);
+        record.error = Some(error.clone());
+        let (closing, messages) = remains.close(&error);
+        row.message_count += messages;
+        row.usage = row.usage.plus(record.usage);
+        row.updated_at = clock::now_ms();
+        row.status = if more { SessionStatus::Active } else { actor::status_after(record.status) };
+        let bodies = closing.into_iter().chain([actor::terminal_event(record)]);
+        let last_seq = store.last_seq(&row.id).await?;
+        let events = bodies.zip(last_seq + 1..).map(|(body, seq)| event_of(&row.id, seq, Some(&turn_id), &body));
+        let append = Write::Append(row.id.clone(), Arc::new(events.collect()));
+        commit(store, vec![append, Write::SaveTurn(Box::new(turn)), Write::UpdateSession(Box::new(row.clone()))]).await
+    }
+
+    /// Refuses new work, lets turns finish for `grace`, aborts the rest, and ends all readers. Idempotent.
+    pub async fn shutdown(&self, grace: Duration) {
+        self.shelf.closing.store(true, Ordering::Release);
+        let mut running = self.shelf.running.subscribe();
+        let finish = tokio::time::timeout(grace, running.wait_for(|running| *running == 0)).await;
+        let lives: Vec<_> = self.shelf.lives.lock().values().cloned().collect();
+        if finish.is_err() {
+            for live in &lives {
+                let _ = live.mail.send(Order::Stop("the server was stopped".into())).await;
+            }
+            // A turn that does not stop is cut off by its actor in this time.
+            let cut = Duration::from_millis(limit::TURN_STOP_GRACE_MS + 1_000);
+            let _ = tokio::time::timeout(cut, running.wait_for(|running| *running == 0)).await;
+        }
+        for live in lives {
+            // The last events are on their way to the readers.
+            let _ = live.journal.flush().await;
+            live.over.cancel();
+        }
+    }
+
+    /// Sessions in memory.
+    pub fn live_count(&self) -> usize {
+        self.shelf.lives.lock().len()
+    }
+}
+
+fn event_of(session: &SessionId, seq: u64, turn: Option<&TurnId>, body: &EventBody) -> Event {
+    let (kind, payload) = body.encode();
+    Event { seq, kind, payload, session_id: session.clone(), turn_id: turn.cloned(), at: clock::now_ms() }
+}

@@ -1,0 +1,165 @@
+//! What is missing at the end of a turn that was cut off: by the end of the process, a full disk, a stuck tool.
+//!
+//! Pure. Of the events that are in the log it makes those that close what they opened, so that a
+//! reader never waits for the end of something that has no one left to end it.
+
+use crate::protocol::{
+    ErrorBody, Event, EventBody, RequestId, SessionId, TurnId, VerdictSource,
+};
+use crate::store::{Store, StoreError};
+
+use super::tally::Tally;
+
+/// Events that are read at once.
+const PAGE: usize = 1_000;
+
+/// What a turn's events add up to, and what they leave open.
+#[derive(Debug, Default)]
+pub(super) struct Remains {
+    questions: Vec<(RequestId, String)>,
+    calls: Vec<(String, String)>,
+    /// The text so far of a stream that has not ended.
+    stream: Option<String>,
+    in_loop: bool,
+    /// What they add up to.
+    pub(super) tally: Tally,
+}
+
+impl Remains {
+    /// Reads what the log has of a turn that began with event `first_seq`.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(super) async fn read(
+        store: &dyn Store,
+        session: &SessionId,
+        turn: &TurnId,
+        first_seq: u64,
+    ) -> Result<Self, StoreError> {
+        let mut remains = Self::default();
+        let mut after = first_seq.saturating_sub(1);
+        loop {
+            let events = store.events(session, after, PAGE).await?;
+            let Some(last) = events.last() else { return Ok(remains) };
+            after = last.seq;
+            for event in events.iter().filter(|e| e.turn_id.as_ref() == Some(turn)) {
+                remains.push(event);
+            }
+        }
+    }
+
+    fn push(&mut self, event: &Event) {
+        if let Some(body) = event.body() {
+            self.take(&body);
+        }
+    }
+
+    fn take(&mut self, body: &EventBody) {
+        self.tally.push(body);
+        match body {
+            EventBody::LoopStart {} => self.in_loop = true,
+            EventBody::LoopComplete { .. } => self.in_loop = false,
+            EventBody::StreamStart {} | EventBody::StreamRetry { .. } => self.stream = Some(String::new()),
+            EventBody::StreamDelta { text } => self.stream.get_or_insert_default().push_str(text),
+            EventBody::StreamComplete { .. } => self.stream = None,
+            EventBody::ToolCallStart { call_id, name, .. } => self.calls.push((call_id.clone(), name.clone())),
+            EventBody::ToolCallEnd { call_id, .. } => self.calls.retain(|(id, _)| id != call_id),
+            EventBody::PermissionRequest { request_id, call_id, .. } => {
+                self.questions.push((request_id.clone(), call_id.clone()));
+            }
+            EventBody::PermissionResponse { request_id, .. } => self.questions.retain(|(id, _)| id != request_id),
+            EventBody::SessionCreated { .. }
+            | EventBody::SessionPrompt { .. }
+            | EventBody::SessionSteer { .. }
+            | EventBody::SessionCompleted { .. }
+            | EventBody::SessionError { .. }
+            | EventBody::TurnQueued { .. }
+            | EventBody::TurnComplete { .. }
+            | EventBody::LoopDoomLoop { .. }
+            | EventBody::StreamReasoning { .. }
+            | EventBody::ToolCallError { .. }
+            | EventBody::ToolTimeout { .. }
+            | EventBody::Abort { .. } => {}
+        }
+    }
+
+    /// The events that close what is open, and how many messages the turn then has.
+    pub(super) fn close(mut self, why: &ErrorBody) -> (Vec<EventBody>, u64) {
+        let mut closing = Vec::new();
+        for (request_id, call_id) in &self.questions {
+            closing.push(EventBody::PermissionResponse {
+                request_id: request_id.clone(),
+                call_id: call_id.clone(),
+                allowed: false,
+                by: VerdictSource::Abort,
+                reason: why.message.clone(),
+            });
+        }
+        if let Some(text) = &self.stream {
+            closing.push(EventBody::StreamComplete { text: text.clone() });
+        }
+        for (call_id, name) in &self.calls {
+            let (call_id, name) = (call_id.clone(), name.clone());
+            let (error, output) = (why.clone(), format!("Tool \"{name}\" execution failed: {}", why.message));
+            closing.push(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error });
+            closing.push(EventBody::ToolCallEnd { call_id, name, output, is_error: true, duration_ms: 0 });
+        }
+        if self.in_loop {
+            closing.push(EventBody::LoopComplete { total_turns: self.tally.rounds, hit_turn_limit: false });
+        }
+        for body in &closing {
+            self.tally.push(body);
+        }
+        (closing, self.tally.messages)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ErrorCode;
+    use serde_json::{Map, json};
+
+    fn body(kind: &str, payload: serde_json::Value) -> EventBody {
+        serde_json::from_value(json!({ "type": kind, "payload": payload })).expect("a known event")
+    }
+
+    #[test]
+    fn what_is_open_is_closed_and_nothing_else() {
+        let why = ErrorBody { code: ErrorCode::Internal, message: "cut".into(), details: None };
+        let call = |id: &str| body("tool.call.start", json!({"callId": id, "name": "t", "args": Map::new()}));
+        let done = |id: &str| {
+            body("tool.call.end", json!({"callId": id, "name": "t", "output": "", "isError": false, "durationMs": 1}))
+        };
+        let ask = body(
+            "permission.request",
+            json!({"requestId": "r", "callId": "1", "toolName": "t", "args": {}, "options": [], "deadline": 1}),
+        );
+        let answer = body("permission.response", json!({"requestId": "r", "callId": "1", "allowed": true, "by": "client"}));
+        let begin = || body("loop.start", json!({}));
+        let stream = || body("stream.start", json!({}));
+        let delta = |text: &str| body("stream.delta", json!({"text": text}));
+        let said = |text: &str| body("stream.complete", json!({"text": text}));
+        let retry = body("stream.retry", json!({"attempt": 2, "delayMs": 1, "error": "e"}));
+        let over = body("loop.complete", json!({"totalTurns": 1, "hitTurnLimit": false}));
+        #[rustfmt::skip]
+        let table: Vec<(Vec<EventBody>, Vec<&str>, u64)> = vec![
+            (vec![], vec![], 0),
+            (vec![begin(), stream(), said("a"), over], vec![], 1),
+            (vec![begin(), stream(), delta("a"), retry, delta("b"), delta("c")], vec!["stream.complete", "loop.complete"], 1),
+            (vec![begin(), stream(), said(""), call("1"), call("2"), done("1")], vec!["tool.call.error", "tool.call.end", "loop.complete"], 3),
+            (vec![begin(), stream(), said("x"), call("1"), ask.clone()], vec!["permission.response", "tool.call.error", "tool.call.end", "loop.complete"], 2),
+            (vec![begin(), stream(), said("x"), call("1"), ask, answer], vec!["tool.call.error", "tool.call.end", "loop.complete"], 2),
+        ];
+        for (events, want, messages) in table {
+            let mut remains = Remains::default();
+            events.iter().for_each(|event| remains.take(event));
+            let (closing, count) = remains.close(&why);
+            assert_eq!(closing.iter().map(EventBody::kind).collect::<Vec<_>>(), want, "{events:?}");
+            assert_eq!(count, messages, "{events:?}");
+            if let Some(EventBody::StreamComplete { text }) = closing.first() {
+                assert_eq!(text, "bc", "what came before the retry is void");
+            }
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A turn's own task: the conversation, the equipment, the loop, and word to the actor when it ends.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use parking_lot::Mutex;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::actor::Order;
+use super::gate::SessionGate;
+use super::history::Rebuild;
+use super::journal::Journal;
+use super::live::Live;
+use super::tally::Tally;
+use super::{Terms, Workbench};
+use crate::agent::{CallEnvironment, Ended, Sink, SinkError, Steering, TurnInput};
+use crate::base::BoxFuture;
+use crate::model::retry::RetryPolicy;
+use crate::protocol::{ErrorBody, ErrorCode, EventBody, Message, Part, TurnId};
+use crate::store::{SessionSettings, StoreError};
+use crate::tool::Scope;
+
+/// Events that are read at once.
+const PAGE: usize = 1_000;
+
+/// Takes a turn's events into the journal, and counts.
+pub(super) struct TurnSink {
+    journal: Arc<Journal>,
+    turn: TurnId,
+    state: Mutex<SinkState>,
+}
+
+struct SinkState {
+    closed: bool,
+    tally: Tally,
+}
+
+impl TurnSink {
+    /// The sink of a turn whose prompt is in the log already.
+    pub(super) fn new(journal: Arc<Journal>, turn: TurnId) -> Arc<Self> {
+        let tally = Tally { messages: 1, ..Tally::default() };
+        Arc::new(Self { journal, turn, state: Mutex::new(SinkState { closed: false, tally }) })
+    }
+
+    /// So far.
+    pub(super) fn tally(&self) -> Tally {
+        self.state.lock().tally
+    }
+
+    /// Takes nothing more: the turn has its end.
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+    }
+}
+
+impl Sink for TurnSink {
+    fn emit(&self, event: EventBody) -> Result<(), SinkError> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(SinkError("the turn has ended".into()));
+        }
+        self.journal.emit(&self.turn, &event).map_err(|e| SinkError(e.to_string()))?;
+        state.tally.push(&event);
+        Ok(())
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), SinkError>> {
+        Box::pin(async { self.journal.ready().await.map_err(|e| SinkError(e.to_string())) })
+    }
+}
+
+/// Messages that wait to be put into the running turn.
+#[derive(Default)]
+pub(super) struct Steers(Mutex<Vec<Vec<Part>>>);
+
+impl Steers {
+    /// Adds one.
+    pub(super) fn add(&self, parts: Vec<Part>) {
+        self.0.lock().push(parts);
+    }
+}
+
+impl Steering for Steers {
+    fn take(&self) -> Vec<Vec<Part>> {
+        std::mem::take(&mut *self.0.lock())
+    }
+}
+
+/// What a turn's task needs.
+pub(super) struct Job {
+    pub(super) live: Arc<Live>,
+    pub(super) bench: Arc<dyn Workbench>,
+    pub(super) terms: Arc<Terms>,
+    pub(super) turn: TurnId,
+    pub(super) settings: SessionSettings,
+    /// The new user message.
+    pub(super) prompt: Vec<Part>,
+    /// The conversation before it; None: it is to be read from the log, which ends with the prompt.
+    pub(super) messages: Option<Vec<Message>>,
+    pub(super) gate: SessionGate,
+    pub(super) sink: Arc<TurnSink>,
+    pub(super) steers: Arc<Steers>,
+    pub(super) scope: Arc<Scope>,
+    pub(super) cancel: CancellationToken,
+}
+
+/// How a turn's task ended.
+pub(super) struct Finished {
+    /// The turn.
+    pub(super) turn: TurnId,
+    /// How.
+    pub(super) ended: Ended,
+    /// The model's last text.
+    pub(super) final_text: String,
+    /// The conversation. None: it has to be read from the log.
+    pub(super) messages: Option<Vec<Message>>,
+    /// The task broke: what it opened may not be closed.
+    pub(super) broken: bool,
+}
+
+/// Starts the task. The actor hears of its end as [`Order::Ended`], unless the task is cut off.
+pub(super) fn start(job: Job) -> AbortHandle {
+    let live = Arc::clone(&job.live);
+    let turn = job.turn.clone();
+    let task = tokio::spawn(async move {
+        let finished = AssertUnwindSafe(run(job)).catch_unwind().await.unwrap_or_else(|_| {
+            let message = "the turn broke off by a fault of the server".to_owned();
+            let error = ErrorBody { code: ErrorCode::Internal, message, details: None };
+            Finished { broken: true, ..failed(turn, error) }
+        });
+        // Without an actor there is nobody left to know.
+        let _ = live.mail.send(Order::Ended(Box::new(finished))).await;
+    });
+    task.abort_handle()
+}
+
+fn failed(turn: TurnId, error: ErrorBody) -> Finished {
+    Finished { turn, ended: Ended::Failed(error), final_text: String::new(), messages: None, broken: false }
+}
+
+async fn run(job: Job) -> Finished {
+    let turn = job.turn.clone();
+    let equipment = match job.bench.equip(&job.settings).await {
+        Ok(equipment) => equipment,
+        Err(error) => return failed(turn, error),
+    };
+    let messages = match job.messages {
+        Some(mut messages) => {
+            messages.push(Message::User(job.prompt));
+            messages
+        }
+        None => match conversation(&job.live).await {
+            Ok(messages) => messages,
+            Err(error) => return failed(turn, super::store_failure(&error).0),
+        },
+    };
+    let environment = CallEnvironment {
+        registry: equipment.registry,
+        gate: Arc::new(job.gate),
+        hooks: equipment.hooks,
+        sink: Some(Arc::clone(&job.sink) as Arc<dyn Sink>),
+        session: Some(job.live.id.clone()),
+        scope: job.scope,
+    };
+    let input = TurnInput {
+        model: equipment.model,
+        system: equipment.system,
+        messages,
+        environment,
+        sink: job.sink,
+        steering: job.steers,
+        iterations_max: job.terms.limits.max_iterations,
+        retry: RetryPolicy::default(),
+    };
+    let outcome = job.bench.run(input, job.cancel).await;
+    Finished {
+        turn,
+        ended: outcome.ended,
+        final_text: outcome.final_text,
+        messages: Some(outcome.messages),
+        broken: false,
+    }
+}
+
+/// The conversation as the log has it.
+async fn conversation(live: &Live) -> Result<Vec<Message>, StoreError> {
+    let mut transcript = Rebuild::default();
+    let mut after = 0;
+    loop {
+        let events = live.store.events(&live.id, after, PAGE).await?;
+        let Some(last) = events.last() else { return Ok(transcript.finish()) };
+        after = last.seq;
+        events.iter().for_each(|event| transcript.push(event));
+    }
+}

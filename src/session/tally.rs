@@ -1,0 +1,83 @@
+//! What a turn's events add up to: rounds, tokens, messages. Pure.
+
+use crate::protocol::{EventBody, Usage};
+
+/// What events have added up to so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Tally {
+    /// Rounds with the model that have begun.
+    pub(super) rounds: u32,
+    /// Tokens of the rounds that ended.
+    pub(super) usage: Usage,
+    /// Messages: the user's, the model's, and tool results.
+    pub(super) messages: u64,
+    /// The model's reply has begun with no text: its first call makes it a message.
+    silent_reply: bool,
+}
+
+impl Tally {
+    /// Takes the next event.
+    pub(super) fn push(&mut self, event: &EventBody) {
+        match event {
+            EventBody::SessionPrompt { .. } | EventBody::SessionSteer { .. } | EventBody::ToolCallEnd { .. } => {
+                self.messages += 1;
+            }
+            EventBody::StreamStart {} => self.rounds += 1,
+            EventBody::StreamComplete { text } => {
+                self.silent_reply = text.trim().is_empty();
+                self.messages += u64::from(!self.silent_reply);
+            }
+            EventBody::ToolCallStart { .. } => {
+                self.messages += u64::from(std::mem::take(&mut self.silent_reply));
+            }
+            EventBody::TurnComplete { usage, .. } => self.usage = self.usage.plus(usage.unwrap_or_default()),
+            EventBody::SessionCreated { .. }
+            | EventBody::SessionCompleted { .. }
+            | EventBody::SessionError { .. }
+            | EventBody::TurnQueued { .. }
+            | EventBody::LoopStart {}
+            | EventBody::LoopComplete { .. }
+            | EventBody::LoopDoomLoop { .. }
+            | EventBody::StreamDelta { .. }
+            | EventBody::StreamReasoning { .. }
+            | EventBody::StreamRetry { .. }
+            | EventBody::ToolCallError { .. }
+            | EventBody::ToolTimeout { .. }
+            | EventBody::PermissionRequest { .. }
+            | EventBody::PermissionResponse { .. }
+            | EventBody::Abort { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_is_one_message_with_its_calls() {
+        let said = |text: &str| EventBody::StreamComplete { text: text.into() };
+        let start = || EventBody::ToolCallStart { call_id: "c".into(), name: "t".into(), args: Default::default() };
+        let end = || EventBody::ToolCallEnd {
+            call_id: "c".into(),
+            name: "t".into(),
+            output: String::new(),
+            is_error: false,
+            duration_ms: 0,
+        };
+        let prompt =
+            || EventBody::SessionPrompt { session_id: "s".parse().expect("id"), prompt: "p".into(), parts: None };
+        #[rustfmt::skip]
+        let table = [
+            (vec![prompt(), EventBody::StreamStart {}, said("hi")], 2, 1),
+            (vec![prompt(), EventBody::StreamStart {}, said(""), start(), start(), end(), end(), EventBody::StreamStart {}, said("x")], 5, 2),
+            (vec![prompt(), said("t"), start(), end()], 3, 0),
+            (vec![prompt(), said(" "), prompt()], 2, 0),
+        ];
+        for (events, messages, rounds) in table {
+            let mut tally = Tally::default();
+            events.iter().for_each(|event| tally.push(event));
+            assert_eq!((tally.messages, tally.rounds), (messages, rounds), "{events:?}");
+        }
+    }
+}
