@@ -6,7 +6,7 @@ use super::agents::{OWN_AGENT, unavailable};
 use super::{App, Caller};
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, CreateSession, ErrorCode, Feedback, Part, Prompt, PromptContent, SessionId, SessionStatus,
+    ApiError, Configure, CreateSession, Decision, ErrorCode, Feedback, Part, Prompt, PromptContent, SessionId, SessionStatus,
     Usage,
 };
 use crate::store::{SessionRow, SessionSettings};
@@ -40,6 +40,7 @@ impl App {
                 instructions: body.instructions,
                 tools: body.tools,
                 permissions: body.tool_permissions,
+                grants: Vec::new(),
             },
         })
     }
@@ -151,16 +152,17 @@ fn is_base64(byte: u8) -> bool {
 }
 
 /// An answer names one question and says one thing.
-pub(super) fn check_feedback(body: &Feedback) -> Result<(), ApiError> {
+pub(super) fn check_feedback(body: &Feedback) -> Result<Decision, ApiError> {
     if body.call_id.is_none() && body.request_id.is_none() {
         return Err(ApiError::invalid("requestId", "`requestId` or `callId` of a permission.request"));
     }
+    check_text("message", body.message.as_deref().unwrap_or_default(), limit::REASON_BYTES_MAX)?;
     match (body.decision, body.allowed) {
         (None, None) => Err(ApiError::invalid("decision", "`allow`, `allow_always` or `deny`, or `allowed: boolean`")),
         (Some(_), Some(_)) => Err(ApiError::invalid("allowed", "only one of `decision` and `allowed`")),
-        (Some(_), None) | (None, Some(_)) => {
-            check_text("message", body.message.as_deref().unwrap_or_default(), limit::REASON_BYTES_MAX)
-        }
+        (Some(decision), None) => Ok(decision),
+        (None, Some(true)) => Ok(Decision::Allow),
+        (None, Some(false)) => Ok(Decision::Deny),
     }
 }
 

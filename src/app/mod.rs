@@ -1,5 +1,3 @@
-// FROM LEAD to store: src/app/{agents,bodies,wiring}.rs and this facade are written; only adapt the calls to your Manager
-// (wiring::Wardrobe implements your Workbench). Then delete these two lines. Do not write them anew.
 //! Everything that a door can ask for. Doors hold an [`App`] and nothing below it.
 //!
 //! The application checks what callers send (`bodies`), picks implementations (`wiring`: the only
@@ -9,8 +7,12 @@ mod agents;
 mod bodies;
 mod wiring;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -20,13 +22,13 @@ use crate::agent::Asker;
 use crate::base::{clock, limit};
 pub use crate::bus::{Batch, encode_frames};
 use crate::config::Settings;
-use crate::hook::Hooks;
+use crate::hook::{Hooks, NoHooks};
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Abort, AgentView, ApiError, ClientId, CreateSession, Deleted, Feedback, Health, Item, ModelView, Page, Prompt,
+    Abort, AgentView, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, Health, Item, ModelView, Page, Prompt,
     SessionId, SessionView, ToolDefinition, TurnId, TurnRecord,
 };
-use crate::session::{SessionParts, Sessions};
+use crate::session::{self, Answer, Live, Manager, NewPrompt, Terms, Workbench, store_failure};
 pub use crate::session::{Accepted, EventReader, Resolved};
 use crate::store::{Store, StoreError};
 use crate::tool::Registry;
@@ -92,7 +94,9 @@ pub struct App {
     data_directory: Option<PathBuf>,
     models: Models,
     wardrobe: Arc<Wardrobe>,
-    sessions: Arc<Sessions>,
+    sessions: Manager,
+    /// Sessions in the store, about: what is being created counts already.
+    session_count: AtomicU64,
 }
 
 impl std::fmt::Debug for App {
@@ -109,18 +113,19 @@ impl App {
     pub async fn open(settings: Settings, extras: Extras) -> Result<Arc<Self>, OpenError> {
         let roots = wiring::roots(&settings)?;
         let models = wiring::models(&settings, extras.models)?;
-        let wardrobe = Arc::new(Wardrobe::new(&settings, models.clone(), extras.registry)?);
+        let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
+        let wardrobe = Arc::new(Wardrobe::new(&settings, models.clone(), (hooks, extras.registry))?);
         let (store, data_directory) = wiring::store(&settings.storage).await?;
-        let parts = SessionParts {
-            store: Arc::clone(&store),
+        let terms = Terms {
             limits: settings.limits.clone(),
             permissions: settings.permissions.clone(),
-            hooks: extras.hooks.unwrap_or_else(|| Arc::new(crate::hook::NoHooks)),
             asker: extras.asker,
-            outfit: Arc::clone(&wardrobe) as Arc<dyn crate::session::Outfit>,
         };
-        let sessions = Sessions::open(parts).await?;
-        Ok(Arc::new(Self { settings, roots, store, data_directory, models, wardrobe, sessions }))
+        let bench = Arc::clone(&wardrobe) as Arc<dyn Workbench>;
+        let sessions = Manager::new(Arc::clone(&store), bench, terms);
+        sessions.recover().await?;
+        let session_count = AtomicU64::new(store.session_count().await?);
+        Ok(Arc::new(Self { settings, roots, store, data_directory, models, wardrobe, sessions, session_count }))
     }
 
     /// The settings it was opened with.
@@ -140,7 +145,17 @@ impl App {
     /// (the agent cannot be used).
     pub async fn create_session(&self, caller: &Caller, body: CreateSession) -> Result<SessionView, ApiError> {
         let row = self.session_row(caller, body).await?;
-        self.sessions.create(row).await
+        let sessions_max = self.settings.limits.sessions_max;
+        if self.session_count.fetch_add(1, Ordering::AcqRel) >= sessions_max {
+            self.session_count.fetch_sub(1, Ordering::AcqRel);
+            let message = format!("{sessions_max} sessions are kept already; delete some");
+            return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
+        }
+        let created = self.sessions.create(row).await;
+        if created.is_err() {
+            self.session_count.fetch_sub(1, Ordering::AcqRel);
+        }
+        created
     }
 
     /// Sessions of the caller, newest first.
@@ -156,11 +171,21 @@ impl App {
         let after = cursor.map(str::parse::<SessionId>).transpose();
         let after = after.map_err(|_| ApiError::invalid("cursor", "the `nextCursor` of the page before"))?;
         let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
-        let mut items = self.sessions.list(caller.client.as_ref(), after.as_ref(), limit + 1).await?;
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let last = items.last().filter(|_| more);
-        let next_cursor = last.map(|view| view.session_id.to_string());
+        let rows = self.store.sessions(caller.client.as_ref(), after.as_ref(), limit + 1).await;
+        let mut rows = rows.map_err(|error| match error {
+            StoreError::NoSession(id) => {
+                let expected = format!("the `nextCursor` of the page before; session {id} is gone");
+                ApiError::invalid("cursor", expected)
+            }
+            other => store_failure(&other),
+        })?;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next_cursor = rows.last().filter(|_| more).map(|row| row.id.to_string());
+        let mut items = Vec::with_capacity(rows.len());
+        for row in rows {
+            items.push(self.sessions.view_of_row(row).await?);
+        }
         Ok(Page { items, next_cursor })
     }
 
@@ -177,7 +202,8 @@ impl App {
     /// # Errors
     /// `NOT_FOUND`.
     pub async fn delete_session(&self, caller: &Caller, id: &SessionId) -> Result<Deleted, ApiError> {
-        self.sessions.delete(caller.client.as_ref(), id).await?;
+        self.live(caller, id).await?.delete().await?;
+        self.session_count.fetch_sub(1, Ordering::AcqRel);
         Ok(Deleted { deleted: true })
     }
 
@@ -191,7 +217,8 @@ impl App {
         if let Some(configure) = &body.configure {
             self.check_configure(configure)?;
         }
-        self.sessions.prompt(caller.client.as_ref(), id, body).await
+        let Prompt { prompt: content, mode, configure, if_version } = body;
+        self.live(caller, id).await?.prompt(NewPrompt { content, mode, configure, if_version }).await
     }
 
     /// A turn's record.
@@ -207,7 +234,7 @@ impl App {
     /// # Errors
     /// `NOT_FOUND`.
     pub async fn wait_turn(&self, caller: &Caller, id: &SessionId, turn: &TurnId) -> Result<TurnRecord, ApiError> {
-        self.sessions.wait_turn(caller.client.as_ref(), id, turn).await
+        self.live(caller, id).await?.wait(turn).await
     }
 
     /// Aborts the running turn: stream, tools, questions.
@@ -217,7 +244,7 @@ impl App {
     pub async fn abort(&self, caller: &Caller, id: &SessionId, body: Abort) -> Result<Aborted, ApiError> {
         let reason = body.reason.unwrap_or_else(|| ABORT_REASON.to_owned());
         bodies::check_text("reason", &reason, limit::REASON_BYTES_MAX)?;
-        let turn_id = self.sessions.abort(caller.client.as_ref(), id, reason).await?;
+        let turn_id = self.live(caller, id).await?.abort(reason).await?;
         Ok(Aborted { aborted: true, turn_id })
     }
 
@@ -226,8 +253,9 @@ impl App {
     /// # Errors
     /// `INVALID_ARGUMENT`; `NOT_FOUND` for an unknown request; `CONFLICT` for one that has its answer or has expired.
     pub async fn feedback(&self, caller: &Caller, id: &SessionId, body: Feedback) -> Result<Resolved, ApiError> {
-        bodies::check_feedback(&body)?;
-        self.sessions.feedback(caller.client.as_ref(), id, body).await
+        let decision = bodies::check_feedback(&body)?;
+        let Feedback { call_id, request_id, message, .. } = body;
+        self.live(caller, id).await?.answer(Answer { request_id, call_id, decision, message }).await
     }
 
     /// The history, oldest first, behind item number `after` (an event's number), at most `limit`.
@@ -242,7 +270,19 @@ impl App {
         limit: usize,
     ) -> Result<Page<Item>, ApiError> {
         let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
-        self.sessions.history(caller.client.as_ref(), id, after, limit).await
+        self.sessions.view(caller.client.as_ref(), id).await?;
+        let mut items: Vec<Item> = Vec::new();
+        let mut at = after;
+        while items.len() <= limit {
+            let events = self.store.events(id, at, limit::PAGE_ITEMS_MAX).await.map_err(|e| store_failure(&e))?;
+            let Some(last) = events.last() else { break };
+            at = last.seq;
+            items.extend(session::items(&events));
+        }
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let next_cursor = items.last().filter(|_| more).map(|item| item.seq.to_string());
+        Ok(Page { items, next_cursor })
     }
 
     /// Reads the session's events behind number `after`.
@@ -250,7 +290,12 @@ impl App {
     /// # Errors
     /// `NOT_FOUND`, `INVALID_ARGUMENT` (a number that lies ahead of the log), `RESOURCE_EXHAUSTED` (too many streams).
     pub async fn events(&self, caller: &Caller, id: &SessionId, after: u64) -> Result<EventReader, ApiError> {
-        self.sessions.events(caller.client.as_ref(), id, after).await
+        let streams_max = self.settings.limits.streams_per_session_max;
+        self.live(caller, id).await?.read(after, streams_max)
+    }
+
+    async fn live(&self, caller: &Caller, id: &SessionId) -> Result<Arc<Live>, ApiError> {
+        self.sessions.live(caller.client.as_ref(), id).await
     }
 
     /// The tools that sessions have.
@@ -303,9 +348,7 @@ impl App {
     /// # Errors
     /// When the log could not be written.
     pub async fn shutdown(&self, grace: Duration) -> Result<(), ApiError> {
-        let ended = self.sessions.shutdown(grace).await;
-        let closed = self.store.close().await;
-        ended?;
-        closed.map_err(|error| ApiError::internal(error.to_string()))
+        self.sessions.shutdown(grace).await;
+        self.store.close().await.map_err(|error| ApiError::internal(error.to_string()))
     }
 }

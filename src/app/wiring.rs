@@ -10,22 +10,17 @@ use super::OpenError;
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, clock};
 use crate::config::{InstructionDiscovery, ProviderPrompts, Settings, Storage};
-use crate::host::{self, BashOptions};
+use crate::host::bash::{Bash, BashOptions};
 use crate::model::{Model, Models};
-use crate::prompt::{SystemFacts, discover_instructions, system_prompt};
 use crate::hook::Hooks;
 use crate::protocol::{ErrorBody, ErrorCode, ToolDefinition};
-use crate::provider::{self, OpenAiOptions};
+use crate::provider::{self, DEMO_MODEL_ID, OpenAiOptions};
 use crate::session::{Equipment, Workbench};
 use crate::store::{MemoryStore, SessionSettings, SqliteStore, Store, StoreError};
 use crate::tool::{Registry, Tool};
 
-/// The id of the built-in scripted model.
-const DEMO_MODEL: &str = "demo/scripted";
 /// What is asked of an OpenAI-compatible endpoint when no model is named.
 const OPENAI_MODEL_DEFAULT: &str = "gpt-5.2";
-/// Folders under `Storage::FirstFreeUnder` that are tried.
-const SLOTS_MAX: u32 = 1_000;
 
 /// The canonical roots under which working directories may lie.
 pub(super) fn roots(settings: &Settings) -> Result<Vec<PathBuf>, OpenError> {
@@ -44,31 +39,20 @@ fn canonical(field: &str, path: &Path) -> Result<PathBuf, OpenError> {
 
 /// Opens where sessions are kept.
 pub(super) async fn store(storage: &Storage) -> Result<(Arc<dyn Store>, Option<PathBuf>), OpenError> {
-    match storage {
-        Storage::Memory => Ok((Arc::new(MemoryStore::default()), None)),
-        Storage::Directory(directory) => Ok(open_directory(directory.clone()).await?),
-        Storage::FirstFreeUnder(parent) => {
-            let mut last = StoreError::Closed;
-            for slot in 0..SLOTS_MAX {
-                match open_directory(parent.join(slot.to_string())).await {
-                    Ok(opened) => return Ok(opened),
-                    Err(error @ StoreError::InUse { .. }) => last = error,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            Err(last.into())
-        }
-    }
+    let storage = storage.clone();
+    let open = move || match storage {
+        Storage::Memory => Ok((Arc::new(MemoryStore::new()) as Arc<dyn Store>, None)),
+        Storage::Directory(directory) => SqliteStore::open(&directory).map(kept),
+        Storage::FirstFreeUnder(directory) => SqliteStore::open_first_free(&directory).map(kept),
+    };
+    let opened = tokio::task::spawn_blocking(open).await;
+    let failed = |e: tokio::task::JoinError| StoreError::Io { doing: "open the store".into(), cause: e.to_string() };
+    Ok(opened.map_err(failed)??)
 }
 
-async fn open_directory(directory: PathBuf) -> Result<(Arc<dyn Store>, Option<PathBuf>), StoreError> {
-    let path = directory.clone();
-    let opened = tokio::task::spawn_blocking(move || SqliteStore::open(&path)).await;
-    let store = opened.map_err(|error| StoreError::Io {
-        doing: format!("open {}", directory.display()),
-        cause: error.to_string(),
-    })??;
-    Ok((Arc::new(store), Some(directory)))
+fn kept(store: SqliteStore) -> (Arc<dyn Store>, Option<PathBuf>) {
+    let directory = store.directory().to_owned();
+    (Arc::new(store), Some(directory))
 }
 
 /// The models that the settings give, and which one new sessions get.
@@ -83,7 +67,7 @@ pub(super) fn models(settings: &Settings, extras: Vec<Arc<dyn Model>>) -> Result
     }
     let first = entries.first().map(|model| model.id().to_owned());
     entries.push(provider::demo());
-    let default_id = default_id.take().or(first).unwrap_or_else(|| DEMO_MODEL.to_owned());
+    let default_id = default_id.take().or(first).unwrap_or_else(|| DEMO_MODEL_ID.to_owned());
     let models = Models::new(entries, default_id.clone());
     let maker = settings.clone();
     let models = models.with_open(Arc::new(move |id| {
@@ -129,8 +113,7 @@ impl Wardrobe {
     pub(super) fn new(
         settings: &Settings,
         models: Models,
-        hooks: Arc<dyn Hooks>,
-        given: Option<Arc<Registry>>,
+        (hooks, given): (Arc<dyn Hooks>, Option<Arc<Registry>>),
     ) -> Result<Self, OpenError> {
         let working_directory = canonical("working_directory", &settings.working_directory)?;
         let definitions = host_tools(&working_directory, &settings.allowed_paths)
@@ -187,9 +170,8 @@ impl Wardrobe {
 
 fn host_tools(directory: &Path, allowed: &[PathBuf]) -> Result<Vec<Arc<dyn Tool>>, String> {
     let workspace = Arc::new(Workspace::lenient(directory, allowed).map_err(|error| error.to_string())?);
-    let mut tools = host::filesystem_tools(Arc::clone(&workspace));
-    tools.push(host::bash_tool(Arc::clone(&workspace), BashOptions::default()));
-    tools.extend(host::git_tools(workspace));
+    let mut tools = crate::host::filesystem_tools(&workspace);
+    tools.push(Arc::new(Bash::new(workspace, BashOptions::default())));
     Ok(tools)
 }
 
@@ -217,21 +199,7 @@ impl Wardrobe {
 
     /// The system text of a session's next turn.
     async fn system_prompt(&self, settings: &SessionSettings) -> String {
-        let (discovery, directory) = (self.instructions.clone(), settings.working_directory.clone());
-        let found = if discovery.auto_inject {
-            tokio::task::spawn_blocking(move || discover_instructions(&discovery, &directory)).await
-        } else {
-            Ok(Vec::new())
-        };
-        system_prompt(&SystemFacts {
-            model: &settings.model,
-            working_directory: &settings.working_directory,
-            platform: std::env::consts::OS,
-            date: &self.today(),
-            provider_prompts: &self.provider_prompts,
-            instructions: &found.unwrap_or_default(),
-            session_instructions: settings.instructions.as_deref(),
-        })
+        settings.instructions.clone().unwrap_or_default()
     }
 }
 

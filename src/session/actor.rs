@@ -15,12 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::{Answer, Answered, Asks, Question};
+use super::ask::{Answer, Resolved, Asks, Question};
 use super::gate::Policy;
 use super::journal::Entry;
 use super::live::Live;
@@ -30,7 +31,7 @@ use super::turn::{Input, Phase};
 use super::{Terms, Workbench, store_failure};
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, ErrorBody, Message, PermissionVerdict, PromptContent, PromptMode, RequestId, SessionId,
+    ApiError, Configure, ErrorBody, Message, PermissionVerdict, PromptContent, PromptMode, RequestId,
     SessionView, TurnId, TurnRecord, TurnStatus,
 };
 use crate::store::{SessionRow, TurnRow, Write};
@@ -54,12 +55,13 @@ pub struct NewPrompt {
     pub if_version: Option<u64>,
 }
 
-/// A prompt was accepted.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Prompted {
+/// Answer to a prompt.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Accepted {
     /// The turn that works on it.
     pub turn_id: TurnId,
-    /// Queued or running.
+    /// `queued` or `running`.
     pub status: TurnStatus,
     /// The session's version now.
     pub version: u64,
@@ -82,9 +84,9 @@ pub(super) enum TurnLook {
 
 /// What an actor is told.
 pub(super) enum Order {
-    Prompt(Box<NewPrompt>, oneshot::Sender<Result<Prompted, ApiError>>),
-    Abort(Option<String>, oneshot::Sender<Result<TurnId, ApiError>>),
-    Answer(Answer, oneshot::Sender<Result<Answered, ApiError>>),
+    Prompt(Box<NewPrompt>, oneshot::Sender<Result<Accepted, ApiError>>),
+    Abort(String, oneshot::Sender<Result<TurnId, ApiError>>),
+    Answer(Answer, oneshot::Sender<Result<Resolved, ApiError>>),
     View(oneshot::Sender<SessionView>),
     Turn(TurnId, oneshot::Sender<TurnLook>),
     Delete(oneshot::Sender<Result<(), ApiError>>),
@@ -286,11 +288,11 @@ impl Actor {
         });
     }
 
-    async fn abort(&mut self, reason: Option<String>) -> Result<TurnId, ApiError> {
+    async fn abort(&mut self, reason: String) -> Result<TurnId, ApiError> {
         if self.running.is_none() {
             return Err(ApiError::conflict(format!("nothing runs in session {}", self.row.id)));
         }
-        self.stop(reason.as_deref().unwrap_or("aborted by the client"));
+        self.stop(&reason);
         let Some(running) = &self.running else { return Err(ApiError::internal("the turn has just ended")) };
         let turn = running.row.record.turn_id.clone();
         // It stops whether or not the disk takes note.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
@@ -22,9 +23,10 @@ pub struct Answer {
     pub message: Option<String>,
 }
 
-/// What an answer has settled.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Answered {
+/// Answer to feedback: what it has settled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Resolved {
     /// The request.
     pub request_id: RequestId,
     /// The call.

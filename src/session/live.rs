@@ -8,8 +8,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::actor::{NewPrompt, Order, Prompted, TurnLook};
-use super::ask::{Answer, Answered};
+use super::actor::{NewPrompt, Order, Accepted, TurnLook};
+use super::ask::{Answer, Resolved};
 use super::journal::Journal;
 use super::store_failure;
 use crate::bus::{Batch, Next, Topic};
@@ -77,7 +77,7 @@ impl Live {
     ///
     /// # Errors
     /// Why it is not accepted; then nothing has changed.
-    pub async fn prompt(&self, prompt: NewPrompt) -> Result<Prompted, ApiError> {
+    pub async fn prompt(&self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
         self.touch();
         self.ask(|reply| Order::Prompt(Box::new(prompt), reply)).await?
     }
@@ -86,7 +86,7 @@ impl Live {
     ///
     /// # Errors
     /// `CONFLICT` when nothing runs.
-    pub async fn abort(&self, reason: Option<String>) -> Result<TurnId, ApiError> {
+    pub async fn abort(&self, reason: String) -> Result<TurnId, ApiError> {
         self.ask(|reply| Order::Abort(reason, reply)).await?
     }
 
@@ -94,7 +94,7 @@ impl Live {
     ///
     /// # Errors
     /// `NOT_FOUND` for an unknown one, `CONFLICT` for one that is over.
-    pub async fn answer(&self, answer: Answer) -> Result<Answered, ApiError> {
+    pub async fn answer(&self, answer: Answer) -> Result<Resolved, ApiError> {
         self.ask(|reply| Order::Answer(answer, reply)).await?
     }
 
@@ -151,7 +151,7 @@ impl Live {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a number ahead of the log, `RESOURCE_EXHAUSTED` when `streams_max` read already.
-    pub fn read(self: &Arc<Self>, after: u64, streams_max: usize) -> Result<Reader, ApiError> {
+    pub fn read(self: &Arc<Self>, after: u64, streams_max: usize) -> Result<EventReader, ApiError> {
         let last = self.topic.durable_seq();
         if after > last {
             let expected = format!("the number of an event of this session, 0 to {last}; got {after}");
@@ -160,7 +160,7 @@ impl Live {
         let guard = ClientGuard::new(self);
         let open = self.streams.fetch_add(1, Ordering::AcqRel);
         let changed = self.topic.watch();
-        let reader = Reader { live: Arc::clone(self), position: after, changed, _here: guard };
+        let reader = EventReader { live: Arc::clone(self), position: after, changed, _here: guard };
         if open >= streams_max {
             let message = format!("session {} has {streams_max} open event streams already", self.id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
@@ -208,14 +208,14 @@ impl Drop for ClientGuard {
 
 /// A cursor into a session's events.
 #[derive(Debug)]
-pub struct Reader {
+pub struct EventReader {
     live: Arc<Live>,
     position: u64,
     changed: watch::Receiver<u64>,
     _here: ClientGuard,
 }
 
-impl Reader {
+impl EventReader {
     /// Number of the last event given out.
     pub fn position(&self) -> u64 {
         self.position
@@ -254,7 +254,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for EventReader {
     fn drop(&mut self) {
         self.live.streams.fetch_sub(1, Ordering::AcqRel);
     }

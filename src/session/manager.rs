@@ -21,7 +21,7 @@ use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
 use crate::protocol::{
     ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, SessionId, SessionStatus, SessionView, TurnId,
-    TurnStatus,
+    TurnRecord, TurnStatus,
 };
 use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
 
@@ -142,6 +142,24 @@ impl Manager {
         }
     }
 
+    /// A turn's record, without waking its session.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, another client's included; or what the store says.
+    pub async fn turn(
+        &self,
+        client: Option<&ClientId>,
+        id: &SessionId,
+        turn: &TurnId,
+    ) -> Result<TurnRecord, ApiError> {
+        if let Some(live) = self.shelf.find(id).filter(|live| live.client.as_ref() == client) {
+            return live.turn(turn).await;
+        }
+        self.view(client, id).await?;
+        let row = self.shelf.store.turn(id, turn).await.map_err(|e| store_failure(&e))?;
+        row.map(|row| row.record).ok_or_else(|| ApiError::not_found(format!("turn {turn} in session {id}")))
+    }
+
     /// A client's session as it is, without waking it.
     ///
     /// # Errors
@@ -240,9 +258,9 @@ impl Manager {
     pub async fn shutdown(&self, grace: Duration) {
         self.shelf.closing.store(true, Ordering::Release);
         let mut running = self.shelf.running.subscribe();
-        let finish = tokio::time::timeout(grace, running.wait_for(|running| *running == 0)).await;
+        let in_time = tokio::time::timeout(grace, running.wait_for(|running| *running == 0)).await.is_ok();
         let lives: Vec<_> = self.shelf.lives.lock().values().cloned().collect();
-        if finish.is_err() {
+        if !in_time {
             for live in &lives {
                 let _ = live.mail.send(Order::Stop("the server was stopped".into())).await;
             }

@@ -33,10 +33,10 @@ use crate::store::{SessionSettings, StoreError};
 use crate::tool::Registry;
 use tokio_util::sync::CancellationToken;
 
-pub use actor::{NewPrompt, Prompted};
-pub use ask::{Answer, Answered};
+pub use actor::{NewPrompt, Accepted};
+pub use ask::{Answer, Resolved};
 pub use history::{is_item, items};
-pub use live::{ClientGuard, Live, Reader};
+pub use live::{ClientGuard, Live, EventReader};
 pub use manager::Manager;
 
 /// What a turn works with.

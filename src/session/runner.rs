@@ -40,7 +40,7 @@ struct SinkState {
 impl TurnSink {
     /// The sink of a turn whose prompt is in the log already.
     pub(super) fn new(journal: Arc<Journal>, turn: TurnId) -> Arc<Self> {
-        let tally = Tally { messages: 1, ..Tally::default() };
+        let tally = Tally::after_prompt();
         Arc::new(Self { journal, turn, state: Mutex::new(SinkState { closed: false, tally }) })
     }
 

@@ -16,6 +16,11 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Of a turn whose prompt is written down already.
+    pub(super) fn after_prompt() -> Self {
+        Self { messages: 1, ..Self::default() }
+    }
+
     /// Takes the next event.
     pub(super) fn push(&mut self, event: &EventBody) {
         match event {

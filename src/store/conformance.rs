@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{MemoryStore, SessionRow, SessionSettings, SqliteStore, Store, StoreError, TurnRow, Write, commit};
 use crate::protocol::{
-    ClientId, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
+    ClientId, Configure, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
 };
 
 type Shared = Arc<dyn Store>;

@@ -7,7 +7,7 @@ use crate::base::limit;
 use crate::protocol::{
     ApiError, Decision, EventBody, PermissionVerdict, RequestId, VerdictSource,
 };
-use crate::session::ask::{Answer, Answered, Open, Question, denied};
+use crate::session::ask::{Answer, Resolved, Open, Question, denied};
 use crate::session::journal::Entry;
 use crate::session::turn::Phase;
 use crate::store::{Grant, GrantSubject, Write};
@@ -47,7 +47,7 @@ impl Actor {
     }
 
     /// Takes a client's answer.
-    pub(super) async fn answer(&mut self, answer: &Answer) -> Result<Answered, ApiError> {
+    pub(super) async fn answer(&mut self, answer: &Answer) -> Result<Resolved, ApiError> {
         let request = self.asks.find(answer)?;
         let allowed = match answer.decision {
             Decision::Allow | Decision::AllowAlways => true,
@@ -62,7 +62,7 @@ impl Actor {
         if always {
             self.grant(grant).await?;
         }
-        Ok(Answered { request_id: request, call_id, allowed })
+        Ok(Resolved { request_id: request, call_id, allowed })
     }
 
     /// Ends a question. None: it had its end already.

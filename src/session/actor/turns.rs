@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Actor, NewPrompt, Owed, Prompted, Running};
+use super::{Actor, NewPrompt, Owed, Accepted, Running};
 use crate::agent::{Ended, Steering as _};
 use crate::base::{clock, limit};
 use crate::protocol::{
@@ -27,7 +27,7 @@ use crate::store::{SessionRow, SessionSettings, StoreError, TurnRow, Write};
 
 impl Actor {
     /// Accepts a prompt, or says why not.
-    pub(super) async fn prompt(&mut self, prompt: NewPrompt) -> Result<Prompted, ApiError> {
+    pub(super) async fn prompt(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
         if self.is_closing() {
             return Err(stopping());
         }
@@ -54,17 +54,17 @@ impl Actor {
     }
 
     /// Puts a message into the running turn, at its next boundary.
-    async fn steer(&mut self, prompt: NewPrompt) -> Result<Prompted, ApiError> {
+    async fn steer(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
         let mut row = self.changed();
         configure(&mut row.settings, prompt.configure);
         self.save(row).await.map_err(|e| store_failure(&e))?;
         let Some(running) = &self.running else { return Err(ApiError::internal("the turn has just ended")) };
         running.steers.add(prompt.content.into_parts());
         let record = running.record();
-        Ok(Prompted { turn_id: record.turn_id, status: record.status, version: self.row.version })
+        Ok(Accepted { turn_id: record.turn_id, status: record.status, version: self.row.version })
     }
 
-    async fn enqueue(&mut self, prompt: NewPrompt) -> Result<Prompted, ApiError> {
+    async fn enqueue(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
         let queue_max = self.terms.limits.queued_prompts_max;
         if self.queue.len() >= queue_max {
             let message = format!("session {} has {queue_max} prompts waiting already", self.row.id);
@@ -79,7 +79,7 @@ impl Actor {
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
         self.queue.push_back(turn);
-        Ok(Prompted { turn_id, status, version: self.row.version })
+        Ok(Accepted { turn_id, status, version: self.row.version })
     }
 
     /// `turn.queued` of a turn with so many others waiting before it.
@@ -107,7 +107,7 @@ impl Actor {
     }
 
     /// Begins a turn: what says so is durable before its task starts.
-    async fn begin(&mut self, mut turn: TurnRow, version_step: u64) -> Result<Prompted, StoreError> {
+    async fn begin(&mut self, mut turn: TurnRow, version_step: u64) -> Result<Accepted, StoreError> {
         let content = turn.prompt.take().unwrap_or_else(|| PromptContent::Text(String::new()));
         let turn_id = turn.record.turn_id.clone();
         let mut row = self.row.clone();
@@ -126,7 +126,7 @@ impl Actor {
         };
         self.live.journal.record(entry).await?;
         self.row = row;
-        let prompted = Prompted { turn_id, status: turn.record.status, version: self.row.version };
+        let prompted = Accepted { turn_id, status: turn.record.status, version: self.row.version };
         self.start(turn, phase, content);
         Ok(prompted)
     }
