@@ -6,8 +6,8 @@ use super::agents::{OWN_AGENT, unavailable};
 use super::{App, Caller};
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, CreateSession, Decision, ErrorCode, Feedback, Part, Prompt, PromptContent, SessionId, SessionStatus,
-    Usage,
+    ApiError, Configure, CreateSession, Decision, ErrorCode, Feedback, Part, Prompt, PromptContent, SessionId,
+    SessionStatus, Usage,
 };
 use crate::store::{SessionRow, SessionSettings};
 

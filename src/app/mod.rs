@@ -25,8 +25,8 @@ use crate::config::Settings;
 use crate::hook::{Hooks, NoHooks};
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Abort, AgentView, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, Health, Item, ModelView, Page, Prompt,
-    SessionId, SessionView, ToolDefinition, TurnId, TurnRecord,
+    Abort, AgentView, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, Health, Item, ModelView, Page,
+    Prompt, SessionId, SessionView, ToolDefinition, TurnId, TurnRecord,
 };
 use crate::session::{self, Answer, Live, Manager, NewPrompt, Terms, Workbench, store_failure};
 pub use crate::session::{Accepted, EventReader, Resolved};
@@ -116,11 +116,8 @@ impl App {
         let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
         let wardrobe = Arc::new(Wardrobe::new(&settings, models.clone(), (hooks, extras.registry))?);
         let (store, data_directory) = wiring::store(&settings.storage).await?;
-        let terms = Terms {
-            limits: settings.limits.clone(),
-            permissions: settings.permissions.clone(),
-            asker: extras.asker,
-        };
+        let terms =
+            Terms { limits: settings.limits.clone(), permissions: settings.permissions.clone(), asker: extras.asker };
         let bench = Arc::clone(&wardrobe) as Arc<dyn Workbench>;
         let sessions = Manager::new(Arc::clone(&store), bench, terms);
         sessions.recover().await?;

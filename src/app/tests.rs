@@ -158,8 +158,15 @@ async fn a_prompt_becomes_a_turn_with_one_end() {
     assert_eq!((record.status, record.result.as_deref(), record.rounds), (TurnStatus::Completed, Some("hello"), 1));
     let kinds = house.kinds(&id).await;
     let want = [
-        "session.created", "session.prompt", "loop.start", "stream.start", "stream.delta", "stream.complete",
-        "turn.complete", "loop.complete", "session.completed",
+        "session.created",
+        "session.prompt",
+        "loop.start",
+        "stream.start",
+        "stream.delta",
+        "stream.complete",
+        "turn.complete",
+        "loop.complete",
+        "session.completed",
     ];
     assert_eq!(kinds, want);
     let log = house.log(&id).await;

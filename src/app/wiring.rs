@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use super::OpenError;
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, clock};
-use crate::config::{InstructionDiscovery, ProviderPrompts, Settings, Storage};
-use crate::host::bash::{Bash, BashOptions};
-use crate::model::{Model, Models};
+use crate::config::{InstructionDiscovery, PLATFORM, ProviderPrompts, Settings, Storage};
 use crate::hook::Hooks;
+use crate::host::{self, BashOptions};
+use crate::model::{Model, Models};
+use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
 use crate::protocol::{ErrorBody, ErrorCode, ToolDefinition};
 use crate::provider::{self, DEMO_MODEL_ID, OpenAiOptions};
 use crate::session::{Equipment, Workbench};
@@ -105,7 +104,6 @@ pub(super) struct Wardrobe {
     definitions: Vec<ToolDefinition>,
     provider_prompts: ProviderPrompts,
     instructions: InstructionDiscovery,
-    date: Mutex<(u64, String)>,
 }
 
 impl Wardrobe {
@@ -130,7 +128,6 @@ impl Wardrobe {
             definitions,
             provider_prompts: settings.provider_prompts.clone(),
             instructions: settings.instructions.clone(),
-            date: Mutex::default(),
         })
     }
 
@@ -156,22 +153,13 @@ impl Wardrobe {
             }),
         }
     }
-
-    /// Today, computed once a day.
-    fn today(&self) -> String {
-        let day = clock::now_ms() / 86_400_000;
-        let mut date = self.date.lock();
-        if date.0 != day || date.1.is_empty() {
-            *date = (day, clock::now_text().chars().take(10).collect());
-        }
-        date.1.clone()
-    }
 }
 
 fn host_tools(directory: &Path, allowed: &[PathBuf]) -> Result<Vec<Arc<dyn Tool>>, String> {
     let workspace = Arc::new(Workspace::lenient(directory, allowed).map_err(|error| error.to_string())?);
-    let mut tools = crate::host::filesystem_tools(&workspace);
-    tools.push(Arc::new(Bash::new(workspace, BashOptions::default())));
+    let mut tools = host::filesystem_tools(&workspace);
+    tools.push(host::bash_tool(&workspace, BashOptions::default()));
+    tools.extend(host::git_tools(&workspace));
     Ok(tools)
 }
 
@@ -199,7 +187,24 @@ impl Wardrobe {
 
     /// The system text of a session's next turn.
     async fn system_prompt(&self, settings: &SessionSettings) -> String {
-        settings.instructions.clone().unwrap_or_default()
+        let instructions = if self.instructions.auto_inject {
+            let (discovery, directory) = (self.instructions.clone(), settings.working_directory.clone());
+            let look =
+                move || discover(&directories_up(&directory, discovery.root_dir.as_deref()), &discovery.patterns);
+            // Who cannot be read is left out, and never keeps a turn from running.
+            tokio::task::spawn_blocking(look).await.unwrap_or_default()
+        } else {
+            Vec::new()
+        };
+        let date: String = clock::now_text().chars().take("2026-11-21".len()).collect();
+        system_text(&SystemParts {
+            prompt: provider_prompt(&self.provider_prompts, &settings.model),
+            working_directory: &settings.working_directory,
+            platform: PLATFORM,
+            date: &date,
+            instructions: &instructions,
+            session: settings.instructions.as_deref(),
+        })
     }
 }
 

@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// The operating system, such as `linux`.
+pub const PLATFORM: &str = std::env::consts::OS;
+
 /// All variables of this process, unfiltered.
 pub fn inherited_environment() -> Vec<(OsString, OsString)> {
     std::env::vars_os().collect()

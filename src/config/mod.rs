@@ -16,7 +16,7 @@ use crate::base::limit;
 use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolCategory};
 
 pub use embedded::embedded_data_directory;
-pub use environment::{find_program, inherited_environment};
+pub use environment::{PLATFORM, find_program, inherited_environment};
 pub use options::{FilePermissions, LogFormat, LogLevel, Options};
 pub use resolve::{ConfigError, Launch, Listen};
 

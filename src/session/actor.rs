@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::{Answer, Resolved, Asks, Question};
+use super::ask::{Answer, Asks, Question, Resolved};
 use super::gate::Policy;
 use super::journal::Entry;
 use super::live::Live;
@@ -31,8 +31,8 @@ use super::turn::{Input, Phase};
 use super::{Terms, Workbench, store_failure};
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, ErrorBody, Message, PermissionVerdict, PromptContent, PromptMode, RequestId,
-    SessionView, TurnId, TurnRecord, TurnStatus,
+    ApiError, Configure, ErrorBody, Message, PermissionVerdict, PromptContent, PromptMode, RequestId, SessionView,
+    TurnId, TurnRecord, TurnStatus,
 };
 use crate::store::{SessionRow, TurnRow, Write};
 use crate::tool::Scope;
@@ -91,9 +91,16 @@ pub(super) enum Order {
     Turn(TurnId, oneshot::Sender<TurnLook>),
     Delete(oneshot::Sender<Result<(), ApiError>>),
     /// A gate puts a question. `named` tells it the request's id once the question is put.
-    Ask { question: Box<Question>, named: oneshot::Sender<RequestId>, reply: oneshot::Sender<PermissionVerdict> },
+    Ask {
+        question: Box<Question>,
+        named: oneshot::Sender<RequestId>,
+        reply: oneshot::Sender<PermissionVerdict>,
+    },
     /// A gate's own end of a question.
-    Resolve { request: RequestId, verdict: PermissionVerdict },
+    Resolve {
+        request: RequestId,
+        verdict: PermissionVerdict,
+    },
     /// A turn's task has ended.
     Ended(Box<Finished>),
     /// A turn had its time to stop.

@@ -40,9 +40,7 @@ fn item_body(body: EventBody) -> Option<ItemBody> {
         EventBody::StreamComplete { text } => {
             Some(ItemBody::Message { role: Role::Assistant, content: vec![Part::Text { text }] })
         }
-        EventBody::ToolCallStart { call_id, name, args } => {
-            Some(ItemBody::ToolCall { call_id, name, arguments: args })
-        }
+        EventBody::ToolCallStart { call_id, name, args } => Some(ItemBody::ToolCall { call_id, name, arguments: args }),
         EventBody::ToolCallEnd { call_id, name, output, is_error, .. } => {
             Some(ItemBody::ToolResult { call_id, name, output, is_error })
         }
@@ -174,7 +172,17 @@ mod tests {
 
     #[test]
     fn results_stand_in_the_order_of_their_calls() {
-        let log = [prompt("p"), said(""), start("a"), end("a", "1"), start("c"), start("b"), end("b", "2"), end("c", "3"), said("x")];
+        let log = [
+            prompt("p"),
+            said(""),
+            start("a"),
+            end("a", "1"),
+            start("c"),
+            start("b"),
+            end("b", "2"),
+            end("c", "3"),
+            said("x"),
+        ];
         let want = vec![
             user("p"),
             assistant("", &["a", "c", "b"]),

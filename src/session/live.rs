@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::actor::{NewPrompt, Order, Accepted, TurnLook};
+use super::actor::{Accepted, NewPrompt, Order, TurnLook};
 use super::ask::{Answer, Resolved};
 use super::journal::Journal;
 use super::store_failure;

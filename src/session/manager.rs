@@ -146,12 +146,7 @@ impl Manager {
     ///
     /// # Errors
     /// `NOT_FOUND`, another client's included; or what the store says.
-    pub async fn turn(
-        &self,
-        client: Option<&ClientId>,
-        id: &SessionId,
-        turn: &TurnId,
-    ) -> Result<TurnRecord, ApiError> {
+    pub async fn turn(&self, client: Option<&ClientId>, id: &SessionId, turn: &TurnId) -> Result<TurnRecord, ApiError> {
         if let Some(live) = self.shelf.find(id).filter(|live| live.client.as_ref() == client) {
             return live.turn(turn).await;
         }

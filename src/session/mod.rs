@@ -18,9 +18,6 @@ mod runner;
 mod tally;
 mod turn;
 
-
-
-
 use std::sync::Arc;
 
 use crate::agent::{Asker, TurnInput, TurnOutcome, run_turn};
@@ -33,10 +30,10 @@ use crate::store::{SessionSettings, StoreError};
 use crate::tool::Registry;
 use tokio_util::sync::CancellationToken;
 
-pub use actor::{NewPrompt, Accepted};
+pub use actor::{Accepted, NewPrompt};
 pub use ask::{Answer, Resolved};
 pub use history::{is_item, items};
-pub use live::{ClientGuard, Live, EventReader};
+pub use live::{ClientGuard, EventReader, Live};
 pub use manager::Manager;
 
 /// What a turn works with.

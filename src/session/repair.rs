@@ -3,9 +3,7 @@
 //! Pure. Of the events that are in the log it makes those that close what they opened, so that a
 //! reader never waits for the end of something that has no one left to end it.
 
-use crate::protocol::{
-    ErrorBody, Event, EventBody, RequestId, SessionId, TurnId, VerdictSource,
-};
+use crate::protocol::{ErrorBody, Event, EventBody, RequestId, SessionId, TurnId, VerdictSource};
 use crate::store::{Store, StoreError};
 
 use super::tally::Tally;
@@ -135,7 +133,8 @@ mod tests {
             "permission.request",
             json!({"requestId": "r", "callId": "1", "toolName": "t", "args": {}, "options": [], "deadline": 1}),
         );
-        let answer = body("permission.response", json!({"requestId": "r", "callId": "1", "allowed": true, "by": "client"}));
+        let answer =
+            body("permission.response", json!({"requestId": "r", "callId": "1", "allowed": true, "by": "client"}));
         let begin = || body("loop.start", json!({}));
         let stream = || body("stream.start", json!({}));
         let delta = |text: &str| body("stream.delta", json!({"text": text}));

@@ -4,10 +4,8 @@ use tokio::sync::oneshot;
 
 use super::{Actor, Input};
 use crate::base::limit;
-use crate::protocol::{
-    ApiError, Decision, EventBody, PermissionVerdict, RequestId, VerdictSource,
-};
-use crate::session::ask::{Answer, Resolved, Open, Question, denied};
+use crate::protocol::{ApiError, Decision, EventBody, PermissionVerdict, RequestId, VerdictSource};
+use crate::session::ask::{Answer, Open, Question, Resolved, denied};
 use crate::session::journal::Entry;
 use crate::session::turn::Phase;
 use crate::store::{Grant, GrantSubject, Write};
@@ -66,11 +64,7 @@ impl Actor {
     }
 
     /// Ends a question. None: it had its end already.
-    pub(super) async fn resolve(
-        &mut self,
-        request: &RequestId,
-        verdict: PermissionVerdict,
-    ) -> Option<(String, Grant)> {
+    pub(super) async fn resolve(&mut self, request: &RequestId, verdict: PermissionVerdict) -> Option<(String, Grant)> {
         let open = self.asks.settle(request)?;
         let mut verdict = verdict;
         if let Some(running) = &mut self.running {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Actor, NewPrompt, Owed, Accepted, Running};
+use super::{Accepted, Actor, NewPrompt, Owed, Running};
 use crate::agent::{Ended, Steering as _};
 use crate::base::{clock, limit};
 use crate::protocol::{
@@ -157,8 +157,7 @@ impl Actor {
             cancel: cancel.clone(),
         });
         let counted = self.shelf.count();
-        self.running =
-            Some(Running { row: turn, phase, cancel, reason: None, sink, steers, task, _counted: counted });
+        self.running = Some(Running { row: turn, phase, cancel, reason: None, sink, steers, task, _counted: counted });
     }
 
     /// Begins the next turn that waits, if nothing runs.

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::record;
 use super::write::{key_of, split_key};
 use crate::protocol::{
-    ClientId, Configure, ErrorBody, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
+    ClientId, Configure, ErrorBody, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus,
+    Usage,
 };
 use crate::store::{SessionRow, StoreError, TurnRow};
 
