@@ -1,6 +1,6 @@
 //! The command line: the outermost face of the program, and the only place that prints.
 //!
-//! stdout carries results, stderr everything about them. Exit codes stand in [`Exit`].
+//! stdout carries results, stderr everything about them. Exit codes stand in `Exit`.
 
 pub mod example_repository;
 

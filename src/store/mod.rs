@@ -1,6 +1,6 @@
 //! The seam under everything durable: sessions, turns and the event log.
 //!
-//! Writes go in as [`Commit`]s: each is atomic, and they become durable in the order they were
+//! Writes go in as commits (lists of [`Write`]s): each is atomic, and they become durable in the order they were
 //! handed in. An implementation may put many commits into one transaction (group commit).
 //! What [`Store::commit`] calls back about is on disk; nothing else is ever shown to a client.
 //!
@@ -159,7 +159,7 @@ pub struct TurnRow {
     pub first_seq: Option<u64>,
 }
 
-/// One change. A [`Commit`] is a list of them.
+/// One change. A commit is a list of them.
 #[derive(Debug, Clone)]
 pub enum Write {
     /// A new session. Fails with [`StoreError::Taken`].
