@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
@@ -17,6 +18,8 @@ use super::clock;
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the end of a body is waited for when nobody needs it any more.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long an unused connection is kept.
 const POOL_IDLE: Duration = Duration::from_secs(60);
 
@@ -133,6 +136,18 @@ impl Answer {
     /// Shortens (or lengthens) the silence that is waited for.
     pub fn set_idle_timeout(&mut self, idle_timeout: Duration) {
         self.idle_timeout = idle_timeout;
+    }
+
+    /// Reads the few bytes that may be left, in the background and for a moment, so that the connection can be used
+    /// again.
+    pub fn finish(mut self) {
+        match self.response.chunk().now_or_never() {
+            Some(Ok(Some(_))) | None => {}
+            Some(Ok(None) | Err(_)) => return,
+        }
+        tokio::spawn(tokio::time::timeout(CLOSING_TIMEOUT, async move {
+            while let Ok(Some(_)) = self.response.chunk().await {}
+        }));
     }
 
     /// The rest of the body, at most `bytes_max` of it. What is not UTF-8 is replaced. A broken end is the end.
@@ -336,6 +351,17 @@ mod tests {
             headers.insert(name, HeaderValue::from_str(value).unwrap());
             let got = retry_after(&headers, 1_445_412_470_000);
             assert_eq!(got, want_ms.map(Duration::from_millis), "{name}: {value}");
+        }
+    }
+
+    #[tokio::test]
+    async fn each_kind_has_its_client() {
+        for kind in [Kind::Loopback, Kind::Plain] {
+            assert!(client_for(kind).await.is_ok(), "{kind:?}");
+        }
+        // A machine without root certificates is told so; everything else must work.
+        if let Err(error) = client_for(Kind::Secure).await {
+            assert!(error.to_string().contains("certificates"), "{error}");
         }
     }
 

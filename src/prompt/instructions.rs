@@ -135,7 +135,7 @@ mod tests {
         let absolute = top.join("repo/AGENTS.md").display().to_string();
         let patterns =
             names(&["../outside.md", "sub/../../outside.md", "LINK.md", &absolute, "", "CLAUDE.md", "AGENTS.md"]);
-        let found = discover(&[repo.clone()], &patterns);
+        let found = discover(std::slice::from_ref(&repo), &patterns);
         // The two names of one file count once.
         assert_eq!(contents(&found), ["top"]);
         assert_eq!(found[0].path, repo.join("CLAUDE.md"));
@@ -149,7 +149,8 @@ mod tests {
         fs::write(repo.join("long.md"), format!("x{}", "ä".repeat(max))).unwrap();
         fs::write(repo.join("blank.md"), " \n").unwrap();
         fs::create_dir(repo.join("dir.md")).unwrap();
-        let found = discover(&[repo.clone()], &names(&["dir.md", "blank.md", "gone.md", "long.md", "AGENTS.md"]));
+        let found =
+            discover(std::slice::from_ref(&repo), &names(&["dir.md", "blank.md", "gone.md", "long.md", "AGENTS.md"]));
         assert_eq!(found.len(), 2);
         let all = 2 * max + 1;
         assert!(found[0].content.ends_with(&format!("ä\n\n[cut: {all} bytes in all, the first {} shown]", max - 1)));

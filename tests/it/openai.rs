@@ -61,6 +61,18 @@ async fn text_tokens_and_the_end() {
 }
 
 #[tokio::test]
+async fn connections_are_used_again() {
+    let server = ModelServer::start(queue([Answer::text(&["ok"])])).await;
+    for _ in 0..20 {
+        let events: Events = model(&server.base_url()).stream(hello(), CancellationToken::new()).collect().await;
+        assert_eq!(events.last(), Some(&finished(StopReason::EndTurn)));
+    }
+    assert_eq!(server.requests().len(), 20);
+    // A request that comes on the heels of another may open one more; each its own would be 20.
+    assert!(server.connections() < 10, "{}", server.connections());
+}
+
+#[tokio::test]
 async fn what_is_sent() {
     let server = ModelServer::start(queue([Answer::text(&["ok"])])).await;
     let call_made = ToolCallRequest {

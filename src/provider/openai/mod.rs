@@ -206,7 +206,10 @@ impl Talk {
             return Ok(Phase::Failed(error));
         }
         match assembler.state() {
-            State::Done => Ok(Phase::Over),
+            State::Done => {
+                listening.answer.finish();
+                Ok(Phase::Over)
+            }
             State::Stopped => {
                 answer.set_idle_timeout(CLOSING_TIMEOUT.min(self.endpoint.idle_timeout));
                 Ok(Phase::Listening(listening))

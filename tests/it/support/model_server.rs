@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -185,6 +186,7 @@ pub struct ModelServer {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
     count: watch::Receiver<usize>,
+    connections: Arc<AtomicUsize>,
     _accepting: AbortOnDropHandle<()>,
 }
 
@@ -201,15 +203,18 @@ impl ModelServer {
         let requests: Arc<Mutex<Vec<Request>>> = Arc::default();
         let (counter, count) = watch::channel(0);
         let kept = keep.then(|| Arc::clone(&requests));
+        let opened: Arc<AtomicUsize> = Arc::default();
+        let counted = Arc::clone(&opened);
         let accepting = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((socket, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
                 while connections.try_join_next().is_some() {}
                 let seen = Seen { requests: kept.clone(), counter: counter.clone() };
                 connections.spawn(serve(socket, Arc::clone(&script), seen));
             }
         });
-        Self { address, requests, count, _accepting: AbortOnDropHandle::new(accepting) }
+        Self { address, requests, count, connections: opened, _accepting: AbortOnDropHandle::new(accepting) }
     }
 
     /// What a client is given as its base URL.
@@ -220,6 +225,11 @@ impl ModelServer {
     /// All requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.requests.lock().clone()
+    }
+
+    /// Connections so far.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Waits until that many requests have come.
