@@ -155,7 +155,7 @@ impl SessionGate {
             () = cancel.cancelled() => denied(VerdictSource::Abort, "the turn was aborted"),
             allowed = self.asker(request, cancel) => PermissionVerdict {
                 allowed,
-                by: VerdictSource::Client,
+                by: VerdictSource::Program,
                 reason: String::new(),
             },
             () = self.nobody() => denied(VerdictSource::NoClient, "no client is connected who could be asked"),
