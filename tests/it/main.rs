@@ -7,5 +7,6 @@
 mod demo;
 mod openai;
 mod readme;
+mod restart;
 mod support;
 mod turn;

@@ -1,4 +1,5 @@
 //! What the subjects share.
 
 pub mod model_server;
+pub mod program;
 pub mod turns;

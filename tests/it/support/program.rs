@@ -1,0 +1,130 @@
+//! The built program as a child, and a client that speaks just enough HTTP to it.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+/// Longest wait for anything that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `simse serve`, killed when it is dropped.
+pub struct Program {
+    /// Where it listens.
+    pub port: u16,
+    child: Child,
+}
+
+impl Program {
+    /// Starts it over a data directory, with a model behind `base_url`, and waits until it listens.
+    pub async fn serve(data: &Path, work: &Path, base_url: &str) -> Self {
+        let port_file = data.with_extension("port");
+        let _ = std::fs::remove_file(&port_file);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_simse"));
+        command.args([
+            "serve",
+            "--port",
+            "0",
+            "--no-auth",
+            "--model",
+            "openai/m",
+            "--log-level",
+            "error",
+            "--data-dir",
+        ]);
+        command.arg(data).arg("--cwd").arg(work).arg("--port-file").arg(&port_file);
+        command.args(["--openai-base-url", base_url]).env_remove("OPENAI_API_KEY");
+        let mut child =
+            command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().expect("it starts");
+        let listens = async {
+            loop {
+                let port = std::fs::read_to_string(&port_file).ok().and_then(|text| text.trim().parse().ok());
+                if let Some(port) = port {
+                    return port;
+                }
+                if let Some(status) = child.try_wait().expect("its status") {
+                    let mut said = String::new();
+                    child.stderr.take().expect("piped").read_to_string(&mut said).await.expect("read");
+                    panic!("it ended with {status}: {said}");
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        let port = tokio::time::timeout(PATIENCE, listens).await.expect("it listens in time");
+        Self { port, child }
+    }
+
+    /// `kill -9`.
+    pub async fn kill(mut self) {
+        self.child.kill().await.expect("killed");
+    }
+
+    /// One request, and its answer.
+    pub async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n{kind}content-length: {}\r\n\r\n",
+            self.port,
+            body.len()
+        );
+        let exchange = async {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(body.as_bytes()).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            std::io::Result::Ok(answer)
+        };
+        let answer = tokio::time::timeout(PATIENCE, exchange).await.expect("an answer in time").expect("an answer");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        (status, serde_json::from_str(body).unwrap_or_else(|e| panic!("{method} {path}: {e}: {answer}")))
+    }
+
+    /// A session's events behind number `after`.
+    pub async fn events(&self, session: &str, after: u64) -> Events {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.expect("it listens");
+        let head = format!(
+            "GET /sessions/{session}/events HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nlast-event-id: {after}\r\n\r\n",
+            self.port
+        );
+        stream.write_all(head.as_bytes()).await.expect("sent");
+        let mut lines = BufReader::new(stream);
+        let mut status = String::new();
+        lines.read_line(&mut status).await.expect("a status");
+        assert!(status.contains(" 200 "), "{status}");
+        Events { lines }
+    }
+}
+
+/// An event stream.
+pub struct Events {
+    lines: BufReader<TcpStream>,
+}
+
+impl Events {
+    /// The next event: its number and its data as they came. None: the connection has ended.
+    pub async fn next(&mut self) -> Option<(u64, String)> {
+        let mut seq = None;
+        loop {
+            let mut line = String::new();
+            // A connection that breaks in the middle of a frame shows nothing of it.
+            let read = tokio::time::timeout(PATIENCE, self.lines.read_line(&mut line)).await.expect("a line in time");
+            if read.unwrap_or(0) == 0 || !line.ends_with('\n') {
+                return None;
+            }
+            // Chunk sizes and blank lines stand between the fields.
+            if let Some(text) = line.strip_prefix("id: ") {
+                seq = text.trim().parse().ok();
+            }
+            if let (Some(data), Some(seq)) = (line.strip_prefix("data: "), seq) {
+                return Some((seq, data.trim_end().to_owned()));
+            }
+        }
+    }
+}
