@@ -25,6 +25,8 @@ const NARROW: &[(&str, &[&str])] = &[("server", &["app", "protocol", "config", "
 
 /// Where a thing from outside may be named: the words, then the files or folders.
 const HOMES: &[(&[&str], &[&str])] = &[
+    // A setting's name, type and words for --help stand in one place, beside its other two spellings.
+    (&["clap"], &["src/cli/", "src/main.rs", "src/config/options"]),
     (&["axum", "hyper", "hyper_util", "http_body", "http_body_util", "tower"], &["src/server/"]),
     (&["reqwest", "rustls"], &["src/base/http"]),
     (&["std::process::Command", "std::process::Child", "std::process::Stdio", "tokio::process"], &["src/base/process"]),

@@ -13,8 +13,9 @@ const EXIT_CODES: &str = "Exit codes:
   3  the server cannot start: the port, the data directory, the address
   128 and the signal's number: ended at once by a second signal
 
-Every setting has one name in three spellings: --max-iterations, the variable SIMSE_MAX_ITERATIONS, and
-max_iterations in the configuration file (TOML). Flags win over variables, variables over the file.";
+Every setting has one name in three spellings, such as --max-iterations, the variable
+SIMSE_MAX_ITERATIONS, and max_iterations in the configuration file (TOML). Flags win over variables,
+variables over the file.";
 
 /// A headless coding-agent server: sessions, tools and permissions over HTTP, with a live stream of events.
 #[derive(Debug, Parser)]

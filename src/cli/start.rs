@@ -132,6 +132,7 @@ async fn prepared(
     let mut options = arguments.options;
     if example {
         std::fs::create_dir(&shop).map_err(|cause| JobError::System { doing: "cannot make a directory", cause })?;
+        options.root = Some(vec![shop.clone()]);
         options.cwd = Some(shop);
     }
     // Below everything that is said: an own port, an own place for the data, a quiet log.

@@ -5,8 +5,13 @@
 #![allow(clippy::unwrap_used, reason = "in tests an unwrap is an assertion")]
 
 mod demo;
+mod guard;
+mod main_job;
 mod openai;
 mod readme;
 mod restart;
+mod routes;
+mod serve;
+mod stream;
 mod support;
 mod turn;

@@ -1,5 +1,8 @@
 //! What the subjects share.
 
+pub mod binary;
+pub mod house;
+pub mod http;
 pub mod model_server;
 pub mod program;
 pub mod turns;

@@ -1,0 +1,76 @@
+//! `simse start`: the whole way, from an empty directory to a commit, with the program as it is shipped.
+
+use std::path::Path;
+
+use simse::cli::example_repository;
+
+use crate::support::binary::{ended, simse};
+
+#[tokio::test]
+async fn the_main_job_ends_with_a_commit() {
+    let home = tempfile::tempdir().unwrap();
+    let (code, out, err) = ended(simse(home.path()).args(["start", "--once"]).spawn().unwrap()).await;
+    assert_eq!(code, Some(0), "{out}\n{err}");
+    let mut at = 0;
+    // In this order.
+    for word in [
+        "not ok",
+        "POST /sessions",
+        "demo/scripted",
+        "built-in script",
+        "subtotal",
+        "fs_edit",
+        "git_commit",
+        "== The commit",
+        "-    cents += line.priceCents + line.quantity",
+        "+    cents += line.priceCents * line.quantity",
+        "yes: the turn ended by itself",
+        "yes: the tests pass",
+        "yes: there is a new commit",
+        "The job is done.",
+    ] {
+        at += out[at..].find(word).unwrap_or_else(|| panic!("{word:?} is missing behind byte {at}:\n{out}"));
+    }
+    // It leaves nothing behind.
+    let left: Vec<_> = std::fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_test_that_cannot_be_mended_is_a_failed_job() {
+    let home = tempfile::tempdir().unwrap();
+    let shop = home.path().join("shop");
+    example_repository::create(&shop).await.unwrap();
+    let test = "import test from 'node:test'\ntest('nothing helps', () => { throw new Error('never') })\n";
+    std::fs::write(shop.join("test/cart.test.js"), test).unwrap();
+    let arguments =
+        ["start", "--once", "--yes", "--cwd", "shop", "--check", "node --test", "--prompt", example_repository::PROMPT];
+    let (code, out, err) = ended(simse(home.path()).args(arguments).spawn().unwrap()).await;
+    assert_eq!(code, Some(1), "{out}\n{err}");
+    assert!(out.contains("NO:  the tests pass") && out.contains("The job is not done."), "{out}");
+}
+
+#[tokio::test]
+async fn without_a_person_or_yes_nothing_is_changed() {
+    let home = tempfile::tempdir().unwrap();
+    let shop = home.path().join("shop");
+    example_repository::create(&shop).await.unwrap();
+    let before = std::fs::read_to_string(shop.join("src/cart.js")).unwrap();
+    let arguments =
+        ["start", "--once", "--cwd", "shop", "--check", "node --test", "--prompt", example_repository::PROMPT];
+    let (code, out, err) = ended(simse(home.path()).args(arguments).spawn().unwrap()).await;
+    assert_eq!(code, Some(1), "{out}\n{err}");
+    assert!(out.contains("answered: deny"), "{out}");
+    assert_eq!(std::fs::read_to_string(shop.join("src/cart.js")).unwrap(), before);
+    assert!(!Path::new(&shop.join("data")).exists());
+}
+
+#[tokio::test]
+async fn a_missing_program_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let bare = home.path().join("bin");
+    std::fs::create_dir(&bare).unwrap();
+    let (code, _, err) = ended(simse(home.path()).env("PATH", &bare).args(["start", "--once"]).spawn().unwrap()).await;
+    assert_eq!(code, Some(1), "{err}");
+    assert!(err.contains("git is needed"), "{err}");
+}

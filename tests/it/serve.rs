@@ -1,0 +1,199 @@
+//! `simse serve` as a program: what it says, where it puts what, and how it ends.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::binary::{Serving, ended, simse};
+use crate::support::http::request;
+
+const DATA: &str = ".local/share/simse";
+
+async fn run(home: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    ended(simse(home).args(arguments).spawn().unwrap()).await
+}
+
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[tokio::test]
+async fn help_and_usage_have_their_codes() {
+    let home = tempfile::tempdir().unwrap();
+    let (code, out, _) = run(home.path(), &["--help"]).await;
+    assert_eq!(code, Some(0));
+    assert!(out.contains("serve") && out.contains("start") && out.contains("Exit codes"), "{out}");
+    let (code, out, _) = run(home.path(), &["serve", "--help"]).await;
+    assert_eq!(code, Some(0));
+    for flag in ["--port", "--host", "--cwd", "--data-dir", "--model", "--config", "--port-file", "--max-iterations"] {
+        assert!(out.contains(flag), "{flag}");
+    }
+    #[rustfmt::skip]
+    let table: &[(&[&str], &str)] = &[
+        (&["serve", "--prot", "1"], "--prot"),
+        (&["serve", "--port", "x"], "--port"),
+        (&["serve", "--cwd", "nowhere"], "--cwd"),
+        (&["serve", "--config", "nowhere.toml"], "nowhere.toml"),
+        (&["serve", "--max-iterations", "0"], "--max-iterations"),
+        (&["serve", "--model", "no/such", "--port", "0"], "no/such"),
+        (&["start", "--cwd", "."], "--prompt"),
+        (&["dance"], "dance"),
+    ];
+    for (arguments, word) in table {
+        let (code, out, err) = run(home.path(), arguments).await;
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}: {err}");
+        assert!(err.contains(word), "{arguments:?}: {err}");
+    }
+}
+
+#[tokio::test]
+async fn a_start_leaves_what_clients_need_and_a_stop_takes_it_away() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &[]).await;
+    let data = home.path().join(DATA);
+    assert_eq!((mode(&data), mode(&data.join("token"))), (0o700, 0o600));
+    let found: Value = serde_json::from_slice(&std::fs::read(data.join("server.json")).unwrap()).unwrap();
+    assert_eq!(found["url"], json!(format!("http://{}", serving.address)));
+    assert_eq!(
+        (found["port"].as_u64(), found["pid"].as_u64()),
+        (Some(serving.address.port().into()), serving.child.id().map(u64::from))
+    );
+    assert_eq!(serving.request("GET", "/tools").send(serving.address).await.status, 200);
+    assert_eq!(request(serving.address, "GET", "/tools").send(serving.address).await.status, 401);
+    let token = std::fs::read_to_string(data.join("token")).unwrap();
+    let (code, out, err) = serving.stop().await;
+    assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
+    for word in ["listening", "model", "data", "token", "Ctrl-C", "GET", "/tools", "stopped"] {
+        assert!(err.contains(word), "{word}: {err}");
+    }
+    assert!(!err.contains(token.trim()), "the token is in the log");
+    assert!(!data.join("server.json").exists());
+    // The token stays the same, and so do the sessions.
+    let again = Serving::start(&home, &["--log-format", "json"]).await;
+    assert_eq!(std::fs::read_to_string(data.join("token")).unwrap(), token);
+    assert_eq!(again.request("GET", "/health").send(again.address).await.status, 200);
+    let (_, _, err) = again.stop().await;
+    let lines: Vec<Value> = err.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let request = lines.iter().find(|line| line["message"] == "request").expect("a line for the request");
+    assert_eq!(
+        (&request["method"], &request["path"], &request["status"]),
+        (&json!("GET"), &json!("/health"), &json!(200))
+    );
+    assert!(request["durationMs"].is_f64() && request["bytes"].as_u64() > Some(0), "{request}");
+}
+
+#[tokio::test]
+async fn a_second_process_on_the_data_is_told_so() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &[]).await;
+    let (code, _, err) = run(home.path(), &["serve", "--port", "0"]).await;
+    assert_eq!(code, Some(3), "{err}");
+    let pid = serving.child.id().unwrap().to_string();
+    assert!(err.contains("in use") && err.contains(DATA) && err.contains(&pid), "{err}");
+    // The first one is as well as before.
+    assert_eq!(serving.request("GET", "/health").send(serving.address).await.status, 200);
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_of_a_start_is_named() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &[]).await;
+    let port = serving.address.port().to_string();
+    std::fs::write(home.path().join("file"), "x").unwrap();
+    #[rustfmt::skip]
+    let table: &[(&[&str], &str)] = &[
+        (&["--port", &port, "--data-dir", "other"], &port),
+        (&["--port", "0", "--data-dir", "file"], "file"),
+        (&["--port", "0", "--data-dir", "/proc/simse"], "/proc/simse"),
+        (&["--port", "0", "--data-dir", "d1", "--host", "0.0.0.0"], "--allow-public"),
+        (&["--port", "0", "--data-dir", "d2", "--host", "0.0.0.0", "--allow-public", "--no-auth"], "--no-auth"),
+        (&["--port", "0", "--data-dir", "d3", "--host", "no.such.host.invalid"], "no.such.host.invalid"),
+        (&["--port", "0", "--data-dir", "d4", "--port-file", "missing/port"], "missing/port"),
+    ];
+    for (arguments, word) in table {
+        let (code, out, err) = ended(simse(home.path()).arg("serve").args(*arguments).spawn().unwrap()).await;
+        assert_eq!((code, out.as_str()), (Some(3), ""), "{arguments:?}: {err}");
+        assert!(err.contains(word), "{arguments:?}: {err}");
+        assert!(!err.contains("panicked"), "{arguments:?}: {err}");
+    }
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn no_auth_is_open_and_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &["--no-auth"]).await;
+    assert_eq!(request(serving.address, "GET", "/tools").send(serving.address).await.status, 200);
+    let (_, _, err) = serving.stop().await;
+    assert!(err.contains("--no-auth"), "{err}");
+}
+
+#[tokio::test]
+async fn sessions_outlive_a_restart() {
+    let home = tempfile::tempdir().unwrap();
+    let first = Serving::start(&home, &[]).await;
+    let body = json!({ "sessionId": "s1", "title": "kept" });
+    assert_eq!(first.request("POST", "/sessions").json(&body).send(first.address).await.status, 201);
+    first.stop().await;
+    let second = Serving::start(&home, &[]).await;
+    let shown = second.request("GET", "/sessions/s1").send(second.address).await;
+    assert_eq!((shown.status, &shown.json()["title"]), (200, &json!("kept")));
+    let mut stream = second.request("GET", "/sessions/s1/events").open(second.address).await;
+    assert_eq!(stream.until("session.created").await.last().unwrap().id, Some(1));
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn an_interrupt_is_a_stop_too_and_a_second_signal_ends_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &[]).await;
+    serving.signal(Signal::INT);
+    assert_eq!(ended(serving.child).await.0, Some(0));
+
+    // A turn that waits for a model that never answers holds the stop up until its grace is over.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", silent.local_addr().unwrap());
+    let serving = Serving::start(&home, &["--openai-base-url", &url, "--shutdown-grace-ms", "60000"]).await;
+    let session = serving.request("POST", "/sessions").send(serving.address).await.json();
+    let path = format!("/sessions/{}/prompt", session["sessionId"].as_str().unwrap());
+    let accepted = serving.request("POST", &path).json(&json!({ "prompt": "x" })).send(serving.address).await;
+    assert_eq!(accepted.status, 202, "{}", accepted.json());
+    let connection = silent.accept().await.unwrap();
+    serving.signal(Signal::TERM);
+    // The door closes first.
+    let started = Instant::now();
+    while tokio::net::TcpStream::connect(serving.address).await.is_ok() {
+        assert!(started.elapsed() < Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    serving.signal(Signal::TERM);
+    let (code, _, err) = ended(serving.child).await;
+    assert_eq!(code, Some(128 + 15), "{err}");
+    assert!(started.elapsed() < Duration::from_secs(20));
+    drop(connection);
+}
+
+#[tokio::test]
+async fn a_turn_that_does_not_end_is_aborted_by_a_stop() {
+    let home = tempfile::tempdir().unwrap();
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", silent.local_addr().unwrap());
+    let serving = Serving::start(&home, &["--openai-base-url", &url, "--shutdown-grace-ms", "100"]).await;
+    let create = serving.request("POST", "/sessions").json(&json!({ "sessionId": "s" }));
+    assert_eq!(create.send(serving.address).await.status, 201);
+    let prompt = serving.request("POST", "/sessions/s/prompt").json(&json!({ "prompt": "x" }));
+    assert_eq!(prompt.send(serving.address).await.status, 202);
+    let connection = silent.accept().await.unwrap();
+    let (code, _, err) = serving.stop().await;
+    assert_eq!(code, Some(0), "{err}");
+    drop(connection);
+    let again = Serving::start(&home, &[]).await;
+    let mut stream = again.request("GET", "/sessions/s/events").open(again.address).await;
+    let seen = stream.until("abort").await;
+    assert_eq!(seen.last().unwrap().data["type"], "abort");
+    again.stop().await;
+}

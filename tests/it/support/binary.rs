@@ -1,0 +1,91 @@
+//! The program as it is shipped, started in surroundings of its own.
+
+#![allow(dead_code, reason = "each user takes the parts that it needs")]
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use super::http::{PATIENCE, Request, request};
+
+/// The program with a clean environment: a home of its own, nothing configured.
+pub fn simse(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_simse"));
+    command
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", home)
+        .current_dir(home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
+}
+
+/// How a run ended: code, stdout, stderr.
+pub async fn ended(child: Child) -> (Option<i32>, String, String) {
+    let output = tokio::time::timeout(Duration::from_secs(120), child.wait_with_output()).await;
+    let output = output.expect("the program does not end").unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// A server that runs.
+pub struct Serving {
+    /// Its process.
+    pub child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    token: Option<String>,
+}
+
+impl Serving {
+    /// `simse serve` in a home, with more arguments, once it answers.
+    pub async fn start(home: &TempDir, arguments: &[&str]) -> Self {
+        let port_file = home.path().join("port");
+        // One from before is not this one's.
+        drop(std::fs::remove_file(&port_file));
+        let mut command = simse(home.path());
+        command.args(["serve", "--port", "0", "--port-file", "port"]).args(arguments);
+        let mut child = command.spawn().unwrap();
+        let started = Instant::now();
+        let port: u16 = loop {
+            if let Ok(text) = std::fs::read_to_string(&port_file) {
+                break text.trim().parse().unwrap();
+            }
+            if child.try_wait().unwrap().is_some() {
+                panic!("the server ended: {:?}", ended(child).await);
+            }
+            assert!(started.elapsed() < PATIENCE, "the server does not come up");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        let token = std::fs::read_to_string(home.path().join(".local/share/simse/token")).ok();
+        Self { child, address: SocketAddr::from(([127, 0, 0, 1], port)), token }
+    }
+
+    /// A request that carries the token.
+    pub fn request(&self, method: &str, path: &str) -> Request {
+        let request = request(self.address, method, path);
+        match &self.token {
+            Some(token) => request.header("Authorization", &format!("Bearer {}", token.trim())),
+            None => request,
+        }
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.child.id().unwrap().try_into().unwrap()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Asks it to stop and waits for its end.
+    pub async fn stop(self) -> (Option<i32>, String, String) {
+        self.signal(rustix::process::Signal::TERM);
+        ended(self.child).await
+    }
+}
