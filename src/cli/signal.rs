@@ -1,4 +1,6 @@
 //! Ctrl-C and SIGTERM: the first asks for an orderly stop, the second ends the process at once.
+//!
+//! SIGHUP keeps what it was set to: a handler here would undo what `nohup` did.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -10,22 +12,20 @@ use tokio_util::sync::CancellationToken;
 pub(super) fn stop_requested() -> std::io::Result<CancellationToken> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
     let requested = CancellationToken::new();
     let fire = requested.clone();
     tokio::spawn(async move {
-        next(&mut terminate, &mut interrupt, &mut hangup).await;
+        next(&mut terminate, &mut interrupt).await;
         fire.cancel();
-        let second = next(&mut terminate, &mut interrupt, &mut hangup).await;
+        let second = next(&mut terminate, &mut interrupt).await;
         std::process::exit(128 + second);
     });
     Ok(requested)
 }
 
-async fn next(terminate: &mut Signal, interrupt: &mut Signal, hangup: &mut Signal) -> i32 {
+async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> i32 {
     tokio::select! {
         _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
         _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
-        _ = hangup.recv() => SignalKind::hangup().as_raw_value(),
     }
 }
