@@ -388,14 +388,14 @@ mod tests {
         let begin = Instant::now();
         let call = json!({"command": "echo before; setsid sleep 60 & sleep 60", "timeout": 200});
         assert_eq!(place.call(call).await.unwrap(), "[timeout after 200ms]\nbefore\n");
-        assert!(begin.elapsed() < Duration::from_secs(3));
+        assert!(begin.elapsed() < Duration::from_secs(8));
     }
 
     #[tokio::test]
     async fn a_background_child_does_not_hold_it_up() {
         let begin = Instant::now();
         assert_eq!(place().says("sleep 20 & echo started").await, "started\n");
-        assert!(begin.elapsed() < Duration::from_secs(2));
+        assert!(begin.elapsed() < Duration::from_secs(8));
     }
 
     #[tokio::test]
@@ -404,7 +404,7 @@ mod tests {
         place.context.cancel.cancel();
         let begin = Instant::now();
         assert_eq!(place.call(json!({"command": "sleep 60"})).await, Err(ToolError::Aborted));
-        assert!(begin.elapsed() < Duration::from_secs(3));
+        assert!(begin.elapsed() < Duration::from_secs(8));
     }
 
     #[tokio::test]

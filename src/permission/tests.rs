@@ -363,7 +363,7 @@ fn hostile_lines_end_soon_and_are_never_allowed() {
     for line in lines {
         let begin = Instant::now();
         assert_ne!(bash(&config, &line), ALLOW, "{}", &line[..40]);
-        assert!(begin.elapsed() < Duration::from_secs(3), "{} took {:?}", &line[..40], begin.elapsed());
+        assert!(begin.elapsed() < Duration::from_secs(15), "{} took {:?}", &line[..40], begin.elapsed());
     }
     // As deep as is followed at all, on a thread's usual stack.
     for (open, close) in
