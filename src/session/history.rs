@@ -129,7 +129,7 @@ mod tests {
         let session: SessionId = "s".parse().unwrap();
         let number = |(at, body): (usize, &EventBody)| {
             let (kind, payload) = body.encode();
-            Event { seq: at as u64 + 1, kind: kind.into(), payload, session_id: session.clone(), turn_id: None, at: 0 }
+            Event { seq: at as u64 + 1, kind, payload, session_id: session.clone(), turn_id: None, at: 0 }
         };
         bodies.iter().enumerate().map(number).collect()
     }

@@ -1,6 +1,6 @@
 //! Sessions in their life: what a prompt sets off, in which order it is written down, and who may change it.
 //!
-//! [`turn`] is the pure state machine; `actor` owns all that changes of one session; `journal` numbers events,
+//! `turn` is the pure state machine; `actor` owns all that changes of one session; `journal` numbers events,
 //! hands them to the store and then to the readers; `manager` finds the actor of a session, or wakes it.
 //!
 //! Invariants: nothing outside this module changes a session. An event reaches a reader only when it
