@@ -7,8 +7,8 @@ use std::collections::HashSet;
 use tokio_util::sync::CancellationToken;
 
 use super::SinkError;
-use super::batch::run_batch;
-use super::call::{CallEnvironment, CallOutcome, refuse_call};
+use super::batch::{Planned, run_planned};
+use super::call::{CallEnvironment, CallOutcome};
 use crate::base::limit;
 use crate::protocol::{ErrorCode, EventBody, ToolCallRequest};
 
@@ -69,8 +69,7 @@ pub(super) async fn answer_calls(
     calls: Vec<Asked>,
     cancel: &CancellationToken,
 ) -> Result<Vec<CallOutcome>, SinkError> {
-    let mut answers: Vec<Option<CallOutcome>> = Vec::with_capacity(calls.len());
-    let mut runnable = Vec::with_capacity(calls.len());
+    let mut planned = Vec::with_capacity(calls.len());
     for Asked { request, problem } in calls {
         let times = memory.count(&request);
         let refusal = match problem {
@@ -85,16 +84,9 @@ pub(super) async fn answer_calls(
             }
             None => None,
         };
-        match refusal {
-            Some((code, message)) => answers.push(Some(refuse_call(environment, &request, code, &message))),
-            None => {
-                answers.push(None);
-                runnable.push(request);
-            }
-        }
+        planned.push(Planned { request, refusal });
     }
-    let mut ran = run_batch(environment, runnable, limit::CONCURRENT_CALLS_MAX, cancel).await.into_iter();
-    Ok(answers.into_iter().filter_map(|answer| answer.or_else(|| ran.next())).collect())
+    Ok(run_planned(environment, planned, limit::CONCURRENT_CALLS_MAX, cancel).await)
 }
 
 fn repeated(times: u32) -> String {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -495,12 +495,17 @@ async fn a_blank_answer_is_an_error_in_the_words_of_the_design() {
 async fn bad_arguments_are_told_to_the_model_and_nothing_runs() {
     let log = Arc::new(Log::default());
     let bad = ModelEvent::BadCall { id: "x".into(), name: "echo".into(), problem: "not JSON".into() };
-    let script = Script::new([vec![Ok(bad), TOOLS], vec![says("ok"), DONE]]);
+    let good = |id: &str| calls(id, "echo", json!({ "text": id }));
+    let script = Script::new([vec![good("before"), Ok(bad), good("after"), TOOLS], vec![says("ok"), DONE]]);
     let outcome = run_turn(input(script, &log), CancellationToken::new()).await;
-    let Message::ToolResult { output, is_error: true, .. } = &outcome.messages[2] else { panic!("{outcome:?}") };
+    let Message::ToolResult { output, is_error: true, .. } = &outcome.messages[3] else { panic!("{outcome:?}") };
     assert_eq!(output, "Tool \"echo\" execution failed: not JSON");
-    let starts = log.find(|e| if let EventBody::ToolCallStart { args, .. } = e { Some(args.clone()) } else { None });
-    assert_eq!(starts, [Map::new()]);
+    // The log has them in the order in which they were made.
+    let starts = log.find(|e| match e {
+        EventBody::ToolCallStart { call_id, args, .. } => Some((call_id.clone(), args.len())),
+        _ => None,
+    });
+    assert_eq!(starts, [("before".to_owned(), 1), ("x".to_owned(), 0), ("after".to_owned(), 1)]);
 }
 
 #[tokio::test]
