@@ -60,7 +60,7 @@ fn told(body: &EventBody) -> Option<String> {
             let answer = if *allowed { "allowed" } else { "refused" };
             let by = serde_json::to_value(by).ok().and_then(|by| by.as_str().map(str::to_owned)).unwrap_or_default();
             let reason = if reason.is_empty() { String::new() } else { format!(": {}", short(reason, 200)) };
-            format!("  ! {answer} (by {by}){reason}")
+            format!("  = {answer} (by {by}){reason}")
         }
         EventBody::LoopDoomLoop { tool_name, call_count, .. } => {
             format!("  ! the same call of {} came {call_count} times and was not run again", clean(tool_name))

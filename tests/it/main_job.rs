@@ -1,8 +1,12 @@
 //! `simse start`: the whole way, from an empty directory to a commit, with the program as it is shipped.
 
 use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
 
 use simse::cli::example_repository;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::Command;
 
 use crate::support::binary::{ended, simse};
 
@@ -73,4 +77,35 @@ async fn a_missing_program_is_named() {
     let (code, _, err) = ended(simse(home.path()).env("PATH", &bare).args(["start", "--once"]).spawn().unwrap()).await;
     assert_eq!(code, Some(1), "{err}");
     assert!(err.contains("git is needed"), "{err}");
+}
+
+#[tokio::test]
+async fn the_server_stays_up_and_its_curl_lines_work_as_printed() {
+    let home = tempfile::tempdir().unwrap();
+    let mut child = simse(home.path()).arg("start").spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut curls = Vec::new();
+    loop {
+        let line =
+            tokio::time::timeout(Duration::from_secs(120), lines.next_line()).await.expect("it goes on").unwrap();
+        let line = line.expect("the program ended");
+        curls.extend(line.trim_start().starts_with("curl ").then(|| line.trim().to_owned()));
+        if line == "Ctrl-C stops it." {
+            break;
+        }
+    }
+    assert_eq!(curls.len(), 4, "{curls:?}");
+    let shell = |command: &str| Command::new("sh").args(["-c", command]).stdout(Stdio::piped()).output();
+    if shell("command -v curl").await.unwrap().status.success() {
+        for (curl, word) in curls.iter().zip(["\"tools\":", "\"completed\"", "session.completed", "demo/scripted"]) {
+            // The stream of a session stays open: two seconds of it are enough.
+            let output = shell(&curl.replacen("curl ", "curl --max-time 2 ", 1)).await.unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(text.contains(word), "{curl}\n{text}");
+        }
+    }
+    let pid = rustix::process::Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let (code, _, err) = ended(child).await;
+    assert_eq!(code, Some(0), "{err}");
 }
