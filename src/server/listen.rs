@@ -74,6 +74,10 @@ pub(super) async fn run(listener: TcpListener, router: Router, shared: Arc<Share
             () = ends.accepting.cancelled() => break,
         }
     }
+    // Those that are through the door already, as far as their clients know.
+    while let Some(Ok((socket, peer))) = listener.accept().now_or_never() {
+        door.enter(socket, peer, &graceful);
+    }
     drop(listener);
     // An error means that the server was dropped without a stop: then nothing is waited for.
     let grace = ends.drain.wait_for(Option::is_some).await.ok().and_then(|grace| *grace).unwrap_or_default();

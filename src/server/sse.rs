@@ -107,9 +107,10 @@ impl Feed {
         while !self.over {
             let cursor = self.opening.reader.position();
             let batch = tokio::select! {
+                // Events first: who watches a stop sees how the turns ended.
                 biased;
-                () = self.opening.stop.cancelled() => return None,
                 batch = self.opening.reader.next() => batch,
+                () = self.opening.stop.cancelled() => return None,
                 () = &mut silence => return Some(Bytes::from_static(b": still here\n\n")),
             };
             match batch {

@@ -188,8 +188,13 @@ async fn a_turn_that_does_not_end_is_aborted_by_a_stop() {
     let prompt = serving.request("POST", "/sessions/s/prompt").json(&json!({ "prompt": "x" }));
     assert_eq!(prompt.send(serving.address).await.status, 202);
     let connection = silent.accept().await.unwrap();
+    let mut watching = serving.request("GET", "/sessions/s/events").open(serving.address).await;
+    watching.until("session.prompt").await;
     let (code, _, err) = serving.stop().await;
     assert_eq!(code, Some(0), "{err}");
+    // Who watched has seen the end, and then the end of the stream.
+    watching.until("abort").await;
+    while watching.frame().await.is_some() {}
     drop(connection);
     let again = Serving::start(&home, &[]).await;
     let mut stream = again.request("GET", "/sessions/s/events").open(again.address).await;
