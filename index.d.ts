@@ -723,7 +723,7 @@ export interface SimseServerConfig {
   readonly instructionDiscovery?: InstructionDiscoveryOptions
   /** The model of new sessions, `provider/name`. Default: the first that is configured, else the scripted `demo/scripted`. */
   readonly model?: string
-  /** An endpoint that speaks chat completions. */
+  /** An endpoint that speaks chat completions. Nothing is read from the environment. */
   readonly openai?: {
     /** Such as `https://api.openai.com/v1`. */
     readonly baseUrl?: string

@@ -1,10 +1,9 @@
 /** What the addon does to its process: it ends by itself, and a panic does not end it. */
 
 import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import process from 'node:process'
 import { test } from 'node:test'
-import { createToolRegistry } from '../js/index.js'
-import { native, registerProbes } from './support/addon.mjs'
-import { call } from './support/registry.mjs'
 import { entry, runModule } from './support/run.mjs'
 
 const ENDS = [
@@ -77,15 +76,39 @@ test('a worker may load the addon too, and end while it is called', async () => 
 })
 
 test('a panic in Rust is an error, a rejection or a failed result, and the process lives on', async () => {
-  assert.throws(() => native.probePanicSync(), /a probe panics/)
-  await assert.rejects(native.probePanicAsync(), /a probe panics/)
-  const registry = createToolRegistry()
-  registerProbes(registry)
-  const result = await registry.execute(call('probe_panic'))
-  assert.equal(result.isError, true)
-  assert.match(result.output, /^Tool "probe_panic" execution failed: .*a probe panics/)
-  const [again, fine] = await registry.batchExecute([call('probe_panic'), call('probe_noop')])
-  assert.deepEqual([again.isError, fine.isError], [true, false])
+  const source = `import assert from 'node:assert/strict'
+    import { createToolRegistry } from ${entry}
+    import { native, registerProbes } from ${JSON.stringify(new URL('./support/addon.mjs', import.meta.url).href)}
+    assert.throws(() => native.probePanicSync(), /a probe panics/)
+    await assert.rejects(native.probePanicAsync(), /a probe panics/)
+    const registry = createToolRegistry()
+    registerProbes(registry)
+    const result = await registry.execute({ id: '1', name: 'probe_panic', arguments: {} })
+    assert.equal(result.isError, true)
+    assert.match(result.output, /^Tool "probe_panic" execution failed: .*a probe panics/)
+    const both = ['probe_panic', 'probe_noop'].map((name) => ({ id: name, name, arguments: {} }))
+    const results = await registry.batchExecute(both)
+    assert.deepEqual(results.map((r) => r.isError), [true, false])
+    console.log('lives')`
+  const { code, said } = await runModule(source, { env: { ...process.env, RUST_BACKTRACE: '0' } })
+  assert.equal(code, 0, said)
+  assert.match(said, /^lives$/m)
+})
+
+test('every export of the addon that is no promise of its own catches panics', () => {
+  const folder = new URL('../src/node/', import.meta.url)
+  let count = 0
+  const bare = readdirSync(folder).flatMap((name) => {
+    const source = readFileSync(new URL(name, folder), 'utf8')
+    const exports = source.matchAll(/#\[napi(?:\(([^\]]*)\))?\]\s*(?:#\[[^\]]*\]\s*)*pub (async )?fn (\w+)/g)
+    const found = [...exports]
+    count += found.length
+    return found
+      .filter(([, how = '', async]) => !async && !how.includes('catch_unwind'))
+      .map(([, , , fn]) => `${name}: ${fn}`)
+  })
+  assert.deepEqual(bare, [])
+  assert.ok(count >= 20, `only ${count} exports found: the search is broken`)
 })
 
 test('no addon for this machine: the error names the file and the way out', async () => {

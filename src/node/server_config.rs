@@ -106,6 +106,8 @@ impl ServerConfig {
             ..defaults
         });
         let base = Settings::new(working_directory.clone());
+        let instructions = self.instruction_discovery.unwrap_or_default();
+        let root_dir = instructions.root_dir.as_ref().map(|root| working_directory.join(root));
         let within = |paths: Vec<PathBuf>| paths.into_iter().map(|path| working_directory.join(path)).collect();
         let settings = Settings {
             allowed_roots: within(self.allowed_roots),
@@ -119,7 +121,7 @@ impl ServerConfig {
             acp_servers: self.acp_servers,
             permissions: self.tool_permissions.unwrap_or(base.permissions),
             provider_prompts: self.provider_prompts.unwrap_or_default(),
-            instructions: self.instruction_discovery.unwrap_or_default(),
+            instructions: InstructionDiscovery { root_dir, ..instructions },
             limits: self.limits.over(base.limits),
             ..base
         };
