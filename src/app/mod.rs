@@ -111,11 +111,20 @@ impl App {
     /// # Errors
     /// [`OpenError`] that names the setting or the directory.
     pub async fn open(settings: Settings, extras: Extras) -> Result<Arc<Self>, OpenError> {
+        let store = wiring::store(&settings.storage).await?;
+        Self::open_over(store, settings, extras).await
+    }
+
+    /// The same over a store that is open already.
+    async fn open_over(
+        (store, data_directory): (Arc<dyn Store>, Option<PathBuf>),
+        settings: Settings,
+        extras: Extras,
+    ) -> Result<Arc<Self>, OpenError> {
         let roots = wiring::roots(&settings)?;
         let models = wiring::models(&settings, extras.models)?;
         let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
         let wardrobe = Arc::new(Wardrobe::new(&settings, models.clone(), (hooks, extras.registry))?);
-        let (store, data_directory) = wiring::store(&settings.storage).await?;
         let terms =
             Terms { limits: settings.limits.clone(), permissions: settings.permissions.clone(), asker: extras.asker };
         let bench = Arc::clone(&wardrobe) as Arc<dyn Workbench>;

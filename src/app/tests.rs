@@ -176,3 +176,349 @@ async fn a_prompt_becomes_a_turn_with_one_end() {
     assert_eq!((view.status, view.version, view.message_count), (SessionStatus::Completed, 1, 2));
     assert_eq!((view.usage.total_tokens, view.turn, view.last_seq), (5, None, 9));
 }
+
+#[tokio::test]
+async fn an_abort_reaches_a_model_that_says_nothing() {
+    let house = open(Storage::Memory, |_| {}).await;
+    house.plays([hangs(), says("after")]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let accepted = house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
+    until(&mut reader, "stream.start").await;
+    let abort = Abort { reason: Some("enough".into()) };
+    let aborted = house.app.abort(&anyone(), &id, abort.clone()).await.unwrap();
+    assert_eq!(aborted, Aborted { aborted: true, turn_id: accepted.turn_id.clone() });
+    let record = house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+    assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Aborted, Some("enough")));
+    let last = house.log(&id).await.pop().unwrap();
+    assert_eq!((last.kind.as_str(), payload(&last)), ("abort", json!({ "reason": "enough" })));
+    let view = house.app.session(&anyone(), &id).await.unwrap();
+    assert_eq!((view.status, view.version), (SessionStatus::Aborted, 2));
+    let again = house.app.abort(&anyone(), &id, abort).await.unwrap_err();
+    assert_eq!(again.code(), ErrorCode::Conflict);
+    assert_eq!(house.turn(&id, "go on").await.status, TurnStatus::Completed);
+}
+
+#[tokio::test]
+async fn prompts_queue_or_are_refused_or_steer() {
+    let house = open(Storage::Memory, |settings| settings.limits.queued_prompts_max = 2).await;
+    let (feed, pieces) = mpsc::unbounded_channel();
+    house.plays([follows(pieces), says("to the steer"), says("second"), says("third")]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let first = house.prompts(&id, "one", PromptMode::Queue).await.unwrap();
+    assert_eq!((first.status, first.version), (TurnStatus::Running, 1));
+    feed.send("x").unwrap();
+    until(&mut reader, "stream.delta").await;
+    let refused = house.prompts(&id, "no", PromptMode::Reject).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Conflict);
+    let second = house.prompts(&id, "two", PromptMode::Queue).await.unwrap();
+    assert_eq!((second.status, second.version), (TurnStatus::Queued, 2));
+    assert_eq!(payload(&until(&mut reader, "turn.queued").await), json!({ "position": 1 }));
+    let steered = house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
+    assert_eq!((steered.turn_id, steered.version), (first.turn_id.clone(), 3));
+    let third = house.prompts(&id, "three", PromptMode::Queue).await.unwrap();
+    let full = house.prompts(&id, "four", PromptMode::Queue).await.unwrap_err();
+    assert_eq!(full.code(), ErrorCode::ResourceExhausted);
+    let view = house.app.session(&anyone(), &id).await.unwrap();
+    assert_eq!((view.queued, view.turn.map(|turn| turn.turn_id), view.version), (2, Some(first.turn_id.clone()), 4));
+    drop(feed);
+    for (turn, result) in [(first, "to the steer"), (second, "second"), (third, "third")] {
+        let record = house.app.wait_turn(&anyone(), &id, &turn.turn_id).await.unwrap();
+        assert_eq!(record.result.as_deref(), Some(result));
+    }
+    let prompts: Vec<Value> = house.log(&id).await.iter().filter(|e| e.kind == "session.prompt").map(payload).collect();
+    assert_eq!(prompts.iter().map(|p| p["prompt"].as_str().unwrap()).collect::<Vec<_>>(), ["one", "two", "three"]);
+    let last = house.script.requests.lock().pop().unwrap();
+    assert_eq!(last.messages.len(), 7, "user, assistant, steer, assistant, user, assistant, user: {:?}", last.messages);
+    assert_eq!(house.app.session(&anyone(), &id).await.unwrap().message_count, 8);
+}
+
+#[tokio::test]
+async fn versions_and_settings_change_with_a_prompt() {
+    let house = open(Storage::Memory, |_| {}).await;
+    house.plays([says("a"), says("b")]);
+    let id = house.session().await;
+    let mut body = Prompt {
+        prompt: PromptContent::Text("hi".into()),
+        mode: PromptMode::Queue,
+        configure: Some(crate::protocol::Configure { title: Some("T".into()), ..Default::default() }),
+        if_version: Some(1),
+    };
+    let refused = house.app.prompt(&anyone(), &id, body.clone()).await.unwrap_err();
+    assert_eq!((refused.code(), refused.0.message.contains("has version 0, not 1")), (ErrorCode::Conflict, true));
+    body.if_version = Some(0);
+    let accepted = house.app.prompt(&anyone(), &id, body.clone()).await.unwrap();
+    house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+    let view = house.app.session(&anyone(), &id).await.unwrap();
+    assert_eq!((view.title.as_deref(), view.version), (Some("T"), 1));
+    body.configure = Some(crate::protocol::Configure { model: Some("no/model".into()), ..Default::default() });
+    assert_eq!(house.app.prompt(&anyone(), &id, body).await.unwrap_err().code(), ErrorCode::InvalidArgument);
+}
+
+fn asks_for_writes(settings: &mut Settings) {
+    settings.permissions = PermissionConfig { default_policy: PermissionPolicy::Ask, rules: Vec::new() };
+}
+
+fn write_round(text: &str) -> Round {
+    calls("fs_write", json!({ "path": "a.txt", "content": text }))
+}
+
+#[tokio::test]
+async fn a_question_waits_for_its_answer_and_always_lasts() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    house.plays([write_round("1"), says("done"), write_round("2"), says("done"), write_round("3"), says("done")]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let file = house.directory.path().join("a.txt");
+    let answers = [Decision::Deny, Decision::AllowAlways];
+    for (decision, content) in answers.into_iter().zip([None, Some("2")]) {
+        let accepted = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+        let asked = until(&mut reader, "permission.request").await;
+        let view = house.app.session(&anyone(), &id).await.unwrap();
+        assert_eq!(view.turn.map(|turn| turn.status), Some(TurnStatus::Waiting));
+        let request_id: crate::protocol::RequestId = payload(&asked)["requestId"].as_str().unwrap().parse().unwrap();
+        let body = Feedback { request_id: Some(request_id), decision: Some(decision), ..Feedback::default() };
+        let answered = house.app.feedback(&anyone(), &id, body.clone()).await.unwrap();
+        assert_eq!((answered.call_id.as_str(), answered.allowed), ("call_1", content.is_some()));
+        assert_eq!(house.app.feedback(&anyone(), &id, body).await.unwrap_err().code(), ErrorCode::Conflict);
+        let said = payload(&until(&mut reader, "permission.response").await);
+        assert_eq!((said["allowed"].as_bool(), said["by"].as_str()), (Some(content.is_some()), Some("client")));
+        house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&file).ok().as_deref(), content);
+    }
+    house.turn(&id, "write").await;
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "3");
+    let kinds = house.kinds(&id).await;
+    let count = |kind: &str| kinds.iter().filter(|k| *k == kind).count();
+    assert_eq!((count("permission.request"), count("permission.response")), (2, 2));
+    let unknown = Feedback { call_id: Some("none".into()), allowed: Some(true), ..Feedback::default() };
+    assert_eq!(house.app.feedback(&anyone(), &id, unknown).await.unwrap_err().code(), ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn silence_absence_and_abort_are_a_no() {
+    type Change = fn(&mut Settings);
+    let quick_deadline: Change = |settings| {
+        asks_for_writes(settings);
+        settings.limits.permission_timeout_ms = 30;
+    };
+    let quick_grace: Change = |settings| {
+        asks_for_writes(settings);
+        settings.limits.client_grace_ms = 30;
+    };
+    for (change, watched, by) in
+        [(quick_deadline, true, "timeout"), (quick_grace, false, "no-client"), (asks_for_writes, true, "abort")]
+    {
+        let house = open(Storage::Memory, change).await;
+        house.plays([write_round("1"), says("done")]);
+        let id = house.session().await;
+        let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+        let accepted = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+        until(&mut reader, "permission.request").await;
+        if by == "abort" {
+            house.app.abort(&anyone(), &id, Abort::default()).await.unwrap();
+        }
+        let said = if watched {
+            let said = until(&mut reader, "permission.response").await;
+            until(&mut reader, if by == "abort" { "abort" } else { "session.completed" }).await;
+            payload(&said)
+        } else {
+            drop(reader);
+            // Nobody is there: look without being counted.
+            let topic = house.app.live(&anyone(), &id).await.unwrap();
+            let mut watch = topic.watch_for_test();
+            loop {
+                let log = house.log(&id).await;
+                if let Some(said) = log.iter().find(|event| event.kind == "permission.response") {
+                    break payload(said);
+                }
+                watch.changed().await.unwrap();
+            }
+        };
+        assert_eq!((said["allowed"].as_bool(), said["by"].as_str()), (Some(false), Some(by)), "{said}");
+        house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+        assert!(!house.directory.path().join("a.txt").exists());
+        let kinds = house.kinds(&id).await;
+        assert_eq!(kinds.iter().filter(|kind| *kind == "permission.response").count(), 1);
+        assert_eq!(kinds.iter().filter(|kind| *kind == "tool.call.end").count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn another_clients_session_is_not_there() {
+    let house = open(Storage::Memory, |_| {}).await;
+    let id = house.session().await;
+    let stranger = Caller { client: Some("c".parse().unwrap()) };
+    let app = &house.app;
+    let prompt =
+        Prompt { prompt: PromptContent::Text("x".into()), mode: PromptMode::Queue, configure: None, if_version: None };
+    let allowed = Feedback { call_id: Some("c".into()), allowed: Some(true), ..Feedback::default() };
+    // In memory or not, the answer is the same.
+    for _ in 0..2 {
+        let refusals = [
+            app.session(&stranger, &id).await.err(),
+            app.delete_session(&stranger, &id).await.err(),
+            app.prompt(&stranger, &id, prompt.clone()).await.err(),
+            app.abort(&stranger, &id, Abort::default()).await.err(),
+            app.feedback(&stranger, &id, allowed.clone()).await.err(),
+            app.history(&stranger, &id, 0, 9).await.err(),
+            app.events(&stranger, &id, 0).await.err(),
+            app.turn(&stranger, &id, &TurnId::generate()).await.err(),
+        ];
+        assert!(refusals.iter().all(|e| e.as_ref().is_some_and(|e| e.code() == ErrorCode::NotFound)), "{refusals:?}");
+        assert_eq!(app.sessions(&stranger, None, 9).await.unwrap().items, []);
+        app.events(&anyone(), &id, 0).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_session_ends_its_turn_and_its_readers() {
+    let house = open(Storage::Memory, |_| {}).await;
+    house.plays([hangs()]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let accepted = house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
+    until(&mut reader, "stream.start").await;
+    let waiting = tokio::spawn({
+        let (app, id) = (Arc::clone(&house.app), id.clone());
+        async move { app.wait_turn(&anyone(), &id, &accepted.turn_id).await }
+    });
+    assert!(house.app.delete_session(&anyone(), &id).await.unwrap().deleted);
+    while let Some(batch) = reader.next().await.unwrap() {
+        assert!(batch.last_seq() > 0);
+    }
+    assert_eq!(waiting.await.unwrap().unwrap().status, TurnStatus::Aborted);
+    assert_eq!(house.app.session(&anyone(), &id).await.unwrap_err().code(), ErrorCode::NotFound);
+    assert_eq!(house.prompts(&id, "hi", PromptMode::Queue).await.unwrap_err().code(), ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn the_limit_of_rounds_is_an_error_that_says_so() {
+    let house = open(Storage::Memory, |settings| settings.limits.max_iterations = 2).await;
+    let look = |path: &str| calls("fs_list", json!({ "path": path }));
+    house.plays([look("."), look("./"), says("never")]);
+    let id = house.session().await;
+    let record = house.turn(&id, "hi").await;
+    let error = record.error.unwrap();
+    assert_eq!((record.status, error.code), (TurnStatus::Failed, ErrorCode::ResourceExhausted));
+    assert_eq!(error.message, "the turn reached its limit of 2 rounds with the model");
+    assert_eq!(house.app.session(&anyone(), &id).await.unwrap().status, SessionStatus::Completed);
+}
+
+async fn reopened(house: House, change: impl FnOnce(&mut Settings)) -> House {
+    let storage = house.app.settings().storage.clone();
+    house.app.shutdown(Duration::ZERO).await.unwrap();
+    open(storage, change).await
+}
+
+#[tokio::test]
+async fn after_a_restart_it_is_all_there_and_goes_on() {
+    let data = tempfile::tempdir().unwrap();
+    let house = open(Storage::Directory(data.path().to_owned()), |_| {}).await;
+    house.plays([calls("fs_list", json!({})), says("first"), hangs()]);
+    let id = house.session().await;
+    house.turn(&id, "one").await;
+    let (log, view) = (house.log(&id).await, house.app.session(&anyone(), &id).await.unwrap());
+    let history = house.app.history(&anyone(), &id, 0, 99).await.unwrap();
+    let kinds: Vec<&ItemBody> = history.items.iter().map(|item| &item.body).collect();
+    assert!(matches!(
+        kinds.as_slice(),
+        [ItemBody::Message { .. }, ItemBody::ToolCall { .. }, ItemBody::ToolResult { .. }, ItemBody::Message { .. }]
+    ));
+    // One runs and one waits when the server ends.
+    let running = house.prompts(&id, "two", PromptMode::Queue).await.unwrap();
+    let queued = house.prompts(&id, "three", PromptMode::Queue).await.unwrap();
+    let house = reopened(house, |_| {}).await;
+    house.plays([says("third")]);
+    let record = house.app.turn(&anyone(), &id, &running.turn_id).await.unwrap();
+    assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Aborted, Some("the server was stopped")));
+    let record = house.app.wait_turn(&anyone(), &id, &queued.turn_id).await.unwrap();
+    assert_ne!(record.status, TurnStatus::Queued, "{record:?}");
+    let after = house.log(&id).await;
+    let json = |events: &[Event]| serde_json::to_string(events).unwrap();
+    assert_eq!(json(&after[..log.len()]), json(&log));
+    assert_eq!(after.iter().map(|e| e.seq).collect::<Vec<_>>(), (1..=after.len() as u64).collect::<Vec<_>>());
+    let again = house.app.session(&anyone(), &id).await.unwrap();
+    assert_eq!((again.created_at, again.message_count >= view.message_count), (view.created_at, true));
+    let first = house.app.history(&anyone(), &id, 0, 2).await.unwrap();
+    assert_eq!((&first.items[..], first.next_cursor), (&history.items[..2], Some(history.items[1].seq.to_string())));
+}
+
+#[tokio::test]
+async fn a_full_disk_fails_the_turn_and_space_brings_the_session_back() {
+    let data = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(crate::store::SqliteStore::open(data.path()).unwrap());
+    let settings = Settings::new(directory.path().to_owned());
+    let script = Arc::new(Script::default());
+    let models: Vec<Arc<dyn Model>> = vec![Arc::clone(&script) as Arc<dyn Model>];
+    let app =
+        App::open_over((Arc::clone(&store) as Arc<dyn Store>, None), settings, Extras { models, ..Extras::default() });
+    let house = House { app: app.await.unwrap(), script, directory };
+    let (feed, pieces) = mpsc::unbounded_channel();
+    house.plays([says("fine"), follows(pieces), says("again")]);
+    let id = house.session().await;
+    house.turn(&id, "one").await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let accepted = house.prompts(&id, "two", PromptMode::Queue).await.unwrap();
+    feed.send("seen").unwrap();
+    until(&mut reader, "stream.delta").await;
+    until(&mut reader, "stream.delta").await;
+    let seen = reader.position();
+    store.limit_pages(1);
+    feed.send(Box::leak("lost ".repeat(4000).into_boxed_str())).unwrap();
+    drop(feed);
+    let record = house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+    let message = record.error.map(|error| error.message).unwrap_or_default();
+    assert!(
+        record.status == TurnStatus::Failed && message.contains("full") && message.contains("simse.db"),
+        "{message}"
+    );
+    let refused = house.prompts(&id, &"three ".repeat(4000), PromptMode::Queue).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Internal, "{refused}");
+    store.limit_pages(0);
+    let record = house.turn(&id, "four").await;
+    assert_eq!(record.result.as_deref(), Some("again"));
+    let log = house.log(&id).await;
+    assert_eq!(log.iter().map(|e| e.seq).collect::<Vec<_>>(), (1..=log.len() as u64).collect::<Vec<_>>());
+    let kinds: Vec<&str> = log[usize::try_from(seen).unwrap()..].iter().map(|event| event.kind.as_str()).collect();
+    assert_eq!(kinds[..3], ["stream.complete", "loop.complete", "session.error"], "{kinds:?}");
+    assert_eq!(kinds.iter().filter(|kind| **kind == "session.prompt").count(), 1);
+    let stored = house.app.turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+    assert_eq!(stored.status, TurnStatus::Failed);
+}
+
+#[tokio::test]
+async fn bodies_that_do_not_fit_are_refused_by_field() {
+    let house = open(Storage::Memory, |settings| settings.limits.sessions_max = 1).await;
+    let file = house.directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let caller = anyone();
+    let create = |change: &dyn Fn(&mut CreateSession)| {
+        let mut body = CreateSession::default();
+        change(&mut body);
+        house.app.create_session(&caller, body)
+    };
+    let outside = Path::new("/").to_owned();
+    #[rustfmt::skip]
+    let table: Vec<(&str, Box<dyn Fn(&mut CreateSession)>)> = vec![
+        ("workingDirectory", Box::new(|b| b.working_directory = Some("no-such".into()))),
+        ("workingDirectory", Box::new(move |b| b.working_directory = Some(outside.clone()))),
+        ("workingDirectory", Box::new(move |b| b.working_directory = Some(file.clone()))),
+        ("model", Box::new(|b| b.model = Some("a/b".into()))),
+        ("agent", Box::new(|b| b.agent = Some("nobody".into()))),
+        ("title", Box::new(|b| b.title = Some("a\nb".into()))),
+        ("title", Box::new(|b| b.title = Some("x".repeat(257)))),
+        ("tools[1]", Box::new(|b| b.tools = Some(vec!["bash".into(), "fly".into()]))),
+    ];
+    for (field, change) in table {
+        let error = create(&change).await.unwrap_err();
+        assert_eq!((error.code(), &error.0.details.unwrap()["field"]), (ErrorCode::InvalidArgument, &json!(field)));
+    }
+    let made = create(&|b| b.session_id = Some("mine".parse().unwrap())).await.unwrap();
+    assert_eq!((made.session_id.as_str(), made.status, made.version), ("mine", SessionStatus::Created, 0));
+    assert_eq!(create(&|_| ()).await.unwrap_err().code(), ErrorCode::ResourceExhausted);
+    house.app.delete_session(&anyone(), &made.session_id).await.unwrap();
+    create(&|b| b.session_id = Some("mine".parse().unwrap())).await.unwrap();
+}

@@ -16,7 +16,7 @@ pub enum SessionStatus {
     Created,
     /// A turn runs or waits.
     Active,
-    /// The last turn ended by itself.
+    /// The last turn ended by itself: with an answer, or by an error (see the turn's record).
     Completed,
     /// The last turn was aborted.
     Aborted,

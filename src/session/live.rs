@@ -168,6 +168,12 @@ impl Live {
         Ok(reader)
     }
 
+    /// Wakes with each durable event, and counts as nobody.
+    #[cfg(test)]
+    pub(crate) fn watch_for_test(&self) -> watch::Receiver<u64> {
+        self.topic.watch()
+    }
+
     /// Somebody has just been here.
     fn touch(&self) {
         self.presence.send_modify(|p| p.since = Instant::now());

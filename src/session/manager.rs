@@ -280,3 +280,145 @@ fn event_of(session: &SessionId, seq: u64, turn: Option<&TurnId>, body: &EventBo
     let (kind, payload) = body.encode();
     Event { seq, kind, payload, session_id: session.clone(), turn_id: turn.cloned(), at: clock::now_ms() }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::agent::{Ended, TurnInput, TurnOutcome};
+    use crate::base::BoxFuture;
+    use crate::config::Limits;
+    use crate::hook::NoHooks;
+    use crate::model::{Model, ModelRequest, ModelStream};
+    use crate::protocol::{PermissionConfig, PermissionPolicy, PromptContent, PromptMode, Usage};
+    use crate::session::{Equipment, NewPrompt};
+    use crate::store::{MemoryStore, SessionSettings};
+
+    struct NoModel;
+
+    impl Model for NoModel {
+        fn id(&self) -> &str {
+            "test/none"
+        }
+        fn stream(&self, _: ModelRequest, _: CancellationToken) -> ModelStream {
+            Box::pin(futures_util::stream::empty())
+        }
+    }
+
+    /// Answers with the number of messages it was given; breaks off when asked to, or never ends.
+    struct Bench;
+
+    impl Workbench for Bench {
+        fn equip<'a>(&'a self, _: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
+            let (model, registry, hooks) = (Arc::new(NoModel), Arc::default(), Arc::new(NoHooks));
+            Box::pin(std::future::ready(Ok(Equipment { model, system: String::new(), registry, hooks })))
+        }
+
+        fn run(&self, mut input: TurnInput, _: CancellationToken) -> BoxFuture<'static, TurnOutcome> {
+            Box::pin(async move {
+                input.sink.emit(EventBody::LoopStart {}).expect("taken");
+                input.sink.emit(EventBody::StreamStart {}).expect("taken");
+                input.sink.emit(EventBody::StreamDelta { text: "so far".into() }).expect("taken");
+                let words = format!("{:?}", input.messages.last());
+                assert!(!words.contains("break"), "as it was asked");
+                if words.contains("hang") {
+                    // Deaf to its token.
+                    std::future::pending::<()>().await;
+                }
+                let final_text = input.messages.len().to_string();
+                input.sink.emit(EventBody::StreamComplete { text: final_text.clone() }).expect("taken");
+                input.messages.push(crate::protocol::Message::Assistant { text: final_text.clone(), calls: vec![] });
+                let (ended, messages) = (Ended::Completed, input.messages);
+                TurnOutcome { ended, final_text, messages, rounds: 1, usage: Usage::default() }
+            })
+        }
+    }
+
+    fn manager(store: Arc<dyn Store>, idle: Duration) -> Manager {
+        let permissions = PermissionConfig { default_policy: PermissionPolicy::Deny, rules: Vec::new() };
+        let terms = Terms { limits: Limits::default(), permissions, asker: None };
+        Manager::with_idle(store, Arc::new(Bench), (terms, idle))
+    }
+
+    async fn created(manager: &Manager) -> SessionId {
+        let settings = SessionSettings {
+            working_directory: "/".into(),
+            model: "test/none".into(),
+            title: None,
+            instructions: None,
+            tools: None,
+            permissions: None,
+            grants: Vec::new(),
+        };
+        let row = SessionRow {
+            id: SessionId::generate(),
+            client: None,
+            status: SessionStatus::Created,
+            version: 0,
+            created_at: 1,
+            updated_at: 1,
+            message_count: 0,
+            usage: Usage::default(),
+            settings,
+        };
+        manager.create(row).await.expect("created").session_id
+    }
+
+    async fn turn(manager: &Manager, id: &SessionId, text: &str) -> crate::protocol::TurnRecord {
+        let live = manager.live(None, id).await.expect("there");
+        let content = PromptContent::Text(text.into());
+        let prompt = NewPrompt { content, mode: PromptMode::Queue, configure: None, if_version: None };
+        let accepted = live.prompt(prompt).await.expect("accepted");
+        if text == "hang" {
+            live.abort("stop".into()).await.expect("runs");
+        }
+        live.wait(&accepted.turn_id).await.expect("ends")
+    }
+
+    async fn kinds(store: &Arc<dyn Store>, id: &SessionId) -> Vec<String> {
+        store.events(id, 0, 1000).await.expect("read").into_iter().map(|event| event.kind).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_idle_session_leaves_memory_and_comes_back_whole() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let manager = manager(store, Duration::from_secs(30));
+        let id = created(&manager).await;
+        assert_eq!(manager.live_count(), 0, "creating wakes nothing");
+        assert_eq!(turn(&manager, &id, "a").await.result.as_deref(), Some("1"));
+        let live = manager.live(None, &id).await.expect("there");
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        assert_eq!(manager.live_count(), 1, "somebody holds it");
+        drop(live);
+        tokio::time::sleep(Duration::from_secs(31)).await;
+        assert_eq!(manager.live_count(), 0);
+        assert_eq!(turn(&manager, &id, "b").await.result.as_deref(), Some("3"), "the log has the conversation");
+        assert_eq!(turn(&manager, &id, "c").await.result.as_deref(), Some("5"), "memory has the same");
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_breaks_off_is_closed_and_the_session_goes_on() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let manager = manager(Arc::clone(&store), Duration::from_secs(30));
+        let id = created(&manager).await;
+        let record = turn(&manager, &id, "break").await;
+        assert_eq!((record.status, record.error.map(|e| e.code)), (TurnStatus::Failed, Some(ErrorCode::Internal)));
+        let want = ["stream.delta", "stream.complete", "loop.complete", "session.error"];
+        assert_eq!(kinds(&store, &id).await[4..], want);
+        assert_eq!(turn(&manager, &id, "a").await.status, TurnStatus::Completed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_turn_that_is_deaf_is_cut_off() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let manager = manager(Arc::clone(&store), Duration::from_secs(30));
+        let id = created(&manager).await;
+        let began = tokio::time::Instant::now();
+        let record = turn(&manager, &id, "hang").await;
+        assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Aborted, Some("stop")));
+        assert_eq!(began.elapsed().as_millis() / 1000, u128::from(limit::TURN_STOP_GRACE_MS) / 1000);
+        assert_eq!(kinds(&store, &id).await.last().map(String::as_str), Some("abort"));
+        assert_eq!(turn(&manager, &id, "a").await.status, TurnStatus::Completed);
+    }
+}

@@ -28,6 +28,9 @@ use crate::store::{SessionRow, SessionSettings, StoreError, TurnRow, Write};
 impl Actor {
     /// Accepts a prompt, or says why not.
     pub(super) async fn prompt(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
+        if self.deleting.is_some() {
+            return Err(ApiError::not_found(format!("session {}", self.row.id)));
+        }
         if self.is_closing() {
             return Err(stopping());
         }
