@@ -479,7 +479,7 @@ async fn a_full_disk_fails_the_turn_and_space_brings_the_session_back() {
     assert_eq!(refused.code(), ErrorCode::Internal, "{refused}");
     store.limit_pages(0);
     let record = house.turn(&id, "four").await;
-    assert_eq!(record.result.as_deref(), Some("again"));
+    assert_eq!(record.result.as_deref(), Some("again"), "{record:?}");
     let log = house.log(&id).await;
     assert_eq!(log.iter().map(|e| e.seq).collect::<Vec<_>>(), (1..=log.len() as u64).collect::<Vec<_>>());
     let kinds: Vec<&str> = log[usize::try_from(seen).unwrap()..].iter().map(|event| event.kind.as_str()).collect();

@@ -127,6 +127,8 @@ impl Actor {
             let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
             Entry { events: vec![(Some(turn_id.clone()), event)], writes }
         };
+        // Nothing runs, so what failed before is no longer anybody's.
+        self.live.journal.reopen();
         self.live.journal.record(entry).await?;
         self.row = row;
         let prompted = Accepted { turn_id, status: turn.record.status, version: self.row.version };
