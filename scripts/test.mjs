@@ -86,13 +86,13 @@ for (const step of steps) {
     console.log(`── ${step.name}: not run, because ${step.needs} failed`)
     continue
   }
+  const { passed: passedBefore, failed: failedBefore } = count
   const code = await step.go()
   if (code === undefined) continue
-  if (code === 0) count.passed += 1
-  else {
-    failed.add(step.name)
-    count.failed += 1
-  }
+  if (code !== 0) failed.add(step.name)
+  // A step with tests counts those; any other counts as one.
+  if (code !== 0 && count.failed === failedBefore) count.failed += 1
+  if (code === 0 && count.passed === passedBefore) count.passed += 1
   console.log(`── ${step.name}: ${code === 0 ? 'passed' : `FAILED (exit code ${code})`}, ${seconds(from)}`)
 }
 
