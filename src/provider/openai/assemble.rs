@@ -6,7 +6,9 @@
 
 use std::borrow::Cow;
 
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::failure::{Redactor, from_object};
@@ -38,8 +40,8 @@ struct Choice<'a> {
 
 #[derive(Deserialize)]
 struct Delta<'a> {
-    #[serde(default, borrow)]
-    content: Option<Cow<'a, str>>,
+    #[serde(default)]
+    content: Option<Words>,
     #[serde(default, borrow)]
     refusal: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
@@ -64,18 +66,58 @@ struct CallDelta<'a> {
 struct FunctionDelta<'a> {
     #[serde(default, borrow)]
     name: Option<Cow<'a, str>>,
-    #[serde(default, borrow)]
-    arguments: Option<Cow<'a, str>>,
+    #[serde(default)]
+    arguments: Option<Words>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
 struct WireUsage {
     #[serde(default)]
-    prompt_tokens: u64,
+    prompt_tokens: Option<u64>,
     #[serde(default)]
-    completion_tokens: u64,
+    completion_tokens: Option<u64>,
     #[serde(default)]
     total_tokens: Option<u64>,
+}
+
+/// A text. Some send a list of parts in its place, and some an object where JSON in a string belongs.
+struct Words(String);
+
+impl<'de> Deserialize<'de> for Words {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(WordsVisitor)
+    }
+}
+
+struct WordsVisitor;
+
+impl<'de> Visitor<'de> for WordsVisitor {
+    type Value = Words;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Words, E> {
+        Ok(Words(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Words, E> {
+        Ok(Words(text))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Words, A::Error> {
+        let mut text = String::new();
+        while let Some(part) = parts.next_element::<Value>()? {
+            text.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
+        }
+        Ok(Words(text))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Words, A::Error> {
+        let object = Map::<String, Value>::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Words(Value::Object(object).to_string()))
+    }
 }
 
 /// A call of which parts have come.
@@ -192,7 +234,8 @@ impl Assembler {
         if let Some(delta) = choice.delta {
             self.take_delta(delta)?;
         }
-        if let Some(reason) = choice.finish_reason {
+        // Some send an empty reason until there is one.
+        if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
             self.stop = Some(match reason.as_ref() {
                 "length" => StopReason::Length,
                 "content_filter" => StopReason::ContentFilter,
@@ -209,16 +252,17 @@ impl Assembler {
             self.count(text.len())?;
             self.events.push(ModelEvent::Reasoning(text.into_owned()));
         }
-        for text in [delta.content, delta.refusal].into_iter().flatten().filter(|text| !text.is_empty()) {
+        let texts = [delta.content.map(|words| words.0), delta.refusal.map(Cow::into_owned)];
+        for text in texts.into_iter().flatten().filter(|text| !text.is_empty()) {
             self.count(text.len())?;
-            self.events.push(ModelEvent::Text(text.into_owned()));
+            self.events.push(ModelEvent::Text(text));
         }
         for call in delta.tool_calls.into_iter().flatten() {
-            let function = call.function.as_ref();
-            let text = |part: Option<&Cow<'_, str>>| part.map_or(0, |text| text.len());
-            self.count(
-                text(function.and_then(|f| f.arguments.as_ref())) + text(function.and_then(|f| f.name.as_ref())),
-            )?;
+            let bytes = call.function.as_ref().map_or(0, |function| {
+                let name = function.name.as_ref().map_or(0, |name| name.len());
+                name + function.arguments.as_ref().map_or(0, |words| words.0.len())
+            });
+            self.count(bytes)?;
             self.take_call(call)?;
         }
         Ok(())
@@ -255,7 +299,9 @@ impl Assembler {
         if let Some(name) = function.name.filter(|name| **name != call.name) {
             call.name.push_str(&name);
         }
-        call.arguments.push_str(&function.arguments.unwrap_or_default());
+        if let Some(Words(arguments)) = function.arguments {
+            call.arguments.push_str(&arguments);
+        }
         Ok(())
     }
 
@@ -281,11 +327,11 @@ impl Assembler {
         let any = !calls.is_empty();
         self.events.extend(calls.into_iter().map(|call| call.into_event(length)));
         if let Some(usage) = self.usage {
-            let sum = usage.prompt_tokens.saturating_add(usage.completion_tokens);
+            let (input, output) = (usage.prompt_tokens.unwrap_or(0), usage.completion_tokens.unwrap_or(0));
             self.events.push(ModelEvent::Usage(Usage {
-                input_tokens: usage.prompt_tokens,
-                output_tokens: usage.completion_tokens,
-                total_tokens: usage.total_tokens.unwrap_or(sum),
+                input_tokens: input,
+                output_tokens: output,
+                total_tokens: usage.total_tokens.unwrap_or(input.saturating_add(output)),
             }));
         }
         let stop = match self.stop {

@@ -128,6 +128,23 @@ fn reasoning_and_refusal() {
 }
 
 #[test]
+fn spellings_of_others() {
+    let deltas = [
+        json!({"content": [{"type": "thinking"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
+        json!({"tool_calls": [{"id": "a", "function": {"name": "x", "arguments": {"n": 1}}}]}),
+    ];
+    let events = assemble(&deltas, "stop").unwrap();
+    assert_eq!(events[0], ModelEvent::Text("ab".into()));
+    assert_eq!(calls(&deltas, "stop"), [("a".into(), "x".into(), "{\"n\":1}".into())]);
+    // An empty reason to stop is none.
+    let mut assembler = Assembler::new(Redactor::default());
+    assembler
+        .take("", "{\"choices\": [{\"delta\": {\"content\": \"a\"}, \"finish_reason\": \"\"}], \"usage\": {}}")
+        .unwrap();
+    assert!(assembler.close().is_err());
+}
+
+#[test]
 fn a_reply_has_a_limit() {
     let mebibyte = "x".repeat(1 << 20);
     let count = limit::MODEL_REPLY_BYTES_MAX >> 20;
