@@ -106,6 +106,9 @@ pub async fn post(request: Post) -> Result<Answer, HttpError> {
     let response = within(request.idle_timeout, &host, builder.send()).await?;
     let response = response.map_err(|error| {
         let cause = innermost(&error);
+        if error.is_builder() {
+            return HttpError::Setup(cause);
+        }
         // A body that could not be sent or headers that broke off: there was a connection.
         if error.is_connect() {
             HttpError::Connect { host: host.clone(), cause }

@@ -334,6 +334,25 @@ async fn what_cannot_be_used_says_why_before_anything_is_sent() {
 }
 
 #[tokio::test]
+async fn keys_as_they_come_from_files() {
+    let server = ModelServer::start(queue([Answer::text(&["ok"])])).await;
+    #[rustfmt::skip]
+    let table = [(" sk-1\n", Some(Some("Bearer sk-1"))), (" \n", Some(None)), ("sk\n1", None)];
+    for (key, want) in table {
+        let (base_url, idle_timeout) = (Some(server.base_url()), Duration::from_secs(20));
+        let model = openai(OpenAiOptions { model: "m".into(), base_url, api_key: Some(key.into()), idle_timeout });
+        let events: Events = model.stream(hello(), CancellationToken::new()).collect().await;
+        match want {
+            Some(header) => assert_eq!(server.requests().last().unwrap().header("authorization"), header, "{key:?}"),
+            None => {
+                let [Err(ModelError::Unavailable(words))] = &events[..] else { panic!("{events:?}") };
+                assert!(!words.contains("sk"), "{words}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_event_without_end_is_refused() {
     let endless = Answer::steps(vec![Step::Send(vec![b'x'; 9 << 20].into()), Step::Hang]);
     let events = ask(endless).await;

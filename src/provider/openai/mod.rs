@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::http::{self, Answer, Post};
@@ -67,7 +67,7 @@ impl OpenAi {
         let endpoint = Endpoint {
             url: endpoint_url(options.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL)),
             given: options.base_url.is_some(),
-            api_key: options.api_key,
+            api_key: options.api_key.and_then(trimmed),
             idle_timeout: options.idle_timeout,
             model: options.model,
         };
@@ -217,6 +217,15 @@ impl Talk {
             State::Talking => Ok(Phase::Listening(listening)),
         }
     }
+}
+
+/// A key without the blanks and line ends that come along from files. None: nothing is left.
+fn trimmed(key: SecretString) -> Option<SecretString> {
+    let text = key.expose_secret().trim();
+    if text.len() == key.expose_secret().len() && !text.is_empty() {
+        return Some(key);
+    }
+    (!text.is_empty()).then(|| SecretString::from(text))
 }
 
 /// The address of the chat-completions route under a base address.
