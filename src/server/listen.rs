@@ -22,6 +22,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
@@ -34,6 +35,8 @@ use crate::protocol::ApiError;
 
 /// Pause after an accept that failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// Pause between two warnings about it.
+const WARN_PAUSE: Duration = Duration::from_secs(5);
 /// Connections that are told at once that there is no room.
 const REFUSALS_MAX: usize = 256;
 /// Longest time that such a refusal takes.
@@ -65,11 +68,12 @@ pub(super) async fn run(listener: TcpListener, router: Router, shared: Arc<Share
         cut: CancellationToken::new(),
         shared,
     };
+    let mut warned = None;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((socket, peer)) => door.enter(socket, peer, &graceful),
-                Err(cause) => pause_after(&cause).await,
+                Err(cause) => pause_after(&cause, &mut warned).await,
             },
             () = ends.accepting.cancelled() => break,
         }
@@ -96,12 +100,16 @@ fn connection_builder(shared: &Shared) -> http1::Builder {
     http
 }
 
-async fn pause_after(cause: &std::io::Error) {
+/// A full table of file descriptors is no reason to spin, nor to fill the log.
+async fn pause_after(cause: &std::io::Error, warned: &mut Option<Instant>) {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     if matches!(cause.kind(), ConnectionAborted | ConnectionReset | Interrupted) {
         return;
     }
-    tracing::warn!(%cause, "a connection could not be accepted");
+    if warned.is_none_or(|at| at.elapsed() > WARN_PAUSE) {
+        *warned = Some(Instant::now());
+        tracing::warn!(%cause, "connections cannot be accepted");
+    }
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
