@@ -23,6 +23,8 @@ use super::screen::{clean, excerpt, line, note};
 use super::{Exit, curl, screen, serve, signal};
 use crate::config::{ConfigError, Launch, LogLevel, Options};
 
+/// How long a stop waits for the turn: who stops a job by hand does not want to wait for it.
+const SHUTDOWN_GRACE_MS: u64 = 1_000;
 /// Lines of a test run that are shown.
 const TEST_LINES: usize = 14;
 
@@ -137,7 +139,13 @@ async fn prepared(
     }
     // Below everything that is said: an own port, an own place for the data, a quiet log.
     let data = place.join("data");
-    let own = Options { port: Some(0), data_dir: Some(data), log_level: Some(LogLevel::Warn), ..Options::default() };
+    let own = Options {
+        port: Some(0),
+        data_dir: Some(data),
+        log_level: Some(LogLevel::Warn),
+        shutdown_grace_ms: Some(SHUTDOWN_GRACE_MS),
+        ..Options::default()
+    };
     let launch = Launch::resolve(options, arguments.config, own)?;
     let log = Log::start(launch.log_format, launch.log_level);
     let mut task = Task {
