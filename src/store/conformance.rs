@@ -302,7 +302,9 @@ async fn what_was_called_back_is_there_after_opening_again() {
     let store = sqlite(directory.path());
     put(&store, vec![create("a"), save("a", &turn, TurnStatus::Running), append("a", Some(&turn), 1..=500)]).await;
     assert!(matches!(SqliteStore::open(directory.path()), Err(StoreError::InUse { .. })));
+    assert_eq!(numbers(&store, "a", 499, 9).await, [500]);
     store.close().await.expect("closes");
+    assert!(!directory.path().join("simse.db-wal").exists(), "all of it is in the one file");
 
     let store = sqlite(directory.path());
     assert_eq!(store.session(&session_id("a")).await, Ok(Some(row("a"))));

@@ -215,12 +215,13 @@ impl Store for SqliteStore {
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        // Without a sender the writer does what was handed in before, and ends.
+        // The writer is to be the last to leave: then it empties the write-ahead log into the database.
+        self.readers.idle.lock().take();
+        // Without a sender it does what was handed in before, and ends.
         self.jobs.lock().take();
-        let (threads, readers, lock) = (Arc::clone(&self.threads), Arc::clone(&self.readers), Arc::clone(&self.lock));
+        let (threads, lock) = (Arc::clone(&self.threads), Arc::clone(&self.lock));
         Box::pin(async move {
             let work = tokio::task::spawn_blocking(move || {
-                readers.idle.lock().take();
                 let ended = threads.lock().drain(..).all(|thread| thread.join().is_ok());
                 lock.lock().take();
                 ended
@@ -239,6 +240,7 @@ impl Store for SqliteStore {
 impl Drop for SqliteStore {
     /// What was handed in is still written; the lock goes when it is.
     fn drop(&mut self) {
+        self.readers.idle.lock().take();
         self.jobs.lock().take();
         let threads = std::mem::take(&mut *self.threads.lock());
         // A callback may hold the last reference: then this is the writer's own thread.

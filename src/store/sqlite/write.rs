@@ -134,7 +134,11 @@ impl Writer {
                     let _ = self.checkpoint.try_send(true);
                     continue;
                 }
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => {
+                    // A reader may still be at it; then the last of the log is moved at the next opening.
+                    let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+                    return;
+                }
             }
             rested = false;
             let results = self.write_all(group.iter().map(|(writes, _)| writes.as_slice()).collect());
