@@ -83,12 +83,14 @@ fn introduce(seen: &Seen<'_>, can_list: bool) -> Step {
         (None, Some((_, output))) => done(format!("I could not look at the working directory: {output}")),
         (None, None) => done(about),
         (Some(list), _) => {
-            let names: Vec<&str> = list.lines().filter_map(|line| line.get(2..)).take(8).collect();
-            let count = list.lines().count();
-            done(format!(
-                "There are {count} entries in it, such as {}. That is all that I can do here.",
-                names.join(", ")
-            ))
+            let entries = list.lines().filter_map(|line| line.strip_prefix("d ").or_else(|| line.strip_prefix("f ")));
+            let names: Vec<&str> = entries.collect();
+            let shown = names[..names.len().min(8)].join(", ");
+            done(match names.len() {
+                0 => "It is empty. That is all that I can do here.".into(),
+                1 => format!("There is one entry in it: {shown}. That is all that I can do here."),
+                count => format!("There are {count} entries in it, such as {shown}. That is all that I can do here."),
+            })
         }
     }
 }

@@ -235,6 +235,19 @@ async fn anything_else_is_answered_with_what_it_is() {
 }
 
 #[tokio::test]
+async fn a_directory_with_little_in_it() {
+    for (output, want) in [("Directory is empty.", "It is empty."), ("d src", "There is one entry in it: src.")] {
+        let request = ModelRequest { messages: vec![user("hi")], tools: all_tools(), ..ModelRequest::default() };
+        let (text, calls) = reply(request.clone()).await;
+        let (call_id, name) = (calls[0].id.clone(), calls[0].name.clone());
+        let result = Message::ToolResult { call_id, name, output: output.into(), is_error: false };
+        let messages = vec![user("hi"), Message::Assistant { text, calls }, result];
+        let (text, _) = reply(ModelRequest { messages, ..request }).await;
+        assert!(text.starts_with(want), "{text}");
+    }
+}
+
+#[tokio::test]
 async fn a_word_from_the_side_does_not_end_the_job() {
     let mut project = Project::new("line.priceCents * line.quantity", 440);
     let request = ModelRequest { messages: vec![user(PROMPT)], tools: all_tools(), ..ModelRequest::default() };
