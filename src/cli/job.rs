@@ -94,7 +94,7 @@ impl Job {
             self.questions.retain(|waiting| waiting != request_id);
         }
         let EventBody::PermissionRequest { request_id, .. } = body else { return Ok(()) };
-        match &self.answers {
+        match &mut self.answers {
             Answers::Allow(why) => {
                 line(&format!("    answered: allow ({why})"));
                 self.answer(request_id, json!({ "decision": "allow" })).await
@@ -104,7 +104,9 @@ impl Job {
                 let message = "nobody is there to give permission";
                 self.answer(request_id, json!({ "decision": "deny", "message": message })).await
             }
-            Answers::Ask(_) => {
+            Answers::Ask(lines) => {
+                // What was typed before the question was there is no answer to it.
+                while self.questions.is_empty() && lines.try_recv().is_ok() {}
                 self.questions.push_back(request_id.clone());
                 piece("    [y]es, [a]lways in this session, or no: ");
                 Ok(())

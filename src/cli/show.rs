@@ -53,8 +53,8 @@ fn told(body: &EventBody) -> Option<String> {
             let outcome = if *is_error { "failed" } else { "done" };
             format!("  < {outcome} after {duration_ms} ms\n{}", excerpt(output, OUTPUT_LINES))
         }
-        EventBody::PermissionRequest { tool_name, args, .. } => {
-            format!("  ? may this run: {}", call(tool_name, args))
+        EventBody::PermissionRequest { tool_name, args, preview, .. } => {
+            format!("  ? may this run: {}\n{}", call(tool_name, args), what_would_happen(preview.as_ref()))
         }
         EventBody::PermissionResponse { allowed, by, reason, .. } => {
             let answer = if *allowed { "allowed" } else { "refused" };
@@ -86,6 +86,15 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::ToolTimeout { .. }
         | EventBody::TurnComplete { .. } => return None,
     })
+}
+
+/// A question's preview: the diff where there is one, else its facts.
+fn what_would_happen(preview: Option<&Value>) -> String {
+    let Some(preview) = preview else { return String::new() };
+    match preview.get("diff").and_then(Value::as_str) {
+        Some(diff) => excerpt(diff, 2 * OUTPUT_LINES),
+        None => excerpt(&preview.to_string(), OUTPUT_LINES),
+    }
 }
 
 /// A call on one line.

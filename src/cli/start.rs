@@ -23,6 +23,8 @@ use super::screen::{clean, excerpt, line, note};
 use super::{Exit, curl, screen, serve, signal};
 use crate::config::{ConfigError, Launch, LogLevel, Options};
 
+/// Lines that may be typed before they are read.
+const TYPED_LINES_MAX: usize = 256;
 /// How long a stop waits for the turn: who stops a job by hand does not want to wait for it.
 const SHUTDOWN_GRACE_MS: u64 = 1_000;
 /// Lines of a test run that are shown.
@@ -204,7 +206,7 @@ fn answers(task: &Task, yes: bool) -> Answers {
 
 /// Lines from the terminal. The thread that reads them cannot be ended; it goes with the process.
 fn typed_lines() -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel(1);
+    let (sender, receiver) = mpsc::channel(TYPED_LINES_MAX);
     let reading = move || {
         for text in std::io::stdin().lock().lines().map_while(Result::ok) {
             if sender.blocking_send(text).is_err() {
