@@ -140,3 +140,72 @@ fn size_of_batch(batch: &Batch) -> usize {
     // The payload is held as JSON, and once more in the frame when somebody reads it.
     batch.events.iter().map(|e| 2 * e.payload.get().len() + 400).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn events(seqs: std::ops::RangeInclusive<u64>) -> Vec<Event> {
+        let event = |seq| Event {
+            seq,
+            kind: "stream.delta".into(),
+            payload: RawValue::from_string(r#"{"text":"x"}"#.into()).expect("json"),
+            session_id: "s".parse().expect("an id"),
+            turn_id: None,
+            at: 5,
+        };
+        seqs.map(event).collect()
+    }
+
+    fn found(topic: &Topic, after: u64) -> String {
+        match topic.next(after) {
+            Next::Batch(batch) => format!("{}-{}", batch.first_seq(), batch.last_seq()),
+            Next::Store => "store".into(),
+            Next::Wait => "wait".into(),
+        }
+    }
+
+    #[test]
+    fn a_cursor_is_sent_to_the_batch_the_store_or_to_wait() {
+        // A batch counts 424 bytes an event: three of them fit.
+        let topic = Topic::new(10, 3 * 424);
+        #[rustfmt::skip]
+        let steps: [(std::ops::RangeInclusive<u64>, &[(u64, &str)]); 3] = [
+            (11..=12, &[(0, "store"), (9, "store"), (10, "11-12"), (11, "11-12"), (12, "wait"), (99, "wait")]),
+            (13..=13, &[(9, "store"), (10, "11-12"), (12, "13-13"), (13, "wait")]),
+            (14..=15, &[(10, "store"), (11, "store"), (12, "13-13"), (13, "14-15"), (15, "wait")]),
+        ];
+        assert_eq!((found(&topic, 10), found(&topic, 3)), ("wait".into(), "store".into()));
+        for (seqs, cursors) in steps {
+            topic.publish(events(seqs.clone()));
+            for (after, want) in cursors {
+                assert_eq!(found(&topic, *after), *want, "behind {after}, with {seqs:?} published");
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_larger_than_the_budget_is_kept_until_the_next() {
+        let topic = Topic::new(0, 1);
+        topic.publish(events(1..=9));
+        assert_eq!(found(&topic, 0), "1-9");
+        topic.publish(events(10..=10));
+        assert_eq!((found(&topic, 0), found(&topic, 9)), ("store".into(), "10-10".into()));
+        topic.publish(Vec::new());
+        assert_eq!(topic.durable_seq(), 10);
+    }
+
+    #[test]
+    fn frames_are_numbered_and_made_once() {
+        let batch = Batch::new(events(1..=2)).expect("events");
+        let frame = |seq: u64| {
+            let data = r#""type":"stream.delta","payload":{"text":"x"},"sessionId":"s","at":5}"#;
+            format!("id: {seq}\ndata: {{\"seq\":{seq},{data}\n\n")
+        };
+        assert_eq!(String::from_utf8_lossy(&batch.frames()), frame(1) + &frame(2));
+        assert_eq!(batch.frames().as_ptr(), batch.frames().as_ptr());
+        assert!(Batch::new(Vec::new()).is_none());
+    }
+}

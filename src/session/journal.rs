@@ -195,3 +195,164 @@ impl Pack {
         self.events.is_empty() && self.writes.is_empty() && self.acks.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::base::BoxFuture;
+    use crate::bus::Next;
+    use crate::protocol::ClientId;
+    use crate::store::{Committed, MemoryStore, SessionRow, TurnRow};
+
+    /// Holds commits back until a test lets them through.
+    #[derive(Default)]
+    struct Held {
+        commits: Mutex<VecDeque<(Vec<Write>, Committed)>>,
+        empty: MemoryStore,
+    }
+
+    impl Held {
+        fn waiting(&self) -> usize {
+            self.commits.lock().len()
+        }
+
+        /// Ends the oldest commit, and gives the numbers of its events.
+        fn end(&self, result: Result<(), StoreError>) -> Vec<u64> {
+            let (writes, done) = self.commits.lock().pop_front().expect("a commit waits");
+            done(result);
+            let seqs = |write: &Write| match write {
+                Write::Append(_, events) => events.iter().map(|event| event.seq).collect(),
+                _ => Vec::new(),
+            };
+            writes.iter().flat_map(seqs).collect()
+        }
+    }
+
+    impl Store for Held {
+        fn commit(&self, writes: Vec<Write>, done: Committed) {
+            self.commits.lock().push_back((writes, done));
+        }
+        fn session<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Option<SessionRow>, StoreError>> {
+            self.empty.session(id)
+        }
+        fn sessions<'a>(
+            &'a self,
+            client: Option<&'a ClientId>,
+            after: Option<&'a SessionId>,
+            limit: usize,
+        ) -> BoxFuture<'a, Result<Vec<SessionRow>, StoreError>> {
+            self.empty.sessions(client, after, limit)
+        }
+        fn events<'a>(
+            &'a self,
+            id: &'a SessionId,
+            after: u64,
+            limit: usize,
+        ) -> BoxFuture<'a, Result<Vec<Event>, StoreError>> {
+            self.empty.events(id, after, limit)
+        }
+        fn last_seq<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<u64, StoreError>> {
+            self.empty.last_seq(id)
+        }
+        fn turn<'a>(
+            &'a self,
+            id: &'a SessionId,
+            turn: &'a TurnId,
+        ) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>> {
+            self.empty.turn(id, turn)
+        }
+        fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>> {
+            self.empty.open_turns()
+        }
+        fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
+            self.empty.session_count()
+        }
+        fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+            self.empty.check()
+        }
+        fn close(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+            self.empty.close()
+        }
+    }
+
+    fn journal() -> (Arc<Journal>, Arc<Held>, Arc<Topic>) {
+        let (store, topic) = (Arc::new(Held::default()), Arc::new(Topic::new(0, 1 << 20)));
+        let id = "s".parse().expect("an id");
+        (Journal::new(id, Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&topic)), store, topic)
+    }
+
+    fn delta(text: &str) -> EventBody {
+        EventBody::StreamDelta { text: text.into() }
+    }
+
+    fn full() -> StoreError {
+        StoreError::Io { doing: "write".into(), cause: "full".into() }
+    }
+
+    #[test]
+    fn what_comes_during_a_commit_goes_together_and_is_seen_afterwards() {
+        let (journal, store, topic) = journal();
+        let turn = TurnId::generate();
+        for text in ["1", "2", "3", "4"] {
+            journal.emit(&turn, &delta(text)).expect("taken");
+        }
+        assert_eq!((store.waiting(), topic.durable_seq()), (1, 0));
+        assert!(matches!(topic.next(0), Next::Wait), "logged, then seen");
+        assert_eq!(store.end(Ok(())), [1]);
+        assert_eq!((store.waiting(), topic.durable_seq()), (1, 1));
+        assert_eq!(store.end(Ok(())), [2, 3, 4]);
+        assert_eq!((store.waiting(), topic.durable_seq()), (0, 4));
+        let Next::Batch(batch) = topic.next(1) else { panic!("there are more") };
+        assert_eq!((batch.first_seq(), batch.last_seq()), (2, 4));
+    }
+
+    #[tokio::test]
+    async fn a_failed_commit_takes_what_waits_behind_it_and_gives_its_numbers_back() {
+        let (journal, store, topic) = journal();
+        let turn = TurnId::generate();
+        journal.emit(&turn, &delta("1")).expect("taken");
+        assert_eq!(store.end(Ok(())), [1]);
+        journal.emit(&turn, &delta("2")).expect("taken");
+        journal.emit(&turn, &delta("3")).expect("taken");
+        let recorded = journal.record(|next| {
+            assert_eq!(next, 4);
+            Entry { events: vec![(None, delta("4"))], writes: Vec::new() }
+        });
+        tokio::pin!(recorded);
+        assert!(recorded.as_mut().now_or_never().is_none());
+        assert_eq!(store.end(Err(full())), [2]);
+        assert_eq!(recorded.await, Err(full()), "who waits is told");
+        assert_eq!((store.waiting(), topic.durable_seq()), (0, 1));
+        assert_eq!(journal.emit(&turn, &delta("5")), Err(full()), "the turn is told");
+        assert_eq!(journal.ready().await, Err(full()));
+        assert_eq!(journal.reopen(), Some(full()));
+        journal.emit(&turn, &delta("6")).expect("taken again");
+        assert_eq!(store.end(Ok(())), [2]);
+        assert_eq!(topic.durable_seq(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_flood_waits_for_the_disk() {
+        let (journal, store, _topic) = journal();
+        let turn = TurnId::generate();
+        let large = delta(&"x".repeat(limit::BACKLOG_BYTES_MAX / 2));
+        journal.emit(&turn, &large).expect("taken");
+        assert_eq!(journal.ready().now_or_never(), Some(Ok(())));
+        journal.emit(&turn, &large).expect("taken");
+        let ready = journal.ready();
+        tokio::pin!(ready);
+        assert!(ready.as_mut().now_or_never().is_none(), "too much waits");
+        store.end(Ok(()));
+        ready.await.expect("room again");
+        store.end(Ok(()));
+        let flushed = journal.flush();
+        tokio::pin!(flushed);
+        assert!(flushed.as_mut().now_or_never().is_none());
+        store.end(Ok(()));
+        flushed.await.expect("all is durable");
+    }
+}
