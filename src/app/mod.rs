@@ -176,13 +176,19 @@ impl App {
     ) -> Result<Page<SessionView>, ApiError> {
         let after = cursor.map(str::parse::<SessionId>).transpose();
         let after = after.map_err(|_| ApiError::invalid("cursor", "the `nextCursor` of the page before"))?;
+        let gone = |id| {
+            let expected = format!("the `nextCursor` of the page before; session {id} is gone");
+            ApiError::invalid("cursor", expected)
+        };
+        if let Some(after) = &after {
+            // Another client's session is not there, here too.
+            let row = self.store.session(after).await.map_err(|e| store_failure(&e))?;
+            row.filter(|row| row.client == caller.client).ok_or_else(|| gone(after.clone()))?;
+        }
         let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
         let rows = self.store.sessions(caller.client.as_ref(), after.as_ref(), limit + 1).await;
         let mut rows = rows.map_err(|error| match error {
-            StoreError::NoSession(id) => {
-                let expected = format!("the `nextCursor` of the page before; session {id} is gone");
-                ApiError::invalid("cursor", expected)
-            }
+            StoreError::NoSession(id) => gone(id),
             other => store_failure(&other),
         })?;
         let more = rows.len() > limit;

@@ -368,6 +368,8 @@ async fn another_clients_session_is_not_there() {
         ];
         assert!(refusals.iter().all(|e| e.as_ref().is_some_and(|e| e.code() == ErrorCode::NotFound)), "{refusals:?}");
         assert_eq!(app.sessions(&stranger, None, 9).await.unwrap().items, []);
+        let cursor = app.sessions(&stranger, Some(id.as_str()), 9).await.unwrap_err();
+        assert_eq!(cursor.code(), ErrorCode::InvalidArgument, "as for a session that never was: {cursor}");
         app.events(&anyone(), &id, 0).await.unwrap();
     }
 }
@@ -457,7 +459,7 @@ async fn a_full_disk_fails_the_turn_and_space_brings_the_session_back() {
         App::open_over((Arc::clone(&store) as Arc<dyn Store>, None), settings, Extras { models, ..Extras::default() });
     let house = House { app: app.await.unwrap(), script, directory };
     let (feed, pieces) = mpsc::unbounded_channel();
-    house.plays([says("fine"), follows(pieces), says("again")]);
+    house.plays([says("fine"), follows(pieces), says("again"), says("once more")]);
     let id = house.session().await;
     house.turn(&id, "one").await;
     let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
@@ -480,11 +482,17 @@ async fn a_full_disk_fails_the_turn_and_space_brings_the_session_back() {
     store.limit_pages(0);
     let record = house.turn(&id, "four").await;
     assert_eq!(record.result.as_deref(), Some("again"), "{record:?}");
+    // A prompt that was refused leaves nothing behind for the one after it.
+    store.limit_pages(1);
+    house.prompts(&id, &"five ".repeat(4000), PromptMode::Queue).await.unwrap_err();
+    store.limit_pages(0);
+    let record = house.turn(&id, "six").await;
+    assert_eq!(record.result.as_deref(), Some("once more"), "{record:?}");
     let log = house.log(&id).await;
     assert_eq!(log.iter().map(|e| e.seq).collect::<Vec<_>>(), (1..=log.len() as u64).collect::<Vec<_>>());
     let kinds: Vec<&str> = log[usize::try_from(seen).unwrap()..].iter().map(|event| event.kind.as_str()).collect();
     assert_eq!(kinds[..3], ["stream.complete", "loop.complete", "session.error"], "{kinds:?}");
-    assert_eq!(kinds.iter().filter(|kind| **kind == "session.prompt").count(), 1);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "session.prompt").count(), 2);
     let stored = house.app.turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
     assert_eq!(stored.status, TurnStatus::Failed);
 }

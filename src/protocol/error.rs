@@ -47,6 +47,9 @@ impl ErrorCode {
     }
 }
 
+/// Longest text of an error in bytes, about.
+const TEXT_BYTES_MAX: usize = 1_500;
+
 /// What went wrong, in the form that crosses the wire and goes into `session.error`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ErrorBody {
@@ -74,12 +77,12 @@ pub struct ApiError(pub ErrorBody);
 impl ApiError {
     /// An error with a code and a sentence.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self(ErrorBody { code, message: message.into(), details: None })
+        Self(ErrorBody { code, message: clipped(message.into()), details: None })
     }
 
     /// `INVALID_ARGUMENT` that names the field and what was expected.
     pub fn invalid(field: &str, expected: impl Into<String>) -> Self {
-        let expected = expected.into();
+        let (field, expected) = (clipped(field.to_owned()), clipped(expected.into()));
         let mut error = Self::new(ErrorCode::InvalidArgument, format!("`{field}`: expected {expected}"));
         error.0.details = Some(serde_json::json!({ "field": field, "expected": expected }));
         error
@@ -110,5 +113,30 @@ impl ApiError {
     /// The code.
     pub fn code(&self) -> ErrorCode {
         self.0.code
+    }
+}
+
+/// What a caller sent may stand in an error, and is not sent back whole.
+fn clipped(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        let all = text.len();
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push_str(&format!("… ({all} bytes)"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_sent_is_not_sent_back_whole() {
+        let long = "é".repeat(100_000);
+        let error = ApiError::invalid(&long, format!("a name, got `{long}`"));
+        let whole = serde_json::to_string(&error.0).expect("JSON");
+        assert!(whole.len() < 4 * TEXT_BYTES_MAX, "{} bytes", whole.len());
+        assert!(whole.contains("a name, got `é") && whole.contains("bytes)"), "{whole}");
+        assert_eq!(ApiError::not_found("session x").0.message, "no session x");
     }
 }

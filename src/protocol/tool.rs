@@ -30,7 +30,7 @@ pub enum ToolCategory {
 
 /// One category or several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a category, or a list of categories")]
 pub enum CategoryFilter {
     /// Exactly this one.
     One(ToolCategory),

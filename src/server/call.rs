@@ -165,7 +165,7 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, ApiError> {
         return Err(ApiError::invalid("body", "a JSON object"));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| refused(&error))?;
+    let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| refused(text, &error))?;
     deserializer.end().map_err(|cause| broken(&cause))?;
     Ok(value)
 }
@@ -177,14 +177,20 @@ fn broken(cause: &serde_json::Error) -> ApiError {
 }
 
 /// What serde did not like, as a field and what it expected.
-fn refused(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
+fn refused(body: &[u8], error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     let cause = error.inner();
+    let path = error.path().to_string();
     if !cause.is_data() {
-        return broken(cause);
+        // Where a name is due and something else stands, serde_json speaks of the syntax.
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
+        return if is_json && path != "." {
+            ApiError::invalid(&path, "a string that is one of its names")
+        } else {
+            broken(cause)
+        };
     }
     let text = cause.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
-    let path = error.path().to_string();
     let inside = |name: &str| match path.as_str() {
         "." => name.to_owned(),
         path if path == name || path.ends_with(&format!(".{name}")) => path.to_owned(),
@@ -196,15 +202,29 @@ fn refused(error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     } else if let Some(name) = quoted("unknown field `") {
         let known = text.split_once("expected ").map_or("no such field", |(_, known)| known);
         (inside(name), format!("{known} (there is no `{name}`)"))
+    } else if let Some(name) = quoted("duplicate field `") {
+        (inside(name), "one value, not several".to_owned())
     } else {
         let field = if path == "." { "body".to_owned() } else { path };
         match text.split_once("expected ") {
-            Some(("", expected)) => (field, expected.to_owned()),
-            Some((got, expected)) => (field, format!("{expected}; {}", got.trim_end_matches([',', ' ']))),
+            Some(("", expected)) => (field, in_words(expected).to_owned()),
+            Some((got, expected)) => (field, format!("{}; {}", in_words(expected), got.trim_end_matches([',', ' ']))),
             None => (field, text.to_owned()),
         }
     };
     ApiError::invalid(&field, expected)
+}
+
+/// What serde expected, without the names of our types.
+fn in_words(expected: &str) -> &str {
+    match expected {
+        "a sequence" => "a list",
+        "a map" => "an object",
+        "path string" => "a path",
+        "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        other if other.starts_with("struct ") || other.starts_with("internally tagged enum ") => "an object",
+        other => other,
+    }
 }
 
 #[cfg(test)]
@@ -227,7 +247,16 @@ mod tests {
             (fault::<Prompt>("{}"), "prompt", "to be there"),
             (fault::<Prompt>(r#"{"promt":"x"}"#), "promt", "one of `prompt`, `mode`, `configure`, `ifVersion` (there is no `promt`)"),
             (fault::<Prompt>(r#"{"prompt":"x","mode":"later"}"#), "mode", "one of `queue`, `steer`, `reject`; unknown variant `later`"),
-            (fault::<Prompt>(r#"{"prompt":"x","ifVersion":-1}"#), "ifVersion", "u64; invalid value: integer `-1`"),
+            (fault::<Prompt>(r#"{"prompt":"x","ifVersion":-1}"#), "ifVersion", "a whole number, 0 or more; invalid value: integer `-1`"),
+            (fault::<Prompt>(r#"{"prompt":"x","mode":5}"#), "mode", "a string that is one of its names"),
+            (fault::<Prompt>(r#"{"prompt":"x","mode":null}"#), "mode", "a string that is one of its names"),
+            (fault::<Prompt>(r#"{"prompt":"x","mode":{}}"#), "mode", "a string that is one of its names"),
+            (fault::<Prompt>(r#"{"prompt":"x","prompt":"y"}"#), "prompt", "one value, not several"),
+            (fault::<Prompt>(r#"{"prompt":"x","configure":5}"#), "configure", "an object; invalid type: integer `5`"),
+            (fault::<Prompt>(r#"{"prompt":[5]}"#), "prompt[0]", "an object; invalid type: integer `5`"),
+            (fault::<CreateSession>(r#"{"tools":5}"#), "tools", "a list; invalid type: integer `5`"),
+            (fault::<CreateSession>(r#"{"toolPermissions":{"defaultPolicy":"ask","rules":[{"tool":"*","policy":"ask","category":7}]}}"#), "toolPermissions.rules[0].category", "a category, or a list of categories"),
+            (fault::<Feedback>(r#"{"decision":true}"#), "decision", "a string that is one of its names"),
             (fault::<Prompt>(r#"{"prompt":"x","configure":{"model":1}}"#), "configure.model", "a string; invalid type: integer `1`"),
             (fault::<Prompt>(r#"{"prompt":[{"type":"text"}]}"#), "prompt[0].text", "to be there"),
             (fault::<CreateSession>(r#"{"sessionId":"a/b"}"#), "sessionId", "1 to 256 letters, digits, `_`, `-` or `.`, and neither `.` nor `..`; got 3 bytes"),

@@ -26,7 +26,7 @@ use super::gate::Policy;
 use super::journal::Entry;
 use super::live::Live;
 use super::manager::Shelf;
-use super::runner::{Finished, Steers, TurnSink};
+use super::runner::{Finished, Mailbox, TurnSink};
 use super::turn::{Input, Phase};
 use super::{Terms, Workbench, store_failure};
 use crate::base::{clock, limit};
@@ -37,7 +37,7 @@ use crate::protocol::{
 use crate::store::{SessionRow, TurnRow, Write};
 use crate::tool::Scope;
 
-pub(super) use turns::{status_after, terminal_event};
+pub(super) use turns::{queued_turn, status_after, terminal_event};
 
 /// Orders that wait for an actor, at most; more senders wait.
 pub(super) const MAIL_MAX: usize = 64;
@@ -117,7 +117,7 @@ struct Running {
     /// Why it was aborted.
     reason: Option<String>,
     sink: Arc<TurnSink>,
-    steers: Arc<Steers>,
+    steers: Arc<Mailbox>,
     task: AbortHandle,
     _counted: super::manager::Counted,
 }
@@ -336,6 +336,9 @@ impl Actor {
             self.live.over.cancel();
         }
         let _ = reply.send(result.map_err(|e| store_failure(&e)));
+        if !gone {
+            self.next_turn().await;
+        }
         gone
     }
 }

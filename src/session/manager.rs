@@ -20,8 +20,8 @@ use super::repair::Remains;
 use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, SessionId, SessionStatus, SessionView, TurnId,
-    TurnRecord, TurnStatus,
+    ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, PromptContent, SessionId, SessionStatus, SessionView,
+    TurnId, TurnRecord, TurnStatus,
 };
 use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
 
@@ -214,10 +214,11 @@ impl Manager {
         }
         for (id, turns) in sessions {
             let Some(mut row) = self.shelf.store.session(&id).await? else { continue };
-            let (queued, running): (Vec<_>, Vec<_>) =
+            let (mut queued, running): (Vec<_>, Vec<_>) =
                 turns.into_iter().partition(|turn| turn.record.status == TurnStatus::Queued);
             for turn in running {
-                self.fail_interrupted(&mut row, turn, !queued.is_empty()).await?;
+                let late = self.fail_interrupted(&mut row, turn, !queued.is_empty()).await?;
+                queued.splice(..0, late);
             }
             if !queued.is_empty() {
                 let last_seq = self.shelf.store.last_seq(&id).await?;
@@ -227,7 +228,13 @@ impl Manager {
         Ok(())
     }
 
-    async fn fail_interrupted(&self, row: &mut SessionRow, mut turn: TurnRow, more: bool) -> Result<(), StoreError> {
+    /// Ends a turn that ran. Gives back the messages for it that had not reached it, as turns of their own.
+    async fn fail_interrupted(
+        &self,
+        row: &mut SessionRow,
+        mut turn: TurnRow,
+        more: bool,
+    ) -> Result<Vec<TurnRow>, StoreError> {
         let error = ErrorBody { code: ErrorCode::Internal, message: "interrupted by restart".into(), details: None };
         let store = &self.shelf.store;
         let turn_id = turn.record.turn_id.clone();
@@ -237,16 +244,25 @@ impl Manager {
         record.ended_at = Some(clock::now_ms());
         (record.rounds, record.usage) = (remains.tally.rounds, remains.tally.usage);
         record.error = Some(error.clone());
+        turn.steers.forget(remains.tally.steers);
+        let waiting = std::mem::take(&mut turn.steers).waiting.into_iter();
+        let late: Vec<_> = waiting.map(|p| actor::queued_turn(&row.id, PromptContent::Parts(p), None)).collect();
         let (closing, messages) = remains.close(&error);
         row.message_count += messages;
         row.usage = row.usage.plus(record.usage);
         row.updated_at = clock::now_ms();
-        row.status = if more { SessionStatus::Active } else { actor::status_after(record.status) };
-        let bodies = closing.into_iter().chain([actor::terminal_event(record)]);
+        row.status = if more || !late.is_empty() { SessionStatus::Active } else { actor::status_after(record.status) };
+        let ending = closing.into_iter().chain([actor::terminal_event(&turn.record)]).map(|body| (&turn_id, body));
+        let queued =
+            late.iter().zip(0..).map(|(turn, position)| (&turn.record.turn_id, EventBody::TurnQueued { position }));
         let last_seq = store.last_seq(&row.id).await?;
-        let events = bodies.zip(last_seq + 1..).map(|(body, seq)| event_of(&row.id, seq, Some(&turn_id), &body));
-        let append = Write::Append(row.id.clone(), Arc::new(events.collect()));
-        commit(store, vec![append, Write::SaveTurn(Box::new(turn)), Write::UpdateSession(Box::new(row.clone()))]).await
+        let events = ending.chain(queued).zip(last_seq + 1..);
+        let events = events.map(|((turn, body), seq)| event_of(&row.id, seq, Some(turn), &body)).collect();
+        let mut writes = vec![Write::Append(row.id.clone(), Arc::new(events)), Write::SaveTurn(Box::new(turn))];
+        writes.push(Write::UpdateSession(Box::new(row.clone())));
+        writes.extend(late.iter().map(|turn| Write::SaveTurn(Box::new(turn.clone()))));
+        commit(store, writes).await?;
+        Ok(late)
     }
 
     /// Refuses new work, lets turns finish for `grace`, aborts the rest, and ends all readers. Idempotent.
@@ -291,7 +307,7 @@ mod tests {
     use crate::config::Limits;
     use crate::hook::NoHooks;
     use crate::model::{Model, ModelRequest, ModelStream};
-    use crate::protocol::{PermissionConfig, PermissionPolicy, PromptContent, PromptMode, Usage};
+    use crate::protocol::{PermissionConfig, PermissionPolicy, PromptMode, Usage};
     use crate::session::{Equipment, NewPrompt};
     use crate::store::{MemoryStore, SessionSettings};
 
@@ -420,5 +436,44 @@ mod tests {
         assert_eq!(began.elapsed().as_millis() / 1000, u128::from(limit::TURN_STOP_GRACE_MS) / 1000);
         assert_eq!(kinds(&store, &id).await.last().map(String::as_str), Some("abort"));
         assert_eq!(turn(&manager, &id, "a").await.status, TurnStatus::Completed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_for_a_turn_that_never_reads_it_becomes_a_turn() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let before = manager(Arc::clone(&store), Duration::from_secs(30));
+        for restarts in [false, true] {
+            let id = created(&before).await;
+            let live = before.live(None, &id).await.expect("there");
+            let prompt = |text: &str, mode| NewPrompt {
+                content: PromptContent::Text(text.into()),
+                mode,
+                configure: None,
+                if_version: None,
+            };
+            let stuck = live.prompt(prompt("hang", PromptMode::Queue)).await.expect("accepted").turn_id;
+            let queued = live.prompt(prompt("queued", PromptMode::Queue)).await.expect("accepted").turn_id;
+            let steered = live.prompt(prompt("steered", PromptMode::Steer)).await.expect("accepted");
+            assert_eq!((&steered.turn_id, steered.version), (&stuck, 3));
+            let after = manager(Arc::clone(&store), Duration::from_secs(30));
+            let live = if restarts {
+                after.recover().await.expect("read");
+                after.live(None, &id).await.expect("there")
+            } else {
+                live.abort("stop".into()).await.expect("runs");
+                live
+            };
+            live.wait(&queued).await.expect("ends");
+            let log = store.events(&id, 0, 1000).await.expect("read");
+            let prompts: Vec<String> = log
+                .iter()
+                .filter(|event| event.kind == "session.prompt")
+                .filter_map(|event| serde_json::from_str::<serde_json::Value>(event.payload.get()).ok())
+                .map(|payload| payload["prompt"].to_string())
+                .collect();
+            assert_eq!(prompts, [r#""hang""#, r#""steered""#, r#""queued""#], "restarts: {restarts}");
+            let stuck = store.turn(&id, &stuck).await.expect("read").expect("there");
+            assert!(stuck.steers.is_empty() && stuck.record.status.is_terminal(), "{stuck:?}");
+        }
     }
 }

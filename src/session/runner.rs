@@ -73,16 +73,16 @@ impl Sink for TurnSink {
 
 /// Messages that wait to be put into the running turn.
 #[derive(Default)]
-pub(super) struct Steers(Mutex<Vec<Vec<Part>>>);
+pub(super) struct Mailbox(Mutex<Vec<Vec<Part>>>);
 
-impl Steers {
+impl Mailbox {
     /// Adds one.
     pub(super) fn add(&self, parts: Vec<Part>) {
         self.0.lock().push(parts);
     }
 }
 
-impl Steering for Steers {
+impl Steering for Mailbox {
     fn take(&self) -> Vec<Vec<Part>> {
         std::mem::take(&mut *self.0.lock())
     }
@@ -101,7 +101,7 @@ pub(super) struct Job {
     pub(super) messages: Option<Vec<Message>>,
     pub(super) gate: SessionGate,
     pub(super) sink: Arc<TurnSink>,
-    pub(super) steers: Arc<Steers>,
+    pub(super) steers: Arc<Mailbox>,
     pub(super) scope: Arc<Scope>,
     pub(super) cancel: CancellationToken,
 }

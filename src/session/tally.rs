@@ -11,6 +11,8 @@ pub(super) struct Tally {
     pub(super) usage: Usage,
     /// Messages: the user's, the model's, and tool results.
     pub(super) messages: u64,
+    /// Messages that have reached the turn while it ran.
+    pub(super) steers: u32,
     /// The model's reply has begun with no text: its first call makes it a message.
     silent_reply: bool,
 }
@@ -24,8 +26,10 @@ impl Tally {
     /// Takes the next event.
     pub(super) fn push(&mut self, event: &EventBody) {
         match event {
-            EventBody::SessionPrompt { .. } | EventBody::SessionSteer { .. } | EventBody::ToolCallEnd { .. } => {
+            EventBody::SessionPrompt { .. } | EventBody::ToolCallEnd { .. } => self.messages += 1,
+            EventBody::SessionSteer { .. } => {
                 self.messages += 1;
+                self.steers += 1;
             }
             EventBody::StreamStart {} => self.rounds += 1,
             EventBody::StreamComplete { text } => {

@@ -6,9 +6,9 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
-use super::{MemoryStore, SessionRow, SessionSettings, SqliteStore, Store, StoreError, TurnRow, Write, commit};
+use super::{MemoryStore, SessionRow, SessionSettings, SqliteStore, Steers, Store, StoreError, TurnRow, Write, commit};
 use crate::protocol::{
-    ClientId, Configure, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
+    ClientId, Configure, Event, Part, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
 };
 
 type Shared = Arc<dyn Store>;
@@ -86,6 +86,7 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
         prompt: Some(PromptContent::Text("p".into())),
         configure: Some(Configure { title: Some("t".into()), ..Configure::default() }),
         first_seq: Some(4),
+        steers: Steers { waiting: vec![vec![Part::Text { text: "s".into() }]], reached: 2 },
     }
 }
 

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::base::BoxFuture;
 use crate::protocol::{
-    ClientId, Configure, Event, PermissionConfig, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, Usage,
+    ClientId, Configure, Event, Part, PermissionConfig, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord,
+    Usage,
 };
 
 pub use memory::MemoryStore;
@@ -157,6 +158,32 @@ pub struct TurnRow {
     /// Number of its `session.prompt` event; its other events come behind it. None while it has not begun.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_seq: Option<u64>,
+    /// Messages that were accepted for it while it runs and that wait for its next boundary.
+    #[serde(default, skip_serializing_if = "Steers::is_empty")]
+    pub steers: Steers,
+}
+
+/// Messages for a running turn. A `session.steer` in the log says that one has reached it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Steers {
+    /// Oldest first.
+    pub waiting: Vec<Vec<Part>>,
+    /// How many of the turn had reached it before the first one that waits.
+    pub reached: u32,
+}
+
+impl Steers {
+    /// Whether there is nothing to be known.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.reached == 0
+    }
+
+    /// Forgets those that have reached the turn, of which there are `reached` in all by now.
+    pub fn forget(&mut self, reached: u32) {
+        let new = usize::try_from(reached.saturating_sub(self.reached)).unwrap_or(usize::MAX);
+        self.waiting.drain(..new.min(self.waiting.len()));
+        self.reached = self.reached.max(reached);
+    }
 }
 
 /// One change. A commit is a list of them.

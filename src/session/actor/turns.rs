@@ -14,16 +14,16 @@ use super::{Accepted, Actor, NewPrompt, Owed, Running};
 use crate::agent::{Ended, Steering as _};
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, ErrorBody, ErrorCode, EventBody, PromptContent, PromptMode, SessionStatus, TurnId, TurnRecord,
-    TurnStatus,
+    ApiError, Configure, ErrorBody, ErrorCode, EventBody, PromptContent, PromptMode, SessionId, SessionStatus, TurnId,
+    TurnRecord, TurnStatus,
 };
 use crate::session::gate::SessionGate;
 use crate::session::journal::Entry;
 use crate::session::repair::Remains;
-use crate::session::runner::{self, Finished, Job, Steers, TurnSink};
+use crate::session::runner::{self, Finished, Job, Mailbox, TurnSink};
 use crate::session::turn::{Input, Phase};
 use crate::session::{stopping, store_failure};
-use crate::store::{SessionRow, SessionSettings, StoreError, TurnRow, Write};
+use crate::store::{SessionRow, SessionSettings, Steers, StoreError, TurnRow, Write};
 
 impl Actor {
     /// Accepts a prompt, or says why not.
@@ -60,9 +60,23 @@ impl Actor {
     async fn steer(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
         let mut row = self.changed();
         configure(&mut row.settings, prompt.configure);
-        self.save(row).await.map_err(|e| store_failure(&e))?;
-        let Some(running) = &self.running else { return Err(ApiError::internal("the turn has just ended")) };
-        running.steers.add(prompt.content.into_parts());
+        let parts = prompt.content.into_parts();
+        let waiting_max = self.terms.limits.queued_prompts_max;
+        let Some(running) = &mut self.running else { return Err(ApiError::internal("the turn has just ended")) };
+        let mut turn = running.row.clone();
+        turn.steers.forget(running.sink.tally().steers);
+        if turn.steers.waiting.len() >= waiting_max {
+            let message = format!("turn {} has {waiting_max} messages waiting already", turn.record.turn_id);
+            return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
+        }
+        turn.steers.waiting.push(parts.clone());
+        // In the turn's row it outlives the process; the end of the turn, whatever kind, makes it a turn of its own.
+        let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+        let written = self.live.journal.record(|_| Entry { events: Vec::new(), writes }).await;
+        written.map_err(|e| store_failure(&e))?;
+        self.row = row;
+        running.row = turn;
+        running.steers.add(parts);
         let record = running.record();
         Ok(Accepted { turn_id: record.turn_id, status: record.status, version: self.row.version })
     }
@@ -93,20 +107,7 @@ impl Actor {
     }
 
     fn new_turn(&self, content: PromptContent, configure: Option<Configure>) -> TurnRow {
-        let record = TurnRecord {
-            turn_id: TurnId::generate(),
-            session_id: self.row.id.clone(),
-            status: TurnStatus::Queued,
-            created_at: clock::now_ms(),
-            started_at: None,
-            ended_at: None,
-            result: None,
-            error: None,
-            reason: None,
-            rounds: 0,
-            usage: crate::protocol::Usage::default(),
-        };
-        TurnRow { record, prompt: Some(content), configure, first_seq: None }
+        queued_turn(&self.row.id, content, configure)
     }
 
     /// Begins a turn: what says so is durable before its task starts.
@@ -129,6 +130,8 @@ impl Actor {
         };
         // Nothing runs, so what failed before is no longer anybody's.
         self.live.journal.reopen();
+        // Nothing runs that an earlier failure could have left a hole in.
+        self.live.journal.reopen();
         self.live.journal.record(entry).await?;
         self.row = row;
         let prompted = Accepted { turn_id, status: turn.record.status, version: self.row.version };
@@ -139,7 +142,7 @@ impl Actor {
     fn start(&mut self, turn: TurnRow, phase: Phase, content: PromptContent) {
         let turn_id = turn.record.turn_id.clone();
         let sink = TurnSink::new(Arc::clone(&self.live.journal), turn_id.clone());
-        let (steers, cancel) = (Arc::new(Steers::default()), CancellationToken::new());
+        let (steers, cancel) = (Arc::new(Mailbox::default()), CancellationToken::new());
         let gate = SessionGate {
             live: Arc::clone(&self.live),
             terms: Arc::clone(&self.terms),
@@ -296,8 +299,9 @@ impl Actor {
         let remains = Remains::read(self.live.store.as_ref(), &self.row.id, id, first_seq).await?;
         turn.record.rounds = remains.tally.rounds;
         turn.record.usage = remains.tally.usage;
+        turn.steers.forget(remains.tally.steers);
         let (closing, messages) = remains.close(&reason_of(&turn.record));
-        self.write_end(turn, closing, messages, Vec::new()).await.inspect_err(|_| {
+        self.write_end(turn, closing, messages, turn.steers.waiting.clone()).await.inspect_err(|_| {
             self.live.journal.reopen();
         })
     }
@@ -321,7 +325,8 @@ impl Actor {
         row.status = if more { SessionStatus::Active } else { status_after(turn.record.status) };
         let bodies = closing.into_iter().chain([terminal_event(&turn.record)]);
         let mut events: Vec<_> = bodies.map(|body| (Some(turn_id.clone()), body)).collect();
-        let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+        let ended = TurnRow { steers: Steers::default(), ..turn.clone() };
+        let mut writes = vec![Write::SaveTurn(Box::new(ended)), Write::UpdateSession(Box::new(row.clone()))];
         for (place, turn) in late.iter().enumerate() {
             events.push(self.queued_event(&turn.record.turn_id, place));
             writes.push(Write::SaveTurn(Box::new(turn.clone())));
@@ -363,6 +368,28 @@ impl Running {
             }
         }
     }
+}
+
+/// A turn that waits.
+pub(in crate::session) fn queued_turn(
+    session: &SessionId,
+    content: PromptContent,
+    configure: Option<Configure>,
+) -> TurnRow {
+    let record = TurnRecord {
+        turn_id: TurnId::generate(),
+        session_id: session.clone(),
+        status: TurnStatus::Queued,
+        created_at: clock::now_ms(),
+        started_at: None,
+        ended_at: None,
+        result: None,
+        error: None,
+        reason: None,
+        rounds: 0,
+        usage: crate::protocol::Usage::default(),
+    };
+    TurnRow { record, prompt: Some(content), configure, first_seq: None, steers: Steers::default() }
 }
 
 /// The first event of a turn.

@@ -9,7 +9,7 @@ use crate::protocol::{
     ClientId, Configure, ErrorBody, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus,
     Usage,
 };
-use crate::store::{SessionRow, StoreError, TurnRow};
+use crate::store::{SessionRow, Steers, StoreError, TurnRow};
 
 /// Bytes of log bodies in one answer, about.
 const EVENTS_BYTES_MAX: usize = 1 << 20;
@@ -195,6 +195,8 @@ pub(super) struct TurnBody {
     configure: Option<Configure>,
     #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
     first_seq: Option<u64>,
+    #[serde(rename = "m", default, skip_serializing_if = "Steers::is_empty")]
+    steers: Steers,
 }
 
 impl TurnBody {
@@ -214,6 +216,7 @@ impl TurnBody {
             prompt: turn.prompt.clone(),
             configure: turn.configure.clone(),
             first_seq: turn.first_seq,
+            steers: turn.steers.clone(),
         }
     }
 
@@ -232,7 +235,8 @@ impl TurnBody {
             rounds: self.rounds,
             usage: Usage { input_tokens, output_tokens, total_tokens },
         };
-        TurnRow { record, prompt: self.prompt, configure: self.configure, first_seq: self.first_seq }
+        let Self { prompt, configure, first_seq, steers, .. } = self;
+        TurnRow { record, prompt, configure, first_seq, steers }
     }
 }
 
