@@ -54,7 +54,9 @@ export async function startModel(directory) {
   throw new Error('the scripted model did not start')
 }
 
+/** What the model has clocked since it was asked last. It notes an answer just after its last byte: give it a moment. */
 async function takeSpans(port) {
+  await pause(20)
   const response = await fetch(`http://127.0.0.1:${port}/spans`)
   return response.json()
 }

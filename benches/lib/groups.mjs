@@ -72,10 +72,12 @@ async function prompts(target, context, server, { prompt, script, count, session
   })
   const spans = (await context.model.spans()).filter((span) => span.script === script)
   return watched.map((turn) => {
-    const own = spans.filter((span) => span.startUs >= turn.sentUs && span.endUs <= turn.terminalUs)
+    const own = spans.filter((span) => span.startUs >= turn.sentUs && span.startUs <= turn.terminalUs)
     if (own.length === 0) throw new Error(`${target.name}: no call of the model in turn ${turn.turn}`)
     const wallMs = (turn.terminalUs - turn.sentUs) / 1000
-    return { ...turn, spans: own, wallMs, modelMs: sum(own.map((span) => span.endUs - span.startUs)) / 1000 }
+    // The model may note its end after the server has ended the turn: its share is what lies within the turn.
+    const modelUs = own.map((span) => Math.min(span.endUs, turn.terminalUs) - span.startUs)
+    return { ...turn, spans: own, wallMs, modelMs: sum(modelUs) / 1000 }
   })
 }
 
