@@ -64,7 +64,7 @@ async function prompts(target, context, server, { prompt, script, count, session
   await context.model.spans()
   const watched = await turns({
     address: server.address,
-    events: where.events,
+    events: await target.events(server.base, where),
     prompt: where.prompt,
     body,
     count,

@@ -85,8 +85,10 @@ export function opencode({ program, ripgrep }, { snapshot }) {
 
     async session(base) {
       const { json } = await call(base, 'POST', '/session', {})
-      return { id: json.id, events: '/event', prompt: `/session/${json.id}/prompt_async` }
+      return { id: json.id, prompt: `/session/${json.id}/prompt_async` }
     },
+
+    events: async () => '/event',
 
     body: (prompt) => JSON.stringify({ parts: [{ type: 'text', text: prompt }] }),
 

@@ -35,11 +35,13 @@ export function simse(program) {
     async session(base, project) {
       const body = { workingDirectory: project, toolPermissions: ALLOW }
       const { json } = await call(base, 'POST', '/sessions', body)
-      return {
-        id: json.sessionId,
-        events: `/sessions/${json.sessionId}/events`,
-        prompt: `/sessions/${json.sessionId}/prompt`,
-      }
+      return { id: json.sessionId, prompt: `/sessions/${json.sessionId}/prompt` }
+    },
+
+    /** The stream of what comes from now on; without a number it would begin with the first event. */
+    async events(base, session) {
+      const { json } = await call(base, 'GET', `/sessions/${session.id}`)
+      return `/sessions/${session.id}/events?after=${json.lastSeq}`
     },
 
     body: (prompt) => JSON.stringify({ prompt }),
