@@ -14,10 +14,9 @@ export const median = (values) => percentile(values, 0.5)
 /** The sum. */
 export const sum = (values) => values.reduce((total, value) => total + value, 0)
 
-/** Three significant digits, thousands apart. */
+/** Three significant digits, thousands apart; whole numbers whole. */
 export function number(value) {
-  if (value === 0) return '0'
-  if (Math.abs(value) >= 100) return Math.round(value).toLocaleString('en-US')
+  if (Number.isInteger(value) || Math.abs(value) >= 100) return Math.round(value).toLocaleString('en-US')
   return value.toPrecision(Math.abs(value) < 0.1 ? 2 : 3)
 }
 
