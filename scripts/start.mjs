@@ -20,4 +20,6 @@ if (built.code !== 0 || !built.binary) {
 }
 if (process.platform === 'win32') missing('Windows is not supported', 'Use Linux, macOS or WSL.')
 say(`built in ${((Date.now() - from) / 1000).toFixed(1)} s, starting`)
-process.exitCode = await run(built.binary, ['start', ...process.argv.slice(2)], { stdin: 'inherit' })
+// npm moves to the package's folder; a relative --cwd means the caller's.
+const cwd = process.env.INIT_CWD ?? process.cwd()
+process.exitCode = await run(built.binary, ['start', ...process.argv.slice(2)], { stdin: 'inherit', cwd })
