@@ -118,7 +118,7 @@ function docs() {
 async function addon() {
   const built = await cargoBuild(['--lib', '--bins', ...NODE])
   if (built.code !== 0) return built.code
-  placeAddon(built.library)
+  console.log(`${placeAddon(built.library)} is now the development build (npm run build makes the release one)`)
   process.env.SIMSE_TEST_BINARY = built.binary
   return 0
 }
