@@ -112,6 +112,8 @@ pub struct Finished {
 /// # Errors
 /// When it cannot be started: no such program, no such directory, no permission.
 pub async fn run(invocation: &Invocation, limits: RunLimits, cancel: &CancellationToken) -> io::Result<Finished> {
+    // Starting a program can take a millisecond. Whoever polls first, such as Node's thread, gets its thread back before.
+    tokio::task::yield_now().await;
     let (mut group, mut tap) = start(invocation, limits.output_bytes_max)?;
     let ending = tokio::select! {
         biased;
