@@ -386,11 +386,16 @@ async fn a_deleted_session_ends_its_turn_and_its_readers() {
         let (app, id) = (Arc::clone(&house.app), id.clone());
         async move { app.wait_turn(&anyone(), &id, &accepted.turn_id).await }
     });
+    let live = house.app.live(&anyone(), &id).await.unwrap();
+    let queued = house.prompts(&id, "never", PromptMode::Queue).await.unwrap();
+    let unheard = tokio::spawn(async move { live.wait(&queued.turn_id).await });
+    tokio::task::yield_now().await;
     assert!(house.app.delete_session(&anyone(), &id).await.unwrap().deleted);
     while let Some(batch) = reader.next().await.unwrap() {
         assert!(batch.last_seq() > 0);
     }
     assert_eq!(waiting.await.unwrap().unwrap().status, TurnStatus::Aborted);
+    assert_eq!(unheard.await.unwrap().unwrap_err().code(), ErrorCode::NotFound, "it is gone, the server is not");
     assert_eq!(house.app.session(&anyone(), &id).await.unwrap_err().code(), ErrorCode::NotFound);
     assert_eq!(house.prompts(&id, "hi", PromptMode::Queue).await.unwrap_err().code(), ErrorCode::NotFound);
 }

@@ -22,6 +22,7 @@ use clap::Parser;
 
 use self::arguments::{Arguments, Command};
 use self::running::Running;
+use crate::base::process::hide_own;
 use crate::config::{Launch, data_directory};
 
 /// Threads that serve, at most. What blocks runs on others.
@@ -55,6 +56,7 @@ impl From<Exit> for ExitCode {
 pub fn main() -> ExitCode {
     // Wrong arguments and --help end here, with clap's own words and codes 2 and 0.
     let arguments = Arguments::parse();
+    hide_own();
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX);
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build() {
         Ok(runtime) => runtime,

@@ -34,7 +34,7 @@ use crate::protocol::{
     ApiError, Configure, ErrorBody, Message, PermissionVerdict, PromptContent, PromptMode, RequestId, SessionView,
     TurnId, TurnRecord, TurnStatus,
 };
-use crate::store::{SessionRow, TurnRow, Write};
+use crate::store::{SessionRow, StoreError, TurnRow, Write};
 use crate::tool::Scope;
 
 pub(super) use turns::{queued_turn, status_after, terminal_event};
@@ -318,7 +318,7 @@ impl Actor {
         row
     }
 
-    async fn save(&mut self, row: SessionRow) -> Result<(), crate::store::StoreError> {
+    async fn save(&mut self, row: SessionRow) -> Result<(), StoreError> {
         let write = Write::UpdateSession(Box::new(row.clone()));
         self.live.journal.record(|_| Entry { events: Vec::new(), writes: vec![write] }).await?;
         self.row = row;
@@ -333,6 +333,8 @@ impl Actor {
         let gone = result.is_ok();
         if gone {
             self.shelf.remove(&self.live);
+            // Who waits for a turn of it hears that it is gone before the readers' end tells of a stop.
+            self.waiters.clear();
             self.live.over.cancel();
         }
         let _ = reply.send(result.map_err(|e| store_failure(&e)));

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 /// An inherited name that contains one of these, in any case, is not passed on (design D8).
-const SECRET_WORDS: [&str; 4] = ["KEY", "SECRET", "TOKEN", "PASSWORD"];
+const SECRET_WORDS: [&str; 8] =
+    ["KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "MYSQL_PWD"];
 
 /// Where git would look instead of at its directory; set while a git hook runs us.
 const GIT_PLACES: [&str; 7] = [
@@ -41,6 +42,20 @@ pub fn environment(
     all.into_iter().collect()
 }
 
+/// Keeps the environment that this process was started with from other processes of the same user, which
+/// what it starts would else read from `/proc`. Root sees it all the same. For whole programs: it also
+/// ends core dumps and debuggers.
+#[cfg(target_os = "linux")]
+pub fn hide_own() {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    // An old kernel that cannot leaves things as they were.
+    let _unhidden = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// Only where `/proc` shows it.
+#[cfg(not(target_os = "linux"))]
+pub fn hide_own() {}
+
 fn passes(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
     !name.starts_with("SIMSE_")
@@ -61,6 +76,8 @@ mod tests {
             ("aws_secret_access", "x"),
             ("GITHUB_TOKEN", "x"),
             ("Db_Password", "x"),
+            ("SMTP_PASSWD", "x"),
+            ("GOOGLE_APPLICATION_CREDENTIALS", "/x"),
             ("SIMSE_PORT", "1"),
             ("GIT_DIR", "/elsewhere/.git"),
             ("GIT_AUTHOR_NAME", "A"),

@@ -28,7 +28,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use capture::Captured;
-pub use environment::environment;
+pub use environment::{environment, hide_own};
 pub use piped::{Piped, spawn};
 
 use group::Group;

@@ -31,6 +31,9 @@ impl Actor {
         if self.deleting.is_some() {
             return Err(ApiError::not_found(format!("session {}", self.row.id)));
         }
+        if self.deleting.is_some() {
+            return Err(ApiError::not_found(format!("session {}", self.row.id)));
+        }
         if self.is_closing() {
             return Err(stopping());
         }
@@ -61,7 +64,8 @@ impl Actor {
         let mut row = self.changed();
         configure(&mut row.settings, prompt.configure);
         let parts = prompt.content.into_parts();
-        let waiting_max = self.terms.limits.queued_prompts_max;
+        // Without a queue there is still the turn that runs.
+        let waiting_max = self.terms.limits.queued_prompts_max.max(1);
         let Some(running) = &mut self.running else { return Err(ApiError::internal("the turn has just ended")) };
         let mut turn = running.row.clone();
         turn.steers.forget(running.sink.tally().steers);
