@@ -93,6 +93,11 @@ test('an answer of another form is a failure', async () => {
   hooks.register('prompt.system.transform', () => 17)
   assert.equal(await hooks.run('prompt.system.transform', { prompt: 'p' }), 'p')
   assert.equal(warn.mock.callCount(), 1)
+  // A part of a result is no result, and that is said: it is not merged, nor dropped in silence.
+  const result = { id: '1', name: 't', output: 'before', isError: false }
+  hooks.register('tool.execute.after', () => ({ output: 'after' }))
+  assert.equal(await hooks.run('tool.execute.after', { request, result }), result)
+  assert.equal(warn.mock.callCount(), 2)
   warn.mock.restore()
 })
 

@@ -43,6 +43,20 @@ for (const [rules, text, allowed] of COMMANDS) {
   })
 }
 
+test('what cannot be judged is no, never a rejection; a definition needs only what rules look at', async (t) => {
+  const warn = t.mock.method(console, 'warn', () => {})
+  const judge = resolver('allow', { tool: 'a', policy: 'deny', category: 'edit' })
+  assert.equal(await judge.check(call('a', { big: 1n })), false)
+  assert.equal(await judge.check({ id: 5, name: 'a', arguments: {} }), false)
+  assert.equal(await judge.check(call('a'), { category: 'bogus' }), false)
+  assert.equal(warn.mock.callCount(), 3)
+  for (const { arguments: said } of warn.mock.calls)
+    assert.match(said[0], /^simse: a call of tool "a" cannot be judged/)
+  assert.equal(await judge.check(call('a'), { category: 'edit' }), false)
+  assert.equal(await judge.check(call('a'), { category: 'read' }), true)
+  assert.equal(await judge.check(call('a'), {}), true)
+})
+
 test('categories and annotations narrow a rule', async () => {
   const rules = [
     { tool: '*', policy: 'allow', category: ['read', 'search'] },

@@ -147,6 +147,8 @@ test('the process ends by itself after stop(), stays while the server runs, and 
 
 // ── configuration ───────────────────────────────────────────────────────────────────────────────
 
+const agent = (name) => ({ name, command: 'true' })
+
 const REFUSED = [
   ['nothing', () => undefined, ''],
   ['no working directory', () => ({ acpServers: [] }), 'workingDirectory'],
@@ -176,6 +178,11 @@ const REFUSED = [
     'instructionDiscovery.patterns',
   ],
   ['a registry that is none', () => config({ toolRegistry: 5 }), 'toolRegistry'],
+  ['a registry of another make', () => config({ toolRegistry: {} }), 'toolRegistry'],
+  ['two agents of one name', () => config({ acpServers: [agent('a'), agent('b'), agent('a')] }), 'acpServers.2.name'],
+  ['a model address that is no URL', () => config({ openai: { baseUrl: 'localhost' } }), 'openai.baseUrl'],
+  ['a model address of another scheme', () => config({ openai: { baseUrl: 'ftp://x/v1' } }), 'openai.baseUrl'],
+  ['a token that no header can carry', () => config({ authToken: 'a\nb' }), 'authToken'],
   ['an unknown limit', () => config({ limits: { speed: 1 } }), 'limits.speed'],
 ]
 for (const [what, make, path] of REFUSED) {

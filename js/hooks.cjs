@@ -23,7 +23,8 @@ function warn(type, cause) {
 
 const isString = (value) => typeof value === 'string'
 const isCall = (value) => plain(value) && typeof value.name === 'string' && plain(value.arguments ?? {})
-const isResult = (value) => plain(value) && typeof value.output === 'string'
+const isResult = (value) =>
+  plain(value) && [value.id, value.name, value.output].every(isString) && typeof value.isError === 'boolean'
 
 /** Chains handlers over one field of the context. A handler that fails or answers with another form changes nothing. */
 function chain(field, fits, expected) {

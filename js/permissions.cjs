@@ -45,6 +45,13 @@ async function askPerson(onPermissionRequest, request, log) {
   }
 }
 
+/** What rules look at in a definition, as JSON; its parameters may be of any kind. */
+function facts(definition) {
+  if (!plain(definition)) return null
+  const { category, annotations } = definition
+  return toJson({ name: '', description: '', parameters: {}, category, annotations })
+}
+
 /** Creates a permission resolver. */
 function createToolPermissionResolver(config) {
   assertFits('createToolPermissionResolver', permissionConfig, config)
@@ -58,10 +65,15 @@ function createToolPermissionResolver(config) {
 
   async function check(request, definition) {
     if (!plain(request) || typeof request.name !== 'string') return false
-    const answer = rules.decide(
-      toJson({ id: '', ...request, arguments: request.arguments ?? {} }),
-      definition ? toJson(definition) : null,
-    )
+    let answer
+    try {
+      answer = rules.decide(toJson({ id: '', ...request, arguments: request.arguments ?? {} }), facts(definition))
+    } catch (cause) {
+      console.warn(
+        `simse: a call of tool "${request.name}" cannot be judged, which counts as no: ${messageOf(revive(cause))}`,
+      )
+      return false
+    }
     if (answer !== 'ask') return answer === 'allow'
     return onPermissionRequest === undefined ? false : askPerson(onPermissionRequest, request, console.warn)
   }

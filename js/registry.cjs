@@ -6,7 +6,7 @@
 
 const { addTarget, bridge, native, BadInput } = require('./bridge.cjs')
 const { assertFits, describe, fn, having, integer, optional, plain, shape } = require('./check.cjs')
-const { messageOf, revive, simseError } = require('./errors.cjs')
+const { invalid, messageOf, revive } = require('./errors.cjs')
 const { createCalls } = require('./registry-calls.cjs')
 const { watchHooks } = require('./hooks.cjs')
 const { toJson } = require('./json.cjs')
@@ -150,10 +150,10 @@ const states = new WeakMap()
 function stateOf(registry, what) {
   const state = plain(registry) ? states.get(registry) : undefined
   if (state === undefined) {
-    throw simseError(
-      'CONFIG_VALIDATION',
-      `${what}: expected a registry that createToolRegistry made, got ${describe(registry)}`,
-    )
+    const [caller, path = 'registry'] = what.split(': ')
+    throw invalid(caller, [
+      { path, message: `expected a registry that createToolRegistry made, got ${describe(registry)}` },
+    ])
   }
   return state
 }

@@ -48,6 +48,30 @@ const unavailable = (what, check, wanted) => (value, path, issues) => {
   if (issues.length === before && wanted(value)) issues.push({ path, message: `${what} not available in this version` })
 }
 
+/** Where a model answers. */
+const httpUrl = (value, path, issues) => {
+  const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined
+  if (url?.protocol !== 'http:' && url?.protocol !== 'https:')
+    issues.push({ path, message: `expected a URL that begins with http:// or https://, got ${describe(value)}` })
+}
+
+/** What fits into an `Authorization` header; never told in a message. */
+const token = (value, path, issues) => {
+  if (typeof value !== 'string' || !/^[\x21-\x7e]+$/.test(value))
+    issues.push({ path, message: 'expected a non-empty string of visible ASCII characters without blanks' })
+}
+
+/** A list whose entries have names of their own. */
+const named = (check) => (value, path, issues) => {
+  list(check)(value, path, issues)
+  if (!Array.isArray(value)) return
+  const names = value.map((entry) => entry?.name)
+  for (const [i, name] of names.entries()) {
+    if (typeof name === 'string' && names.indexOf(name) < i)
+      issues.push({ path: `${path}.${i}.name`, message: `expected a name of its own, got "${name}" once more` })
+  }
+}
+
 const anyList = (value, path, issues) => {
   if (!Array.isArray(value)) issues.push({ path, message: `expected an array, got ${describe(value)}` })
 }
@@ -69,7 +93,7 @@ const limits = shape({
 const configShape = shape({
   port: optional(integer(0, 65535)),
   host: optional(text),
-  acpServers: optional(list(acpServer)),
+  acpServers: optional(named(acpServer)),
   mcpServers: unavailable('MCP servers are', anyList, (servers) => servers.length > 0),
   workingDirectory: text,
   toolPermissions: optional(permissionConfig),
@@ -80,13 +104,13 @@ const configShape = shape({
     shape({ patterns: optional(list(text)), rootDir: optional(text), autoInject: optional(boolean) }),
   ),
   model: optional(text),
-  openai: optional(shape({ baseUrl: optional(text), apiKey: optional(text) })),
+  openai: optional(shape({ baseUrl: optional(httpUrl), apiKey: optional(text) })),
   dataDirectory: optional(text),
   toolRegistry: optional((value, path, issues) => {
     if (!plain(value))
       issues.push({ path, message: `expected a registry that createToolRegistry made, got ${describe(value)}` })
   }),
-  authToken: optional(text),
+  authToken: optional(token),
   allowPublic: optional(boolean),
   allowedRoots: optional(list(text)),
   allowedPaths: optional(list(text)),

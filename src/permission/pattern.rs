@@ -56,6 +56,10 @@ impl<'a> Judged<'a> {
                 forms.push(rest.join(" "));
             }
         }
+        // The unknown in `/bin/r?` or `.$X` may hold the last slash: then all before it names a directory.
+        if let Some((_, rest)) = text.split_once(UNKNOWN).filter(|_| part.program().is_none()) {
+            forms.push(format!("{UNKNOWN}{rest}"));
+        }
         if !part.assignments.is_empty() {
             let front: String = part.assignments.iter().map(|(name, value)| format!("{name}={value} ")).collect();
             forms.extend(forms.clone().iter().map(|form| format!("{front}{form}").trim_end().to_owned()));

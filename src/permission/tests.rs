@@ -225,7 +225,8 @@ fn under_a_default_of_allow_only_the_denied_is_stopped() {
         ("make", ALLOW), ("sudo ls", ALLOW), ("ls $(pwd)", ALLOW), ("X=1 make > x", ALLOW), ("rm x", DENY), ("ls; rm x", DENY),
         ("sudo rm x", DENY), ("sh -c 'rm x'", DENY), ("echo $(rm x)", DENY), ("$X y", ASK), ("eval $X", ASK), ("ls $X", ALLOW),
         ("[[ a ]]", ASK), ("echo '", ASK), ("GIT_SSH_COMMAND=x git fetch", DENY), ("echo a > /etc/passwd", ASK), ("echo a >> /etc/passwd", ASK),
-        ("echo rm x", ALLOW), ("echo \"rm x\"", ALLOW),
+        ("echo rm x", ALLOW), ("echo \"rm x\"", ALLOW), ("/bin/r? x", ASK), ("/bin/[r]m x", ASK), ("/b$X y", ASK), (".$X y", ASK),
+        ("/bin/ls *", ALLOW), ("/$X/ls y", ALLOW),
     ];
     check(&config, &table);
 }
