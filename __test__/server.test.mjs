@@ -207,9 +207,15 @@ test('directories that are not there, and public addresses, are refused by start
   for (const [more, path] of [
     [{ workingDirectory: join(room, 'none') }, 'workingDirectory'],
     [{ host: '0.0.0.0' }, 'host'],
+    [{ allowedRoots: [join(room, 'none')] }, 'allowedRoots'],
+    [{ model: 'openai/none' }, 'model'],
   ]) {
     const server = createSimseServer(config(more))
-    await assert.rejects(server.start(), (e) => e.code === 'CONFIG_VALIDATION' && e.issues[0].path === path)
+    await assert.rejects(server.start(), (e) => {
+      // Members of the configuration are named, no flags, variables or names of the engine.
+      assert.doesNotMatch(e.message + e.issues[0].message, /--|OPENAI_|allowed_roots/)
+      return e.code === 'CONFIG_VALIDATION' && e.issues[0].path === path
+    })
     assert.equal(server.port, 0)
   }
 })

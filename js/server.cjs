@@ -54,6 +54,26 @@ function urlOf(host, port) {
   return `http://${host.includes(':') && !host.startsWith('[') ? `[${host}]` : host}:${port}`
 }
 
+/** The engine's names of settings in the words of this package. */
+const WORDS = [
+  [/`allowed_roots`/g, '`allowedRoots`'],
+  [/--allow-public, and a token/g, '`allowPublic: true` and an `authToken`'],
+  [/`openai\/NAME` needs OPENAI_API_KEY or OPENAI_BASE_URL/g, '`openai/NAME` needs `openai: { baseUrl, apiKey }`'],
+  [/choose another with --port, or 0 for any free one/g, 'choose another `port`, or 0 for any free one'],
+]
+const inOurWords = (text) => WORDS.reduce((said, [theirs, ours]) => said.replace(theirs, ours), text)
+
+/** Why a start failed, as an error that speaks of the configuration's members and not of flags. */
+function startError(thrown) {
+  const cause = revive(thrown)
+  if (typeof cause?.code !== 'string' || typeof cause.message !== 'string') return cause
+  const { issues: given, ...metadata } = cause.metadata ?? {}
+  const issues = given?.map(({ path, message }) =>
+    Object.freeze({ path: path === 'allowed_roots' ? 'allowedRoots' : path, message: inOurWords(message) }),
+  )
+  return simseError(cause.code, inOurWords(cause.message), { metadata, issues })
+}
+
 /** Start and stop, one after the other, in the order in which they were asked for. */
 class Life {
   port = 0
@@ -85,7 +105,7 @@ class Life {
         const { port } = JSON.parse(await server.start(toJson(nativeConfig(config)), registry?.native))
         this.port = port
       } catch (cause) {
-        throw revive(cause)
+        throw startError(cause)
       }
       this.#running = true
       // Keeps the process alive, and everything that Rust may call.
