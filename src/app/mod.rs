@@ -360,7 +360,8 @@ impl App {
     /// # Errors
     /// When the log could not be written.
     pub async fn shutdown(&self, grace: Duration) -> Result<(), ApiError> {
-        self.sessions.shutdown(grace).await;
-        self.store.close().await.map_err(|error| ApiError::internal(error.to_string()))
+        let saved = self.sessions.shutdown(grace).await;
+        let closed = self.store.close().await;
+        saved.and(closed.map_err(|error| ApiError::internal(error.to_string())))
     }
 }

@@ -503,6 +503,34 @@ async fn a_full_disk_fails_the_turn_and_space_brings_the_session_back() {
 }
 
 #[tokio::test]
+async fn a_stop_says_that_it_could_not_store_the_end_of_a_turn() {
+    let data = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(crate::store::SqliteStore::open(data.path()).unwrap());
+    let settings = Settings::new(directory.path().to_owned());
+    let script = Arc::new(Script::default());
+    let models: Vec<Arc<dyn Model>> = vec![Arc::clone(&script) as Arc<dyn Model>];
+    let app =
+        App::open_over((Arc::clone(&store) as Arc<dyn Store>, None), settings, Extras { models, ..Extras::default() });
+    let house = House { app: app.await.unwrap(), script, directory };
+    let (feed, pieces) = mpsc::unbounded_channel();
+    house.plays([follows(pieces)]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let accepted = house.prompts(&id, "one", PromptMode::Queue).await.unwrap();
+    feed.send("seen").unwrap();
+    until(&mut reader, "stream.delta").await;
+    store.refuse_writes(true);
+    feed.send("lost").unwrap();
+    drop(feed);
+    let record = house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+    assert_eq!(record.status, TurnStatus::Failed);
+    let stop = tokio::time::timeout(Duration::from_secs(60), house.app.shutdown(Duration::ZERO));
+    let refused = stop.await.expect("a stop ends").unwrap_err();
+    assert!(refused.0.message.contains(id.as_str()), "{refused}");
+}
+
+#[tokio::test]
 async fn bodies_that_do_not_fit_are_refused_by_field() {
     let house = open(Storage::Memory, |settings| settings.limits.sessions_max = 1).await;
     let file = house.directory.path().join("file");

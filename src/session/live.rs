@@ -1,7 +1,7 @@
 //! A session that is in memory: the address of its actor, its readers, and who is there.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
@@ -36,6 +36,8 @@ pub struct Live {
     pub(super) mail: mpsc::Sender<Order>,
     /// Fires when the session is deleted, or the server has ended.
     pub(super) over: CancellationToken,
+    /// The end of a turn could not be written yet.
+    pub(super) owes: AtomicBool,
     presence: watch::Sender<Presence>,
     streams: AtomicUsize,
 }
@@ -57,8 +59,8 @@ impl Live {
         let topic = Arc::new(Topic::new(last_seq, crate::base::limit::TAIL_BYTES_MAX));
         let journal = Journal::new(id.clone(), Arc::clone(&store), Arc::clone(&topic));
         let presence = watch::Sender::new(Presence { clients: 0, since: Instant::now() });
-        let (over, streams) = (CancellationToken::new(), AtomicUsize::new(0));
-        Self { id, client, journal, topic, store, mail, over, presence, streams }
+        let (over, owes, streams) = (CancellationToken::new(), AtomicBool::new(false), AtomicUsize::new(0));
+        Self { id, client, journal, topic, store, mail, over, owes, presence, streams }
     }
 
     /// Whose it is; None: everyone's without a client id.

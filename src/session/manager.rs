@@ -266,7 +266,10 @@ impl Manager {
     }
 
     /// Refuses new work, lets turns finish for `grace`, aborts the rest, and ends all readers. Idempotent.
-    pub async fn shutdown(&self, grace: Duration) {
+    ///
+    /// # Errors
+    /// `INTERNAL` when the end of a turn could not be stored. The next start writes it.
+    pub async fn shutdown(&self, grace: Duration) -> Result<(), ApiError> {
         self.shelf.closing.store(true, Ordering::Release);
         let mut running = self.shelf.running.subscribe();
         let in_time = tokio::time::timeout(grace, running.wait_for(|running| *running == 0)).await.is_ok();
@@ -279,11 +282,20 @@ impl Manager {
             let cut = Duration::from_millis(limit::TURN_STOP_GRACE_MS + 1_000);
             let _ = tokio::time::timeout(cut, running.wait_for(|running| *running == 0)).await;
         }
+        let mut unsaved = Vec::new();
         for live in lives {
             // The last events are on their way to the readers.
-            let _ = live.journal.flush().await;
+            let flushed = live.journal.flush().await;
+            if flushed.is_err() || live.owes.load(Ordering::Acquire) {
+                unsaved.push(live.id.to_string());
+            }
             live.over.cancel();
         }
+        if unsaved.is_empty() {
+            return Ok(());
+        }
+        let message = format!("the end of a turn could not be stored, session {}", unsaved.join(", session "));
+        Err(ApiError::internal(message))
     }
 
     /// Sessions in memory.

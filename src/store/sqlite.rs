@@ -101,6 +101,12 @@ impl SqliteStore {
         self.send(Job::LimitPages(pages_max));
     }
 
+    /// Refuses every write, as a disk that became read-only would. For tests.
+    #[doc(hidden)]
+    pub fn refuse_writes(&self, refuse: bool) {
+        self.send(Job::RefuseWrites(refuse));
+    }
+
     /// Hands a job to the writer; gives it back when the store is closed.
     fn send(&self, job: Job) -> Option<Job> {
         match self.jobs.lock().as_ref() {

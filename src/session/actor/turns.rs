@@ -5,6 +5,7 @@
 //! read back and closed first, so that the log is whole again before anything else goes into it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -251,6 +252,7 @@ impl Actor {
         self.messages = None;
         self.tell(&turn.record);
         self.owed = Some(Owed { row: turn, error, retry_at: pause() });
+        self.live.owes.store(true, Ordering::Release);
     }
 
     /// Writes the end that is owed, if one is.
@@ -262,6 +264,7 @@ impl Actor {
             self.owed = Some(owed);
             return Err(error);
         }
+        self.live.owes.store(false, Ordering::Release);
         self.next_turn().await;
         Ok(())
     }

@@ -37,6 +37,8 @@ pub(super) enum Job {
     Commit(Vec<Write>, Committed),
     /// Let the database grow to so many pages.
     LimitPages(u32),
+    /// Write nothing, or write again.
+    RefuseWrites(bool),
 }
 
 /// The key of a row: a session's number, and an event's number or a turn's place.
@@ -163,6 +165,9 @@ impl Writer {
                     let pages = if pages == 0 { u32::MAX } else { pages };
                     let limit = format!("PRAGMA max_page_count={pages}");
                     let _ = self.connection.query_row(&limit, [], |_| Ok(()));
+                }
+                Ok(Job::RefuseWrites(refuse)) => {
+                    let _ = self.connection.pragma_update(None, "query_only", refuse);
                 }
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
             }
