@@ -110,11 +110,7 @@ impl Tool for FsEdit {
 }
 
 fn done(path: &str, replaced: &Replaced) -> String {
-    let places = match replaced.changes.len() {
-        1 => String::new(),
-        count => format!(" ({count} places)"),
-    };
-    format!("Edited {path} using strategy: {}{places}", replaced.strategy.name())
+    format!("Edited {path} using strategy: {}", replaced.strategy.name())
 }
 
 #[cfg(test)]
@@ -135,7 +131,7 @@ mod tests {
         assert_eq!(run("a", "  two();", "three();", false).as_deref(), Ok("Edited a using strategy: exact"));
         assert_eq!(run("a", "three(); ", "  four();", false).as_deref(), Ok("Edited a using strategy: line-trimmed"));
         assert_eq!(fs::read_to_string(home.path().join("a")).unwrap(), "fn f() {\r\n    four();\r\n$&\r\n}\r\n");
-        assert_eq!(run("b", "x", "y", true).as_deref(), Ok("Edited b using strategy: exact (3 places)"));
+        assert_eq!(run("b", "x", "y", true).as_deref(), Ok("Edited b using strategy: exact"));
         assert_eq!(fs::read_to_string(home.path().join("b")).unwrap(), "y y y\n");
     }
 
