@@ -452,17 +452,22 @@ async fn after_a_restart_it_is_all_there_and_goes_on() {
     assert_eq!((&first.items[..], first.next_cursor), (&history.items[..2], Some(history.items[1].seq.to_string())));
 }
 
-#[tokio::test]
-async fn a_full_disk_fails_the_turn_and_space_brings_the_session_back() {
-    let data = tempfile::tempdir().unwrap();
+/// A house over a database whose faults the test decides about.
+async fn on_disk(data: &Path) -> (House, Arc<crate::store::SqliteStore>) {
     let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(crate::store::SqliteStore::open(data.path()).unwrap());
+    let store = Arc::new(crate::store::SqliteStore::open(data).unwrap());
     let settings = Settings::new(directory.path().to_owned());
     let script = Arc::new(Script::default());
     let models: Vec<Arc<dyn Model>> = vec![Arc::clone(&script) as Arc<dyn Model>];
-    let app =
-        App::open_over((Arc::clone(&store) as Arc<dyn Store>, None), settings, Extras { models, ..Extras::default() });
-    let house = House { app: app.await.unwrap(), script, directory };
+    let opened = (Arc::clone(&store) as Arc<dyn Store>, None);
+    let app = App::open_over(opened, settings, Extras { models, ..Extras::default() }).await.unwrap();
+    (House { app, script, directory }, store)
+}
+
+#[tokio::test]
+async fn a_full_disk_fails_the_turn_and_space_brings_the_session_back() {
+    let data = tempfile::tempdir().unwrap();
+    let (house, store) = on_disk(data.path()).await;
     let (feed, pieces) = mpsc::unbounded_channel();
     house.plays([says("fine"), follows(pieces), says("again"), says("once more")]);
     let id = house.session().await;
@@ -505,14 +510,7 @@ async fn a_full_disk_fails_the_turn_and_space_brings_the_session_back() {
 #[tokio::test]
 async fn a_stop_says_that_it_could_not_store_the_end_of_a_turn() {
     let data = tempfile::tempdir().unwrap();
-    let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(crate::store::SqliteStore::open(data.path()).unwrap());
-    let settings = Settings::new(directory.path().to_owned());
-    let script = Arc::new(Script::default());
-    let models: Vec<Arc<dyn Model>> = vec![Arc::clone(&script) as Arc<dyn Model>];
-    let app =
-        App::open_over((Arc::clone(&store) as Arc<dyn Store>, None), settings, Extras { models, ..Extras::default() });
-    let house = House { app: app.await.unwrap(), script, directory };
+    let (house, store) = on_disk(data.path()).await;
     let (feed, pieces) = mpsc::unbounded_channel();
     house.plays([follows(pieces)]);
     let id = house.session().await;
