@@ -33,6 +33,8 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["std::process::Command", "std::process::Child", "std::process::Stdio", "tokio::process"], &["src/base/process"]),
     (&["clap"], &["src/cli/", "src/config/"]),
     (&["rusqlite"], &["src/store/"]),
+    (&["agent_client_protocol"], &["src/provider/acp"]),
+    (&["rmcp"], &["src/mcp/"]),
     (&["std::env", "tokio::env"], &["src/config/"]),
     (
         &["print!", "println!", "eprint!", "eprintln!", "io::stdout", "io::stderr", "io::stdin"],
