@@ -16,7 +16,7 @@ use crate::base::{BoxFuture, limit};
 use crate::hook::{Before, Hooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult};
 use crate::tool::{
-    Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolOutput, bound_output, validate,
+    Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output, validate,
 };
 
 /// Everything around a call.
@@ -115,6 +115,11 @@ impl CallEnvironment {
         self.sink.as_ref().map_or(Ok(()), |sink| sink.emit(event()))
     }
 
+    /// What a tool's own events go to. A sink that fails is noticed by the turn at its next event.
+    fn tool_events(&self) -> ToolEvents {
+        self.sink.clone().map_or_else(ToolEvents::default, |sink| ToolEvents::new(move |event| drop(sink.emit(event))))
+    }
+
     /// Hands in the events that end a call. A sink that fails is noticed by the turn at its next event.
     fn report(&self, outcome: CallOutcome) -> CallOutcome {
         let Some(sink) = &self.sink else { return outcome };
@@ -193,6 +198,7 @@ async fn admit(
         session: environment.session.clone(),
         cancel: cancel.child_token(),
         scope: Arc::clone(&environment.scope),
+        events: environment.tool_events(),
     };
     let admitted = Prepared { tool, request, context };
     admitted.permit(environment, cancel).await?;

@@ -84,7 +84,11 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::StreamComplete { .. }
         | EventBody::ToolCallError { .. }
         | EventBody::ToolTimeout { .. }
-        | EventBody::TurnComplete { .. } => return None,
+        | EventBody::TurnComplete { .. }
+        | EventBody::MemoryAdd { .. }
+        | EventBody::MemorySearch { degraded: None, .. }
+        | EventBody::MemoryDelete { .. } => return None,
+        EventBody::MemorySearch { degraded: Some(why), .. } => format!("  ! memory: {}", short(why, 200)),
     })
 }
 

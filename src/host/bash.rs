@@ -281,6 +281,7 @@ mod tests {
                 session: None,
                 cancel: CancellationToken::new(),
                 scope: Arc::default(),
+                events: Default::default(),
             };
             Self { directory, bash: Bash::new(workspace, options), context }
         }

@@ -183,6 +183,7 @@ pub(super) mod testing {
             session: None,
             cancel: CancellationToken::new(),
             scope: Arc::default(),
+            events: Default::default(),
         }
     }
 

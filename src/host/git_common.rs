@@ -183,6 +183,7 @@ pub(super) mod testing {
                 session: None,
                 cancel: CancellationToken::new(),
                 scope: Arc::default(),
+                events: Default::default(),
             };
             let repository = Self { directory: tempfile::tempdir().unwrap(), context };
             repository.git(&["init", "-q", "-b", "main"]);

@@ -3,6 +3,7 @@
 //! A model turns a request into a stream of [`ModelEvent`]s. The stream ends with
 //! [`ModelEvent::Finished`], or with an error as its last item, and never otherwise.
 
+mod embed;
 pub mod retry;
 
 use std::pin::Pin;
@@ -13,6 +14,8 @@ use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
 use crate::protocol::{Message, ToolCallRequest, ToolDefinition, Usage};
+
+pub use embed::{Embedder, Vectors};
 
 /// What a model is asked.
 #[derive(Debug, Clone, Default)]

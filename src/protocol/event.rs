@@ -215,6 +215,33 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
+    /// Something was put into long-term memory.
+    #[serde(rename = "memory.add")]
+    MemoryAdd {
+        /// The entry.
+        id: String,
+        /// Its text's length in UTF-16 units.
+        content_length: u64,
+    },
+    /// Long-term memory was searched.
+    #[serde(rename = "memory.search")]
+    MemorySearch {
+        /// What was looked for.
+        query: String,
+        /// How many entries were found.
+        result_count: u64,
+        /// How long it took.
+        duration_ms: u64,
+        /// Why the meanings of texts did not count although they should have.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        degraded: Option<String>,
+    },
+    /// Something was taken out of long-term memory.
+    #[serde(rename = "memory.delete")]
+    MemoryDelete {
+        /// The entry.
+        id: String,
+    },
     /// A turn was aborted.
     #[serde(rename = "abort")]
     Abort {
@@ -246,6 +273,9 @@ pub const EVENT_TYPES: &[&str] = &[
     "turn.complete",
     "permission.request",
     "permission.response",
+    "memory.add",
+    "memory.search",
+    "memory.delete",
     "abort",
 ];
 
@@ -307,6 +337,9 @@ impl EventBody {
             Self::TurnComplete { .. } => "turn.complete",
             Self::PermissionRequest { .. } => "permission.request",
             Self::PermissionResponse { .. } => "permission.response",
+            Self::MemoryAdd { .. } => "memory.add",
+            Self::MemorySearch { .. } => "memory.search",
+            Self::MemoryDelete { .. } => "memory.delete",
             Self::Abort { .. } => "abort",
         }
     }
@@ -363,6 +396,9 @@ mod tests {
             json!({"type": "turn.complete", "payload": {"turn": 1, "type": "tool_use", "usage": usage}}),
             json!({"type": "permission.request", "payload": {"requestId": "req_1", "callId": "c", "toolName": "n", "args": {}, "options": ["allow", "allow_always", "deny"], "deadline": 9}}),
             json!({"type": "permission.response", "payload": {"requestId": "req_1", "callId": "c", "allowed": false, "by": "no-client", "reason": "r"}}),
+            json!({"type": "memory.add", "payload": {"id": "mem_1", "contentLength": 3}}),
+            json!({"type": "memory.search", "payload": {"query": "q", "resultCount": 1, "durationMs": 2, "degraded": "d"}}),
+            json!({"type": "memory.delete", "payload": {"id": "mem_1"}}),
             json!({"type": "abort", "payload": {"reason": "r"}}),
         ];
         for value in table {

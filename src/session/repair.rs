@@ -77,6 +77,9 @@ impl Remains {
             | EventBody::StreamReasoning { .. }
             | EventBody::ToolCallError { .. }
             | EventBody::ToolTimeout { .. }
+            | EventBody::MemoryAdd { .. }
+            | EventBody::MemorySearch { .. }
+            | EventBody::MemoryDelete { .. }
             | EventBody::Abort { .. } => {}
         }
     }

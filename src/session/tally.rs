@@ -54,6 +54,9 @@ impl Tally {
             | EventBody::ToolTimeout { .. }
             | EventBody::PermissionRequest { .. }
             | EventBody::PermissionResponse { .. }
+            | EventBody::MemoryAdd { .. }
+            | EventBody::MemorySearch { .. }
+            | EventBody::MemoryDelete { .. }
             | EventBody::Abort { .. } => {}
         }
     }

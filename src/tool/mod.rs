@@ -3,6 +3,7 @@
 //! A tool is told its arguments after they were validated against its definition, and may run only
 //! after permission was given. It stops soon after `ToolContext::cancel` fires.
 
+mod events;
 mod output;
 mod registry;
 mod validate;
@@ -18,6 +19,7 @@ pub use crate::base::BoxFuture;
 pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{SessionId, ToolDefinition};
 
+pub use events::ToolEvents;
 pub use output::bound_output;
 pub use registry::{Registry, RegistryError};
 pub use validate::{BadArguments, json_schema, validate};
@@ -36,6 +38,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// What lives as long as the session (or, outside a session, the registry).
     pub scope: Arc<Scope>,
+    /// Takes events of the tool's own, such as `memory.add`.
+    pub events: ToolEvents,
 }
 
 /// State that tools keep between the calls of one session.
