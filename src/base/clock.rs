@@ -13,6 +13,12 @@ pub fn now_text() -> String {
     jiff::Timestamp::now().round(jiff::Unit::Millisecond).unwrap_or_else(|_| jiff::Timestamp::now()).to_string()
 }
 
+/// Now, in the form of HTTP's `Date`, such as `Sat, 21 Nov 2026 22:37:08 GMT`.
+pub fn http_date() -> String {
+    let now = jiff::Timestamp::now();
+    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now).unwrap_or_default()
+}
+
 /// A file's time in the same form, always with three digits of a second. Times outside the calendar are its ends.
 pub fn text_of(time: SystemTime) -> String {
     let time = jiff::Timestamp::try_from(time)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, request};
@@ -43,10 +44,12 @@ impl FromRequest<Arc<Shared>> for Call {
 
     async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, Failure> {
         let (mut head, body) = request.into_parts();
-        let path = RawPathParams::from_request_parts(&mut head, shared)
-            .await
-            .map_err(|_| ApiError::invalid("path", "percent-encoded UTF-8"))?;
-        let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let path = match RawPathParams::from_request_parts(&mut head, shared).await {
+            Ok(path) => path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
+            // `*`, which is no path: no route was asked.
+            Err(RawPathParamsRejection::MissingPathParams(_)) => Vec::new(),
+            Err(_) => return Err(ApiError::invalid("path", "percent-encoded UTF-8").into()),
+        };
         let caller = head.extensions.remove::<Caller>().unwrap_or_default();
         Ok(Self { shared: Arc::clone(shared), caller, head, path, body })
     }
@@ -112,14 +115,14 @@ async fn read(headers: &HeaderMap, body: Body, shared: &Shared) -> Result<Vec<u8
         if !headers.contains_key(EXPECT) {
             drain(body, bytes_max).await;
         }
-        return Err(too_large(bytes_max).into());
+        return Err(Failure::from(too_large(bytes_max)).closing());
     }
     match tokio::time::timeout_at(deadline, collect(body, bytes_max)).await {
         Ok(outcome) => outcome,
         Err(_) => {
             let wait_ms = shared.options.body_timeout.as_millis();
             let message = format!("the body did not arrive within {wait_ms} ms");
-            Err(Failure::with_status(ApiError::new(ErrorCode::Timeout, message), 408))
+            Err(Failure::with_status(ApiError::new(ErrorCode::Timeout, message), 408).closing())
         }
     }
 }
@@ -127,15 +130,19 @@ async fn read(headers: &HeaderMap, body: Body, shared: &Shared) -> Result<Vec<u8
 async fn collect(mut body: Body, bytes_max: usize) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ApiError::invalid("body", "a whole body; the connection broke within it"))?;
+        let frame = frame.map_err(|_| Failure::from(broken_off()).closing())?;
         let Some(data) = frame.data_ref() else { continue };
         if bytes.len() + data.len() > bytes_max {
             drain(body, bytes_max).await;
-            return Err(too_large(bytes_max).into());
+            return Err(Failure::from(too_large(bytes_max)).closing());
         }
         bytes.extend_from_slice(data);
     }
     Ok(bytes)
+}
+
+fn broken_off() -> ApiError {
+    ApiError::invalid("body", "a whole body in chunks that can be read, or as long as `Content-Length` says")
 }
 
 async fn drain(mut body: Body, bytes_max: usize) {

@@ -18,7 +18,6 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -29,9 +28,11 @@ use tower::ServiceExt;
 
 use super::Shared;
 use super::answer::Failure;
+use super::connection::{self, Terms};
+use super::held::{Held, Holding};
 use super::io::WriteDeadline;
-use super::log::Line;
-use crate::protocol::ApiError;
+use super::log::{self, Line};
+use crate::protocol::{ApiError, ErrorCode};
 
 /// Pause after an accept that failed for want of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -42,9 +43,9 @@ const REFUSALS_MAX: usize = 256;
 /// Longest time that such a refusal takes.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 /// Largest head of a request in bytes.
-const HEAD_BYTES_MAX: usize = 64 * 1024;
-
-const NO_ROOM: &str = r#"{"error":{"code":"RESOURCE_EXHAUSTED","message":"too many connections; try again later"}}"#;
+pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Headers of a request, at most: hyper's default, which costs nothing as long as it is not set.
+pub(super) const HEADERS_MAX: usize = 100;
 
 /// What ends the accept loop.
 pub(super) struct Ends {
@@ -58,13 +59,13 @@ pub(super) struct Ends {
 
 /// Accepts and serves until it is told to end.
 pub(super) async fn run(listener: TcpListener, router: Router, shared: Arc<Shared>, mut ends: Ends) {
-    let graceful = GracefulShutdown::new();
     let door = Door {
         router,
         http: connection_builder(&shared),
         room: Arc::new(Semaphore::new(shared.options.connections_max)),
         refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
         tasks: TaskTracker::new(),
+        leaving: CancellationToken::new(),
         cut: CancellationToken::new(),
         shared,
     };
@@ -72,7 +73,7 @@ pub(super) async fn run(listener: TcpListener, router: Router, shared: Arc<Share
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((socket, peer)) => door.enter(socket, peer, &graceful),
+                Ok((socket, peer)) => door.enter(socket, peer),
                 Err(cause) => pause_after(&cause, &mut warned).await,
             },
             () = ends.accepting.cancelled() => break,
@@ -80,16 +81,17 @@ pub(super) async fn run(listener: TcpListener, router: Router, shared: Arc<Share
     }
     // Those that are through the door already, as far as their clients know.
     while let Some(Ok((socket, peer))) = listener.accept().now_or_never() {
-        door.enter(socket, peer, &graceful);
+        door.enter(socket, peer);
     }
     drop(listener);
     // An error means that the server was dropped without a stop: then nothing is waited for.
     let grace = ends.drain.wait_for(Option::is_some).await.ok().and_then(|grace| *grace).unwrap_or_default();
-    if tokio::time::timeout(grace, graceful.shutdown()).await.is_err() {
+    door.leaving.cancel();
+    door.tasks.close();
+    if tokio::time::timeout(grace, door.tasks.wait()).await.is_err() {
         tracing::warn!("connections were still busy when the server stopped, and were cut");
     }
     door.cut.cancel();
-    door.tasks.close();
     door.tasks.wait().await;
     ends.done.cancel();
 }
@@ -97,6 +99,8 @@ pub(super) async fn run(listener: TcpListener, router: Router, shared: Arc<Share
 fn connection_builder(shared: &Shared) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(shared.options.head_timeout).max_buf_size(HEAD_BYTES_MAX);
+    // The buffer alone would let through what happens to come with the last read.
+    http.max_header_size(HEAD_BYTES_MAX);
     http
 }
 
@@ -119,28 +123,33 @@ struct Door {
     room: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
     tasks: TaskTracker,
+    /// Ends every connection behind the request that it is at.
+    leaving: CancellationToken,
     /// Ends every connection at once.
     cut: CancellationToken,
     shared: Arc<Shared>,
 }
 
 impl Door {
-    fn enter(&self, socket: TcpStream, peer: SocketAddr, graceful: &GracefulShutdown) {
+    fn enter(&self, socket: TcpStream, peer: SocketAddr) {
         // Without it a small frame waits for the answer to the one before it.
         if let Err(cause) = socket.set_nodelay(true) {
             tracing::debug!(%cause, "TCP_NODELAY");
         }
         let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
-            return self.refuse(socket);
+            return self.refuse(socket, peer);
         };
         let (shared, router) = (Arc::clone(&self.shared), self.router.clone());
         let service = service_fn(move |request| answer(Arc::clone(&shared), router.clone(), peer, request));
+        let held = Held::default();
         let socket = WriteDeadline::new(socket, self.shared.options.write_timeout);
-        let connection = graceful.watch(self.http.serve_connection(TokioIo::new(socket), service));
+        let socket = TokioIo::new(Holding::new(socket, held.clone()));
+        let connection = self.http.serve_connection(socket, service).with_upgrades();
+        let terms = Terms { held, leaving: self.leaving.clone(), peer };
         let cut = self.cut.clone();
         self.tasks.spawn(async move {
             tokio::select! {
-                ended = connection => if let Err(cause) = ended {
+                ended = connection::serve(connection, terms) => if let Err(cause) = ended {
                     tracing::debug!(%cause, %peer, "a connection ended badly");
                 },
                 () = cut.cancelled() => {}
@@ -150,18 +159,16 @@ impl Door {
     }
 
     /// Reads a little, so that the client is not cut off while it writes, and says that there is no room.
-    fn refuse(&self, mut socket: TcpStream) {
+    fn refuse(&self, mut socket: TcpStream, peer: SocketAddr) {
         let Ok(permit) = Arc::clone(&self.refusals).try_acquire_owned() else { return };
         self.tasks.spawn(async move {
             let telling = async {
                 let mut head = [0; 4096];
                 let _bytes: usize = socket.read(&mut head).await?;
-                let length = NO_ROOM.len();
-                let text = format!(
-                    "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\
-                     retry-after: 1\r\nconnection: close\r\n\r\n{NO_ROOM}"
-                );
-                socket.write_all(text.as_bytes()).await?;
+                let error = ApiError::new(ErrorCode::ResourceExhausted, "too many connections; try again later");
+                let failure = Failure::from(error).closing();
+                let id = log::refused(&failure, peer);
+                socket.write_all(&failure.raw(&id)).await?;
                 socket.shutdown().await
             };
             if !matches!(tokio::time::timeout(REFUSAL_TIME, telling).await, Ok(Ok(()))) {

@@ -11,6 +11,11 @@ use axum::response::Response;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
+use super::answer::Failure;
+
+/// The header that carries a request's id.
+pub(crate) const REQUEST_ID: &str = "x-request-id";
+
 /// What a line says about a request.
 #[derive(Debug)]
 pub(crate) struct Line {
@@ -42,7 +47,7 @@ impl Line {
     /// Puts the request's id on the answer, and writes the line when its body has ended.
     pub(crate) fn follow(mut self, mut response: Response) -> Response {
         self.status = response.status().as_u16();
-        response.headers_mut().insert("x-request-id", self.id.clone());
+        response.headers_mut().insert(REQUEST_ID, self.id.clone());
         response.map(|inner| Body::new(Followed { inner, line: self }))
     }
 }
@@ -66,12 +71,24 @@ impl Drop for Line {
 
 /// The caller's own id where it is a plain word, else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let given = headers.get("x-request-id").filter(|value| {
+    let given = headers.get(REQUEST_ID).filter(|value| {
         let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         (1..=128).contains(&value.len()) && value.as_bytes().iter().all(plain)
     });
-    let made = || HeaderValue::from_str(&uuid::Uuid::now_v7().simple().to_string());
-    given.cloned().or_else(|| made().ok()).unwrap_or(HeaderValue::from_static("none"))
+    given.cloned().unwrap_or_else(new_id)
+}
+
+fn new_id() -> HeaderValue {
+    let made = HeaderValue::from_str(&uuid::Uuid::now_v7().simple().to_string());
+    made.unwrap_or(HeaderValue::from_static("none"))
+}
+
+/// Writes the line of what could not be read as a request, and gives it an id.
+pub(crate) fn refused(failure: &Failure, peer: std::net::SocketAddr) -> HeaderValue {
+    let id = new_id();
+    let (status, reason) = (failure.status(), failure.reason());
+    tracing::info!(requestId = id.to_str().unwrap_or_default(), status, reason, %peer, "request that is none");
+    id
 }
 
 fn visible(headers: &HeaderMap, name: &str) -> String {

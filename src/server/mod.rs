@@ -2,7 +2,9 @@
 
 mod answer;
 mod call;
+mod connection;
 mod guard;
+mod held;
 mod io;
 mod listen;
 mod log;

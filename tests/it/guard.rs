@@ -35,7 +35,6 @@ async fn no_web_page_reaches_the_server() {
     ];
     for (what, request, status, code) in table {
         let reply = request.send(house.address).await;
-        // hyper itself refuses some of what is no HTTP.
         assert_eq!((reply.status, reply.code().as_str()), (status, code), "{what}");
         assert_eq!(reply.header("access-control-allow-origin"), None, "{what}");
     }

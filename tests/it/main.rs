@@ -7,6 +7,7 @@
 mod demo;
 mod guard;
 mod main_job;
+mod malformed;
 mod openai;
 mod readme;
 mod restart;

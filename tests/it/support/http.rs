@@ -203,6 +203,12 @@ impl Stream {
         tokio::time::timeout(PATIENCE, reading).await.expect("the body does not end")
     }
 
+    /// The connection, for the next request.
+    pub fn into_socket(self) -> TcpStream {
+        assert!(self.connection.buffer().is_empty(), "something stands behind the answer");
+        self.connection.into_inner()
+    }
+
     /// The next frame of an event stream. None: its end.
     pub async fn frame(&mut self) -> Option<Frame> {
         let reading = async {
