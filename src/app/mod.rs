@@ -30,7 +30,7 @@ use crate::protocol::{
 };
 use crate::session::{self, Answer, Live, Manager, NewPrompt, Terms, Workbench, store_failure};
 pub use crate::session::{Accepted, EventReader, Resolved};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, Which};
 use crate::tool::Registry;
 
 use wiring::Wardrobe;
@@ -267,7 +267,8 @@ impl App {
     pub async fn feedback(&self, caller: &Caller, id: &SessionId, body: Feedback) -> Result<Resolved, ApiError> {
         let decision = bodies::check_feedback(&body)?;
         let Feedback { call_id, request_id, message, .. } = body;
-        self.live(caller, id).await?.answer(Answer { request_id, call_id, decision, message }).await
+        let which = Which { request_id, call_id };
+        self.live(caller, id).await?.answer(Answer { which, decision, message }).await
     }
 
     /// The history, oldest first, behind item number `after` (an event's number), at most `limit`.

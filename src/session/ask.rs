@@ -8,15 +8,13 @@ use tokio::sync::oneshot;
 
 use crate::base::limit;
 use crate::protocol::{ApiError, Decision, PermissionVerdict, RequestId, TurnId, VerdictSource};
-use crate::store::{Grant, GrantSubject};
+use crate::store::{Grant, GrantSubject, Which};
 
 /// A client's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The request that it means.
-    pub request_id: Option<RequestId>,
-    /// The call that it means.
-    pub call_id: Option<String>,
+    pub which: Which,
     /// What it says.
     pub decision: Decision,
     /// Words for the model.
@@ -104,24 +102,32 @@ impl Asks {
     /// The open request that an answer means.
     ///
     /// # Errors
-    /// `NOT_FOUND` when there never was one, `CONFLICT` when it is over.
-    pub(super) fn find(&self, answer: &Answer) -> Result<RequestId, ApiError> {
+    /// `CONFLICT` when it is over, `NOT_FOUND` when it is not remembered: then the store knows whether there was one.
+    pub(super) fn find(&self, which: &Which) -> Result<RequestId, ApiError> {
         let fits = |request: &RequestId, call: &str| {
-            answer.request_id.as_ref().is_none_or(|id| id == request)
-                && answer.call_id.as_ref().is_none_or(|id| id == call)
+            which.request_id.as_ref().is_none_or(|id| id == request)
+                && which.call_id.as_ref().is_none_or(|id| id == call)
         };
         if let Some(open) = self.open.iter().find(|open| fits(&open.request_id, &open.call_id)) {
             return Ok(open.request_id.clone());
         }
-        let what = match (&answer.request_id, &answer.call_id) {
-            (Some(id), _) => format!("permission request {id}"),
-            (None, call) => format!("permission request for call {}", call.as_deref().unwrap_or_default()),
-        };
         if self.settled.iter().any(|(request, call)| fits(request, call)) {
-            return Err(ApiError::conflict(format!("{what} is over: it was answered or has expired")));
+            return Err(over(which));
         }
-        Err(ApiError::not_found(what))
+        Err(ApiError::not_found(named(which)))
     }
+}
+
+fn named(which: &Which) -> String {
+    match (&which.request_id, &which.call_id) {
+        (Some(id), _) => format!("permission request {id}"),
+        (None, call) => format!("permission request for call {}", call.as_deref().unwrap_or_default()),
+    }
+}
+
+/// The refusal of an answer to a question that has its end.
+pub(super) fn over(which: &Which) -> ApiError {
+    ApiError::conflict(format!("{} is over: it was answered or has expired", named(which)))
 }
 
 /// A refusal.
@@ -160,13 +166,9 @@ mod tests {
             (None,       Some("c9"), Err(ErrorCode::NotFound)),
         ];
         for (request, call, want) in table {
-            let answer = Answer {
-                request_id: request.map(|id| id.parse().expect("id")),
-                call_id: call.map(str::to_owned),
-                decision: Decision::Deny,
-                message: None,
-            };
-            let found = asks.find(&answer).map_err(|e| e.code());
+            let which =
+                Which { request_id: request.map(|id| id.parse().expect("id")), call_id: call.map(str::to_owned) };
+            let found = asks.find(&which).map_err(|e| e.code());
             assert_eq!(found.as_ref().map(RequestId::as_str).map_err(|code| *code), want, "{request:?} {call:?}");
         }
         assert!(asks.settle(&"r1".parse().expect("id")).is_none(), "settled once");

@@ -206,7 +206,7 @@ mod tests {
     use crate::base::BoxFuture;
     use crate::bus::Next;
     use crate::protocol::ClientId;
-    use crate::store::{Committed, MemoryStore, SessionRow, TurnRow};
+    use crate::store::{Committed, MemoryStore, SessionRow, TurnRow, Which};
 
     /// Holds commits back until a test lets them through.
     #[derive(Default)]
@@ -257,6 +257,9 @@ mod tests {
         }
         fn last_seq<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<u64, StoreError>> {
             self.empty.last_seq(id)
+        }
+        fn asked<'a>(&'a self, id: &'a SessionId, which: &'a Which) -> BoxFuture<'a, Result<bool, StoreError>> {
+            self.empty.asked(id, which)
         }
         fn turn<'a>(
             &'a self,

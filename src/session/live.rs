@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::actor::{Accepted, NewPrompt, Order, TurnLook};
-use super::ask::{Answer, Resolved};
+use super::ask::{Answer, Resolved, over};
 use super::journal::Journal;
 use super::store_failure;
 use crate::bus::{Batch, Next, Topic};
@@ -97,7 +97,16 @@ impl Live {
     /// # Errors
     /// `NOT_FOUND` for an unknown one, `CONFLICT` for one that is over.
     pub async fn answer(&self, answer: Answer) -> Result<Resolved, ApiError> {
-        self.ask(|reply| Order::Answer(answer, reply)).await?
+        let which = answer.which.clone();
+        match self.ask(|reply| Order::Answer(answer, reply)).await? {
+            // It may have had its end before the session was last woken.
+            Err(error) if error.code() == ErrorCode::NotFound => match self.store.asked(&self.id, &which).await {
+                Ok(true) => Err(over(&which)),
+                Ok(false) => Err(error),
+                Err(cause) => Err(store_failure(&cause)),
+            },
+            answered => answered,
+        }
     }
 
     /// How the session is now.

@@ -6,7 +6,9 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
-use super::{MemoryStore, SessionRow, SessionSettings, SqliteStore, Steers, Store, StoreError, TurnRow, Write, commit};
+use super::{
+    MemoryStore, SessionRow, SessionSettings, SqliteStore, Steers, Store, StoreError, TurnRow, Which, Write, commit,
+};
 use crate::protocol::{
     ClientId, Configure, Event, Part, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
 };
@@ -110,6 +112,7 @@ async fn holds(store: Shared) {
     a_commit_is_whole_or_nothing(&store).await;
     turns_are_found_and_open_ones_listed(&store).await;
     lists_are_newest_first_and_apart(&store).await;
+    questions_are_found_by_either_name(&store).await;
     a_deleted_session_is_gone(&store).await;
     callbacks_come_in_order(&store).await;
     store.check().await.expect("works");
@@ -240,6 +243,37 @@ async fn lists_are_newest_first_and_apart(store: &Shared) {
     let other: ClientId = "c2".parse().expect("an id");
     assert_eq!(list(Some(&other), None, 9).await, Ok(vec![]));
     assert_eq!(store.session_count().await, Ok(5));
+}
+
+fn question(session: &str, seq: u64, (request, call): (&str, &str)) -> Event {
+    let payload = serde_json::json!({ "requestId": request, "callId": call, "toolName": "t", "args": {} }).to_string();
+    let payload = RawValue::from_string(payload).expect("json");
+    Event { kind: "permission.request".into(), payload, ..event(session, None, seq, "") }
+}
+
+async fn questions_are_found_by_either_name(store: &Shared) {
+    put(store, vec![create("q"), create("q2"), append("q2", None, 1..=1)]).await;
+    let events = vec![event("q", None, 1, "r1"), question("q", 2, ("r1", "c1")), question("q", 3, ("r2", "c2"))];
+    put(store, vec![Write::Append(session_id("q"), Arc::new(events))]).await;
+    #[rustfmt::skip]
+    let table = [
+        ("q",    Some("r1"), None,       true),
+        ("q",    None,       Some("c2"), true),
+        ("q",    Some("r2"), Some("c2"), true),
+        ("q",    Some("r1"), Some("c2"), false),
+        ("q",    Some("r3"), None,       false),
+        ("q",    None,       Some("c3"), false),
+        ("q2",   Some("r1"), None,       false),
+        ("none", Some("r1"), None,       false),
+    ];
+    for (session, request, call, want) in table {
+        let which = Which { request_id: request.map(|id| id.parse().expect("id")), call_id: call.map(str::to_owned) };
+        assert_eq!(store.asked(&session_id(session), &which).await, Ok(want), "{session} {which:?}");
+    }
+    put(store, vec![Write::DeleteSession(session_id("q")), create("q")]).await;
+    let which = Which { request_id: Some("r1".parse().expect("id")), call_id: None };
+    assert_eq!(store.asked(&session_id("q"), &which).await, Ok(false), "gone with its session");
+    put(store, vec![Write::DeleteSession(session_id("q")), Write::DeleteSession(session_id("q2"))]).await;
 }
 
 async fn a_deleted_session_is_gone(store: &Shared) {

@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use parking_lot::Mutex;
 
-use super::{BoxFuture, Committed, SessionRow, Store, StoreError, TurnRow, Write};
+use super::{BoxFuture, Committed, Question, SessionRow, Store, StoreError, TurnRow, Which, Write};
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 
 #[derive(Debug)]
@@ -206,6 +206,14 @@ impl Store for MemoryStore {
 
     fn last_seq<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<u64, StoreError>> {
         self.read(|s| s.held(id).map_or(0, |h| last_seq_of(&h.events)))
+    }
+
+    fn asked<'a>(&'a self, id: &'a SessionId, which: &'a Which) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let fits = |asked: Question| {
+            which.request_id.as_ref().is_none_or(|id| *id == asked.request_id)
+                && which.call_id.as_ref().is_none_or(|id| *id == asked.call_id)
+        };
+        self.read(|s| s.held(id).is_some_and(|h| h.events.iter().filter_map(Question::of).any(fits)))
     }
 
     fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>> {

@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::base::BoxFuture;
 use crate::protocol::{
-    ClientId, Configure, Event, Part, PermissionConfig, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord,
-    Usage,
+    ClientId, Configure, Event, Part, PermissionConfig, PromptContent, RequestId, SessionId, SessionStatus, TurnId,
+    TurnRecord, Usage,
 };
 
 pub use memory::MemoryStore;
@@ -186,6 +186,34 @@ impl Steers {
     }
 }
 
+/// Which question to the client is meant: by its own id, by its call, or by both.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Which {
+    /// The question's id.
+    pub request_id: Option<RequestId>,
+    /// The call that waits for it.
+    pub call_id: Option<String>,
+}
+
+/// What a store keeps at hand of a question to the client.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Question {
+    request_id: RequestId,
+    call_id: String,
+}
+
+impl Question {
+    /// The question that an event puts. None: it puts none.
+    fn of(event: &Event) -> Option<Self> {
+        // Cheap for all others: deltas come by the thousand.
+        if event.kind != "permission.request" {
+            return None;
+        }
+        serde_json::from_str(event.payload.get()).ok()
+    }
+}
+
 /// One change. A commit is a list of them.
 #[derive(Debug, Clone)]
 pub enum Write {
@@ -235,6 +263,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Number of the newest event of a session; 0 when it has none.
     fn last_seq<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<u64, StoreError>>;
+
+    /// Whether the log holds a question to the client that `which` means, open or over. Reads no log.
+    fn asked<'a>(&'a self, id: &'a SessionId, which: &'a Which) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// A turn's facts.
     fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>>;

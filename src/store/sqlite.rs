@@ -21,7 +21,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{BoxFuture, Committed, SessionRow, Store, StoreError, TurnRow, Write};
+use super::{BoxFuture, Committed, SessionRow, Store, StoreError, TurnRow, Which, Write};
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 use write::Job;
 
@@ -195,6 +195,11 @@ impl Store for SqliteStore {
     fn last_seq<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<u64, StoreError>> {
         let id = id.clone();
         self.read("read the end of a log", move |c| read::last_seq(c, &id))
+    }
+
+    fn asked<'a>(&'a self, id: &'a SessionId, which: &'a Which) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let (id, which) = (id.clone(), which.clone());
+        self.read("look for a question", move |c| read::asked(c, &id, &which))
     }
 
     fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>> {

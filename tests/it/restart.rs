@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::model_server::{Answer, ModelServer, Script};
-use crate::support::program::Program;
+use crate::support::model_server::{Answer, ModelServer, Script, queue};
+use crate::support::program::{Events, Program};
 
 const KILLS: usize = 20;
 
@@ -107,4 +107,54 @@ async fn kill_nine_twenty_times_and_nothing_seen_is_lost() {
     let text = |kind: &str| seen.values().filter(|data| data.contains(&format!("\"type\":\"{kind}\""))).count();
     assert_eq!((text("session.prompt"), text("session.error"), text("session.completed")), (KILLS + 1, KILLS, 1));
     assert_eq!(text("stream.start"), text("stream.complete"), "what was said so far is kept as a whole");
+}
+
+/// The next question in an event stream.
+async fn question(events: &mut Events) -> Value {
+    loop {
+        let (_, data) = events.next().await.expect("the stream goes on");
+        let event: Value = serde_json::from_str(&data).unwrap();
+        if event["type"] == "permission.request" {
+            return event["payload"].clone();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_from_before_a_restart_is_over_and_not_unknown() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    let call = |id: &str| Answer::calls("", &[(id, "bash", json!({ "command": "touch made" }))]);
+    let model = ModelServer::start(queue([call("call_1"), Answer::text(&["done"]), call("call_2")])).await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    let ask = json!({ "sessionId": "s", "toolPermissions": { "defaultPolicy": "ask", "rules": [] } });
+    assert_eq!(program.call("POST", "/sessions", Some(ask)).await.0, 201);
+    let mut events = program.events("s", 0).await;
+    let prompt = json!({ "prompt": "go" });
+    assert_eq!(program.call("POST", "/sessions/s/prompt", Some(prompt.clone())).await.0, 202);
+    // One that is answered, and one that the end of the process finds open.
+    let answered = question(&mut events).await;
+    let yes = |question: &Value| json!({ "requestId": question["requestId"], "decision": "allow" });
+    assert_eq!(program.call("POST", "/sessions/s/feedback", Some(yes(&answered))).await.0, 200);
+    assert_eq!(program.call("POST", "/sessions/s/prompt", Some(prompt)).await.0, 202);
+    let open = question(&mut events).await;
+    program.kill().await;
+
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    #[rustfmt::skip]
+    let table = [
+        (yes(&answered), 409, "CONFLICT"),
+        (json!({ "callId": answered["callId"], "allowed": false }), 409, "CONFLICT"),
+        (yes(&open), 409, "CONFLICT"),
+        (json!({ "callId": open["callId"], "allowed": true }), 409, "CONFLICT"),
+        (json!({ "requestId": open["requestId"], "callId": answered["callId"], "allowed": true }), 404, "NOT_FOUND"),
+        (json!({ "requestId": "req_none", "allowed": true }), 404, "NOT_FOUND"),
+        (json!({ "callId": "call_none", "allowed": true }), 404, "NOT_FOUND"),
+    ];
+    for (body, status, code) in table {
+        let (got, answer) = program.call("POST", "/sessions/s/feedback", Some(body.clone())).await;
+        assert_eq!((got, answer["error"]["code"].as_str()), (status, Some(code)), "{body}: {answer}");
+    }
+    assert!(work.join("made").exists(), "the first call was allowed before");
 }

@@ -46,7 +46,7 @@ impl Actor {
 
     /// Takes a client's answer.
     pub(super) async fn answer(&mut self, answer: &Answer) -> Result<Resolved, ApiError> {
-        let request = self.asks.find(answer)?;
+        let request = self.asks.find(&answer.which)?;
         let allowed = match answer.decision {
             Decision::Allow | Decision::AllowAlways => true,
             Decision::Deny => false,

@@ -9,7 +9,7 @@ use crate::protocol::{
     ClientId, Configure, ErrorBody, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus,
     Usage,
 };
-use crate::store::{SessionRow, Steers, StoreError, TurnRow};
+use crate::store::{SessionRow, Steers, StoreError, TurnRow, Which};
 
 /// Bytes of log bodies in one answer, about.
 const EVENTS_BYTES_MAX: usize = 1 << 20;
@@ -166,6 +166,17 @@ pub(super) fn last_seq_of(connection: &Connection, number: i64) -> rusqlite::Res
         Ok(split_key(row.get(0)?).1 + row.get::<_, u64>(1)? - 1)
     });
     Ok(last.optional()?.unwrap_or(0))
+}
+
+pub(super) fn asked(connection: &Connection, session: &SessionId, which: &Which) -> Read<bool> {
+    let Some(number) = number_of(connection, session)? else { return Ok(false) };
+    let mut find = connection.prepare_cached(
+        "SELECT EXISTS (SELECT 1 FROM question WHERE key BETWEEN ?1 AND ?2
+         AND (?3 IS NULL OR id = ?3) AND (?4 IS NULL OR call = ?4))",
+    )?;
+    let (first, last) = (key_of(number, 0), key_of(number, u32::MAX.into()));
+    let id = which.request_id.as_ref().map(crate::protocol::RequestId::as_str);
+    Ok(find.query_row((first, last, id, which.call_id.as_deref()), |row| row.get(0))?)
 }
 
 /// A turn's row without what its key says, in few bytes.

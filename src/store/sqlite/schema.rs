@@ -12,9 +12,10 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Step N leads from version N to N + 1 (`PRAGMA user_version`). Steps are added, never changed.
 ///
-/// `log.key` and `turn.key` are the session's number times 2^32 plus the first event's number,
+/// `log.key`, `turn.key` and `question.key` are the session's number times 2^32 plus the first event's number,
 /// or the turn's place in the session. Few tables, few indexes: each costs a page.
-const STEPS: &[&str] = &["
+const STEPS: &[&str] = &[
+    "
     CREATE TABLE session (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -42,7 +43,15 @@ const STEPS: &[&str] = &["
         at INTEGER NOT NULL,
         body BLOB NOT NULL
     );
-"];
+",
+    "
+    CREATE TABLE question (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL,
+        call TEXT NOT NULL
+    );
+",
+];
 
 /// Opens the database for writing, with the newest tables.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {

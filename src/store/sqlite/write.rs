@@ -16,7 +16,7 @@ use rusqlite::Connection;
 use super::read::{self, TurnBody};
 use super::{record, schema};
 use crate::protocol::{Event, SessionId, TurnId};
-use crate::store::{Committed, SessionRow, StoreError, TurnRow, Write, check_numbers};
+use crate::store::{Committed, Question, SessionRow, StoreError, TurnRow, Write, check_numbers};
 
 /// Commits of one transaction, at most.
 const GROUP_MAX: usize = 512;
@@ -305,6 +305,7 @@ impl Writer {
         let (first, last) = (key_of(number, 0), key_of(number, u32::MAX.into()));
         self.connection.execute("DELETE FROM log WHERE key BETWEEN ? AND ?", (first, last))?;
         self.connection.execute("DELETE FROM turn WHERE key BETWEEN ? AND ?", (first, last))?;
+        self.connection.execute("DELETE FROM question WHERE key BETWEEN ? AND ?", (first, last))?;
         self.connection.execute("DELETE FROM session WHERE number = ?", [number])?;
         self.known.remove(id);
         Ok(())
@@ -337,6 +338,11 @@ impl Writer {
                 .prepare_cached("INSERT INTO log (key, count, turn, at, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
             insert.execute((key_of(number, first.seq), count, place, first.at, body))?;
             rest = &rest[count..];
+        }
+        for (event, question) in events.iter().filter_map(|event| Some((event, Question::of(event)?))) {
+            let mut insert =
+                self.connection.prepare_cached("INSERT INTO question (key, id, call) VALUES (?1, ?2, ?3)")?;
+            insert.execute((key_of(number, event.seq), question.request_id.as_str(), question.call_id))?;
         }
         if let (Some(last), Some(known)) = (events.last(), self.known.get_mut(id)) {
             known.last_seq = last.seq;
