@@ -1,6 +1,7 @@
 //! The outside world, tamed: one file for each part of it.
 
 pub mod clock;
+pub mod file;
 pub mod glob;
 pub mod http;
 pub mod limit;

@@ -25,6 +25,13 @@ async fn serve(launch: &Launch) -> Exit {
         Ok(stop) => stop,
         Err(cause) => return refuse(Exit::CannotStart, format!("no signals: {cause}")),
     };
+    if let Some(file) = launch.port_file.clone() {
+        // Said before anything has started.
+        let looked = tokio::task::spawn_blocking(move || data_directory::check_place(&file)).await;
+        if let Ok(Err(error)) = looked {
+            return refuse(Exit::CannotStart, error);
+        }
+    }
     let running = match Running::start(launch).await {
         Ok(running) => running,
         Err(error) => return refuse(exit_of(&error), error),

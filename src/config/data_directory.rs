@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
+use crate::base::file;
+
+/// Largest file of ours that is read, in bytes.
+const FILE_BYTES_MAX: u64 = 64 << 10;
 const TOKEN: &str = "token";
 const SERVER: &str = "server.json";
 
@@ -85,18 +89,28 @@ pub fn token(directory: &Path) -> Result<SecretString, DataDirectoryError> {
 
 fn read_token(path: &Path) -> Result<Option<SecretString>, DataDirectoryError> {
     let refused = |cause| error("read the token file", path, cause);
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
+    let invalid = |problem: String| refused(io::Error::new(ErrorKind::InvalidData, problem));
+    let (bytes, found) = match file::read_small(path, FILE_BYTES_MAX) {
+        Ok(read) => read,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(refused(cause)),
     };
+    // Who could read it may have done so.
+    let mode = found.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let path = path.display();
+        return Err(invalid(format!(
+            "expected mode 0600, found {mode:04o}: other users can read it. Delete it, and the next start makes a new \
+             one; or keep it by `chmod 600 {path}`"
+        )));
+    }
+    let text = String::from_utf8(bytes).unwrap_or_default();
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
         let problem =
             "expected one word of visible ASCII characters; delete the file, and the next start makes a new one";
-        return Err(refused(io::Error::new(ErrorKind::InvalidData, problem)));
+        return Err(invalid(problem.to_owned()));
     }
-    fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(refused)?;
     Ok(Some(token.to_owned().into()))
 }
 
@@ -113,7 +127,7 @@ impl ServerFile {
 
     /// What stands there. None: nothing that can be read.
     pub fn read(directory: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(directory.join(SERVER)).ok()?).ok()
+        serde_json::from_slice(&file::read_small(&directory.join(SERVER), FILE_BYTES_MAX).ok()?.0).ok()
     }
 
     /// Takes it away, if it is still this one.
@@ -125,21 +139,35 @@ impl ServerFile {
     }
 }
 
+/// Whether [`write_file`] could put a file there, as far as can be seen before.
+///
+/// # Errors
+/// There is something that is no regular file, or no directory to put it in.
+pub fn check_place(path: &Path) -> Result<(), DataDirectoryError> {
+    let checked = file::check_replaceable(path).and_then(|()| fs::metadata(parent_of(path)));
+    checked.map(drop).map_err(|cause| error("write", path, cause))
+}
+
 /// Writes a small file as a whole: a reader sees all of it or nothing. Readable by its owner alone.
+/// What is no regular file is not replaced.
 ///
 /// # Errors
 /// The system's words.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<(), DataDirectoryError> {
+    check_place(path)?;
     place(path, content, true).map_err(|cause| error("write", path, cause))
 }
 
 fn place(path: &Path, content: &[u8], replace: bool) -> io::Result<()> {
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    let mut file = tempfile::NamedTempFile::new_in(parent_of(path))?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
     let placed = if replace { file.persist(path) } else { file.persist_noclobber(path) };
     placed.map(drop).map_err(|refused| refused.error)
+}
+
+fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn error(doing: &'static str, path: &Path, cause: io::Error) -> DataDirectoryError {
@@ -165,9 +193,24 @@ mod tests {
         let first = token(&directory).unwrap();
         assert_eq!(first.expose_secret().len(), 64);
         assert_eq!(mode(&token_file(&directory)), 0o600);
-        fs::set_permissions(token_file(&directory), Permissions::from_mode(0o644)).unwrap();
         assert_eq!(token(&directory).unwrap().expose_secret(), first.expose_secret());
-        assert_eq!(mode(&token_file(&directory)), 0o600);
+    }
+
+    #[test]
+    fn a_token_that_others_can_read_is_refused_and_left_alone() {
+        let home = tempfile::tempdir().unwrap();
+        let first = token(home.path()).unwrap();
+        let file = token_file(home.path());
+        for open in [0o640, 0o604, 0o620, 0o644, 0o666] {
+            fs::set_permissions(&file, Permissions::from_mode(open)).unwrap();
+            let error = token(home.path()).unwrap_err().to_string();
+            let want = format!("expected mode 0600, found {open:04o}");
+            assert!(error.contains(&want) && error.contains("chmod 600") && error.contains("Delete"), "{error}");
+            assert_eq!(mode(&file), open);
+            assert!(!error.contains(first.expose_secret()));
+        }
+        fs::set_permissions(&file, Permissions::from_mode(0o400)).unwrap();
+        assert_eq!(token(home.path()).unwrap().expose_secret(), first.expose_secret());
     }
 
     #[test]
@@ -175,6 +218,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         for text in ["", " \n", "two words", "\u{e9}"] {
             fs::write(token_file(home.path()), text).unwrap();
+            fs::set_permissions(token_file(home.path()), Permissions::from_mode(0o600)).unwrap();
             let error = token(home.path()).unwrap_err().to_string();
             assert!(error.contains("token") && error.contains("delete the file"), "{error}");
         }

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::options::{LogFormat, LogLevel, Options};
 use super::{Limits, OpenAiSettings, Settings, Storage, default_permissions};
-use crate::base::limit;
+use crate::base::{file, limit};
 
+/// Largest configuration file in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The port when none is named.
 const PORT: u16 = 4100;
 
@@ -212,8 +214,8 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
         (None, None) => return Ok((None, Options::default())),
     };
     let refused = |problem: String| ConfigError::File { path: path.clone(), problem };
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
+    let text = match file::read_small(&path, FILE_BYTES_MAX) {
+        Ok((bytes, _)) => String::from_utf8(bytes).map_err(|_| refused("expected text in UTF-8".to_owned()))?,
         Err(cause) if !required && cause.kind() == std::io::ErrorKind::NotFound => {
             return Ok((None, Options::default()));
         }

@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FileType, Mode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -121,6 +122,56 @@ async fn what_stands_in_the_way_of_a_start_is_named() {
         assert!(!err.contains("panicked"), "{arguments:?}: {err}");
     }
     serving.stop().await;
+}
+
+#[tokio::test]
+async fn files_that_are_none_are_named_and_never_waited_for() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    std::fs::create_dir(at("directory")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    std::fs::write(at("large"), "# \n".repeat(1 << 20)).unwrap();
+    std::fs::write(at("bytes"), b"model = '\xff'").unwrap();
+    for (data, kind) in [("data-pipe", "pipe"), ("data-directory", "directory"), ("data-device", "/dev/zero")] {
+        std::fs::create_dir(at(data)).unwrap();
+        std::os::unix::fs::symlink(at(kind), at(data).join("token")).unwrap();
+    }
+    std::fs::create_dir(at("data-open")).unwrap();
+    std::fs::write(at("data-open/token"), "sesame").unwrap();
+    std::fs::set_permissions(at("data-open/token"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let (pipe, directory, device) = ("found a named pipe", "found a directory", "found a device");
+    #[rustfmt::skip]
+    let table: &[(&str, &str, i32, &str, &str)] = &[
+        ("--config", "pipe", 2, "/pipe", pipe),
+        ("--config", "directory", 2, "/directory", directory),
+        ("--config", "/dev/zero", 2, "/dev/zero", device),
+        ("--config", "large", 2, "/large", "at most 1048576 bytes"),
+        ("--config", "bytes", 2, "/bytes", "UTF-8"),
+        ("--data-dir", "data-pipe", 3, "data-pipe/token", pipe),
+        ("--data-dir", "data-directory", 3, "data-directory/token", directory),
+        ("--data-dir", "data-device", 3, "data-device/token", device),
+        ("--data-dir", "data-open", 3, "data-open/token", "chmod 600"),
+        ("--port-file", "pipe", 3, "/pipe", pipe),
+        ("--port-file", "directory", 3, "/directory", directory),
+        ("--port-file", "/dev/null", 3, "/dev/null", device),
+        ("--port-file", "missing/port", 3, "missing/port", "No such file"),
+    ];
+    for (flag, value, code, place, problem) in table {
+        let started = Instant::now();
+        let (got, out, err) = run(home.path(), &["serve", "--port", "0", flag, value]).await;
+        assert_eq!((got, out.as_str()), (Some(*code), ""), "{flag} {value}: {err}");
+        assert!(err.contains(place) && err.contains(problem), "{flag} {value}: {err}");
+        assert!(started.elapsed() < Duration::from_secs(15), "{flag} {value}");
+    }
+    // A pipe in the place of what a running server leaves there is no reason to wait either.
+    let serving = Serving::start(&home, &[]).await;
+    let left = home.path().join(DATA).join("server.json");
+    std::fs::remove_file(&left).unwrap();
+    std::fs::rename(at("pipe"), &left).unwrap();
+    let (code, _, err) = run(home.path(), &["serve", "--port", "0"]).await;
+    assert_eq!(code, Some(3), "{err}");
+    assert!(err.contains("in use"), "{err}");
+    assert_eq!(serving.stop().await.0, Some(0));
 }
 
 #[tokio::test]

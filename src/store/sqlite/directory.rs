@@ -4,8 +4,11 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::base::file;
 use crate::store::StoreError;
 
+/// Largest `server.json` that is looked into, in bytes.
+const SERVER_BYTES_MAX: u64 = 64 << 10;
 /// Numbered directories that are tried under one place.
 const NUMBERED_MAX: u32 = 1_000;
 
@@ -61,8 +64,8 @@ fn open(path: &Path) -> io::Result<File> {
 /// Who holds the directory, from the file that a running server leaves there. Empty when it is not known.
 fn holder(directory: &Path) -> String {
     let read = || -> Option<String> {
-        let text = std::fs::read_to_string(directory.join("server.json")).ok()?;
-        let facts: serde_json::Value = serde_json::from_str(&text).ok()?;
+        let (text, _) = file::read_small(&directory.join("server.json"), SERVER_BYTES_MAX).ok()?;
+        let facts: serde_json::Value = serde_json::from_slice(&text).ok()?;
         Some(format!(" (pid {}, {})", facts.get("pid")?, facts.get("url")?.as_str()?))
     };
     read().unwrap_or_default()
