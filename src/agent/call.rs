@@ -16,7 +16,8 @@ use crate::base::{BoxFuture, limit};
 use crate::hook::{Before, Hooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult};
 use crate::tool::{
-    Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output, validate,
+    Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output, bound_parts,
+    validate,
 };
 
 /// Everything around a call.
@@ -136,6 +137,8 @@ impl CallEnvironment {
             output: outcome.result.output.clone(),
             is_error: outcome.result.is_error,
             duration_ms: outcome.result.duration_ms.unwrap_or(0),
+            parts: outcome.result.parts.clone(),
+            details: outcome.result.details.clone(),
         });
         outcome
     }
@@ -307,9 +310,16 @@ impl Prepared {
         let duration_ms = Some(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
         let failure = match run {
             Run::Returned(Ok(output)) => {
-                let output = bound_output(output.text, chars_max);
-                let result =
-                    ToolCallResult { id: id.clone(), name: name.clone(), output, is_error: false, duration_ms };
+                let ToolOutput { text, parts, details } = bound_parts(output);
+                let result = ToolCallResult {
+                    id: id.clone(),
+                    name: name.clone(),
+                    output: bound_output(text, chars_max),
+                    is_error: false,
+                    duration_ms,
+                    parts,
+                    details,
+                };
                 return CallOutcome { result, findings: Vec::new(), timed_out_ms: None, failure: None };
             }
             Run::Returned(Err(error)) => {
@@ -364,7 +374,15 @@ async fn sleep(limit_ms: Option<u64>) -> u64 {
 fn failed(id: &str, name: &str, failure: Failure, duration_ms: Option<u64>) -> CallOutcome {
     let Failure { output, body, timed_out_ms } = failure;
     CallOutcome {
-        result: ToolCallResult { id: id.to_owned(), name: name.to_owned(), output, is_error: true, duration_ms },
+        result: ToolCallResult {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            output,
+            is_error: true,
+            duration_ms,
+            parts: Vec::new(),
+            details: None,
+        },
         findings: Vec::new(),
         timed_out_ms,
         failure: Some(body),

@@ -384,6 +384,7 @@ async fn a_turn_with_tools_from_start_to_end() {
         name: name.into(),
         output: output.into(),
         is_error,
+        parts: Vec::new(),
     };
     let messages = [
         Message::User(text("hello")),

@@ -12,7 +12,7 @@ use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::calls::{CallMemory, answer_calls};
 use super::reply::{Asking, Listener, Reply};
 use super::{Sink, SinkError, Steering};
-use crate::context::{PruneOptions, prune};
+use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
 use crate::model::{Model, ModelError, ModelRequest, StopReason};
 use crate::protocol::{
@@ -169,6 +169,9 @@ impl Turn {
         let hooks = &self.input.environment.hooks;
         let mut messages = self.input.messages.clone();
         prune(&mut messages, &PruneOptions::default());
+        if !self.input.model.takes_images() {
+            describe_images(&mut messages);
+        }
         ModelRequest {
             system: hooks.transform_system(self.input.system.clone()).await,
             messages: hooks.transform_messages(messages).await,
@@ -201,8 +204,10 @@ impl Turn {
                 name: result.name,
                 output: result.output,
                 is_error: result.is_error,
+                parts: result.parts,
             });
         }
+        bound_images(&mut self.input.messages);
         if !findings.is_empty() {
             self.input.messages.push(Message::User(findings));
         }

@@ -74,6 +74,14 @@ pub const INSTRUCTIONS_BYTES_MAX: usize = 200_000;
 pub const EDIT_FILE_BYTES_MAX: u64 = 10 << 20;
 /// Longest diff in a preview, in bytes.
 pub const DIFF_BYTES_MAX: usize = 64 * 1024;
+/// Largest image that a tool hands on, in bytes of its file. In base64 it is as large as a prompt may be.
+pub const IMAGE_BYTES_MAX: u64 = 1_500_000;
+/// Images that one call hands on, in bytes of base64.
+pub const CALL_IMAGES_BYTES_MAX: usize = 2_000_000;
+/// Images of tools that a conversation keeps, the newest ones, in bytes of base64.
+pub const IMAGES_BYTES_MAX: usize = 8_000_000;
+/// Files of which a session remembers that it read them; those read longest ago go first.
+pub const FILE_MARKS_MAX: usize = 2_000;
 /// Lines that one read shows, when the caller does not say.
 pub const READ_LINES: usize = 2_000;
 /// Bytes of one line that a read shows.

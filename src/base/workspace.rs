@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
+use serde::{Deserialize, Serialize};
 
 /// Links followed in one path before it counts as a loop. The kernel's own number.
 const LINKS_MAX: usize = 40;
@@ -73,6 +74,19 @@ impl PathError {
     }
 }
 
+/// When a file that exists may be changed, by what the session knows of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StaleCheck {
+    /// Only when it was read in this session and has not changed since.
+    Strict,
+    /// Not when it has changed since it was read. Replacing one that was never read is done, and said.
+    #[default]
+    Warn,
+    /// Always.
+    Off,
+}
+
 /// A working directory and the roots beside it.
 ///
 /// Invariant: every root is absolute, without links and `..`, as it was when the workspace was made.
@@ -80,6 +94,7 @@ impl PathError {
 pub struct Workspace {
     given: String,
     roots: Vec<PathBuf>,
+    stale_check: StaleCheck,
 }
 
 impl Workspace {
@@ -111,7 +126,18 @@ impl Workspace {
                 roots.push(root);
             }
         }
-        Ok(Self { given, roots })
+        Ok(Self { given, roots, stale_check: StaleCheck::default() })
+    }
+
+    /// The same with another rule for files that may have changed.
+    #[must_use]
+    pub fn with_stale_check(self, stale_check: StaleCheck) -> Self {
+        Self { stale_check, ..self }
+    }
+
+    /// When a file that exists may be changed.
+    pub fn stale_check(&self) -> StaleCheck {
+        self.stale_check
     }
 
     /// The working directory, without links.

@@ -3,8 +3,12 @@
 //! Old tool outputs are the first to go: they are long, and what mattered in them the model has said
 //! since. The newest turns, everything before the newest summary, and the newest output are never touched.
 
+mod images;
+
 use crate::base::limit;
 use crate::protocol::{Message, Part};
+
+pub use images::{bound_images, describe_images};
 
 /// Tool outputs shorter than this many UTF-16 units stay: a placeholder would save nothing.
 const PRUNED_UNITS_MIN: usize = 200;
@@ -105,8 +109,9 @@ pub fn placeholder(text: &str) -> String {
 pub fn prune(messages: &mut [Message], options: &PruneOptions) {
     let entries: Vec<Entry<'_>> = messages.iter().map(entry_of).collect();
     for at in prune_plan(&entries, options) {
-        if let Some(Message::ToolResult { output, .. }) = messages.get_mut(at) {
+        if let Some(Message::ToolResult { output, parts, .. }) = messages.get_mut(at) {
             *output = placeholder(output);
+            parts.clear();
         }
     }
 }
@@ -188,6 +193,7 @@ mod tests {
             name: "t".into(),
             output: text.into(),
             is_error: true,
+            parts: Vec::new(),
         };
         let user = || Message::User(vec![Part::Text { text: "hi".into() }]);
         let long = "ä😀".repeat(100);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::fs_common::{blocking, definition, flag, paths, text_argument};
 use super::fs_file::{Target, change_preview, failing_preview, read_text, turn};
+use super::fs_guard::Guard;
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::edit::{self, Replaced};
@@ -56,7 +57,10 @@ impl Request {
     }
 
     /// The file as it is, and as it would be.
-    fn plan(&self, workspace: &Workspace) -> Result<(String, Replaced), ToolError> {
+    fn plan(&self, workspace: &Workspace, guard: &Guard) -> Result<(String, Replaced), ToolError> {
+        if let Ok(target) = Target::find(workspace, &self.path) {
+            guard.check(&target, &self.path)?;
+        }
         let before = read_text(workspace, &self.path)?;
         let replaced = edit::edit(&before, &self.old, &self.new, self.all);
         Ok((before, replaced.map_err(|e| ToolError::failed(e.to_string()))?))
@@ -72,12 +76,12 @@ impl Tool for FsEdit {
         paths(&self.workspace, arguments, &["path"])
     }
 
-    fn preview<'a>(&'a self, arguments: &'a Arguments, _context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
+    fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             let request = Request::new(arguments).ok()?;
-            let workspace = Arc::clone(&self.workspace);
+            let (workspace, guard) = (Arc::clone(&self.workspace), Guard::new(&self.workspace, context));
             let work = move || {
-                Ok(match request.plan(&workspace) {
+                Ok(match request.plan(&workspace, &guard) {
                     Ok((before, replaced)) => change_preview(&request.path, Some(&before), &replaced.text),
                     Err(error) => failing_preview(&request.path, &error),
                 })
@@ -94,15 +98,18 @@ impl Tool for FsEdit {
         Box::pin(async move {
             let request = Request::new(&arguments)?;
             let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
+            let guard = Guard::new(&workspace, context);
             blocking(move || {
                 let _turn = turn(Target::find(&workspace, &request.path)?.path());
-                let (_, replaced) = request.plan(&workspace)?;
+                let (before, replaced) = request.plan(&workspace, &guard)?;
                 if cancel.is_cancelled() {
                     return Err(ToolError::Aborted);
                 }
                 let target = Target::find(&workspace, &request.path)?;
-                target.write(&workspace, &request.path, &replaced.text)?;
-                Ok(done(&request.path, &replaced).into())
+                let stamp = target.write(&workspace, &request.path, &replaced.text)?;
+                guard.wrote(target.path(), stamp, replaced.text.as_bytes());
+                let details = Some(change_preview(&request.path, Some(&before), &replaced.text));
+                Ok(ToolOutput { text: done(&request.path, &replaced), details, ..ToolOutput::default() })
             })
             .await
         })

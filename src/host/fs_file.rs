@@ -1,18 +1,18 @@
-//! Whole files: read as text, written at once or not at all.
+//! Whole files: read as text, written at once or not at all, and what a person is shown of a change.
 
-use std::fs::{File, Permissions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::fs::Metadata;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::fs_common::{io_failed, open, refused};
+use super::fs_put::{Content, put};
 use crate::base::limit;
 use crate::base::workspace::Workspace;
 use crate::edit::unified_diff;
-use crate::tool::ToolError;
+use crate::tool::{FileStamp, ToolError};
 
 /// Calls that change the same file take turns; few enough locks that they need no tidying up.
 static CHANGES: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
@@ -49,7 +49,7 @@ pub(super) fn read_text(workspace: &Workspace, input: &str) -> Result<String, To
 /// Where a path leads, and what is there now: None for nothing.
 pub(super) struct Target {
     path: PathBuf,
-    existing: Option<std::fs::Metadata>,
+    existing: Option<Metadata>,
 }
 
 impl Target {
@@ -79,16 +79,23 @@ impl Target {
         &self.path
     }
 
-    pub(super) fn exists(&self) -> bool {
-        self.existing.is_some()
+    /// What is there now. None: nothing.
+    pub(super) fn existing(&self) -> Option<&Metadata> {
+        self.existing.as_ref()
     }
 
-    /// Writes `content` beside the place, and moves it there when it is on disk. Parents are made; mode and owner of
-    /// what was there are kept.
+    /// Whether the file that is there holds exactly this.
+    pub(super) fn holds(&self, content: &[u8]) -> bool {
+        let same_size = self.existing.as_ref().is_some_and(|found| found.len() == content.len() as u64);
+        same_size && std::fs::File::open(&self.path).is_ok_and(|file| same_bytes(file, content).unwrap_or(false))
+    }
+
+    /// Puts `content` in this place, all of it or nothing. Parents are made; mode and owner of what was there are
+    /// kept. Returns what the file system says of the new file.
     ///
     /// # Errors
     /// What the file system says; then what was there before still is.
-    pub(super) fn write(&self, workspace: &Workspace, input: &str, content: &str) -> Result<(), ToolError> {
+    pub(super) fn write(&self, workspace: &Workspace, input: &str, content: &str) -> Result<FileStamp, ToolError> {
         let failed = |e: std::io::Error| io_failed("write", input, &e);
         let Some(parent) = self.path.parent() else { return Err(refused(&workspace.escapes(input))) };
         if self.existing.is_none() {
@@ -97,28 +104,17 @@ impl Target {
                 return Err(refused(&workspace.escapes(input)));
             }
         }
-        let mut builder = tempfile::Builder::new();
-        builder.prefix(".simse-").suffix(".tmp").permissions(Permissions::from_mode(0o666));
-        let mut file = builder.tempfile_in(parent).map_err(failed)?;
-        file.write_all(content.as_bytes()).map_err(failed)?;
-        if let Some(existing) = &self.existing {
-            keep_owner(file.as_file(), existing);
-            file.as_file().set_permissions(existing.permissions()).map_err(failed)?;
-        }
-        file.as_file().sync_data().map_err(failed)?;
-        file.persist(&self.path).map_err(|e| failed(e.error))?;
-        Ok(())
+        put(parent, &self.path, Content { bytes: content.as_bytes(), replaces: self.existing.as_ref() }).map_err(failed)
     }
 }
 
-/// Gives the file to whom it belonged, where that is allowed. Without the right to, it belongs to the writer.
-fn keep_owner(file: &File, before: &std::fs::Metadata) {
-    let Ok(now) = file.metadata() else { return };
-    if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
-        let owner = rustix::fs::Uid::from_raw(before.uid());
-        let group = rustix::fs::Gid::from_raw(before.gid());
-        if let Err(e) = rustix::fs::fchown(file, Some(owner), Some(group)) {
-            tracing::debug!(error = %e, "the owner of a written file could not be kept");
+fn same_bytes(mut file: impl Read, mut content: &[u8]) -> std::io::Result<bool> {
+    let mut chunk = vec![0; 64 * 1024];
+    loop {
+        let got = file.read(&mut chunk)?;
+        match content.split_at_checked(got) {
+            Some((same, rest)) if got > 0 && same == &chunk[..got] => content = rest,
+            _ => return Ok(got == 0 && content.is_empty()),
         }
     }
 }

@@ -1,15 +1,17 @@
 //! `fs_write`: a whole file, at once or not at all.
 
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
 use super::fs_common::{blocking, definition, paths, text_argument};
 use super::fs_file::{Target, change_preview, failing_preview, read_text, turn};
+use super::fs_guard::{Guard, Known};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
-use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
+use crate::tool::{Arguments, FileStamp, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
 static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     let parameters = json!({
@@ -45,11 +47,10 @@ impl Tool for FsWrite {
         paths(&self.workspace, arguments, &["path"])
     }
 
-    fn preview<'a>(&'a self, arguments: &'a Arguments, _context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
+    fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
-            let (path, content) = (text_argument(arguments, "path").ok()?, text_argument(arguments, "content").ok()?);
-            let workspace = Arc::clone(&self.workspace);
-            blocking(move || Ok(preview(&workspace, &path, &content))).await.ok()
+            let job = self.job(arguments, context).ok()?;
+            blocking(move || Ok(job.preview())).await.ok()
         })
     }
 
@@ -59,40 +60,104 @@ impl Tool for FsWrite {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let (path, content) = (text_argument(&arguments, "path")?, text_argument(&arguments, "content")?);
-            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
+            let job = self.job(&arguments, context)?;
+            let cancel = context.cancel.clone();
             blocking(move || {
-                let _turn = turn(Target::find(&workspace, &path)?.path());
+                let _turn = turn(Target::find(&job.workspace, &job.path)?.path());
                 if cancel.is_cancelled() {
                     return Err(ToolError::Aborted);
                 }
-                Target::find(&workspace, &path)?.write(&workspace, &path, &content)?;
-                Ok(format!("Wrote {} bytes to {path}", content.len()).into())
+                job.run()
             })
             .await
         })
     }
 }
 
-fn preview(workspace: &Workspace, path: &str, content: &str) -> Value {
-    let target = match Target::find(workspace, path) {
-        Ok(target) => target,
-        Err(error) => return failing_preview(path, &error),
-    };
-    if !target.exists() {
-        return change_preview(path, None, content);
+impl FsWrite {
+    fn job(&self, arguments: &Arguments, context: &ToolContext) -> Result<Job, ToolError> {
+        Ok(Job {
+            workspace: Arc::clone(&self.workspace),
+            guard: Guard::new(&self.workspace, context),
+            path: text_argument(arguments, "path")?,
+            content: text_argument(arguments, "content")?,
+        })
     }
-    match read_text(workspace, path) {
-        Ok(before) => change_preview(path, Some(&before), content),
-        // It can be replaced without being readable as text; the person is told what is lost.
-        Err(error) => json!({ "path": path, "isNew": false, "replaces": error.to_string() }),
+}
+
+/// One call.
+struct Job {
+    workspace: Arc<Workspace>,
+    guard: Guard,
+    path: String,
+    content: String,
+}
+
+impl Job {
+    fn run(&self) -> Result<ToolOutput, ToolError> {
+        let Self { workspace, guard, path, content } = self;
+        let target = Target::find(workspace, path)?;
+        let known = guard.check(&target, path)?;
+        let bytes = content.len();
+        if let Some(found) = target.existing().filter(|_| target.holds(content.as_bytes())) {
+            guard.wrote(target.path(), FileStamp::of(found), content.as_bytes());
+            let text = format!("Unchanged: {path} holds exactly these {bytes} bytes already");
+            return Ok(text.into());
+        }
+        let details = self.change(&target);
+        let stamp = target.write(workspace, path, content)?;
+        guard.wrote(target.path(), stamp, content.as_bytes());
+        let mut text = format!("Wrote {bytes} bytes to {path}");
+        for note in notes(&target, known) {
+            text.push_str("\n\n(");
+            text.push_str(&note);
+            text.push(')');
+        }
+        Ok(ToolOutput { text, details: Some(details), ..ToolOutput::default() })
     }
+
+    fn preview(&self) -> Value {
+        let found = Target::find(&self.workspace, &self.path);
+        let checked = found.and_then(|target| self.guard.check(&target, &self.path).map(|known| (target, known)));
+        match checked {
+            Ok((target, known)) => {
+                let mut shown = self.change(&target);
+                let notes = notes(&target, known);
+                if !notes.is_empty() {
+                    shown["warning"] = notes.join(" ").into();
+                }
+                shown
+            }
+            Err(error) => failing_preview(&self.path, &error),
+        }
+    }
+
+    fn change(&self, target: &Target) -> Value {
+        let Self { workspace, path, content, .. } = self;
+        if target.existing().is_none() {
+            return change_preview(path, None, content);
+        }
+        match read_text(workspace, path) {
+            Ok(before) => change_preview(path, Some(&before), content),
+            // It can be replaced without being readable as text; the person is told what is lost.
+            Err(error) => json!({ "path": path, "isNew": false, "replaces": error.to_string() }),
+        }
+    }
+}
+
+/// What a reader of the result should know besides.
+fn notes(target: &Target, known: Known) -> Vec<String> {
+    let unseen = known == Known::Unseen;
+    let linked = target.existing().is_some_and(|found| found.nlink() > 1);
+    let unseen = unseen.then(|| "Warning: the file that was there was never read in this session.".to_owned());
+    let linked = linked.then(|| "The file had further hard links: they keep the old content.".to_owned());
+    unseen.into_iter().chain(linked).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::super::fs_common::testing::{aborted, call, preview, workspace};
     use super::*;

@@ -118,6 +118,11 @@ pub trait Model: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Whether it can be shown images. One that cannot is told what they are instead.
+    fn takes_images(&self) -> bool {
+        true
+    }
+
     /// Asks it. Nothing is sent before the stream is polled; it ends soon after `cancel` fires.
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream;
 }

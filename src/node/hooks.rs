@@ -170,9 +170,15 @@ fn show_message(message: &Message) -> Value {
         },
         Message::Assistant { text, calls } if calls.is_empty() => json!({ "role": "assistant", "content": text }),
         Message::Assistant { text, calls } => json!({ "role": "assistant", "content": text, "toolCalls": calls }),
-        Message::ToolResult { call_id, name, output, is_error } => json!({
-            "role": "tool_result", "content": output, "toolCallId": call_id, "toolName": name, "isError": is_error,
-        }),
+        Message::ToolResult { call_id, name, output, is_error, parts } => {
+            let mut shown = json!({
+                "role": "tool_result", "content": output, "toolCallId": call_id, "toolName": name, "isError": is_error,
+            });
+            if !parts.is_empty() {
+                shown["parts"] = json!(parts);
+            }
+            shown
+        }
     }
 }
 
@@ -203,6 +209,7 @@ fn read_message(value: Value) -> Option<Message> {
             name: text_field(&mut fields, "toolName").unwrap_or_default(),
             output: content,
             is_error: fields.get("isError") == Some(&Value::Bool(true)),
+            parts: fields.remove("parts").map_or(Some(Vec::new()), read)?,
         }),
         _ => None,
     }
@@ -240,10 +247,16 @@ mod tests {
         let image = Part::Image { media_type: "image/png".into(), data: "AA==".into() };
         let messages = vec![
             Message::User(vec![Part::Text { text: "hello".into() }]),
-            Message::User(vec![Part::Text { text: "look".into() }, image]),
+            Message::User(vec![Part::Text { text: "look".into() }, image.clone()]),
             Message::Assistant { text: String::new(), calls: vec![call] },
             Message::Assistant { text: "done".into(), calls: Vec::new() },
-            Message::ToolResult { call_id: "c1".into(), name: "fs_read".into(), output: "x".into(), is_error: true },
+            Message::ToolResult {
+                call_id: "c1".into(),
+                name: "view_image".into(),
+                output: "x".into(),
+                is_error: true,
+                parts: vec![image],
+            },
         ];
         let shown = Value::Array(messages.iter().map(show_message).collect());
         assert_eq!(read_messages(shown), Some(messages));

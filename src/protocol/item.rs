@@ -81,6 +81,9 @@ pub enum ItemBody {
         output: String,
         /// Whether it failed.
         is_error: bool,
+        /// What the model is shown beside the output: images.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        parts: Vec<Part>,
     },
 }
 
@@ -106,5 +109,7 @@ pub enum Message {
         output: String,
         /// Whether it failed.
         is_error: bool,
+        /// What it is shown beside the output: images.
+        parts: Vec<Part>,
     },
 }

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 
+use crate::context::bound_images;
 use crate::protocol::{Event, EventBody, Item, ItemBody, Message, Part, Role, ToolCallRequest};
 
 /// What the model is told of a call that has no result.
@@ -41,8 +42,8 @@ fn item_body(body: EventBody) -> Option<ItemBody> {
             Some(ItemBody::Message { role: Role::Assistant, content: vec![Part::Text { text }] })
         }
         EventBody::ToolCallStart { call_id, name, args } => Some(ItemBody::ToolCall { call_id, name, arguments: args }),
-        EventBody::ToolCallEnd { call_id, name, output, is_error, .. } => {
-            Some(ItemBody::ToolResult { call_id, name, output, is_error })
+        EventBody::ToolCallEnd { call_id, name, output, is_error, parts, .. } => {
+            Some(ItemBody::ToolResult { call_id, name, output, is_error, parts })
         }
         _ => None,
     }
@@ -64,7 +65,7 @@ pub struct Rebuild {
 struct Round {
     text: String,
     calls: Vec<ToolCallRequest>,
-    results: HashMap<String, (String, bool)>,
+    results: HashMap<String, (String, bool, Vec<Part>)>,
 }
 
 impl Rebuild {
@@ -91,9 +92,9 @@ impl Rebuild {
                 let call = ToolCallRequest { id: call_id, name, arguments: args };
                 self.round.get_or_insert_default().calls.push(call);
             }
-            EventBody::ToolCallEnd { call_id, output, is_error, .. } => {
+            EventBody::ToolCallEnd { call_id, output, is_error, parts, .. } => {
                 if let Some(round) = &mut self.round {
-                    round.results.insert(call_id, (output, is_error));
+                    round.results.insert(call_id, (output, is_error, parts));
                 }
             }
             _ => {}
@@ -107,9 +108,11 @@ impl Rebuild {
         }
         self.messages.push(Message::Assistant { text, calls: calls.clone() });
         for call in calls {
-            let (output, is_error) = results.remove(&call.id).unwrap_or_else(|| (INTERRUPTED.to_owned(), true));
-            self.messages.push(Message::ToolResult { call_id: call.id, name: call.name, output, is_error });
+            let result = results.remove(&call.id);
+            let (output, is_error, parts) = result.unwrap_or_else(|| (INTERRUPTED.to_owned(), true, Vec::new()));
+            self.messages.push(Message::ToolResult { call_id: call.id, name: call.name, output, is_error, parts });
         }
+        bound_images(&mut self.messages);
     }
 
     /// The conversation.
@@ -148,7 +151,15 @@ mod tests {
 
     fn end(id: &str, output: &str) -> EventBody {
         let (call_id, output) = (id.into(), output.into());
-        EventBody::ToolCallEnd { call_id, name: "t".into(), output, is_error: false, duration_ms: 1 }
+        EventBody::ToolCallEnd {
+            call_id,
+            name: "t".into(),
+            output,
+            is_error: false,
+            duration_ms: 1,
+            parts: Vec::new(),
+            details: None,
+        }
     }
 
     fn rebuilt(bodies: &[EventBody]) -> Vec<Message> {
@@ -167,7 +178,7 @@ mod tests {
     }
 
     fn result(id: &str, output: &str, is_error: bool) -> Message {
-        Message::ToolResult { call_id: id.into(), name: "t".into(), output: output.into(), is_error }
+        Message::ToolResult { call_id: id.into(), name: "t".into(), output: output.into(), is_error, parts: Vec::new() }
     }
 
     #[test]

@@ -103,7 +103,15 @@ impl Remains {
             let (call_id, name) = (call_id.clone(), name.clone());
             let (error, output) = (why.clone(), format!("Tool \"{name}\" execution failed: {}", why.message));
             closing.push(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error });
-            closing.push(EventBody::ToolCallEnd { call_id, name, output, is_error: true, duration_ms: 0 });
+            closing.push(EventBody::ToolCallEnd {
+                call_id,
+                name,
+                output,
+                is_error: true,
+                duration_ms: 0,
+                parts: Vec::new(),
+                details: None,
+            });
         }
         if self.in_loop {
             closing.push(EventBody::LoopComplete { total_turns: self.tally.rounds, hit_turn_limit: false });

@@ -76,6 +76,8 @@ mod tests {
             output: String::new(),
             is_error: false,
             duration_ms: 0,
+            parts: Vec::new(),
+            details: None,
         };
         let prompt =
             || EventBody::SessionPrompt { session_id: "s".parse().expect("id"), prompt: "p".into(), parts: None };

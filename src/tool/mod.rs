@@ -4,6 +4,7 @@
 //! after permission was given. It stops soon after `ToolContext::cancel` fires.
 
 mod events;
+mod marks;
 mod output;
 mod registry;
 mod validate;
@@ -17,10 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 pub use crate::base::BoxFuture;
 pub use crate::permission::{PathSubject, Subject};
-use crate::protocol::{SessionId, ToolDefinition};
+use crate::protocol::{Part, SessionId, ToolDefinition};
 
 pub use events::ToolEvents;
-pub use output::bound_output;
+pub use marks::{FileMark, FileMarks, FileStamp};
+pub use output::{bound_output, bound_parts};
 pub use registry::{Registry, RegistryError};
 pub use validate::{BadArguments, json_schema, validate};
 
@@ -47,18 +49,24 @@ pub struct ToolContext {
 pub struct Scope {
     /// Where the shell is. None until the first `cd`.
     pub shell_directory: Mutex<Option<PathBuf>>,
+    /// Which files were read, and how they were then.
+    pub files: FileMarks,
 }
 
 /// What a tool gives back.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolOutput {
     /// What the model is told.
     pub text: String,
+    /// What it is shown beside the text: images. A model that takes none is told their types.
+    pub parts: Vec<Part>,
+    /// What happened, for programs and people: the diff of a written file. The model is not told.
+    pub details: Option<Value>,
 }
 
 impl From<String> for ToolOutput {
     fn from(text: String) -> Self {
-        Self { text }
+        Self { text, ..Self::default() }
     }
 }
 

@@ -1,4 +1,8 @@
-//! The cap on what a tool may say.
+//! The cap on what a tool may say and show.
+
+use super::ToolOutput;
+use crate::base::limit;
+use crate::protocol::Part;
 
 /// Cuts `text` to `chars_max` UTF-16 units and says so in the words of typescript-api.md §2. 0 means no limit.
 ///
@@ -23,9 +27,43 @@ pub fn bound_output(text: String, chars_max: usize) -> String {
     format!("{}\n\n[OUTPUT TRUNCATED — {total} chars total, showing first {units}]", &text[..end])
 }
 
+/// Drops images beyond `CALL_IMAGES_BYTES_MAX` and says so; texts among the parts join the text.
+pub fn bound_parts(output: ToolOutput) -> ToolOutput {
+    let ToolOutput { mut text, parts, details } = output;
+    let (mut kept, mut kept_bytes, mut dropped) = (Vec::new(), 0, 0);
+    for part in parts {
+        match part {
+            Part::Text { text: more } => {
+                text.push('\n');
+                text.push_str(&more);
+            }
+            Part::Image { data, .. } if kept_bytes + data.len() > limit::CALL_IMAGES_BYTES_MAX => dropped += 1,
+            Part::Image { media_type, data } => {
+                kept_bytes += data.len();
+                kept.push(Part::Image { media_type, data });
+            }
+        }
+    }
+    if dropped > 0 {
+        let most = limit::CALL_IMAGES_BYTES_MAX;
+        text.push_str(&format!("\n[IMAGES DROPPED — {dropped}: a call shows at most {most} bytes of base64]"));
+    }
+    ToolOutput { text, parts: kept, details }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::bound_output;
+    use super::*;
+
+    #[test]
+    fn images_beyond_the_cap_are_dropped_and_said() {
+        let image = |bytes: usize| Part::Image { media_type: "image/png".into(), data: "A".repeat(bytes) };
+        let most = limit::CALL_IMAGES_BYTES_MAX;
+        let parts = vec![image(most), image(1), Part::Text { text: "b".into() }];
+        let output = bound_parts(ToolOutput { text: "a".into(), parts, details: None });
+        assert_eq!(output.parts, [image(most)]);
+        assert_eq!(output.text, format!("a\nb\n[IMAGES DROPPED — 1: a call shows at most {most} bytes of base64]"));
+    }
 
     #[test]
     fn cut_at_utf16_units_and_said() {

@@ -90,7 +90,7 @@ async fn what_is_sent() {
         messages: vec![
             Message::User(vec![Part::Text { text: "look".into() }, image]),
             Message::Assistant { text: String::new(), calls: vec![call_made] },
-            Message::ToolResult { call_id: "c1".into(), name: "fs_read".into(), output: "x".into(), is_error: false },
+            Message::ToolResult { call_id: "c1".into(), name: "fs_read".into(), output: "x".into(), is_error: false, parts: Vec::new() },
             Message::Assistant { text: "fine".into(), calls: vec![] },
             Message::User(vec![Part::Text { text: "more".into() }]),
         ],

@@ -53,6 +53,10 @@ impl Model for Demo {
         DEMO_MODEL_ID
     }
 
+    fn takes_images(&self) -> bool {
+        false
+    }
+
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
         let Step { text, calls } = job::next_step(&request);
         let round = request.messages.len();

@@ -148,7 +148,7 @@ async fn turn(project: &mut Project, mut messages: Vec<Message>) -> (Vec<Message
         }
         for call in calls {
             let (output, is_error) = project.run(&call);
-            messages.push(Message::ToolResult { call_id: call.id, name: call.name, output, is_error });
+            messages.push(Message::ToolResult { call_id: call.id, name: call.name, output, is_error, parts: Vec::new() });
         }
     }
     panic!("no end: {texts:?}");
@@ -240,7 +240,7 @@ async fn a_directory_with_little_in_it() {
         let request = ModelRequest { messages: vec![user("hi")], tools: all_tools(), ..ModelRequest::default() };
         let (text, calls) = reply(request.clone()).await;
         let (call_id, name) = (calls[0].id.clone(), calls[0].name.clone());
-        let result = Message::ToolResult { call_id, name, output: output.into(), is_error: false };
+        let result = Message::ToolResult { call_id, name, output: output.into(), is_error: false, parts: Vec::new() };
         let messages = vec![user("hi"), Message::Assistant { text, calls }, result];
         let (text, _) = reply(ModelRequest { messages, ..request }).await;
         assert!(text.starts_with(want), "{text}");
@@ -253,7 +253,7 @@ async fn a_word_from_the_side_does_not_end_the_job() {
     let request = ModelRequest { messages: vec![user(PROMPT)], tools: all_tools(), ..ModelRequest::default() };
     let (text, calls) = reply(request).await;
     let (output, is_error) = project.run(&calls[0]);
-    let result = Message::ToolResult { call_id: calls[0].id.clone(), name: calls[0].name.clone(), output, is_error };
+    let result = Message::ToolResult { call_id: calls[0].id.clone(), name: calls[0].name.clone(), output, is_error, parts: Vec::new() };
     let messages = vec![user(PROMPT), Message::Assistant { text, calls }, result, user("be quick")];
     let (_, texts) = turn(&mut project, messages).await;
     assert!(texts.last().unwrap().starts_with("Done."), "{texts:?}");

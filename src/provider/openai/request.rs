@@ -53,6 +53,9 @@ enum Content<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum WirePart<'a> {
     Text { text: &'a str },
+    /// A text of ours among them.
+    #[serde(rename = "text")]
+    Label { text: String },
     ImageUrl { image_url: ImageUrl },
 }
 
@@ -97,7 +100,7 @@ pub(super) fn encode(model: &str, request: &ModelRequest) -> Result<Vec<u8>, Mod
     if !request.system.is_empty() {
         messages.push(WireMessage::System { content: &request.system });
     }
-    messages.extend(request.messages.iter().map(wire_message));
+    wire_messages(&request.messages, &mut messages);
     let body = Body {
         model,
         messages,
@@ -106,6 +109,27 @@ pub(super) fn encode(model: &str, request: &ModelRequest) -> Result<Vec<u8>, Mod
         stream_options: StreamOptions { include_usage: true },
     };
     serde_json::to_vec(&body).map_err(|error| ModelError::Malformed(format!("the request: {error}")))
+}
+
+/// The conversation. A tool's message cannot hold images on this wire, and all results of a reply have to follow it
+/// at once: their images come in one message of the user behind them, each under the name of its call.
+fn wire_messages<'m>(messages: &'m [Message], out: &mut Vec<WireMessage<'m>>) {
+    let mut images: Vec<WirePart<'m>> = Vec::new();
+    for message in messages {
+        if !images.is_empty() && !matches!(message, Message::ToolResult { .. }) {
+            out.push(WireMessage::User { content: Content::Parts(std::mem::take(&mut images)) });
+        }
+        out.push(wire_message(message));
+        if let Message::ToolResult { call_id, name, parts, .. } = message
+            && !parts.is_empty()
+        {
+            images.push(WirePart::Label { text: format!("What {name} (call {call_id}) shows:") });
+            images.extend(parts.iter().map(wire_part));
+        }
+    }
+    if !images.is_empty() {
+        out.push(WireMessage::User { content: Content::Parts(images) });
+    }
 }
 
 fn wire_message(message: &Message) -> WireMessage<'_> {
@@ -130,17 +154,20 @@ fn wire_message(message: &Message) -> WireMessage<'_> {
     }
 }
 
-fn content<'p>(parts: &'p [Part]) -> Content<'p> {
+fn content(parts: &[Part]) -> Content<'_> {
     if let [Part::Text { text }] = parts {
         return Content::Text(text);
     }
-    let wire = |part: &'p Part| match part {
+    Content::Parts(parts.iter().map(wire_part).collect())
+}
+
+fn wire_part(part: &Part) -> WirePart<'_> {
+    match part {
         Part::Text { text } => WirePart::Text { text },
         Part::Image { media_type, data } => {
             WirePart::ImageUrl { image_url: ImageUrl { url: format!("data:{media_type};base64,{data}") } }
         }
-    };
-    Content::Parts(parts.iter().map(wire).collect())
+    }
 }
 
 fn wire_tool(definition: &ToolDefinition) -> WireTool<'_> {

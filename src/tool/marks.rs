@@ -1,0 +1,132 @@
+//! What a session knows of the files it has read or written: how they were then.
+//!
+//! A mark says "at this time the file was so". Whether a change may go ahead is decided in `host`; nothing here
+//! looks at the file system. Bounded: the marks made longest ago go first.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::hash::{BuildHasher, DefaultHasher, RandomState};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+
+use crate::base::limit;
+
+/// What the file system says of a file; a changed file has another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileStamp {
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    file: (u64, u64),
+}
+
+impl FileStamp {
+    /// The stamp of a file that was looked at.
+    pub fn of(found: &Metadata) -> Self {
+        Self {
+            bytes: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+            file: (found.dev(), found.ino()),
+        }
+    }
+
+    /// Its size.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// How a file was when the session last saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileMark {
+    /// What the file system said.
+    pub stamp: FileStamp,
+    /// Hash of the content, when the whole of it was seen.
+    pub hash: Option<u64>,
+}
+
+/// The marks of one session.
+#[derive(Debug, Default)]
+pub struct FileMarks {
+    marks: Mutex<Marks>,
+    hashes: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct Marks {
+    by_path: HashMap<PathBuf, (u64, FileMark)>,
+    next: u64,
+}
+
+impl FileMarks {
+    /// Takes the bytes of a file, for [`FileMark::hash`]. Its hashes compare only with those of the same session.
+    pub fn hasher(&self) -> DefaultHasher {
+        self.hashes.build_hasher()
+    }
+
+    /// Remembers how a file is now. `path` names no link.
+    pub fn set(&self, path: &Path, mark: FileMark) {
+        let mut marks = self.marks.lock();
+        let number = marks.next;
+        marks.next += 1;
+        marks.by_path.insert(path.to_owned(), (number, mark));
+        if marks.by_path.len() > limit::FILE_MARKS_MAX {
+            // A quarter at once, so that a full table costs little.
+            let oldest = number.saturating_sub(limit::FILE_MARKS_MAX as u64 / 4 * 3);
+            let before = marks.by_path.len();
+            marks.by_path.retain(|_, (made, _)| *made >= oldest);
+            debug_assert!(marks.by_path.len() < before, "marks have different numbers");
+        }
+    }
+
+    /// How the file was when it was last seen. None: never, or too long ago.
+    pub fn get(&self, path: &Path) -> Option<FileMark> {
+        self.marks.lock().by_path.get(path).map(|(_, mark)| *mark)
+    }
+
+    /// Forgets a file that is gone.
+    pub fn forget(&self, path: &Path) {
+        self.marks.lock().by_path.remove(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::hash::Hasher;
+
+    fn mark(bytes: u64) -> FileMark {
+        let stamp = FileStamp { bytes, modified: (0, 0), changed: (0, 0), file: (0, 0) };
+        FileMark { stamp, hash: None }
+    }
+
+    #[test]
+    fn the_newest_marks_stay() {
+        let marks = FileMarks::default();
+        let path = |n: usize| PathBuf::from(format!("/f{n}"));
+        for n in 0..=limit::FILE_MARKS_MAX {
+            marks.set(&path(n), mark(n as u64));
+        }
+        assert_eq!(marks.get(&path(0)), None);
+        assert_eq!(marks.get(&path(limit::FILE_MARKS_MAX)), Some(mark(limit::FILE_MARKS_MAX as u64)));
+        let kept = (0..=limit::FILE_MARKS_MAX).filter(|&n| marks.get(&path(n)).is_some()).count();
+        assert!(kept > limit::FILE_MARKS_MAX / 2 && kept <= limit::FILE_MARKS_MAX, "{kept}");
+        marks.forget(&path(limit::FILE_MARKS_MAX));
+        assert_eq!(marks.get(&path(limit::FILE_MARKS_MAX)), None);
+    }
+
+    #[test]
+    fn a_hash_does_not_depend_on_the_pieces() {
+        let marks = FileMarks::default();
+        let hash = |pieces: &[&[u8]]| {
+            let mut hasher = marks.hasher();
+            pieces.iter().for_each(|piece| hasher.write(piece));
+            hasher.finish()
+        };
+        assert_eq!(hash(&[b"abc", b"", b"defghijklmn"]), hash(&[b"abcdefghijklmn"]));
+        assert_ne!(hash(&[b"abc"]), hash(&[b"abd"]));
+    }
+}
