@@ -184,6 +184,12 @@ export interface ToolCallRequest {
   readonly arguments: Record<string, unknown>
 }
 
+/** A piece of a message. */
+export type MessagePart =
+  | { readonly type: 'text'; readonly text: string }
+  /** An image in base64, without a `data:` prefix. */
+  | { readonly type: 'image'; readonly mediaType: string; readonly data: string }
+
 /** What came of a call. There is exactly one for each call. */
 export interface ToolCallResult {
   /** The call. */
@@ -196,6 +202,10 @@ export interface ToolCallResult {
   readonly isError: boolean
   /** How long the tool ran; absent when it never started. */
   readonly durationMs?: number
+  /** What the model is shown beside the output; absent when that is nothing. */
+  readonly parts?: readonly MessagePart[]
+  /** What happened, for programs and people; the model is not told. `fs_write` and `fs_edit` give a {@link FileChange}. */
+  readonly details?: unknown
   /** What `tool.result.validate` hooks found; absent when they found nothing. */
   readonly findings?: readonly string[]
 }
@@ -352,12 +362,41 @@ export function createToolPermissionResolver(config: ToolPermissionConfig): Tool
 
 // ── Host tools ──────────────────────────────────────────────────────────────────────────────────
 
+/**
+ * When a file that is there may be changed, by what the session (outside a session: the registry) knows of it:
+ * `strict` only when it was read and has not changed since; `warn` not when it has changed since it was read,
+ * and replacing one that was never read is done and said; `off` always.
+ */
+export type StaleCheck = 'strict' | 'warn' | 'off'
+
+/** A change of a file, in permission questions and in `details` of results. */
+export interface FileChange {
+  /** The file, as the call names it. */
+  readonly path: string
+  /** Whether there was none before. */
+  readonly isNew: boolean
+  /** In unified form; absent when what was there is no text. */
+  readonly diff?: string
+  /** Lines that are new. */
+  readonly added?: number
+  /** Lines that are gone. */
+  readonly removed?: number
+  /** Whether `diff` was cut. */
+  readonly truncated?: boolean
+  /** Why there is no diff. */
+  readonly replaces?: string
+  /** What to think of before it is allowed. */
+  readonly warning?: string
+}
+
 /** Where the file tools work. */
 export interface FilesystemToolOptions {
   /** The root, and where relative paths start. */
   readonly workingDirectory: string
   /** Further roots; relative ones against `workingDirectory`. */
   readonly allowedPaths?: readonly string[]
+  /** Default `warn`. */
+  readonly staleCheck?: StaleCheck
 }
 
 /** How the shell tool works. */
@@ -436,6 +475,8 @@ export interface EventPayloads {
     readonly output: string
     readonly isError: boolean
     readonly durationMs: number
+    readonly parts?: readonly MessagePart[]
+    readonly details?: unknown
   }
   /** A call failed; comes just before its end. */
   'tool.call.error': { readonly callId: string; readonly name: string; readonly error: Error }
@@ -525,8 +566,8 @@ export interface ConversationMessage {
   readonly isError?: boolean
   /** The calls that the model made with this message. */
   readonly toolCalls?: readonly ToolCallRequest[]
-  /** Text and images, when a user's message is more than one text. */
-  readonly parts?: readonly unknown[]
+  /** Text and images, when a user's message is more than one text; images, when a tool gave some. */
+  readonly parts?: readonly MessagePart[]
 }
 
 /** A hook's refusal of a call. */
@@ -729,6 +770,8 @@ export interface SimseServerConfig {
     readonly baseUrl?: string
     /** The key; local servers often want none. */
     readonly apiKey?: string
+    /** Whether the endpoint's models can be shown images; default true. If not, they are told what the images are. */
+    readonly images?: boolean
   }
   /** Where sessions are kept. Default: a directory for this working directory under the user's data directory, one for each server that runs. */
   readonly dataDirectory?: string
@@ -745,6 +788,8 @@ export interface SimseServerConfig {
   readonly allowedRoots?: readonly string[]
   /** Further roots for the file tools of every session. */
   readonly allowedPaths?: readonly string[]
+  /** When a file may be changed that the session did not read, or that has changed since; default `warn`. */
+  readonly staleCheck?: StaleCheck
   /** Limits. */
   readonly limits?: SimseServerLimits
 }

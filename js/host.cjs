@@ -2,12 +2,16 @@
 'use strict'
 
 const { native } = require('./bridge.cjs')
-const { assertFits, integer, list, optional, record, shape, string, text } = require('./check.cjs')
+const { assertFits, integer, list, oneOf, optional, record, shape, string, text } = require('./check.cjs')
 const { revive } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
 const { stateOf } = require('./registry.cjs')
 
-const filesystemOptions = shape({ workingDirectory: text, allowedPaths: optional(list(text)) })
+const filesystemOptions = shape({
+  workingDirectory: text,
+  allowedPaths: optional(list(text)),
+  staleCheck: optional(oneOf('strict', 'warn', 'off')),
+})
 const gitOptions = shape({ workingDirectory: text })
 const bashOptions = shape({
   workingDirectory: text,

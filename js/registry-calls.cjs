@@ -58,10 +58,11 @@ function publishStart(bus, { id, name, arguments: args }) {
 }
 
 function publishEnd(bus, { result, timedOutMs, failure }) {
-  const { id, name, output, isError, durationMs = 0 } = result
+  const { id, name, output, isError, durationMs = 0, parts, details } = result
   if (timedOutMs !== undefined) bus.publish('tool.timeout', { name, timeoutMs: timedOutMs })
   if (isError) bus.publish('tool.call.error', { callId: id, name, error: failureOf(failure, name, output) })
-  bus.publish('tool.call.end', { callId: id, name, output, isError, durationMs })
+  const more = { ...(parts && { parts }), ...(details && { details }) }
+  bus.publish('tool.call.end', { callId: id, name, output, isError, durationMs, ...more })
 }
 
 /** Publishes what happened during a batch, as far as it is known. */

@@ -104,7 +104,7 @@ const configShape = shape({
     shape({ patterns: optional(list(text)), rootDir: optional(text), autoInject: optional(boolean) }),
   ),
   model: optional(text),
-  openai: optional(shape({ baseUrl: optional(httpUrl), apiKey: optional(text) })),
+  openai: optional(shape({ baseUrl: optional(httpUrl), apiKey: optional(text), images: optional(boolean) })),
   dataDirectory: optional(text),
   toolRegistry: optional((value, path, issues) => {
     if (!plain(value))
@@ -114,6 +114,7 @@ const configShape = shape({
   allowPublic: optional(boolean),
   allowedRoots: optional(list(text)),
   allowedPaths: optional(list(text)),
+  staleCheck: optional(oneOf('strict', 'warn', 'off')),
   limits: optional(limits),
 })
 

@@ -16,8 +16,8 @@ use crate::base::{BoxFuture, limit};
 use crate::hook::{Before, Hooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult};
 use crate::tool::{
-    Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output, bound_parts,
-    validate,
+    Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
+    bound_parts, validate,
 };
 
 /// Everything around a call.

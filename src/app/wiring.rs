@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::OpenError;
-use crate::base::workspace::Workspace;
+use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock};
 use crate::config::{InstructionDiscovery, PLATFORM, ProviderPrompts, Settings, Storage};
 use crate::hook::Hooks;
@@ -90,6 +90,7 @@ fn openai_model(settings: &Settings, name: &str) -> Arc<dyn Model> {
         base_url: settings.openai.base_url.clone(),
         api_key: settings.openai.api_key.clone(),
         idle_timeout: Duration::from_millis(settings.limits.model_idle_timeout_ms),
+        images: settings.openai.images.unwrap_or(true),
     })
 }
 
@@ -99,6 +100,7 @@ pub(super) struct Wardrobe {
     hooks: Arc<dyn Hooks>,
     working_directory: PathBuf,
     allowed_paths: Vec<PathBuf>,
+    stale_check: StaleCheck,
     /// The embedding program's own tools, instead of ours.
     given: Option<Arc<Registry>>,
     definitions: Vec<ToolDefinition>,
@@ -114,7 +116,7 @@ impl Wardrobe {
         (hooks, given): (Arc<dyn Hooks>, Option<Arc<Registry>>),
     ) -> Result<Self, OpenError> {
         let working_directory = canonical("working_directory", &settings.working_directory)?;
-        let definitions = host_tools(&working_directory, &settings.allowed_paths)
+        let definitions = host_tools(&working_directory, &settings.allowed_paths, settings.stale_check)
             .map_err(|expected| OpenError::Setting { field: "working_directory".into(), expected })?
             .iter()
             .map(|tool| tool.definition().clone())
@@ -124,6 +126,7 @@ impl Wardrobe {
             hooks,
             working_directory,
             allowed_paths: settings.allowed_paths.clone(),
+            stale_check: settings.stale_check,
             given,
             definitions,
             provider_prompts: settings.provider_prompts.clone(),
@@ -147,7 +150,7 @@ impl Wardrobe {
     fn tools(&self, directory: &Path) -> Vec<Arc<dyn Tool>> {
         match &self.given {
             Some(registry) => registry.names().iter().filter_map(|name| registry.get(name)).collect(),
-            None => host_tools(directory, &self.allowed_paths).unwrap_or_else(|problem| {
+            None => host_tools(directory, &self.allowed_paths, self.stale_check).unwrap_or_else(|problem| {
                 tracing::warn!(directory = %directory.display(), problem, "a session has no host tools");
                 Vec::new()
             }),
@@ -155,8 +158,9 @@ impl Wardrobe {
     }
 }
 
-fn host_tools(directory: &Path, allowed: &[PathBuf]) -> Result<Vec<Arc<dyn Tool>>, String> {
-    let workspace = Arc::new(Workspace::lenient(directory, allowed).map_err(|error| error.to_string())?);
+fn host_tools(directory: &Path, allowed: &[PathBuf], stale_check: StaleCheck) -> Result<Vec<Arc<dyn Tool>>, String> {
+    let workspace = Workspace::lenient(directory, allowed).map_err(|error| error.to_string())?;
+    let workspace = Arc::new(workspace.with_stale_check(stale_check));
     let mut tools = host::filesystem_tools(&workspace);
     tools.push(host::bash_tool(&workspace, BashOptions::default()));
     tools.extend(host::git_tools(&workspace));

@@ -13,6 +13,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use crate::base::limit;
+use crate::base::workspace::StaleCheck;
 use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolCategory};
 
 pub use embedded::embedded_data_directory;
@@ -29,6 +30,8 @@ pub struct Settings {
     pub allowed_roots: Vec<PathBuf>,
     /// Further roots for the file tools of every session.
     pub allowed_paths: Vec<PathBuf>,
+    /// When a file may be changed that the session did not read, or that has changed since.
+    pub stale_check: StaleCheck,
     /// Where sessions are kept.
     pub storage: Storage,
     /// The model of new sessions, `provider/name`. None: the first that is configured, else `demo/scripted`.
@@ -65,6 +68,8 @@ pub struct OpenAiSettings {
     pub base_url: Option<String>,
     /// The key. Local servers often want none.
     pub api_key: Option<SecretString>,
+    /// Whether its models can be shown images. None: they can.
+    pub images: Option<bool>,
 }
 
 /// An ACP agent (typescript-api.md §1, `ACPServerEntry`).
@@ -179,6 +184,7 @@ impl Settings {
             working_directory,
             allowed_roots: Vec::new(),
             allowed_paths: Vec::new(),
+            stale_check: StaleCheck::default(),
             storage: Storage::Memory,
             model: None,
             openai: OpenAiSettings::default(),

@@ -10,6 +10,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::ConfigError;
+use crate::base::workspace::StaleCheck;
 use crate::protocol::{PermissionPolicy, PermissionRule};
 
 /// How a text from the environment becomes a value.
@@ -81,6 +82,9 @@ options! {
     /// What happens to a tool call that no rule decides: allow, ask or deny [default: ask]
     #[arg(long, value_name = "POLICY", value_parser = policy, help_heading = "What it works on")]
     default_policy: PermissionPolicy,
+    /// When a file may be changed that a session did not read, or that has changed since: strict, warn or off [default: warn]
+    #[arg(long, value_name = "MODE", value_parser = stale_check, help_heading = "What it works on")]
+    stale_check: StaleCheck,
     /// Rules; in the file only
     #[arg(skip)]
     permissions: FilePermissions,
@@ -93,6 +97,9 @@ options! {
     /// The endpoint's key; never a flag, because other users see those
     #[arg(skip)]
     openai_api_key: SecretString,
+    /// Whether the endpoint's models can be shown images [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Models")]
+    openai_images: bool,
     /// Longest silence of a model, in milliseconds [default: 120000]
     #[arg(long, value_name = "MS", help_heading = "Limits")]
     model_idle_timeout_ms: u64,
@@ -174,6 +181,10 @@ fn policy(text: &str) -> Result<PermissionPolicy, String> {
     PermissionPolicy::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", PermissionPolicy::EXPECTED))
 }
 
+fn stale_check(text: &str) -> Result<StaleCheck, String> {
+    StaleCheck::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", StaleCheck::EXPECTED))
+}
+
 fn variable<T: Setting>(
     lookup: &dyn Fn(&str) -> Option<std::ffi::OsString>,
     name: &str,
@@ -242,6 +253,18 @@ impl Setting for PermissionPolicy {
             "allow" => Some(Self::Allow),
             "ask" => Some(Self::Ask),
             "deny" => Some(Self::Deny),
+            _ => None,
+        }
+    }
+}
+
+impl Setting for StaleCheck {
+    const EXPECTED: &'static str = "strict, warn or off";
+    fn parse(text: &OsStr) -> Option<Self> {
+        match text.to_str()? {
+            "strict" => Some(Self::Strict),
+            "warn" => Some(Self::Warn),
+            "off" => Some(Self::Off),
             _ => None,
         }
     }

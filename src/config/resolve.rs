@@ -149,8 +149,10 @@ fn settings(all: Options, data_directory: &Path, from: &Surroundings) -> Result<
     };
     settings.allowed_roots = all_of("root", all.root)?;
     settings.allowed_paths = all_of("allowed_path", all.allowed_path)?;
+    settings.stale_check = all.stale_check.unwrap_or_default();
     settings.model = all.model;
-    settings.openai = OpenAiSettings { base_url: all.openai_base_url, api_key: all.openai_api_key };
+    settings.openai =
+        OpenAiSettings { base_url: all.openai_base_url, api_key: all.openai_api_key, images: all.openai_images };
     settings.permissions = default_permissions();
     if let Some(policy) = all.default_policy {
         settings.permissions.default_policy = policy;

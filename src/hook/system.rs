@@ -221,7 +221,15 @@ mod tests {
     }
 
     fn result(output: &str) -> ToolCallResult {
-        ToolCallResult { id: "c".into(), name: "t".into(), output: output.into(), is_error: false, duration_ms: None, parts: Vec::new(), details: None }
+        ToolCallResult {
+            id: "c".into(),
+            name: "t".into(),
+            output: output.into(),
+            is_error: false,
+            duration_ms: None,
+            parts: Vec::new(),
+            details: None,
+        }
     }
 
     fn now<T: Send + 'static>(answer: Result<Option<T>, String>) -> Answer<T> {

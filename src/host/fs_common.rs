@@ -200,9 +200,13 @@ pub(super) mod testing {
 
     /// What a person would be shown.
     pub(crate) fn preview(tool: &dyn Tool, arguments: Value) -> Option<Value> {
+        preview_in(tool, arguments, &context())
+    }
+
+    pub(crate) fn preview_in(tool: &dyn Tool, arguments: Value, context: &ToolContext) -> Option<Value> {
         let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(tool.preview(&arguments, &context()))
+        runtime.block_on(tool.preview(&arguments, context))
     }
 
     /// The same call after an abort.

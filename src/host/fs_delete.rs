@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fs_common::{blocking, definition, flag, io_failed, not_found, refused, text_argument};
 use super::fs_file::{failing_preview, turn};
+use super::fs_guard::Guard;
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
@@ -66,8 +67,11 @@ impl Tool for FsDelete {
         Box::pin(async move {
             let (path, recursive) = (text_argument(&arguments, "path")?, flag(&arguments, "recursive")?);
             let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
+            let guard = Guard::new(&workspace, context);
             blocking(move || {
+                let real = workspace.resolve_entry(&path).map_err(|e| refused(&e))?;
                 delete(&workspace, &path, recursive, &cancel)?;
+                guard.moved(&real, None);
                 Ok(format!("Deleted {path}").into())
             })
             .await

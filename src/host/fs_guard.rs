@@ -88,8 +88,11 @@ impl Guard {
     pub(super) fn moved(&self, from: &Path, to: Option<&Path>) {
         let mark = self.scope.files.get(from);
         self.scope.files.forget(from);
-        if let (Some(mark), Some(to)) = (mark, to) {
-            self.scope.files.set(to, mark);
+        let found = to.and_then(|to| Some((to, FileStamp::of(&std::fs::symlink_metadata(to).ok()?))));
+        if let (Some(mark), Some((to, stamp))) = (mark, found)
+            && mark.stamp.renamed_to(&stamp)
+        {
+            self.scope.files.set(to, FileMark { stamp, ..mark });
         }
     }
 
@@ -108,5 +111,123 @@ impl Guard {
                 got => hasher.write(&chunk[..got]),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::{Value, json};
+
+    use super::super::fs_common::testing::{call_in, context, preview_in, workspace};
+    use super::super::{FsDelete, FsEdit, FsMove, FsRead, FsWrite};
+    use super::*;
+    use crate::tool::Tool;
+
+    /// A session with one file, `a`, and what its tools say.
+    struct Session {
+        home: tempfile::TempDir,
+        context: ToolContext,
+        workspace: Arc<Workspace>,
+    }
+
+    impl Session {
+        fn new(mode: StaleCheck) -> Self {
+            let (home, workspace) = workspace(&[("a", "one\ntwo\n")]);
+            let workspace = Arc::new(Workspace::clone(&workspace).with_stale_check(mode));
+            Self { home, context: context(), workspace }
+        }
+
+        fn run(&self, tool: &dyn Tool, arguments: Value) -> Result<String, String> {
+            call_in(tool, arguments, &self.context).map_err(|e| e.to_string())
+        }
+
+        fn read(&self) {
+            self.run(&FsRead::new(Arc::clone(&self.workspace)), json!({"path": "a", "limit": 1})).unwrap();
+        }
+
+        fn write(&self, content: &str) -> Result<String, String> {
+            self.run(&FsWrite::new(Arc::clone(&self.workspace)), json!({"path": "a", "content": content}))
+        }
+
+        fn edit(&self, old: &str, new: &str) -> Result<String, String> {
+            let arguments = json!({"path": "a", "old_string": old, "new_string": new});
+            self.run(&FsEdit::new(Arc::clone(&self.workspace)), arguments)
+        }
+
+        /// Somebody else writes the file, without another size.
+        fn change(&self, content: &str) {
+            fs::write(self.home.path().join("a"), content).unwrap();
+        }
+
+        fn content(&self) -> String {
+            fs::read_to_string(self.home.path().join("a")).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_file_that_changed_since_it_was_read_is_left_alone() {
+        for mode in [StaleCheck::Warn, StaleCheck::Strict] {
+            let session = Session::new(mode);
+            session.read();
+            session.change("one\nTWO\n");
+            let said = session.edit("one", "1").unwrap_err();
+            assert!(
+                said.starts_with("\"a\" has changed since this session last read it (8 bytes then, 8 now)"),
+                "{said}"
+            );
+            assert_eq!(session.write("new").unwrap_err(), said);
+            let write = FsWrite::new(Arc::clone(&session.workspace));
+            let shown = preview_in(&write, json!({"path": "a", "content": "x"}), &session.context).unwrap();
+            assert_eq!(shown["error"].as_str(), Some(said.as_str()));
+            assert_eq!(session.content(), "one\nTWO\n");
+            session.read();
+            session.edit("one", "1").unwrap();
+            assert_eq!(session.content(), "1\nTWO\n");
+        }
+    }
+
+    #[test]
+    fn own_changes_and_mere_touching_are_no_change() {
+        let session = Session::new(StaleCheck::Strict);
+        session.read();
+        session.edit("one", "1").unwrap();
+        session.edit("two", "2").unwrap();
+        assert_eq!(session.write("3\n").as_deref(), Ok("Wrote 2 bytes to a"));
+        session.change("3\n");
+        assert_eq!(session.write("4\n").as_deref(), Ok("Wrote 2 bytes to a"), "written again with the same content");
+        fs::remove_file(session.home.path().join("a")).unwrap();
+        assert_eq!(session.write("5\n").as_deref(), Ok("Wrote 2 bytes to a"), "there is nothing to lose");
+    }
+
+    #[test]
+    fn a_file_that_was_never_read() {
+        let session = Session::new(StaleCheck::Strict);
+        let said = "\"a\" was not read in this session, so it is left alone: read it with fs_read first";
+        assert_eq!(session.write("x").unwrap_err(), said);
+        assert_eq!(session.edit("one", "1").unwrap_err(), said);
+        let session = Session::new(StaleCheck::Warn);
+        session.edit("one", "1").unwrap();
+        assert_eq!(session.write("y").as_deref(), Ok("Wrote 1 bytes to a"), "the edit has seen it");
+        let said = Session::new(StaleCheck::Warn).write("x").unwrap();
+        assert!(said.starts_with("Wrote 1 bytes to a\n\n(Warning: ") && said.contains("never read"), "{said}");
+        let session = Session::new(StaleCheck::Off);
+        session.read();
+        session.change("other");
+        assert_eq!(session.write("x").as_deref(), Ok("Wrote 1 bytes to a"));
+    }
+
+    #[test]
+    fn what_is_known_moves_and_goes_with_the_file() {
+        let session = Session::new(StaleCheck::Strict);
+        session.read();
+        let mv = FsMove::new(Arc::clone(&session.workspace));
+        session.run(&mv, json!({"source": "a", "destination": "b"})).unwrap();
+        session.run(&mv, json!({"source": "b", "destination": "a"})).unwrap();
+        session.edit("one", "1").unwrap();
+        session.run(&FsDelete::new(Arc::clone(&session.workspace)), json!({"path": "a"})).unwrap();
+        session.change("somebody else's");
+        assert!(session.write("x").unwrap_err().contains("was not read"));
     }
 }

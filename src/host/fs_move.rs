@@ -1,7 +1,7 @@
 //! `fs_move`: gives a file, a link or a directory another name. Never over something that exists.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use rustix::fs::{CWD, RenameFlags};
@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fs_common::{blocking, definition, io_failed, not_found, refused, text_argument};
 use super::fs_delete::entries;
+use super::fs_guard::Guard;
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
@@ -59,8 +60,10 @@ impl Tool for FsMove {
             let source = text_argument(&arguments, "source")?;
             let destination = text_argument(&arguments, "destination")?;
             let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
+            let guard = Guard::new(&workspace, context);
             blocking(move || {
-                relocate(&workspace, &source, &destination, &cancel)?;
+                let (from, to) = relocate(&workspace, &source, &destination, &cancel)?;
+                guard.moved(&from, Some(&to));
                 Ok(format!("Moved {source} → {destination}").into())
             })
             .await
@@ -73,7 +76,7 @@ fn relocate(
     source: &str,
     destination: &str,
     cancel: &CancellationToken,
-) -> Result<(), ToolError> {
+) -> Result<(PathBuf, PathBuf), ToolError> {
     let from = workspace.resolve_entry(source).map_err(|e| refused(&e))?;
     let to = workspace.resolve_entry(destination).map_err(|e| refused(&e))?;
     if workspace.holds_a_root(&from) {
@@ -101,7 +104,8 @@ fn relocate(
             "\"{source}\" and \"{destination}\" lie on different file systems: copy it, then delete the first"
         )),
         e => io_failed("move", source, &e.into()),
-    })
+    })?;
+    Ok((from, to))
 }
 
 /// Renames where the name is free. The kernel decides; where it cannot, a look before.

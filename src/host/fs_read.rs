@@ -8,7 +8,8 @@ use std::sync::{Arc, LazyLock};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::fs_common::{blocking, definition, io_failed, open, paths, text_argument, whole};
+use super::fs_common::{blocking, definition, io_failed, open, paths, refused, text_argument, whole};
+use super::fs_guard::Guard;
 use crate::base::text::{self, Content};
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
@@ -61,7 +62,16 @@ impl Tool for FsRead {
             let first = whole(&arguments, "offset", 1)?.unwrap_or(1);
             let count = whole(&arguments, "limit", 1)?.unwrap_or(limit::READ_LINES);
             let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
-            blocking(move || read(&workspace, &path, Window::new(first, count), &cancel).map(ToolOutput::from)).await
+            let guard = Guard::new(&workspace, context);
+            blocking(move || {
+                let real = workspace.resolve(&path).map_err(|e| refused(&e))?;
+                let text = read(&workspace, &path, Window::new(first, count), &cancel)?;
+                if let Ok(found) = std::fs::metadata(&real) {
+                    guard.saw(&real, &found, None);
+                }
+                Ok(text.into())
+            })
+            .await
         })
     }
 }

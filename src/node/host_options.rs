@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::error::envelope;
-use crate::base::workspace::Workspace;
+use crate::base::workspace::{StaleCheck, Workspace};
 use crate::host::{BashOptions as HostBashOptions, bash_tool, git_tools};
 use crate::tool::Tool;
 
@@ -19,6 +19,8 @@ pub(super) struct FilesystemOptions {
     working_directory: PathBuf,
     #[serde(default)]
     allowed_paths: Vec<PathBuf>,
+    #[serde(default)]
+    stale_check: StaleCheck,
 }
 
 /// `BashToolOptions`.
@@ -43,8 +45,8 @@ pub(super) struct GitOptions {
 type Tools = napi::Result<Vec<Arc<dyn Tool>>>;
 
 /// The roots of a family of tools. They may come into being later: until then each call says that they are missing.
-fn workspace(working_directory: &Path, allowed: &[PathBuf]) -> napi::Result<Arc<Workspace>> {
-    Workspace::lenient(working_directory, allowed).map(Arc::new).map_err(|e| {
+fn workspace(working_directory: &Path, allowed: &[PathBuf]) -> napi::Result<Workspace> {
+    Workspace::lenient(working_directory, allowed).map_err(|e| {
         let message = e.to_string();
         let issues = json!({ "issues": [{ "path": "workingDirectory", "message": message }] });
         envelope("CONFIG_VALIDATION", format!("workingDirectory: {message}"), issues)
@@ -53,13 +55,14 @@ fn workspace(working_directory: &Path, allowed: &[PathBuf]) -> napi::Result<Arc<
 
 impl FilesystemOptions {
     pub(super) fn workspace(&self) -> napi::Result<Arc<Workspace>> {
-        workspace(&self.working_directory, &self.allowed_paths)
+        let workspace = workspace(&self.working_directory, &self.allowed_paths)?;
+        Ok(Arc::new(workspace.with_stale_check(self.stale_check)))
     }
 }
 
 impl BashOptions {
     pub(super) fn tools(self) -> Tools {
-        let workspace = workspace(&self.working_directory, &[])?;
+        let workspace = Arc::new(workspace(&self.working_directory, &[])?);
         let defaults = HostBashOptions::default();
         let options = HostBashOptions {
             default_timeout_ms: self.default_timeout_ms.unwrap_or(defaults.default_timeout_ms),
@@ -73,6 +76,6 @@ impl BashOptions {
 
 impl GitOptions {
     pub(super) fn tools(self) -> Tools {
-        Ok(git_tools(&workspace(&self.working_directory, &[])?))
+        Ok(git_tools(&Arc::new(workspace(&self.working_directory, &[])?)))
     }
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use super::error::envelope;
 use crate::base::limit;
+use crate::base::workspace::StaleCheck;
 use crate::config::{
     AcpServer, InstructionDiscovery, Limits, OpenAiSettings, ProviderPrompts, Settings, Storage,
     embedded_data_directory,
@@ -30,6 +31,8 @@ pub(super) struct ServerConfig {
     allowed_roots: Vec<PathBuf>,
     #[serde(default)]
     allowed_paths: Vec<PathBuf>,
+    #[serde(default)]
+    stale_check: StaleCheck,
     data_directory: Option<PathBuf>,
     model: Option<String>,
     openai: Option<OpenAi>,
@@ -50,6 +53,7 @@ pub(super) struct ServerConfig {
 struct OpenAi {
     base_url: Option<String>,
     api_key: Option<SecretString>,
+    images: Option<bool>,
 }
 
 /// Limits that the caller sets; the others have their defaults.
@@ -112,11 +116,12 @@ impl ServerConfig {
         let settings = Settings {
             allowed_roots: within(self.allowed_roots),
             allowed_paths: within(self.allowed_paths),
+            stale_check: self.stale_check,
             storage: storage(self.data_directory, &working_directory)?,
             model: self.model,
             openai: self
                 .openai
-                .map(|o| OpenAiSettings { base_url: o.base_url, api_key: o.api_key })
+                .map(|o| OpenAiSettings { base_url: o.base_url, api_key: o.api_key, images: o.images })
                 .unwrap_or_default(),
             acp_servers: self.acp_servers,
             permissions: self.tool_permissions.unwrap_or(base.permissions),

@@ -33,6 +33,11 @@ impl FileStamp {
         }
     }
 
+    /// Whether only what a rename changes differs: the time of the last change of the entry.
+    pub fn renamed_to(&self, other: &Self) -> bool {
+        Self { changed: other.changed, ..*self } == *other
+    }
+
     /// Its size.
     pub fn bytes(&self) -> u64 {
         self.bytes

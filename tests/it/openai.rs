@@ -23,6 +23,7 @@ fn model_with_patience(base_url: &str, idle_timeout: Duration) -> std::sync::Arc
         base_url: Some(base_url.into()),
         api_key: Some(KEY.into()),
         idle_timeout,
+        images: true,
     })
 }
 
@@ -90,7 +91,13 @@ async fn what_is_sent() {
         messages: vec![
             Message::User(vec![Part::Text { text: "look".into() }, image]),
             Message::Assistant { text: String::new(), calls: vec![call_made] },
-            Message::ToolResult { call_id: "c1".into(), name: "fs_read".into(), output: "x".into(), is_error: false, parts: Vec::new() },
+            Message::ToolResult {
+                call_id: "c1".into(),
+                name: "fs_read".into(),
+                output: "x".into(),
+                is_error: false,
+                parts: Vec::new(),
+            },
             Message::Assistant { text: "fine".into(), calls: vec![] },
             Message::User(vec![Part::Text { text: "more".into() }]),
         ],
@@ -315,6 +322,45 @@ async fn base_addresses_with_and_without_their_version() {
     }
 }
 
+/// A tool's message cannot hold images, and nothing may stand between the results of one reply.
+#[tokio::test]
+async fn images_of_tools_come_behind_all_results_of_their_reply() {
+    let server = ModelServer::start(queue([Answer::text(&["ok"])])).await;
+    let image = |data: &str| Part::Image { media_type: "image/png".into(), data: data.into() };
+    let call = |id: &str| ToolCallRequest { id: id.into(), name: "view_image".into(), arguments: Default::default() };
+    let result = |id: &str, parts: Vec<Part>| Message::ToolResult {
+        call_id: id.into(),
+        name: "view_image".into(),
+        output: format!("o{id}"),
+        is_error: false,
+        parts,
+    };
+    let request = ModelRequest {
+        messages: vec![
+            Message::Assistant { text: String::new(), calls: vec![call("1"), call("2"), call("3")] },
+            result("1", vec![image("QQ==")]),
+            result("2", vec![]),
+            result("3", vec![image("Qg==")]),
+            Message::Assistant { text: String::new(), calls: vec![call("4")] },
+            result("4", vec![image("Qw==")]),
+        ],
+        ..ModelRequest::default()
+    };
+    let _: Events = model(&server.base_url()).stream(request, CancellationToken::new()).collect().await;
+    let sent = server.requests()[0].json();
+    let messages = sent["messages"].as_array().unwrap();
+    let roles: Vec<&str> = messages.iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["assistant", "tool", "tool", "tool", "user", "assistant", "tool", "user"]);
+    let want = json!([
+        {"type": "text", "text": "What view_image (call 1) shows:"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,QQ=="}},
+        {"type": "text", "text": "What view_image (call 3) shows:"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,Qg=="}},
+    ]);
+    assert_eq!(messages[4]["content"], want);
+    assert_eq!(messages[7]["content"][1]["image_url"]["url"], "data:image/png;base64,Qw==");
+}
+
 #[tokio::test]
 async fn what_cannot_be_used_says_why_before_anything_is_sent() {
     let options = |base_url: Option<&str>, key: Option<&str>| OpenAiOptions {
@@ -322,6 +368,7 @@ async fn what_cannot_be_used_says_why_before_anything_is_sent() {
         base_url: base_url.map(str::to_owned),
         api_key: key.map(Into::into),
         idle_timeout: Duration::from_secs(1),
+        images: true,
     };
     let error = openai(options(None, None)).available().unwrap_err();
     assert!(matches!(&error, ModelError::Unauthorized(words) if words.contains("OPENAI_API_KEY")), "{error:?}");
@@ -340,7 +387,13 @@ async fn keys_as_they_come_from_files() {
     let table = [(" sk-1\n", Some(Some("Bearer sk-1"))), (" \n", Some(None)), ("sk\n1", None)];
     for (key, want) in table {
         let (base_url, idle_timeout) = (Some(server.base_url()), Duration::from_secs(20));
-        let model = openai(OpenAiOptions { model: "m".into(), base_url, api_key: Some(key.into()), idle_timeout });
+        let model = openai(OpenAiOptions {
+            model: "m".into(),
+            base_url,
+            api_key: Some(key.into()),
+            idle_timeout,
+            images: true,
+        });
         let events: Events = model.stream(hello(), CancellationToken::new()).collect().await;
         match want {
             Some(header) => assert_eq!(server.requests().last().unwrap().header("authorization"), header, "{key:?}"),

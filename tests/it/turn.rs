@@ -19,6 +19,7 @@ fn model(server: &ModelServer) -> Arc<dyn Model> {
         base_url: Some(server.base_url()),
         api_key: None,
         idle_timeout: Duration::from_secs(20),
+        images: true,
     })
 }
 

@@ -148,7 +148,13 @@ async fn turn(project: &mut Project, mut messages: Vec<Message>) -> (Vec<Message
         }
         for call in calls {
             let (output, is_error) = project.run(&call);
-            messages.push(Message::ToolResult { call_id: call.id, name: call.name, output, is_error, parts: Vec::new() });
+            messages.push(Message::ToolResult {
+                call_id: call.id,
+                name: call.name,
+                output,
+                is_error,
+                parts: Vec::new(),
+            });
         }
     }
     panic!("no end: {texts:?}");
@@ -253,7 +259,13 @@ async fn a_word_from_the_side_does_not_end_the_job() {
     let request = ModelRequest { messages: vec![user(PROMPT)], tools: all_tools(), ..ModelRequest::default() };
     let (text, calls) = reply(request).await;
     let (output, is_error) = project.run(&calls[0]);
-    let result = Message::ToolResult { call_id: calls[0].id.clone(), name: calls[0].name.clone(), output, is_error, parts: Vec::new() };
+    let result = Message::ToolResult {
+        call_id: calls[0].id.clone(),
+        name: calls[0].name.clone(),
+        output,
+        is_error,
+        parts: Vec::new(),
+    };
     let messages = vec![user(PROMPT), Message::Assistant { text, calls }, result, user("be quick")];
     let (_, texts) = turn(&mut project, messages).await;
     assert!(texts.last().unwrap().starts_with("Done."), "{texts:?}");

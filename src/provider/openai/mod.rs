@@ -43,6 +43,8 @@ pub struct OpenAiOptions {
     pub api_key: Option<SecretString>,
     /// Longest silence, before the first byte and between any two.
     pub idle_timeout: Duration,
+    /// Whether the model can be shown images.
+    pub images: bool,
 }
 
 /// A model behind such an endpoint.
@@ -60,6 +62,7 @@ struct Endpoint {
     given: bool,
     api_key: Option<SecretString>,
     idle_timeout: Duration,
+    images: bool,
 }
 
 impl OpenAi {
@@ -69,6 +72,7 @@ impl OpenAi {
             given: options.base_url.is_some(),
             api_key: options.api_key.and_then(trimmed),
             idle_timeout: options.idle_timeout,
+            images: options.images,
             model: options.model,
         };
         Self { id: format!("openai/{}", endpoint.model), endpoint: Arc::new(endpoint) }
@@ -78,6 +82,10 @@ impl OpenAi {
 impl Model for OpenAi {
     fn id(&self) -> &str {
         &self.id
+    }
+
+    fn takes_images(&self) -> bool {
+        self.endpoint.images
     }
 
     fn available(&self) -> Result<(), ModelError> {

@@ -52,11 +52,17 @@ enum Content<'a> {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum WirePart<'a> {
-    Text { text: &'a str },
+    Text {
+        text: &'a str,
+    },
     /// A text of ours among them.
     #[serde(rename = "text")]
-    Label { text: String },
-    ImageUrl { image_url: ImageUrl },
+    Label {
+        text: String,
+    },
+    ImageUrl {
+        image_url: ImageUrl,
+    },
 }
 
 #[derive(Serialize)]
