@@ -654,21 +654,21 @@ export interface ACPServerEntry {
   readonly permissionPolicy?: 'auto-approve' | 'prompt' | 'deny'
 }
 
-/** An MCP server. */
+/** An MCP server: a program that is started, or an address. */
 export interface MCPServerEntry {
-  /** Its name. */
+  /** 1 to 64 characters without blanks and `/`. Its tools are called `mcp:<name>/<tool>`. */
   readonly name: string
-  /** How it is reached. */
+  /** How it is reached. Default: `stdio` when there is a `command`, `http` when there is a `url`. */
   readonly transport?: 'stdio' | 'http'
-  /** The program, with `stdio`. */
+  /** The program, with `stdio`. A path with a slash is relative to `cwd`. */
   readonly command?: string
-  /** Its arguments. */
+  /** Its arguments, with `stdio`. */
   readonly args?: readonly string[]
-  /** Over the inherited environment. */
+  /** Over the inherited environment, with `stdio`. Inherited variables whose names look like credentials are left out; name here what it needs. */
   readonly env?: Readonly<Record<string, string>>
-  /** Its working directory. */
+  /** Its working directory, with `stdio`; relative to `workingDirectory`, which is the default. */
   readonly cwd?: string
-  /** Its address, with `http`. */
+  /** Its address, with `http` (streamable HTTP). */
   readonly url?: string
   /** Sent with each request, with `http`. */
   readonly headers?: Readonly<Record<string, string>>
@@ -748,7 +748,11 @@ export interface SimseServerConfig {
   readonly host?: string
   /** External agents. None of them is started by `start()`; `GET /agents` says which can be used. */
   readonly acpServers?: readonly ACPServerEntry[]
-  /** Not available in this version: a list that is not empty is refused. */
+  /**
+   * Servers whose tools every session has, beside the others. `start()` starts them in the background and does not wait: one that is slow or missing
+   * holds nothing up, and one that ends is started again when it is needed. A session's turn waits up to 10 s for those that start for the first time.
+   * `stop()` ends them with all their processes.
+   */
   readonly mcpServers?: readonly MCPServerEntry[]
   /** Where sessions work that name no directory. */
   readonly workingDirectory: string

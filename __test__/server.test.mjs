@@ -164,7 +164,49 @@ const REFUSED = [
   ],
   ['an unknown hook', () => config({ hooks: [{ type: 'x', handler() {} }] }), 'hooks.0.type'],
   ['a hook without a handler', () => config({ hooks: [{ type: 'session.compacting' }] }), 'hooks.0.handler'],
-  ['MCP servers', () => config({ mcpServers: [{ name: 'a', command: 'b' }] }), 'mcpServers'],
+  ['tool servers that are no list', () => config({ mcpServers: {} }), 'mcpServers'],
+  ['a tool server without a program', () => config({ mcpServers: [{ name: 'a' }] }), 'mcpServers.0.command'],
+  [
+    'a tool server without an address',
+    () => config({ mcpServers: [{ name: 'a', transport: 'http' }] }),
+    'mcpServers.0.url',
+  ],
+  [
+    'a program with an address',
+    () => config({ mcpServers: [{ ...agent('a'), url: 'http://x/' }] }),
+    'mcpServers.0.url',
+  ],
+  [
+    'an address with a program',
+    () => config({ mcpServers: [{ ...agent('a'), transport: 'http', url: 'http://x/' }] }),
+    'mcpServers.0.command',
+  ],
+  [
+    'a tool server of an unknown kind',
+    () => config({ mcpServers: [{ ...agent('a'), transport: 'sse' }] }),
+    'mcpServers.0.transport',
+  ],
+  ['a tool server at no URL', () => config({ mcpServers: [{ name: 'a', url: 'localhost' }] }), 'mcpServers.0.url'],
+  ['an unknown field of a tool server', () => config({ mcpServers: [{ ...agent('a'), x: 1 }] }), 'mcpServers.0.x'],
+  ['arguments that are no texts', () => config({ mcpServers: [{ ...agent('a'), args: [1] }] }), 'mcpServers.0.args.0'],
+  ['an environment of numbers', () => config({ mcpServers: [{ ...agent('a'), env: { A: 1 } }] }), 'mcpServers.0.env.A'],
+  [
+    'a variable that cannot be',
+    () => config({ mcpServers: [{ ...agent('a'), env: { 'A=B': '' } }] }),
+    'mcpServers.0.env.A=B',
+  ],
+  [
+    'a header that cannot be',
+    () => config({ mcpServers: [{ name: 'a', url: 'http://x/', headers: { 'a b': 'x' } }] }),
+    'mcpServers.0.headers.a b',
+  ],
+  [
+    'a header of the protocol',
+    () => config({ mcpServers: [{ name: 'a', url: 'http://x/', headers: { 'Mcp-Session-Id': 'x' } }] }),
+    'mcpServers.0.headers.Mcp-Session-Id',
+  ],
+  ['a name with a slash', () => config({ mcpServers: [agent('a/b')] }), 'mcpServers.0.name'],
+  ['two tool servers of one name', () => config({ mcpServers: [agent('a'), agent('a')] }), 'mcpServers.1.name'],
   ['memory', () => config({ memory: { enabled: true, similarityThreshold: 0.5, maxResults: 5 } }), 'memory'],
   [
     'a threshold out of range',
@@ -196,8 +238,8 @@ for (const [what, make, path] of REFUSED) {
 
 test('what this version cannot do is said plainly; what asks for nothing is fine', () => {
   assert.throws(
-    () => createSimseServer(config({ mcpServers: [{ name: 'a', command: 'b' }] })),
-    /mcpServers: .*not available in this version/,
+    () => createSimseServer(config({ memory: { enabled: true, similarityThreshold: 0.5, maxResults: 5 } })),
+    /memory: .*not available in this version/,
   )
   createSimseServer(config({ mcpServers: [], memory: { enabled: false, similarityThreshold: 0.5, maxResults: 5 } }))
   assert.throws(() => createSimseServer(config({ toolRegistry: {} })), { code: 'CONFIG_VALIDATION' })

@@ -20,6 +20,14 @@ const {
 const { HOOK_TYPES } = require('./hooks.cjs')
 const { permissionConfig } = require('./permissions.cjs')
 
+/** An address to ask. */
+const httpUrl = (value, path, issues) => {
+  const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined
+  if (url?.protocol !== 'http:' && url?.protocol !== 'https:')
+    issues.push({ path, message: `expected a URL that begins with http:// or https://, got ${describe(value)}` })
+  else if (url.username || url.password) issues.push({ path, message: 'expected a URL without a user or password' })
+}
+
 const acpServer = shape({
   name: text,
   command: text,
@@ -30,6 +38,78 @@ const acpServer = shape({
   timeoutMs: optional(integer(1)),
   permissionPolicy: optional(oneOf('auto-approve', 'prompt', 'deny')),
 })
+
+/** The fields of an MCP server, each with the transport that it belongs to. */
+const MCP_FIELDS = { command: 'stdio', args: 'stdio', env: 'stdio', cwd: 'stdio', url: 'http', headers: 'http' }
+
+const mcpName = (value, path, issues) => {
+  if (typeof value !== 'string' || !/^[^\s/\p{Cc}]{1,64}$/u.test(value))
+    issues.push({
+      path,
+      message: `expected 1 to 64 characters, none of them a blank, a control character or "/", got ${describe(value)}`,
+    })
+}
+
+/** Headers that the protocol sets itself are not the caller's. Values may be secret and are not repeated. */
+const OWN_HEADERS =
+  /^(?:accept|connection|content-length|content-type|host|last-event-id|mcp-protocol-version|mcp-session-id)$/i
+const headers = (value, path, issues) => {
+  const before = issues.length
+  record(string)(value, path, issues)
+  if (issues.length > before) return
+  for (const [name, text] of Object.entries(value)) {
+    if (!/^[!#$%&'*+.^_`|~0-9a-z-]+$/i.test(name))
+      issues.push({ path: `${path}.${name}`, message: 'expected a name that a header can have' })
+    else if (OWN_HEADERS.test(name))
+      issues.push({ path: `${path}.${name}`, message: 'expected no header that the protocol sets itself' })
+    else if (!/^[\t\x20-\x7e]*$/.test(text))
+      issues.push({ path: `${path}.${name}`, message: 'expected a value of visible ASCII characters' })
+  }
+}
+
+/** An environment that a program can be given. */
+const environment = (value, path, issues) => {
+  const before = issues.length
+  record(string)(value, path, issues)
+  if (issues.length > before) return
+  for (const [name, text] of Object.entries(value))
+    if (name === '' || /[=\0]/.test(name) || text.includes('\0'))
+      issues.push({
+        path: `${path}.${name}`,
+        message: 'expected a name without "=" and a value, neither with a zero byte',
+      })
+}
+
+const mcpFields = shape({
+  name: mcpName,
+  transport: optional(oneOf('stdio', 'http')),
+  command: optional(text),
+  args: optional(list(string)),
+  env: optional(environment),
+  cwd: optional(text),
+  url: optional(httpUrl),
+  headers: optional(headers),
+})
+
+/** Its fields, and those of one transport only: `http` when there is a `url` and no `command`, unless it is said. */
+const mcpServer = (value, path, issues) => {
+  const before = issues.length
+  mcpFields(value, path, issues)
+  if (issues.length > before) return
+  const transport = value.transport ?? (value.command === undefined && value.url !== undefined ? 'http' : 'stdio')
+  for (const [field, home] of Object.entries(MCP_FIELDS))
+    if (value[field] !== undefined && home !== transport)
+      issues.push({
+        path: `${path}.${field}`,
+        message: `expected nothing, because it belongs to the transport "${home}" and this is "${transport}"`,
+      })
+  const needed = transport === 'http' ? 'url' : 'command'
+  if (value[needed] === undefined)
+    issues.push({
+      path: `${path}.${needed}`,
+      message: `expected ${needed === 'url' ? 'an address' : 'a program'}, because the transport is "${transport}"`,
+    })
+}
 
 const hook = shape({ type: oneOf(...HOOK_TYPES), handler: fn })
 
@@ -48,13 +128,6 @@ const unavailable = (what, check, wanted) => (value, path, issues) => {
   if (issues.length === before && wanted(value)) issues.push({ path, message: `${what} not available in this version` })
 }
 
-/** Where a model answers. */
-const httpUrl = (value, path, issues) => {
-  const url = typeof value === 'string' && URL.canParse(value) ? new URL(value) : undefined
-  if (url?.protocol !== 'http:' && url?.protocol !== 'https:')
-    issues.push({ path, message: `expected a URL that begins with http:// or https://, got ${describe(value)}` })
-}
-
 /** What fits into an `Authorization` header; never told in a message. */
 const token = (value, path, issues) => {
   if (typeof value !== 'string' || !/^[\x21-\x7e]+$/.test(value))
@@ -70,10 +143,6 @@ const named = (check) => (value, path, issues) => {
     if (typeof name === 'string' && names.indexOf(name) < i)
       issues.push({ path: `${path}.${i}.name`, message: `expected a name of its own, got "${name}" once more` })
   }
-}
-
-const anyList = (value, path, issues) => {
-  if (!Array.isArray(value)) issues.push({ path, message: `expected an array, got ${describe(value)}` })
 }
 
 const limits = shape({
@@ -94,7 +163,7 @@ const configShape = shape({
   port: optional(integer(0, 65535)),
   host: optional(text),
   acpServers: optional(named(acpServer)),
-  mcpServers: unavailable('MCP servers are', anyList, (servers) => servers.length > 0),
+  mcpServers: optional(named(mcpServer)),
   workingDirectory: text,
   toolPermissions: optional(permissionConfig),
   hooks: optional(list(hook)),
@@ -125,7 +194,7 @@ function checkConfig(config) {
 
 /** The part of a checked configuration that Rust reads. */
 function nativeConfig(config) {
-  const { hooks, memory: _memory, mcpServers, toolRegistry, toolPermissions, providerPrompts, ...rest } = config
+  const { hooks, memory: _memory, toolRegistry, toolPermissions, providerPrompts, ...rest } = config
   return {
     ...rest,
     ...(toolPermissions && {

@@ -23,6 +23,7 @@ pub mod tool;
 // 4 · hands, and the loop
 pub mod agent;
 pub mod host;
+pub mod mcp;
 pub mod provider;
 // 5 · life
 pub mod session;

@@ -78,7 +78,8 @@ impl App {
 
     fn check_tools(&self, names: Option<&[String]>) -> Result<(), ApiError> {
         let known = self.tools();
-        let unknown = names.unwrap_or_default().iter().position(|name| !known.iter().any(|tool| tool.name == *name));
+        let is_known = |name: &str| known.iter().any(|tool| tool.name == name) || self.wardrobe.may_have(name);
+        let unknown = names.unwrap_or_default().iter().position(|name| !is_known(name));
         match unknown.zip(names) {
             Some((at, names)) => {
                 let field = format!("tools[{at}]");

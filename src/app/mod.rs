@@ -106,7 +106,8 @@ impl std::fmt::Debug for App {
 }
 
 impl App {
-    /// Opens the store, deals with what a crash left behind, and is ready.
+    /// Opens the store, deals with what a crash left behind, and is ready. Tool servers start in the background:
+    /// one that is slow or missing holds nothing up.
     ///
     /// # Errors
     /// [`OpenError`] that names the setting or the directory.
@@ -131,6 +132,7 @@ impl App {
         let sessions = Manager::new(Arc::clone(&store), bench, terms);
         sessions.recover().await?;
         let session_count = AtomicU64::new(store.session_count().await?);
+        wardrobe.servers().start();
         Ok(Arc::new(Self { settings, roots, store, data_directory, models, wardrobe, sessions, session_count }))
     }
 
@@ -311,7 +313,7 @@ impl App {
         self.sessions.live(caller.client.as_ref(), id).await
     }
 
-    /// The tools that sessions have.
+    /// The tools that sessions have now. A tool server adds its own once it is connected.
     pub fn tools(&self) -> Vec<ToolDefinition> {
         self.wardrobe.definitions()
     }
@@ -362,6 +364,7 @@ impl App {
     /// When the log could not be written.
     pub async fn shutdown(&self, grace: Duration) -> Result<(), ApiError> {
         let saved = self.sessions.shutdown(grace).await;
+        self.wardrobe.servers().close().await;
         let closed = self.store.close().await;
         saved.and(closed.map_err(|error| ApiError::internal(error.to_string())))
     }

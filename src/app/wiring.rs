@@ -10,6 +10,7 @@ use crate::base::{BoxFuture, clock};
 use crate::config::{InstructionDiscovery, PLATFORM, ProviderPrompts, Settings, Storage};
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions};
+use crate::mcp::Servers;
 use crate::model::{Model, Models};
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
 use crate::protocol::{ErrorBody, ErrorCode, ToolDefinition};
@@ -104,6 +105,8 @@ pub(super) struct Wardrobe {
     /// The embedding program's own tools, instead of ours.
     given: Option<Arc<Registry>>,
     definitions: Vec<ToolDefinition>,
+    /// Servers that every session has tools of.
+    servers: Servers,
     provider_prompts: ProviderPrompts,
     instructions: InstructionDiscovery,
 }
@@ -121,6 +124,10 @@ impl Wardrobe {
             .iter()
             .map(|tool| tool.definition().clone())
             .collect();
+        let servers = Servers::new(&settings.mcp_servers, &working_directory).map_err(|error| OpenError::Setting {
+            field: format!("mcp_servers[{}].name", error.at),
+            expected: error.to_string().trim_start_matches("expected ").to_owned(),
+        })?;
         Ok(Self {
             models,
             hooks,
@@ -129,6 +136,7 @@ impl Wardrobe {
             stale_check: settings.stale_check,
             given,
             definitions,
+            servers,
             provider_prompts: settings.provider_prompts.clone(),
             instructions: settings.instructions.clone(),
         })
@@ -139,22 +147,24 @@ impl Wardrobe {
         &self.working_directory
     }
 
-    /// The tools that sessions have.
-    pub(super) fn definitions(&self) -> Vec<ToolDefinition> {
-        match &self.given {
-            Some(registry) => registry.definitions(),
-            None => self.definitions.clone(),
-        }
+    /// The servers that every session has tools of.
+    pub(super) fn servers(&self) -> &Servers {
+        &self.servers
     }
 
-    fn tools(&self, directory: &Path) -> Vec<Arc<dyn Tool>> {
-        match &self.given {
-            Some(registry) => registry.names().iter().filter_map(|name| registry.get(name)).collect(),
-            None => host_tools(directory, &self.allowed_paths, self.stale_check).unwrap_or_else(|problem| {
-                tracing::warn!(directory = %directory.display(), problem, "a session has no host tools");
-                Vec::new()
-            }),
-        }
+    /// The tools that sessions have now: a tool server adds its own once it is connected.
+    pub(super) fn definitions(&self) -> Vec<ToolDefinition> {
+        let mut definitions = match &self.given {
+            Some(registry) => registry.definitions(),
+            None => self.definitions.clone(),
+        };
+        definitions.extend(self.servers.tools().iter().map(|tool| tool.definition().clone()));
+        definitions
+    }
+
+    /// Whether a session may name this tool, which is not there: its server is not connected.
+    pub(super) fn may_have(&self, tool: &str) -> bool {
+        self.servers.may_have(tool)
     }
 }
 
@@ -169,23 +179,30 @@ fn host_tools(directory: &Path, allowed: &[PathBuf], stale_check: StaleCheck) ->
 
 impl Wardrobe {
     /// The tools of a session with these settings.
-    fn registry(&self, settings: &SessionSettings) -> Arc<Registry> {
-        if let (Some(given), None) = (&self.given, &settings.tools) {
-            return Arc::clone(given);
-        }
-        let mut registry = Registry::default();
-        if let Some(given) = &self.given {
-            registry.default_timeout_ms = given.default_timeout_ms;
-            registry.output_chars_max = given.output_chars_max;
-        }
+    async fn registry(&self, settings: &SessionSettings) -> Arc<Registry> {
         let wanted = |name: &str| settings.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
-        for tool in self.tools(&settings.working_directory) {
-            if wanted(&tool.definition().name)
-                && let Err(problem) = registry.register(tool)
-            {
-                tracing::warn!(%problem, "a tool was left out");
+        let wants = |prefix: &str| settings.tools.as_ref().is_none_or(|n| n.iter().any(|n| n.starts_with(prefix)));
+        self.servers.settle(wants).await;
+        let more = self.servers.tools();
+        let mut registry = Registry::default();
+        match &self.given {
+            Some(given) if settings.tools.is_none() && more.is_empty() => return Arc::clone(given),
+            Some(given) => {
+                registry.default_timeout_ms = given.default_timeout_ms;
+                registry.output_chars_max = given.output_chars_max;
+                registry.adopt(given, wanted);
+            }
+            None => {
+                let tools = host_tools(&settings.working_directory, &self.allowed_paths, self.stale_check)
+                    .unwrap_or_else(|problem| {
+                        let directory = settings.working_directory.display();
+                        tracing::warn!(%directory, problem, "a session has no host tools");
+                        Vec::new()
+                    });
+                registry.extend(tools.into_iter().filter(|tool| wanted(&tool.definition().name)));
             }
         }
+        registry.extend(more.into_iter().filter(|tool| wanted(&tool.definition().name)));
         Arc::new(registry)
     }
 
@@ -220,8 +237,8 @@ impl Workbench for Wardrobe {
                 message: format!("the model `{}` is no longer configured", settings.model),
                 details: None,
             })?;
-            let system = self.system_prompt(settings).await;
-            Ok(Equipment { model, system, registry: self.registry(settings), hooks: Arc::clone(&self.hooks) })
+            let (system, registry) = tokio::join!(self.system_prompt(settings), self.registry(settings));
+            Ok(Equipment { model, system, registry, hooks: Arc::clone(&self.hooks) })
         })
     }
 }

@@ -5,6 +5,8 @@
 //! are read on the first `https` request, off the async workers. Errors name the host and never the
 //! path, query or headers: a key may stand there.
 
+mod protocol;
+
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,6 +17,8 @@ use reqwest::{Client, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::clock;
+
+pub use protocol::{header_pairs, protocol_client, without_address};
 
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,6 +48,9 @@ pub enum HttpError {
     /// The address is none. Report it.
     #[error("{0}")]
     BadUrl(String),
+    /// A header cannot be sent. Report it.
+    #[error("{0}")]
+    BadHeader(String),
     /// The client could not be made: no certificates, for one. Report it.
     #[error("cannot set up the HTTP client: {0}")]
     Setup(String),
@@ -217,13 +224,19 @@ impl Kind {
 
 async fn client_for(kind: Kind) -> Result<Client, HttpError> {
     static CLIENTS: [OnceLock<Client>; 3] = [const { OnceLock::new() }; 3];
-    let slot = &CLIENTS[kind as usize];
+    cached(&CLIENTS, kind, |builder| builder.pool_idle_timeout(POOL_IDLE).redirect(reqwest::redirect::Policy::none()))
+        .await
+}
+
+/// The client of a kind out of `clients`; made when it is first asked for.
+async fn cached(clients: &[OnceLock<Client>; 3], kind: Kind, shape: Shape) -> Result<Client, HttpError> {
+    let slot = &clients[kind as usize];
     if let Some(client) = slot.get() {
         return Ok(client.clone());
     }
     let made = match kind {
-        Kind::Loopback | Kind::Plain => make_client(kind),
-        Kind::Secure => tokio::task::spawn_blocking(move || make_client(kind))
+        Kind::Loopback | Kind::Plain => make_client(kind, shape),
+        Kind::Secure => tokio::task::spawn_blocking(move || make_client(kind, shape))
             .await
             .map_err(|error| HttpError::Setup(error.to_string()))?,
     }?;
@@ -231,15 +244,14 @@ async fn client_for(kind: Kind) -> Result<Client, HttpError> {
     Ok(slot.get_or_init(|| made).clone())
 }
 
-fn make_client(kind: Kind) -> Result<Client, HttpError> {
+/// What sets the clients of one purpose apart.
+type Shape = fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder;
+
+fn make_client(kind: Kind, shape: Shape) -> Result<Client, HttpError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut headers = HeaderMap::new();
     headers.insert(reqwest::header::USER_AGENT, HeaderValue::from_static(concat!("simse/", env!("CARGO_PKG_VERSION"))));
-    let builder = Client::builder()
-        .default_headers(headers)
-        .connect_timeout(CONNECT_TIMEOUT)
-        .pool_idle_timeout(POOL_IDLE)
-        .redirect(reqwest::redirect::Policy::none());
+    let builder = shape(Client::builder().default_headers(headers).connect_timeout(CONNECT_TIMEOUT));
     let builder = match kind {
         Kind::Secure => {
             // Err: another part of the program has chosen a provider already, which is as good.

@@ -123,3 +123,34 @@ pub const STORE_RETRY_MS: u64 = 1_000;
 pub const SETTLED_REQUESTS_MAX: usize = 500;
 /// `allow_always` answers that a session keeps; the oldest go first.
 pub const GRANTS_MAX: usize = 1_000;
+/// Longest name of an MCP server in characters.
+pub const MCP_SERVER_NAME_CHARS_MAX: usize = 64;
+/// Longest start of an MCP server, in milliseconds: process or connection, negotiation and list of tools together.
+/// Long, because a package runner may have to install it first.
+pub const MCP_CONNECT_TIMEOUT_MS: u64 = 30_000;
+/// How long a turn waits for MCP servers that are still starting.
+pub const MCP_TURN_WAIT_MS: u64 = 10_000;
+/// Pause before an MCP server that failed is tried again; doubles with each failure.
+pub const MCP_RETRY_MS: u64 = 500;
+/// The longest such pause.
+pub const MCP_RETRY_MS_MAX: u64 = 60_000;
+/// An MCP server that ran for this long and ends has not failed before.
+pub const MCP_STABLE_MS: u64 = 60_000;
+/// How long an MCP server has to go by itself once its input is closed.
+pub const MCP_STOP_GRACE_MS: u64 = 1_000;
+/// Longest answer of an MCP server to a question whether it is still there.
+pub const MCP_PING_TIMEOUT_MS: u64 = 5_000;
+/// Longest message of an MCP server, in bytes.
+pub const MCP_MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Tools that are taken from one MCP server.
+pub const MCP_TOOLS_MAX: usize = 1_000;
+/// Pages of one list of an MCP server.
+pub const MCP_PAGES_MAX: usize = 100;
+/// Longest name of a tool of an MCP server, in characters.
+pub const MCP_TOOL_NAME_CHARS_MAX: usize = 128;
+/// Longest description of a tool of an MCP server, in characters; the rest is cut.
+pub const MCP_DESCRIPTION_CHARS_MAX: usize = 8_000;
+/// Largest JSON Schema of a tool of an MCP server, in bytes of JSON.
+pub const MCP_SCHEMA_BYTES_MAX: usize = 64 << 10;
+/// Last words of an MCP server on its error stream that go into an error, in bytes.
+pub const MCP_LAST_WORDS_BYTES_MAX: usize = 600;

@@ -3,6 +3,7 @@
 pub mod data_directory;
 mod embedded;
 mod environment;
+mod mcp;
 mod options;
 mod resolve;
 
@@ -18,6 +19,7 @@ use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, Permis
 
 pub use embedded::embedded_data_directory;
 pub use environment::{PLATFORM, find_program, inherited_environment};
+pub use mcp::{BadMcpServer, McpServer, McpTransport};
 pub use options::{FilePermissions, LogFormat, LogLevel, Options};
 pub use resolve::{ConfigError, Launch, Listen};
 
@@ -40,6 +42,8 @@ pub struct Settings {
     pub openai: OpenAiSettings,
     /// External agents.
     pub acp_servers: Vec<AcpServer>,
+    /// MCP servers whose tools every session has.
+    pub mcp_servers: Vec<McpServer>,
     /// What tools may do.
     pub permissions: PermissionConfig,
     /// System prompts by model pattern.
@@ -189,6 +193,7 @@ impl Settings {
             model: None,
             openai: OpenAiSettings::default(),
             acp_servers: Vec::new(),
+            mcp_servers: Vec::new(),
             permissions: default_permissions(),
             provider_prompts: ProviderPrompts::default(),
             instructions: InstructionDiscovery::default(),

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::ConfigError;
+use super::{ConfigError, McpServer};
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{PermissionPolicy, PermissionRule};
 
@@ -88,6 +88,9 @@ options! {
     /// Rules; in the file only
     #[arg(skip)]
     permissions: FilePermissions,
+    /// MCP servers; in the file only
+    #[arg(skip)]
+    mcp_servers: Vec<McpServer>,
     /// Model of new sessions, as provider/name, such as openai/gpt-5
     #[arg(long, value_name = "MODEL", help_heading = "Models")]
     model: String,
@@ -281,6 +284,13 @@ impl Setting for LogLevel {
     const EXPECTED: &'static str = "off, error, warn, info or debug";
     fn parse(text: &OsStr) -> Option<Self> {
         clap::ValueEnum::from_str(text.to_str()?, false).ok()
+    }
+}
+
+impl Setting for Vec<McpServer> {
+    const EXPECTED: &'static str = "nothing: MCP servers stand in the configuration file";
+    fn parse(_: &OsStr) -> Option<Self> {
+        None
     }
 }
 

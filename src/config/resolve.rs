@@ -158,6 +158,7 @@ fn settings(all: Options, data_directory: &Path, from: &Surroundings) -> Result<
         settings.permissions.default_policy = policy;
     }
     settings.permissions.rules.extend(all.permissions.unwrap_or_default().rules);
+    settings.mcp_servers = all.mcp_servers.unwrap_or_default();
     let defaults = Limits::default();
     settings.limits = Limits {
         permission_timeout_ms: all.permission_timeout_ms.unwrap_or(defaults.permission_timeout_ms),
@@ -231,6 +232,9 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
     for relative in [&mut said.root, &mut said.allowed_path].into_iter().flatten().flatten() {
         *relative = base.join(&relative);
     }
+    for server in said.mcp_servers.iter_mut().flatten() {
+        server.start_within(&base);
+    }
     Ok((Some(path), said))
 }
 
@@ -268,6 +272,7 @@ mod tests {
     use secrecy::ExposeSecret;
 
     use super::*;
+    use crate::config::McpTransport;
     use crate::protocol::PermissionPolicy;
 
     fn with(file: Option<&str>, variables: &[(&str, &str)], flags: Options) -> Result<Launch, ConfigError> {
@@ -311,6 +316,9 @@ mod tests {
             (Some("\nport = \"x\""), &[], "line 2: invalid type: string \"x\", expected u16"),
             (Some("[permissions]\nrulez = []"), &[], "line 2: unknown field `rulez`"),
             (Some("port = "), &[], "line 1: "),
+            (Some("\n[[mcp_servers]]\nname = \"a\""), &[], "line 2: `command` of the MCP server `a`: expected a program"),
+            (Some("[[mcp_servers]]\nname = \"a\"\ncomand = \"x\""), &[], "unknown field `comand`"),
+            (None, &[("SIMSE_MCP_SERVERS", "x")], "SIMSE_MCP_SERVERS: expected nothing"),
             (None, &[("SIMSE_CONFIG", "missing.toml")], "missing.toml: No such file"),
         ];
         for (file, variables, want) in table {
@@ -323,7 +331,9 @@ mod tests {
     fn every_setting_reaches_its_place() {
         let file = "model = 'openai/x'\nopenai_api_key = 'sk-file'\npermission_timeout_ms = 7\nshutdown_grace_ms = 9\n\
             allow_public = true\nno_auth = true\ndefault_policy = 'deny'\nroot = ['.']\nlog_format = 'json'\n\
-            [[permissions.rules]]\ntool = 'bash'\npolicy = 'allow'\n";
+            [[permissions.rules]]\ntool = 'bash'\npolicy = 'allow'\n\
+            [[mcp_servers]]\nname = 'a'\ncommand = 'x'\ncwd = 'd'\nenv = { KEY = 'sk-file' }\n\
+            [[mcp_servers]]\nname = 'b'\nurl = 'http://127.0.0.1:1/'\n";
         let launch = with(Some(file), &[("OPENAI_BASE_URL", " http://127.0.0.1:9/v1 ")], Options::default()).unwrap();
         let settings = &launch.settings;
         assert_eq!(settings.model.as_deref(), Some("openai/x"));
@@ -334,6 +344,11 @@ mod tests {
         assert_eq!(settings.permissions.default_policy, PermissionPolicy::Deny);
         assert_eq!(settings.permissions.rules.last().unwrap().tool, "bash");
         assert_eq!(settings.allowed_roots.len(), 1);
+        assert_eq!(settings.mcp_servers.iter().map(|server| server.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        let McpTransport::Stdio { cwd: Some(cwd), .. } = &settings.mcp_servers[0].transport else {
+            panic!("a program")
+        };
+        assert!(cwd.is_absolute() && cwd.ends_with("d"), "relative to the file: {cwd:?}");
         assert_eq!(launch.log_format, LogFormat::Json);
         assert!(launch.data_directory.ends_with(".local/share/simse"));
         assert!(!format!("{launch:?}").contains("sk-file"), "a secret would reach the log");

@@ -11,7 +11,7 @@ use super::error::envelope;
 use crate::base::limit;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, InstructionDiscovery, Limits, OpenAiSettings, ProviderPrompts, Settings, Storage,
+    AcpServer, InstructionDiscovery, Limits, McpServer, OpenAiSettings, ProviderPrompts, Settings, Storage,
     embedded_data_directory,
 };
 use crate::protocol::PermissionConfig;
@@ -38,6 +38,8 @@ pub(super) struct ServerConfig {
     openai: Option<OpenAi>,
     #[serde(default)]
     acp_servers: Vec<AcpServer>,
+    #[serde(default)]
+    mcp_servers: Vec<McpServer>,
     tool_permissions: Option<PermissionConfig>,
     provider_prompts: Option<ProviderPrompts>,
     instruction_discovery: Option<InstructionDiscovery>,
@@ -124,6 +126,7 @@ impl ServerConfig {
                 .map(|o| OpenAiSettings { base_url: o.base_url, api_key: o.api_key, images: o.images })
                 .unwrap_or_default(),
             acp_servers: self.acp_servers,
+            mcp_servers: self.mcp_servers,
             permissions: self.tool_permissions.unwrap_or(base.permissions),
             provider_prompts: self.provider_prompts.unwrap_or_default(),
             instructions: InstructionDiscovery { root_dir, ..instructions },

@@ -128,7 +128,7 @@ pub(super) fn start(job: Job) -> AbortHandle {
         let finished = AssertUnwindSafe(run(job)).catch_unwind().await.unwrap_or_else(|_| {
             let message = "the turn broke off by a fault of the server".to_owned();
             let error = ErrorBody { code: ErrorCode::Internal, message, details: None };
-            Finished { broken: true, ..failed(turn, error) }
+            Finished { broken: true, ..over(turn, Ended::Failed(error)) }
         });
         // Without an actor there is nobody left to know.
         let _ = live.mail.send(Order::Ended(Box::new(finished))).await;
@@ -136,15 +136,22 @@ pub(super) fn start(job: Job) -> AbortHandle {
     task.abort_handle()
 }
 
-fn failed(turn: TurnId, error: ErrorBody) -> Finished {
-    Finished { turn, ended: Ended::Failed(error), final_text: String::new(), messages: None, broken: false }
+/// A turn that ended before its loop began.
+fn over(turn: TurnId, ended: Ended) -> Finished {
+    Finished { turn, ended, final_text: String::new(), messages: None, broken: false }
 }
 
 async fn run(job: Job) -> Finished {
     let turn = job.turn.clone();
-    let equipment = match job.bench.equip(&job.settings).await {
+    // It may wait for tool servers.
+    let equipped = tokio::select! {
+        biased;
+        () = job.cancel.cancelled() => return over(turn, Ended::Aborted),
+        equipped = job.bench.equip(&job.settings) => equipped,
+    };
+    let equipment = match equipped {
         Ok(equipment) => equipment,
-        Err(error) => return failed(turn, error),
+        Err(error) => return over(turn, Ended::Failed(error)),
     };
     let messages = match job.messages {
         Some(mut messages) => {
@@ -153,7 +160,7 @@ async fn run(job: Job) -> Finished {
         }
         None => match conversation(&job.live).await {
             Ok(messages) => messages,
-            Err(error) => return failed(turn, super::store_failure(&error).0),
+            Err(error) => return over(turn, Ended::Failed(super::store_failure(&error).0)),
         },
     };
     let environment = CallEnvironment {

@@ -7,6 +7,7 @@ mod events;
 mod marks;
 mod output;
 mod registry;
+mod subject;
 mod validate;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub use events::ToolEvents;
 pub use marks::{FileMark, FileMarks, FileStamp};
 pub use output::{bound_output, bound_parts};
 pub use registry::{Registry, RegistryError};
+pub use subject::argument_subject;
 pub use validate::{BadArguments, json_schema, validate};
 
 /// A tool's arguments by name.

@@ -3,9 +3,10 @@
 //! Registering a name again replaces the tool in its place. Reading is lock-free enough for the hot
 //! path: a lookup clones one `Arc`.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::{Scope, Tool};
 use crate::base::{clock, limit};
@@ -19,9 +20,19 @@ pub enum RegistryError {
     NoName,
 }
 
+#[derive(Clone)]
 struct Entry {
+    name: Arc<str>,
     tool: Arc<dyn Tool>,
-    metrics: ToolMetrics,
+    /// Shared with the registry that the entry was taken from.
+    metrics: Arc<Mutex<ToolMetrics>>,
+}
+
+impl Entry {
+    fn new(tool: Arc<dyn Tool>) -> Self {
+        let name = Arc::from(tool.definition().name.as_str());
+        Self { metrics: Arc::new(Mutex::new(no_metrics(&name))), name, tool }
+    }
 }
 
 /// Tools by name.
@@ -58,30 +69,48 @@ impl Registry {
     /// # Errors
     /// [`RegistryError::NoName`] for an empty name.
     pub fn register(&self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
-        let name = tool.definition().name.clone();
-        if name.is_empty() {
+        let entry = Entry::new(tool);
+        if entry.name.is_empty() {
             return Err(RegistryError::NoName);
         }
-        let entry = Entry { metrics: no_metrics(&name), tool };
         let mut entries = self.entries.write();
-        match entries.iter_mut().find(|e| e.metrics.name == name) {
+        match entries.iter_mut().find(|e| e.name == entry.name) {
             Some(old) => *old = entry,
             None => entries.push(entry),
         }
         Ok(())
     }
 
+    /// Takes over the tools of `other` that are `wanted` and whose names are free, with their figures: calls through
+    /// either registry count in both.
+    pub fn adopt(&self, other: &Self, wanted: impl Fn(&str) -> bool) {
+        let entries: Vec<Entry> = other.entries.read().iter().filter(|e| wanted(&e.name)).cloned().collect();
+        self.append(entries);
+    }
+
+    /// Adds tools at the end, as far as their names are free. For many at once.
+    pub fn extend(&self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) {
+        self.append(tools.into_iter().map(Entry::new).filter(|e| !e.name.is_empty()).collect());
+    }
+
+    fn append(&self, mut new: Vec<Entry>) {
+        let mut entries = self.entries.write();
+        let mut taken: HashSet<Arc<str>> = entries.iter().map(|e| Arc::clone(&e.name)).collect();
+        new.retain(|e| taken.insert(Arc::clone(&e.name)));
+        entries.append(&mut new);
+    }
+
     /// Takes a tool out. False when there is none of that name.
     pub fn unregister(&self, name: &str) -> bool {
         let mut entries = self.entries.write();
         let before = entries.len();
-        entries.retain(|e| e.metrics.name != name);
+        entries.retain(|e| *e.name != *name);
         entries.len() < before
     }
 
     /// The tool of that name.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.entries.read().iter().find(|e| e.metrics.name == name).map(|e| Arc::clone(&e.tool))
+        self.entries.read().iter().find(|e| *e.name == *name).map(|e| Arc::clone(&e.tool))
     }
 
     /// All definitions, in the order of registration.
@@ -91,7 +120,7 @@ impl Registry {
 
     /// All names, in the order of registration.
     pub fn names(&self) -> Vec<String> {
-        self.entries.read().iter().map(|e| e.metrics.name.clone()).collect()
+        self.entries.read().iter().map(|e| e.name.to_string()).collect()
     }
 
     /// How many tools there are.
@@ -106,27 +135,28 @@ impl Registry {
 
     /// Counts one finished call.
     pub fn record(&self, name: &str, duration_ms: f64, is_error: bool) {
-        if let Some(entry) = self.entries.write().iter_mut().find(|e| e.metrics.name == name) {
-            let m = &mut entry.metrics;
-            m.call_count += 1;
-            m.error_count += u64::from(is_error);
-            m.total_duration_ms += duration_ms;
-            #[allow(clippy::cast_precision_loss, reason = "a count of calls stays far below 2^52")]
-            let count = m.call_count as f64;
-            m.avg_duration_ms = m.total_duration_ms / count;
-            m.last_called_at = clock::now_ms();
-        }
+        let found = self.entries.read().iter().find(|e| *e.name == *name).map(|e| Arc::clone(&e.metrics));
+        let Some(metrics) = found else { return };
+        let mut m = metrics.lock();
+        m.call_count += 1;
+        m.error_count += u64::from(is_error);
+        m.total_duration_ms += duration_ms;
+        #[allow(clippy::cast_precision_loss, reason = "a count of calls stays far below 2^52")]
+        let count = m.call_count as f64;
+        m.avg_duration_ms = m.total_duration_ms / count;
+        m.last_called_at = clock::now_ms();
     }
 
     /// Figures of all tools that were called.
     pub fn metrics(&self) -> Vec<ToolMetrics> {
-        self.entries.read().iter().filter(|e| e.metrics.call_count > 0).map(|e| e.metrics.clone()).collect()
+        let entries = self.entries.read();
+        entries.iter().map(|e| e.metrics.lock().clone()).filter(|m| m.call_count > 0).collect()
     }
 
     /// Forgets all figures.
     pub fn clear_metrics(&self) {
-        for entry in self.entries.write().iter_mut() {
-            entry.metrics = no_metrics(&entry.metrics.name.clone());
+        for entry in self.entries.read().iter() {
+            *entry.metrics.lock() = no_metrics(&entry.name);
         }
     }
 }

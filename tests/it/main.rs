@@ -8,6 +8,7 @@ mod demo;
 mod guard;
 mod main_job;
 mod malformed;
+mod mcp;
 mod openai;
 mod readme;
 mod restart;

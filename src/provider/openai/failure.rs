@@ -47,7 +47,9 @@ impl Redactor {
 /// A failure below the level of the status.
 pub(super) fn from_http(error: &HttpError) -> ModelError {
     match error {
-        HttpError::BadUrl(_) | HttpError::Setup(_) => ModelError::Unavailable(error.to_string()),
+        HttpError::BadUrl(_) | HttpError::BadHeader(_) | HttpError::Setup(_) => {
+            ModelError::Unavailable(error.to_string())
+        }
         HttpError::Connect { .. } | HttpError::Cut { .. } | HttpError::Silent { .. } => {
             transient(format!("the model: {error}"), None)
         }

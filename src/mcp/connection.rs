@@ -1,0 +1,251 @@
+//! One run of a server: its process or HTTP session, the negotiation, and its end.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use rmcp::model::{ClientCapabilities, ClientConfig, ClientRequest, Implementation, PingRequest, ProtocolVersion};
+use rmcp::service::{
+    ClientLifecycleMode, NotificationContext, RunningService, RunningServiceCancellationToken,
+    serve_client_with_lifecycle,
+};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use rmcp::{ClientHandler, Peer, RoleClient};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::explain::{not_begun, request_failed};
+use super::listing::{Listed, list_tools};
+use super::pipe::{Fault, Guarded, LastWords, drain, last_words};
+use crate::base::process::{Ending, Invocation, Piped, environment, spawn};
+use crate::base::{http, limit};
+use crate::config::{McpServer, McpTransport, inherited_environment};
+
+/// How long the rest of the output is read after the process has ended, and the other way round.
+const REST_WAIT: Duration = Duration::from_millis(500);
+/// How long the protocol has to say goodbye.
+const GOODBYE_WAIT: Duration = Duration::from_secs(2);
+
+/// What the server is told about us, and what we do about its notifications.
+///
+/// Offers no sampling, no elicitation and no roots: a server that asks for them is refused by the protocol.
+/// Progress and log messages are passed over.
+struct Handler {
+    tools_changed: Arc<Notify>,
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let own = Implementation::new("simse", env!("CARGO_PKG_VERSION"));
+        // The newest that begins with `initialize`, which every server of today answers.
+        ClientConfig::new(ClientCapabilities::default(), own)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.tools_changed.notify_one();
+    }
+}
+
+/// What is looked after while the connection lives.
+pub(super) struct Tending {
+    peer: Peer<RoleClient>,
+    tools_changed: Arc<Notify>,
+    url: Option<String>,
+}
+
+impl Tending {
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
+    }
+
+    /// Waits for word that the tools are others now.
+    pub(super) async fn tools_changed(&self) {
+        self.tools_changed.notified().await;
+    }
+
+    /// Whether it still answers; an error is an answer too.
+    pub(super) async fn ping(&self) -> Result<(), String> {
+        match self.peer.send_request(ClientRequest::PingRequest(PingRequest::default())).await {
+            Ok(_) | Err(rmcp::ServiceError::McpError(_)) => Ok(()),
+            Err(error) => Err(request_failed(&error, self.url.as_deref())),
+        }
+    }
+}
+
+/// A connection that stands.
+pub(super) struct Connection {
+    peer: Peer<RoleClient>,
+    tools_changed: Arc<Notify>,
+    url: Option<String>,
+    /// Ends the protocol's own task.
+    goodbye: Option<RunningServiceCancellationToken>,
+    over: AbortOnDropHandle<()>,
+    process: Option<Process>,
+}
+
+/// A started program.
+struct Process {
+    piped: Piped,
+    fault: Fault,
+    words: LastWords,
+    _draining: AbortOnDropHandle<()>,
+}
+
+impl Connection {
+    /// Starts or reaches the server, negotiates, and lists its tools. Dropping the future kills what was started.
+    ///
+    /// # Errors
+    /// Why it did not work, as the end of a sentence.
+    pub(super) async fn open(spec: &McpServer, directory: &Path) -> Result<(Self, Vec<Listed>), String> {
+        let tools_changed = Arc::new(Notify::new());
+        let handler = Handler { tools_changed: Arc::clone(&tools_changed) };
+        let connection = match &spec.transport {
+            McpTransport::Stdio { .. } => Self::start(spec, directory, handler).await?,
+            McpTransport::Http { url, headers } => Self::reach(url, headers, handler).await?,
+        };
+        let offers_tools = connection.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_some());
+        if !offers_tools {
+            return Ok((connection, Vec::new()));
+        }
+        match list_tools(&connection.peer, &spec.name).await {
+            Ok(listed) => Ok((connection, listed)),
+            Err(reason) => {
+                let ended = connection.over.is_finished();
+                let why = connection.close(None).await;
+                Err(if ended { why } else { format!("it did not list its tools: {reason}") })
+            }
+        }
+    }
+
+    async fn start(spec: &McpServer, directory: &Path, handler: Handler) -> Result<Self, String> {
+        let McpTransport::Stdio { command, args, env, cwd } = &spec.transport else {
+            return Err("it is no program".into());
+        };
+        let invocation = Invocation {
+            program: command.into(),
+            arguments: args.iter().map(OsString::from).collect(),
+            directory: cwd.as_ref().map_or_else(|| directory.to_owned(), |cwd| directory.join(cwd)),
+            environment: environment(inherited_environment(), env),
+        };
+        let mut piped = spawn(&invocation).map_err(|cause| cause.to_string())?;
+        let (Some(input), Some(output), Some(errors)) = (piped.stdin.take(), piped.stdout.take(), piped.stderr.take())
+        else {
+            return Err("its standard streams are missing".into());
+        };
+        let (fault, words) = (Fault::default(), LastWords::default());
+        let draining = tokio::spawn(drain(errors, spec.name.clone(), Arc::clone(&words)));
+        let guarded = Guarded::new(output, &spec.name, Arc::clone(&fault));
+        // Ours breaks off first; what the protocol finds too long it would drop, and the caller would wait.
+        let transport = AsyncRwTransport::new_client(guarded, input)
+            .with_max_line_length(limit::MCP_MESSAGE_BYTES_MAX + CHUNK_SLACK_BYTES);
+        let tools_changed = Arc::clone(&handler.tools_changed);
+        let begun = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
+        let process = Process { piped, fault, words, _draining: AbortOnDropHandle::new(draining) };
+        match begun {
+            Ok(service) => Ok(Self::new(service, tools_changed, (None, Some(process)))),
+            Err(error) => {
+                let refused = not_begun(&error, None);
+                Err(process.end().await.unwrap_or(refused))
+            }
+        }
+    }
+
+    async fn reach(url: &str, headers: &BTreeMap<String, String>, handler: Handler) -> Result<Self, String> {
+        let client = http::protocol_client(url).await.map_err(|error| error.to_string())?;
+        let headers = http::header_pairs(headers).map_err(|error| error.to_string())?;
+        let config = StreamableHttpClientTransportConfig::with_uri(url)
+            .custom_headers(headers)
+            .max_sse_event_size(limit::MCP_MESSAGE_BYTES_MAX);
+        let transport = StreamableHttpClientTransport::with_client(client, config);
+        let tools_changed = Arc::clone(&handler.tools_changed);
+        let begun = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
+        let service = begun.map_err(|error| not_begun(&error, Some(url)))?;
+        Ok(Self::new(service, tools_changed, (Some(url.to_owned()), None)))
+    }
+
+    fn new(
+        service: RunningService<RoleClient, Handler>,
+        tools_changed: Arc<Notify>,
+        (url, process): (Option<String>, Option<Process>),
+    ) -> Self {
+        let (peer, goodbye) = (service.peer().clone(), Some(service.cancellation_token()));
+        let over = tokio::spawn(async move {
+            if let Err(panic) = service.waiting().await {
+                tracing::error!(%panic, "the task of an MCP connection broke off");
+            }
+        });
+        Self { peer, tools_changed, url, goodbye, over: AbortOnDropHandle::new(over), process }
+    }
+
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        &self.peer
+    }
+
+    pub(super) fn tending(&self) -> Tending {
+        Tending { peer: self.peer.clone(), tools_changed: Arc::clone(&self.tools_changed), url: self.url.clone() }
+    }
+
+    /// Waits until it is over: the stream has ended, or the process has.
+    pub(super) async fn ended(&mut self) {
+        let over = (&mut self.over).map(drop);
+        match &mut self.process {
+            None => over.await,
+            Some(process) => {
+                tokio::pin!(over);
+                let exited = tokio::select! {
+                    () = &mut over => false,
+                    _ = process.piped.wait() => true,
+                };
+                if exited {
+                    // What it wrote before is still in the pipe.
+                    drop(timeout(REST_WAIT, over).await);
+                }
+            }
+        }
+    }
+
+    /// Says goodbye, ends the process with its group, and answers why it was over: `known`, or what can be found out.
+    pub(super) async fn close(mut self, known: Option<String>) -> String {
+        let was_over = self.over.is_finished();
+        if let Some(goodbye) = self.goodbye.take() {
+            goodbye.cancel();
+        }
+        if !was_over {
+            drop(timeout(GOODBYE_WAIT, &mut self.over).await);
+        }
+        let found = match self.process.take() {
+            Some(process) => process.end().await,
+            None => None,
+        };
+        known.or(found).unwrap_or_else(|| "it closed the connection".to_owned())
+    }
+}
+
+/// What the protocol's own limit of a line leaves above ours.
+const CHUNK_SLACK_BYTES: usize = 1 << 20;
+
+impl Process {
+    /// Ends it with its group. Why it had ended, when it had ended by itself or was broken off.
+    async fn end(mut self) -> Option<String> {
+        let fault = self.fault.lock().take();
+        let exited = timeout(REST_WAIT, self.piped.wait()).await;
+        self.piped.stop(Duration::from_millis(limit::MCP_STOP_GRACE_MS)).await;
+        if fault.is_some() {
+            return fault;
+        }
+        let how = match Ending::from(exited.ok()?.ok()?) {
+            Ending::Exited(code) => format!("its program ended with exit code {code}"),
+            Ending::Signalled(signal) => format!("its program was ended by signal {signal}"),
+            Ending::TimedOut | Ending::Cancelled => return None,
+        };
+        let words = last_words(&self.words);
+        Some(if words.is_empty() { how } else { format!("{how}; its last words: {words}") })
+    }
+}

@@ -1,0 +1,327 @@
+//! One server's life: started, listed, noticed when it ends, started again when it is needed and its pause is over.
+//!
+//! A task of its own ([`Link::supervise`]) is the only one that changes the status; everybody else reads it, and
+//! says that the server is needed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use parking_lot::Mutex;
+use rmcp::{Peer, RoleClient};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::connection::{Connection, Tending};
+use super::listing::{Listed, list_tools};
+use super::tool::McpTool;
+use crate::base::limit;
+use crate::config::McpServer;
+use crate::tool::Tool;
+
+/// How long a call whose connection is gone waits to learn why.
+const REASON_WAIT: Duration = Duration::from_secs(3);
+
+/// The longest pause of a server that a call waits out.
+const PAUSE_WAITED_OUT_MAX: Duration = Duration::from_secs(5);
+
+/// One server.
+pub(super) struct Link {
+    spec: McpServer,
+    directory: PathBuf,
+    /// `mcp:<name>/`.
+    prefix: String,
+    status: watch::Sender<Status>,
+    /// Those of the last list; none once the server cannot be started any more.
+    tools: Mutex<Arc<[Arc<dyn Tool>]>>,
+    /// Somebody needs the server while it is down.
+    demand: Notify,
+    /// A request could not be sent: it may be gone.
+    doubt: Notify,
+    /// No start has succeeded or been waited out, and at most one has failed.
+    is_new: AtomicBool,
+}
+
+#[derive(Clone)]
+enum Status {
+    Idle,
+    Connecting,
+    Ready(Peer<RoleClient>),
+    Down(Arc<Down>),
+    Closed,
+}
+
+/// Why there is no connection, and from when on another start may be tried.
+struct Down {
+    reason: String,
+    retry_at: Instant,
+    /// Starts so far.
+    starts: u64,
+}
+
+/// How one run of the server ended.
+enum Life {
+    Stopped,
+    NeverBegan(String),
+    Ended { reason: String, after: Duration },
+}
+
+impl Link {
+    pub(super) fn new(spec: McpServer, directory: &Path) -> Self {
+        Self {
+            prefix: format!("mcp:{}/", spec.name),
+            spec,
+            directory: directory.to_owned(),
+            status: watch::Sender::new(Status::Idle),
+            tools: Mutex::new(Arc::new([])),
+            demand: Notify::new(),
+            doubt: Notify::new(),
+            is_new: AtomicBool::new(true),
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    pub(super) fn spec(&self) -> &McpServer {
+        &self.spec
+    }
+
+    /// Where a program of it starts.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// What the names of its tools begin with.
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    pub(super) fn tools(&self) -> Arc<[Arc<dyn Tool>]> {
+        Arc::clone(&self.tools.lock())
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(*self.status.borrow(), Status::Ready(_))
+    }
+
+    /// Waits for the end of a start, good or bad, as long as there is hope that it helps. Of a server that failed
+    /// more often it only says that it is needed.
+    pub(super) async fn settled(&self) {
+        self.need();
+        if self.is_new.load(Ordering::Acquire) {
+            self.outcome(|_| false).await;
+        }
+    }
+
+    /// It had its time: the next turns no longer wait for its first start.
+    pub(super) fn wait_no_longer(&self) {
+        if self.is_new.swap(false, Ordering::AcqRel) {
+            tracing::warn!(server = self.name(), "an MCP server is slow to start; turns no longer wait for it");
+        }
+    }
+
+    fn need(&self) {
+        if matches!(*self.status.borrow(), Status::Down(_)) {
+            self.demand.notify_one();
+        }
+    }
+
+    /// The connection; a server that is down is started again, and waited for unless it has to rest for long.
+    ///
+    /// # Errors
+    /// Why there is none, as a sentence about the server.
+    pub(super) async fn ready(&self) -> Result<Peer<RoleClient>, String> {
+        self.need();
+        let rests = |down: &Down| down.retry_at > Instant::now() + PAUSE_WAITED_OUT_MAX;
+        let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
+        match timeout(most, self.outcome(rests)).await {
+            Ok(Status::Ready(peer)) => Ok(peer),
+            Ok(Status::Down(down)) => Err(self.down_sentence(&down)),
+            Ok(Status::Closed) => Err(self.sentence("was stopped")),
+            Ok(Status::Idle | Status::Connecting) | Err(_) => Err(self.sentence("is still starting")),
+        }
+    }
+
+    /// What has come of the start that is under way, or else of the next one; at once where there is a connection,
+    /// or where somebody who sees why there is none gives up.
+    async fn outcome(&self, gives_up: impl Fn(&Down) -> bool) -> Status {
+        let mut status = self.status.subscribe();
+        let mut starts_before = None;
+        loop {
+            let now = status.borrow_and_update().clone();
+            match &now {
+                Status::Ready(_) | Status::Closed => return now,
+                Status::Down(down) => {
+                    let before = *starts_before.get_or_insert(down.starts);
+                    if down.starts > before || gives_up(down) {
+                        return now;
+                    }
+                }
+                Status::Idle | Status::Connecting => starts_before = Some(starts_before.unwrap_or(0)),
+            }
+            // The sender lives as long as `self`.
+            let _ = status.changed().await;
+        }
+    }
+
+    /// Why the connection that a call was on is gone.
+    pub(super) async fn why_it_ended(&self) -> String {
+        let mut status = self.status.subscribe();
+        let ended = status.wait_for(|status| matches!(status, Status::Down(_) | Status::Closed));
+        match timeout(REASON_WAIT, ended).await {
+            Ok(Ok(status)) => match &*status {
+                Status::Down(down) => self.sentence(&format!("went away during the call: {}", down.reason)),
+                Status::Idle | Status::Connecting | Status::Ready(_) | Status::Closed => self.sentence("was stopped"),
+            },
+            Ok(Err(_)) | Err(_) => self.sentence("went away during the call"),
+        }
+    }
+
+    /// A request could not be sent. Whether the server is gone is looked into.
+    pub(super) fn doubt(&self) {
+        self.doubt.notify_one();
+    }
+
+    pub(super) fn sentence(&self, what: &str) -> String {
+        format!("the MCP server `{}` {what}", self.name())
+    }
+
+    fn down_sentence(&self, down: &Down) -> String {
+        let pause = down.retry_at.saturating_duration_since(Instant::now());
+        let text = self.sentence(&format!("is down: {}", down.reason));
+        if pause < Duration::from_secs(1) {
+            text
+        } else {
+            format!("{text} (not tried again for {} s)", pause.as_secs())
+        }
+    }
+
+    /// Keeps the server until `stop`.
+    pub(super) async fn supervise(self: Arc<Self>, stop: CancellationToken) {
+        let (mut starts, mut failures) = (0, 0);
+        loop {
+            starts += 1;
+            self.status.send_replace(Status::Connecting);
+            let reason = match self.live(&stop).await {
+                Life::Stopped => break,
+                Life::NeverBegan(reason) => {
+                    failures += 1;
+                    self.list(Vec::new());
+                    tracing::warn!(server = self.name(), reason, "an MCP server could not be started");
+                    reason
+                }
+                Life::Ended { reason, after } => {
+                    failures = if after >= Duration::from_millis(limit::MCP_STABLE_MS) { 1 } else { failures + 1 };
+                    tracing::warn!(server = self.name(), reason, "an MCP server ended");
+                    reason
+                }
+            };
+            // Who asked for this start has its answer.
+            let _ = self.demand.notified().now_or_never();
+            let retry_at = Instant::now() + pause(failures);
+            if failures > 1 {
+                self.is_new.store(false, Ordering::Release);
+            }
+            self.status.send_replace(Status::Down(Arc::new(Down { reason, retry_at, starts })));
+            let next = async {
+                self.demand.notified().await;
+                sleep_until(retry_at).await;
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = next => {}
+            }
+        }
+        self.list(Vec::new());
+        self.is_new.store(false, Ordering::Release);
+        self.status.send_replace(Status::Closed);
+    }
+
+    /// One run: start, tools, end.
+    async fn live(self: &Arc<Self>, stop: &CancellationToken) -> Life {
+        let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
+        let opening = timeout(most, Connection::open(&self.spec, &self.directory));
+        let opened = tokio::select! {
+            biased;
+            () = stop.cancelled() => return Life::Stopped,
+            opened = opening => opened,
+        };
+        let (mut connection, listed) = match opened {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(reason)) => return Life::NeverBegan(reason),
+            Err(_) => return Life::NeverBegan(format!("it did not get ready within {} s", most.as_secs())),
+        };
+        let began = Instant::now();
+        tracing::info!(server = self.name(), tools = listed.len(), "an MCP server is connected");
+        self.list(listed);
+        self.is_new.store(false, Ordering::Release);
+        self.status.send_replace(Status::Ready(connection.peer().clone()));
+        let tending = connection.tending();
+        let gone = tokio::select! {
+            biased;
+            () = stop.cancelled() => {
+                connection.close(None).await;
+                return Life::Stopped;
+            }
+            () = connection.ended() => None,
+            reason = self.tend(tending) => Some(reason),
+        };
+        Life::Ended { reason: connection.close(gone).await, after: began.elapsed() }
+    }
+
+    /// Lists again what has changed. Ends with a reason when the server no longer answers.
+    async fn tend(self: &Arc<Self>, tending: Tending) -> String {
+        loop {
+            tokio::select! {
+                () = tending.tools_changed() => {
+                    let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
+                    match timeout(most, list_tools(tending.peer(), self.name())).await {
+                        Ok(Ok(listed)) => self.list(listed),
+                        Ok(Err(reason)) => self.keep_old_list(&reason),
+                        Err(_) => self.keep_old_list("it did not answer in time"),
+                    }
+                }
+                () = self.doubt.notified() => {
+                    let most = Duration::from_millis(limit::MCP_PING_TIMEOUT_MS);
+                    match timeout(most, tending.ping()).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(reason)) => return reason,
+                        Err(_) => return "it no longer answers".to_owned(),
+                    }
+                }
+            }
+        }
+    }
+
+    fn keep_old_list(&self, reason: &str) {
+        tracing::warn!(server = self.name(), reason, "an MCP server did not list its tools again; the old list stays");
+    }
+
+    fn list(self: &Arc<Self>, listed: Vec<Listed>) {
+        let tools = listed.into_iter().map(|one| Arc::new(McpTool::new(one, Arc::clone(self))) as Arc<dyn Tool>);
+        *self.tools.lock() = tools.collect();
+    }
+}
+
+/// The pause after that many failures in a row.
+fn pause(failures: u32) -> Duration {
+    let doublings = failures.saturating_sub(1).min(20);
+    let ms = limit::MCP_RETRY_MS.saturating_mul(1 << doublings).min(limit::MCP_RETRY_MS_MAX);
+    Duration::from_millis(ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_grows_up_to_a_limit() {
+        let seconds: Vec<u128> = [1, 2, 3, 8, 9, u32::MAX].map(|failures| pause(failures).as_millis()).into();
+        assert_eq!(seconds, [500, 1_000, 2_000, 60_000, 60_000, 60_000]);
+    }
+}

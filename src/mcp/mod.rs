@@ -1,0 +1,112 @@
+//! The MCP client: servers that are configured, their lives, and their tools as [`Tool`]s.
+//!
+//! [`Servers`] belong to whoever made them, an application or a session, and never to a connection of a client.
+//! Each has a task of its own that starts it, lists its tools, notices its end and, when it is needed again, starts
+//! it once more after a pause that grows. Nothing here fails because a server is missing: its tools are missing then.
+//!
+//! - `link`: one server's life. `connection`: one run of it: process or HTTP session, negotiation, end.
+//! - `listing`: its list of tools, bounded. `tool`: one of them. `content`: what a call answered, as text.
+//! - `pipe`: what comes out of a server's process. `explain`: what went wrong, in our words.
+//!
+//! Invariants: a program that was started is ended with its group, at the latest when [`Servers`] are dropped; a
+//! call is sent once and never repeated, because it may have been carried out; a tool's name is
+//! `mcp:<server>/<tool>`, and no server's name contains `/`, so that names of two servers never meet.
+
+mod connection;
+mod content;
+mod explain;
+mod link;
+mod listing;
+mod pipe;
+mod tool;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::base::limit;
+use crate::config::McpServer;
+use crate::tool::Tool;
+
+use link::Link;
+
+/// Two servers have one name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a name of its own, got `{name}` once more")]
+pub struct DuplicateServer {
+    /// Which of the servers, from 0.
+    pub at: usize,
+    /// The name.
+    pub name: String,
+}
+
+/// Servers and their tools. Dropping them ends their processes.
+pub struct Servers {
+    links: Vec<Arc<Link>>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    _stop: DropGuard,
+}
+
+impl std::fmt::Debug for Servers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.links.iter().map(|link| link.name()).collect();
+        f.debug_struct("Servers").field("names", &names).finish_non_exhaustive()
+    }
+}
+
+impl Servers {
+    /// Servers whose programs start in `directory` unless they name another. Starts nothing.
+    ///
+    /// # Errors
+    /// [`DuplicateServer`].
+    pub fn new(configured: &[McpServer], directory: &Path) -> Result<Self, DuplicateServer> {
+        for (at, server) in configured.iter().enumerate() {
+            if configured[..at].iter().any(|other| other.name == server.name) {
+                return Err(DuplicateServer { at, name: server.name.clone() });
+            }
+        }
+        let links = configured.iter().map(|server| Arc::new(Link::new(server.clone(), directory))).collect();
+        let stop = CancellationToken::new();
+        Ok(Self { links, tasks: TaskTracker::new(), _stop: stop.clone().drop_guard(), stop })
+    }
+
+    /// Begins to start all of them, in the background. Once; inside a runtime.
+    pub fn start(&self) {
+        for link in &self.links {
+            self.tasks.spawn(Arc::clone(link).supervise(self.stop.clone()));
+        }
+        self.tasks.close();
+    }
+
+    /// Has servers that are down started again, and waits a bounded time for those that never ran and have not failed
+    /// twice, as far as somebody wants their tools. Cancel-safe.
+    pub async fn settle(&self, wants: impl Fn(&str) -> bool) {
+        let wanted: Vec<&Arc<Link>> = self.links.iter().filter(|link| wants(link.prefix())).collect();
+        let first_starts = futures_util::future::join_all(wanted.iter().map(|link| link.settled()));
+        if timeout(Duration::from_millis(limit::MCP_TURN_WAIT_MS), first_starts).await.is_err() {
+            wanted.iter().for_each(|link| link.wait_no_longer());
+        }
+    }
+
+    /// The tools of all servers that are connected, server by server, as they list them.
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.links.iter().flat_map(|link| link.tools().iter().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// Whether a server that is not connected now may have a tool of this name.
+    pub fn may_have(&self, tool: &str) -> bool {
+        self.links.iter().any(|link| tool.starts_with(link.prefix()) && !link.is_ready())
+    }
+
+    /// Ends all of them and waits until their processes are gone.
+    pub async fn close(&self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

@@ -1,0 +1,143 @@
+//! What comes out of a server's process: its messages, guarded, and its error stream, drained.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+use crate::base::{limit, text};
+
+/// One read of the error stream.
+const CHUNK_BYTES: usize = 4 * 1024;
+/// Of a line of the error stream that is logged, in bytes.
+const LOGGED_BYTES_MAX: usize = 400;
+
+/// Passes lines on, and breaks off at one that is longer than a message may be.
+///
+/// A line that cannot be a message is told once; the protocol passes over it.
+pub(super) struct Guarded<R> {
+    inner: R,
+    server: String,
+    fault: Fault,
+    line_bytes: usize,
+    told: bool,
+}
+
+/// Why the output was broken off; empty as long as it was not.
+pub(super) type Fault = Arc<Mutex<Option<String>>>;
+
+impl<R> Guarded<R> {
+    pub(super) fn new(inner: R, server: &str, fault: Fault) -> Self {
+        Self { inner, server: server.to_owned(), fault, line_bytes: 0, told: false }
+    }
+
+    /// Counts what came.
+    fn watch(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.split_inclusive(|&b| b == b'\n') {
+            if self.line_bytes == 0 {
+                self.look(piece);
+            }
+            self.line_bytes += piece.len();
+            if self.line_bytes > limit::MCP_MESSAGE_BYTES_MAX {
+                let fault = format!("it sent a message of more than {} bytes", limit::MCP_MESSAGE_BYTES_MAX);
+                *self.fault.lock() = Some(fault.clone());
+                return Err(io::Error::other(fault));
+            }
+            if piece.ends_with(b"\n") {
+                self.line_bytes = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Messages are objects; some old ones come as lists.
+    fn look(&mut self, start: &[u8]) {
+        let line = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start).trim_ascii();
+        if self.told || line.is_empty() || line.starts_with(b"{") || line.starts_with(b"[") {
+            return;
+        }
+        self.told = true;
+        let sample = shown(line, 100);
+        tracing::warn!(
+            server = self.server,
+            sample,
+            "an MCP server writes what is no message to its standard output; it is passed over"
+        );
+    }
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Guarded<R> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        let watched = self.watch(&buffer.filled()[before..]);
+        if watched.is_err() {
+            buffer.set_filled(before);
+        }
+        Poll::Ready(watched)
+    }
+}
+
+/// The end of an error stream.
+pub(super) type LastWords = Arc<Mutex<Vec<u8>>>;
+
+/// Reads an error stream to its end: into the log (debug), and its last bytes into `words`.
+pub(super) async fn drain(mut stream: impl AsyncRead + Unpin, server: String, words: LastWords) {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+        let said = &chunk[..count];
+        for line in said.split(|&b| b == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+            tracing::debug!(server, said = shown(line, LOGGED_BYTES_MAX), "an MCP server wrote to its error stream");
+        }
+        let mut words = words.lock();
+        words.extend_from_slice(said);
+        let over = words.len().saturating_sub(limit::MCP_LAST_WORDS_BYTES_MAX);
+        words.drain(..over);
+    }
+}
+
+/// The last words as a line of text; empty when there were none.
+pub(super) fn last_words(words: &LastWords) -> String {
+    let bytes = words.lock().clone();
+    let lossy = String::from_utf8_lossy(&bytes);
+    let text: String = lossy.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn shown(bytes: &[u8], bytes_max: usize) -> String {
+    let lossy = String::from_utf8_lossy(bytes.trim_ascii());
+    text::head(&lossy, bytes_max).escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_message_that_is_too_long_breaks_off() {
+        let long = [vec![b'x'; limit::MCP_MESSAGE_BYTES_MAX - 1], b"\n{}\n".to_vec()].concat();
+        for (bytes, fails) in [(long.clone(), false), ([b"{", long.as_slice()].concat(), true)] {
+            let fault = Fault::default();
+            let mut read = Vec::new();
+            let done = Guarded::new(bytes.as_slice(), "s", Arc::clone(&fault)).read_to_end(&mut read).await;
+            assert_eq!((done.is_err(), fault.lock().is_some()), (fails, fails));
+            assert_eq!(read.len() == bytes.len(), !fails);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_words_are_bounded_and_one_line() {
+        let words = LastWords::default();
+        let said = [vec![b'a'; 9_000], b"\n\x1b[31mno  key\xff\r\n".to_vec()].concat();
+        drain(said.as_slice(), "s".into(), Arc::clone(&words)).await;
+        let text = last_words(&words);
+        assert!(text.ends_with("a [31mno key\u{fffd}") && text.len() <= limit::MCP_LAST_WORDS_BYTES_MAX + 3, "{text}");
+    }
+}

@@ -1,0 +1,72 @@
+//! What permission patterns are held against, for a tool that only its arguments describe.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::Arguments;
+use crate::permission::{PathSubject, Subject};
+
+/// Arguments that name files, by the names the host tools use.
+const PATH_ARGUMENTS: [&str; 3] = ["path", "source", "destination"];
+/// An argument that names several, by the name that tool servers use.
+const PATHS_ARGUMENT: &str = "paths";
+
+/// A command, else paths, else nothing. `absolute` makes a path absolute, or says that it cannot be.
+pub fn argument_subject(arguments: &Arguments, absolute: impl Fn(&str) -> Option<PathBuf>) -> Subject {
+    if let Some(Value::String(command)) = arguments.get("command") {
+        return Subject::Command(command.clone());
+    }
+    let several = arguments.get(PATHS_ARGUMENT).and_then(Value::as_array).into_iter().flatten();
+    let given = PATH_ARGUMENTS.iter().filter_map(|name| arguments.get(*name)).chain(several).filter_map(Value::as_str);
+    let paths: Vec<PathSubject> = given
+        .map(|given| PathSubject { given: given.to_owned(), resolved: absolute(given).and_then(resolve) })
+        .collect();
+    if paths.is_empty() { Subject::None } else { Subject::Paths(paths) }
+}
+
+/// Through links as far as it exists, its `..` taken out in any case.
+fn resolve(path: PathBuf) -> Option<PathBuf> {
+    let mut rest: Vec<std::ffi::OsString> = Vec::new();
+    let mut at = path;
+    loop {
+        if let Ok(real) = at.canonicalize() {
+            return Some(rest.iter().rev().fold(real, |p, part| p.join(part)));
+        }
+        // `..` behind something that does not exist cannot be resolved: it then matches no pattern that allows.
+        rest.push(at.file_name()?.to_owned());
+        if !at.pop() {
+            return None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn subject_of(value: Value) -> Subject {
+        let Value::Object(arguments) = value else { panic!("an object, not {value}") };
+        argument_subject(&arguments, |given| std::path::absolute(given).ok())
+    }
+
+    #[test]
+    fn a_command_comes_before_paths_and_paths_are_resolved() {
+        assert_eq!(subject_of(json!({"a": 1})), Subject::None);
+        assert_eq!(subject_of(json!({"command": "ls", "path": "x"})), Subject::Command("ls".into()));
+        let Subject::Paths(paths) = subject_of(json!({"path": "/tmp/../tmp/none/file"})) else { panic!("paths") };
+        let tmp = std::path::Path::new("/tmp").canonicalize().unwrap();
+        assert_eq!(paths[0].resolved.as_deref(), Some(tmp.join("none/file").as_path()));
+        let Subject::Paths(paths) = subject_of(json!({"path": "/tmp/none/../../etc/passwd"})) else { panic!("paths") };
+        assert_eq!(paths[0].resolved, None);
+        let Subject::Paths(paths) = subject_of(json!({"path": "/a", "paths": ["/b", 5, "/c"]})) else {
+            panic!("paths")
+        };
+        assert_eq!(paths.iter().map(|p| p.given.as_str()).collect::<Vec<_>>(), ["/a", "/b", "/c"]);
+        let Value::Object(arguments) = json!({"path": "/tmp"}) else { panic!("an object") };
+        let nowhere = vec![PathSubject { given: "/tmp".into(), resolved: None }];
+        assert_eq!(argument_subject(&arguments, |_| None), Subject::Paths(nowhere));
+    }
+}

@@ -1,0 +1,228 @@
+//! Tool servers: real processes and real sockets, through a session.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use simse::config::{McpServer, Settings};
+use simse::protocol::{PermissionPolicy, ToolDefinition};
+use simse::server::ListenOptions;
+use tempfile::TempDir;
+
+use crate::support::house::{Does, House};
+
+/// A server of the script, and where it writes what it hears.
+struct Scripted {
+    room: TempDir,
+    mode: &'static str,
+}
+
+impl Scripted {
+    fn new(mode: &'static str) -> Self {
+        Self { room: tempfile::tempdir().unwrap(), mode }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.room.path().join("log")
+    }
+
+    fn entry(&self, name: &str) -> McpServer {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/mcp_server.mjs");
+        let args = json!([script, self.mode, self.log()]);
+        let env = json!({ "GIVEN_KEY": "given" });
+        serde_json::from_value(json!({ "name": name, "command": "node", "args": args, "env": env })).unwrap()
+    }
+
+    /// What it wrote down so far.
+    fn notes(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.log()).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn heard(&self, method: &str) -> Vec<Value> {
+        self.notes().into_iter().filter(|note| note["method"] == method).collect()
+    }
+
+    /// All processes that it started and its own, over all its lives.
+    fn processes(&self) -> Vec<u64> {
+        let of = |note: &Value| [note["started"].as_u64(), note["helper"].as_u64()];
+        self.notes().iter().flat_map(of).flatten().collect()
+    }
+
+    fn living(&self) -> Vec<u64> {
+        // One that is dead and not yet reaped is no orphan: its state is Z.
+        let lives = |id: &u64| {
+            let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))
+        };
+        self.processes().into_iter().filter(lives).collect()
+    }
+}
+
+async fn house(servers: Vec<McpServer>) -> House {
+    let change = |settings: &mut Settings| {
+        settings.mcp_servers = servers;
+        settings.permissions.default_policy = PermissionPolicy::Allow;
+    };
+    House::with(ListenOptions::default(), change).await
+}
+
+/// Waits until something holds; the wait is bounded by the test's patience, not by a guess of how long it takes.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..2_000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never: {what}");
+}
+
+fn remote(house: &House) -> Vec<ToolDefinition> {
+    house.app.tools().into_iter().filter(|tool| tool.name.starts_with("mcp:")).collect()
+}
+
+fn names(house: &House) -> Vec<String> {
+    remote(house).into_iter().map(|tool| tool.name).collect()
+}
+
+/// Lets the model call a tool in a session and answers with what came of it: output, and whether it failed.
+async fn call(house: &House, session: &str, tool: &'static str, arguments: Value) -> (String, bool) {
+    house.round(&[Does::Calls(tool, arguments)]);
+    house.prompt(session, "go").await;
+    last_output(house, session).await
+}
+
+async fn last_output(house: &House, session: &str) -> (String, bool) {
+    let history = house.call("GET", &format!("/sessions/{session}/history?limit=1000"), None).await.json();
+    let mut results = history["items"].as_array().unwrap().iter().filter(|item| item["output"].is_string());
+    let last = results.next_back().unwrap_or_else(|| panic!("a result in {history}"));
+    (last["output"].as_str().unwrap().to_owned(), last["isError"] == true)
+}
+
+#[tokio::test]
+async fn a_session_calls_the_tools_of_a_server_and_nothing_is_left_behind() {
+    let scripted = Scripted::new("plain");
+    let house = house(vec![scripted.entry("s")]).await;
+    let session = house.session(json!({})).await;
+    // The turn waits for the server, which has only just been started.
+    assert_eq!(call(&house, &session, "mcp:s/echo", json!({ "text": "hi" })).await, ("echo: hi".into(), false));
+    let wanted = ["echo", "wait", "die", "grow", "fail", "flood", "picture"].map(|name| format!("mcp:s/{name}"));
+    assert_eq!(names(&house), wanted);
+    let echo = serde_json::to_value(&remote(&house)[0]).unwrap();
+    assert_eq!(echo["annotations"], json!({ "title": "Echo", "readOnly": true }));
+    assert_eq!((&echo["category"], &echo["parameters"]["required"]), (&json!("other"), &json!(["text"])));
+    let bad = call(&house, &session, "mcp:s/echo", json!({ "text": 5 })).await;
+    assert!(bad.1 && bad.0.contains("argument \"text\": expected a string"), "{bad:?}");
+    let failed = call(&house, &session, "mcp:s/fail", json!({})).await;
+    assert_eq!(failed, ("Tool \"mcp:s/fail\" execution failed: it did not work".into(), true));
+    let picture = call(&house, &session, "mcp:s/picture", json!({})).await;
+    assert_eq!(picture, ("[image, image/png, 4 bytes, not shown]".into(), false));
+    let start = &scripted.notes()[0];
+    assert_eq!((&start["key"], &start["leaked"]), (&json!("given"), &Value::Null));
+    assert_eq!(start["cwd"].as_str(), house.work.path().canonicalize().unwrap().to_str());
+    assert_eq!(scripted.living().len(), 2);
+    house.close().await;
+    assert_eq!(scripted.living(), Vec::<u64>::new());
+}
+
+#[tokio::test]
+async fn servers_that_do_not_come_hold_nothing_up() {
+    let (hang, exit, refuse) = (Scripted::new("hang"), Scripted::new("exit"), Scripted::new("refuse"));
+    let missing = serde_json::from_value(json!({ "name": "m", "command": "/no/such/server" })).unwrap();
+    let good = Scripted::new("plain");
+    let servers = vec![hang.entry("h"), exit.entry("e"), refuse.entry("r"), missing, good.entry("g")];
+    let begun = std::time::Instant::now();
+    let house = house(servers).await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "the start waits for nobody");
+    until("the good one is connected", || names(&house).iter().any(|name| name == "mcp:g/echo")).await;
+    assert!(names(&house).iter().all(|name| name.starts_with("mcp:g/")));
+    // A session may name a tool of a server that is not there yet, and none of a server that has no such tool.
+    let body = |tool: &str| json!({ "tools": ["fs_read", tool] });
+    let session = house.session(body("mcp:g/echo")).await;
+    house.session(body("mcp:h/anything")).await;
+    let refused = house.call("POST", "/sessions", Some(body("mcp:g/nothing"))).await;
+    assert_eq!((refused.status, &refused.json()["error"]["details"]["field"]), (400, &json!("tools[1]")));
+    // This one wants nothing of the server that hangs, so it does not wait for it.
+    let begun = std::time::Instant::now();
+    assert_eq!(call(&house, &session, "mcp:g/echo", json!({ "text": "x" })).await.0, "echo: x");
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    let all = [&hang, &exit, &refuse, &good];
+    house.close().await;
+    for scripted in all {
+        assert_eq!(scripted.living(), Vec::<u64>::new(), "{}", scripted.mode);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_dies_says_so_and_comes_back_when_it_is_needed() {
+    let scripted = Scripted::new("plain");
+    let house = house(vec![scripted.entry("s")]).await;
+    let session = house.session(json!({})).await;
+    let (output, failed) = call(&house, &session, "mcp:s/die", json!({})).await;
+    assert!(failed, "{output}");
+    let said =
+        "the MCP server `s` went away during the call: its program ended with exit code 7; its last words: I die";
+    assert_eq!(output, format!("Tool \"mcp:s/die\" execution failed: {said}"));
+    assert_eq!(call(&house, &session, "mcp:s/echo", json!({ "text": "again" })).await, ("echo: again".into(), false));
+    assert_eq!(scripted.heard("initialize").len(), 2);
+    let (output, failed) = call(&house, &session, "mcp:s/flood", json!({})).await;
+    assert!(failed && output.contains("it sent a message of more than"), "{output}");
+    assert_eq!(call(&house, &session, "mcp:s/echo", json!({ "text": "once more" })).await.0, "echo: once more");
+    house.close().await;
+    assert_eq!(scripted.living(), Vec::<u64>::new());
+}
+
+#[tokio::test]
+async fn an_abort_reaches_the_server() {
+    let scripted = Scripted::new("plain");
+    let house = house(vec![scripted.entry("s")]).await;
+    let session = house.session(json!({})).await;
+    house.round(&[Does::Calls("mcp:s/wait", json!({}))]);
+    let path = format!("/sessions/{session}/prompt");
+    assert_eq!(house.call("POST", &path, Some(json!({ "prompt": "go" }))).await.status, 202);
+    until("the server is asked", || !scripted.heard("tools/call").is_empty()).await;
+    let aborted = house.call("POST", &format!("/sessions/{session}/abort"), Some(json!({}))).await;
+    assert_eq!(aborted.status, 200, "{aborted:?}");
+    until("the server is told", || !scripted.heard("notifications/cancelled").is_empty()).await;
+    let told = &scripted.heard("notifications/cancelled")[0]["params"];
+    assert_eq!(told["requestId"], scripted.heard("tools/call")[0]["id"]);
+    // The connection is as good as before.
+    assert_eq!(call(&house, &session, "mcp:s/echo", json!({ "text": "x" })).await, ("echo: x".into(), false));
+    assert_eq!(scripted.heard("initialize").len(), 1);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_list_that_changes_is_read_again() {
+    let scripted = Scripted::new("plain");
+    let house = house(vec![scripted.entry("s")]).await;
+    let session = house.session(json!({})).await;
+    assert_eq!(call(&house, &session, "mcp:s/grow", json!({})).await, ("grown".into(), false));
+    until("the new tool is there", || names(&house).contains(&"mcp:s/grown".to_owned())).await;
+    house.close().await;
+}
+
+#[tokio::test]
+async fn noise_and_bad_tools_are_passed_over() {
+    let (noisy, bad) = (Scripted::new("garbage"), Scripted::new("bad-tools"));
+    let house = house(vec![noisy.entry("n"), bad.entry("b")]).await;
+    let session = house.session(json!({})).await;
+    assert_eq!(call(&house, &session, "mcp:n/echo", json!({ "text": "x" })).await, ("echo: x".into(), false));
+    let of_bad: Vec<String> = names(&house).into_iter().filter(|name| name.starts_with("mcp:b/")).collect();
+    assert_eq!(of_bad, ["mcp:b/echo"]);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_crash_at_the_start_is_tried_again() {
+    let scripted = Scripted::new("crash-once");
+    let house = house(vec![scripted.entry("s")]).await;
+    let session = house.session(json!({})).await;
+    // Its first turn sees it crash; the next one has it started again, and waits.
+    house.prompt(&session, "needs it").await;
+    assert_eq!(names(&house), Vec::<String>::new());
+    assert_eq!(call(&house, &session, "mcp:s/echo", json!({ "text": "x" })).await, ("echo: x".into(), false));
+    house.close().await;
+    assert_eq!(scripted.living(), Vec::<u64>::new());
+}
