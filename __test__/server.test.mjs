@@ -1,7 +1,7 @@
 /** The server from Node: typescript-api.md §1, and the loop that calls JavaScript. */
 
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -246,16 +246,19 @@ test('what this version cannot do is said plainly; what asks for nothing is fine
 })
 
 test('directories that are not there, and public addresses, are refused by start()', async () => {
+  symlinkSync('loop', join(room, 'loop'))
   for (const [more, path] of [
     [{ workingDirectory: join(room, 'none') }, 'workingDirectory'],
     [{ host: '0.0.0.0' }, 'host'],
+    [{ host: '0.0.0.0', allowPublic: true }, 'host'],
+    [{ allowedPaths: [join(room, 'loop')] }, 'allowedPaths'],
     [{ allowedRoots: [join(room, 'none')] }, 'allowedRoots'],
     [{ model: 'openai/none' }, 'model'],
   ]) {
     const server = createSimseServer(config(more))
     await assert.rejects(server.start(), (e) => {
       // Members of the configuration are named, no flags, variables or names of the engine.
-      assert.doesNotMatch(e.message + e.issues[0].message, /--|OPENAI_|allowed_roots/)
+      assert.doesNotMatch(e.message + e.issues[0].message, /--|OPENAI_|SIMSE_|[a-z]_[a-z]/)
       return e.code === 'CONFIG_VALIDATION' && e.issues[0].path === path
     })
     assert.equal(server.port, 0)

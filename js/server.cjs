@@ -54,10 +54,10 @@ function urlOf(host, port) {
   return `http://${host.includes(':') && !host.startsWith('[') ? `[${host}]` : host}:${port}`
 }
 
-/** The engine's names of settings in the words of this package. */
+/** Advice that the engine gives in flags and variables, in the words of this package. */
 const WORDS = [
-  [/`allowed_roots`/g, '`allowedRoots`'],
   [/--allow-public, and a token/g, '`allowPublic: true` and an `authToken`'],
+  [/that needs a token; leave out --no-auth/g, 'that needs an `authToken`'],
   [/`openai\/NAME` needs OPENAI_API_KEY or OPENAI_BASE_URL/g, '`openai/NAME` needs `openai: { baseUrl, apiKey }`'],
   [/choose another with --port, or 0 for any free one/g, 'choose another `port`, or 0 for any free one'],
 ]
@@ -68,9 +68,7 @@ function startError(thrown) {
   const cause = revive(thrown)
   if (typeof cause?.code !== 'string' || typeof cause.message !== 'string') return cause
   const { issues: given, ...metadata } = cause.metadata ?? {}
-  const issues = given?.map(({ path, message }) =>
-    Object.freeze({ path: path === 'allowed_roots' ? 'allowedRoots' : path, message: inOurWords(message) }),
-  )
+  const issues = given?.map(({ path, message }) => Object.freeze({ path, message: inOurWords(message) }))
   return simseError(cause.code, inOurWords(cause.message), { metadata, issues })
 }
 

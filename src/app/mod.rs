@@ -76,9 +76,9 @@ pub enum OpenError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A setting does not hold.
-    #[error("`{field}`: expected {expected}")]
+    #[error("{field}: expected {expected}")]
     Setting {
-        /// The setting.
+        /// The setting, as its giver calls it.
         field: String,
         /// What was expected, and what is there.
         expected: String,

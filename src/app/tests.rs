@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::config::Storage;
+use crate::config::{Names, Storage};
 use crate::model::{ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
 use crate::protocol::{
     Decision, Event, ItemBody, PermissionConfig, PermissionPolicy, PromptContent, PromptMode, SessionStatus,
@@ -560,4 +560,27 @@ async fn bodies_that_do_not_fit_are_refused_by_field() {
     assert_eq!(create(&|_| ()).await.unwrap_err().code(), ErrorCode::ResourceExhausted);
     house.app.delete_session(&anyone(), &made.session_id).await.unwrap();
     create(&|b| b.session_id = Some("mine".parse().unwrap())).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_setting_that_does_not_hold_is_named_as_its_giver_calls_it() {
+    let home = tempfile::tempdir().unwrap();
+    let at = |name: &str| home.path().join(name);
+    std::os::unix::fs::symlink("loop", at("loop")).unwrap();
+    type Change = fn(&mut Settings, PathBuf);
+    #[rustfmt::skip]
+    let table: [(Change, &str, &str, &str); 4] = [
+        (|s, p| s.working_directory = p, "none", "--cwd (SIMSE_CWD, cwd)", "workingDirectory"),
+        (|s, p| s.allowed_roots = vec![p], "none", "--root (SIMSE_ROOT, root)", "allowedRoots"),
+        (|s, p| s.allowed_paths = vec![p], "loop", "--allowed-path (SIMSE_ALLOWED_PATH, allowed_path)", "allowedPaths"),
+        (|s, _| s.model = Some("no/such".into()), "none", "--model (SIMSE_MODEL, model)", "model"),
+    ];
+    for (change, path, flag, member) in table {
+        for (names, want) in [(Names::Flags, flag), (Names::Members, member)] {
+            let mut settings = Settings { names, ..Settings::new(home.path().to_owned()) };
+            change(&mut settings, at(path));
+            let error = App::open(settings, Extras::default()).await.err().unwrap().to_string();
+            assert!(error.starts_with(&format!("{want}: expected ")), "{error}");
+        }
+    }
 }

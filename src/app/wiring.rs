@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::OpenError;
 use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock};
-use crate::config::{InstructionDiscovery, PLATFORM, ProviderPrompts, Settings, Storage};
+use crate::config::{InstructionDiscovery, Names, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions};
 use crate::mcp::Servers;
@@ -24,15 +24,17 @@ const OPENAI_MODEL_DEFAULT: &str = "gpt-5.2";
 
 /// The canonical roots under which working directories may lie.
 pub(super) fn roots(settings: &Settings) -> Result<Vec<PathBuf>, OpenError> {
-    let own = [settings.working_directory.clone()];
-    let roots = if settings.allowed_roots.is_empty() { &own[..] } else { &settings.allowed_roots };
-    roots.iter().map(|root| canonical("allowed_roots", root)).collect()
+    let own = canonical(settings.names, Setting::WorkingDirectory, &settings.working_directory)?;
+    if settings.allowed_roots.is_empty() {
+        return Ok(vec![own]);
+    }
+    settings.allowed_roots.iter().map(|root| canonical(settings.names, Setting::AllowedRoots, root)).collect()
 }
 
-fn canonical(field: &str, path: &Path) -> Result<PathBuf, OpenError> {
+fn canonical(names: Names, setting: Setting, path: &Path) -> Result<PathBuf, OpenError> {
     let found = std::fs::canonicalize(path).ok().filter(|real| real.is_dir());
     found.ok_or_else(|| OpenError::Setting {
-        field: field.into(),
+        field: names.of(setting),
         expected: format!("an existing directory, got {}", path.display()),
     })
 }
@@ -82,7 +84,7 @@ pub(super) fn models(settings: &Settings, extras: Vec<Arc<dyn Model>>) -> Result
         "a model that is configured ({}), got `{default_id}`; `openai/NAME` needs OPENAI_API_KEY or OPENAI_BASE_URL",
         known.join(", ")
     );
-    Err(OpenError::Setting { field: "model".into(), expected })
+    Err(OpenError::Setting { field: settings.names.of(Setting::Model), expected })
 }
 
 fn openai_model(settings: &Settings, name: &str) -> Arc<dyn Model> {
@@ -118,9 +120,14 @@ impl Wardrobe {
         models: Models,
         (hooks, given): (Arc<dyn Hooks>, Option<Arc<Registry>>),
     ) -> Result<Self, OpenError> {
-        let working_directory = canonical("working_directory", &settings.working_directory)?;
+        let working_directory = canonical(settings.names, Setting::WorkingDirectory, &settings.working_directory)?;
+        // The working directory is there, so what cannot be followed is one of the others.
+        let unusable = |problem: String| OpenError::Setting {
+            field: settings.names.of(Setting::AllowedPaths),
+            expected: format!("paths that can be followed; {problem}"),
+        };
         let definitions = host_tools(&working_directory, &settings.allowed_paths, settings.stale_check)
-            .map_err(|expected| OpenError::Setting { field: "working_directory".into(), expected })?
+            .map_err(unusable)?
             .iter()
             .map(|tool| tool.definition().clone())
             .collect();

@@ -4,6 +4,7 @@ pub mod data_directory;
 mod embedded;
 mod environment;
 mod mcp;
+mod names;
 mod options;
 mod resolve;
 
@@ -20,12 +21,15 @@ use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, Permis
 pub use embedded::embedded_data_directory;
 pub use environment::{PLATFORM, find_program, inherited_environment};
 pub use mcp::{BadMcpServer, McpServer, McpTransport};
+pub use names::{Names, Setting};
 pub use options::{FilePermissions, LogFormat, LogLevel, Options};
 pub use resolve::{ConfigError, Launch, Listen};
 
 /// Everything that the application can be told.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// What their giver calls them.
+    pub names: Names,
     /// Where sessions work that name no directory. Absolute.
     pub working_directory: PathBuf,
     /// Roots under which working directories may lie. Empty: the working directory alone.
@@ -185,6 +189,7 @@ impl Settings {
     /// Defaults for a working directory; nothing is read from the environment. Kept in memory.
     pub fn new(working_directory: PathBuf) -> Self {
         Self {
+            names: Names::default(),
             working_directory,
             allowed_roots: Vec::new(),
             allowed_paths: Vec::new(),

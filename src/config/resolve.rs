@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::names::spellings;
 use super::options::{LogFormat, LogLevel, Options};
 use super::{Limits, OpenAiSettings, Settings, Storage, default_permissions};
 use crate::base::{file, limit};
@@ -193,11 +194,6 @@ fn check(all: &Options) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A setting's name as flag, variable and key.
-fn spellings(name: &str) -> String {
-    format!("--{} (SIMSE_{}, {name})", name.replace('_', "-"), name.to_ascii_uppercase())
-}
-
 /// A directory that is there, without links in its path.
 fn directory(name: &str, path: &Path) -> Result<PathBuf, ConfigError> {
     let refused = |problem: String| ConfigError::Value {
@@ -312,6 +308,8 @@ mod tests {
             (None, &[("SIMSE_NO_AUTH", "yes")], "SIMSE_NO_AUTH: expected true, false, 1 or 0"),
             (None, &[("SIMSE_MAX_ITERATIONS", "0")], "--max-iterations (SIMSE_MAX_ITERATIONS, max_iterations): expected 1 or more; got 0"),
             (None, &[("SIMSE_CWD", "nowhere")], "--cwd (SIMSE_CWD, cwd): expected a directory;"),
+            (None, &[("SIMSE_ROOT", "nowhere")], "--root (SIMSE_ROOT, root): expected a directory;"),
+            (Some("root = ['nowhere']"), &[], "--root (SIMSE_ROOT, root): expected a directory;"),
             (Some("prot = 3"), &[], "line 1: unknown field `prot`"),
             (Some("\nport = \"x\""), &[], "line 2: invalid type: string \"x\", expected u16"),
             (Some("[permissions]\nrulez = []"), &[], "line 2: unknown field `rulez`"),

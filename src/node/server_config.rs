@@ -11,7 +11,7 @@ use super::error::envelope;
 use crate::base::limit;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, InstructionDiscovery, Limits, McpServer, OpenAiSettings, ProviderPrompts, Settings, Storage,
+    AcpServer, InstructionDiscovery, Limits, McpServer, Names, OpenAiSettings, ProviderPrompts, Settings, Storage,
     embedded_data_directory,
 };
 use crate::protocol::PermissionConfig;
@@ -116,6 +116,7 @@ impl ServerConfig {
         let root_dir = instructions.root_dir.as_ref().map(|root| working_directory.join(root));
         let within = |paths: Vec<PathBuf>| paths.into_iter().map(|path| working_directory.join(path)).collect();
         let settings = Settings {
+            names: Names::Members,
             allowed_roots: within(self.allowed_roots),
             allowed_paths: within(self.allowed_paths),
             stale_check: self.stale_check,
