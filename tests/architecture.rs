@@ -30,7 +30,11 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["clap"], &["src/cli/", "src/main.rs", "src/config/options"]),
     (&["axum", "hyper", "hyper_util", "http_body", "http_body_util", "tower"], &["src/server/"]),
     (&["reqwest", "rustls"], &["src/base/http"]),
-    (&["std::process::Command", "std::process::Child", "std::process::Stdio", "tokio::process"], &["src/base/process"]),
+    (
+        &["std::process::Command", "std::process::Child", "std::process::Stdio", "tokio::process"],
+        &["src/base/process", "src/base/sandbox"],
+    ),
+    (&["landlock", "seccompiler", "libc"], &["src/base/sandbox"]),
     (&["clap"], &["src/cli/", "src/config/"]),
     (&["rusqlite"], &["src/store/"]),
     (&["agent_client_protocol"], &["src/provider/acp"]),

@@ -295,7 +295,8 @@ fn table_keys(toml: &str, table: &str) -> Vec<String> {
 fn every_dependency_stands_in_the_list_with_its_reason() {
     let list = read("docs/dependencies.md");
     let cargo = read("Cargo.toml");
-    let mut names: Vec<String> = ["dependencies", "build-dependencies", "dev-dependencies"]
+    let linux = "target.'cfg(target_os = \"linux\")'.dependencies";
+    let mut names: Vec<String> = ["dependencies", linux, "build-dependencies", "dev-dependencies"]
         .iter()
         .flat_map(|table| table_keys(&cargo, table))
         .collect();

@@ -6,6 +6,7 @@ pub mod glob;
 pub mod http;
 pub mod limit;
 pub mod process;
+pub mod sandbox;
 pub mod sse;
 pub mod text;
 pub mod workspace;

@@ -33,6 +33,7 @@ pub(super) async fn run(directory: &Path, name: &str, arguments: &[&str]) -> io:
         arguments: arguments.iter().map(Into::into).collect(),
         directory: directory.to_owned(),
         environment: process::environment(config::inherited_environment(), &[].into()),
+        confinement: None,
     };
     let limits = RunLimits { timeout: TIMEOUT, output_bytes_max: OUTPUT_BYTES_MAX };
     let finished = process::run(&invocation, limits, &CancellationToken::new()).await?;

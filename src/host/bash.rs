@@ -154,6 +154,7 @@ impl Bash {
             arguments: vec!["-c".into(), script.into()],
             directory: directory.to_owned(),
             environment: environment(inherited_environment(), &self.options.env),
+            confinement: None,
         }
     }
 

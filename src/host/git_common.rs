@@ -95,6 +95,7 @@ impl Git {
             arguments: OPTIONS.iter().chain(looking).chain(literal).chain(arguments).map(OsString::from).collect(),
             directory: self.workspace.working_directory().to_owned(),
             environment: environment(inherited_environment(), &quiet()),
+            confinement: None,
         };
         let limits =
             RunLimits { timeout: Duration::from_millis(timeout_ms), output_bytes_max: limit::PROCESS_OUTPUT_BYTES_MAX };

@@ -17,7 +17,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
-use super::Invocation;
+use super::{Confinement, Invocation};
+use crate::base::sandbox::Cage;
 
 /// The variable that marks what was started here.
 const MARK: &str = "SIMSE_PROCESS";
@@ -44,6 +45,12 @@ pub(super) fn command(invocation: &Invocation) -> io::Result<Command> {
         .envs(invocation.environment.iter().map(|(name, value)| (name, value)))
         .process_group(0)
         .kill_on_drop(true);
+    if let Some(confinement) = &invocation.confinement {
+        let Confinement { policy, files, loopback } = confinement;
+        Cage::prepare(policy, &invocation.directory, files, loopback.clone())
+            .map_err(|cause| io::Error::new(cause.kind(), format!("cannot prepare the sandbox: {cause}")))?
+            .put_on(&mut command);
+    }
     Ok(command)
 }
 

@@ -19,6 +19,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -31,6 +32,7 @@ pub use capture::Captured;
 pub use environment::{environment, hide_own};
 pub use piped::{Piped, spawn};
 
+use super::sandbox::{Loopback, Policy};
 use group::Group;
 
 /// Between the request to end and the end: what a group has for tidying up.
@@ -41,7 +43,7 @@ const DRAIN_GRACE: Duration = Duration::from_millis(50);
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// What to start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Invocation {
     /// A path, or a name that is looked for in the `PATH` of `environment`.
     pub program: OsString,
@@ -51,6 +53,19 @@ pub struct Invocation {
     pub directory: PathBuf,
     /// Its whole environment: nothing else is inherited.
     pub environment: Vec<(OsString, OsString)>,
+    /// What it and all that it starts are held to. None: nothing.
+    pub confinement: Option<Confinement>,
+}
+
+/// What a program is held to, see [`super::sandbox`].
+#[derive(Debug, Clone)]
+pub struct Confinement {
+    /// What it may do.
+    pub policy: Arc<Policy>,
+    /// Files that it may write besides; they exist.
+    pub files: Vec<PathBuf>,
+    /// Where it meets others that are kept from the network. None: it is alone.
+    pub loopback: Option<Arc<Loopback>>,
 }
 
 /// Limits of one run.

@@ -16,6 +16,7 @@ fn shell(script: &str) -> Invocation {
         arguments: vec!["-c".into(), script.into()],
         directory: "/tmp".into(),
         environment: environment(inherited, &BTreeMap::new()),
+        confinement: None,
     }
 }
 

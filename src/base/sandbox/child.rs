@@ -1,0 +1,280 @@
+//! Puts a cage on, in the child between fork and exec.
+//!
+//! There, only one thread of the parent's many goes on, and whatever lock another one held stays locked:
+//! nothing here may allocate or take a lock. Everything is system calls on what was prepared before.
+
+#![allow(unsafe_code, reason = "code between fork and exec, and one ioctl that no safe wrapper offers")]
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::sync::Arc;
+
+use landlock::RulesetCreated;
+use rustix::fs::{Mode, OFlags};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change};
+use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
+use seccompiler::BpfProgram;
+
+/// Who the program is in its own name spaces.
+#[derive(Debug, Clone)]
+pub(super) enum Identity {
+    /// The same; the parent may make name spaces as it is.
+    Kept,
+    /// The same user and group in a user name space of its own; these are the lines of its two maps.
+    Mapped {
+        /// `inside outside count`.
+        users: Vec<u8>,
+        /// The same for groups.
+        groups: Vec<u8>,
+    },
+}
+
+/// What a program sees of the network.
+#[derive(Debug, Clone)]
+pub(super) enum Network {
+    /// Everything.
+    Whole,
+    /// A loopback of its own.
+    Own,
+    /// A loopback that it shares with others, and their user name space with it.
+    Joined(Arc<Loopback>),
+}
+
+/// A network that has nothing but a loopback, kept for the programs that shall meet there.
+#[derive(Debug)]
+pub struct Loopback {
+    /// The user name space that it belongs to; None: that of this process.
+    pub(super) users: Option<OwnedFd>,
+    pub(super) network: OwnedFd,
+}
+
+/// Something laid over the tree.
+#[derive(Debug, Clone)]
+pub(super) enum Mount {
+    /// A directory that seems empty.
+    Empty { place: CString },
+    /// A file that seems empty.
+    Nothing { place: CString },
+    /// A directory that cannot be moved.
+    Pinned { place: CString },
+    /// What cannot be changed.
+    Frozen { place: CString },
+}
+
+/// The program's own view of mounts, and perhaps of the network.
+#[derive(Debug)]
+pub(super) struct Spaces {
+    pub(super) identity: Identity,
+    /// What stays writable when the whole tree becomes read-only. Landlock alone would leave the modes, owners
+    /// and times of files open.
+    pub(super) writable: Vec<CString>,
+    /// Has room for one each of these, so that nothing grows in the child.
+    pub(super) trees: Vec<OwnedFd>,
+    /// Laid over the tree after that, in this order.
+    pub(super) mounts: Vec<Mount>,
+    pub(super) network: Network,
+    /// Entered again once the mounts are there: the old way would lead past them.
+    pub(super) directory: CString,
+    /// Whether the user is root, whose powers are cut down.
+    pub(super) root: bool,
+}
+
+/// What root keeps: its rights over files and the choice of a user. Nothing of the system.
+const KEPT: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::KILL)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID)
+    .union(CapabilitySet::NET_BIND_SERVICE);
+
+/// Makes `command` put these on when it starts.
+pub(super) fn put_on(
+    command: &mut tokio::process::Command,
+    spaces: Option<Spaces>,
+    ruleset: Option<RulesetCreated>,
+    filter: BpfProgram,
+) {
+    let (mut spaces, mut ruleset) = (spaces, ruleset);
+    // SAFETY: `enter` makes system calls only, on memory that was prepared before the fork.
+    unsafe {
+        command.pre_exec(move || enter(spaces.as_mut(), ruleset.take(), &filter));
+    }
+}
+
+/// The same without rules for files.
+pub(super) fn put_on_plain(command: &mut std::process::Command, spaces: Option<Spaces>, filter: BpfProgram) {
+    let mut spaces = spaces;
+    // SAFETY: as in `put_on`.
+    unsafe {
+        command.pre_exec(move || enter(spaces.as_mut(), None, &filter));
+    }
+}
+
+/// The kernel's version of Landlock; 0 when it has none.
+pub(super) fn landlock_version() -> u8 {
+    const VERSION: libc::c_uint = 1;
+    let nothing: *const libc::c_void = std::ptr::null();
+    // SAFETY: with this flag the call takes no memory and makes nothing; it returns a number.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION) };
+    u8::try_from(version).unwrap_or(0)
+}
+
+fn enter(spaces: Option<&mut Spaces>, ruleset: Option<RulesetCreated>, filter: &BpfProgram) -> io::Result<()> {
+    if let Some(spaces) = spaces {
+        spaces.enter()?;
+    }
+    if let Some(ruleset) = ruleset {
+        // Without a word of the cause: making one would allocate.
+        ruleset.restrict_self().map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
+    }
+    if !filter.is_empty() {
+        seccompiler::apply_filter(filter).map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
+    }
+    Ok(())
+}
+
+impl Spaces {
+    fn enter(&mut self) -> io::Result<()> {
+        self.part()?;
+        mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        self.close_the_tree()?;
+        for mount in &self.mounts {
+            mount.lay()?;
+        }
+        rustix::process::chdir(self.directory.as_c_str())?;
+        if let Network::Own = self.network {
+            raise_loopback()?;
+        }
+        if self.root {
+            drop_powers()?;
+        }
+        Ok(())
+    }
+}
+
+impl Spaces {
+    /// Leaves the parent's name spaces.
+    fn part(&self) -> io::Result<()> {
+        use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+        let mut flags = UnshareFlags::NEWNS;
+        let mut identity = Some(&self.identity);
+        match &self.network {
+            Network::Whole => {}
+            Network::Own => flags |= UnshareFlags::NEWNET,
+            Network::Joined(loopback) => {
+                if let Some(users) = &loopback.users {
+                    move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))?;
+                    identity = None;
+                }
+                move_into_link_name_space(loopback.network.as_fd(), Some(LinkNameSpaceType::Network))?;
+            }
+        }
+        if let Some(Identity::Mapped { .. }) = identity {
+            flags |= UnshareFlags::NEWUSER;
+        }
+        // SAFETY: no flag among them takes file descriptors apart from other threads, and there are none.
+        unsafe { rustix::thread::unshare_unsafe(flags) }?;
+        if let Some(Identity::Mapped { users, groups }) = identity {
+            write(c"/proc/self/setgroups", b"deny")?;
+            write(c"/proc/self/uid_map", users)?;
+            write(c"/proc/self/gid_map", groups)?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything read-only except the writable places, which are set aside before.
+    fn close_the_tree(&mut self) -> io::Result<()> {
+        use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
+        let aside = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        for place in &self.writable {
+            if self.trees.len() < self.trees.capacity() {
+                self.trees.push(open_tree(rustix::fs::CWD, place.as_c_str(), aside)?);
+            }
+        }
+        read_only(c"/", libc::AT_RECURSIVE)?;
+        for (tree, place) in self.trees.iter().zip(&self.writable) {
+            move_mount(tree, c"", rustix::fs::CWD, place.as_c_str(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a mount read-only, and with `AT_RECURSIVE` all below it.
+fn read_only(place: &CStr, flags: libc::c_int) -> io::Result<()> {
+    let change = libc::mount_attr { attr_set: libc::MOUNT_ATTR_RDONLY, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let size = std::mem::size_of::<libc::mount_attr>();
+    // SAFETY: the path ends with NUL, and the structure lives over the call, which only reads it.
+    let done = unsafe {
+        libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, place.as_ptr(), flags, &raw const change, size)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+impl Mount {
+    fn lay(&self) -> io::Result<()> {
+        match self {
+            Self::Empty { place } => {
+                let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+                mount(c"simse", place.as_c_str(), c"tmpfs", flags, c"size=4k,mode=0555")?;
+            }
+            Self::Nothing { place } => mount_bind(c"/dev/null", place.as_c_str())?,
+            Self::Pinned { place } => mount_bind_recursive(place.as_c_str(), place.as_c_str())?,
+            Self::Frozen { place } => {
+                mount_bind_recursive(place.as_c_str(), place.as_c_str())?;
+                read_only(place, 0)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write(path: &CStr, text: &[u8]) -> io::Result<()> {
+    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    // The kernel takes these files in one piece or not at all.
+    rustix::io::write(&file, text)?;
+    Ok(())
+}
+
+/// A new network's loopback is down.
+fn raise_loopback() -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: all zeroes is a valid value of this plain C structure.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo\0") {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    request.ifr_ifru.ifru_flags =
+        libc::c_short::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(libc::c_short::MAX);
+    // SAFETY: the request is a whole `ifreq` that lives over the call, which is what this ioctl reads.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Takes root's powers over the system away, for good.
+fn drop_powers() -> io::Result<()> {
+    for capability in CapabilitySet::all().difference(KEPT).iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // An older kernel does not know the newest of them.
+            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    rustix::thread::clear_ambient_capability_set()?;
+    let sets = CapabilitySets { effective: KEPT, permitted: KEPT, inheritable: CapabilitySet::empty() };
+    // What the parent itself lacks cannot be kept.
+    let now = rustix::thread::capabilities(None)?;
+    let sets = CapabilitySets {
+        effective: sets.effective & now.permitted,
+        permitted: sets.permitted & now.permitted,
+        inheritable: sets.inheritable,
+    };
+    rustix::thread::set_capabilities(None, sets)?;
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! Prepares a cage: everything that needs memory or a look at the disk, done before the fork.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Arc;
+
+use landlock::{
+    ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, Scope,
+};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
+
+use super::child::{self, Identity, Loopback, Mount, Network, Spaces};
+use super::{Level, Policy, Support, support};
+
+/// The newest version whose rights are asked for; an older kernel gives what it has.
+const LANDLOCK: ABI = ABI::V6;
+/// Devices that a program may write to, at any level.
+const DEVICES: [&str; 8] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
+/// Where temporary files lie, beside what the policy names.
+const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+/// What git runs or follows later, in the directory of a repository.
+const GIT_SETTINGS: [&str; 2] = ["hooks", "config"];
+#[cfg(target_arch = "x86_64")]
+const ARCHITECTURE: TargetArch = TargetArch::x86_64;
+#[cfg(target_arch = "aarch64")]
+const ARCHITECTURE: TargetArch = TargetArch::aarch64;
+#[cfg(target_arch = "riscv64")]
+const ARCHITECTURE: TargetArch = TargetArch::riscv64;
+/// The bit that marks the calls of the x32 face on x86_64.
+#[cfg(target_arch = "x86_64")]
+const X32: i64 = 0x4000_0000;
+
+/// What a program puts on before it begins.
+#[derive(Debug)]
+pub struct Cage {
+    spaces: Option<Spaces>,
+    ruleset: Option<RulesetCreated>,
+    filter: BpfProgram,
+}
+
+impl Cage {
+    pub(super) fn probe() -> Support {
+        let with = |spaces: Option<Spaces>, filter: BpfProgram| {
+            let mut command = std::process::Command::new("/bin/sh");
+            command.args(["-c", ":"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            child::put_on_plain(&mut command, spaces, filter);
+            command.status().is_ok_and(|status| status.success())
+        };
+        Support {
+            landlock: child::landlock_version(),
+            namespaces: with(Some(Spaces::new(&[], Vec::new(), Path::new("/"))), BpfProgram::new()),
+            seccomp: filter(false).is_ok_and(|filter| with(None, filter)),
+        }
+    }
+
+    /// Opens what a start in `directory` needs. `extra` are files that it may write beside the policy's places;
+    /// `loopback` is where it meets others, when the policy has no network.
+    ///
+    /// # Errors
+    /// When the kernel refuses what it said it could do, or a place cannot be opened.
+    pub fn prepare(
+        policy: &Policy,
+        directory: &Path,
+        extra: &[PathBuf],
+        loopback: Option<Arc<Loopback>>,
+    ) -> io::Result<Self> {
+        Self::prepare_with(support(), policy, (directory, extra), loopback)
+    }
+
+    /// The same on a kernel that can do just this.
+    pub(super) fn prepare_with(
+        support: Support,
+        policy: &Policy,
+        (directory, extra): (&Path, &[PathBuf]),
+        loopback: Option<Arc<Loopback>>,
+    ) -> io::Result<Self> {
+        let spaces = support.namespaces.then(|| {
+            let writable = writable(policy, extra);
+            let network = match (policy.network, loopback) {
+                (true, _) => Network::Whole,
+                (false, None) => Network::Own,
+                (false, Some(loopback)) => Network::Joined(loopback),
+            };
+            Spaces { network, ..Spaces::new(&writable, mounts(policy), directory) }
+        });
+        let ruleset = match support.landlock {
+            0 => None,
+            _ => Some(ruleset(policy, extra, support.namespaces).map_err(io::Error::other)?),
+        };
+        let filter = match (policy.network, support.seccomp) {
+            (false, true) => filter(support.namespaces).map_err(io::Error::other)?,
+            (true, _) | (_, false) => BpfProgram::new(),
+        };
+        Ok(Self { spaces, ruleset, filter })
+    }
+
+    /// Makes the command put it on when it starts; a start that cannot fails.
+    pub fn put_on(self, command: &mut tokio::process::Command) {
+        child::put_on(command, self.spaces, self.ruleset, self.filter);
+    }
+}
+
+impl Loopback {
+    /// Makes one. Starts a program for a moment. None where [`support`] says that there are no name spaces.
+    ///
+    /// # Errors
+    /// When the kernel refuses: too many name spaces.
+    pub fn make() -> io::Result<Option<Arc<Self>>> {
+        if !support().namespaces {
+            return Ok(None);
+        }
+        let spaces = Spaces::new(&[], Vec::new(), Path::new("/"));
+        let own_users = match spaces.identity {
+            Identity::Kept => false,
+            Identity::Mapped { .. } => true,
+        };
+        // It waits for its input, which never comes: it is there for as long as its name spaces are looked up.
+        let mut command = std::process::Command::new("/bin/sh");
+        command.args(["-c", "read nothing"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        child::put_on_plain(&mut command, Some(spaces), BpfProgram::new());
+        let mut holder = command.spawn()?;
+        let open = |name: &str| std::fs::File::open(format!("/proc/{}/ns/{name}", holder.id()));
+        let users = if own_users { open("user").map(|file| Some(file.into())) } else { Ok(None) };
+        let network = open("net");
+        drop(holder.stdin.take());
+        let _exit_code = holder.wait();
+        Ok(Some(Arc::new(Self { users: users?, network: network?.into() })))
+    }
+}
+
+impl Spaces {
+    /// With a network of its own.
+    fn new(writable: &[PathBuf], mounts: Vec<Mount>, directory: &Path) -> Self {
+        let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+        // Root's powers over other people's files would be lost in a user name space of its own.
+        let identity = if has_admin_power() {
+            Identity::Kept
+        } else {
+            let line = |id: u32| format!("{id} {id} 1").into_bytes();
+            Identity::Mapped { users: line(user.as_raw()), groups: line(group.as_raw()) }
+        };
+        let writable: Vec<CString> = writable.iter().map(|place| bytes(place)).collect();
+        let trees = Vec::with_capacity(writable.len());
+        Self {
+            identity,
+            writable,
+            trees,
+            mounts,
+            network: Network::Own,
+            directory: bytes(directory),
+            root: user.is_root(),
+        }
+    }
+}
+
+fn has_admin_power() -> bool {
+    use rustix::thread::{CapabilitySet, capabilities};
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// What exists of the places that a program may change.
+fn writable(policy: &Policy, extra: &[PathBuf]) -> Vec<PathBuf> {
+    let level = match policy.level {
+        Level::ReadOnly => Vec::new(),
+        Level::WorkspaceWrite => policy.writable.iter().cloned().chain(TEMPORARY.map(PathBuf::from)).collect(),
+    };
+    level.into_iter().chain(extra.iter().cloned()).filter(|place| place.exists()).collect()
+}
+
+/// What is laid over the tree: hidden places, and what must stay as it is inside writable ones.
+fn mounts(policy: &Policy) -> Vec<Mount> {
+    let needed = |place: &PathBuf| !policy.writable.iter().any(|root| root.starts_with(place));
+    let hidden = policy.hidden.iter().filter(|place| needed(place)).filter_map(|place| hide(place));
+    let guarded = match (policy.level, policy.git_settings) {
+        (Level::WorkspaceWrite, false) => policy.writable.as_slice(),
+        (Level::WorkspaceWrite, true) | (Level::ReadOnly, _) => &[],
+    };
+    // A repository's own directory must not be moved away and made again without what guards it.
+    let pinned = repositories(guarded).map(|directory| Mount::Pinned { place: bytes(&directory) });
+    let frozen = git_settings(guarded).into_iter().map(|place| Mount::Frozen { place: bytes(&place) });
+    hidden.chain(pinned).chain(frozen).collect()
+}
+
+fn repositories(roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+    roots.iter().map(|root| root.join(".git")).filter(|directory| directory.is_dir())
+}
+
+fn hide(place: &Path) -> Option<Mount> {
+    let found = std::fs::metadata(place).ok()?;
+    let place = bytes(place);
+    Some(if found.is_dir() { Mount::Empty { place } } else { Mount::Nothing { place } })
+}
+
+/// The hooks and the configuration of the repositories that lie directly in these places.
+fn git_settings(writable: &[PathBuf]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for directory in repositories(writable) {
+        // What is not there cannot be laid over; git itself makes this directory in every new repository.
+        if directory.join("HEAD").exists() && !directory.join("hooks").exists() {
+            let _read_only_repository = std::fs::create_dir(directory.join("hooks"));
+        }
+        found.extend(GIT_SETTINGS.iter().map(|name| directory.join(name)).filter(|place| place.exists()));
+    }
+    found
+}
+
+fn ruleset(
+    policy: &Policy,
+    extra: &[PathBuf],
+    mounts_hide: bool,
+) -> Result<RulesetCreated, Box<dyn std::error::Error + Send + Sync>> {
+    let ruleset =
+        Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(LANDLOCK))?;
+    // Other programs' abstract sockets are the network's business, their life is nobody's here.
+    let scopes = if policy.network { BitFlags::from(Scope::Signal) } else { Scope::from_all(LANDLOCK) };
+    let mut ruleset = ruleset.scope(scopes)?.create()?;
+    let all = AccessFs::from_all(LANDLOCK);
+    let file = AccessFs::from_file(LANDLOCK);
+    let mut allow =
+        |place: &Path, rights: BitFlags<AccessFs>| -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+            // What is not there needs no right; what cannot be opened cannot be given.
+            let (Ok(opened), Ok(found)) = (PathFd::new(place), std::fs::metadata(place)) else { return Ok(()) };
+            let rights = if found.is_dir() { rights } else { rights & file };
+            (&mut ruleset).add_rule(PathBeneath::new(opened, rights))?;
+            Ok(())
+        };
+    let read = AccessFs::from_read(LANDLOCK);
+    if mounts_hide || policy.hidden.is_empty() {
+        allow(Path::new("/"), read)?;
+    } else {
+        allow(Path::new("/"), AccessFs::Execute | AccessFs::ReadDir)?;
+        for place in beside(&policy.hidden) {
+            allow(&place, read)?;
+        }
+    }
+    for device in DEVICES {
+        allow(Path::new(device), AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev)?;
+    }
+    for place in extra {
+        allow(place, AccessFs::WriteFile | AccessFs::Truncate | AccessFs::ReadFile)?;
+    }
+    for place in writable(policy, &[]) {
+        allow(&place, all)?;
+    }
+    Ok(ruleset)
+}
+
+/// Everything except what lies in `hidden`, as few places as say it: the neighbours along the way to each.
+fn beside(hidden: &[PathBuf]) -> Vec<PathBuf> {
+    let mut open = vec![PathBuf::from("/")];
+    let mut found = Vec::new();
+    while let Some(directory) = open.pop() {
+        for child in std::fs::read_dir(&directory).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            if hidden.contains(&child) || child.is_symlink() {
+                continue;
+            }
+            let leads_there = hidden.iter().any(|place| place.starts_with(&child));
+            if leads_there { open.push(child) } else { found.push(child) }
+        }
+    }
+    found
+}
+
+/// Refuses sockets: with a network name space, those that leave it; without one, all.
+fn filter(own_loopback: bool) -> Result<BpfProgram, Box<dyn std::error::Error + Send + Sync>> {
+    let mut calls: Vec<(i64, Vec<SeccompRule>)> = vec![(libc::SYS_io_uring_setup, Vec::new())];
+    let sockets = if own_loopback {
+        let not = |family: i32| {
+            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(family.unsigned_abs()))
+        };
+        vec![SeccompRule::new(vec![not(libc::AF_INET)?, not(libc::AF_INET6)?, not(libc::AF_NETLINK)?])?]
+    } else {
+        Vec::new()
+    };
+    calls.push((libc::SYS_socket, sockets));
+    #[cfg(target_arch = "x86_64")]
+    for at in 0..calls.len() {
+        let (number, rules) = calls[at].clone();
+        calls.push((number | X32, rules));
+    }
+    let refuse = SeccompAction::Errno(libc::EACCES.unsigned_abs());
+    let filter = SeccompFilter::new(calls.into_iter().collect(), SeccompAction::Allow, refuse, ARCHITECTURE)?;
+    Ok(filter.try_into()?)
+}
+
+/// A path as the kernel takes it. One with a NUL cannot exist, and nothing is laid over it.
+fn bytes(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).unwrap_or_default()
+}

@@ -1,0 +1,95 @@
+//! What a started program may do, held to by the operating system: Landlock for files and signals, name
+//! spaces for what lies inside an allowed place and must stay as it is, seccomp for sockets.
+//!
+//! A [`Policy`] says it in words; [`Cage::prepare`] opens what is needed for one start, and
+//! [`Cage::put_on`] makes the program put it on between fork and exec, so that neither it nor anything it
+//! starts can take it off again. What this kernel cannot do is told by [`support`] and never passed over:
+//! who starts programs asks it first and says so.
+//!
+//! Promises: reading is free except for hidden places; writing works in the writable places, a few
+//! devices and nowhere else; a program cannot signal or trace what runs outside; without network it has a
+//! loopback of its own, or no sockets at all. Not here: limits of memory or time.
+
+#[cfg(target_os = "linux")]
+mod child;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+mod other;
+mod signs;
+
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+#[cfg(target_os = "linux")]
+pub use child::Loopback;
+#[cfg(target_os = "linux")]
+pub use linux::Cage;
+#[cfg(not(target_os = "linux"))]
+pub use other::{Cage, Loopback};
+pub use signs::{Denial, denial};
+
+/// How far a confined program may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// It reads, and writes nowhere.
+    ReadOnly,
+    /// It writes in the writable places and where temporary files lie.
+    WorkspaceWrite,
+}
+
+/// What a program may do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// How far it may go.
+    pub level: Level,
+    /// Whether it may talk to the network, and to other programs through sockets.
+    pub network: bool,
+    /// Directories (absolute) under which it may write, at [`Level::WorkspaceWrite`].
+    pub writable: Vec<PathBuf>,
+    /// Directories or files (absolute) whose content it may not see.
+    pub hidden: Vec<PathBuf>,
+    /// Whether the hooks and the configuration of git repositories directly in a writable place may change:
+    /// what stands there is run by git later, outside.
+    pub git_settings: bool,
+}
+
+/// What this machine's kernel can hold a program to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Support {
+    /// Landlock's version; 0: there is none, and no confinement of files.
+    pub landlock: u8,
+    /// Whether a program can get its own view of mounts and its own loopback.
+    pub namespaces: bool,
+    /// Whether sockets can be refused.
+    pub seccomp: bool,
+}
+
+impl Support {
+    /// What cannot be held to, each a clause for people; empty when nothing is missing.
+    pub fn missing(self) -> Vec<&'static str> {
+        let rows = [
+            (self.landlock == 0, "the kernel has no Landlock: commands can write anywhere"),
+            (
+                (1..3).contains(&self.landlock),
+                "Landlock is older than version 3: commands can truncate files outside the working directory",
+            ),
+            (
+                (3..6).contains(&self.landlock),
+                "Landlock is older than version 6: commands can signal other processes of this user",
+            ),
+            (!self.seccomp, "the kernel has no seccomp: commands can open sockets"),
+            (!self.namespaces, "no name spaces: commands can change git hooks, and have no loopback network"),
+        ];
+        rows.into_iter().filter(|(is, _)| *is).map(|(_, clause)| clause).collect()
+    }
+}
+
+/// What this machine can do. Tried out once, with a program that does nothing.
+pub fn support() -> Support {
+    static FOUND: LazyLock<Support> = LazyLock::new(Cage::probe);
+    *FOUND
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Where nothing of this is known: programs run as they are, and [`super::support`] says so.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Policy, Support};
+
+/// Nothing.
+#[derive(Debug)]
+pub struct Cage;
+
+impl Cage {
+    pub(super) fn probe() -> Support {
+        Support { landlock: 0, namespaces: false, seccomp: false }
+    }
+
+    /// Nothing to prepare.
+    ///
+    /// # Errors
+    /// None.
+    pub fn prepare(
+        _policy: &Policy,
+        _directory: &Path,
+        _extra: &[PathBuf],
+        _loopback: Option<Arc<Loopback>>,
+    ) -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    /// Leaves the command as it is.
+    pub fn put_on(self, _command: &mut tokio::process::Command) {}
+}
+
+/// Never made.
+#[derive(Debug)]
+pub struct Loopback;
+
+impl Loopback {
+    /// None.
+    ///
+    /// # Errors
+    /// None.
+    pub fn make() -> io::Result<Option<Arc<Self>>> {
+        Ok(None)
+    }
+}

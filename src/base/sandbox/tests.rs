@@ -1,0 +1,281 @@
+//! What the operating system really lets a confined program do. On a kernel that cannot, the tests say so.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::base::process::{Confinement, Finished, Invocation, RunLimits, run};
+
+/// A home with a repository, a place beside it, and a hidden one.
+struct Place {
+    home: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        // Not under /tmp, which is writable in the sandbox.
+        let home = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR").to_owned() + "/target").unwrap();
+        for directory in ["work/.git/hooks", "work/sub", "beside", "hidden"] {
+            std::fs::create_dir_all(home.path().join(directory)).unwrap();
+        }
+        for file in
+            ["work/a", "work/.git/HEAD", "work/.git/config", "work/.git/hooks/pre-commit", "beside/b", "hidden/token"]
+        {
+            std::fs::write(home.path().join(file), "secret").unwrap();
+        }
+        Self { home }
+    }
+
+    fn policy(&self, level: Level, network: bool) -> Policy {
+        Policy {
+            level,
+            network,
+            writable: vec![self.home.path().join("work")],
+            hidden: vec![self.home.path().join("hidden")],
+            git_settings: false,
+        }
+    }
+
+    fn invocation(&self, policy: Policy, script: &str, files: Vec<PathBuf>) -> Invocation {
+        Invocation {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+            directory: self.home.path().join("work"),
+            environment: crate::base::process::environment(
+                [("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+                &BTreeMap::new(),
+            ),
+            confinement: Some(Confinement { policy: Arc::new(policy), files, loopback: None }),
+        }
+    }
+
+    async fn run(&self, policy: Policy, script: &str, files: Vec<PathBuf>) -> Finished {
+        let invocation = self.invocation(policy, script, files);
+        let limits = RunLimits { timeout: Duration::from_secs(60), output_bytes_max: 50_000 };
+        run(&invocation, limits, &CancellationToken::new()).await.unwrap()
+    }
+
+    /// Runs a script of which only the success matters.
+    async fn works(&self, level: Level, script: &str) -> bool {
+        let finished = self.run(self.policy(level, false), script, Vec::new()).await;
+        finished.ending.code() == Some(0)
+    }
+
+    fn exists(&self, below: &str) -> bool {
+        self.home.path().join(below).exists()
+    }
+}
+
+/// Whether this kernel has all that is tested here; says so when not.
+fn all_there() -> bool {
+    let missing = support().missing();
+    if !missing.is_empty() {
+        eprintln!("not tested here, because {}", missing.join("; "));
+    }
+    missing.is_empty()
+}
+
+#[tokio::test]
+async fn files_are_held_to_the_level() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::new();
+    let (no, write) = (Level::ReadOnly, Level::WorkspaceWrite);
+    #[rustfmt::skip]
+    let table = [
+        // (script, may it at read-only, may it with a writable workspace)
+        ("cat a ../beside/b /etc/passwd", true, true),
+        ("echo x > new", false, true),
+        ("echo x >> a", false, true),
+        ("rm -f sub/x; mkdir sub/x", false, true),
+        ("echo x > ../beside/new", false, false),
+        ("echo x >> ../beside/b", false, false),
+        ("rm ../beside/b", false, false),
+        ("mv a ../beside/a", false, false),
+        ("ln -s ../beside out; echo x > out/new", false, false),
+        ("cd ../beside && echo x > new", false, false),
+        ("echo x > /dev/null", true, true),
+        ("echo x > /dev/stderr", true, true),
+        ("truncate -s 0 ../beside/b", false, false),
+        ("chmod 600 ../beside/b", false, false),
+        ("touch -d 2020-01-01 ../beside/b", false, false),
+        ("chmod 600 a", false, true),
+        ("echo x > /proc/sys/kernel/hostname", false, false),
+        ("t=$(mktemp) && echo x > $t && rm $t", false, true),
+        ("cat ../hidden/token", false, false),
+        ("ls ../hidden/token", false, false),
+        ("cat /proc/$PPID/environ", false, false),
+        ("echo x > .git/hooks/pre-commit", false, false),
+        ("rm .git/hooks/pre-commit", false, false),
+        ("echo x > .git/hooks/post-commit", false, false),
+        ("cd .git/hooks && echo x > post-commit", false, false),
+        ("mv .git .git2 && cp -r .git2 .git", false, false),
+        ("echo x > .git/config", false, false),
+        ("echo x > .git/index", false, true),
+        ("umount .git/hooks", false, false),
+        ("mount -t tmpfs none sub", false, false),
+        ("unshare -m umount .git/hooks", false, false),
+    ];
+    for (script, at_read_only, at_write) in table {
+        assert_eq!(place.works(no, script).await, at_read_only, "read-only: {script}");
+        assert_eq!(place.works(write, script).await, at_write, "workspace-write: {script}");
+    }
+    assert!(!place.exists("beside/new") && place.exists("beside/b"));
+    assert_eq!(std::fs::read_to_string(place.home.path().join("work/.git/hooks/pre-commit")).unwrap(), "secret");
+    assert_eq!(std::fs::read_to_string(place.home.path().join("beside/b")).unwrap(), "secret");
+}
+
+#[tokio::test]
+async fn a_file_may_be_named_besides() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::new();
+    let file = place.home.path().join("beside/b");
+    let script = format!("echo x > {} && ! echo x > ../beside/c", file.display());
+    let finished = place.run(place.policy(Level::ReadOnly, false), &script, vec![file.clone()]).await;
+    assert_eq!(finished.ending.code(), Some(0), "{}", finished.output.text());
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "x\n");
+}
+
+/// Says `open` or the name of the error.
+const CONNECT: &str = "python3 -c '
+import socket, sys
+def tried(family, address):
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as s:
+            s.settimeout(5); s.connect(address)
+        return \"open\"
+    except OSError as e:
+        return type(e).__name__
+kind = sys.argv[1]
+if kind == \"unix\": print(tried(socket.AF_UNIX, sys.argv[2]))
+elif kind == \"tcp\": print(tried(socket.AF_INET, (\"127.0.0.1\", int(sys.argv[2]))))
+else:
+    with socket.socket() as l:
+        l.bind((\"127.0.0.1\", 0)); l.listen()
+        print(tried(socket.AF_INET, l.getsockname()))
+' ";
+
+#[tokio::test]
+async fn the_network_is_off_but_for_an_own_loopback() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::new();
+    let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = tcp.local_addr().unwrap().port();
+    let socket = place.home.path().join("work/socket");
+    let _unix = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let table = [
+        (false, format!("tcp {port}"), "ConnectionRefusedError"),
+        (false, "own".to_owned(), "open"),
+        (false, format!("unix {}", socket.display()), "PermissionError"),
+        (true, format!("tcp {port}"), "open"),
+        (true, "own".to_owned(), "open"),
+        (true, format!("unix {}", socket.display()), "open"),
+    ];
+    for (network, arguments, want) in table {
+        let policy = place.policy(Level::WorkspaceWrite, network);
+        let finished = place.run(policy, &format!("{CONNECT}{arguments}"), Vec::new()).await;
+        assert_eq!(finished.output.text().trim(), want, "network {network}: {arguments}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_outside_can_be_signalled() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::new();
+    let script = format!("kill -0 {}", std::process::id());
+    assert!(!place.works(Level::WorkspaceWrite, &script).await);
+    assert!(place.works(Level::WorkspaceWrite, "sleep 100 & kill $! && ! wait $!").await);
+}
+
+#[tokio::test]
+async fn a_repository_without_hooks_gets_none() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::remove_dir_all(place.home.path().join("work/.git/hooks")).unwrap();
+    assert!(!place.works(Level::WorkspaceWrite, "mkdir -p .git/hooks && echo x > .git/hooks/pre-commit").await);
+    assert!(!place.exists("work/.git/hooks/pre-commit"));
+}
+
+#[tokio::test]
+async fn git_settings_may_be_let_free() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::new();
+    let policy = Policy { git_settings: true, ..place.policy(Level::WorkspaceWrite, false) };
+    let finished = place.run(policy, "echo x > .git/config && rm .git/hooks/pre-commit", Vec::new()).await;
+    assert_eq!(finished.ending.code(), Some(0), "{}", finished.output.text());
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let nothing = Support { landlock: 0, namespaces: false, seccomp: false };
+    assert_eq!(nothing.missing().len(), 3);
+    assert_eq!(Support { landlock: 2, namespaces: true, seccomp: true }.missing().len(), 1);
+    assert_eq!(Support { landlock: 7, namespaces: true, seccomp: true }.missing(), Vec::<&str>::new());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn without_name_spaces_hidden_places_stay_unread() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::new();
+    let policy = place.policy(Level::WorkspaceWrite, false);
+    let weaker = Support { namespaces: false, ..support() };
+    for (script, want) in [
+        ("cat ../hidden/token", false),
+        ("cat a ../beside/b /etc/passwd", true),
+        ("echo x > new", true),
+        ("echo x > ../beside/new", false),
+        ("python3 -c 'import socket; socket.socket()'", false),
+    ] {
+        let mut command = tokio::process::Command::new("/bin/sh");
+        command.args(["-c", script]).current_dir(Path::new(&policy.writable[0]));
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        Cage::prepare_with(weaker, &policy, (&policy.writable[0], &[]), None).unwrap().put_on(&mut command);
+        assert_eq!(command.status().await.unwrap().success(), want, "{script}");
+    }
+}
+#[tokio::test]
+async fn programs_meet_on_a_loopback_that_is_kept() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::new();
+    let loopback = Loopback::make().unwrap();
+    let started = |script: String| {
+        let policy = place.policy(Level::WorkspaceWrite, false);
+        let mut invocation = place.invocation(policy, &script, Vec::new());
+        invocation.confinement.as_mut().unwrap().loopback.clone_from(&loopback);
+        invocation
+    };
+    let serve = "python3 -c '
+import socket, pathlib
+l = socket.socket(); l.bind((\"127.0.0.1\", 0)); l.listen()
+pathlib.Path(\"port\").write_text(str(l.getsockname()[1]))
+c, _ = l.accept(); c.close()'";
+    let limits = RunLimits { timeout: Duration::from_secs(60), output_bytes_max: 50_000 };
+    let cancel = CancellationToken::new();
+    let server_invocation = started(serve.into());
+    let server = run(&server_invocation, limits, &cancel);
+    let wait = "until test -s port; do sleep 0.01; done; ";
+    let client_invocation = started(format!("{wait}{CONNECT} tcp $(cat port)"));
+    let (server, client) = tokio::join!(server, run(&client_invocation, limits, &cancel));
+    assert_eq!(client.unwrap().output.text().trim(), "open");
+    assert_eq!(server.unwrap().ending.code(), Some(0));
+}
