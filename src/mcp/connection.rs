@@ -133,6 +133,7 @@ impl Connection {
             arguments: args.iter().map(OsString::from).collect(),
             directory: cwd.as_ref().map_or_else(|| directory.to_owned(), |cwd| directory.join(cwd)),
             environment: environment(inherited_environment(), env),
+            confinement: None,
         };
         let mut piped = spawn(&invocation).map_err(|cause| cause.to_string())?;
         let (Some(input), Some(output), Some(errors)) = (piped.stdin.take(), piped.stdout.take(), piped.stderr.take())
