@@ -17,16 +17,20 @@
 //!
 //! Source: typescript-api.md §3.
 
+mod floor;
 mod grants;
 mod pattern;
 mod rules;
 mod shell;
 mod subject;
 
+pub use floor::{FLOOR, Floor, FloorEntry, FloorHit};
 pub use grants::Grants;
 pub use rules::{Basis, Facts, Rules, Verdict, decide};
 pub use shell::command_parts;
 pub use subject::{PathSubject, Subject};
 
+#[cfg(test)]
+mod corpus;
 #[cfg(test)]
 mod tests;

@@ -187,7 +187,7 @@ fn front(pattern: &str) -> String {
 }
 
 /// `.` and `..` taken out by name.
-fn by_name(path: &Path) -> PathBuf {
+pub(super) fn by_name(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for component in path.components() {
         match component {

@@ -8,11 +8,11 @@ use crate::protocol::{
     CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolAnnotations, ToolCategory, ToolDefinition,
 };
 
-const ALLOW: PermissionPolicy = PermissionPolicy::Allow;
-const ASK: PermissionPolicy = PermissionPolicy::Ask;
-const DENY: PermissionPolicy = PermissionPolicy::Deny;
+pub(super) const ALLOW: PermissionPolicy = PermissionPolicy::Allow;
+pub(super) const ASK: PermissionPolicy = PermissionPolicy::Ask;
+pub(super) const DENY: PermissionPolicy = PermissionPolicy::Deny;
 
-fn rule(tool: &str, pattern: &str, policy: PermissionPolicy) -> PermissionRule {
+pub(super) fn rule(tool: &str, pattern: &str, policy: PermissionPolicy) -> PermissionRule {
     let pattern = (!pattern.is_empty()).then(|| pattern.to_owned());
     PermissionRule { tool: tool.to_owned(), pattern, policy, category: None, annotations: None }
 }
@@ -25,7 +25,7 @@ fn facts(tool: &str) -> Facts<'_> {
     Facts::new(tool, None, Some(Path::new("/w")))
 }
 
-fn bash(config: &PermissionConfig, command: &str) -> PermissionPolicy {
+pub(super) fn bash(config: &PermissionConfig, command: &str) -> PermissionPolicy {
     decide(config, facts("bash"), &Subject::Command(command.to_owned())).policy
 }
 

@@ -9,7 +9,9 @@
 //!
 //! Invariant: what is not understood becomes an opaque part, and is never left out.
 
+mod launch;
 mod plain;
+mod script;
 mod walk;
 mod word;
 mod wrap;
@@ -35,6 +37,8 @@ pub(super) struct Part {
     pub(super) redirects: Vec<Redirect>,
     /// No pattern covers it: it runs other commands, or it cannot be read.
     pub(super) opaque: bool,
+    /// What it reads stands in the line, and was looked at: a here-document, a here-string.
+    pub(super) fed: bool,
 }
 
 /// One redirection.
@@ -51,6 +55,10 @@ pub(super) struct Redirect {
 pub(super) struct Line {
     pub(super) parts: Vec<Part>,
     pub(super) shadows: Vec<Part>,
+    /// Commands that launchers among the parts start for certain, such as `rm x` of `sudo rm x`. Also among the shadows.
+    pub(super) inner: Vec<Part>,
+    /// A function in it calls itself again and again.
+    pub(super) bomb: bool,
 }
 
 impl Part {
@@ -104,9 +112,18 @@ impl Line {
         line
     }
 
+    /// Takes over what another line runs.
+    fn take(&mut self, other: Self) {
+        self.parts.extend(other.parts);
+        self.shadows.extend(other.shadows);
+        self.inner.extend(other.inner);
+        self.bomb |= other.bomb;
+    }
+
     /// A line that is not understood. Whatever in it may be a command is a shadow.
     fn unreadable(command: &str) -> Self {
-        Self { parts: vec![Part::unreadable()], shadows: wrap::fragments(command) }
+        let (shadows, inner) = (wrap::fragments(command), wrap::beginnings(command));
+        Self { parts: vec![Part::unreadable()], shadows, inner, bomb: false }
     }
 }
 

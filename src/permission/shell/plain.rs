@@ -37,7 +37,7 @@ pub(super) fn parse(command: &str) -> Option<Line> {
     if !words.is_empty() {
         parts.push(finish(&mut words)?);
     }
-    (!parts.is_empty()).then_some(Line { parts, shadows: Vec::new() })
+    (!parts.is_empty()).then_some(Line { parts, ..Line::default() })
 }
 
 /// The length of the operator at the start. None: not one of the plain ones.

@@ -8,6 +8,7 @@ use brush_parser::ast::{
 };
 use brush_parser::{Parser, ParserImpl, ParserOptions};
 
+use super::launch::{is_shell, runs_input};
 use super::word::{Reading, read, read_document};
 use super::{Line, Part, Redirect, UNKNOWN};
 
@@ -85,7 +86,11 @@ impl Walk {
                 self.redirects(redirects.as_ref());
             }
             Command::Function(function) => {
+                let before = self.line.parts.len();
                 self.compound(&function.body.0);
+                let name = &function.fname.value;
+                let calls = self.line.parts[before..].iter().filter(|part| part.words.first() == Some(name)).count();
+                self.line.bomb |= calls > 1;
                 self.redirects(function.body.1.as_ref());
             }
             Command::ExtendedTest(..) => self.unreadable(&command.to_string()),
@@ -174,15 +179,13 @@ impl Walk {
     /// A word that belongs to no command of its own.
     fn loose_word(&mut self, word: &ast::Word) {
         let reading = read(&word.value, self.depth);
-        self.line.parts.extend(reading.inner.parts);
-        self.line.shadows.extend(reading.inner.shadows);
+        self.line.take(reading.inner);
     }
 
     /// Takes over what a word runs; its text is left.
     fn keep(&mut self, reading: Reading, part: &mut Part) -> String {
         part.opaque |= reading.opaque;
-        self.line.parts.extend(reading.inner.parts);
-        self.line.shadows.extend(reading.inner.shadows);
+        self.line.take(reading.inner);
         reading.text
     }
 
@@ -237,14 +240,20 @@ impl Walk {
     }
 
     /// What a program gets to read may be commands, if the program is a shell.
-    fn input(&mut self, text: &str, part: &Part) {
-        let runs_input = part.program().is_none_or(|name| name.ends_with("sh") || name == "xargs");
-        if runs_input {
-            let inner = if self.depth < super::DEPTH_MAX {
+    fn input(&mut self, text: &str, part: &mut Part) {
+        if runs_input(part) {
+            // Only of a shell's own language can all be known.
+            part.fed = part.program().is_some_and(is_shell) && !text.contains(UNKNOWN);
+            let inner = if !part.fed {
+                Line::unreadable(text)
+            } else if self.depth < super::DEPTH_MAX {
                 Line::parse_at(text, self.depth + 1)
             } else {
                 Line::unreadable(text)
             };
+            if part.fed {
+                self.line.inner.extend(inner.parts.iter().chain(&inner.inner).cloned());
+            }
             self.line.shadows.extend(inner.parts);
             self.line.shadows.extend(inner.shadows);
         }
@@ -298,8 +307,6 @@ impl Walk {
     }
 
     fn unreadable(&mut self, text: &str) {
-        let unreadable = Line::unreadable(text);
-        self.line.parts.extend(unreadable.parts);
-        self.line.shadows.extend(unreadable.shadows);
+        self.line.take(Line::unreadable(text));
     }
 }

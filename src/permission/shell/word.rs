@@ -126,17 +126,14 @@ impl Reading {
             return;
         }
         let inner = Line::parse_at(command, depth + 1);
-        self.inner.parts.extend(inner.parts);
-        self.inner.shadows.extend(inner.shadows);
+        self.inner.take(inner);
     }
 
     /// Not understood: anything may come of it.
     fn give_up(&mut self, source: &str) {
         self.opaque = true;
         self.text.push(UNKNOWN);
-        let unreadable = Line::unreadable(source);
-        self.inner.parts.extend(unreadable.parts);
-        self.inner.shadows.extend(unreadable.shadows);
+        self.inner.take(Line::unreadable(source));
     }
 }
 

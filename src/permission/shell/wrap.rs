@@ -1,97 +1,139 @@
 //! Commands that run other commands, and the commands hidden in them.
 
+use super::launch::{Script, command_starts, inner_start, is_code, is_shell, runs_others, script};
 use super::{DEPTH_MAX, Line, PARTS_MAX, Part, UNKNOWN};
 
-/// They run what their arguments, their input or a file say, or change what later names mean.
-const WRAPPERS: [&str; 48] = [
-    ".",
-    "alias",
-    "ash",
-    "bash",
-    "builtin",
-    "busybox",
-    "chroot",
-    "chrt",
-    "command",
-    "csh",
-    "dash",
-    "doas",
-    "env",
-    "eval",
-    "exec",
-    "find",
-    "fish",
-    "flock",
-    "gdb",
-    "ionice",
-    "ksh",
-    "ltrace",
-    "nice",
-    "nohup",
-    "nsenter",
-    "parallel",
-    "prlimit",
-    "runuser",
-    "script",
-    "setpriv",
-    "setsid",
-    "sh",
-    "source",
-    "ssh",
-    "stdbuf",
-    "strace",
-    "su",
-    "sudo",
-    "systemd-run",
-    "taskset",
-    "tcsh",
-    "time",
-    "timeout",
-    "trap",
-    "unshare",
-    "watch",
-    "xargs",
-    "zsh",
-];
-const SHELLS: [&str; 9] = ["ash", "bash", "csh", "dash", "fish", "ksh", "sh", "tcsh", "zsh"];
-/// Arguments by which `find` does more than find.
-const FIND_ACTIONS: [&str; 8] = ["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprintf", "-fls"];
 /// Words of one command that are tried as the start of another.
 const SUFFIXES_MAX: usize = 64;
 /// Of such a command, words that are looked at.
 const SUFFIX_WORDS_MAX: usize = 256;
+/// An argument with one of these may be a command line.
+const LINE_SIGNS: [char; 10] = [' ', '\t', '\n', ';', '|', '&', '$', '`', '(', '<'];
 
-/// Marks the wrappers among the parts, and adds what may be hidden in them.
+/// Variables whose value some program runs: by their whole name, or by how it ends.
+const RUN_VARIABLES: [&str; 10] =
+    ["BASH_ENV", "ENV", "PS4", "PS1", "LESSOPEN", "LESSCLOSE", "RUSTC_WRAPPER", "CC", "CXX", "MAKEFLAGS"];
+const RUN_VARIABLE_ENDS: [&str; 7] = ["_COMMAND", "PAGER", "EDITOR", "VISUAL", "ASKPASS", "_SSH", "_DIFF"];
+
+/// Marks the launchers among the parts, and adds what may be hidden in them.
 pub(super) fn find_shadows(line: &mut Line, depth: usize) {
+    let mut reads_script = false;
     for part in &mut line.parts {
         if runs_others(part) {
             part.opaque = true;
+            reads_script |= unknown_script(part, &mut line.shadows);
             hidden_in(part, depth, &mut line.shadows);
+            started_by(part, depth, &mut line.inner);
+        }
+        for (_, value) in part.assignments.iter().filter(|(name, _)| is_run(name)) {
+            line_in(value, depth, &mut line.shadows);
+        }
+    }
+    if reads_script {
+        // `echo rm x | sh`: what is printed may be what is run.
+        for part in line.parts.iter().filter(|part| matches!(part.program(), Some("echo" | "printf"))) {
+            line_in(&part.words[1..].join(" "), depth, &mut line.shadows);
+            lines_in(part, depth, &mut line.shadows);
         }
     }
     line.shadows.dedup();
 }
 
-/// Whether a command may run commands that are not its own words.
-fn runs_others(part: &Part) -> bool {
-    let Some(name) = part.program() else { return true };
-    let arguments = &part.words[1..];
-    let first = arguments.first().map(String::as_str);
-    if SHELLS.contains(&name) {
-        // A script by name is a program like any other.
-        return first.is_none_or(|a| a.starts_with(['-', '+']) || a.starts_with("/dev/") || a.contains(UNKNOWN));
+fn is_run(variable: &str) -> bool {
+    RUN_VARIABLES.contains(&variable) || RUN_VARIABLE_ENDS.iter().any(|end| variable.ends_with(end))
+}
+
+/// Takes note of a script that nobody here has seen: it may be anything. True: there is one.
+fn unknown_script(part: &Part, shadows: &mut Vec<Part>) -> bool {
+    let unknown = !part.fed && script(part) == Script::Unknown;
+    if unknown {
+        shadows.push(Part::unreadable());
     }
-    match name {
-        "env" => !arguments.is_empty(),
-        "command" => !matches!(first, Some("-v" | "-V")),
-        "find" => arguments.iter().any(|a| FIND_ACTIONS.contains(&a.as_str()) || a.contains(UNKNOWN)),
-        _ => WRAPPERS.binary_search(&name).is_ok(),
-    }
+    unknown
 }
 
 fn hidden_in(part: &Part, depth: usize, shadows: &mut Vec<Part>) {
+    words_of(part, depth, shadows);
+    let Some(name) = part.program() else { return };
+    match script(part) {
+        Script::Inline(codes) if is_shell(name) => codes.iter().for_each(|code| line_in(code, depth, shadows)),
+        Script::Inline(codes) => codes.iter().for_each(|code| foreign(code, shadows)),
+        Script::None if is_code(name) => part.words[1..].iter().for_each(|code| foreign(code, shadows)),
+        Script::None | Script::File | Script::Unknown => {}
+    }
+    if name == "git" && part.words.iter().any(|word| word.contains("ext::")) {
+        shadows.push(Part::unreadable());
+    }
+    fed_with_names(part, name, depth, shadows);
+}
+
+/// Code of another language: whatever looks like a command may be one, and so may the rest.
+fn foreign(code: &str, shadows: &mut Vec<Part>) {
+    if shadows.len() <= PARTS_MAX {
+        shadows.extend(fragments(code));
+        shadows.push(Part::unreadable());
+    }
+}
+
+/// The commands that a launcher or a shell starts for certain: where it is known where they begin.
+fn started_by(part: &Part, depth: usize, inner: &mut Vec<Part>) {
+    if depth >= DEPTH_MAX || inner.len() > PARTS_MAX {
+        return;
+    }
+    let lines: Vec<String> = match (script(part), part.program()) {
+        (Script::Inline(codes), Some(name)) if is_shell(name) => codes.into_iter().map(str::to_owned).collect(),
+        (_, Some("eval")) => vec![part.words[1..].join(" ")],
+        (_, Some("trap" | "ssh" | "watch")) => part.words[1..].iter().filter(|w| w.contains(' ')).cloned().collect(),
+        (_, _) => Vec::new(),
+    };
+    for line in lines {
+        let line = Line::parse_at(&line, depth + 1);
+        inner.extend(line.parts);
+        inner.extend(line.inner);
+    }
+    for start in command_starts(part).into_iter().chain(inner_start(part)) {
+        let words = part.words.get(start..).unwrap_or_default();
+        if !words.is_empty() {
+            let command = suffix(words, 0);
+            started_by(&command, depth + 1, inner);
+            inner.push(command);
+        }
+    }
+}
+
+/// `find -exec`, `xargs` and their kind: what comes from outside takes the place of a sign, and stands at the end.
+fn fed_with_names(part: &Part, name: &str, depth: usize, shadows: &mut Vec<Part>) {
+    let appended = matches!(name, "xargs" | "parallel");
+    for start in command_starts(part) {
+        let sign = part.words.iter().enumerate().find_map(|(at, word)| match word.strip_prefix("-I") {
+            Some("") if appended => part.words.get(at + 1).map(String::as_str),
+            attached => attached.filter(|_| appended),
+        });
+        let (sign, unknown) = (sign.filter(|sign| !sign.is_empty()).unwrap_or("{}"), UNKNOWN.to_string());
+        let words = part.words.get(start..).unwrap_or_default().iter().take(SUFFIX_WORDS_MAX);
+        let mut words: Vec<String> = words.map(|word| word.replace(sign, &unknown)).collect();
+        if appended && (!words.is_empty() || name == "parallel") {
+            words.push(unknown);
+        }
+        let command = Part::of(words);
+        if depth < DEPTH_MAX && shadows.len() <= PARTS_MAX && runs_others(&command) && !command.words.is_empty() {
+            unknown_script(&command, shadows);
+            hidden_in(&command, depth + 1, shadows);
+        }
+        shadows.push(command);
+    }
+}
+
+/// Each tail of the words as a command, and each word as a line.
+fn words_of(part: &Part, depth: usize, shadows: &mut Vec<Part>) {
     for start in 1..part.words.len().min(SUFFIXES_MAX) {
-        shadows.push(suffix(&part.words, start));
+        let tail = suffix(&part.words, start);
+        // As an argument a dot is nearly always a directory.
+        let is_directory = tail.words[0] == "." && !matches!(part.program(), Some("builtin" | "command" | "eval"));
+        if !is_directory {
+            unknown_script(&tail, shadows);
+        }
+        shadows.push(tail);
     }
     lines_in(part, depth, shadows);
 }
@@ -106,26 +148,49 @@ fn suffix(words: &[String], start: usize) -> Part {
     Part::of(words_of_it)
 }
 
-/// Arguments that may be command lines themselves.
+/// Arguments that may be command lines themselves, or hold one behind `=` or behind an option's letter.
 fn lines_in(part: &Part, depth: usize, shadows: &mut Vec<Part>) {
     for word in part.words.iter().skip(1).take(SUFFIXES_MAX) {
-        if !word.contains([' ', '\t', '\n', ';', '|', '&', '$', '`', '(', '<', '>']) || shadows.len() > PARTS_MAX {
-            continue;
+        if word.contains(LINE_SIGNS) {
+            line_in(word, depth, shadows);
         }
-        if depth >= DEPTH_MAX {
-            shadows.extend(fragments(word));
-            continue;
+        let value = word.split_once('=').map(|(_, value)| value.trim_start_matches('!'));
+        let shell_out = word.strip_prefix('!');
+        let attached = word.strip_prefix('-').and_then(|rest| rest.get(1..));
+        for hidden in [value, attached, shell_out].into_iter().flatten().filter(|text| !text.is_empty()) {
+            line_in(hidden, depth, shadows);
         }
-        let inner = Line::parse_at(word, depth + 1);
-        shadows.extend(inner.parts);
-        shadows.extend(inner.shadows);
     }
+}
+
+/// A text that may be a command line.
+fn line_in(text: &str, depth: usize, shadows: &mut Vec<Part>) {
+    if shadows.len() > PARTS_MAX || text.is_empty() {
+        return;
+    }
+    if depth >= DEPTH_MAX {
+        shadows.extend(fragments(text));
+        return;
+    }
+    let inner = Line::parse_at(text, depth + 1);
+    shadows.extend(inner.parts);
+    shadows.extend(inner.shadows);
+}
+
+/// What an unreadable text begins its pieces with.
+pub(super) fn beginnings(text: &str) -> Vec<Part> {
+    let pieces = text.split([';', '|', '&', '(', ')', '{', '}', '\n', '`', '\0']).take(PARTS_MAX);
+    let words =
+        pieces.map(|piece| piece.split_whitespace().map(|w| w.replace(['\\', '"', '\''], "")).collect::<Vec<_>>());
+    words.filter(|words| !words.is_empty()).map(|words| suffix(&words, 0)).collect()
 }
 
 /// Whatever in an unreadable text may be a command: each run of words between two signs that end one.
 pub(super) fn fragments(text: &str) -> Vec<Part> {
     let mut found = Vec::new();
-    for piece in text.split([';', '|', '&', '(', ')', '{', '}', '<', '>', '\n', '`', '$', '"', '\'', '\0']) {
+    for piece in
+        text.split([';', '|', '&', '!', ':', '=', ',', '(', ')', '{', '}', '<', '>', '\n', '`', '$', '"', '\'', '\0'])
+    {
         let words: Vec<String> = piece.split_whitespace().map(|w| w.replace('\\', "")).collect();
         for start in 0..words.len().min(SUFFIXES_MAX) {
             if found.len() >= PARTS_MAX {
@@ -135,12 +200,4 @@ pub(super) fn fragments(text: &str) -> Vec<Part> {
         }
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_table_is_sorted() {
-        assert!(super::WRAPPERS.is_sorted());
-    }
 }

@@ -1,0 +1,592 @@
+//! Which programs run other programs, and when: the tables behind `wrap`.
+//!
+//! Three kinds. A *shell* and an *interpreter* run a script: one that stands in an argument (`-c`, `-e`), one by
+//! name, which is a program like any other, or one that they read and nobody here knows. A *launcher* runs
+//! what its arguments say, always (`sudo`) or with certain of them (`tar --to-command`).
+//!
+//! Invariant: when in doubt the answer is yes. It costs a question, and no more.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::{Part, UNKNOWN};
+
+/// They read the language that `shell` reads.
+const SHELLS: [&str; 14] =
+    ["ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "posh", "rbash", "sh", "tcsh", "xonsh", "yash", "zsh"];
+
+/// Interpreters of other languages: names without versions, the letters and the long options whose value
+/// (or next argument) is code.
+const INTERPRETERS: [(&[&str], &str, &[&str]); 12] = [
+    (&["python", "pypy", "ipython", "bpython", "micropython"], "c", &[]),
+    (&["node", "nodejs"], "ep", &["--eval", "--print", "--import", "--require"]),
+    (&["bun"], "ep", &["--eval", "--print", "eval"]),
+    (&["deno"], "", &["eval"]),
+    (&["perl"], "eE", &[]),
+    (&["ruby", "irb"], "e", &[]),
+    (&["php"], "rBRE", &["--run"]),
+    (&["lua", "luajit", "elixir", "julia", "osascript", "swift", "ghc", "groovy", "scala"], "eE", &["--eval"]),
+    (&["Rscript", "R"], "e", &[]),
+    (&["tclsh", "wish", "expect"], "c", &[]),
+    (&["pwsh", "powershell", "nu", "elvish", "rc", "es"], "cC", &["-Command", "-EncodedCommand", "--commands"]),
+    (&["guile", "racket", "sbcl", "clisp", "ocaml", "gforth"], "ec", &["--eval"]),
+];
+
+/// They say what they are, and run nothing.
+const ABOUT_ITSELF: [&str; 7] = ["--version", "-V", "-v", "-version", "--help", "-h", "-help"];
+
+/// When a launcher runs what its arguments say.
+#[derive(Debug, Clone, Copy)]
+enum When {
+    /// With any argument, and without.
+    Always,
+    /// With any argument at all.
+    Arguments,
+    /// With this argument, word for word.
+    Word(&'static str),
+    /// With an argument that begins so.
+    Start(&'static str),
+    /// With an argument in which this stands.
+    Inside(&'static str),
+    /// With this letter among its short options.
+    Letter(char),
+    /// With this long option, or what it can be shortened to.
+    Long(&'static str),
+    /// As its own function says.
+    Check(fn(&[String]) -> bool),
+}
+
+use When::{Always, Arguments, Check, Inside, Letter, Long, Start, Word};
+
+/// Their arguments are commands, or hold them.
+#[rustfmt::skip]
+const LAUNCHERS: [(&[&str], &[When]); 32] = [
+    (&[".", "alias", "at", "batch", "bind", "bwrap", "builtin", "busybox", "bunx", "capsh", "cgexec", "chronic", "chroot", "chrt", "complete",
+       "compgen", "coproc", "dbus-run-session", "doas", "dtach", "dumb-init", "enable", "entr", "eval", "exec", "faketime", "fakeroot",
+       "firejail", "flock", "gdb", "gosu", "hyperfine", "ifne", "ionice", "linux32", "linux64", "ltrace", "mosh", "nice", "nohup",
+       "npx", "nsenter", "numactl", "parallel", "pipx", "pkexec", "prlimit", "proxychains", "proxychains4", "rlwrap", "run0", "runuser",
+       "screen", "script", "setarch", "setpriv", "setsid", "sg", "source", "ssh", "start-stop-daemon", "stdbuf", "strace", "su",
+       "sudo", "sudoedit", "systemd-run", "taskset", "time", "timeout", "tini", "tmux", "torify", "torsocks", "toybox", "trap", "tsp",
+       "unbuffer", "unshare", "uvx", "valgrind", "visudo", "watch", "xargs", "xvfb-run", "xterm"], &[Always]),
+    (&["env", "crontab"], &[Arguments]),
+    (&["command"], &[Check(|arguments| !matches!(arguments.first().map(String::as_str), Some("-v" | "-V")))]),
+    (&["find", "gfind", "bfs"], &[Word("-exec"), Word("-execdir"), Word("-ok"), Word("-okdir"), Word("-delete"), Word("-fprint"),
+                         Word("-fprint0"), Word("-fprintf"), Word("-fls"), Check(any_unknown)]),
+    (&["fd", "fdfind"], &[Letter('x'), Letter('X'), Long("--exec"), Long("--exec-batch"), Check(maybe_option)]),
+    (&["git"], &[Check(git)]),
+    (&["man"], &[Letter('P'), Letter('H'), Letter('C'), Long("--pager"), Long("--html"), Long("--config-file")]),
+    (&["npm"], &[Word("exec"), Word("x"), Word("explore"), Word("edit"), Long("--script-shell"), Long("--node-options")]),
+    (&["pnpm", "yarn", "bundle", "pipenv", "poetry", "rye", "hatch", "pdm", "mise", "asdf", "direnv", "nix", "conda"],
+        &[Word("exec"), Word("dlx"), Word("run"), Word("shell"), Word("develop"), Long("--script-shell")]),
+    (&["uv"], &[Word("run"), Word("tool")]),
+    (&["cargo"], &[Long("--config")]),
+    (&["go"], &[Start("-toolexec"), Start("--toolexec"), Start("-exec"), Start("--exec"), Word("generate")]),
+    (&["docker", "podman", "nerdctl", "lxc", "kubectl", "oc", "vagrant"], &[Word("exec"), Word("run"), Word("ssh"), Word("debug")]),
+    (&["rsync"], &[Letter('e'), Long("--rsh"), Long("--rsync-path")]),
+    (&["scp"], &[Letter('S'), Letter('o'), Letter('F')]),
+    (&["sort", "gsort"], &[Long("--compress-program")]),
+    (&["split", "gsplit"], &[Long("--filter")]),
+    (&["rg", "rga"], &[Long("--pre"), Long("--hostname-bin")]),
+    (&["ag", "ack"], &[Long("--pager")]),
+    (&["bat", "batcat", "delta"], &[Long("--pager"), Long("--diff-args")]),
+    (&["tcpdump"], &[Letter('z')]),
+    (&["ip"], &[Word("exec")]),
+    (&["apt", "apt-get", "aptitude", "dpkg"], &[Letter('o'), Long("--option"), Long("--config-file"), Start("--pre-invoke"), Start("--post-invoke")]),
+    (&["systemctl", "journalctl", "loginctl"], &[Word("edit")]),
+    (&["perf"], &[Word("record"), Word("stat"), Word("trace")]),
+    (&["wget"], &[Long("--use-askpass"), Letter('e'), Long("--execute")]),
+    (&["hash"], &[Letter('p')]),
+    (&["mapfile", "readarray"], &[Letter('C')]),
+    (&["fc"], &[Letter('s'), Letter('e')]),
+    (&["pip", "pip3"], &[Start("--editor")]),
+    (&["gh"], &[Word("alias"), Word("extension"), Word("codespace")]),
+    (&["ld.so", "ld-linux.so", "ld-linux-x86-64.so", "ld-linux-aarch64.so", "ld-musl-x86_64.so", "ld-musl-aarch64.so"], &[Always]),
+];
+
+/// Their arguments are code of a language of their own, and that can run commands or write files.
+#[rustfmt::skip]
+const CODE: [(&[&str], &[When]); 19] = [
+    (&["tar", "gtar", "bsdtar"], &[Long("--to-command"), Long("--checkpoint-action"), Long("--use-compress-program"), Letter('I'), Letter('F'),
+                         Long("--info-script"), Long("--new-volume-script"), Long("--rsh-command"), Long("--rmt-command"), Check(maybe_option)]),
+    (&["sed", "gsed"], &[Check(sed), Check(maybe_option)]),
+    (&["awk", "gawk", "mawk", "nawk", "original-awk"], &[Check(awk), Check(maybe_option)]),
+    (&["vi", "vim", "nvim", "view", "vimdiff", "ex", "rvim", "gvim"], &[Letter('c'), Letter('S'), Letter('u'), Letter('s'), Long("--cmd"), Start("+"), Check(maybe_option)]),
+    (&["emacs", "emacsclient"], &[Long("--eval"), Long("--execute"), Long("--funcall"), Long("--load"), Long("--script"), Letter('e'), Letter('f'), Letter('l')]),
+    (&["ed", "red", "dc", "ftp", "sftp", "m4", "nano", "pico", "joe"], &[Always]),
+    (&["less", "more", "most"], &[Start("+"), Letter('k'), Long("--lesskey-file"), Long("--lesskey-src")]),
+    (&["make", "gmake", "bmake"], &[Start("SHELL="), Start(".SHELLFLAGS="), Start("MAKEFLAGS="), Letter('E'), Long("--eval"), Inside("$(shell"), Word("-")]),
+    (&["nc", "ncat", "netcat"], &[Letter('e'), Letter('c'), Long("--exec"), Long("--sh-exec"), Long("--lua-exec")]),
+    (&["socat"], &[Inside("EXEC"), Inside("exec"), Inside("SYSTEM"), Inside("system"), Inside("SHELL"), Inside("shell")]),
+    (&["openssl"], &[Word("-engine"), Word("-provider"), Word("-provider-path"), Word("engine")]),
+    (&["zip"], &[Start("-TT"), Long("--unzip-command")]),
+    (&["cpio"], &[Long("--rsh-command")]),
+    (&["sqlite3"], &[Inside(".sh"), Inside(".sy"), Inside(".lo"), Inside(".ou"), Inside(".im"), Inside(".onc"), Inside("load_extension"), Inside("edit("), Long("--init"), Word("-init"), Word("-cmd")]),
+    (&["psql"], &[Inside("\\!"), Inside("\\o"), Inside("\\g"), Inside("PROGRAM"), Inside("program"), Letter('f')]),
+    (&["mysql", "mariadb"], &[Inside("\\!"), Inside("system"), Inside("source"), Inside("\\.")]),
+    (&["jrunscript", "jshell"], &[Always]),
+    (&["gcc", "g++", "cc", "c++", "clang"], &[Start("-wrapper"), Start("-fplugin"), Start("-B"), Start("-specs")]),
+    (&["ffmpeg", "convert", "magick"], &[Inside("ephemeral:"), Inside("msl:"), Inside("|")]),
+];
+
+/// Keys of git's configuration whose value it runs, or by which it finds something to run. Lower case.
+const GIT_KEYS: [&str; 30] = [
+    "alias.",
+    "askpass",
+    "browser.",
+    "cmd",
+    "command",
+    "config.",
+    "core.attributesfile",
+    "core.gitproxy",
+    "core.worktree",
+    "credential",
+    "difftool",
+    "editor",
+    "external",
+    "filter.",
+    "fsmonitor",
+    "gpg",
+    "helper",
+    "hookspath",
+    "include",
+    "interactive.",
+    "mergetool",
+    "pager",
+    "process",
+    "program",
+    "protocol.",
+    "proxy",
+    "sshcommand",
+    "templatedir",
+    "textconv",
+    "uploadpack",
+];
+
+/// git, when it is told what to run: by configuration, by options, by subcommands that are launchers themselves.
+fn git(arguments: &[String]) -> bool {
+    let mut at = 0;
+    while let Some(option) = arguments.get(at).filter(|a| a.starts_with('-')) {
+        let value = arguments.get(at + 1).map_or("", String::as_str);
+        match option.as_str() {
+            "-c" | "--config-env" if names_git_program(value) => return true,
+            "-p" | "--paginate" => return true,
+            _ if option.starts_with("--exec-path=") || option.starts_with("--config-env=") => return true,
+            "-c" | "-C" | "--config-env" | "--git-dir" | "--work-tree" | "--namespace" => at += 2,
+            _ => at += 1,
+        }
+    }
+    let Some((command, rest)) = arguments.get(at..).and_then(<[String]>::split_first) else { return false };
+    let has = |sign: When| fits(sign, rest);
+    match command.as_str() {
+        "grep" => has(Letter('O')) || has(Long("--open-files-in-pager")),
+        "rebase" => has(Letter('x')) || has(Long("--exec")),
+        "bisect" => has(Word("run")) || has(Word("visualize")) || has(Word("view")),
+        "submodule" => has(Word("foreach")),
+        "difftool" | "mergetool" | "filter-branch" | "for-each-repo" | "send-email" | "instaweb" | "daemon"
+        | "shell" | "credential" | "http-backend" | "upload-pack" | "receive-pack" | "remote-ext" | "remote-fd"
+        | "p4" | "svn" | "cvsimport" => true,
+        "fetch" | "pull" | "ls-remote" | "clone" | "push" | "archive" | "fetch-pack" | "send-pack" | "remote" => {
+            has(Long("--upload-pack"))
+                || has(Long("--receive-pack"))
+                || has(Long("--exec"))
+                || has(Inside("ext::"))
+                || has(Long("--template"))
+                || (command == "clone" && (has(Letter('u')) || has(Letter('c')) || has(Long("--config"))))
+        }
+        "init" => has(Long("--template")),
+        "config" => {
+            rest.iter().any(|word| names_git_program(word) || word.contains(UNKNOWN))
+                || has(Letter('e'))
+                || has(Long("--edit"))
+        }
+        "diff" | "log" | "show" | "format-patch" | "stash" | "whatchanged" => has(Long("--ext-diff")),
+        _ => false,
+    }
+}
+
+fn names_git_program(word: &str) -> bool {
+    let key = word.split('=').next().unwrap_or(word).to_ascii_lowercase();
+    key.contains('.') && (key.contains(UNKNOWN) || GIT_KEYS.iter().any(|part| key.contains(part)))
+}
+
+/// `sed` when a script of its runs commands or writes files, or may.
+fn sed(arguments: &[String]) -> bool {
+    let mut given = false;
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let script = if let Some(name) = argument.strip_prefix("--") {
+            // A long option can be shortened.
+            match name.split_once('=') {
+                Some((name, script)) if "expression".starts_with(name) => Some(script),
+                None if !name.is_empty() && "expression".starts_with(name) => rest.next().map(String::as_str),
+                Some(_) | None => None,
+            }
+        } else if let Some(letters) = argument.strip_prefix('-').filter(|letters| !letters.is_empty()) {
+            // `-ne SCRIPT` and `-eSCRIPT`; `-f FILE` is a script by name.
+            match letters.split_once('e') {
+                Some((before, "")) if !before.contains(['f', 'i']) => rest.next().map(String::as_str),
+                Some((before, after)) if !before.contains(['f', 'i']) => Some(after),
+                Some(_) | None => {
+                    given |= letters.contains('f');
+                    None
+                }
+            }
+        } else if given {
+            None
+        } else {
+            Some(argument.as_str())
+        };
+        if let Some(script) = script {
+            given = true;
+            if !super::script::sed_only_edits(script) {
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// `awk` when its program runs commands or writes files, or may.
+fn awk(arguments: &[String]) -> bool {
+    arguments.iter().any(|argument| !super::script::awk_only_prints(argument))
+        || ["-l", "-i", "-E", "-D"].iter().any(|sign| arguments.iter().any(|a| a.starts_with(sign)))
+        || fits(Long("--load"), arguments)
+        || fits(Long("--include"), arguments)
+        || fits(Long("--exec"), arguments)
+}
+
+fn any_unknown(arguments: &[String]) -> bool {
+    arguments.iter().any(|argument| argument.contains(UNKNOWN))
+}
+
+/// An argument that only the shell will know, and that may turn out to be an option.
+fn maybe_option(arguments: &[String]) -> bool {
+    let options = arguments.iter().take_while(|argument| *argument != "--");
+    options.into_iter().any(|argument| argument.starts_with(UNKNOWN))
+}
+
+fn fits(when: When, arguments: &[String]) -> bool {
+    let mut options = arguments.iter().map(String::as_str).take_while(|argument| *argument != "--");
+    match when {
+        Always => true,
+        Arguments => !arguments.is_empty(),
+        Word(word) => arguments.iter().any(|argument| argument == word),
+        Start(start) => arguments.iter().any(|argument| argument.starts_with(start)),
+        Inside(text) => arguments.iter().any(|argument| argument.contains(text)),
+        Letter(letter) => options.any(|a| a.starts_with('-') && !a.starts_with("--") && a.contains(letter)),
+        Long(name) => options.any(|a| {
+            let given = a.split('=').next().unwrap_or(a);
+            given.len() > 2 && given.starts_with("--") && name.starts_with(given)
+        }),
+        Check(check) => check(arguments),
+    }
+}
+
+/// A program's name without its version: `python3.12` is `python`.
+fn unversioned(name: &str) -> &str {
+    let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    if bare.is_empty() { name } else { bare }
+}
+
+/// What is known of a program.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    Shell,
+    /// The letters and the long options before code.
+    Interpreter(&'static str, &'static [&'static str]),
+    Launcher(&'static [When]),
+    Code(&'static [When]),
+}
+
+static KNOWN: LazyLock<HashMap<&'static str, Known>> = LazyLock::new(|| {
+    let shells = SHELLS.iter().map(|name| (*name, Known::Shell));
+    let interpreters = INTERPRETERS
+        .iter()
+        .flat_map(|(names, letters, longs)| names.iter().map(|name| (*name, Known::Interpreter(letters, longs))));
+    let launchers = LAUNCHERS.iter().flat_map(|(names, when)| names.iter().map(|name| (*name, Known::Launcher(when))));
+    let codes = CODE.iter().flat_map(|(names, when)| names.iter().map(|name| (*name, Known::Code(when))));
+    shells.chain(interpreters).chain(launchers).chain(codes).collect()
+});
+
+/// Whether it reads the language that `shell` reads.
+pub(super) fn is_shell(name: &str) -> bool {
+    matches!(known(name), Some(Known::Shell))
+        || matches!(name, "." | "source" | "ssh" | "su" | "sudo" | "doas" | "at" | "batch" | "env")
+}
+
+/// Launchers whose command stands behind their options: the options' letters that take the next word, and how
+/// many further words come before the command.
+const RUNNERS: [(&[&str], &str, usize); 12] = [
+    (&["sudo"], "ugpCDhRTUrt", 0),
+    (&["doas", "pkexec", "runuser", "systemd-run", "setpriv", "gosu"], "uCgGptEM", 0),
+    (&["env"], "uC", 0),
+    (
+        &[
+            "nohup",
+            "setsid",
+            "exec",
+            "command",
+            "builtin",
+            "busybox",
+            "toybox",
+            "tini",
+            "dumb-init",
+            "unbuffer",
+            "chronic",
+            "rlwrap",
+        ],
+        "a",
+        0,
+    ),
+    (
+        &[
+            "fakeroot",
+            "dbus-run-session",
+            "torify",
+            "torsocks",
+            "proxychains",
+            "proxychains4",
+            "xvfb-run",
+            "unshare",
+            "nsenter",
+        ],
+        "lsibfnetSG",
+        0,
+    ),
+    (&["timeout"], "sk", 1),
+    (&["nice", "ionice"], "ncpPu", 0),
+    (&["time", "stdbuf", "watch"], "fonied", 0),
+    (&["strace", "ltrace", "perf", "valgrind"], "eoEpsSuPOXaI", 0),
+    (&["chroot", "taskset", "chrt", "numactl"], "", 1),
+    (&["flock"], "wE", 1),
+    (&["ssh"], "BbcDEeFIiJLlmOopQRSWw", 1),
+];
+
+/// Where the command of a launcher begins, when it begins at one place.
+pub(super) fn inner_start(part: &Part) -> Option<usize> {
+    let name = part.program()?;
+    let (_, letters, further) = RUNNERS.iter().find(|(names, ..)| names.contains(&name))?;
+    let mut further = *further;
+    let mut at = 1;
+    loop {
+        let word = part.words.get(at)?;
+        if word == "--" {
+            return Some(at + 1 + further);
+        }
+        if word.starts_with('-') {
+            at += if word.len() == 2 && letters.contains(&word[1..]) { 2 } else { 1 };
+        } else if word.contains('=') && matches!(name, "env" | "sudo" | "doas") {
+            at += 1;
+        } else if further > 0 {
+            further -= 1;
+            at += 1;
+        } else {
+            return Some(at);
+        }
+    }
+}
+
+/// Whether its arguments are code of another language.
+pub(super) fn is_code(name: &str) -> bool {
+    matches!(known(name), Some(Known::Code(_)))
+}
+
+/// Where in the words of a program that is fed with names (`find`, `xargs`) a command begins.
+pub(super) fn command_starts(part: &Part) -> Vec<usize> {
+    let behind = |signs: &[&str]| {
+        let at = |(at, word): (usize, &String)| signs.contains(&word.as_str()).then_some(at + 1);
+        part.words.iter().enumerate().filter_map(at).collect()
+    };
+    match part.program() {
+        Some("find" | "gfind" | "bfs") => behind(&["-exec", "-execdir", "-ok", "-okdir"]),
+        Some("fd" | "fdfind") => behind(&["-x", "-X", "--exec", "--exec-batch"]),
+        Some("xargs" | "parallel") => {
+            let mut at = 1;
+            while let Some(option) = part.words.get(at).filter(|word| word.starts_with('-')) {
+                at += if option.len() == 2 && "InLPsdEajNS".contains(&option[1..]) { 2 } else { 1 };
+            }
+            vec![at]
+        }
+        Some(_) | None => Vec::new(),
+    }
+}
+
+fn known(name: &str) -> Option<Known> {
+    KNOWN.get(name).or_else(|| KNOWN.get(unversioned(name))).copied()
+}
+
+/// Whether a program runs what it reads from its standard input, or may.
+pub(super) fn runs_input(part: &Part) -> bool {
+    part.program().is_none_or(|name| {
+        matches!(known(name), Some(Known::Shell | Known::Interpreter(..)))
+            || matches!(
+                name,
+                "." | "source"
+                    | "ssh"
+                    | "xargs"
+                    | "parallel"
+                    | "at"
+                    | "batch"
+                    | "crontab"
+                    | "sudo"
+                    | "su"
+                    | "doas"
+                    | "env"
+            )
+            || matches!(
+                name,
+                "psql" | "mysql" | "sqlite3" | "ed" | "dc" | "make" | "gdb" | "patch" | "docker" | "podman"
+            )
+    })
+}
+
+/// The script that a shell or an interpreter runs.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Script<'a> {
+    /// None: it is neither, or it only tells its version.
+    None,
+    /// In an argument.
+    Inline(Vec<&'a str>),
+    /// A file, by name: a program like any other.
+    File,
+    /// Who knows.
+    Unknown,
+}
+
+/// A shell of somebody else's, or elsewhere, that is given no command: it reads them.
+fn is_login(name: &str, arguments: &[String]) -> bool {
+    let short =
+        |letters: &[char]| arguments.iter().any(|a| a.starts_with('-') && !a.starts_with("--") && a.contains(letters));
+    match name {
+        "ssh" | "mosh" => {
+            // Of the options, these take the next word.
+            let takes = |a: &str| a.len() == 2 && "BbcDEeFIiJLlmOopQRSWw".contains(&a[1..]);
+            let mut operands = 0;
+            let mut rest = arguments.iter();
+            while let Some(argument) = rest.next() {
+                match argument.starts_with('-') {
+                    true if takes(argument) => drop(rest.next()),
+                    true => {}
+                    false => operands += 1,
+                }
+            }
+            operands < 2
+        }
+        "su" => !short(&['c']) && !arguments.iter().any(|a| a.starts_with("--command")),
+        "sudo" => short(&['i', 's']) && arguments.iter().all(|a| a.starts_with('-')),
+        _ => false,
+    }
+}
+
+/// What script a simple command runs.
+pub(super) fn script(part: &Part) -> Script<'_> {
+    let Some(name) = part.program() else { return Script::None };
+    let (shell, letters, longs) = match known(name) {
+        Some(Known::Shell) => (true, "c", &[][..]),
+        Some(Known::Interpreter(letters, longs)) => (false, letters, longs),
+        Some(Known::Launcher(_)) if matches!(name, "." | "source") => (true, "", &[][..]),
+        Some(Known::Launcher(_)) if is_login(name, &part.words[1..]) => return Script::Unknown,
+        Some(Known::Launcher(_) | Known::Code(_)) | None => return Script::None,
+    };
+    let arguments = &part.words[1..];
+    if !arguments.is_empty() && arguments.iter().all(|a| ABOUT_ITSELF.contains(&a.as_str())) && !shell {
+        return Script::None;
+    }
+    let mut inline = Vec::new();
+    let mut file = None;
+    let mut rest = arguments.iter().map(String::as_str).peekable();
+    while let Some(argument) = rest.next() {
+        let is_short = argument.len() > 1 && argument.starts_with(['-', '+']) && !argument.starts_with("--");
+        if longs.iter().any(|long| argument == *long) {
+            inline.extend(rest.next());
+        } else if let Some((_, code)) = argument.split_once('=').filter(|(name, _)| longs.contains(name)) {
+            inline.push(code);
+        } else if let Some(at) = argument.find(|c| letters.contains(c)).filter(|_| is_short) {
+            // The code is the rest of the word, or the next one; a shell takes the next one always.
+            if !shell && at + 1 < argument.len() {
+                inline.push(&argument[at + 1..]);
+            }
+            inline.extend(rest.next());
+        } else if shell && is_short && argument.contains('s') {
+            return Script::Unknown;
+        } else if argument == "-m" {
+            file = rest.next();
+        } else if !is_short && !argument.starts_with("--") {
+            file = file.or(Some(argument));
+            break;
+        }
+    }
+    match file {
+        _ if !inline.is_empty() => Script::Inline(inline),
+        Some(file)
+            if file != "-" && !file.starts_with("/dev/") && !file.starts_with("/proc/") && !file.contains(UNKNOWN) =>
+        {
+            Script::File
+        }
+        Some(_) | None => Script::Unknown,
+    }
+}
+
+/// Whether a command may run commands that are not its own words.
+pub(super) fn runs_others(part: &Part) -> bool {
+    let Some(name) = part.program() else { return true };
+    let arguments = &part.words[1..];
+    match known(name) {
+        None => false,
+        // With any option at all it may read more than the script.
+        Some(Known::Shell) => {
+            script(part) != Script::File || arguments.first().is_some_and(|a| a.starts_with(['-', '+']))
+        }
+        Some(Known::Interpreter(..)) => !matches!(script(part), Script::None | Script::File),
+        Some(Known::Launcher(when) | Known::Code(when)) => when.iter().any(|when| fits(*when, arguments)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_stands_once() {
+        let interpreters = INTERPRETERS.iter().flat_map(|(names, ..)| *names);
+        let launchers = LAUNCHERS.iter().chain(&CODE).flat_map(|(names, _)| *names);
+        assert_eq!(KNOWN.len(), SHELLS.iter().chain(interpreters).chain(launchers).count());
+    }
+
+    #[test]
+    fn scripts_are_told_apart() {
+        let unknown = UNKNOWN.to_string();
+        let inline = |code: &'static [&'static str]| Script::Inline(code.to_vec());
+        #[rustfmt::skip]
+        let table: [(&[&str], Script<'_>); 21] = [
+            (&["ls"], Script::None), (&["sh"], Script::Unknown), (&["sh", "x.sh"], Script::File), (&["sh", "-"], Script::Unknown),
+            (&["bash", "-lc", "ls"], inline(&["ls"])), (&["bash", "-s", "x"], Script::Unknown), (&["sh", "/dev/stdin"], Script::Unknown),
+            (&["/usr/bin/python3.12", "-c", "x"], inline(&["x"])), (&["python3", "-m", "http.server"], Script::File),
+            (&["python", "--version"], Script::None), (&["python"], Script::Unknown), (&["python", "-"], Script::Unknown),
+            (&["node", "-e", "x"], inline(&["x"])), (&["node", "--eval=x"], inline(&["x"])), (&["node", "a.js", "-e"], Script::File),
+            (&["perl", "-ne", "x"], inline(&["x"])), (&["perl", "-ex"], inline(&["x"])), (&["ruby", "a.rb"], Script::File),
+            (&["php", "-r", "x"], inline(&["x"])), (&["sh", &unknown], Script::Unknown), (&["deno", "eval", "x"], inline(&["x"])),
+        ];
+        for (words, want) in table {
+            let part = Part { words: words.iter().map(|w| (*w).to_owned()).collect(), ..Part::default() };
+            assert_eq!(script(&part), want, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn git_is_a_launcher_when_it_is_told_to_be_one() {
+        #[rustfmt::skip]
+        let table = [
+            ("status", false), ("log --oneline", false), ("-C x log", false), ("-c color.ui=never status", false), ("commit -m x", false),
+            ("-c alias.x=!ls x", true), ("-c core.pager=less log", true), ("-c Core.SSHCommand=x fetch", true), ("--exec-path=/tmp x", true),
+            ("grep -O x", true), ("grep --open-files-in-pager=sh x", true), ("grep x", false), ("rebase -x make main", true), ("rebase main", false),
+            ("bisect run make", true), ("bisect good", false), ("submodule foreach ls", true), ("config user.name", false),
+            ("config alias.x !ls", true), ("config core.fsmonitor x", true), ("clone ext::sh", true), ("fetch --upload-pack=x", true),
+            ("push --receive-pack=x", true), ("fetch origin", false), ("diff --ext-diff", true), ("-p log", true), ("log -p", false),
+        ];
+        for (line, want) in table {
+            let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(git(&arguments), want, "git {line}");
+        }
+    }
+}
