@@ -11,12 +11,14 @@
 //!   assignments, behind git's own options, inside another command's arguments.
 //! - Could one hit it? An unknown part (`$X`, a glob) may stand for anything: then it is at least asked.
 //!
-//! A rule without a pattern, or with the pattern `*`, is about the whole tool and always matches.
+//! A rule without a pattern, or with the pattern `*`, is about the whole tool and always matches. Below all rules
+//! lies the floor: what it names is denied, whatever they say.
 //!
 //! Invariant: no text makes an allow rule with a pattern cover a command that the pattern does not spell.
 //!
 //! Source: typescript-api.md §3.
 
+mod explain;
 mod floor;
 mod grants;
 mod pattern;
@@ -24,6 +26,7 @@ mod rules;
 mod shell;
 mod subject;
 
+pub use explain::{Explanation, PartVerdict};
 pub use floor::{FLOOR, Floor, FloorEntry, FloorHit};
 pub use grants::Grants;
 pub use rules::{Basis, Facts, Rules, Verdict, decide};

@@ -102,6 +102,11 @@ impl Pattern {
         }
     }
 
+    /// As it was written.
+    pub(super) fn raw(&self) -> &str {
+        &self.raw
+    }
+
     /// Whether it is about everything.
     pub(super) fn is_everything(pattern: &str) -> bool {
         !pattern.is_empty() && pattern.bytes().all(|b| b == b'*')

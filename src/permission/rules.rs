@@ -1,10 +1,12 @@
 //! The rules of one configuration, prepared once, and the verdict on a call.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use super::explain::{Explanation, PartVerdict};
 use super::pattern::{Hit, Judged, Pattern};
 use super::shell::{Line, Part};
-use super::{PathSubject, Subject};
+use super::{Floor, FloorHit, PathSubject, Subject};
 use crate::base::glob;
 use crate::protocol::{
     CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolAnnotations, ToolCategory, ToolDefinition,
@@ -44,6 +46,8 @@ pub enum Basis {
     Default,
     /// This rule might match, depending on what only the shell will know; so it is asked.
     Uncertain(usize),
+    /// This entry of the floor, by its place there: no rule was looked at.
+    Floor(usize),
 }
 
 /// The answer to a call.
@@ -53,20 +57,29 @@ pub struct Verdict {
     pub policy: PermissionPolicy,
     /// Why.
     pub basis: Basis,
+    /// A deny rule may match, depending on what only the shell will know.
+    pub may_be_denied: bool,
 }
 
 impl Verdict {
+    fn new(policy: PermissionPolicy, basis: Basis) -> Self {
+        Self { policy, basis, may_be_denied: false }
+    }
+
     fn strictness(self) -> u8 {
-        match self.policy {
-            PermissionPolicy::Allow => 0,
-            PermissionPolicy::Ask => 1,
-            PermissionPolicy::Deny => 2,
+        match (self.policy, self.basis) {
+            (PermissionPolicy::Allow, _) => 0,
+            (PermissionPolicy::Ask, Basis::Rule(_) | Basis::Default | Basis::Floor(_)) => 1,
+            // Of two questions the one that says more.
+            (PermissionPolicy::Ask, Basis::Uncertain(_)) => 2,
+            (PermissionPolicy::Deny, _) => 3,
         }
     }
 
     /// The stricter of two; the first when they are alike.
     fn or_stricter(self, other: Self) -> Self {
-        if other.strictness() > self.strictness() { other } else { self }
+        let stricter = if other.strictness() > self.strictness() { other } else { self };
+        Self { may_be_denied: self.may_be_denied || other.may_be_denied, ..stricter }
     }
 }
 
@@ -79,6 +92,8 @@ struct Rule {
     annotations: Option<ToolAnnotations>,
     /// None: the rule is about the whole tool.
     pattern: Option<Pattern>,
+    /// Its tool is a name and no glob.
+    literal: bool,
 }
 
 /// The rules of one configuration, prepared once.
@@ -86,6 +101,7 @@ struct Rule {
 pub struct Rules {
     default_policy: PermissionPolicy,
     rules: Vec<Rule>,
+    floor: Option<Arc<Floor>>,
 }
 
 /// Prepares the rules and decides. For one call; who decides often keeps [`Rules`].
@@ -98,17 +114,55 @@ impl Rules {
     pub fn new(config: &PermissionConfig) -> Self {
         let rule = |(index, rule): (usize, &PermissionRule)| Rule {
             index,
+            literal: !rule.tool.contains(['*', '?']),
             tool: rule.tool.clone(),
             policy: rule.policy,
             category: rule.category.clone(),
             annotations: rule.annotations.clone(),
             pattern: rule.pattern.as_deref().filter(|p| !Pattern::is_everything(p)).map(Pattern::new),
         };
-        Self { default_policy: config.default_policy, rules: config.rules.iter().enumerate().map(rule).collect() }
+        let rules = config.rules.iter().enumerate().map(rule).collect();
+        Self { default_policy: config.default_policy, rules, floor: None }
+    }
+
+    /// The same over a floor: what that denies, no rule lifts.
+    #[must_use]
+    pub fn over(self, floor: Arc<Floor>) -> Self {
+        Self { floor: Some(floor), ..self }
     }
 
     /// Decides about a call. Cannot fail.
     pub fn decide(&self, facts: Facts<'_>, subject: &Subject) -> Verdict {
+        self.judge(facts, subject, None)
+    }
+
+    /// Decides, and says about each part of the call why.
+    pub fn explain(&self, facts: Facts<'_>, subject: &Subject) -> Explanation {
+        let mut parts = Vec::new();
+        let verdict = self.judge(facts, subject, Some(&mut parts));
+        Explanation { verdict, parts }
+    }
+
+    /// The policy of a rule, by its place in the configuration.
+    pub fn policy_of(&self, index: usize) -> Option<PermissionPolicy> {
+        self.rules.get(index).map(|rule| rule.policy)
+    }
+
+    /// A rule in words: `tool "bash", pattern "rm *"`.
+    pub(super) fn shown(&self, index: usize) -> String {
+        let Some(rule) = self.rules.get(index) else { return String::new() };
+        match &rule.pattern {
+            Some(pattern) => format!("tool {:?}, pattern {:?}", rule.tool, pattern.raw()),
+            None => format!("tool {:?}", rule.tool),
+        }
+    }
+
+    /// What happens when no rule matches.
+    pub(super) fn default_policy(&self) -> PermissionPolicy {
+        self.default_policy
+    }
+
+    fn judge(&self, facts: Facts<'_>, subject: &Subject, told: Option<&mut Vec<PartVerdict>>) -> Verdict {
         // The last rule first, and none behind one that always matches.
         let mut rules: Vec<&Rule> = Vec::new();
         for rule in self.rules.iter().rev().filter(|rule| rule.is_about(facts)) {
@@ -117,27 +171,46 @@ impl Rules {
                 break;
             }
         }
+        let mut told = Told(told);
         match subject {
-            Subject::Command(command) => self.decide_line(&rules, &Line::parse(command)),
-            Subject::Paths(paths) if !paths.is_empty() => {
-                self.strictest(paths.iter().map(|path| self.decide_path(&rules, path, facts.working_directory)))
+            Subject::Command(command) => {
+                let line = Line::parse(command);
+                let hit = self.floor.as_ref().and_then(|f| f.check_line(command, &line, facts.working_directory));
+                match hit {
+                    Some(hit) => floored(hit, &mut told),
+                    None => self.decide_line(&rules, &line, &mut told),
+                }
             }
-            Subject::Paths(_) | Subject::None => self.first(&rules, |_, _| Hit::No),
+            Subject::Paths(paths) if !paths.is_empty() => {
+                let hit = self.floor.as_ref().and_then(|f| f.check(subject, facts.working_directory));
+                match hit {
+                    Some(hit) => floored(hit, &mut told),
+                    None => self.strictest(paths.iter().map(|path| {
+                        let verdict = self.decide_path(&rules, path, facts.working_directory);
+                        told.hears(verdict, false, || path.given.clone())
+                    })),
+                }
+            }
+            Subject::Paths(_) | Subject::None => told.hears(self.first(&rules, |_, _| Hit::No), false, String::new),
         }
     }
 
-    fn decide_line(&self, rules: &[&Rule], line: &Line) -> Verdict {
+    fn decide_line(&self, rules: &[&Rule], line: &Line, told: &mut Told<'_>) -> Verdict {
         let nothing = [Part::default()];
         let parts = if line.parts.is_empty() { &nothing[..] } else { &line.parts };
         let own = self.strictest(parts.iter().map(|part| {
             let judged = Judged::new(part);
-            self.first(rules, |policy, pattern| match policy {
+            let verdict = self.first(rules, |policy, pattern| match policy {
                 PermissionPolicy::Allow if pattern.covers(&judged) => Hit::Certain,
                 PermissionPolicy::Allow => Hit::No,
                 PermissionPolicy::Ask | PermissionPolicy::Deny => pattern.hits(&judged),
-            })
+            });
+            told.hears(verdict, false, || part.shown())
         }));
-        line.shadows.iter().fold(own, |verdict, part| verdict.or_stricter(shadow_verdict(rules, part, verdict)))
+        line.shadows.iter().fold(own, |verdict, part| match shadow_verdict(rules, part) {
+            Some(shadow) => verdict.or_stricter(told.hears(shadow, true, || part.shown())),
+            None => verdict,
+        })
     }
 
     fn decide_path(&self, rules: &[&Rule], path: &PathSubject, working_directory: Option<&Path>) -> Verdict {
@@ -152,37 +225,50 @@ impl Rules {
 
     /// What the first rule says that matches for certain, made stricter by those before it that only may.
     fn first(&self, rules: &[&Rule], matches: impl Fn(PermissionPolicy, &Pattern) -> Hit) -> Verdict {
-        let mut uncertain = None;
+        let mut unsure = Unsure::default();
         let certain =
             rules.iter().find(|rule| match rule.pattern.as_ref().map_or(Hit::Certain, |p| matches(rule.policy, p)) {
                 Hit::Certain => true,
                 Hit::Possible => {
-                    uncertain = uncertain.or(Some(rule.index));
+                    unsure.add(rule);
                     false
                 }
                 Hit::No => false,
             });
         let verdict = match certain {
-            Some(rule) => Verdict { policy: rule.policy, basis: Basis::Rule(rule.index) },
-            None => Verdict { policy: self.default_policy, basis: Basis::Default },
+            Some(rule) => Verdict::new(rule.policy, Basis::Rule(rule.index)),
+            None => Verdict::new(self.default_policy, Basis::Default),
         };
-        match uncertain {
-            Some(index) => {
-                verdict.or_stricter(Verdict { policy: PermissionPolicy::Ask, basis: Basis::Uncertain(index) })
-            }
-            None => verdict,
-        }
+        unsure.verdict().map_or(verdict, |unsure| verdict.or_stricter(unsure))
     }
 
     fn strictest(&self, verdicts: impl Iterator<Item = Verdict>) -> Verdict {
-        verdicts.reduce(Verdict::or_stricter).unwrap_or(Verdict { policy: self.default_policy, basis: Basis::Default })
+        verdicts.reduce(Verdict::or_stricter).unwrap_or(Verdict::new(self.default_policy, Basis::Default))
     }
 }
 
-/// A command that another one may run: what is denied stays denied, and nothing is allowed by it.
-fn shadow_verdict(rules: &[&Rule], part: &Part, otherwise: Verdict) -> Verdict {
+/// Who wants to hear about the parts, when there is somebody.
+struct Told<'t>(Option<&'t mut Vec<PartVerdict>>);
+
+impl Told<'_> {
+    fn hears(&mut self, verdict: Verdict, hidden: bool, text: impl FnOnce() -> String) -> Verdict {
+        if let Some(parts) = &mut self.0 {
+            parts.push(PartVerdict { text: text(), hidden, verdict });
+        }
+        verdict
+    }
+}
+
+fn floored(hit: FloorHit, told: &mut Told<'_>) -> Verdict {
+    let verdict = Verdict::new(PermissionPolicy::Deny, Basis::Floor(hit.entry));
+    told.hears(verdict, false, || hit.part)
+}
+
+/// A command that another one may run: what is denied stays denied, and nothing is allowed by it. None: it
+/// changes nothing.
+fn shadow_verdict(rules: &[&Rule], part: &Part) -> Option<Verdict> {
     let judged = Judged::new(part);
-    let mut uncertain = None;
+    let mut unsure = Unsure::default();
     for rule in rules {
         let Some(pattern) = &rule.pattern else { break };
         let hit = match rule.policy {
@@ -191,17 +277,37 @@ fn shadow_verdict(rules: &[&Rule], part: &Part, otherwise: Verdict) -> Verdict {
             PermissionPolicy::Ask | PermissionPolicy::Deny => pattern.hits(&judged),
         };
         match hit {
-            Hit::Certain => return Verdict { policy: rule.policy, basis: Basis::Rule(rule.index) },
-            Hit::Possible => uncertain = uncertain.or(Some(rule.index)),
+            Hit::Certain => return Some(Verdict::new(rule.policy, Basis::Rule(rule.index))),
+            Hit::Possible => unsure.add(rule),
             Hit::No => {}
         }
     }
-    uncertain.map_or(otherwise, |index| Verdict { policy: PermissionPolicy::Ask, basis: Basis::Uncertain(index) })
+    unsure.verdict()
+}
+
+/// Rules that may match.
+#[derive(Default)]
+struct Unsure {
+    /// The last of them, in the order of the configuration.
+    last: Option<usize>,
+    denies: bool,
+}
+
+impl Unsure {
+    fn add(&mut self, rule: &Rule) {
+        self.last = self.last.or(Some(rule.index));
+        self.denies |= rule.policy == PermissionPolicy::Deny;
+    }
+
+    fn verdict(&self) -> Option<Verdict> {
+        let basis = Basis::Uncertain(self.last?);
+        Some(Verdict { policy: PermissionPolicy::Ask, basis, may_be_denied: self.denies })
+    }
 }
 
 impl Rule {
     fn is_about(&self, facts: Facts<'_>) -> bool {
-        (self.tool == facts.tool || glob::matches(&self.tool, facts.tool))
+        (self.tool == facts.tool || (!self.literal && glob::matches(&self.tool, facts.tool)))
             && self.category.as_ref().is_none_or(|filter| facts.category.is_some_and(|c| names(filter, c)))
             && self.annotations.as_ref().is_none_or(|wanted| {
                 let given = facts.annotations.cloned().unwrap_or_default();

@@ -17,7 +17,10 @@ pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::{EVENT_TYPES, Event, EventBody, RoundKind};
 pub use id::{BadId, ClientId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
-pub use permission::{PermissionConfig, PermissionPolicy, PermissionRule, PermissionVerdict, VerdictSource};
+pub use permission::{
+    ExplainedPart, PermissionConfig, PermissionExplanation, PermissionMode, PermissionPolicy, PermissionRule,
+    PermissionVerdict, VerdictBasis, VerdictSource,
+};
 pub use session::{
     AgentView, Deleted, Health, ModelView, Page, SessionStatus, SessionView, TurnRecord, TurnStatus, Usage,
 };

@@ -46,17 +46,96 @@ pub struct PermissionConfig {
     pub rules: Vec<PermissionRule>,
 }
 
+/// How much a session does without asking. The floor and what a rule denies stand in every mode.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PermissionMode {
+    /// Only looks: whatever may change something is refused, and says so.
+    Plan,
+    /// As the rules say.
+    #[default]
+    Ask,
+    /// Edits of files inside the roots run unasked, where no rule of their own asks.
+    AcceptEdits,
+    /// Nothing is asked that no rule denies, or may deny.
+    Auto,
+}
+
+/// What a verdict rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VerdictBasis {
+    /// A rule.
+    Rule,
+    /// No rule matched.
+    Default,
+    /// A rule that may match, depending on what only the shell will know.
+    Uncertain,
+    /// The floor, which no rule lifts.
+    Floor,
+    /// The session's mode.
+    Mode,
+    /// A grant that a client gave.
+    Grant,
+}
+
+/// Why a call would be allowed, asked or denied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionExplanation {
+    /// What would happen.
+    pub decision: PermissionPolicy,
+    /// What that rests on.
+    pub source: VerdictBasis,
+    /// The rule, by its place in the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<usize>,
+    /// The same in words.
+    pub reason: String,
+    /// The session's mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<PermissionMode>,
+    /// The id of the saved grant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<String>,
+    /// The parts of a command, or the paths, each with its own answer; the strictest is the whole's.
+    pub parts: Vec<ExplainedPart>,
+}
+
+/// One part of an explained call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExplainedPart {
+    /// A command or a path; empty for a call that has neither.
+    pub part: String,
+    /// It stands inside another command's arguments, and may run.
+    pub hidden: bool,
+    /// Its own answer.
+    pub decision: PermissionPolicy,
+    /// What that rests on.
+    pub source: VerdictBasis,
+    /// The rule, by its place in the configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<usize>,
+    /// The same in words.
+    pub reason: String,
+}
+
 /// Who decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictSource {
     /// A configured rule or the default policy.
     Policy,
+    /// The floor: nobody may.
+    Floor,
+    /// The session's mode.
+    Mode,
     /// A client's answer.
     Client,
     /// The program that embeds the server (`onPermissionRequest`).
     Program,
-    /// An `allow_always` that a client gave earlier in this session.
+    /// An `allow_always` that a client gave earlier.
     Grant,
     /// Nobody answered in time.
     Timeout,

@@ -51,7 +51,7 @@ impl Policy {
         let own = session.decide(facts, subject).policy;
         let unsure = match server.basis {
             Basis::Uncertain(_) => true,
-            Basis::Rule(_) | Basis::Default => false,
+            Basis::Rule(_) | Basis::Default | Basis::Floor(_) => false,
         };
         match (server.policy, own) {
             (PermissionPolicy::Deny, _) | (_, PermissionPolicy::Deny) => PermissionPolicy::Deny,

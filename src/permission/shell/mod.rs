@@ -12,6 +12,7 @@
 mod launch;
 mod plain;
 mod script;
+mod special;
 mod walk;
 mod word;
 mod wrap;
@@ -88,6 +89,19 @@ impl Part {
         (!name.contains(UNKNOWN)).then_some(name)
     }
 
+    /// The whole of it for people: `…` for what only the shell will know.
+    pub(super) fn shown(&self) -> String {
+        let mut text = String::new();
+        for (name, value) in &self.assignments {
+            let _infallible = write!(text, "{name}={value} ");
+        }
+        text.push_str(&self.text());
+        for redirect in &self.redirects {
+            let _infallible = write!(text, " {} {}", redirect.operator, redirect.target);
+        }
+        text.trim().replace(UNKNOWN, "…")
+    }
+
     pub(super) fn has_unknown(&self) -> bool {
         let redirects = self.redirects.iter().map(|r| &r.target);
         let values = self.assignments.iter().map(|(_, value)| value);
@@ -131,17 +145,5 @@ impl Line {
 ///
 /// For showing what a call would run; not for deciding.
 pub fn command_parts(command: &str) -> Vec<String> {
-    Line::parse(command).parts.iter().map(shown).collect()
-}
-
-fn shown(part: &Part) -> String {
-    let mut text = String::new();
-    for (name, value) in &part.assignments {
-        let _infallible = write!(text, "{name}={value} ");
-    }
-    text.push_str(&part.text());
-    for redirect in &part.redirects {
-        let _infallible = write!(text, " {} {}", redirect.operator, redirect.target);
-    }
-    text.trim().replace(UNKNOWN, "…")
+    Line::parse(command).parts.iter().map(Part::shown).collect()
 }
