@@ -89,8 +89,8 @@ pub const READ_LINE_BYTES_MAX: usize = 8_000;
 /// Text that one listing of the file tools shows, in UTF-16 units. Below [`OUTPUT_CHARS_MAX`], so that what
 /// is said at its end arrives.
 pub const FILE_OUTPUT_CHARS_MAX: usize = 48_000;
-/// Bytes of a file that are gone through to count its lines, beyond those that were asked for.
-pub const READ_AHEAD_BYTES_MAX: u64 = 256 << 20;
+/// Rest of a file that is gone through only to count its lines, in bytes: a matter of a millisecond.
+pub const READ_AHEAD_BYTES_MAX: u64 = 4 << 20;
 /// Files that one glob names.
 pub const GLOB_FILES_MAX: usize = 1_000;
 /// Matches that one grep shows.

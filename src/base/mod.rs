@@ -4,6 +4,7 @@ pub mod clock;
 pub mod file;
 pub mod glob;
 pub mod http;
+pub mod image;
 pub mod limit;
 pub mod process;
 pub mod sandbox;

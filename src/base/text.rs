@@ -1,5 +1,7 @@
 //! Text and bytes: cuts that never split a character, what a file holds, and what its name may have meant.
 
+use super::image::{Image, image};
+
 /// Bytes at the start of a file that tell what it holds.
 pub const SNIFF_BYTES: usize = 8192;
 
@@ -13,11 +15,22 @@ pub fn tail(text: &str, bytes_max: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes_max))..]
 }
 
+/// Which byte of a pair comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByteOrder {
+    /// The lower one.
+    Little,
+    /// The higher one.
+    Big,
+}
+
 /// What a file's first bytes say about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     /// Valid UTF-8 as far as it was looked at, without NUL.
     Text,
+    /// UTF-16, by its byte order mark or because nothing else is likely.
+    Utf16(ByteOrder),
     /// Text in some older encoding: no NUL, few control characters, not UTF-8.
     OtherText,
     /// An image.
@@ -26,21 +39,15 @@ pub enum Content {
     Binary,
 }
 
-/// An image's format and size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Image {
-    /// Such as `image/png`.
-    pub media_type: &'static str,
-    /// Width and height in pixels. None when the header is cut or odd.
-    pub size: Option<(u32, u32)>,
-}
-
 /// What a file holds, by its first bytes (as many as there are, at most [`SNIFF_BYTES`] matter, except for JPEG).
 ///
 /// A character cut at the end of `start` is no fault.
 pub fn sniff(start: &[u8]) -> Content {
     if let Some(image) = image(start) {
         return Content::Image(image);
+    }
+    if let Some(order) = utf16(start) {
+        return Content::Utf16(order);
     }
     if start.contains(&0) {
         return Content::Binary;
@@ -55,71 +62,34 @@ pub fn sniff(start: &[u8]) -> Content {
     }
 }
 
-/// The image that `bytes` start with. None when it is none of PNG, JPEG, GIF, WebP.
-pub fn image(bytes: &[u8]) -> Option<Image> {
-    let known = |media_type, size| Some(Image { media_type, size });
-    if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
-        let size = || Some((be32(bytes, 16)?, be32(bytes, 20)?));
-        return known("image/png", if bytes.get(12..16) == Some(b"IHDR") { size() } else { None });
+/// The byte order of UTF-16. Without a byte order mark only where it is sure: one byte of most pairs is zero and the
+/// other one hardly ever, and all of it is printable.
+fn utf16(start: &[u8]) -> Option<ByteOrder> {
+    match start {
+        // UTF-32, which nobody writes.
+        [0xff, 0xfe, 0, 0, ..] => return None,
+        [0xff, 0xfe, ..] => return Some(ByteOrder::Little),
+        [0xfe, 0xff, ..] => return Some(ByteOrder::Big),
+        _ => {}
     }
-    if bytes.starts_with(b"GIF87a") || bytes.starts_with(b"GIF89a") {
-        return known("image/gif", le16(bytes, 6).zip(le16(bytes, 8)));
+    let pairs: Vec<[u8; 2]> = start.chunks_exact(2).filter_map(|pair| pair.try_into().ok()).collect();
+    let zeros = |at: usize| pairs.iter().filter(|pair| pair[at] == 0).count();
+    let (first, second) = (zeros(0), zeros(1));
+    let (order, most, least) =
+        if first < second { (ByteOrder::Little, second, first) } else { (ByteOrder::Big, first, second) };
+    if pairs.len() < 2 || most * 10 < pairs.len() * 7 || least * 5 > most {
+        return None;
     }
-    if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
-        return known("image/webp", webp_size(bytes));
-    }
-    if bytes.starts_with(b"\xff\xd8\xff") {
-        return known("image/jpeg", jpeg_size(bytes));
-    }
-    None
-}
-
-/// Walks the markers up to the start of frame.
-fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
-    let mut at = 2;
-    loop {
-        if *bytes.get(at)? != 0xff {
-            return None;
-        }
-        let marker = *bytes.get(at + 1)?;
-        match marker {
-            // Fill bytes, and markers without a body.
-            0xff => at += 1,
-            0x01 | 0xd0..=0xd8 => at += 2,
-            // Starts of frame, all but the tables that share their range.
-            0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf => {
-                return be16(bytes, at + 7).zip(be16(bytes, at + 5));
-            }
-            _ => at += 2 + usize::try_from(be16(bytes, at + 2)?.max(2)).ok()?,
-        }
-    }
-}
-
-fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
-    match bytes.get(12..16)? {
-        b"VP8 " => le16(bytes, 26).zip(le16(bytes, 28)).map(|(w, h)| (w & 0x3fff, h & 0x3fff)),
-        b"VP8L" => {
-            let bits = u32::from_le_bytes(bytes.get(21..25)?.try_into().ok()?);
-            Some(((bits & 0x3fff) + 1, (bits >> 14 & 0x3fff) + 1))
-        }
-        b"VP8X" => {
-            let three = |at: usize| Some(le16(bytes, at)? | u32::from(*bytes.get(at + 2)?) << 16);
-            Some((three(24)? + 1, three(27)? + 1))
-        }
-        _ => None,
-    }
-}
-
-fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn be16(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
-}
-
-fn le16(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
+    let read = match order {
+        ByteOrder::Little => u16::from_le_bytes,
+        ByteOrder::Big => u16::from_be_bytes,
+    };
+    let characters = char::decode_utf16(pairs.into_iter().map(read));
+    let printable = |c: char| !c.is_control() || matches!(c, '\t' | '\n' | '\r' | '\u{c}' | '\u{1b}');
+    // A pair that the end cuts is no fault.
+    let whole = characters.collect::<Vec<_>>();
+    let inner = &whole[..whole.len() - usize::from(whole.last().is_some_and(Result::is_err))];
+    inner.iter().all(|c| c.as_ref().is_ok_and(|&c| printable(c))).then_some(order)
 }
 
 /// The names that `wrong` may have meant, nearest first, at most three. Letter case does not count.
@@ -163,30 +133,14 @@ mod tests {
         let table: &[(&[u8], Content)] = &[
             (b"", Content::Text), (b"abc\n", Content::Text), ("ä".as_bytes(), Content::Text), (b"ab\xc3", Content::Text),
             (b"caf\xe9 au lait\n", Content::OtherText), (b"a\0b", Content::Binary),
+            (b"\xff\xfea\0", Content::Utf16(ByteOrder::Little)), (b"\xfe\xff\0a", Content::Utf16(ByteOrder::Big)),
+            (b"a\0b\0\n\0", Content::Utf16(ByteOrder::Little)), (b"\0a\0b\0\n", Content::Utf16(ByteOrder::Big)),
+            (b"\xff\xfe\0\0a\0\0\0", Content::Binary), (b"a\0\0\0b\0\0\0", Content::Binary), (b"a\0\x01\0", Content::Binary),
+            (b"\x10\0\x20\0\x30\0", Content::Binary),
             (b"\xfe\x01\x02\x03\x04\xff\x05", Content::Binary), (b"\x7fELF\x02\x01\x01\0", Content::Binary),
         ];
         for (bytes, want) in table {
             assert_eq!(sniff(bytes), *want, "{bytes:?}");
-        }
-    }
-
-    #[test]
-    fn images_tell_their_size() {
-        let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\x80\0\0\x01\xe0\x08\x06\0\0\0";
-        let jpeg = b"\xff\xd8\xff\xe0\0\x04JF\xff\xc4\0\x03x\xff\xff\xc2\0\x0b\x08\x01\xe0\x02\x80\x03\x01\x22\0";
-        let vp8 = b"RIFF\x1a\0\0\0WEBPVP8 \x0e\0\0\0\x10\x02\0\x9d\x01\x2a\x80\x02\xe0\x01";
-        let vp8l = b"RIFF\x1a\0\0\0WEBPVP8L\x0e\0\0\0\x2f\x7f\xc2\x77\0";
-        let vp8x = b"RIFF\x1a\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0\x7f\x02\0\xdf\x01\0";
-        type Row = (&'static [u8], &'static str, Option<(u32, u32)>);
-        #[rustfmt::skip]
-        let table: &[Row] = &[
-            (png, "image/png", Some((640, 480))), (b"GIF89a\x80\x02\xe0\x01\0", "image/gif", Some((640, 480))),
-            (jpeg, "image/jpeg", Some((640, 480))), (vp8, "image/webp", Some((640, 480))),
-            (vp8l, "image/webp", Some((640, 480))), (vp8x, "image/webp", Some((640, 480))),
-            (&png[..20], "image/png", None), (b"\xff\xd8\xff\xe0", "image/jpeg", None), (&vp8[..14], "image/webp", None),
-        ];
-        for (bytes, media_type, size) in table {
-            assert_eq!(sniff(bytes), Content::Image(Image { media_type, size: *size }), "{media_type}");
         }
     }
 

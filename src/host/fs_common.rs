@@ -1,10 +1,9 @@
 //! What the file tools share: definitions, arguments, subjects, the blocking pool, and errors with advice.
 
-use std::fs::File;
-use std::path::Path;
-
 use serde_json::Value;
+use std::fs::File;
 
+use super::fs_missing::alike;
 use crate::base::text;
 use crate::base::workspace::{PathError, Workspace};
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
@@ -124,18 +123,6 @@ pub(super) fn not_found(workspace: &Workspace, input: &str) -> ToolError {
             meant.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
         )),
     }
-}
-
-/// Paths in the same directory with a like name.
-fn alike(workspace: &Workspace, path: &Path) -> Vec<String> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-        return Vec::new();
-    };
-    let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
-    let names: Vec<String> =
-        entries.take(2_000).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    let near = text::near_misses(name, names.iter().map(String::as_str));
-    near.into_iter().map(|name| workspace.shown(&parent.join(name))).collect()
 }
 
 /// What an operation on the file system failed with.

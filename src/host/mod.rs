@@ -9,6 +9,7 @@ mod fs_glob;
 mod fs_grep;
 mod fs_guard;
 mod fs_list;
+mod fs_missing;
 mod fs_move;
 mod fs_put;
 mod fs_read;
