@@ -24,6 +24,8 @@ use lines::Text;
 pub use diff::{Diff, unified_diff};
 pub use nearest::NearLine;
 
+/// Lines that are listed when there are several places.
+const LINES_TOLD_MAX: usize = 10;
 /// Most places of one tier that are told apart, and changed at once.
 const PLACES_MAX: usize = 100_000;
 const BOM: char = '\u{feff}';
@@ -101,24 +103,28 @@ pub enum EditError {
     #[error("old_string matches {PLACES_MAX} places or more in the file, too many to change at once")]
     TooMany,
     /// There are several places.
-    #[error("{}", told_places(.places, *.count))]
+    #[error("{}", told_places(.places, *.more_lines, *.count))]
     Ambiguous {
-        /// Their first lines, from 1; the first few.
+        /// The lines in which they begin, from 1, each once; the first few.
         places: Vec<usize>,
+        /// How many lines more there are.
+        more_lines: usize,
         /// How many there are.
         count: usize,
     },
 }
 
-fn told_places(places: &[usize], count: usize) -> String {
-    let mut lines = places.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-    if count > places.len() {
-        lines += &format!(" and {} more", count - places.len());
-    }
+fn told_places(lines: &[usize], more_lines: usize, count: usize) -> String {
+    let listed = lines.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let at = match (lines.len(), more_lines) {
+        (1, 0) => format!("all in line {listed}"),
+        (_, 0) => format!("at lines {listed}"),
+        (_, more) => format!("at lines {listed} and {more} more"),
+    };
     let or_more = if count == PLACES_MAX { " or more" } else { "" };
     format!(
-        "old_string is ambiguous: it matches {count}{or_more} places in the file, at lines {lines}. Add surrounding lines \
-         until it matches one, or set replace_all to change them all"
+        "old_string is ambiguous: it matches {count}{or_more} places in the file, {at}. Add surrounding lines until it \
+         matches one, or set replace_all to change them all"
     )
 }
 
@@ -190,8 +196,9 @@ impl<'t> Edit<'t> {
                 let line = |place: &Place<'_>| self.content.line_at(place.range.start) + 1;
                 let mut lines: Vec<usize> = places.iter().map(line).collect();
                 lines.dedup();
-                lines.truncate(10);
-                EditError::Ambiguous { places: lines, count: places.len() }
+                let more_lines = lines.len().saturating_sub(LINES_TOLD_MAX);
+                lines.truncate(LINES_TOLD_MAX);
+                EditError::Ambiguous { places: lines, more_lines, count: places.len() }
             }
             None => EditError::NoMatch(nearest::find(&self.content, &self.old)),
         })

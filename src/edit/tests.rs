@@ -103,6 +103,13 @@ fn errors_name_the_lines() {
         "{several}"
     );
     let many = said(&"foo\n".repeat(20), "foo", "x");
+    for (content, want) in [
+        ("x = x\n", "2 places in the file, all in line 1. Add"),
+        ("y\nx x\nx x\n", "4 places in the file, at lines 2, 3. Add"),
+    ] {
+        let told = edit(content, "x", "z", false).unwrap_err().to_string();
+        assert!(told.contains(want), "{told}");
+    }
     assert!(many.contains("20 places") && many.contains("9, 10 and 10 more"), "{many}");
     let miss = said("let total = 1;\nother\n", "let totale = 2;\nmore", "x");
     assert!(miss.starts_with("No match found for the provided old_string in the file"), "{miss}");

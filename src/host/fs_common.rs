@@ -104,6 +104,22 @@ pub(super) fn refused(error: &PathError) -> ToolError {
     ToolError::failed(error.to_string())
 }
 
+/// Refuses a path that can only mean a directory where one of something else is due.
+///
+/// Resolving takes such endings off, and the call would change something that was not named.
+pub(super) fn no_directory_name(input: &str) -> Result<(), ToolError> {
+    let last = input.rsplit('/').next().unwrap_or_default();
+    if !matches!(last, "" | "." | "..") {
+        return Ok(());
+    }
+    let ending = if last.is_empty() && input.is_empty() {
+        "is empty".to_owned()
+    } else {
+        format!("ends in \"{}\", so it can only be a directory", if last.is_empty() { "/" } else { last })
+    };
+    Err(ToolError::failed(format!("Path \"{input}\" {ending}: give the path of the file itself")))
+}
+
 /// Opens a regular file. A name that is missing is told with those that it may have meant.
 pub(super) fn open(workspace: &Workspace, input: &str) -> Result<File, ToolError> {
     workspace.open(input).map_err(

@@ -155,6 +155,7 @@ mod tests {
             ("a", "thre", "No match found for the provided old_string in the file"), ("a", "one", "at lines 1, 3"),
             ("a", "", "use fs_write"), ("a", "new", "the same"), ("dir", "x", "is a directory"), ("nope", "x", "No such file"),
             ("latin", "one", "not valid UTF-8 (first at byte 3)"), ("../a", "one", "escapes the working directory"),
+            ("a/", "one", "ends in \"/\", so it can only be a directory"), ("dir/.", "x", "ends in \".\""), ("dir/..", "x", "ends in \"..\""),
         ];
         for (path, old, want) in table {
             assert!(said(path, old).contains(want), "{}", said(path, old));

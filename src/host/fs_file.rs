@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
-use super::fs_common::{io_failed, open, refused};
+use super::fs_common::{io_failed, no_directory_name, open, refused};
 use super::fs_put::{Content, put};
 use crate::base::limit;
 use crate::base::workspace::Workspace;
@@ -56,8 +56,10 @@ impl Target {
     /// Looks at the place that `input` names, through links inside the roots.
     ///
     /// # Errors
-    /// Outside the roots, or there is something that is no regular file, or it may not be written.
+    /// Outside the roots, or there is something that is no regular file, or it may not be written; or the path can
+    /// only be a directory's.
     pub(super) fn find(workspace: &Workspace, input: &str) -> Result<Self, ToolError> {
+        no_directory_name(input)?;
         let path = workspace.resolve(input).map_err(|e| refused(&e))?;
         let existing = match std::fs::symlink_metadata(&path) {
             Ok(found) if found.is_file() => Some(found),

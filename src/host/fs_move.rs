@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::fs_common::{blocking, definition, io_failed, not_found, refused, text_argument};
+use super::fs_common::{blocking, definition, io_failed, no_directory_name, not_found, refused, text_argument};
 use super::fs_delete::entries;
 use super::fs_guard::Guard;
 use crate::base::BoxFuture;
@@ -86,6 +86,7 @@ fn relocate(
         let missing = e.kind() == ErrorKind::NotFound;
         return Err(if missing { not_found(workspace, source) } else { io_failed("move", source, &e) });
     }
+    check_endings(&from, source, destination)?;
     if to != from && to.starts_with(&from) {
         return Err(ToolError::failed(format!("Cannot move \"{source}\" into itself, to \"{destination}\"")));
     }
@@ -106,6 +107,18 @@ fn relocate(
         e => io_failed("move", source, &e.into()),
     })?;
     Ok((from, to))
+}
+
+/// A directory may be written with a slash behind its name, in either place; anything else is not one.
+fn check_endings(from: &Path, source: &str, destination: &str) -> Result<(), ToolError> {
+    let shown = |given: &str| given.trim_end_matches('/').to_owned();
+    let is_directory = from.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let (source_named, destination_named) = match is_directory {
+        true => (shown(source), shown(destination)),
+        false => (source.to_owned(), destination.to_owned()),
+    };
+    no_directory_name(&source_named)?;
+    no_directory_name(&destination_named)
 }
 
 /// Renames where the name is free. The kernel decides; where it cannot, a look before.
@@ -133,6 +146,8 @@ mod tests {
         let run = |from: &str, to: &str| call(&tool, json!({"source": from, "destination": to}));
         assert_eq!(run("a", "new/deep/b").as_deref(), Ok("Moved a → new/deep/b"));
         assert_eq!(run("dir", "new/dir").as_deref(), Ok("Moved dir → new/dir"));
+        assert_eq!(run("new/dir/", "new/other/").as_deref(), Ok("Moved new/dir/ → new/other/"));
+        assert_eq!(run("new/other", "new/dir").as_deref(), Ok("Moved new/other → new/dir"));
         assert_eq!(run("link", "new/link").as_deref(), Ok("Moved link → new/link"));
         assert_eq!(fs::read_to_string(home.path().join("new/deep/b")).unwrap(), "1");
         assert_eq!(fs::read_to_string(home.path().join("new/dir/x")).unwrap(), "2");
@@ -151,6 +166,9 @@ mod tests {
             ("nope", "c", "No such file"), (".", "c", "a root of the workspace"), ("dir", "dir/sub", "into itself"),
             ("a", "../c", "escapes the working directory"), ("../a", "c", "escapes"), ("a", "out/c", "escapes"),
             ("a", "b/c", "Cannot make the directory of \"b/c\""),
+            ("a", "c/", "\"c/\" ends in \"/\", so it can only be a directory"), ("a", "dir/", "ends in \"/\""),
+            ("a", "c/.", "ends in \".\""), ("a", "dir/..", "ends in \"..\""), ("dir", "c/.", "ends in \".\""),
+            ("a/", "c", "\"a/\" ends in \"/\""),
         ];
         for (from, to, want) in table {
             assert!(said(from, to).contains(want), "{from} {to}: {}", said(from, to));

@@ -208,6 +208,17 @@ mod tests {
         let tool = FsWrite::new(workspace);
         let said = |path: &str| call(&tool, json!({"path": path, "content": "y"})).unwrap_err();
         assert_eq!(said("dir"), "Path \"dir\" is a directory");
+        let wrong = |path: &str, ending: &str| {
+            format!(
+                "Path \"{path}\" ends in \"{ending}\", so it can only be a directory: give the path of the file itself"
+            )
+        };
+        for (path, ending) in [("z/", "/"), ("a/", "/"), ("new/z//", "/"), ("new/.", "."), ("new/..", ".."), (".", ".")]
+        {
+            assert_eq!(said(path), wrong(path, ending));
+        }
+        assert_eq!(said(""), "Path \"\" is empty: give the path of the file itself");
+        assert!(!home.path().join("z").exists() && !home.path().join("new").exists());
         assert_eq!(said("a/b"), "Cannot write \"a/b\": Not a directory (os error 20)");
         for escape in ["../a", "/etc/simse", "out/simse", "out/new/simse"] {
             let want = format!("Path \"{escape}\" escapes the working directory \"{}\"", home.path().display());
