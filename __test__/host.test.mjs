@@ -49,6 +49,7 @@ const TOOLS = {
   fs_read: 'read',
   fs_write: 'edit',
   fs_edit: 'edit',
+  apply_patch: 'edit',
   fs_glob: 'search',
   fs_grep: 'search',
   fs_list: 'read',
@@ -99,6 +100,26 @@ test('files: write, read, edit, list, find, look into, tell, move, delete', asyn
   assert.equal(await ok('fs_move', { source: 'src/a.txt', destination: 'b.txt' }), 'Moved src/a.txt → b.txt')
   assert.equal(await ok('fs_delete', { path: 'b.txt' }), 'Deleted b.txt')
   assert.equal(existsSync(path('b.txt')), false)
+})
+
+test('a patch changes several files, or none', async () => {
+  const { ok, run, path } = host()
+  await ok('fs_write', { path: 'a.txt', content: 'one\r\ntwo\r\n' })
+  const patch = (update) =>
+    `*** Begin Patch\n*** Add File: new/b.txt\n+hello\n*** Update File: a.txt\n@@\n-${update}\n+2\n*** End Patch`
+  const missed = await run('apply_patch', { patch: patch('three') })
+  assert.match(
+    missed.output,
+    /^Tool "apply_patch" execution failed: apply_patch verification failed: a\.txt: .*not in the file/,
+  )
+  assert.equal(existsSync(path('new/b.txt')), false)
+  assert.equal(
+    await ok('apply_patch', { patch: patch('two') }),
+    'Success. Updated the following files:\nA new/b.txt\nM a.txt',
+  )
+  assert.equal(readFileSync(path('a.txt'), 'utf8'), 'one\r\n2\r\n')
+  const back = '--- a/new/b.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-hello\n'
+  assert.equal(await ok('apply_patch', { patch: back }), 'Success. Updated the following files:\nD new/b.txt')
 })
 
 test('nothing leaves the roots: not by name, link, glob or directory; further roots are roots', async () => {

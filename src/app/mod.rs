@@ -123,6 +123,7 @@ impl App {
         extras: Extras,
     ) -> Result<Arc<Self>, OpenError> {
         let roots = wiring::roots(&settings)?;
+        wiring::recover_changes(&roots, &settings.allowed_paths).await;
         let models = wiring::models(&settings, extras.models)?;
         let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
         let wardrobe = Arc::new(Wardrobe::new(&settings, models.clone(), (hooks, extras.registry))?);

@@ -175,6 +175,16 @@ impl Wardrobe {
     }
 }
 
+/// Ends the changes of files that a crash interrupted, wherever sessions may work.
+pub(super) async fn recover_changes(roots: &[PathBuf], allowed: &[PathBuf]) {
+    let places: Vec<Workspace> = roots.iter().filter_map(|root| Workspace::lenient(root, allowed).ok()).collect();
+    let work = move || places.iter().map(host::recover_changes).sum::<usize>();
+    let ended = tokio::task::spawn_blocking(work).await.unwrap_or_default();
+    if ended > 0 {
+        tracing::warn!(ended, "changes of files that were interrupted by a crash were brought to their end");
+    }
+}
+
 fn host_tools(directory: &Path, allowed: &[PathBuf], stale_check: StaleCheck) -> Result<Vec<Arc<dyn Tool>>, String> {
     let workspace = Workspace::lenient(directory, allowed).map_err(|error| error.to_string())?;
     let workspace = Arc::new(workspace.with_stale_check(stale_check));

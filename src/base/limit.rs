@@ -72,6 +72,12 @@ pub const REASON_BYTES_MAX: usize = 10_000;
 pub const INSTRUCTIONS_BYTES_MAX: usize = 200_000;
 /// Largest file that is edited, or compared for a preview, in bytes.
 pub const EDIT_FILE_BYTES_MAX: u64 = 10 << 20;
+/// Longest patch in bytes.
+pub const PATCH_BYTES_MAX: usize = 4 << 20;
+/// Most files that one patch touches.
+pub const PATCH_FILES_MAX: usize = 1_000;
+/// All files together that one patch reads, in bytes.
+pub const PATCH_READ_BYTES_MAX: u64 = 64 << 20;
 /// Longest diff in a preview, in bytes.
 pub const DIFF_BYTES_MAX: usize = 64 * 1024;
 /// Largest image that a tool hands on, in bytes of its file. In base64 it is as large as a prompt may be.

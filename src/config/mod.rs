@@ -6,6 +6,7 @@ mod environment;
 mod mcp;
 mod names;
 mod options;
+mod records;
 mod resolve;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ pub use environment::{PLATFORM, find_program, inherited_environment};
 pub use mcp::{BadMcpServer, McpServer, McpTransport};
 pub use names::{Names, Setting};
 pub use options::{FilePermissions, LogFormat, LogLevel, Options};
+pub use records::change_records_directory;
 pub use resolve::{ConfigError, Launch, Listen};
 
 /// Everything that the application can be told.

@@ -28,12 +28,21 @@ pub struct Diff {
 ///
 /// None for `old` is a file that did not exist.
 pub fn unified_diff(path: &str, old: Option<&str>, new: &str, bytes_max: usize) -> Diff {
-    let before = old.unwrap_or("");
-    let diff = TextDiff::configure().timeout(Duration::from_millis(DIFF_MS_MAX)).diff_lines(before, new);
+    diff_between((path, old), (path, Some(new)), bytes_max)
+}
+
+/// The same between two files, each with its name. None for a text is a file that does not exist.
+pub fn diff_between(old: (&str, Option<&str>), new: (&str, Option<&str>), bytes_max: usize) -> Diff {
+    let (before, after) = (old.1.unwrap_or(""), new.1.unwrap_or(""));
+    let diff = TextDiff::configure().timeout(Duration::from_millis(DIFF_MS_MAX)).diff_lines(before, after);
     let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
     let (added, removed) = (count(similar::ChangeTag::Insert), count(similar::ChangeTag::Delete));
-    let (a, b) = (if old.is_some() { format!("a/{path}") } else { "/dev/null".to_owned() }, format!("b/{path}"));
-    let mut out = diff.unified_diff().context_radius(CONTEXT_LINES).header(&a, &b).to_string();
+    let name = |side: &str, (path, text): (&str, Option<&str>)| match text {
+        Some(_) => format!("{side}/{path}"),
+        None => "/dev/null".to_owned(),
+    };
+    let mut out =
+        diff.unified_diff().context_radius(CONTEXT_LINES).header(&name("a", old), &name("b", new)).to_string();
     let truncated = out.len() > bytes_max;
     if truncated {
         let cut = text::head(&out, bytes_max);
@@ -45,7 +54,7 @@ pub fn unified_diff(path: &str, old: Option<&str>, new: &str, bytes_max: usize) 
 
 #[cfg(test)]
 mod tests {
-    use super::unified_diff;
+    use super::{diff_between, unified_diff};
 
     #[test]
     fn the_form_of_a_diff() {
@@ -58,6 +67,8 @@ mod tests {
         let new = unified_diff("x.txt", None, "a\n", 1000);
         assert_eq!(new.text, "--- /dev/null\n+++ b/x.txt\n@@ -0,0 +1 @@\n+a\n");
         assert_eq!(unified_diff("x", Some("a"), "a", 1000).text, "");
+        let gone = diff_between(("x", Some("a\n")), ("x", None), 1000);
+        assert_eq!(gone.text, "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n");
     }
 
     #[test]

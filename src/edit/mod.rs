@@ -15,13 +15,14 @@ mod indentation_flexible;
 mod line_trimmed;
 mod lines;
 mod nearest;
+pub mod patch;
 mod whitespace_normalized;
 
 use std::ops::Range;
 
 use lines::Text;
 
-pub use diff::{Diff, unified_diff};
+pub use diff::{Diff, diff_between, unified_diff};
 pub use nearest::NearLine;
 
 /// Lines that are listed when there are several places.

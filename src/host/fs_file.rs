@@ -1,5 +1,6 @@
 //! Whole files: read as text, written at once or not at all, and what a person is shown of a change.
 
+use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -19,10 +20,19 @@ static CHANGES: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
 
 /// Held while a file is read, changed and written back. Taken on the blocking pool only.
 pub(super) fn turn(path: &Path) -> MutexGuard<'static, ()> {
+    CHANGES[turn_index(path)].lock()
+}
+
+/// The same for several files at once, taken in one order by all.
+pub(super) fn turns<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Vec<MutexGuard<'static, ()>> {
+    let indexes: BTreeSet<usize> = paths.into_iter().map(turn_index).collect();
+    indexes.into_iter().map(|index| CHANGES[index].lock()).collect()
+}
+
+fn turn_index(path: &Path) -> usize {
     use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
     let hash = BuildHasherDefault::<DefaultHasher>::default().hash_one(path);
-    let index = usize::try_from(hash % CHANGES.len() as u64).unwrap_or(0);
-    CHANGES[index].lock()
+    usize::try_from(hash % CHANGES.len() as u64).unwrap_or(0)
 }
 
 /// The whole of a text file.

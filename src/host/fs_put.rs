@@ -110,7 +110,7 @@ fn is_unsupported(error: &Error) -> bool {
 }
 
 /// Gives the file to whom it belonged, where that is allowed. Without the right to, it belongs to the writer.
-fn keep_owner(file: &File, before: &Metadata) {
+pub(super) fn keep_owner(file: &File, before: &Metadata) {
     let Ok(now) = file.metadata() else { return };
     if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
         let owner = rustix::fs::Uid::from_raw(before.uid());

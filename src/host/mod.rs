@@ -1,6 +1,8 @@
 //! The host's tools: one file a tool, its definition, permission subject, run and tests together.
 
+mod apply_patch;
 pub mod bash;
+mod commit;
 mod fs_common;
 mod fs_delete;
 mod fs_edit;
@@ -26,6 +28,7 @@ mod git_pull;
 mod git_push;
 mod git_stash;
 mod git_status;
+mod patch_plan;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -33,6 +36,7 @@ use std::sync::Arc;
 use crate::base::workspace::Workspace;
 use crate::tool::Tool;
 
+pub use apply_patch::{ApplyPatch, recover_changes};
 pub use bash::{Bash, BashOptions};
 pub use fs_delete::FsDelete;
 pub use fs_edit::FsEdit;
@@ -62,6 +66,7 @@ pub fn filesystem_tools(workspace: impl Borrow<Arc<Workspace>>) -> Vec<Arc<dyn T
         Arc::new(FsRead::new(workspace())),
         Arc::new(FsWrite::new(workspace())),
         Arc::new(FsEdit::new(workspace())),
+        Arc::new(ApplyPatch::new(workspace())),
         Arc::new(FsGlob::new(workspace())),
         Arc::new(FsGrep::new(workspace())),
         Arc::new(FsList::new(workspace())),

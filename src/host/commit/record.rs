@@ -1,0 +1,169 @@
+//! The record of a change that is being made, and the file that it lies in.
+//!
+//! `<id>.preparing` says what may lie around; `<id>.committing` says what is to be done. Who works on a
+//! change holds a lock on its file, so a record without a lock is one that nobody works on any more.
+
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::disk::Disk;
+use super::{Change, Identity, identity};
+
+pub(super) const PREPARING: &str = "preparing";
+pub(super) const COMMITTING: &str = "committing";
+/// A record that is being written.
+pub(super) const UNFINISHED: &str = "unfinished";
+const LOCK: &str = "lock";
+const VERSION: u32 = 1;
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    version: u32,
+    /// Names the change, and the files that it makes.
+    pub id: String,
+    pub steps: Vec<Step>,
+    /// Directories that are made for it, outer ones first.
+    pub made: Vec<PathBuf>,
+}
+
+/// What is to be done to one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Step {
+    pub target: PathBuf,
+    /// Where its new content lies until then. None: it is to be gone.
+    pub fresh: Option<PathBuf>,
+    pub fresh_id: Option<Identity>,
+    /// The second name of what was there.
+    pub old: PathBuf,
+    /// Who was there. None: nothing.
+    pub old_id: Option<Identity>,
+}
+
+impl Record {
+    pub(super) fn plan(changes: &[Change]) -> Self {
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let beside = |path: &Path, name: String| path.parent().unwrap_or(Path::new("/")).join(name);
+        let step = |(index, change): (usize, &Change)| Step {
+            target: change.path.clone(),
+            fresh: change.after.as_ref().map(|_| beside(&change.path, format!(".simse-{id}-{index}.new"))),
+            fresh_id: None,
+            old: beside(&change.path, format!(".simse-{id}-{index}.old")),
+            old_id: change.before.as_ref().map(identity),
+        };
+        let steps = changes.iter().enumerate().map(step).collect();
+        let writes = changes.iter().filter(|change| change.after.is_some());
+        let missing = |path: &&Path| path.symlink_metadata().is_err();
+        // In the order of their names, so outer ones come first.
+        let made: BTreeSet<PathBuf> =
+            writes.flat_map(|change| change.path.ancestors().skip(1).take_while(missing).map(Path::to_owned)).collect();
+        Self { version: VERSION, id, steps, made: made.into_iter().collect() }
+    }
+
+    /// The directories whose entries change.
+    pub(super) fn directories(&self) -> BTreeSet<&Path> {
+        self.steps.iter().filter_map(|step| step.target.parent()).collect()
+    }
+
+    /// Every path that it names is one that `inside` accepts, and none is more than it may be.
+    pub(super) fn is_sound(&self, inside: &dyn Fn(&Path) -> bool) -> bool {
+        let beside = |step: &Step, path: &Path| {
+            let own = format!(".simse-{}-", self.id);
+            path.parent() == step.target.parent()
+                && path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&own))
+        };
+        let sound = |step: &Step| {
+            let fresh = step.fresh.as_ref().is_none_or(|fresh| beside(step, fresh));
+            inside(&step.target) && beside(step, &step.old) && fresh
+        };
+        self.version == VERSION && self.steps.iter().all(sound) && self.made.iter().all(|path| inside(path))
+    }
+}
+
+/// Keeps all others from looking at records and from making any, while one is made or looked at.
+pub(super) fn lock_directory(records: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(records.join(LOCK))?;
+    file.lock()?;
+    Ok(file)
+}
+
+/// Makes the directory, for nobody else.
+fn make_directory(records: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(records)?;
+    if is_own(records)? {
+        Ok(())
+    } else {
+        Err(io::Error::other("it belongs to somebody else, or others may write to it"))
+    }
+}
+
+/// Whether the directory belongs to this user, and nobody else may write to it.
+pub(super) fn is_own(records: &Path) -> io::Result<bool> {
+    let found = fs::symlink_metadata(records)?;
+    Ok(found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0)
+}
+
+/// A record on disk, and its lock.
+#[derive(Debug)]
+pub(super) struct OpenRecord {
+    directory: PathBuf,
+    id: String,
+    /// Their locks go when this does.
+    files: Vec<File>,
+}
+
+impl OpenRecord {
+    /// Writes down what may lie around from now on.
+    pub(super) fn prepare(disk: &Disk, records: &Path, record: &Record) -> io::Result<Self> {
+        make_directory(records)?;
+        let mut open = Self { directory: records.to_owned(), id: record.id.clone(), files: Vec::new() };
+        match open.write(disk, record, PREPARING) {
+            Ok(()) => Ok(open),
+            Err(error) => {
+                if !disk.crashed() {
+                    open.remove();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// From here on the change counts as made.
+    pub(super) fn commit(&mut self, disk: &Disk, record: &Record) -> io::Result<()> {
+        self.write(disk, record, COMMITTING)
+    }
+
+    fn write(&mut self, disk: &Disk, record: &Record, state: &str) -> io::Result<()> {
+        let bytes = serde_json::to_vec(record)?;
+        let path = self.path(UNFINISHED);
+        let lock = lock_directory(&self.directory)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        file.lock()?;
+        drop(lock);
+        let written = disk.write_record(&mut file, &bytes);
+        self.files.push(file);
+        written?;
+        disk.rename(&path, &self.path(state))?;
+        disk.sync_directory(&self.directory)
+    }
+
+    fn path(&self, state: &str) -> PathBuf {
+        self.directory.join(format!("{}.{state}", self.id))
+    }
+
+    /// Takes it away: there is nothing left to be done. What counts most goes last.
+    pub(super) fn remove(self) {
+        for state in [UNFINISHED, PREPARING, COMMITTING] {
+            if let Err(e) = fs::remove_file(self.path(state))
+                && e.kind() != io::ErrorKind::NotFound
+            {
+                tracing::warn!(error = %e, "a record of a finished change could not be removed");
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Ends what a crash interrupted: forward when the change counted as made, backward when not.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::disk::Disk;
+use super::identity_at;
+use super::record::{COMMITTING, PREPARING, Record, Step, UNFINISHED, is_own, lock_directory};
+
+/// Longest record that is read, in bytes: paths of the most files that one change has.
+const RECORD_BYTES_MAX: u64 = 32 << 20;
+
+/// Ends all changes below `records` that nobody works on any more and that lie inside. How many.
+///
+/// A record that cannot be read, or one that leads outside, is left alone and told in the log.
+pub(in crate::host) fn recover(records: &Path, inside: &dyn Fn(&Path) -> bool) -> usize {
+    recover_on(&Disk::real(), records, inside)
+}
+
+pub(super) fn recover_on(disk: &Disk, records: &Path, inside: &dyn Fn(&Path) -> bool) -> usize {
+    // Mostly there is no such directory, or nothing in it.
+    if !has_records(records) || !is_own(records).unwrap_or(false) {
+        return 0;
+    }
+    let Ok(_lock) = lock_directory(records) else { return 0 };
+    let mut done = 0;
+    // What counts as made first: its files must not be taken for left-overs.
+    for state in [COMMITTING, PREPARING, UNFINISHED] {
+        for path in with_state(records, state) {
+            match end(disk, &path, state, inside) {
+                Ok(true) => done += 1,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(record = %path.display(), %error, "a change that was interrupted could not be ended")
+                }
+            }
+        }
+    }
+    done
+}
+
+fn has_records(records: &Path) -> bool {
+    [COMMITTING, PREPARING, UNFINISHED].iter().any(|state| !with_state(records, state).is_empty())
+}
+
+fn with_state(records: &Path, state: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(records).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == state));
+    paths.sort();
+    paths
+}
+
+/// Ends one change. False: somebody works on it, or it is none of ours.
+fn end(disk: &Disk, path: &Path, state: &str, inside: &dyn Fn(&Path) -> bool) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        opened => opened?,
+    };
+    if file.try_lock().is_err() {
+        return Ok(false);
+    }
+    if state == UNFINISHED {
+        // Nothing was done under it.
+        disk.remove(path)?;
+        return Ok(false);
+    }
+    if file.metadata()?.len() > RECORD_BYTES_MAX {
+        return Err(io::Error::other("the record is too long"));
+    }
+    let record: Record = serde_json::from_reader(io::BufReader::new(&file))?;
+    if !record.is_sound(inside) {
+        return Ok(false);
+    }
+    if state == PREPARING {
+        let counts = path.with_extension(COMMITTING).exists();
+        if !counts {
+            drop_fresh(&record);
+        }
+        disk.remove(path)?;
+        return Ok(!counts);
+    }
+    match forward(disk, &record) {
+        Ok(()) => finish(disk, &record),
+        Err(error) if disk.crashed() => return Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "an interrupted change could not be completed; it is taken back");
+            backward(disk, &record)?;
+        }
+    }
+    disk.remove(&path.with_extension(PREPARING))?;
+    disk.remove(path)?;
+    Ok(true)
+}
+
+/// Takes away what was written for a change that does not count.
+pub(super) fn drop_fresh(record: &Record) {
+    for fresh in record.steps.iter().filter_map(|step| step.fresh.as_ref()) {
+        // Not every one of them was written.
+        drop(fs::remove_file(fresh));
+    }
+    for directory in record.made.iter().rev() {
+        // One that holds something by now stays.
+        drop(fs::remove_dir(directory));
+    }
+}
+
+/// Does what is left to be done.
+fn forward(disk: &Disk, record: &Record) -> io::Result<()> {
+    let changed = |step: &Step| io::Error::other(format!("{} was changed since", step.target.display()));
+    for step in &record.steps {
+        let now = identity_at(&step.target);
+        match &step.fresh {
+            // Done, or somebody has taken it away.
+            Some(fresh) if identity_at(fresh).is_none() => {}
+            Some(fresh) if now.is_none() && (step.old_id.is_none() || identity_at(&step.old).is_some()) => {
+                disk.rename_new(fresh, &step.target)?;
+            }
+            Some(fresh) if now.is_some() && now == step.old_id => {
+                if identity_at(&step.old).is_none() {
+                    disk.keep(&step.target, &step.old)?;
+                }
+                disk.rename(fresh, &step.target)?;
+            }
+            Some(_) => return Err(changed(step)),
+            None if now.is_some() && now == step.old_id => {
+                if identity_at(&step.old).is_none() {
+                    disk.keep(&step.target, &step.old)?;
+                }
+                disk.remove(&step.target)?;
+            }
+            None => {}
+        }
+    }
+    record.directories().iter().try_for_each(|directory| disk.sync_directory(directory))
+}
+
+/// Takes back what was done. A file that somebody else has changed since stays.
+pub(super) fn backward(disk: &Disk, record: &Record) -> io::Result<()> {
+    for step in record.steps.iter().rev() {
+        let now = identity_at(&step.target);
+        let kept = identity_at(&step.old).is_some();
+        let done = now.is_some() && now == step.fresh_id;
+        if done && kept {
+            disk.rename(&step.old, &step.target)?;
+        } else if done {
+            disk.remove(&step.target)?;
+        } else if now.is_none() && kept {
+            disk.rename_new(&step.old, &step.target)?;
+        } else if kept {
+            disk.remove(&step.old)?;
+        }
+    }
+    drop_fresh(record);
+    record.directories().iter().try_for_each(|directory| match directory.exists() {
+        true => disk.sync_directory(directory),
+        false => Ok(()),
+    })
+}
+
+/// Takes away the second names. One that cannot be removed now is removed by nobody, and told.
+pub(super) fn finish(disk: &Disk, record: &Record) {
+    for step in &record.steps {
+        if let Err(e) = disk.remove(&step.old)
+            && !disk.crashed()
+        {
+            tracing::warn!(path = %step.old.display(), error = %e, "the old content of a changed file was left behind");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A commit is stopped before every single thing that it does, in every way.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::disk::Fault;
+use super::recovery::recover_on;
+use super::*;
+
+/// A directory with files, and one for the records.
+struct Place {
+    home: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir_all(home.path().join("wd/dir")).unwrap();
+        for (path, content) in
+            [("wd/changed", "old 1"), ("wd/dir/deleted", "old 2"), ("wd/moved", "old 3"), ("wd/other", "same")]
+        {
+            fs::write(home.path().join(path), content).unwrap();
+        }
+        fs::set_permissions(home.path().join("wd/changed"), fs::Permissions::from_mode(0o750)).unwrap();
+        Self { home }
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.home.path().join("wd").join(path)
+    }
+
+    fn records(&self) -> PathBuf {
+        self.home.path().join("state/changes")
+    }
+
+    fn change(&self, path: &str, after: Option<&str>) -> Change {
+        let before = fs::symlink_metadata(self.at(path)).ok();
+        let after = after.map(|text| After { bytes: text.as_bytes().to_vec(), like: before.clone(), executable: None });
+        Change { path: self.at(path), before, after }
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        let moved = self.change("moved", None).before;
+        let like = |path: &str| {
+            let mut change = self.change(path, Some("new 3"));
+            change.after.as_mut().unwrap().like = moved.clone();
+            change
+        };
+        vec![
+            self.change("changed", Some("new 1")),
+            self.change("dir/deleted", None),
+            self.change("moved", None),
+            like("far/away/moved"),
+            self.change("far/added", Some("")),
+        ]
+    }
+
+    fn commit(&self, disk: &Disk) -> Result<(), CommitError> {
+        commit_on(disk, &self.records(), &self.changes(), &|_| true)
+    }
+
+    fn recover(&self, disk: &Disk) -> usize {
+        let inside = |path: &Path| path.starts_with(self.at(""));
+        recover_on(disk, &self.records(), &inside)
+    }
+
+    /// Everything that lies there: path and content; of directories the path.
+    fn state(&self) -> BTreeMap<String, String> {
+        let mut out = BTreeMap::new();
+        let mut todo = vec![self.at("")];
+        while let Some(next) = todo.pop() {
+            for entry in fs::read_dir(next).unwrap().flatten() {
+                let name = entry.path().strip_prefix(self.at("")).unwrap().to_string_lossy().into_owned();
+                if entry.file_type().unwrap().is_dir() {
+                    todo.push(entry.path());
+                    out.insert(name + "/", String::new());
+                } else {
+                    out.insert(name, fs::read_to_string(entry.path()).unwrap());
+                }
+            }
+        }
+        out
+    }
+
+    fn records_left(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.records()).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name != "lock").collect()
+    }
+}
+
+fn new_state() -> BTreeMap<String, String> {
+    let entries = [
+        ("changed", "new 1"),
+        ("dir/", ""),
+        ("far/", ""),
+        ("far/added", ""),
+        ("far/away/", ""),
+        ("far/away/moved", "new 3"),
+        ("other", "same"),
+    ];
+    entries.into_iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect()
+}
+
+#[test]
+fn all_is_done() {
+    let place = Place::new();
+    place.commit(&Disk::real()).unwrap();
+    assert_eq!(place.state(), new_state());
+    assert!(place.records_left().is_empty());
+    let mode = fs::metadata(place.at("changed")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o750);
+    assert_eq!(fs::metadata(place.records()).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+/// However it fails, the files are as they were, and nothing else lies there.
+#[test]
+fn a_failure_at_any_step_changes_nothing() {
+    for step in 0.. {
+        let place = Place::new();
+        let before = place.state();
+        let disk = Disk::faulty(step, Fault::Fails);
+        let result = place.commit(&disk);
+        if disk.is_sound() {
+            assert!(step > 15, "{step} steps");
+            result.unwrap();
+            break;
+        }
+        match result {
+            Err(_) => assert_eq!(place.state(), before, "step {step}"),
+            // All was done but the tidying up.
+            Ok(()) => {
+                let tidy: BTreeMap<_, _> =
+                    place.state().into_iter().filter(|(name, _)| !name.ends_with(".old")).collect();
+                assert_eq!(tidy, new_state(), "step {step}");
+            }
+        }
+        assert!(place.records_left().is_empty(), "step {step}: {:?}", place.records_left());
+        assert_eq!(place.recover(&Disk::real()), 0);
+    }
+}
+
+/// Wherever the process ends, the next one finds all of it done, or nothing; also when it is stopped itself.
+#[test]
+fn a_crash_at_any_step_leaves_all_or_nothing() {
+    let (mut done, mut undone) = (0, 0);
+    for step in 0.. {
+        let place = Place::new();
+        let before = place.state();
+        let disk = Disk::faulty(step, Fault::Crash);
+        let _ = place.commit(&disk);
+        if disk.is_sound() {
+            break;
+        }
+        // The recovery crashes too, at each of its steps in turn, until one gets through.
+        for again in 0.. {
+            let second = Disk::faulty(again, Fault::Crash);
+            place.recover(&second);
+            if second.is_sound() {
+                break;
+            }
+        }
+        let after = place.state();
+        assert!(after == before || after == new_state(), "step {step}: {after:?}");
+        if after == before {
+            undone += 1
+        } else {
+            done += 1
+        }
+        assert!(place.records_left().is_empty(), "step {step}: {:?}", place.records_left());
+    }
+    assert!(done > 5 && undone > 5, "{done} done, {undone} undone");
+}
+
+/// What somebody changed between the crash and the recovery stays; the rest is all or nothing.
+#[test]
+fn what_others_changed_since_a_crash_stays() {
+    for step in 0.. {
+        let place = Place::new();
+        let disk = Disk::faulty(step, Fault::Crash);
+        let _ = place.commit(&disk);
+        if disk.is_sound() {
+            break;
+        }
+        fs::write(place.at("changed"), "theirs").unwrap();
+        place.recover(&Disk::real());
+        let after = place.state();
+        assert_eq!(after["changed"], "theirs", "step {step}");
+        let gone = |path: &str| !after.contains_key(path);
+        let new = gone("dir/deleted") && gone("moved") && !gone("far/away/moved") && !gone("far/added");
+        let old = !gone("dir/deleted") && !gone("moved") && gone("far/away/moved") && gone("far/added");
+        assert!(new != old, "step {step}: {after:?}");
+        assert!(place.records_left().is_empty(), "step {step}");
+        assert!(after.keys().all(|name| !name.contains(".simse")), "step {step}: {after:?}");
+    }
+}
+
+#[test]
+fn a_change_in_the_meantime_is_seen() {
+    let place = Place::new();
+    let changes = place.changes();
+    fs::write(place.at("dir/deleted"), "theirs, longer").unwrap();
+    let before = place.state();
+    let result = commit(&place.records(), &changes, &|_| true);
+    assert!(matches!(result, Err(CommitError::Overtaken(path)) if path == place.at("dir/deleted")));
+    assert_eq!(place.state(), before);
+    let outside = commit(&place.records(), &place.changes(), &|path| !path.starts_with(place.at("far")));
+    assert!(outside.unwrap_err().to_string().contains("its directory leads elsewhere"));
+    assert_eq!(place.state(), before);
+}
+
+#[test]
+fn a_change_that_somebody_works_on_is_left_alone() {
+    let place = Place::new();
+    let record = Record::plan(&place.changes());
+    let open = OpenRecord::prepare(&Disk::real(), &place.records(), &record).unwrap();
+    assert_eq!(place.recover(&Disk::real()), 0);
+    assert_eq!(place.records_left().len(), 1);
+    drop(open);
+    assert_eq!(place.recover(&Disk::real()), 1);
+    assert!(place.records_left().is_empty());
+}
+
+#[test]
+fn a_record_that_leads_elsewhere_is_not_followed() {
+    let place = Place::new();
+    let before = place.state();
+    let made = (10..40).find(|step| {
+        let _ = place.commit(&Disk::faulty(*step, Fault::Crash));
+        let made = place.records_left().iter().any(|name| name.ends_with(".committing"));
+        if !made {
+            place.recover(&Disk::real());
+        }
+        made
+    });
+    assert!(made.is_some());
+    let left = place.records_left();
+    assert_eq!(recover(&place.records(), &|_| false), 0);
+    assert_eq!(place.records_left(), left, "another workspace's is left to it");
+    // A record whose names are not those of its own files.
+    let forged = Record::plan(&place.changes());
+    let mut text = serde_json::to_value(&forged).unwrap();
+    text["steps"][0]["fresh"] = serde_json::json!(place.at("other"));
+    fs::write(place.records().join("forged.committing"), text.to_string()).unwrap();
+    fs::write(place.records().join("torn.committing"), "{\"version\":").unwrap();
+    place.recover(&Disk::real());
+    assert_eq!(place.state()["other"], "same");
+    assert!(place.state() == before || place.state() == new_state());
+    // In a directory that others may write to nothing is believed.
+    fs::set_permissions(place.records(), fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(place.recover(&Disk::real()), 0);
+}

@@ -1,0 +1,367 @@
+//! What a patch would make of the files that are there. Reads; writes nothing.
+//!
+//! Every path is held against the workspace, every change against the text it is for, before anything
+//! is said to be possible. A unified diff is one step from one state of all files to another, as git has
+//! it; the changes of the other form come one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+use super::commit::{After, Change};
+use super::fs_common::{io_failed, not_found, refused};
+use super::fs_file::Target;
+use super::fs_guard::Guard;
+use crate::base::limit;
+use crate::base::workspace::{PathError, Workspace};
+use crate::edit::patch::{Action, FileChange, Form, Found, Patch, apply};
+use crate::tool::ToolError;
+
+/// What would become of the files.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// What is to be written and removed.
+    pub changes: Vec<Change>,
+    /// What is told about each file of the patch, in its order.
+    pub told: Vec<Told>,
+    /// Files of whose text the patch knows.
+    pub seen: BTreeSet<PathBuf>,
+}
+
+/// What is told about one file of a patch.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// `A`, `M`, `D`, `R` or `C`.
+    pub letter: char,
+    /// The path, or `old → new`.
+    pub name: String,
+    /// What was not minded when its changes were placed. Empty: nothing.
+    pub leniency: String,
+    /// Its path and text before, where there was one.
+    pub before: Option<(String, Vec<u8>)>,
+    /// Its path and text after, where there is one.
+    pub after: Option<(String, Vec<u8>)>,
+}
+
+/// One file under the patch.
+struct Entry {
+    before: Option<Metadata>,
+    now: Now,
+}
+
+/// What the patch has made of a file so far.
+enum Now {
+    Untouched,
+    Gone,
+    Bytes(Box<After>),
+}
+
+/// What a patch stands on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ground<'w> {
+    pub workspace: &'w Workspace,
+    /// What its paths are relative to. Inside the workspace.
+    pub base: &'w Path,
+    /// What the session knows of the files.
+    pub guard: &'w Guard,
+}
+
+/// Plans one patch.
+struct Planner<'w> {
+    ground: &'w Ground<'w>,
+    form: Form,
+    /// Paths that a unified diff takes away: they are free for others from the start.
+    leaving: BTreeSet<PathBuf>,
+    seen: BTreeSet<PathBuf>,
+    entries: BTreeMap<PathBuf, Entry>,
+    read_bytes: u64,
+}
+
+/// Every path of a patch as the permission rules see it: as written, and where it leads.
+pub(super) fn paths(workspace: &Workspace, base: &Path, patch: &Patch) -> Vec<(String, Option<PathBuf>)> {
+    let mut out: Vec<(String, Option<PathBuf>)> = Vec::new();
+    for file in &patch.files {
+        for path in file.paths() {
+            let input = base.join(path);
+            let resolved = match file.action {
+                Action::Delete => workspace.resolve_entry(&input.to_string_lossy()),
+                Action::Add | Action::Update | Action::Move(_) | Action::Copy(_) => {
+                    workspace.resolve(&input.to_string_lossy())
+                }
+            };
+            if !out.iter().any(|(known, _)| known == path) {
+                out.push((path.to_owned(), resolved.ok()));
+            }
+        }
+    }
+    out
+}
+
+/// Plans a whole patch.
+///
+/// # Errors
+/// The first thing that stands against it, with the file's name.
+pub(super) fn plan(ground: &Ground<'_>, patch: &Patch) -> Result<Plan, ToolError> {
+    let (leaving, seen, entries) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
+    let mut planner = Planner { ground, form: patch.form, leaving, seen, entries, read_bytes: 0 };
+    if patch.form == Form::Unified {
+        for file in &patch.files {
+            if matches!(file.action, Action::Delete | Action::Move(_)) {
+                let path = planner.resolve(&file.path, true)?;
+                planner.leaving.insert(path);
+            }
+        }
+    }
+    let told = patch.files.iter().map(|file| planner.file(file)).collect::<Result<Vec<_>, _>>()?;
+    let seen = std::mem::take(&mut planner.seen);
+    let changes = planner.changes();
+    if changes.is_empty() {
+        return Err(ToolError::failed("the patch changes nothing: every file already is as it would be"));
+    }
+    Ok(Plan { changes, told, seen })
+}
+
+impl Planner<'_> {
+    fn file(&mut self, file: &FileChange) -> Result<Told, ToolError> {
+        match &file.action {
+            Action::Add => self.add(file),
+            Action::Delete => self.delete(file),
+            Action::Update => self.update(file),
+            Action::Move(to) => self.relocate(file, to, true),
+            Action::Copy(to) => self.relocate(file, to, false),
+        }
+    }
+
+    fn add(&mut self, file: &FileChange) -> Result<Told, ToolError> {
+        let (bytes, _) = self.applied(file, Vec::new())?;
+        let path = self.free(&file.path)?;
+        let like = self.entry(&path, &file.path)?.before.clone().filter(Metadata::is_file);
+        self.put(&path, &bytes, (like, file.executable));
+        self.seen.insert(path);
+        Ok(Told {
+            letter: 'A',
+            name: file.path.clone(),
+            leniency: String::new(),
+            before: None,
+            after: Some((file.path.clone(), bytes)),
+        })
+    }
+
+    fn delete(&mut self, file: &FileChange) -> Result<Told, ToolError> {
+        let path = self.resolve(&file.path, true)?;
+        let entry = self.entry(&path, &file.path)?;
+        let is_link = entry.before.as_ref().is_some_and(Metadata::is_symlink);
+        let bytes = if is_link { Vec::new() } else { self.current(&path, &file.path)? };
+        if !file.chunks.is_empty() {
+            let (rest, _) = self.applied(file, bytes.clone())?;
+            if !rest.is_empty() {
+                let why = "the patch deletes it, but it holds more than the patch takes away";
+                return Err(failed(&file.path, why));
+            }
+        }
+        self.entry(&path, &file.path)?.now = Now::Gone;
+        Ok(Told {
+            letter: 'D',
+            name: file.path.clone(),
+            leniency: String::new(),
+            before: Some((file.path.clone(), bytes)),
+            after: None,
+        })
+    }
+
+    fn update(&mut self, file: &FileChange) -> Result<Told, ToolError> {
+        let path = self.resolve(&file.path, false)?;
+        self.check(&path, file)?;
+        let before = self.current(&path, &file.path)?;
+        let (bytes, leniency) = self.applied(file, before.clone())?;
+        let like = self.like(&path, &file.path)?;
+        self.put(&path, &bytes, (like, file.executable));
+        self.seen.insert(path);
+        Ok(Told {
+            letter: 'M',
+            name: file.path.clone(),
+            leniency,
+            before: Some((file.path.clone(), before)),
+            after: Some((file.path.clone(), bytes)),
+        })
+    }
+
+    /// A move, or a copy.
+    fn relocate(&mut self, file: &FileChange, to: &str, leaves: bool) -> Result<Told, ToolError> {
+        let path = self.resolve(&file.path, true)?;
+        if self.entry(&path, &file.path)?.before.as_ref().is_some_and(Metadata::is_symlink) {
+            return Err(failed(&file.path, "it is a symbolic link: move it with fs_move"));
+        }
+        self.check(&path, file)?;
+        let before = match self.form {
+            // Moves and copies of a unified diff begin at the state before all of it.
+            Form::Unified => self.on_disk(&path, &file.path)?,
+            Form::Begin => self.current(&path, &file.path)?,
+        };
+        let (bytes, leniency) = self.applied(file, before.clone())?;
+        let like = self.entry(&path, &file.path)?.before.clone();
+        if !file.chunks.is_empty() {
+            self.seen.insert(self.resolve(to, true)?);
+        }
+        let target = if leaves && self.resolve(to, true)? == path { path.clone() } else { self.free(to)? };
+        let form = self.form;
+        let entry = self.entry(&path, &file.path)?;
+        if leaves && !(form == Form::Unified && matches!(entry.now, Now::Bytes(_))) {
+            entry.now = Now::Gone;
+        }
+        self.put(&target, &bytes, (like, file.executable));
+        Ok(Told {
+            letter: if leaves { 'R' } else { 'C' },
+            name: format!("{} → {to}", file.path),
+            leniency,
+            before: Some((file.path.clone(), before)),
+            after: Some((to.to_owned(), bytes)),
+        })
+    }
+
+    /// Whether a file whose text is changed is still the one that the session knows.
+    fn check(&self, path: &Path, file: &FileChange) -> Result<(), ToolError> {
+        let own = self.entries.get(path).is_some_and(|entry| !matches!(entry.now, Now::Untouched));
+        if own || file.chunks.is_empty() || !path.is_file() {
+            return Ok(());
+        }
+        let target = Target::find(self.ground.workspace, &path.to_string_lossy())?;
+        self.ground.guard.check(&target, &file.path).map(drop)
+    }
+
+    /// A text with its changes, and what was not minded.
+    fn applied(&self, file: &FileChange, before: Vec<u8>) -> Result<(Vec<u8>, String), ToolError> {
+        if file.chunks.is_empty() {
+            return Ok((before, String::new()));
+        }
+        let text = String::from_utf8(before).map_err(|e| {
+            let at = e.utf8_error().valid_up_to();
+            failed(&file.path, &format!("it is not valid UTF-8 (first at byte {at}), and is left alone"))
+        })?;
+        let patched = apply(&text, &file.chunks, self.form).map_err(|e| failed(&file.path, &e.to_string()))?;
+        let found = patched.notes.iter().map(|note| note.found).max().unwrap_or(Found::Literal);
+        Ok((patched.text.into_bytes(), found.leniency().to_owned()))
+    }
+
+    fn put(&mut self, path: &Path, bytes: &[u8], (like, executable): (Option<Metadata>, Option<bool>)) {
+        if let Some(entry) = self.entries.get_mut(path) {
+            entry.now = Now::Bytes(Box::new(After { bytes: bytes.to_vec(), like, executable }));
+        }
+    }
+
+    /// Where a path of the patch leads. `entry`: a link there is meant itself.
+    fn resolve(&self, given: &str, entry: bool) -> Result<PathBuf, ToolError> {
+        let input = self.ground.base.join(given);
+        let text = input.to_string_lossy();
+        let resolved =
+            if entry { self.ground.workspace.resolve_entry(&text) } else { self.ground.workspace.resolve(&text) };
+        let path = resolved.map_err(|error| match error {
+            PathError::Escapes { .. } => refused(&self.ground.workspace.escapes(given)),
+            error => refused(&error),
+        })?;
+        if given.ends_with('/') {
+            return Err(failed(given, "it names a directory"));
+        }
+        let plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+        if !Path::new(given).components().all(plain) {
+            return Err(failed(given, "paths in a patch are relative to the working directory, without `..`"));
+        }
+        Ok(path)
+    }
+
+    /// What is known of a file; looked up at the first time.
+    fn entry(&mut self, path: &Path, given: &str) -> Result<&mut Entry, ToolError> {
+        if !self.entries.contains_key(path) {
+            let before = match std::fs::symlink_metadata(path) {
+                Ok(found) if found.is_file() || found.is_symlink() => Some(found),
+                Ok(found) if found.is_dir() => return Err(failed(given, "it is a directory")),
+                Ok(_) => return Err(failed(given, "it is not a regular file")),
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+                Err(e) => return Err(io_failed("look at", given, &e)),
+            };
+            self.entries.insert(path.to_owned(), Entry { before, now: Now::Untouched });
+        }
+        self.entries.get_mut(path).ok_or_else(|| ToolError::failed("the file was not looked at"))
+    }
+
+    /// A path where nothing is, or nothing any more.
+    fn free(&mut self, given: &str) -> Result<PathBuf, ToolError> {
+        let path = self.resolve(given, true)?;
+        if self.ground.workspace.holds_a_root(&path) {
+            return Err(failed(given, "it is a directory"));
+        }
+        let leaving = self.leaving.contains(&path);
+        let entry = self.entry(&path, given)?;
+        let free = match &entry.now {
+            Now::Gone => true,
+            Now::Untouched => entry.before.is_none() || leaving,
+            Now::Bytes(_) => false,
+        };
+        if free {
+            return Ok(path);
+        }
+        Err(failed(given, "it exists already: update it, or delete it first"))
+    }
+
+    /// The mode and owner that a changed file keeps.
+    fn like(&mut self, path: &Path, given: &str) -> Result<Option<Metadata>, ToolError> {
+        let entry = self.entry(path, given)?;
+        Ok(match &entry.now {
+            Now::Bytes(after) => after.like.clone(),
+            Now::Untouched | Now::Gone => entry.before.clone(),
+        })
+    }
+
+    /// The bytes of a file as the patch has made them so far.
+    fn current(&mut self, path: &Path, given: &str) -> Result<Vec<u8>, ToolError> {
+        match &self.entry(path, given)?.now {
+            Now::Bytes(after) => Ok(after.bytes.clone()),
+            Now::Gone => Err(failed(given, "the patch has deleted or moved it before this")),
+            Now::Untouched => self.on_disk(path, given),
+        }
+    }
+
+    fn on_disk(&mut self, path: &Path, given: &str) -> Result<Vec<u8>, ToolError> {
+        if self.entry(path, given)?.before.is_none() {
+            return Err(not_found(self.ground.workspace, &self.ground.workspace.shown(path)));
+        }
+        let file = self.ground.workspace.open(&path.to_string_lossy()).map_err(|e| refused(&e))?;
+        let most = limit::EDIT_FILE_BYTES_MAX;
+        let mut bytes = Vec::new();
+        file.take(most + 1).read_to_end(&mut bytes).map_err(|e| io_failed("read", given, &e))?;
+        if bytes.len() as u64 > most {
+            return Err(failed(given, &format!("it is larger than {most} bytes, the most that is patched")));
+        }
+        self.read_bytes += bytes.len() as u64;
+        if self.read_bytes > limit::PATCH_READ_BYTES_MAX {
+            let most = limit::PATCH_READ_BYTES_MAX;
+            return Err(failed(given, &format!("with it the files of the patch have more than {most} bytes")));
+        }
+        Ok(bytes)
+    }
+
+    /// What is to be done, without what would change nothing.
+    fn changes(mut self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (path, entry) in std::mem::take(&mut self.entries) {
+            let (before, now) = (entry.before, entry.now);
+            match (now, &before) {
+                (Now::Untouched, _) | (Now::Gone, None) => {}
+                (Now::Gone, Some(_)) => changes.push(Change { path, before, after: None }),
+                (Now::Bytes(after), _) => {
+                    let stays = before.as_ref().is_some_and(Metadata::is_file) && after.executable.is_none();
+                    if !(stays && std::fs::read(&path).is_ok_and(|old| old == after.bytes)) {
+                        changes.push(Change { path, before, after: Some(*after) });
+                    }
+                }
+            }
+        }
+        changes
+    }
+}
+
+/// What stands against the patch, about one file.
+fn failed(given: &str, why: &str) -> ToolError {
+    ToolError::failed(format!("{given}: {why}"))
+}
