@@ -277,7 +277,7 @@ export interface ToolRegistry {
   /** (Re)loads the tools of the MCP client, as `mcp:<server>/<tool>`. Other tools stay. A server that cannot list is skipped with a warning. */
   discover(): Promise<void>
   /**
-   * Adds a tool; one of the same name is replaced in its place.
+   * Adds a tool; one of the same name is replaced in its place. A call that waits or runs keeps the tool that it found.
    * @throws {SimseError} `CONFIG_VALIDATION` for a definition or handler that does not fit.
    */
   register<Output>(
@@ -285,7 +285,7 @@ export interface ToolRegistry {
     handler: ToolHandler<Output>,
   ): void
   register(definition: ToolRegistration, handler: ToolHandler): void
-  /** Takes a tool out; `false` when there is none of that name. */
+  /** Takes a tool out; `false` when there is none of that name. A call that waits or runs keeps it. */
   unregister(name: string): boolean
   /** All definitions, in the order of registration. */
   getToolDefinitions(): readonly ToolDefinition[]

@@ -485,3 +485,69 @@ test('discover() brings the tools of MCP servers, again and again, and leaves th
   assert.deepEqual(registry.toolNames, ['mine', 'mcp:math/sub'])
   await registryOf({ mine: () => 'x' }).discover()
 })
+
+test('a tool that is registered again, or taken out, takes no call with it', async () => {
+  const asked = []
+  const resolver = { check: () => new Promise((answer) => asked.push(answer)) }
+  const registry = createToolRegistry({ permissionResolver: resolver })
+  const running = deferred()
+  let began
+  const hasBegun = new Promise((done) => (began = done))
+  registry.register(define('a'), async () => {
+    began()
+    return running.promise
+  })
+  // One runs, one waits for its permission, one waits for its turn behind them.
+  const batch = registry.batchExecute([call('a'), call('a'), call('a')], { maxConcurrency: 2 })
+  while (asked.length < 2) await new Promise(setImmediate)
+  asked[0](true)
+  await hasBegun
+  registry.register(define('a', { description: 'second' }), async () => 'second')
+  registry.register(define('a', { description: 'third' }), async () => 'third')
+  asked[1](true)
+  running.resolve('first')
+  while (asked.length < 3) await new Promise(setImmediate)
+  asked[2](true)
+  const outputs = (await batch).map(({ output, isError }) => ({ output, isError }))
+  assert.deepEqual(outputs, [
+    { output: 'first', isError: false },
+    { output: 'first', isError: false },
+    { output: 'third', isError: false },
+  ])
+  // Taken out while a call waits for its permission: that call still runs, and a later one finds nothing.
+  const waiting = registry.execute(call('a'))
+  while (asked.length < 4) await new Promise(setImmediate)
+  assert.equal(registry.unregister('a'), true)
+  asked[3](true)
+  assert.equal((await waiting).output, 'third')
+  assert.match((await registry.execute(call('a'))).output, /Tool not found/)
+})
+
+test('a handler that was replaced is let go when its last call has ended', async () => {
+  const registry = createToolRegistry()
+  const blocked = deferred()
+  let began
+  const hasBegun = new Promise((done) => (began = done))
+  const old = (() => {
+    const handler = async () => {
+      began()
+      return blocked.promise
+    }
+    registry.register(define('a'), handler)
+    return new WeakRef(handler)
+  })()
+  const running = registry.execute(call('a'))
+  await hasBegun
+  registry.register(define('a'), async () => 'new')
+  await collected()
+  assert.ok(old.deref(), 'a call runs in it')
+  blocked.resolve('old')
+  assert.equal((await running).output, 'old')
+  for (let round = 0; old.deref() && round < 100; round++) await collected()
+  assert.equal(old.deref(), undefined)
+})
+
+async function collected() {
+  await new Promise(setImmediate)
+  globalThis.gc()
+}

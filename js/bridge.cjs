@@ -55,6 +55,7 @@ async function run(sequence, target, operation, input) {
 function invoke(sequence, target, operation, input) {
   if (operation === 'abort') running.get(sequence)?.abort()
   else if (operation === 'events') batches.get(target)?.()
+  else if (operation === 'release') targets.get(target)?.deref()?.release(sequence)
   else run(sequence, target, operation, input)
 }
 

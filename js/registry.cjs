@@ -30,9 +30,9 @@ const optionsShape = shape({
 
 /** What Rust calls: everything a registry needs at run time, and nothing that holds its facade. */
 class State {
-  /** Name → `{definition, handler?, origin}`, in the order of registration. */
+  /** Name → `{definition, origin}`, in the order of registration. */
   tools = new Map()
-  /** Handler number → `{handler, schema}`. */
+  /** Handler number → `{handler, schema}`, as long as Rust may call it. */
   handlers = new Map()
   #lastHandler = 0
 
@@ -64,28 +64,26 @@ class State {
     assertFits('register', fn, handler, 'handler')
     const number = ++this.#lastHandler
     this.native.register(toJson(definition), number)
-    this.#forget(definition.name)
     this.handlers.set(number, { handler, schema })
-    this.tools.set(definition.name, { definition, handler: number, origin })
+    this.tools.set(definition.name, { definition, origin })
   }
 
   /** Notes native tools, which Rust has registered already. */
   note(definitionsJson) {
     for (const definition of JSON.parse(definitionsJson)) {
-      this.#forget(definition.name)
       this.tools.set(definition.name, { definition: deepFreeze(definition), origin: 'native' })
     }
   }
 
   remove(name) {
     if (!this.tools.has(name)) return false
-    this.#forget(name)
     this.tools.delete(name)
     return this.native.unregister(name)
   }
 
-  #forget(name) {
-    this.handlers.delete(this.tools.get(name)?.handler)
+  /** Rust holds the tool of this handler no more: it was replaced or taken out, and its last call has ended. */
+  release(number) {
+    this.handlers.delete(number)
   }
 
   /** A call of Rust's; answers with text. */
@@ -98,7 +96,7 @@ class State {
 
   async #runTool({ handler: number, arguments: args, callId, sessionId }, call) {
     const found = this.handlers.get(number)
-    if (found === undefined) throw new Error('the tool was taken out while it was called')
+    if (found === undefined) throw new Error(`handler ${number} of the tool is gone`)
     let value = args
     if (found.schema) {
       const outcome = await validateStandard(found.schema, args)

@@ -18,7 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::text::{JsText, js_text};
 
-/// `(sequence, target, operation, input in JSON)`; operation `abort` means: the call of that sequence is not wanted any more.
+/// `(sequence, target, operation, input in JSON)`; operation `abort` means: the call of that sequence is not wanted any more,
+/// `release`: the handler of that number is not.
 type InvokeArgs = FnArgs<(u32, u32, String, JsText)>;
 /// Weak: it never keeps the process alive.
 type Invoke = ThreadsafeFunction<InvokeArgs, UnknownReturnValue, InvokeArgs, Status, false, true, 0>;
@@ -67,6 +68,11 @@ impl Bridge {
     pub(super) fn notify(&self, target: u32, operation: &str) {
         // An environment that is gone needs no news.
         let _ = self.send(0, target, operation, String::new());
+    }
+
+    /// Tells JavaScript that handler number `handler` of object `target` will not be called again.
+    pub(super) fn release(&self, target: u32, handler: u32) {
+        let _ = self.send(handler, target, "release", String::new());
     }
 
     /// Asks object `target` to do `operation`, and waits for its answer or for `cancel`.

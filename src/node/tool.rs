@@ -10,7 +10,8 @@ use crate::permission::Subject;
 use crate::protocol::ToolDefinition;
 use crate::tool::{Arguments, BoxFuture, Tool, ToolContext, ToolError, ToolOutput, argument_subject};
 
-/// Calls handler number `handler` of the JavaScript registry `target`.
+/// Calls handler number `handler` of the JavaScript registry `target`, which keeps it while this lives: a call keeps
+/// the tool that it was resolved to, whatever is registered under its name meanwhile.
 pub(super) struct JsTool {
     pub(super) definition: ToolDefinition,
     pub(super) bridge: Arc<Bridge>,
@@ -21,6 +22,12 @@ pub(super) struct JsTool {
 /// What permission patterns are held against, for a tool that only its arguments describe: a command, else paths.
 pub(super) fn subject_of(arguments: &Arguments) -> Subject {
     argument_subject(arguments, |given| std::path::absolute(given).ok())
+}
+
+impl Drop for JsTool {
+    fn drop(&mut self) {
+        self.bridge.release(self.target, self.handler);
+    }
 }
 
 impl Tool for JsTool {
