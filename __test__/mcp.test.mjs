@@ -85,8 +85,8 @@ test('a session calls tools of a program and of an address; stop() leaves no pro
   const { url, keys } = await addressed()
   const mcpServers = [program('near'), { name: 'far', url, headers: { 'X-Key': 'sesame' } }]
   const replies = [
-    calls('mcp:near/echo', { text: 'hi' }),
-    calls('mcp:far/add', { a: 2, b: 3 }),
+    calls('mcp__near__echo', { text: 'hi' }),
+    calls('mcp__far__add', { a: 2, b: 3 }),
     (body) => ({ text: `The sum is ${body.messages.at(-1).content}.` }),
   ]
   const { server, model } = await scripted(replies, { mcpServers })
@@ -94,7 +94,12 @@ test('a session calls tools of a program and of an address; stop() leaves no pro
   assert.equal(last.payload.result, 'The sum is 5.')
   assert.equal(model.requests[1].messages.at(-1).content, 'echo: hi')
   const offered = model.requests[0].tools.map((tool) => tool.function.name)
-  assert.ok(offered.includes('fs_read'), 'beside the host tools')
+  // In the spelling that the wire takes.
+  assert.ok(
+    ['fs_read', 'mcp__near__echo', 'mcp__far__add'].every((name) => offered.includes(name)),
+    String(offered),
+  )
+  assert.equal(model.requests[1].messages.at(-2).tool_calls[0].function.name, 'mcp__near__echo')
   const tools = (await http(server, 'GET', '/tools')).body
   const echo = (tools.items ?? tools.tools ?? tools).find((tool) => tool.name === 'mcp:near/echo')
   assert.deepEqual([echo.category, echo.annotations], ['other', { title: 'Echo', readOnly: true }])
@@ -102,6 +107,8 @@ test('a session calls tools of a program and of an address; stop() leaves no pro
   const { started, helper } = JSON.parse(readFileSync(log, 'utf8').split('\n')[0])
   assert.deepEqual([lives(started), lives(helper)], [true, true])
   await server.stop()
+  // Killed is not buried at the same instant.
+  for (let i = 0; i < 200 && (lives(started) || lives(helper)); i++) await new Promise((soon) => setTimeout(soon, 5))
   assert.deepEqual([lives(started), lives(helper)], [false, false])
 })
 

@@ -165,7 +165,7 @@ impl Wardrobe {
             Some(registry) => registry.definitions(),
             None => self.definitions.clone(),
         };
-        definitions.extend(self.servers.tools().iter().map(|tool| tool.definition().clone()));
+        definitions.extend(self.servers.connected_tools().iter().map(|tool| tool.definition().clone()));
         definitions
     }
 

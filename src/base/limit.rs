@@ -158,5 +158,7 @@ pub const MCP_TOOL_NAME_CHARS_MAX: usize = 128;
 pub const MCP_DESCRIPTION_CHARS_MAX: usize = 8_000;
 /// Largest JSON Schema of a tool of an MCP server, in bytes of JSON.
 pub const MCP_SCHEMA_BYTES_MAX: usize = 64 << 10;
+/// Largest structured content of a call that is kept for programs, in bytes of JSON.
+pub const MCP_STRUCTURED_BYTES_MAX: usize = 64 << 10;
 /// Last words of an MCP server on its error stream that go into an error, in bytes.
 pub const MCP_LAST_WORDS_BYTES_MAX: usize = 600;

@@ -15,6 +15,11 @@ pub fn tail(text: &str, bytes_max: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes_max))..]
 }
 
+/// FNV-1a: short, and the same in every version, which std's hasher does not promise.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// Which byte of a pair comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteOrder {
@@ -112,6 +117,12 @@ pub fn counted(count: usize, noun: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hash_is_the_published_one() {
+        assert_eq!(fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+    }
 
     #[test]
     fn cuts_keep_characters_whole() {

@@ -10,7 +10,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::{LogFormat, LogLevel};
 
@@ -49,10 +52,11 @@ impl Log {
             LogLevel::Info => LevelFilter::INFO,
             LogLevel::Debug => LevelFilter::DEBUG,
         };
-        let builder = tracing_subscriber::fmt().with_max_level(level).with_target(false).with_writer(log.clone());
+        let lines = tracing_subscriber::fmt::layer().with_target(false).with_writer(log.clone());
+        let registry = tracing_subscriber::registry().with(levels(level));
         let started = match format {
-            LogFormat::Text => builder.with_ansi(false).try_init(),
-            LogFormat::Json => builder.json().flatten_event(true).try_init(),
+            LogFormat::Text => registry.with(lines.with_ansi(false)).try_init(),
+            LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
         };
         drop(started);
         log
@@ -65,6 +69,11 @@ impl Log {
             super::screen::problem("the end of the log is missing: stderr was too slow");
         }
     }
+}
+
+/// Everything at `level`, but of the crate that speaks MCP only what is an error: it repeats whole messages.
+fn levels(level: LevelFilter) -> Targets {
+    Targets::new().with_default(level).with_target("rmcp", level.min(LevelFilter::ERROR))
 }
 
 fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64) {

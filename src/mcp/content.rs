@@ -1,17 +1,31 @@
 //! What a call answered, as text for the model.
 //!
-//! Texts come as they are. What the model cannot be shown (images, sound, binary resources) is named with its type
-//! and size. Structured content is shown when there is no text: a server that sends it is to send it as text too.
+//! Texts come as they are. Images of the kinds that models take are handed on; what cannot be shown (other images,
+//! sound, binary resources) is named with its type and size. Structured content is for programs (the result's
+//! details); the model is shown it when there is no text: a server that sends it is to send it as text too.
 
-use rmcp::model::{CallToolResult, ContentBlock, Resource, ResourceContents};
-use serde_json::Value;
+use rmcp::model::{CallToolResult, ContentBlock, ImageContent, Resource, ResourceContents};
+use serde_json::{Value, json};
 
+use crate::base::limit;
+use crate::protocol::Part;
 use crate::tool::{ToolError, ToolOutput};
+
+/// Images that models take.
+const SHOWN_IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// A part of an answer.
+struct Piece {
+    /// Whether it was a text; others are described.
+    is_text: bool,
+    text: String,
+    image: Option<Part>,
+}
 
 /// The result of a call; an answer that is marked as an error is one.
 pub(super) fn outcome(answer: CallToolResult) -> Result<ToolOutput, ToolError> {
-    let parts = answer.content.into_iter().map(|block| (matches!(block, ContentBlock::Text(_)), shown(block)));
-    assemble(parts.collect(), answer.structured_content, answer.is_error == Some(true))
+    let pieces = answer.content.into_iter().map(piece).collect();
+    assemble(pieces, answer.structured_content, answer.is_error == Some(true))
 }
 
 /// The same for an answer some parts of which are of no kind that the protocol knows. None: it is no answer at all.
@@ -19,35 +33,60 @@ pub(super) fn lenient_outcome(answer: Value) -> Option<Result<ToolOutput, ToolEr
     let Value::Object(mut answer) = answer else { return None };
     let Some(Value::Array(content)) = answer.remove("content") else { return None };
     let part = |value: Value| match serde_json::from_value::<ContentBlock>(value.clone()) {
-        Ok(block) => (matches!(block, ContentBlock::Text(_)), shown(block)),
-        Err(_) => (false, value.to_string()),
+        Ok(block) => piece(block),
+        Err(_) => described(value.to_string()),
     };
     let is_error = answer.get("isError") == Some(&Value::Bool(true));
     Some(assemble(content.into_iter().map(part).collect(), answer.remove("structuredContent"), is_error))
 }
 
-/// `parts`: whether it is a text, and the text.
-fn assemble(parts: Vec<(bool, String)>, structured: Option<Value>, is_error: bool) -> Result<ToolOutput, ToolError> {
-    let has_text = parts.iter().any(|(is_text, text)| *is_text && !text.is_empty());
-    let structured = structured.filter(|_| !has_text).map(|value| format!("{value:#}"));
-    let texts: Vec<String> = parts.into_iter().map(|(_, text)| text).chain(structured).collect();
+fn assemble(pieces: Vec<Piece>, structured: Option<Value>, is_error: bool) -> Result<ToolOutput, ToolError> {
+    let has_text = pieces.iter().any(|piece| piece.is_text && !piece.text.is_empty());
+    let shown = structured.as_ref().filter(|_| !has_text).map(|value| format!("{value:#}"));
+    let (mut texts, mut parts) = (Vec::with_capacity(pieces.len() + 1), Vec::new());
+    for piece in pieces {
+        texts.push(piece.text);
+        parts.extend(piece.image);
+    }
+    texts.extend(shown);
     let text = texts.join("\n");
     match is_error {
         true if text.trim().is_empty() => Err(ToolError::failed("the tool reports an error and does not say which")),
         true => Err(ToolError::Failed(text)),
-        false => Ok(ToolOutput::from(text)),
+        false => Ok(ToolOutput { text, parts, details: structured.and_then(details) }),
     }
 }
 
-fn shown(block: ContentBlock) -> String {
+/// Structured content for programs, unless it is large.
+fn details(structured: Value) -> Option<Value> {
+    let small = serde_json::to_string(&structured).is_ok_and(|text| text.len() <= limit::MCP_STRUCTURED_BYTES_MAX);
+    small.then(|| json!({ "structuredContent": structured }))
+}
+
+fn piece(block: ContentBlock) -> Piece {
     match block {
-        ContentBlock::Text(text) => text.text,
-        ContentBlock::Image(image) => binary("image", Some(&image.mime_type), &image.data),
-        ContentBlock::Audio(audio) => binary("audio", Some(&audio.mime_type), &audio.data),
-        ContentBlock::Resource(embedded) => resource(embedded.resource),
-        ContentBlock::ResourceLink(link) => linked(&link),
-        _ => "[content of an unknown kind]".to_owned(),
+        ContentBlock::Text(text) => Piece { is_text: true, text: text.text, image: None },
+        ContentBlock::Image(image) => shown_image(image),
+        ContentBlock::Audio(audio) => described(binary("audio", Some(&audio.mime_type), &audio.data)),
+        ContentBlock::Resource(embedded) => described(resource(embedded.resource)),
+        ContentBlock::ResourceLink(link) => described(linked(&link)),
+        _ => described("[content of an unknown kind]".to_owned()),
     }
+}
+
+fn described(text: String) -> Piece {
+    Piece { is_text: false, text, image: None }
+}
+
+fn shown_image(image: ImageContent) -> Piece {
+    let media_type = image.mime_type.to_ascii_lowercase();
+    let is_base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
+    let fits = !image.data.is_empty() && image.data.len().is_multiple_of(4) && image.data.bytes().all(is_base64);
+    if !fits || !SHOWN_IMAGES.contains(&media_type.as_str()) {
+        return described(binary("image", Some(&image.mime_type), &image.data));
+    }
+    let text = format!("[image, {media_type}, {} bytes]", decoded_bytes(&image.data));
+    Piece { is_text: false, text, image: Some(Part::Image { media_type, data: image.data }) }
 }
 
 fn resource(contents: ResourceContents) -> String {
@@ -73,9 +112,12 @@ fn linked(link: &Resource) -> String {
 
 /// Names what is in base64, with the size of what it stands for.
 fn binary(what: &str, kind: Option<&str>, base64: &str) -> String {
+    format!("[{what}, {}, {} bytes, not shown]", kind.unwrap_or("of an unknown type"), decoded_bytes(base64))
+}
+
+fn decoded_bytes(base64: &str) -> usize {
     let padding = base64.bytes().rev().take_while(|&b| b == b'=').count();
-    let bytes = (base64.len() / 4 * 3).saturating_sub(padding);
-    format!("[{what}, {}, {bytes} bytes, not shown]", kind.unwrap_or("of an unknown type"))
+    (base64.len() / 4 * 3).saturating_sub(padding)
 }
 
 #[cfg(test)]
@@ -101,7 +143,8 @@ mod tests {
             (json!({ "content": [text("a")], "structuredContent": { "x": 1 } }), ok("a")),
             (json!({ "content": [], "structuredContent": { "x": 1 } }), ok("{\n  \"x\": 1\n}")),
             (json!({ "structuredContent": [1] }), ok("[\n  1\n]")),
-            (json!({ "content": [{ "type": "image", "data": "AAECAw==", "mimeType": "image/png" }] }), ok("[image, image/png, 4 bytes, not shown]")),
+            (json!({ "content": [{ "type": "image", "data": "AAECAw==", "mimeType": "image/png" }] }), ok("[image, image/png, 4 bytes]")),
+            (json!({ "content": [{ "type": "image", "data": "<svg/>", "mimeType": "image/svg+xml" }] }), ok("[image, image/svg+xml, 3 bytes, not shown]")),
             (json!({ "content": [{ "type": "audio", "data": "AAEC", "mimeType": "audio/wav" }] }), ok("[audio, audio/wav, 3 bytes, not shown]")),
             (json!({ "content": [{ "type": "resource", "resource": { "uri": "file:///a", "mimeType": "text/plain", "text": "t" } }] }), ok("[resource file:///a (text/plain)]\nt")),
             (json!({ "content": [{ "type": "resource", "resource": { "uri": "file:///a", "blob": "AAEC" } }] }), ok("[resource file:///a, of an unknown type, 3 bytes, not shown]")),
@@ -115,5 +158,17 @@ mod tests {
             assert_eq!(said(answer.clone()), want, "{answer}");
         }
         assert!(lenient_outcome(json!({ "other": 1 })).is_none());
+    }
+
+    #[test]
+    fn images_are_handed_on_and_structured_content_is_for_programs() {
+        let image = |kind: &str, data: &str| json!({ "type": "image", "data": data, "mimeType": kind });
+        let content = json!([image("image/PNG", "AAEC"), image("image/png", "AAE"), image("image/bmp", "AAEC")]);
+        let answer = json!({ "content": content, "structuredContent": { "x": 1 } });
+        let output = outcome(serde_json::from_value(answer).unwrap()).unwrap();
+        assert_eq!(output.parts, [Part::Image { media_type: "image/png".into(), data: "AAEC".into() }]);
+        assert_eq!(output.details, Some(json!({ "structuredContent": { "x": 1 } })));
+        let large = json!({ "structuredContent": "x".repeat(limit::MCP_STRUCTURED_BYTES_MAX) });
+        assert_eq!(outcome(serde_json::from_value(large).unwrap()).unwrap().details, None);
     }
 }

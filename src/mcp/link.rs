@@ -35,12 +35,13 @@ pub(super) struct Link {
     /// `mcp:<name>/`.
     prefix: String,
     status: watch::Sender<Status>,
-    /// Those of the last list; none once the server cannot be started any more.
+    /// Those of the last list, kept while the server is down: a call starts it again, or says why it cannot be.
     tools: Mutex<Arc<[Arc<dyn Tool>]>>,
     /// Somebody needs the server while it is down.
     demand: Notify,
-    /// A request could not be sent: it may be gone.
+    /// A request could not be sent: it may be gone, and nobody sends another before that is known.
     doubt: Notify,
+    in_doubt: AtomicBool,
     /// No start has succeeded or been waited out, and at most one has failed.
     is_new: AtomicBool,
 }
@@ -79,6 +80,7 @@ impl Link {
             tools: Mutex::new(Arc::new([])),
             demand: Notify::new(),
             doubt: Notify::new(),
+            in_doubt: AtomicBool::new(false),
             is_new: AtomicBool::new(true),
         }
     }
@@ -112,9 +114,10 @@ impl Link {
     /// Waits for the end of a start, good or bad, as long as there is hope that it helps. Of a server that failed
     /// more often it only says that it is needed.
     pub(super) async fn settled(&self) {
-        self.need();
         if self.is_new.load(Ordering::Acquire) {
             self.outcome(|_| false).await;
+        } else if matches!(*self.status.borrow(), Status::Down(_)) {
+            self.demand.notify_one();
         }
     }
 
@@ -125,18 +128,11 @@ impl Link {
         }
     }
 
-    fn need(&self) {
-        if matches!(*self.status.borrow(), Status::Down(_)) {
-            self.demand.notify_one();
-        }
-    }
-
     /// The connection; a server that is down is started again, and waited for unless it has to rest for long.
     ///
     /// # Errors
     /// Why there is none, as a sentence about the server.
     pub(super) async fn ready(&self) -> Result<Peer<RoleClient>, String> {
-        self.need();
         let rests = |down: &Down| down.retry_at > Instant::now() + PAUSE_WAITED_OUT_MAX;
         let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
         match timeout(most, self.outcome(rests)).await {
@@ -147,18 +143,23 @@ impl Link {
         }
     }
 
-    /// What has come of the start that is under way, or else of the next one; at once where there is a connection,
-    /// or where somebody who sees why there is none gives up.
+    /// What has come of the start that is under way, or else of the next one, which is asked for; at once where there
+    /// is a connection, or where somebody who sees why there is none gives up.
     async fn outcome(&self, gives_up: impl Fn(&Down) -> bool) -> Status {
         let mut status = self.status.subscribe();
         let mut starts_before = None;
         loop {
             let now = status.borrow_and_update().clone();
             match &now {
+                Status::Ready(_) if self.in_doubt.load(Ordering::Acquire) => {}
                 Status::Ready(_) | Status::Closed => return now,
                 Status::Down(down) => {
                     let before = *starts_before.get_or_insert(down.starts);
-                    if down.starts > before || gives_up(down) {
+                    if down.starts > before {
+                        return now;
+                    }
+                    self.demand.notify_one();
+                    if gives_up(down) {
                         return now;
                     }
                 }
@@ -184,7 +185,14 @@ impl Link {
 
     /// A request could not be sent. Whether the server is gone is looked into.
     pub(super) fn doubt(&self) {
+        self.in_doubt.store(true, Ordering::Release);
         self.doubt.notify_one();
+    }
+
+    fn no_doubt(&self) {
+        self.in_doubt.store(false, Ordering::Release);
+        // Wakes who waits.
+        self.status.send_modify(|_| {});
     }
 
     pub(super) fn sentence(&self, what: &str) -> String {
@@ -211,7 +219,6 @@ impl Link {
                 Life::Stopped => break,
                 Life::NeverBegan(reason) => {
                     failures += 1;
-                    self.list(Vec::new());
                     tracing::warn!(server = self.name(), reason, "an MCP server could not be started");
                     reason
                 }
@@ -260,6 +267,7 @@ impl Link {
         tracing::info!(server = self.name(), tools = listed.len(), "an MCP server is connected");
         self.list(listed);
         self.is_new.store(false, Ordering::Release);
+        self.in_doubt.store(false, Ordering::Release);
         self.status.send_replace(Status::Ready(connection.peer().clone()));
         let tending = connection.tending();
         let gone = tokio::select! {
@@ -289,7 +297,7 @@ impl Link {
                 () = self.doubt.notified() => {
                     let most = Duration::from_millis(limit::MCP_PING_TIMEOUT_MS);
                     match timeout(most, tending.ping()).await {
-                        Ok(Ok(())) => {}
+                        Ok(Ok(())) => self.no_doubt(),
                         Ok(Err(reason)) => return reason,
                         Err(_) => return "it no longer answers".to_owned(),
                     }

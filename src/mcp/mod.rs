@@ -93,9 +93,15 @@ impl Servers {
         }
     }
 
-    /// The tools of all servers that are connected, server by server, as they list them.
+    /// The tools of all servers, server by server, as they listed them last. Those of a server that ended are among
+    /// them: a call has it started again.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.links.iter().flat_map(|link| link.tools().iter().cloned().collect::<Vec<_>>()).collect()
+        self.links.iter().flat_map(|link| link.tools().to_vec()).collect()
+    }
+
+    /// The tools of the servers that are connected now.
+    pub fn connected_tools(&self) -> Vec<Arc<dyn Tool>> {
+        self.links.iter().filter(|link| link.is_ready()).flat_map(|link| link.tools().to_vec()).collect()
     }
 
     /// Whether a server that is not connected now may have a tool of this name.

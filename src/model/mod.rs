@@ -4,6 +4,7 @@
 //! [`ModelEvent::Finished`], or with an error as its last item, and never otherwise.
 
 mod embed;
+mod names;
 pub mod retry;
 
 use std::pin::Pin;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::protocol::{Message, ToolCallRequest, ToolDefinition, Usage};
 
 pub use embed::{Embedder, Vectors};
+pub use names::WireNames;
 
 /// What a model is asked.
 #[derive(Debug, Clone, Default)]

@@ -9,6 +9,7 @@ mod guard;
 mod main_job;
 mod malformed;
 mod mcp;
+mod mcp_http;
 mod openai;
 mod readme;
 mod restart;

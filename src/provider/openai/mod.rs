@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::base::http::{self, Answer, Post};
 use crate::base::limit;
 use crate::base::sse::SseReader;
-use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, WireNames};
 
 use assemble::{Assembler, State};
 use failure::{Redactor, from_http, from_status};
@@ -105,6 +105,7 @@ impl Model for OpenAi {
             cancel,
             phase: ready.map_or_else(Phase::Failed, |()| Phase::Asking(Box::new(request))),
             ready: VecDeque::new(),
+            names: WireNames::default(),
         });
         Box::pin(futures_util::stream::unfold(talk, |mut talk| async move {
             let item = talk.next().await?;
@@ -120,6 +121,8 @@ struct Talk {
     phase: Phase,
     /// Events that came together and are handed out one by one.
     ready: VecDeque<ModelEvent>,
+    /// How the tools are called on the wire.
+    names: WireNames,
 }
 
 enum Phase {
@@ -162,11 +165,12 @@ impl Talk {
     async fn ask(&mut self, request: ModelRequest) -> Result<Phase, ModelError> {
         let endpoint = Arc::clone(&self.endpoint);
         let redact = Redactor::new(endpoint.api_key.as_ref());
+        self.names = WireNames::of(&request.tools);
         let post = Post {
             url: endpoint.url.clone(),
             bearer: endpoint.api_key.clone(),
             accept: "text/event-stream",
-            body: request::encode(&endpoint.model, &request)?,
+            body: request::encode(&endpoint.model, &request, &self.names)?,
             idle_timeout: endpoint.idle_timeout,
         };
         drop(request);
@@ -181,11 +185,16 @@ impl Talk {
             // A server that does not stream: the same words in one piece.
             let body = answer.text(limit::MODEL_REPLY_BYTES_MAX).await;
             assembler.take_whole(&body)?;
-            self.ready.extend(assembler.drain());
+            self.hand_out(&mut assembler);
             return Ok(Phase::Over);
         }
         let reader = SseReader::new(limit::MODEL_EVENT_BYTES_MAX);
         Ok(Phase::Listening(Box::new(Listening { answer, reader, assembler })))
+    }
+
+    /// Takes what was assembled.
+    fn hand_out(&mut self, assembler: &mut Assembler) {
+        self.ready.extend(assembler.drain().map(|event| self.names.restore(event)));
     }
 
     async fn listen(&mut self, mut listening: Box<Listening>) -> Result<Phase, ModelError> {
@@ -198,7 +207,7 @@ impl Talk {
         };
         let Some(piece) = piece else {
             assembler.close()?;
-            self.ready.extend(assembler.drain());
+            self.hand_out(assembler);
             return Ok(Phase::Over);
         };
         let mut problem = None;
@@ -209,7 +218,7 @@ impl Talk {
                 }
             })
             .map_err(|error| ModelError::Malformed(format!("the model's stream: {error}")))?;
-        self.ready.extend(assembler.drain());
+        self.hand_out(assembler);
         if let Some(error) = problem {
             return Ok(Phase::Failed(error));
         }

@@ -1,9 +1,11 @@
 //! What is sent: the conversation and the tools, in the wire's words.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::model::{ModelError, ModelRequest};
+use crate::model::{ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, Part, ToolDefinition};
 use crate::tool::json_schema;
 
@@ -79,7 +81,7 @@ struct WireCall<'a> {
 
 #[derive(Serialize)]
 struct WireCallFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     /// JSON inside a string: so the wire wants it.
     arguments: String,
 }
@@ -92,25 +94,25 @@ struct WireTool<'a> {
 
 #[derive(Serialize)]
 struct WireFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     description: &'a str,
     parameters: Value,
 }
 
-/// The request's body.
+/// The request's body, its tools under the names that the wire takes.
 ///
 /// # Errors
 /// [`ModelError::Malformed`] when it cannot be written as JSON.
-pub(super) fn encode(model: &str, request: &ModelRequest) -> Result<Vec<u8>, ModelError> {
+pub(super) fn encode(model: &str, request: &ModelRequest, names: &WireNames) -> Result<Vec<u8>, ModelError> {
     let mut messages = Vec::with_capacity(request.messages.len() + 1);
     if !request.system.is_empty() {
         messages.push(WireMessage::System { content: &request.system });
     }
-    wire_messages(&request.messages, &mut messages);
+    wire_messages(&request.messages, names, &mut messages);
     let body = Body {
         model,
         messages,
-        tools: request.tools.iter().map(wire_tool).collect(),
+        tools: request.tools.iter().map(|tool| wire_tool(tool, names)).collect(),
         stream: true,
         stream_options: StreamOptions { include_usage: true },
     };
@@ -119,17 +121,17 @@ pub(super) fn encode(model: &str, request: &ModelRequest) -> Result<Vec<u8>, Mod
 
 /// The conversation. A tool's message cannot hold images on this wire, and all results of a reply have to follow it
 /// at once: their images come in one message of the user behind them, each under the name of its call.
-fn wire_messages<'m>(messages: &'m [Message], out: &mut Vec<WireMessage<'m>>) {
+fn wire_messages<'m>(messages: &'m [Message], names: &'m WireNames, out: &mut Vec<WireMessage<'m>>) {
     let mut images: Vec<WirePart<'m>> = Vec::new();
     for message in messages {
         if !images.is_empty() && !matches!(message, Message::ToolResult { .. }) {
             out.push(WireMessage::User { content: Content::Parts(std::mem::take(&mut images)) });
         }
-        out.push(wire_message(message));
+        out.push(wire_message(message, names));
         if let Message::ToolResult { call_id, name, parts, .. } = message
             && !parts.is_empty()
         {
-            images.push(WirePart::Label { text: format!("What {name} (call {call_id}) shows:") });
+            images.push(WirePart::Label { text: format!("What {} (call {call_id}) shows:", names.wire(name)) });
             images.extend(parts.iter().map(wire_part));
         }
     }
@@ -138,7 +140,7 @@ fn wire_messages<'m>(messages: &'m [Message], out: &mut Vec<WireMessage<'m>>) {
     }
 }
 
-fn wire_message(message: &Message) -> WireMessage<'_> {
+fn wire_message<'m>(message: &'m Message, names: &'m WireNames) -> WireMessage<'m> {
     match message {
         Message::User(parts) => WireMessage::User { content: content(parts) },
         Message::Assistant { text, calls } => WireMessage::Assistant {
@@ -149,7 +151,7 @@ fn wire_message(message: &Message) -> WireMessage<'_> {
                     id: &call.id,
                     r#type: "function",
                     function: WireCallFunction {
-                        name: &call.name,
+                        name: names.wire(&call.name),
                         // A map with string keys: writing it cannot fail.
                         arguments: serde_json::to_string(&call.arguments).unwrap_or_default(),
                     },
@@ -176,11 +178,11 @@ fn wire_part(part: &Part) -> WirePart<'_> {
     }
 }
 
-fn wire_tool(definition: &ToolDefinition) -> WireTool<'_> {
+fn wire_tool<'t>(definition: &'t ToolDefinition, names: &'t WireNames) -> WireTool<'t> {
     WireTool {
         r#type: "function",
         function: WireFunction {
-            name: &definition.name,
+            name: names.wire(&definition.name),
             description: &definition.description,
             parameters: json_schema(definition),
         },
