@@ -53,8 +53,17 @@ fn assemble(pieces: Vec<Piece>, structured: Option<Value>, is_error: bool) -> Re
     match is_error {
         true if text.trim().is_empty() => Err(ToolError::failed("the tool reports an error and does not say which")),
         true => Err(ToolError::Failed(text)),
-        false => Ok(ToolOutput { text, parts, details: structured.and_then(details) }),
+        false => {
+            let details = structured.filter(|value| !repeats(value, &text)).and_then(details);
+            Ok(ToolOutput { text, parts, details })
+        }
     }
+}
+
+/// Whether structured content is nothing but the text under some name, as some servers send it.
+fn repeats(structured: &Value, text: &str) -> bool {
+    let only = structured.as_object().filter(|members| members.len() == 1).and_then(|members| members.values().next());
+    only.and_then(Value::as_str) == Some(text)
 }
 
 /// Structured content for programs, unless it is large.
@@ -168,6 +177,8 @@ mod tests {
         let output = outcome(serde_json::from_value(answer).unwrap()).unwrap();
         assert_eq!(output.parts, [Part::Image { media_type: "image/png".into(), data: "AAEC".into() }]);
         assert_eq!(output.details, Some(json!({ "structuredContent": { "x": 1 } })));
+        let twice = json!({ "content": [{ "type": "text", "text": "t" }], "structuredContent": { "content": "t" } });
+        assert_eq!(outcome(serde_json::from_value(twice).unwrap()).unwrap().details, None);
         let large = json!({ "structuredContent": "x".repeat(limit::MCP_STRUCTURED_BYTES_MAX) });
         assert_eq!(outcome(serde_json::from_value(large).unwrap()).unwrap().details, None);
     }
