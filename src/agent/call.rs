@@ -220,7 +220,16 @@ impl Prepared {
         let definition = Some(tool.definition());
         let verdict = environment
             .gate
-            .check(GateQuestion { request, definition, subject: &subject, preview: &preview }, cancel)
+            .check(
+                GateQuestion {
+                    request,
+                    definition,
+                    subject: &subject,
+                    insists: tool.insists(&request.arguments),
+                    preview: &preview,
+                },
+                cancel,
+            )
             .await;
         if verdict.allowed {
             return Ok(());

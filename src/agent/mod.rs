@@ -47,6 +47,8 @@ pub struct GateQuestion<'a> {
     pub definition: Option<&'a ToolDefinition>,
     /// What patterns are held against.
     pub subject: &'a Subject,
+    /// Whether a person has to be asked whatever the rules allow.
+    pub insists: bool,
     /// What would happen; computed only when somebody has to be asked.
     pub preview: &'a dyn Preview,
 }

@@ -19,9 +19,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::agent::Asker;
+use crate::base::sandbox::{self, Mode};
 use crate::base::{clock, limit};
 pub use crate::bus::{Batch, encode_frames};
-use crate::config::Settings;
+use crate::config::{SandboxSettings, Settings};
 use crate::hook::{Hooks, NoHooks};
 use crate::model::{Model, Models};
 use crate::protocol::{
@@ -126,7 +127,8 @@ impl App {
         wiring::recover_changes(&roots, &settings.allowed_paths).await;
         let models = wiring::models(&settings, extras.models)?;
         let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
-        let wardrobe = Arc::new(Wardrobe::new(&settings, models.clone(), (hooks, extras.registry))?);
+        let wardrobe =
+            Arc::new(Wardrobe::new(&settings, models.clone(), (hooks, extras.registry), data_directory.as_deref())?);
         let terms =
             Terms { limits: settings.limits.clone(), permissions: settings.permissions.clone(), asker: extras.asker };
         let bench = Arc::clone(&wardrobe) as Arc<dyn Workbench>;
@@ -334,6 +336,33 @@ impl App {
         self.models.list().iter().map(view).collect()
     }
 
+    /// What of the sandbox this machine's kernel cannot do; empty when nothing, or when it is off.
+    pub async fn sandbox_gaps(&self) -> Vec<&'static str> {
+        match self.settings.sandbox.mode {
+            Mode::Off => Vec::new(),
+            // The first time, programs are started to try it out.
+            Mode::ReadOnly | Mode::WorkspaceWrite => {
+                let tried = tokio::task::spawn_blocking(|| sandbox::support().missing()).await;
+                tried.unwrap_or_else(|_| vec!["it could not be tried out"])
+            }
+        }
+    }
+
+    async fn sandbox_check(&self) -> serde_json::Value {
+        let SandboxSettings { mode, network, .. } = &self.settings.sandbox;
+        let gaps = self.sandbox_gaps().await;
+        let status = match (mode, gaps.is_empty()) {
+            (Mode::Off, _) => "off",
+            (Mode::ReadOnly | Mode::WorkspaceWrite, true) => "ok",
+            (Mode::ReadOnly | Mode::WorkspaceWrite, false) => "weakened",
+        };
+        let mut check = json!({ "status": status, "mode": mode, "network": network });
+        if !gaps.is_empty() {
+            check["reason"] = gaps.join("; ").into();
+        }
+        check
+    }
+
     /// How it is. `unhealthy` when the store does not work; a model that cannot be used is only said.
     pub async fn health(&self) -> Health {
         let store = match self.store.check().await {
@@ -346,10 +375,12 @@ impl App {
             None => json!({ "status": "ok", "id": id }),
             Some(error) => json!({ "status": "unavailable", "id": id, "reason": error.to_string() }),
         };
+        let sandbox = self.sandbox_check().await;
         let status = if store["status"] == "ok" { "ok" } else { "unhealthy" };
         let mut checks = serde_json::Map::new();
         checks.insert("store".into(), store);
         checks.insert("model".into(), model);
+        checks.insert("sandbox".into(), sandbox);
         Health {
             status: status.into(),
             timestamp: clock::now_text(),

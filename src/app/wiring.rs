@@ -9,7 +9,7 @@ use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock};
 use crate::config::{InstructionDiscovery, Names, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
-use crate::host::{self, BashOptions};
+use crate::host::{self, BashOptions, Sandbox};
 use crate::mcp::Servers;
 use crate::model::{Model, Models};
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
@@ -104,6 +104,7 @@ pub(super) struct Wardrobe {
     working_directory: PathBuf,
     allowed_paths: Vec<PathBuf>,
     stale_check: StaleCheck,
+    sandbox: Sandbox,
     /// The embedding program's own tools, instead of ours.
     given: Option<Arc<Registry>>,
     definitions: Vec<ToolDefinition>,
@@ -119,6 +120,7 @@ impl Wardrobe {
         settings: &Settings,
         models: Models,
         (hooks, given): (Arc<dyn Hooks>, Option<Arc<Registry>>),
+        data_directory: Option<&Path>,
     ) -> Result<Self, OpenError> {
         let working_directory = canonical(settings.names, Setting::WorkingDirectory, &settings.working_directory)?;
         // The working directory is there, so what cannot be followed is one of the others.
@@ -126,7 +128,12 @@ impl Wardrobe {
             field: settings.names.of(Setting::AllowedPaths),
             expected: format!("paths that can be followed; {problem}"),
         };
-        let definitions = host_tools(&working_directory, &settings.allowed_paths, settings.stale_check)
+        let sandbox = Sandbox {
+            mode: settings.sandbox.mode,
+            network: settings.sandbox.network,
+            hidden: hidden(settings, data_directory),
+        };
+        let definitions = host_tools(&working_directory, &settings.allowed_paths, (settings.stale_check, &sandbox))
             .map_err(unusable)?
             .iter()
             .map(|tool| tool.definition().clone())
@@ -141,6 +148,7 @@ impl Wardrobe {
             working_directory,
             allowed_paths: settings.allowed_paths.clone(),
             stale_check: settings.stale_check,
+            sandbox,
             given,
             definitions,
             servers,
@@ -185,11 +193,23 @@ pub(super) async fn recover_changes(roots: &[PathBuf], allowed: &[PathBuf]) {
     }
 }
 
-fn host_tools(directory: &Path, allowed: &[PathBuf], stale_check: StaleCheck) -> Result<Vec<Arc<dyn Tool>>, String> {
+/// What the programs of sessions may not see.
+fn hidden(settings: &Settings, data_directory: Option<&Path>) -> Vec<PathBuf> {
+    let data = data_directory.map(Path::to_owned).into_iter();
+    let own = settings.sandbox.hidden.iter().filter(|place| !place.starts_with(&settings.working_directory)).cloned();
+    // What lies behind a link is what must be hidden.
+    data.chain(own).filter_map(|place| std::fs::canonicalize(place).ok()).collect()
+}
+
+fn host_tools(
+    directory: &Path,
+    allowed: &[PathBuf],
+    (stale_check, sandbox): (StaleCheck, &Sandbox),
+) -> Result<Vec<Arc<dyn Tool>>, String> {
     let workspace = Workspace::lenient(directory, allowed).map_err(|error| error.to_string())?;
     let workspace = Arc::new(workspace.with_stale_check(stale_check));
     let mut tools = host::filesystem_tools(&workspace);
-    tools.push(host::bash_tool(&workspace, BashOptions::default()));
+    tools.push(host::bash_tool(&workspace, BashOptions { sandbox: sandbox.clone(), ..BashOptions::default() }));
     tools.extend(host::git_tools(&workspace));
     Ok(tools)
 }
@@ -210,12 +230,13 @@ impl Wardrobe {
                 registry.adopt(given, wanted);
             }
             None => {
-                let tools = host_tools(&settings.working_directory, &self.allowed_paths, self.stale_check)
-                    .unwrap_or_else(|problem| {
-                        let directory = settings.working_directory.display();
-                        tracing::warn!(%directory, problem, "a session has no host tools");
-                        Vec::new()
-                    });
+                let tools =
+                    host_tools(&settings.working_directory, &self.allowed_paths, (self.stale_check, &self.sandbox))
+                        .unwrap_or_else(|problem| {
+                            let directory = settings.working_directory.display();
+                            tracing::warn!(%directory, problem, "a session has no host tools");
+                            Vec::new()
+                        });
                 registry.extend(tools.into_iter().filter(|tool| wanted(&tool.definition().name)));
             }
         }

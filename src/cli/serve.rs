@@ -6,6 +6,7 @@ use super::arguments::Serve;
 use super::log::Log;
 use super::running::{Running, StartError};
 use super::{Exit, screen, signal};
+use crate::base::sandbox::Mode;
 use crate::config::{Launch, LogFormat, Options, data_directory};
 
 /// Serves until a signal.
@@ -45,7 +46,7 @@ async fn serve(launch: &Launch) -> Exit {
         }
     }
     match launch.log_format {
-        LogFormat::Text => screen::note(&summary(&running, launch)),
+        LogFormat::Text => screen::note(&summary(&running, launch).await),
         LogFormat::Json => {
             tracing::info!(url = running.url, pid = std::process::id(), data = %launch.data_directory.display(), "listening");
         }
@@ -75,7 +76,7 @@ fn refuse(exit: Exit, problem: impl std::fmt::Display) -> Exit {
 }
 
 /// What a person wants to know after a start.
-fn summary(running: &Running, launch: &Launch) -> String {
+async fn summary(running: &Running, launch: &Launch) -> String {
     let data = launch.data_directory.display();
     let mut lines = vec![
         format!("simse {}", env!("CARGO_PKG_VERSION")),
@@ -84,6 +85,7 @@ fn summary(running: &Running, launch: &Launch) -> String {
         format!("  directory  {}", launch.settings.working_directory.display()),
         format!("  data       {data}"),
     ];
+    lines.push(format!("  sandbox    {}", sandbox(running, launch).await));
     if data_directory::is_open_to_others(&launch.data_directory) {
         lines.push("             other users can look into it; `chmod 700` closes it".to_owned());
     }
@@ -98,6 +100,18 @@ fn summary(running: &Running, launch: &Launch) -> String {
     lines.push(format!("  try        {}", super::curl(running, launch, "", "/sessions")));
     lines.push("  stop       Ctrl-C, or SIGTERM".to_owned());
     lines.join("\n")
+}
+
+/// What commands are held to, in words.
+async fn sandbox(running: &Running, launch: &Launch) -> String {
+    let settings = &launch.settings.sandbox;
+    let network = if settings.network { "with the network" } else { "without the network" };
+    let gaps = running.app.sandbox_gaps().await;
+    match (settings.mode, gaps.is_empty()) {
+        (Mode::Off, _) => "off: commands may do what this user may do".to_owned(),
+        (mode, true) => format!("{mode}, {network}"),
+        (mode, false) => format!("{mode}, {network}, but WEAKENED: {}", gaps.join("; ")),
+    }
 }
 
 /// The model of new sessions, in words.

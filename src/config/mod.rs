@@ -16,6 +16,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use crate::base::limit;
+use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolCategory};
 
@@ -42,6 +43,8 @@ pub struct Settings {
     pub stale_check: StaleCheck,
     /// Where sessions are kept.
     pub storage: Storage,
+    /// What the programs of sessions are held to.
+    pub sandbox: SandboxSettings,
     /// The model of new sessions, `provider/name`. None: the first that is configured, else `demo/scripted`.
     pub model: Option<String>,
     /// The OpenAI-compatible endpoint.
@@ -58,6 +61,24 @@ pub struct Settings {
     pub instructions: InstructionDiscovery,
     /// Limits and waits.
     pub limits: Limits,
+}
+
+/// What the programs of sessions are held to by the operating system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxSettings {
+    /// How far they may go.
+    pub mode: SandboxMode,
+    /// Whether they may talk to the network.
+    pub network: bool,
+    /// What they may not see beside the data directory, unless it lies in a session's roots: the settings' own file.
+    pub hidden: Vec<PathBuf>,
+}
+
+impl Default for SandboxSettings {
+    /// The working directory is writable, the network is off.
+    fn default() -> Self {
+        Self { mode: SandboxMode::WorkspaceWrite, network: false, hidden: Vec::new() }
+    }
 }
 
 /// Where sessions are kept.
@@ -196,6 +217,7 @@ impl Settings {
             allowed_roots: Vec::new(),
             allowed_paths: Vec::new(),
             stale_check: StaleCheck::default(),
+            sandbox: SandboxSettings::default(),
             storage: Storage::Memory,
             model: None,
             openai: OpenAiSettings::default(),

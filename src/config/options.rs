@@ -10,6 +10,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::{ConfigError, McpServer};
+use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{PermissionPolicy, PermissionRule};
 
@@ -79,6 +80,12 @@ options! {
     /// Where sessions, the token and the log of events are kept [default: ~/.local/share/simse]
     #[arg(long, value_name = "DIR", help_heading = "What it works on")]
     data_dir: PathBuf,
+    /// What commands are held to by the operating system: read-only, workspace-write or off [default: workspace-write]
+    #[arg(long, value_name = "MODE", value_parser = sandbox, help_heading = "What it works on")]
+    sandbox: SandboxMode,
+    /// Let sandboxed commands reach the network
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "What it works on")]
+    sandbox_network: bool,
     /// What happens to a tool call that no rule decides: allow, ask or deny [default: ask]
     #[arg(long, value_name = "POLICY", value_parser = policy, help_heading = "What it works on")]
     default_policy: PermissionPolicy,
@@ -184,6 +191,10 @@ fn policy(text: &str) -> Result<PermissionPolicy, String> {
     PermissionPolicy::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", PermissionPolicy::EXPECTED))
 }
 
+fn sandbox(text: &str) -> Result<SandboxMode, String> {
+    SandboxMode::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", SandboxMode::EXPECTED))
+}
+
 fn stale_check(text: &str) -> Result<StaleCheck, String> {
     StaleCheck::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", StaleCheck::EXPECTED))
 }
@@ -256,6 +267,18 @@ impl Setting for PermissionPolicy {
             "allow" => Some(Self::Allow),
             "ask" => Some(Self::Ask),
             "deny" => Some(Self::Deny),
+            _ => None,
+        }
+    }
+}
+
+impl Setting for SandboxMode {
+    const EXPECTED: &'static str = "read-only, workspace-write or off";
+    fn parse(text: &OsStr) -> Option<Self> {
+        match text.to_str()? {
+            "read-only" => Some(Self::ReadOnly),
+            "workspace-write" => Some(Self::WorkspaceWrite),
+            "off" => Some(Self::Off),
             _ => None,
         }
     }

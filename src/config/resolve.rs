@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::names::spellings;
 use super::options::{LogFormat, LogLevel, Options};
-use super::{Limits, OpenAiSettings, Settings, Storage, default_permissions};
+use super::{Limits, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
 use crate::base::{file, limit};
 
 /// Largest configuration file in bytes.
@@ -135,13 +135,18 @@ pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings
         log_format: all.log_format.unwrap_or_default(),
         log_level: all.log_level.unwrap_or_default(),
         port_file: all.port_file.as_ref().map(|path| from.directory.join(path)),
+        settings: settings(all, &data_directory, config_file.as_deref(), from)?,
         config_file,
-        settings: settings(all, &data_directory, from)?,
         data_directory,
     })
 }
 
-fn settings(all: Options, data_directory: &Path, from: &Surroundings) -> Result<Settings, ConfigError> {
+fn settings(
+    all: Options,
+    data_directory: &Path,
+    config_file: Option<&Path>,
+    from: &Surroundings,
+) -> Result<Settings, ConfigError> {
     let cwd = all.cwd.unwrap_or_else(|| from.directory.clone());
     let mut settings = Settings::new(directory("cwd", &from.directory.join(cwd))?);
     settings.storage = Storage::Directory(data_directory.to_owned());
@@ -151,6 +156,13 @@ fn settings(all: Options, data_directory: &Path, from: &Surroundings) -> Result<
     settings.allowed_roots = all_of("root", all.root)?;
     settings.allowed_paths = all_of("allowed_path", all.allowed_path)?;
     settings.stale_check = all.stale_check.unwrap_or_default();
+    let sandbox = SandboxSettings::default();
+    settings.sandbox = SandboxSettings {
+        mode: all.sandbox.unwrap_or(sandbox.mode),
+        network: all.sandbox_network.unwrap_or(sandbox.network),
+        // It may hold the model's key.
+        hidden: config_file.map(Path::to_owned).into_iter().collect(),
+    };
     settings.model = all.model;
     settings.openai =
         OpenAiSettings { base_url: all.openai_base_url, api_key: all.openai_api_key, images: all.openai_images };

@@ -19,7 +19,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
+use super::confine::Sandbox;
 use crate::base::process::{Ending, Invocation, RunLimits, environment, run};
+use crate::base::sandbox::denial;
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
 use crate::config::inherited_environment;
@@ -37,6 +39,8 @@ pub struct BashOptions {
     pub env: BTreeMap<String, String>,
     /// A shell that takes `-c`, by path or by name.
     pub shell: PathBuf,
+    /// What commands are held to.
+    pub sandbox: Sandbox,
 }
 
 impl Default for BashOptions {
@@ -46,6 +50,7 @@ impl Default for BashOptions {
             output_bytes_max: limit::PROCESS_OUTPUT_BYTES_MAX,
             env: BTreeMap::new(),
             shell: PathBuf::from("/bin/sh"),
+            sandbox: Sandbox::default(),
         }
     }
 }
@@ -56,6 +61,27 @@ pub struct Bash {
     workspace: Arc<Workspace>,
     options: BashOptions,
 }
+
+/// With the arguments by which a command leaves the sandbox.
+static CONFINED_DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
+    let mut definition = DEFINITION.clone();
+    definition.description.push_str(
+        " Commands run in a sandbox: what they may write is limited, and they may lack the network. One that fails \
+         because of it says so.",
+    );
+    definition.parameters.insert(
+        OUTSIDE.into(),
+        json!({"type": "boolean", "description": "Run this command outside the sandbox; the user is asked"}),
+    );
+    definition.parameters.insert(
+        JUSTIFICATION.into(),
+        json!({"type": "string", "description": "With outside_sandbox: why, in one sentence for the user"}),
+    );
+    definition
+});
+
+const OUTSIDE: &str = "outside_sandbox";
+const JUSTIFICATION: &str = "justification";
 
 static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| ToolDefinition {
     name: "bash".into(),
@@ -158,6 +184,19 @@ impl Bash {
         }
     }
 
+    /// What this call is held to.
+    fn sandbox(&self, arguments: &Arguments) -> Result<Sandbox, ToolError> {
+        let Some(true) = arguments.get(OUTSIDE).and_then(Value::as_bool) else {
+            return Ok(self.options.sandbox.clone());
+        };
+        match text(arguments, JUSTIFICATION)? {
+            Some(why) if !why.trim().is_empty() => Ok(Sandbox::default()),
+            Some(_) | None => Err(ToolError::BadArguments(format!(
+                "`{JUSTIFICATION}`: expected the reason why the command must leave the sandbox, got nothing"
+            ))),
+        }
+    }
+
     /// Takes over where the shell ended. What it says is a line for the model, or nothing.
     fn keep(&self, start: &Path, end: &Path, context: &ToolContext) -> String {
         if end == start {
@@ -180,7 +219,11 @@ impl Bash {
         let (directory, keeps) = self.start(&arguments, context).await?;
         // Without a file (a full disk) the command still runs: it may be the one that makes room.
         let report = if keeps { blocking(|| NamedTempFile::new().ok()).await? } else { None };
-        let invocation = self.invocation(&command, &directory, report.as_ref());
+        let mut invocation = self.invocation(&command, &directory, report.as_ref());
+        let sandbox = self.sandbox(&arguments)?;
+        let files = report.as_ref().map(|report| report.path().to_owned()).into_iter().collect();
+        invocation.confinement =
+            sandbox.confinement((&self.workspace, &context.scope), &invocation.environment, files).await?;
         let limits =
             RunLimits { timeout: Duration::from_millis(timeout_ms), output_bytes_max: self.options.output_bytes_max };
         let finished = run(&invocation, limits, &context.cancel).await.map_err(|e| ToolError::failed(e.to_string()))?;
@@ -189,7 +232,10 @@ impl Bash {
             Ending::Cancelled => return Err(ToolError::Aborted),
             Ending::TimedOut => format!("[timeout after {timeout_ms}ms]\n{output}"),
             Ending::Exited(0) => output,
-            Ending::Exited(code) => format!("[exit code {code}]\n{output}"),
+            Ending::Exited(code) => {
+                let why = sandbox.explain(denial(&output), &self.workspace);
+                format!("[exit code {code}]\n{output}{why}")
+            }
             Ending::Signalled(signal) => format!("[exit code {}]\n{output}", 128 + signal),
         };
         let end = match report {
@@ -203,7 +249,11 @@ impl Bash {
 
 impl Tool for Bash {
     fn definition(&self) -> &ToolDefinition {
-        &DEFINITION
+        if self.options.sandbox.level().is_some() { &CONFINED_DEFINITION } else { &DEFINITION }
+    }
+
+    fn insists(&self, arguments: &Arguments) -> bool {
+        self.options.sandbox.level().is_some() && arguments.get(OUTSIDE) == Some(&Value::Bool(true))
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

@@ -3,6 +3,7 @@
 mod apply_patch;
 pub mod bash;
 mod commit;
+mod confine;
 mod fs_common;
 mod fs_delete;
 mod fs_edit;
@@ -38,6 +39,7 @@ use crate::tool::Tool;
 
 pub use apply_patch::{ApplyPatch, recover_changes};
 pub use bash::{Bash, BashOptions};
+pub use confine::Sandbox;
 pub use fs_delete::FsDelete;
 pub use fs_edit::FsEdit;
 pub use fs_glob::FsGlob;

@@ -44,17 +44,19 @@ impl RegistryGate {
             let input = json!({ "request": question.request, "definition": question.definition });
             return answer(&self.bridge, self.target, "check", to_json(&input), cancel).await;
         }
-        let Some(rules) = &self.rules else { return verdict(true, VerdictSource::Policy) };
-        let directory = self.working_directory.lock().clone().or_else(process_directory);
-        let facts = Facts::new(&question.request.name, question.definition, directory.as_deref());
-        match rules.decide(facts, question.subject).policy {
-            PermissionPolicy::Allow => verdict(true, VerdictSource::Policy),
+        let policy = self.rules.as_ref().map_or(PermissionPolicy::Allow, |rules| {
+            let directory = self.working_directory.lock().clone().or_else(process_directory);
+            let facts = Facts::new(&question.request.name, question.definition, directory.as_deref());
+            rules.decide(facts, question.subject).policy
+        });
+        match policy {
+            PermissionPolicy::Allow if !question.insists => verdict(true, VerdictSource::Policy),
             PermissionPolicy::Deny => verdict(false, VerdictSource::Policy),
-            PermissionPolicy::Ask if self.asks => {
+            PermissionPolicy::Allow | PermissionPolicy::Ask if self.asks => {
                 let input = json!({ "request": question.request });
                 answer(&self.bridge, self.target, "ask", to_json(&input), cancel).await
             }
-            PermissionPolicy::Ask => verdict(false, VerdictSource::NoClient),
+            PermissionPolicy::Allow | PermissionPolicy::Ask => verdict(false, VerdictSource::NoClient),
         }
     }
 }

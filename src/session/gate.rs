@@ -112,9 +112,12 @@ impl Gate for SessionGate {
                 reason: reason.to_owned(),
             };
             match self.policy.judge(facts, question.subject) {
+                PermissionPolicy::Allow if question.insists => self.ask(question, cancel).await,
                 PermissionPolicy::Allow => by_policy(true, ""),
                 PermissionPolicy::Deny => by_policy(false, "a rule denies it"),
-                PermissionPolicy::Ask if self.policy.grants.lock().covers(name, question.subject) => {
+                PermissionPolicy::Ask
+                    if !question.insists && self.policy.grants.lock().covers(name, question.subject) =>
+                {
                     PermissionVerdict { allowed: true, by: VerdictSource::Grant, reason: String::new() }
                 }
                 PermissionPolicy::Ask => self.ask(question, cancel).await,

@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::base::BoxFuture;
+use crate::base::sandbox::Loopback;
 pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{Part, SessionId, ToolDefinition};
 
@@ -53,6 +54,8 @@ pub struct Scope {
     pub shell_directory: Mutex<Option<PathBuf>>,
     /// Which files were read, and how they were then.
     pub files: FileMarks,
+    /// Where its programs meet that the sandbox keeps from the network. None inside: this machine has none.
+    pub loopback: tokio::sync::OnceCell<Option<Arc<Loopback>>>,
 }
 
 /// What a tool gives back.
@@ -101,6 +104,11 @@ pub trait Tool: Send + Sync + 'static {
     /// What permission patterns are held against. Must be cheap; may look at the file system to resolve a path.
     fn subject(&self, _arguments: &Arguments) -> Subject {
         Subject::None
+    }
+
+    /// Whether a person has to be asked whatever the rules allow: the call leaves the sandbox.
+    fn insists(&self, _arguments: &Arguments) -> bool {
+        false
     }
 
     /// What would happen, for the person who is asked: a diff, a list of paths. None: the arguments say it all.

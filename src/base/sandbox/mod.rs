@@ -21,6 +21,8 @@ mod signs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use serde::{Deserialize, Serialize};
+
 #[cfg(target_os = "linux")]
 pub use child::Loopback;
 #[cfg(target_os = "linux")]
@@ -28,6 +30,29 @@ pub use linux::Cage;
 #[cfg(not(target_os = "linux"))]
 pub use other::{Cage, Loopback};
 pub use signs::{Denial, denial};
+
+/// Whether and how far programs are confined, as a setting says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// They read, and write nowhere.
+    ReadOnly,
+    /// They write under the working directory and where temporary files lie.
+    WorkspaceWrite,
+    /// They may do what this process may do.
+    #[default]
+    Off,
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ReadOnly => "read-only",
+            Self::WorkspaceWrite => "workspace-write",
+            Self::Off => "off",
+        })
+    }
+}
 
 /// How far a confined program may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,0 +1,86 @@
+//! How far the sandbox lets the programs of a session go: the server's settings and a workspace become a policy.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::base::process::Confinement;
+use crate::base::sandbox::{Denial, Level, Loopback, Mode, Policy};
+use crate::base::workspace::Workspace;
+use crate::tool::{Scope, ToolError};
+
+/// What the sandbox of a session's programs is like.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sandbox {
+    /// How far they may go.
+    pub mode: Mode,
+    /// Whether they may talk to the network.
+    pub network: bool,
+    /// What they may not see, absolute: the server's own data.
+    pub hidden: Vec<PathBuf>,
+}
+
+impl Sandbox {
+    /// None where it is off.
+    pub(super) fn level(&self) -> Option<Level> {
+        match self.mode {
+            Mode::ReadOnly => Some(Level::ReadOnly),
+            Mode::WorkspaceWrite => Some(Level::WorkspaceWrite),
+            Mode::Off => None,
+        }
+    }
+
+    /// What a program is held to that works on `workspace` with this environment and may write `files` besides.
+    /// None where the sandbox is off.
+    pub(super) async fn confinement(
+        &self,
+        (workspace, scope): (&Workspace, &Scope),
+        environment: &[(OsString, OsString)],
+        files: Vec<PathBuf>,
+    ) -> Result<Option<Confinement>, ToolError> {
+        let Some(level) = self.level() else { return Ok(None) };
+        let temporary = environment.iter().find(|(name, _)| name == "TMPDIR").map(|(_, place)| PathBuf::from(place));
+        let temporary = temporary.filter(|place| place.is_absolute());
+        let policy = Policy {
+            level,
+            network: self.network,
+            writable: workspace.roots().iter().cloned().chain(temporary).collect(),
+            hidden: self.hidden.clone(),
+            git_settings: false,
+        };
+        let loopback = if self.network { None } else { loopback(scope).await? };
+        Ok(Some(Confinement { policy: Arc::new(policy), files, loopback }))
+    }
+
+    /// What a model is told when a confined program failed and the sandbox may be why. Empty: nothing.
+    pub(super) fn explain(&self, denial: Option<Denial>, workspace: &Workspace) -> String {
+        let (Some(level), Some(denial)) = (self.level(), denial) else { return String::new() };
+        let what = match (denial, level) {
+            (Denial::Network, _) if self.network => return String::new(),
+            (Denial::Network, _) => "the network cannot be reached, but for this session's own loopback".to_owned(),
+            (Denial::Files, Level::ReadOnly) => "nothing can be written".to_owned(),
+            (Denial::Files, Level::WorkspaceWrite) => {
+                let roots: Vec<String> = workspace.roots().iter().map(|root| root.display().to_string()).collect();
+                format!(
+                    "only {} and temporary directories can be written, and no git hooks or git configuration",
+                    roots.join(", ")
+                )
+            }
+        };
+        format!(
+            "\n[The command ran in a sandbox ({}): {what}. If that is why it failed and it is needed, call bash again with \
+             `outside_sandbox` and a `justification`; the user is asked.]",
+            self.mode
+        )
+    }
+}
+
+/// Where the session's programs meet; made once.
+async fn loopback(scope: &Scope) -> Result<Option<Arc<Loopback>>, ToolError> {
+    let make = || async {
+        let made = tokio::task::spawn_blocking(Loopback::make).await.map_err(std::io::Error::other)?;
+        made
+    };
+    let kept = scope.loopback.get_or_try_init(make).await;
+    kept.cloned().map_err(|cause| ToolError::failed(format!("the sandbox has no loopback network: {cause}")))
+}
