@@ -411,7 +411,21 @@ export interface BashToolOptions {
   readonly env?: Readonly<Record<string, string>>
   /** Default `/bin/sh`. */
   readonly shell?: string
+  /**
+   * What the operating system holds commands to; default `off`. With another, a call may ask by `outside_sandbox` and
+   * `justification` to run without it: whatever the rules allow, `onPermissionRequest` is asked, and without one it is no.
+   */
+  readonly sandbox?: SandboxMode
+  /** Whether sandboxed commands reach the network; default no, they have a loopback of their own. */
+  readonly sandboxNetwork?: boolean
 }
+
+/**
+ * How far programs may go. `read-only`: they write nowhere; `workspace-write`: under the working directory and where
+ * temporary files lie, but no git hooks and no git configuration; `off`: as far as this process. On a kernel that cannot
+ * do all of it (Landlock, name spaces, seccomp), `GET /health` says what is missing.
+ */
+export type SandboxMode = 'read-only' | 'workspace-write' | 'off'
 
 /** Where the git tools work. */
 export interface GitToolOptions {
@@ -794,6 +808,10 @@ export interface SimseServerConfig {
   readonly allowedPaths?: readonly string[]
   /** When a file may be changed that the session did not read, or that has changed since; default `warn`. */
   readonly staleCheck?: StaleCheck
+  /** What the operating system holds the commands of sessions to; default `workspace-write`. */
+  readonly sandbox?: SandboxMode
+  /** Whether sandboxed commands reach the network; default no, a session has a loopback of its own. */
+  readonly sandboxNetwork?: boolean
   /** Limits. */
   readonly limits?: SimseServerLimits
 }

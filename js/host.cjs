@@ -2,7 +2,7 @@
 'use strict'
 
 const { native } = require('./bridge.cjs')
-const { assertFits, integer, list, oneOf, optional, record, shape, string, text } = require('./check.cjs')
+const { assertFits, boolean, integer, list, oneOf, optional, record, shape, string, text } = require('./check.cjs')
 const { revive } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
 const { stateOf } = require('./registry.cjs')
@@ -19,6 +19,8 @@ const bashOptions = shape({
   maxOutputBytes: optional(integer(1)),
   env: optional(record(string)),
   shell: optional(text),
+  sandbox: optional(oneOf('read-only', 'workspace-write', 'off')),
+  sandboxNetwork: optional(boolean),
 })
 
 /** Registers a family of native tools. */

@@ -184,6 +184,8 @@ const configShape = shape({
   allowedRoots: optional(list(text)),
   allowedPaths: optional(list(text)),
   staleCheck: optional(oneOf('strict', 'warn', 'off')),
+  sandbox: optional(oneOf('read-only', 'workspace-write', 'off')),
+  sandboxNetwork: optional(boolean),
   limits: optional(limits),
 })
 

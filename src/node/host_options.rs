@@ -8,8 +8,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::error::envelope;
+use crate::base::sandbox::Mode;
 use crate::base::workspace::{StaleCheck, Workspace};
-use crate::host::{BashOptions as HostBashOptions, bash_tool, git_tools};
+use crate::host::{BashOptions as HostBashOptions, Sandbox, bash_tool, git_tools};
 use crate::tool::Tool;
 
 /// `FilesystemToolOptions`.
@@ -33,6 +34,10 @@ pub(super) struct BashOptions {
     #[serde(default)]
     env: BTreeMap<String, String>,
     shell: Option<PathBuf>,
+    #[serde(default)]
+    sandbox: Mode,
+    #[serde(default)]
+    sandbox_network: bool,
 }
 
 /// `GitToolOptions`.
@@ -69,6 +74,7 @@ impl BashOptions {
             output_bytes_max: self.max_output_bytes.unwrap_or(defaults.output_bytes_max),
             env: self.env,
             shell: self.shell.unwrap_or(defaults.shell),
+            sandbox: Sandbox { mode: self.sandbox, network: self.sandbox_network, hidden: Vec::new() },
         };
         Ok(vec![bash_tool(&workspace, options)])
     }

@@ -9,10 +9,11 @@ use serde::Deserialize;
 
 use super::error::envelope;
 use crate::base::limit;
+use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, InstructionDiscovery, Limits, McpServer, Names, OpenAiSettings, ProviderPrompts, Settings, Storage,
-    embedded_data_directory,
+    AcpServer, InstructionDiscovery, Limits, McpServer, Names, OpenAiSettings, ProviderPrompts, SandboxSettings,
+    Settings, Storage, embedded_data_directory,
 };
 use crate::protocol::PermissionConfig;
 use crate::server::ListenOptions;
@@ -33,6 +34,9 @@ pub(super) struct ServerConfig {
     allowed_paths: Vec<PathBuf>,
     #[serde(default)]
     stale_check: StaleCheck,
+    sandbox: Option<Mode>,
+    #[serde(default)]
+    sandbox_network: bool,
     data_directory: Option<PathBuf>,
     model: Option<String>,
     openai: Option<OpenAi>,
@@ -120,6 +124,11 @@ impl ServerConfig {
             allowed_roots: within(self.allowed_roots),
             allowed_paths: within(self.allowed_paths),
             stale_check: self.stale_check,
+            sandbox: SandboxSettings {
+                mode: self.sandbox.unwrap_or(base.sandbox.mode),
+                network: self.sandbox_network,
+                hidden: Vec::new(),
+            },
             storage: storage(self.data_directory, &working_directory)?,
             model: self.model,
             openai: self

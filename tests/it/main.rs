@@ -14,6 +14,7 @@ mod openai;
 mod readme;
 mod restart;
 mod routes;
+mod sandbox;
 mod serve;
 mod stream;
 mod support;

@@ -1,0 +1,115 @@
+//! The sandbox as a session meets it: what a command may do, what the model is told, and the way out.
+
+use serde_json::{Value, json};
+use simse::base::sandbox::support;
+use simse::config::Storage;
+use simse::protocol::PermissionPolicy;
+use simse::server::ListenOptions;
+
+use crate::support::house::{Does, House};
+
+/// Whether this kernel has all that is tested here; says so when not.
+fn all_there() -> bool {
+    let missing = support().missing();
+    if !missing.is_empty() {
+        eprintln!("not tested here, because {}", missing.join("; "));
+    }
+    missing.is_empty()
+}
+
+/// Bash may run without a question; the data lies outside of where temporary files are.
+async fn house(data: &std::path::Path) -> House {
+    let data = data.to_owned();
+    House::with(ListenOptions::default(), |settings| {
+        settings.permissions.default_policy = PermissionPolicy::Allow;
+        settings.storage = Storage::Directory(data);
+    })
+    .await
+}
+
+fn room() -> tempfile::TempDir {
+    tempfile::tempdir_in(concat!(env!("CARGO_MANIFEST_DIR"), "/target")).unwrap()
+}
+
+fn bash(command: &str) -> Does {
+    Does::Calls("bash", json!({ "command": command }))
+}
+
+/// Runs one prompt, and gives the outputs of its calls.
+async fn outputs(house: &House, session: &str) -> Vec<String> {
+    let mut stream = house.events(session, "").await;
+    house.prompt(session, "go").await;
+    let seen = stream.until("session.completed").await;
+    let ends = seen.iter().filter(|frame| frame.kind() == "tool.call.end");
+    ends.map(|frame| frame.data["payload"]["output"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn commands_stay_inside_and_are_told_why() {
+    if !all_there() {
+        return;
+    }
+    let (data, outside) = (room(), room());
+    let house = house(data.path()).await;
+    let session = house.session(json!({})).await;
+    std::fs::write(data.path().join("token"), "secret").unwrap();
+    let target = outside.path().join("x").display().to_string();
+    house.round(&[bash("echo hi > inside && cat inside")]);
+    house.round(&[bash(&format!("echo hi > {target}"))]);
+    house.round(&[bash(&format!("cat {}", data.path().join("token").display()))]);
+    house.round(&[bash("python3 -m http.server 8123 --bind 127.0.0.1 >log 2>&1 &")]);
+    let fetch = "import urllib.request; print(urllib.request.urlopen(\"http://127.0.0.1:8123\").status)";
+    house.round(&[bash(&format!("until python3 -c '{fetch}' 2>/dev/null; do sleep 0.1; done"))]);
+    let address = house.address.port();
+    house.round(&[bash(&format!(
+        "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {address}), 5)'"
+    ))]);
+    let outputs = outputs(&house, &session).await;
+    assert_eq!(outputs[0], "hi\n");
+    assert!(outputs[1].contains("[The command ran in a sandbox (workspace-write): only "), "{}", outputs[1]);
+    assert!(!outside.path().join("x").exists());
+    assert!(outputs[2].starts_with("[exit code 1]\n") && !outputs[2].contains("secret"), "{}", outputs[2]);
+    assert_eq!(outputs[4], "200\n", "calls of one session meet on its loopback");
+    assert!(outputs[5].contains("ConnectionRefusedError"), "the server itself is not there: {}", outputs[5]);
+    let health = house.call("GET", "/health", None).await.json();
+    assert_eq!(health["checks"]["sandbox"], json!({ "status": "ok", "mode": "workspace-write", "network": false }));
+    house.close().await;
+}
+
+#[tokio::test]
+async fn leaving_the_sandbox_asks_whatever_the_rules_say() {
+    if !all_there() {
+        return;
+    }
+    let (data, outside) = (room(), room());
+    let house = house(data.path()).await;
+    let session = house.session(json!({})).await;
+    let command = format!("echo hi > {}", outside.path().join("x").display());
+    let leave =
+        |why: Value| Does::Calls("bash", json!({ "command": command, "outside_sandbox": true, "justification": why }));
+    for (number, (decision, why, wrote)) in [
+        ("deny", json!("needed"), false),
+        ("allow", json!(" "), false),
+        ("allow_always", json!("needed"), true),
+        ("deny", json!("again"), true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        house.round(&[leave(why)]);
+        let mut stream = house.events(&session, "").await;
+        let prompt = json!({ "prompt": "go" });
+        assert_eq!(house.call("POST", &format!("/sessions/{session}/prompt"), Some(prompt)).await.status, 202);
+        let mut asked = Vec::new();
+        for _ in 0..=number {
+            asked = stream.until("permission.request").await;
+        }
+        let request = asked.last().unwrap().data["payload"]["requestId"].clone();
+        let feedback = json!({ "requestId": request, "decision": decision });
+        let answered = house.call("POST", &format!("/sessions/{session}/feedback"), Some(feedback)).await;
+        assert_eq!(answered.status, 200, "{number}: {answered:?}");
+        stream.until("session.completed").await;
+        assert_eq!(outside.path().join("x").exists(), wrote, "{number}");
+    }
+    house.close().await;
+}
