@@ -9,6 +9,7 @@ use simse::server::ListenOptions;
 use crate::support::house::{Does, House};
 
 /// Whether this kernel has all that is tested here; says so when not.
+#[allow(clippy::print_stderr, reason = "a test that does not test says so")]
 fn all_there() -> bool {
     let missing = support().missing();
     if !missing.is_empty() {
