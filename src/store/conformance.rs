@@ -443,3 +443,65 @@ async fn many_small_commits_share_transactions() {
     println!("{rate:.0} commits a second");
     assert!(rate > 2_000.0, "{rate:.0} commits a second");
 }
+
+/// Rows that a deleted session has left, by a look past the store.
+fn rows_left(directory: &std::path::Path) -> (u64, u64, u64) {
+    let other = rusqlite::Connection::open(directory.join("simse.db")).expect("opens");
+    let count = |sql: &str| other.query_row(sql, [], |row| row.get(0)).expect("counted");
+    (count("SELECT count(*) FROM log"), count("SELECT count(*) FROM turn"), count("SELECT count(*) FROM doomed"))
+}
+
+#[tokio::test]
+async fn a_large_session_is_gone_at_once_and_its_rows_go_between_other_commits() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = sqlite(directory.path());
+    let turn = TurnId::generate();
+    put(&store, vec![create("large"), save("large", &turn, TurnStatus::Running), create("other")]).await;
+    for n in 0..3_000 {
+        let last = (n + 1) * 2;
+        store.commit(vec![append("large", Some(&turn), last - 1..=last)], Box::new(|done| done.expect("written")));
+    }
+    let large = session_id("large");
+    put(&store, vec![Write::DeleteSession(large.clone())]).await;
+    assert_eq!(store.session(&large).await, Ok(None));
+    assert_eq!((store.last_seq(&large).await, store.open_turns().await), (Ok(0), Ok(vec![])));
+    // The name is free, and nothing of the first is in the second.
+    put(&store, vec![create("large"), append("large", None, 1..=1)]).await;
+    assert_eq!(numbers(&store, "large", 0, 9).await, [1]);
+    assert_eq!(store.turn(&large, &turn).await, Ok(None));
+    // Another's commits go on meanwhile, and after some of them all is swept up.
+    let mut n = 0;
+    while rows_left(directory.path()).2 > 0 {
+        n += 1;
+        put(&store, vec![append("other", None, n..=n)]).await;
+        assert!(n < 5_000, "{:?}", rows_left(directory.path()));
+    }
+    assert_eq!(rows_left(directory.path()), (n + 1, 0, 0));
+    assert_eq!(numbers(&store, "large", 0, 9).await, [1]);
+}
+
+#[tokio::test]
+async fn what_a_restart_interrupts_is_swept_up_afterwards() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let store = sqlite(directory.path());
+    put(&store, vec![create("a"), create("b"), append("b", None, 1..=1)]).await;
+    let text = "x".repeat(1000);
+    let events: Vec<Event> = (1..=20_000).map(|seq| event("a", None, seq, &text)).collect();
+    put(&store, vec![Write::Append(session_id("a"), Arc::new(events))]).await;
+    store.commit(vec![Write::DeleteSession(session_id("a"))], Box::new(|done| done.expect("deleted")));
+    store.close().await.expect("closes");
+    let (left, _, doomed) = rows_left(directory.path());
+    assert!(left > 100 && doomed == 1, "the close waited for all of it: {left} rows left");
+
+    let store = sqlite(directory.path());
+    assert_eq!(store.session(&session_id("a")).await, Ok(None));
+    // The newest number was the second session's; the third must not get the first one's.
+    put(&store, vec![Write::DeleteSession(session_id("b")), create("c"), append("c", None, 1..=1)]).await;
+    let began = Instant::now();
+    while rows_left(directory.path()).2 > 0 {
+        assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", rows_left(directory.path()));
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(rows_left(directory.path()), (1, 0, 0));
+    assert_eq!(numbers(&store, "c", 0, 9).await, [1]);
+}

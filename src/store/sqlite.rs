@@ -11,6 +11,7 @@ mod directory;
 mod read;
 mod record;
 mod schema;
+mod sweep;
 mod write;
 
 use std::path::{Path, PathBuf};

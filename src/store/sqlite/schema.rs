@@ -51,6 +51,7 @@ const STEPS: &[&str] = &[
         call TEXT NOT NULL
     );
 ",
+    "CREATE TABLE doomed (number INTEGER PRIMARY KEY);",
 ];
 
 /// Opens the database for writing, with the newest tables.

@@ -2,19 +2,20 @@
 //!
 //! Each commit has a savepoint of its own, so that one that fails (a taken id) does not touch the
 //! others. When the transaction itself fails and held several, each is tried alone: a commit too
-//! large for the disk does not take small ones with it.
+//! large for the disk does not take small ones with it. Between transactions, and while nothing comes, it
+//! sweeps up after deleted sessions (see `sweep`).
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
 use super::read::{self, TurnBody};
-use super::{record, schema};
+use super::{record, schema, sweep};
 use crate::protocol::{Event, SessionId, TurnId};
 use crate::store::{Committed, Question, SessionRow, StoreError, TurnRow, Write, check_numbers};
 
@@ -30,6 +31,9 @@ const WAL_BYTES_CHECKPOINT: u64 = 8 << 20;
 const WAL_BYTES_MAX: u64 = 64 << 20;
 /// Rest after which the write-ahead log is emptied into the database.
 const REST: Duration = Duration::from_secs(1);
+
+/// Pause after sweeping that failed: a full disk is no reason to try all the time.
+const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 
 /// What the writer is told. It ends when nobody can tell it anything more.
 pub(super) enum Job {
@@ -59,7 +63,18 @@ pub(super) fn start(
 ) -> Result<Vec<JoinHandle<()>>, StoreError> {
     let failed = |e: std::io::Error| super::directory::failure("start the writer", path, &e);
     let (checkpoint, wanted) = sync_channel(1);
-    let writer = Writer { connection, path: path.to_owned(), known: HashMap::new(), checkpoint };
+    let unread = |e: rusqlite::Error| schema::failure("look for what is to be swept", path, &e);
+    let next_number = sweep::next_number(&connection).map_err(unread)?;
+    let sweep_at = sweep::is_due(&connection).map_err(unread)?.then(Instant::now);
+    let writer = Writer {
+        connection,
+        path: path.to_owned(),
+        known: HashMap::new(),
+        checkpoint,
+        next_number,
+        sweep_at,
+        groups: 0,
+    };
     let path = path.to_owned();
     let helper_path = path.clone();
     let helper = std::thread::Builder::new().name("simse-checkpoint".into());
@@ -101,6 +116,12 @@ struct Writer {
     path: PathBuf,
     known: HashMap<SessionId, Known>,
     checkpoint: SyncSender<bool>,
+    /// The number of the next session.
+    next_number: i64,
+    /// When there is something to sweep up again. None: there is nothing.
+    sweep_at: Option<Instant>,
+    /// Transactions so far.
+    groups: u32,
 }
 
 /// Why a write did not happen.
@@ -125,14 +146,12 @@ impl Writer {
     fn run(mut self, jobs: &Receiver<Job>) {
         let mut group: Vec<(Vec<Write>, Committed)> = Vec::new();
         let mut rested = true;
-        let mut groups: u32 = 0;
         loop {
-            let first =
-                if rested { jobs.recv().map_err(|_| RecvTimeoutError::Disconnected) } else { jobs.recv_timeout(REST) };
-            match first {
+            match self.next_job(jobs, rested) {
                 Ok(job) => self.collect(job, jobs, &mut group),
+                Err(RecvTimeoutError::Timeout) if self.sweeps_now() => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    rested = true;
+                    rested = self.sweep_at.is_none();
                     let _ = self.checkpoint.try_send(true);
                     continue;
                 }
@@ -143,15 +162,50 @@ impl Writer {
                 }
             }
             rested = false;
-            let results = self.write_all(group.iter().map(|(writes, _)| writes.as_slice()).collect());
-            for ((_, done), result) in group.drain(..).zip(results) {
-                // A callback that panics is its owner's fault, and must not take the writer with it.
-                let _ = catch_unwind(AssertUnwindSafe(move || done(result)));
+            if !group.is_empty() {
+                let results = self.write_all(group.iter().map(|(writes, _)| writes.as_slice()).collect());
+                for ((_, done), result) in group.drain(..).zip(results) {
+                    // A callback that panics is its owner's fault, and must not take the writer with it.
+                    let _ = catch_unwind(AssertUnwindSafe(move || done(result)));
+                }
+                self.count_group();
             }
-            groups = groups.wrapping_add(1);
-            if groups.is_multiple_of(32) {
-                self.bound_wal();
+            if self.sweeps_now() {
+                self.sweep();
+                self.count_group();
             }
+        }
+    }
+
+    /// The next job, or that there is none: at once when there is something to sweep up, else after a rest.
+    fn next_job(&self, jobs: &Receiver<Job>, rested: bool) -> Result<Job, RecvTimeoutError> {
+        match self.sweep_at {
+            Some(at) => jobs.recv_timeout(at.saturating_duration_since(Instant::now()).min(REST)),
+            None if rested => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            None => jobs.recv_timeout(REST),
+        }
+    }
+
+    fn sweeps_now(&self) -> bool {
+        self.sweep_at.is_some_and(|at| at <= Instant::now())
+    }
+
+    /// Takes out one slice of what deleted sessions left.
+    fn sweep(&mut self) {
+        self.sweep_at = match sweep::slice(&self.connection) {
+            Ok(true) => self.sweep_at,
+            Ok(false) => None,
+            Err(error) => {
+                tracing::warn!(%error, path = %self.path.display(), "deleted sessions could not be swept up yet");
+                Some(Instant::now() + SWEEP_PAUSE)
+            }
+        };
+    }
+
+    fn count_group(&mut self) {
+        self.groups = self.groups.wrapping_add(1);
+        if self.groups.is_multiple_of(32) {
+            self.bound_wal();
         }
     }
 
@@ -262,10 +316,15 @@ impl Writer {
             return Err(StoreError::Taken(row.id.clone()).into());
         }
         let mut insert = self.connection.prepare_cached(
-            "INSERT INTO session (id, client, status, version, created_at, updated_at, message_count, usage, settings)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO session
+             (number, id, client, status, version, created_at, updated_at, message_count, usage, settings)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
         )?;
+        // Never that of one whose rows are still there. One that is rolled back is not given again.
+        let number = self.next_number;
+        self.next_number += 1;
         insert.execute((
+            number,
             row.id.as_str(),
             row.client.as_ref().map(crate::protocol::ClientId::as_str),
             read::status_number(row.status),
@@ -276,7 +335,7 @@ impl Writer {
             json(&row.usage)?,
             json(&row.settings)?,
         ))?;
-        let known = Known { number: self.connection.last_insert_rowid(), last_seq: 0, turn: None };
+        let known = Known { number, last_seq: 0, turn: None };
         drop(insert);
         self.remember(row.id.clone(), known);
         Ok(())
@@ -302,11 +361,10 @@ impl Writer {
 
     fn delete_session(&mut self, id: &SessionId) -> Result<(), Failed> {
         let number = self.know(id)?.number;
-        let (first, last) = (key_of(number, 0), key_of(number, u32::MAX.into()));
-        self.connection.execute("DELETE FROM log WHERE key BETWEEN ? AND ?", (first, last))?;
-        self.connection.execute("DELETE FROM turn WHERE key BETWEEN ? AND ?", (first, last))?;
-        self.connection.execute("DELETE FROM question WHERE key BETWEEN ? AND ?", (first, last))?;
-        self.connection.execute("DELETE FROM session WHERE number = ?", [number])?;
+        // At once for whoever looks, whatever its log weighs.
+        self.connection.prepare_cached("DELETE FROM session WHERE number = ?")?.execute([number])?;
+        sweep::doom(&self.connection, number)?;
+        self.sweep_at.get_or_insert_with(Instant::now);
         self.known.remove(id);
         Ok(())
     }
