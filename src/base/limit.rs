@@ -105,8 +105,24 @@ pub const GREP_MATCHES_MAX: usize = 1_000;
 pub const GREP_LINE_BYTES_MAX: usize = 500;
 /// Memory that a regular expression may take, in bytes.
 pub const REGEX_BYTES_MAX: usize = 10 << 20;
-/// Longest line that a grep can hold, in bytes; files with longer ones are told.
-pub const GREP_HEAP_BYTES_MAX: usize = 64 << 20;
+/// Longest line that a grep can hold, in bytes, and largest file that it searches across lines; others are told.
+pub const GREP_HEAP_BYTES_MAX: usize = 32 << 20;
+/// Matches that a page of a grep, or files that a page of a glob, can leave out before it begins.
+pub const SEARCH_OFFSET_MAX: usize = 100_000;
+/// Longest search, in milliseconds; what was found until then is told.
+pub const SEARCH_TIME_MS: u64 = 30_000;
+/// Threads of one search.
+pub const SEARCH_THREADS_MAX: usize = 8;
+/// Names that are read of one directory.
+pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
+/// Bytes that are read of one ignore file.
+pub const IGNORE_FILE_BYTES_MAX: u64 = 256 << 10;
+/// Longest regular expression in bytes.
+pub const PATTERN_BYTES_MAX: usize = 64 << 10;
+/// Longest glob in bytes.
+pub const GLOB_BYTES_MAX: usize = 4096;
+/// Alternatives of a glob that are looked for one by one.
+pub const GLOB_ALTERNATIVES_MAX: usize = 32;
 /// Entries that one listing of a directory names.
 pub const LIST_ENTRIES_MAX: usize = 2_000;
 /// Levels that a listing of a directory goes down.

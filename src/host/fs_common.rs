@@ -46,6 +46,33 @@ pub(super) fn optional_text(arguments: &Arguments, name: &str) -> Result<Option<
     }
 }
 
+/// Texts with commas between, in one argument that may be left out. A comma inside `{}` or `[]`, or after `\\`, does not count.
+pub(super) fn list_argument(arguments: &Arguments, name: &str) -> Result<Vec<String>, ToolError> {
+    let Some(given) = optional_text(arguments, name)? else { return Ok(Vec::new()) };
+    let mut parts = vec![String::new()];
+    let (mut depth, mut escaped) = (0_usize, false);
+    for c in given.chars() {
+        match c {
+            ',' if depth == 0 && !escaped => {
+                parts.push(String::new());
+                continue;
+            }
+            '{' | '[' if !escaped => depth += 1,
+            '}' | ']' if !escaped => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        escaped = c == '\\' && !escaped;
+        if let Some(part) = parts.last_mut() {
+            part.push(c);
+        }
+    }
+    let parts: Vec<String> = parts.iter().map(|part| part.trim().to_owned()).collect();
+    match parts.iter().all(String::is_empty) {
+        true => Err(bad(name, "at least one", arguments.get(name))),
+        false => Ok(parts.into_iter().filter(|part| !part.is_empty()).collect()),
+    }
+}
+
 /// A true or false that may be left out: then it is false.
 pub(super) fn flag(arguments: &Arguments, name: &str) -> Result<bool, ToolError> {
     match arguments.get(name) {

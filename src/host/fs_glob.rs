@@ -1,28 +1,42 @@
 //! `fs_glob`: files by the pattern of their path, newest first.
+//!
+//! The newest are exact, however large the tree: each worker of the walk keeps as many as a page can show, and nothing
+//! is asked of the file system about a file whose path does not fit.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::collections::BinaryHeap;
-use std::path::{Path, PathBuf};
+use std::io;
 use std::sync::{Arc, LazyLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
+use rustix::fs::AtFlags;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
-use super::fs_common::{blocking, definition, path_subject, refused, text_argument};
-use super::fs_walk::{WalkOptions, walker};
-use crate::base::workspace::Workspace;
+use super::fs_common::{
+    SKIPPED_DIRECTORIES, definition, flag, io_failed, list_argument, not_found, optional_text, path_subject, refused,
+    text_argument, whole,
+};
+use super::search::{
+    FileChoice, Kind, Place, Stop, Stopped, Visit, Walk, alternatives, as_path, by_path, names_hidden, searching,
+};
+use crate::base::workspace::{PathError, Workspace};
 use crate::base::{BoxFuture, limit};
 use crate::protocol::{ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
-/// Longest pattern in bytes.
-const PATTERN_BYTES_MAX: usize = 4096;
+/// Files that a worker takes at a time: looking at a path is quick.
+const SHARE_FILES: usize = 4_096;
 
 static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     let parameters = json!({
-        "pattern": {"type": "string", "description": "Such as `src/**/*.{ts,tsx}`, relative to the working directory: `*` and `?` stay within a name, `**` crosses directories", "required": true},
+        "pattern": {"type": "string", "description": "Such as `src/**/*.{ts,tsx}`, relative to `path`: `*` and `?` stay within a name, `**` crosses directories. `!` in front: all files but these", "required": true},
+        "path": {"type": "string", "description": "A directory. Default: the working directory"},
+        "exclude": {"type": "string", "description": "Patterns of files to leave out, with commas between, such as `*.test.ts,gen/**`; one without a slash fits names at any depth"},
+        "hidden": {"type": "boolean", "description": "Hidden files too. Default: only when the pattern names them"},
+        "no_ignore": {"type": "boolean", "description": "Files too that .gitignore and .ignore leave out. Default: false"},
+        "limit": {"type": "number", "description": format!("Files to name, up to {}", limit::GLOB_FILES_MAX)},
+        "offset": {"type": "number", "description": "Files to leave out first, to go on with a limited result"},
     });
     let description = "Finds files by a pattern, newest first. Ignored files (.gitignore), hidden ones and node_modules \
                        are left out, unless the pattern names them.";
@@ -33,12 +47,18 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
 #[derive(Debug)]
 pub struct FsGlob {
     workspace: Arc<Workspace>,
+    time: Duration,
 }
 
 impl FsGlob {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { workspace }
+        Self { workspace, time: Duration::from_millis(limit::SEARCH_TIME_MS) }
+    }
+
+    /// The same with another time limit for one search, after which it says what it has.
+    pub fn with_time_limit(self, time: Duration) -> Self {
+        Self { time, ..self }
     }
 }
 
@@ -48,9 +68,10 @@ impl Tool for FsGlob {
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {
-        let Some(pattern) = arguments.get("pattern").and_then(|pattern| pattern.as_str()) else { return Subject::None };
+        let text = |name: &str| arguments.get(name).and_then(|value| value.as_str());
+        let Some(pattern) = text("pattern") else { return Subject::None };
         let (directory, _) = split(pattern);
-        let mut subject = path_subject(&self.workspace, &directory);
+        let mut subject = path_subject(&self.workspace, &beside(text("path").unwrap_or(""), &directory));
         pattern.clone_into(&mut subject.given);
         Subject::Paths(vec![subject])
     }
@@ -61,15 +82,21 @@ impl Tool for FsGlob {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let pattern = text_argument(&arguments, "pattern")?;
-            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
-            blocking(move || glob(&workspace, &pattern, &cancel).map(ToolOutput::from)).await
+            let workspace = Arc::clone(&self.workspace);
+            let search = move |stop: &Stop| {
+                let query = Query::new(&arguments)?;
+                query.run(&workspace, stop).map(ToolOutput::from)
+            };
+            searching(&context.cancel, self.time, search).await
         })
     }
 }
 
 /// A pattern's leading directories without wildcards, and the rest, which has at least one name.
 fn split(pattern: &str) -> (String, String) {
+    if pattern.starts_with('!') {
+        return (String::new(), pattern.to_owned());
+    }
     let is_plain = |name: &str| !name.contains(['*', '?', '[', '{', '\\']);
     let names: Vec<&str> = pattern.split('/').collect();
     let plain = names[..names.len() - 1].iter().take_while(|name| is_plain(name)).count();
@@ -80,93 +107,272 @@ fn split(pattern: &str) -> (String, String) {
     (directory, names[plain..].join("/"))
 }
 
-fn glob(workspace: &Workspace, pattern: &str, cancel: &CancellationToken) -> Result<String, ToolError> {
-    if pattern.is_empty() || pattern.len() > PATTERN_BYTES_MAX {
-        let expected = format!("expected a pattern of 1 to {PATTERN_BYTES_MAX} bytes");
-        return Err(ToolError::BadArguments(format!("`pattern`: {expected}, got {}", pattern.len())));
-    }
-    let (directory, rest) = split(pattern);
-    if rest.split('/').any(|name| name == "..") {
-        return Err(refused(&workspace.escapes(pattern)));
-    }
-    // The message names what the caller wrote, and that is the pattern.
-    let base = workspace.resolve(&directory).map_err(|e| match e {
-        crate::base::workspace::PathError::Escapes { .. } => refused(&workspace.escapes(pattern)),
-        other => refused(&other),
-    })?;
-    let matcher = GlobBuilder::new(&rest)
-        .literal_separator(true)
-        .backslash_escape(true)
-        .build()
-        .map_err(|e| ToolError::BadArguments(format!("`pattern`: {e}")))?
-        .compile_matcher();
-    let hidden = pattern.split('/').any(|name| name.starts_with('.') && name != "." && name != "..");
-    let walk = walker(workspace, &base, pattern, WalkOptions { hidden, sorted: false });
-    let (files, more) = Hunt { workspace, base: &base, matcher: &matcher, cancel }.newest(walk)?;
-    if files.is_empty() {
-        return Ok("No files found matching the pattern.".to_owned());
-    }
-    let mut lines: Vec<String> = files.iter().map(|path| workspace.shown(path)).collect();
-    if more {
-        lines.push(format!("(Results limited to {} entries)", files.len()));
-    }
-    Ok(lines.join("\n"))
+/// `directory` as seen from `path`.
+fn beside(path: &str, directory: &str) -> String {
+    if path.is_empty() || directory.starts_with('/') { directory.to_owned() } else { format!("{path}/{directory}") }
 }
 
-/// What is looked for below one directory.
+/// What is looked for.
+#[derive(Debug)]
+struct Query {
+    pattern: String,
+    path: Option<String>,
+    /// Globs that take files out.
+    outs: Vec<String>,
+    hidden: bool,
+    ignored: bool,
+    limit: usize,
+    offset: usize,
+}
+
+impl Query {
+    fn new(arguments: &Arguments) -> Result<Self, ToolError> {
+        let pattern = text_argument(arguments, "pattern")?;
+        if pattern.is_empty() || pattern.len() > limit::GLOB_BYTES_MAX {
+            let expected = format!("expected a pattern of 1 to {} bytes", limit::GLOB_BYTES_MAX);
+            return Err(ToolError::BadArguments(format!("`pattern`: {expected}, got {}", pattern.len())));
+        }
+        let offset = whole(arguments, "offset", 0)?.unwrap_or(0);
+        if offset > limit::SEARCH_OFFSET_MAX {
+            let most = limit::SEARCH_OFFSET_MAX;
+            return Err(ToolError::BadArguments(format!("`offset`: expected at most {most}, got {offset}")));
+        }
+        let outs = list_argument(arguments, "exclude")?;
+        Ok(Self {
+            hidden: flag(arguments, "hidden")? || names_hidden(&pattern),
+            path: optional_text(arguments, "path")?,
+            outs: outs.into_iter().map(|glob| if glob.starts_with('!') { glob } else { format!("!{glob}") }).collect(),
+            ignored: flag(arguments, "no_ignore")?,
+            limit: whole(arguments, "limit", 1)?.unwrap_or(usize::MAX).min(limit::GLOB_FILES_MAX),
+            offset,
+            pattern,
+        })
+    }
+
+    fn run(&self, workspace: &Workspace, stop: &Stop) -> Result<String, ToolError> {
+        let pattern = self.pattern.as_str();
+        let (directory, rest) = split(pattern);
+        if rest.split('/').any(|name| name == "..") {
+            return Err(refused(&workspace.escapes(pattern)));
+        }
+        if let Some(path) = &self.path {
+            self.check_path(workspace, path)?;
+        }
+        // The message names what the caller wrote, and that is the pattern.
+        let base = beside(self.path.as_deref().unwrap_or(""), &directory);
+        let base = workspace.resolve(&base).map_err(|e| match e {
+            PathError::Escapes { .. } => refused(&workspace.escapes(pattern)),
+            other => refused(&other),
+        })?;
+        let (wanted, outs) = match pattern.strip_prefix('!') {
+            Some(_) => (None, [&[pattern.to_owned()], self.outs.as_slice()].concat()),
+            None => (Some(matcher(&rest)?), self.outs.clone()),
+        };
+        let choice = FileChoice::new("exclude", &outs)?;
+        let named: Vec<&str> = pattern.split('/').chain(self.path.iter().flat_map(|path| path.split('/'))).collect();
+        let walk = Walk {
+            base: &base,
+            home: workspace.working_directory(),
+            hidden: self.hidden,
+            ignored: self.ignored,
+            skipped: SKIPPED_DIRECTORIES.into_iter().filter(|name| !named.contains(name)).collect(),
+            depth: if wanted.is_none() || rest.contains("**") { usize::MAX } else { rest.split('/').count() },
+            share: SHARE_FILES,
+        };
+        let hunt = Hunt { workspace, walk: &walk, wanted, room: self.offset + self.limit };
+        let newest = hunt.run(stop, &choice).map_err(|e| io_failed("search", pattern, &e))?;
+        match stop.check() {
+            Err(Stopped::Aborted) => Err(ToolError::Aborted),
+            late => Ok(self.page(&hunt, newest, late.is_err())),
+        }
+    }
+
+    /// A `path` that is no directory inside the roots is told as such.
+    fn check_path(&self, workspace: &Workspace, path: &str) -> Result<(), ToolError> {
+        let found = std::fs::metadata(workspace.resolve(path).map_err(|e| refused(&e))?);
+        match found {
+            Ok(found) if found.is_dir() => Ok(()),
+            Ok(_) => Err(ToolError::failed(format!("Path \"{path}\" is not a directory"))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(not_found(workspace, path)),
+            Err(e) => Err(io_failed("search", path, &e)),
+        }
+    }
+
+    /// The text for the model.
+    fn page(&self, hunt: &Hunt<'_>, newest: Newest, late: bool) -> String {
+        let (found, more) = (newest.files.len(), newest.more);
+        let files = newest.files.into_sorted_vec();
+        let mut lines: Vec<String> = files.iter().skip(self.offset).map(|file| hunt.shown(&file.path)).collect();
+        let shown = lines.len();
+        if shown == 0 && found > 0 {
+            lines.push(format!("No more files: there are {found} in all."));
+        } else if shown == 0 {
+            lines.push("No files found matching the pattern.".to_owned());
+        }
+        if late {
+            lines.push(
+                "(Stopped by the time limit: there may be more, and newer ones. Search a smaller directory)".to_owned(),
+            );
+        }
+        if more {
+            if self.offset + shown <= limit::SEARCH_OFFSET_MAX {
+                lines.push(format!("(Go on with `offset`: {})", self.offset + shown));
+            }
+            lines.push(format!("(Results limited to {shown} entries)"));
+        }
+        lines.join("\n")
+    }
+}
+
+/// The pattern's matcher.
+fn matcher(pattern: &str) -> Result<GlobSet, ToolError> {
+    let bad = |e: globset::Error| ToolError::BadArguments(format!("`pattern`: {e}"));
+    let mut set = GlobSetBuilder::new();
+    for plain in alternatives(pattern) {
+        let glob = GlobBuilder::new(&plain).literal_separator(true).backslash_escape(true).build();
+        // What is wrong is said of the pattern as it was written.
+        set.add(glob.map_err(|e| bad(GlobBuilder::new(pattern).build().err().unwrap_or(e)))?);
+    }
+    set.build().map_err(bad)
+}
+
+/// A file, ordered so that the newest comes first, and of equally old ones the first by path.
+#[derive(Debug, PartialEq, Eq)]
+struct File {
+    modified: (i64, i64),
+    path: Box<[u8]>,
+}
+
+impl Ord for File {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.modified.cmp(&self.modified).then_with(|| by_path(&self.path, &other.path))
+    }
+}
+
+impl PartialOrd for File {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The newest files so far, never more than there is room for.
+#[derive(Debug, Default)]
+struct Newest {
+    /// The oldest is on top, to be thrown out first.
+    files: BinaryHeap<File>,
+    /// Some were thrown out.
+    more: bool,
+}
+
+impl Newest {
+    /// Whether a file could be among the newest.
+    fn wants(&self, modified: (i64, i64), path: &[u8], room: usize) -> bool {
+        self.files.len() < room
+            || self.files.peek().is_some_and(|oldest| match modified.cmp(&oldest.modified) {
+                Ordering::Greater => true,
+                Ordering::Equal => by_path(path, &oldest.path).is_lt(),
+                Ordering::Less => false,
+            })
+    }
+
+    fn add(&mut self, modified: (i64, i64), path: &[u8], room: usize) {
+        if !self.wants(modified, path, room) {
+            self.more = true;
+            return;
+        }
+        self.files.push(File { modified, path: path.into() });
+        if self.files.len() > room {
+            self.files.pop();
+            self.more = true;
+        }
+    }
+}
+
+/// One search.
 struct Hunt<'h> {
     workspace: &'h Workspace,
-    base: &'h Path,
-    matcher: &'h GlobMatcher,
-    cancel: &'h CancellationToken,
+    walk: &'h Walk<'h>,
+    /// None: all files.
+    wanted: Option<GlobSet>,
+    room: usize,
 }
 
 impl Hunt<'_> {
-    /// The newest of the files that match, and whether there are more. Holds no more than it gives.
-    fn newest(&self, walk: ignore::Walk) -> Result<(Vec<PathBuf>, bool), ToolError> {
-        // The oldest is on top, to be thrown out first.
-        let mut kept: BinaryHeap<Reverse<(SystemTime, Reverse<PathBuf>)>> = BinaryHeap::new();
-        let mut more = false;
-        for entry in walk {
-            if self.cancel.is_cancelled() {
-                return Err(ToolError::Aborted);
-            }
-            // What cannot be read (a directory without permission, one that is just gone) is not there for us.
-            let Some((modified, path)) = entry.ok().and_then(|entry| self.fits(&entry)) else { continue };
-            kept.push(Reverse((modified, Reverse(path))));
-            if kept.len() > limit::GLOB_FILES_MAX {
-                kept.pop();
-                more = true;
+    fn run(&self, stop: &Stop, choice: &FileChoice) -> io::Result<Newest> {
+        let visitor = || Hunter { hunt: self, choice: choice.share(), newest: Newest::default() };
+        let hunters = match self.walk.run(stop, &visitor) {
+            Ok(hunters) => hunters,
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Vec::new(),
+            Err(e) => return Err(e),
+        };
+        let mut all = Newest::default();
+        for hunter in hunters {
+            all.more |= hunter.newest.more;
+            for file in hunter.newest.files {
+                all.add(file.modified, &file.path, self.room);
             }
         }
-        let sorted = kept.into_sorted_vec().into_iter().map(|Reverse((_, Reverse(path)))| path);
-        Ok((sorted.collect(), more))
+        Ok(all)
     }
 
-    /// The time and path of a file that matches.
-    fn fits(&self, entry: &ignore::DirEntry) -> Option<(SystemTime, PathBuf)> {
-        // The directory itself, or a file that stands where the pattern has a directory.
-        let kind = entry.file_type().filter(|_| entry.depth() > 0)?;
-        if !(kind.is_file() || kind.is_symlink()) || !self.matcher.is_match(entry.path().strip_prefix(self.base).ok()?)
+    fn shown(&self, path: &[u8]) -> String {
+        self.workspace.shown(&self.walk.base.join(as_path(path)))
+    }
+
+    /// When a file that fits was changed. None: it is none, or leads out of the roots.
+    fn modified(&self, place: &Place<'_>) -> Option<(i64, i64)> {
+        match place.kind {
+            Kind::File => {
+                let found = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+                Some((i64::from(found.st_mtime), i64::try_from(found.st_mtime_nsec).unwrap_or_default()))
+            }
+            Kind::Link => {
+                let real = self.workspace.resolve(self.walk.base.join(as_path(place.path)).to_str()?).ok()?;
+                let found = std::fs::metadata(real).ok().filter(std::fs::Metadata::is_file)?.modified().ok()?;
+                Some(match found.duration_since(SystemTime::UNIX_EPOCH) {
+                    Ok(since) => (i64::try_from(since.as_secs()).ok()?, i64::from(since.subsec_nanos())),
+                    Err(before) => (-i64::try_from(before.duration().as_secs()).ok()? - 1, 0),
+                })
+            }
+            Kind::Directory | Kind::Other => None,
+        }
+    }
+}
+
+/// One worker of a hunt.
+struct Hunter<'h> {
+    hunt: &'h Hunt<'h>,
+    choice: FileChoice,
+    newest: Newest,
+}
+
+impl Visit for Hunter<'_> {
+    fn enters(&mut self, path: &[u8]) -> bool {
+        self.choice.enters(path)
+    }
+
+    fn file(&mut self, place: Place<'_>) {
+        let fits = match &self.hunt.wanted {
+            Some(wanted) => wanted.is_match_candidate(&Candidate::new(as_path(place.path))),
+            None => true,
+        };
+        if fits
+            && self.choice.takes(place.path)
+            && let Some(modified) = self.hunt.modified(&place)
         {
-            return None;
+            self.newest.add(modified, place.path, self.hunt.room);
         }
-        let found = if kind.is_symlink() { self.behind_link(entry.path())? } else { entry.metadata().ok()? };
-        Some((found.modified().ok()?, entry.path().to_owned()))
     }
 
-    /// The file that a link leads to, if that lies inside the roots.
-    fn behind_link(&self, path: &Path) -> Option<std::fs::Metadata> {
-        let real = self.workspace.resolve(path.to_str()?).ok()?;
-        std::fs::metadata(real).ok().filter(std::fs::Metadata::is_file)
-    }
+    // What cannot be read (a directory without permission, one that is just gone) is not there for us.
+    fn failed(&mut self, _path: &[u8], _cause: io::Error) {}
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::time::Duration;
+    use std::path::Path;
 
     use super::super::fs_common::testing::{aborted, call, put, workspace};
     use super::*;
@@ -239,7 +445,8 @@ mod tests {
         }
         let text = call(&FsGlob::new(workspace), json!({"pattern": "*"})).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), limit::GLOB_FILES_MAX + 1);
+        assert_eq!(lines.len(), limit::GLOB_FILES_MAX + 2);
+        assert_eq!(lines[lines.len() - 2], "(Go on with `offset`: 1000)");
         assert_eq!(lines[0], format!("{}.txt", limit::GLOB_FILES_MAX + 4));
         assert_eq!(lines[lines.len() - 1], "(Results limited to 1000 entries)");
         assert!(!text.contains("\n4.txt"), "the oldest five are those left out");

@@ -1,48 +1,48 @@
 //! `fs_grep`: lines that match a regular expression, in the order of their paths.
 //!
-//! The engine is ripgrep's: linear time whatever the expression, ignore files, binary files left out.
+//! The engine is ripgrep's: linear time whatever the expression, ignore files, binary files left out. The walk is our
+//! own (`search`), and so is the page: the first matches in the order of the paths, whichever thread found them.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
-use globset::{GlobBuilder, GlobMatcher};
-use grep_matcher::{LineTerminator, Matcher};
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkMatch};
-use rustix::fs::{Mode, OFlags};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
-use super::fs_common::{
-    blocking, definition, flag, io_failed, not_found, open, optional_text, path_subject, refused, text_argument, whole,
-};
-use super::fs_walk::{WalkOptions, walker};
-use crate::base::text;
+use super::fs_common::{definition, flag, list_argument, optional_text, path_subject, text_argument, whole};
+use super::fs_grep_run::{Scope, Search};
+use super::search::{Pattern, Stop, names_hidden, searching};
 use crate::base::workspace::Workspace;
-use crate::base::{BoxFuture, limit};
+use crate::base::{BoxFuture, limit, text};
 use crate::protocol::{ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
 /// Lines of context on each side, at most.
 const CONTEXT_LINES_MAX: usize = 20;
-/// Bytes shown before the match, in a line that is cut.
-const LEAD_BYTES: usize = 100;
 
 static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     let parameters = json!({
         "pattern": {"type": "string", "description": "A regular expression (no look-around, no back references), or plain text with `literal`", "required": true},
         "path": {"type": "string", "description": "A directory or one file. Default: the working directory"},
-        "glob": {"type": "string", "description": "Only files of that name, such as `*.{ts,tsx}` or, with a slash, that path, such as `src/**`. `!` in front: all but these"},
+        "glob": {"type": "string", "description": "Only files of that name, such as `*.{ts,tsx}` or, with a slash, that path below `path`, such as `src/**`. `!` in front: all but these. Several with commas between: the last that fits decides"},
+        "type": {"type": "string", "description": "Only files of a type, such as `rust`, `ts`, `py`. `!` in front: all but these. Several with commas between"},
+        "mode": {"type": "string", "enum": ["content", "files_with_matches", "count"], "description": "`content`: the lines; `files_with_matches`: the paths alone; `count`: `file:matching lines`. Default: content"},
         "ignore_case": {"type": "boolean", "description": "Capital and small letters are the same. Default: false"},
+        "smart_case": {"type": "boolean", "description": "They are the same unless the pattern has a capital letter. Default: false"},
         "literal": {"type": "boolean", "description": "The pattern is plain text. Default: false"},
+        "word": {"type": "boolean", "description": "Whole words alone. Default: false"},
+        "multiline": {"type": "boolean", "description": "A match may span lines: `\\n` and `.` match line ends. Default: false"},
         "context": {"type": "number", "description": format!("Lines to show around each match, up to {CONTEXT_LINES_MAX}. Default: 0")},
-        "limit": {"type": "number", "description": format!("Matches to show, up to {}", limit::GREP_MATCHES_MAX)},
+        "before": {"type": "number", "description": "Lines to show before each match, instead of `context`"},
+        "after": {"type": "number", "description": "Lines to show after each match, instead of `context`"},
+        "limit": {"type": "number", "description": format!("Matches (or files, by `mode`) to show, up to {}", limit::GREP_MATCHES_MAX)},
+        "offset": {"type": "number", "description": "Matches (or files) to leave out first, to go on with a limited result"},
+        "hidden": {"type": "boolean", "description": "Hidden files too. Default: false"},
+        "no_ignore": {"type": "boolean", "description": "Files too that .gitignore and .ignore leave out. Default: false"},
+        "binary": {"type": "boolean", "description": "Binary files too, as if they were text. Default: false"},
     });
     let description = "Finds lines by a regular expression and shows them as `file:line: text`, in the order of the paths. \
-                       Ignored files (.gitignore), hidden ones, node_modules and binary files are left out, unless \
-                       `path` names them.";
+                       Ignored files (.gitignore), hidden ones, node_modules and binary files are left out; the first \
+                       three are searched when `path` names them.";
     definition("fs_grep", ToolCategory::Search, description, parameters)
 });
 
@@ -50,12 +50,18 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
 #[derive(Debug)]
 pub struct FsGrep {
     workspace: Arc<Workspace>,
+    time: Duration,
 }
 
 impl FsGrep {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { workspace }
+        Self { workspace, time: Duration::from_millis(limit::SEARCH_TIME_MS) }
+    }
+
+    /// The same with another time limit for one search, after which it says what it has.
+    pub fn with_time_limit(self, time: Duration) -> Self {
+        Self { time, ..self }
     }
 }
 
@@ -75,305 +81,102 @@ impl Tool for FsGrep {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let query = Query::new(&arguments)?;
-            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
-            blocking(move || query.run(&workspace, &cancel).map(ToolOutput::from)).await
+            let workspace = Arc::clone(&self.workspace);
+            let search = move |stop: &Stop| {
+                let query = Query::new(&arguments)?;
+                let scope = Scope::new(&workspace, &query)?;
+                Search::new(&query, &scope, stop)?.run().map(ToolOutput::from)
+            };
+            searching(&context.cancel, self.time, search).await
         })
     }
+}
+
+/// What is told of a match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Its line.
+    Content,
+    /// Its file.
+    Files,
+    /// Its file and how many there are.
+    Count,
 }
 
 /// What is looked for, and where.
 #[derive(Debug)]
-struct Query {
-    matcher: RegexMatcher,
-    path: String,
-    files: Option<FileFilter>,
-    context: usize,
-    limit: usize,
-}
-
-/// Which files of a directory are searched.
-#[derive(Debug)]
-struct FileFilter {
-    glob: GlobMatcher,
-    whole_path: bool,
-    negated: bool,
-}
-
-impl FileFilter {
-    fn new(pattern: &str) -> Result<Self, ToolError> {
-        let (negated, pattern) = match pattern.strip_prefix('!') {
-            Some(rest) => (true, rest),
-            None => (false, pattern),
-        };
-        let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
-        let glob = GlobBuilder::new(pattern.trim_start_matches('/')).literal_separator(true).build();
-        let glob = glob.map_err(|e| ToolError::BadArguments(format!("`glob`: {e}")))?.compile_matcher();
-        Ok(Self { glob, whole_path: pattern.contains('/'), negated })
-    }
-
-    fn takes(&self, relative: &Path) -> bool {
-        let held = if self.whole_path { Some(relative) } else { relative.file_name().map(Path::new) };
-        held.is_some_and(|path| self.glob.is_match(path)) != self.negated
-    }
+pub(super) struct Query {
+    pub pattern: Pattern,
+    pub path: String,
+    pub globs: Vec<String>,
+    pub types: Vec<String>,
+    pub mode: Mode,
+    pub before: usize,
+    pub after: usize,
+    pub limit: usize,
+    pub offset: usize,
+    pub hidden: bool,
+    pub ignored: bool,
+    pub binary: bool,
 }
 
 impl Query {
     fn new(arguments: &Arguments) -> Result<Self, ToolError> {
-        let pattern = text_argument(arguments, "pattern")?;
-        if pattern.is_empty() {
-            return Err(ToolError::BadArguments(
-                "`pattern`: expected a regular expression, got an empty string".into(),
-            ));
+        let on = |name| flag(arguments, name);
+        let pattern = Pattern {
+            text: text_argument(arguments, "pattern")?,
+            literal: on("literal")?,
+            ignore_case: on("ignore_case")?,
+            smart_case: on("smart_case")?,
+            word: on("word")?,
+            multiline: on("multiline")?,
+        };
+        let around = lines(arguments, "context")?.unwrap_or(0);
+        let globs = list_argument(arguments, "glob")?;
+        let hidden = on("hidden")? || globs.iter().any(|glob| !glob.starts_with('!') && names_hidden(glob));
+        let offset = whole(arguments, "offset", 0)?.unwrap_or(0);
+        if offset > limit::SEARCH_OFFSET_MAX {
+            let most = limit::SEARCH_OFFSET_MAX;
+            return Err(ToolError::BadArguments(format!("`offset`: expected at most {most}, got {offset}")));
         }
-        let context = whole(arguments, "context", 0)?.unwrap_or(0);
-        if context > CONTEXT_LINES_MAX {
-            let expected = format!("expected at most {CONTEXT_LINES_MAX} lines");
-            return Err(ToolError::BadArguments(format!("`context`: {expected}, got {context}")));
-        }
-        let matcher = RegexMatcherBuilder::new()
-            .case_insensitive(flag(arguments, "ignore_case")?)
-            .fixed_strings(flag(arguments, "literal")?)
-            .multi_line(true)
-            .crlf(true)
-            .size_limit(limit::REGEX_BYTES_MAX)
-            .dfa_size_limit(limit::REGEX_BYTES_MAX)
-            .build(&pattern)
-            .map_err(|e| {
-                ToolError::BadArguments(format!("`pattern` is no regular expression that can be used: {e}"))
-            })?;
         Ok(Self {
-            matcher,
+            pattern,
             path: optional_text(arguments, "path")?.unwrap_or_else(|| ".".to_owned()),
-            files: optional_text(arguments, "glob")?.map(|glob| FileFilter::new(&glob)).transpose()?,
-            context,
+            globs,
+            types: list_argument(arguments, "type")?,
+            mode: mode(arguments)?,
+            before: lines(arguments, "before")?.unwrap_or(around),
+            after: lines(arguments, "after")?.unwrap_or(around),
             limit: whole(arguments, "limit", 1)?.unwrap_or(usize::MAX).min(limit::GREP_MATCHES_MAX),
+            offset,
+            hidden,
+            ignored: on("no_ignore")?,
+            binary: on("binary")?,
         })
     }
+}
 
-    fn run(&self, workspace: &Workspace, cancel: &CancellationToken) -> Result<String, ToolError> {
-        let base = workspace.resolve(&self.path).map_err(|e| refused(&e))?;
-        let is_directory = match std::fs::metadata(&base) {
-            Ok(kind) => kind.is_dir(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(workspace, &self.path)),
-            Err(e) => return Err(io_failed("search", &self.path, &e)),
-        };
-        let searcher = SearcherBuilder::new()
-            .line_terminator(LineTerminator::crlf())
-            .binary_detection(BinaryDetection::quit(0))
-            .heap_limit(Some(limit::GREP_HEAP_BYTES_MAX))
-            .before_context(self.context)
-            .after_context(self.context)
-            .build();
-        let mut search = Search { query: self, workspace, cancel, searcher, found: Found::new(self.limit) };
-        if is_directory {
-            search.directory(&base)?;
-        } else {
-            search.file(open(workspace, &self.path)?, &workspace.shown(&base))?;
+fn lines(arguments: &Arguments, name: &str) -> Result<Option<usize>, ToolError> {
+    let lines = whole(arguments, name, 0)?;
+    match lines.filter(|lines| *lines > CONTEXT_LINES_MAX) {
+        Some(lines) => {
+            let expected = format!("expected at most {CONTEXT_LINES_MAX} lines");
+            Err(ToolError::BadArguments(format!("`{name}`: {expected}, got {lines}")))
         }
-        Ok(search.found.finish())
+        None => Ok(lines),
     }
 }
 
-/// One run of a query.
-struct Search<'s> {
-    query: &'s Query,
-    workspace: &'s Workspace,
-    cancel: &'s CancellationToken,
-    searcher: Searcher,
-    found: Found,
-}
-
-impl Search<'_> {
-    fn directory(&mut self, base: &Path) -> Result<(), ToolError> {
-        for entry in walker(self.workspace, base, &self.query.path, WalkOptions { hidden: false, sorted: true }) {
-            if self.cancel.is_cancelled() {
-                return Err(ToolError::Aborted);
-            }
-            if self.found.more {
-                break;
-            }
-            match entry {
-                Ok(entry) => self.entry(base, &entry)?,
-                Err(e) => self.found.unreadable(e.to_string()),
-            }
-        }
-        Ok(())
-    }
-
-    fn entry(&mut self, base: &Path, entry: &ignore::DirEntry) -> Result<(), ToolError> {
-        let relative = entry.path().strip_prefix(base).unwrap_or(entry.path());
-        let wanted = self.query.files.as_ref().is_none_or(|files| files.takes(relative));
-        if !wanted || !entry.file_type().is_some_and(|kind| kind.is_file()) {
-            return Ok(());
-        }
-        let shown = self.workspace.shown(entry.path());
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
-        match rustix::fs::open(entry.path(), flags, Mode::empty()) {
-            Ok(file) => self.file(File::from(file), &shown),
-            Err(e) => {
-                self.found.unreadable(format!("{shown}: {}", io::Error::from(e)));
-                Ok(())
-            }
+fn mode(arguments: &Arguments) -> Result<Mode, ToolError> {
+    match optional_text(arguments, "mode")?.as_deref() {
+        None | Some("content") => Ok(Mode::Content),
+        Some("files_with_matches") => Ok(Mode::Files),
+        Some("count") => Ok(Mode::Count),
+        Some(other) => {
+            let expected = "expected `content`, `files_with_matches` or `count`";
+            Err(ToolError::BadArguments(format!("`mode`: {expected}, got \"{}\"", text::head(other, 80))))
         }
     }
-
-    fn file(&mut self, file: File, shown: &str) -> Result<(), ToolError> {
-        let before = self.found.mark();
-        let matcher = &self.query.matcher;
-        let mut lines = Lines { matcher, shown, found: &mut self.found, binary: false };
-        let result = self.searcher.search_reader(matcher, Abortable { file, cancel: self.cancel }, &mut lines);
-        let binary = lines.binary;
-        if self.cancel.is_cancelled() {
-            return Err(ToolError::Aborted);
-        }
-        if binary {
-            self.found.back_to(before);
-        }
-        if let Err(e) = result {
-            self.found.unreadable(format!("{shown}: {e}"));
-        }
-        Ok(())
-    }
-}
-
-/// A file whose reading ends with an abort.
-struct Abortable<'c> {
-    file: File,
-    cancel: &'c CancellationToken,
-}
-
-impl Read for Abortable<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.cancel.is_cancelled() {
-            return Err(io::Error::other("aborted"));
-        }
-        self.file.read(buffer)
-    }
-}
-
-/// The output so far.
-#[derive(Debug)]
-struct Found {
-    text: String,
-    units: usize,
-    matches: usize,
-    limit: usize,
-    /// There are more matches than are shown.
-    more: bool,
-    unreadable: usize,
-    first_unreadable: Option<String>,
-}
-
-impl Found {
-    fn new(limit: usize) -> Self {
-        Self { text: String::new(), units: 0, matches: 0, limit, more: false, unreadable: 0, first_unreadable: None }
-    }
-
-    /// Adds a line. False when there is no room for it.
-    fn add(&mut self, line: &str) -> bool {
-        let units = line.encode_utf16().count() + 1;
-        if self.units + units > limit::FILE_OUTPUT_CHARS_MAX {
-            self.more = true;
-            return false;
-        }
-        if !self.text.is_empty() {
-            self.text.push('\n');
-        }
-        self.text.push_str(line);
-        self.units += units;
-        true
-    }
-
-    fn mark(&self) -> (usize, usize, usize) {
-        (self.text.len(), self.units, self.matches)
-    }
-
-    fn back_to(&mut self, (bytes, units, matches): (usize, usize, usize)) {
-        self.text.truncate(bytes);
-        (self.units, self.matches, self.more) = (units, matches, false);
-    }
-
-    fn unreadable(&mut self, why: String) {
-        self.unreadable += 1;
-        self.first_unreadable.get_or_insert(why);
-    }
-
-    fn finish(mut self) -> String {
-        if self.matches == 0 {
-            "No matches found.".clone_into(&mut self.text);
-        } else if self.more {
-            self.text += &format!("\n(Results limited to {} entries)", self.matches);
-        }
-        if let Some(why) = self.first_unreadable {
-            let count = text::counted(self.unreadable, "file");
-            self.text += &format!("\n({count} could not be searched, such as {why})");
-        }
-        self.text
-    }
-}
-
-/// Takes the lines of one file.
-struct Lines<'s> {
-    matcher: &'s RegexMatcher,
-    shown: &'s str,
-    found: &'s mut Found,
-    binary: bool,
-}
-
-impl Lines<'_> {
-    fn line(&self, bytes: &[u8], separator: char, number: Option<u64>) -> String {
-        let number = number.unwrap_or_default();
-        format!("{}{separator}{number}{separator} {}", self.shown, shortened(bytes, self.matcher))
-    }
-}
-
-impl Sink for Lines<'_> {
-    type Error = io::Error;
-
-    fn matched(&mut self, _searcher: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        if self.found.matches == self.found.limit {
-            self.found.more = true;
-            return Ok(false);
-        }
-        let line = self.line(found.bytes(), ':', found.line_number());
-        let added = self.found.add(&line);
-        self.found.matches += usize::from(added);
-        Ok(added)
-    }
-
-    fn context(&mut self, _searcher: &Searcher, context: &SinkContext<'_>) -> Result<bool, io::Error> {
-        let line = self.line(context.bytes(), '-', context.line_number());
-        Ok(self.found.add(&line))
-    }
-
-    fn context_break(&mut self, _searcher: &Searcher) -> Result<bool, io::Error> {
-        Ok(self.found.add("--"))
-    }
-
-    fn binary_data(&mut self, _searcher: &Searcher, _offset: u64) -> Result<bool, io::Error> {
-        self.binary = true;
-        Ok(false)
-    }
-}
-
-/// A line without its ending; a long one is cut to the part around the match.
-fn shortened(bytes: &[u8], matcher: &RegexMatcher) -> String {
-    let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let most = limit::GREP_LINE_BYTES_MAX;
-    if line.len() <= most {
-        return String::from_utf8_lossy(line).into_owned();
-    }
-    let at = matcher.find(line).ok().flatten().map_or(0, |found| found.start());
-    let boundary = |at: usize| (at..line.len()).find(|&at| line[at] & 0xc0 != 0x80).unwrap_or(line.len());
-    let start = if at + LEAD_BYTES <= most { 0 } else { boundary(at - LEAD_BYTES) };
-    let mut end = (start + most).min(line.len());
-    while end < line.len() && end > start && line[end] & 0xc0 == 0x80 {
-        end -= 1;
-    }
-    let ahead = if start > 0 { "…" } else { "" };
-    format!("{ahead}{} [line cut: {} bytes in all]", String::from_utf8_lossy(&line[start..end]), line.len())
 }
 
 #[cfg(test)]
@@ -417,10 +220,10 @@ mod tests {
             (json!({"pattern": "one", "glob": "!*.rs"}), "b.txt:1: one\nlatin.txt:1: caf\u{fffd} one"),
             (json!({"pattern": "one() {", "literal": true}), "a/z.rs:1: fn one() {}"),
             (json!({"pattern": "two", "context": 1}), "b.txt-1- one\nb.txt:2: two\nb.txt-3- ONE"),
-            (json!({"pattern": "one", "limit": 2}), "a/z.rs:1: fn one() {}\na.rs:1: // one\n(Results limited to 2 entries)"),
+            (json!({"pattern": "one", "limit": 2}), "a/z.rs:1: fn one() {}\na.rs:1: // one\n(Go on with `offset`: 2)\n(Results limited to 2 entries)"),
             (json!({"pattern": "two", "limit": 1}), "b.txt:2: two"),
             (json!({"pattern": "three"}), "No matches found."),
-            (json!({"pattern": "one", "path": "nul.bin"}), "No matches found."),
+            (json!({"pattern": "one", "path": "nul.bin"}), "No matches found.\n(nul.bin is a binary file: `binary`: true searches it as text)"),
         ];
         for (arguments, want) in table {
             assert_eq!(call(&tool, arguments.clone()).as_deref(), Ok(want), "{arguments}");
@@ -470,9 +273,9 @@ mod tests {
         put(home.path(), "g", &("match ".to_owned() + &"x".repeat(400) + "\n").repeat(5_000));
         let tool = FsGrep::new(workspace);
         let text = call(&tool, json!({"pattern": "match"})).unwrap();
-        assert!(text.ends_with("f:1000: match this\n(Results limited to 1000 entries)"));
+        assert!(text.ends_with("f:1000: match this\n(Go on with `offset`: 1000)\n(Results limited to 1000 entries)"));
         let text = call(&tool, json!({"pattern": "match", "path": "g"})).unwrap();
-        let shown = text.lines().count() - 1;
+        let shown = text.lines().count() - 2;
         assert!(
             text.ends_with(&format!("(Results limited to {shown} entries)")) && text.len() < limit::OUTPUT_CHARS_MAX
         );
@@ -484,7 +287,7 @@ mod tests {
         symlink("/etc/passwd", home.path().join("passwd")).unwrap();
         symlink("/etc", home.path().join("etc")).unwrap();
         let fifo = home.path().join("fifo");
-        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
         let tool = FsGrep::new(workspace);
         assert_eq!(call(&tool, json!({"pattern": "root"})).as_deref(), Ok("a:1: root one"));
         assert!(call(&tool, json!({"pattern": "root", "path": "etc"})).unwrap_err().contains("escapes"));

@@ -1,16 +1,26 @@
-//! `fs_list`: what is in a directory, and below.
+//! `fs_list`: what is in a directory, and below, in the order of the paths.
+//!
+//! Each directory is opened relative to the one above it, and no link is followed; a link is told as what it leads to
+//! when that lies inside the roots.
 
-use std::path::Path;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
+use rustix::fs::AtFlags;
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use super::fs_common::{
-    SKIPPED_DIRECTORIES, blocking, definition, io_failed, not_found, optional_text, path_subject, refused, whole,
+    SKIPPED_DIRECTORIES, definition, flag, io_failed, not_found, optional_text, path_subject, refused, whole,
+};
+use super::search::{
+    Entries, Kind, Rules, Stop, Stopped, Verdict, as_path, join, open_base, open_below, prefix, searching,
 };
 use crate::base::workspace::Workspace;
-use crate::base::{BoxFuture, limit};
+use crate::base::{BoxFuture, limit, text};
 use crate::protocol::{ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
@@ -18,6 +28,9 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     let parameters = json!({
         "path": {"type": "string", "description": "The directory. Default: the working directory"},
         "depth": {"type": "number", "description": format!("Levels below it to go down, up to {}; 0 lists its direct children alone. Default: 1", limit::LIST_DEPTH_MAX)},
+        "sizes": {"type": "boolean", "description": "Tell the size of each file in bytes. Default: false"},
+        "gitignore": {"type": "boolean", "description": "Leave out what .gitignore and .ignore leave out. Default: false"},
+        "offset": {"type": "number", "description": "Entries to leave out first, to go on with a limited listing"},
     });
     let description = "Lists a directory: `d name` for a directory, followed by what is in it, `f name` for a file, `l name` \
                        for a link that leads nowhere or out. Does not go into .git and node_modules.";
@@ -53,93 +66,170 @@ impl Tool for FsList {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let path = optional_text(&arguments, "path")?.unwrap_or_else(|| ".".to_owned());
-            let depth = whole(&arguments, "depth", 0)?.unwrap_or(1).min(limit::LIST_DEPTH_MAX);
-            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
-            blocking(move || list(&workspace, &path, depth, &cancel).map(ToolOutput::from)).await
+            let query = Query::new(&arguments)?;
+            let workspace = Arc::clone(&self.workspace);
+            let list = move |stop: &Stop| query.run(&workspace, stop).map(ToolOutput::from);
+            searching(&context.cancel, Duration::from_millis(limit::SEARCH_TIME_MS), list).await
         })
     }
 }
 
-fn list(workspace: &Workspace, path: &str, depth: usize, cancel: &CancellationToken) -> Result<String, ToolError> {
-    let base = workspace.resolve(path).map_err(|e| refused(&e))?;
-    match std::fs::metadata(&base) {
-        Ok(found) if found.is_dir() => {}
-        Ok(_) => return Err(ToolError::failed(format!("Path \"{path}\" is not a directory"))),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(not_found(workspace, path)),
-        Err(e) => return Err(io_failed("list", path, &e)),
-    }
-    let mut listing = Listing { workspace, cancel, lines: Vec::new(), more: false };
-    listing.directory(&base, "", depth).map_err(|e| match e {
-        Stop::Aborted => ToolError::Aborted,
-        Stop::Io(e) => io_failed("list", path, &e),
-    })?;
-    if listing.lines.is_empty() {
-        return Ok("Directory is empty.".to_owned());
-    }
-    if listing.more {
-        listing.lines.push(format!("(Results limited to {} entries)", limit::LIST_ENTRIES_MAX));
-    }
-    Ok(listing.lines.join("\n"))
+/// What is listed.
+#[derive(Debug)]
+struct Query {
+    path: String,
+    depth: usize,
+    sizes: bool,
+    ignores: bool,
+    offset: usize,
 }
 
-enum Stop {
-    Aborted,
-    Io(std::io::Error),
+impl Query {
+    fn new(arguments: &Arguments) -> Result<Self, ToolError> {
+        Ok(Self {
+            path: optional_text(arguments, "path")?.unwrap_or_else(|| ".".to_owned()),
+            depth: whole(arguments, "depth", 0)?.unwrap_or(1).min(limit::LIST_DEPTH_MAX),
+            sizes: flag(arguments, "sizes")?,
+            ignores: flag(arguments, "gitignore")?,
+            offset: whole(arguments, "offset", 0)?.unwrap_or(0),
+        })
+    }
+
+    fn run(&self, workspace: &Workspace, stop: &Stop) -> Result<String, ToolError> {
+        let path = self.path.as_str();
+        let base = workspace.resolve(path).map_err(|e| refused(&e))?;
+        match std::fs::metadata(&base) {
+            Ok(found) if found.is_dir() => {}
+            Ok(_) => return Err(ToolError::failed(format!("Path \"{path}\" is not a directory"))),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(workspace, path)),
+            Err(e) => return Err(io_failed("list", path, &e)),
+        }
+        let rules = if self.ignores { Rules::above(&base, workspace.working_directory()) } else { None };
+        let mut listing =
+            Listing { query: self, workspace, stop, base, seen: 0, lines: Vec::new(), units: 0, more: false };
+        let listed = open_base(&listing.base).and_then(|open| listing.directory(open.as_fd(), b"", self.depth, rules));
+        match stop.check() {
+            Err(Stopped::Aborted) => return Err(ToolError::Aborted),
+            Ok(()) | Err(Stopped::Late) => listed.map_err(|e| io_failed("list", path, &e))?,
+        }
+        Ok(listing.finish())
+    }
 }
 
+/// A listing so far.
 struct Listing<'l> {
+    query: &'l Query,
     workspace: &'l Workspace,
-    cancel: &'l CancellationToken,
+    stop: &'l Stop,
+    base: PathBuf,
+    /// Entries that were come by.
+    seen: usize,
     lines: Vec<String>,
+    units: usize,
+    /// There are more than there is room for.
     more: bool,
 }
 
 impl Listing<'_> {
-    /// Adds what is in `directory`; `prefix` is its name in the listing, with a slash.
-    fn directory(&mut self, directory: &Path, prefix: &str, depth: usize) -> Result<(), Stop> {
-        if self.cancel.is_cancelled() {
-            return Err(Stop::Aborted);
-        }
-        let mut entries = Vec::new();
-        for entry in std::fs::read_dir(directory).map_err(Stop::Io)? {
-            let entry = entry.map_err(Stop::Io)?;
-            entries.push((entry.file_name(), entry));
-        }
-        entries.sort_by(|a, b| a.0.cmp(&b.0));
-        for (name, entry) in entries {
-            if self.lines.len() == limit::LIST_ENTRIES_MAX {
-                self.more = true;
+    /// Adds what is in the directory at `path`, which is open as `handle`, and below.
+    fn directory(
+        &mut self,
+        handle: BorrowedFd<'_>,
+        path: &[u8],
+        depth: usize,
+        rules: Option<Arc<Rules>>,
+    ) -> io::Result<()> {
+        let mut entries = Entries::read(handle)?;
+        self.more |= entries.more;
+        entries.sort();
+        let absolute = self.base.join(as_path(path));
+        let rules = match self.query.ignores {
+            true => Rules::within(rules.as_ref(), handle, &entries, prefix(&absolute)),
+            false => None,
+        };
+        for (name, entry) in entries.iter() {
+            if self.more || self.stop.check().is_err() {
                 return Ok(());
             }
-            let shown = format!("{prefix}{}", name.to_string_lossy());
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            self.lines.push(format!("{} {shown}", self.letter(&entry)));
-            if is_directory && depth > 0 && !SKIPPED_DIRECTORIES.iter().any(|skipped| name == *skipped) {
-                match self.directory(&entry.path(), &format!("{shown}/"), depth - 1) {
-                    // A directory below that cannot be read is named, and that is all.
-                    Ok(()) | Err(Stop::Io(_)) => {}
-                    Err(Stop::Aborted) => return Err(Stop::Aborted),
-                }
+            let below = join(path, name);
+            if rules.as_ref().is_some_and(|rules| ignored(rules, &absolute, name, entry.kind)) {
+                continue;
+            }
+            self.entry(handle, &below, name, entry.kind);
+            let enters = entry.kind == Kind::Directory && depth > 0;
+            if enters && !SKIPPED_DIRECTORIES.iter().any(|skipped| skipped.as_bytes() == name) {
+                // A directory below that cannot be read is named, and that is all.
+                let _ = open_below(handle, name)
+                    .and_then(|open| self.directory(open.as_fd(), &below, depth - 1, rules.clone()));
             }
         }
         Ok(())
     }
 
-    /// A link counts as what it leads to, if that is inside the roots.
-    fn letter(&self, entry: &std::fs::DirEntry) -> char {
-        let Ok(kind) = entry.file_type() else { return 'f' };
-        if !kind.is_symlink() {
-            return if kind.is_dir() { 'd' } else { 'f' };
+    /// Adds one entry, when the page has begun and has room.
+    fn entry(&mut self, directory: BorrowedFd<'_>, path: &[u8], name: &[u8], kind: Kind) {
+        self.seen += 1;
+        if self.seen <= self.query.offset {
+            return;
         }
-        let path = entry.path();
-        let real = path.to_str().and_then(|path| self.workspace.resolve(path).ok());
-        match real.and_then(|real| std::fs::metadata(real).ok()) {
-            Some(found) if found.is_dir() => 'd',
-            Some(_) => 'f',
-            None => 'l',
+        let mut line = format!("{} {}", self.letter(path, kind), String::from_utf8_lossy(path));
+        if self.query.sizes
+            && kind == Kind::File
+            && let Ok(found) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
+        {
+            line += &format!(" ({})", text::counted(usize::try_from(found.st_size).unwrap_or_default(), "byte"));
+        }
+        let units = line.encode_utf16().count() + 1;
+        let full = self.units + units > limit::FILE_OUTPUT_CHARS_MAX || self.lines.len() == limit::LIST_ENTRIES_MAX;
+        if full {
+            self.more = true;
+            return;
+        }
+        self.units += units;
+        self.lines.push(line);
+    }
+
+    /// A link counts as what it leads to, if that is inside the roots.
+    fn letter(&self, path: &[u8], kind: Kind) -> char {
+        match kind {
+            Kind::Directory => 'd',
+            Kind::File | Kind::Other => 'f',
+            Kind::Link => {
+                let path = self.base.join(as_path(path));
+                let real = path.to_str().and_then(|path| self.workspace.resolve(path).ok());
+                match real.and_then(|real| std::fs::metadata(real).ok()) {
+                    Some(found) if found.is_dir() => 'd',
+                    Some(_) => 'f',
+                    None => 'l',
+                }
+            }
         }
     }
+
+    fn finish(mut self) -> String {
+        let shown = self.lines.len();
+        if shown == 0 && self.seen > 0 {
+            self.lines.push(format!("No more entries: there are {} in all.", self.seen));
+        } else if shown == 0 {
+            self.lines.push("Directory is empty.".to_owned());
+        }
+        if self.stop.check().is_err() {
+            self.lines.push("(Stopped by the time limit: there may be more)".to_owned());
+        }
+        if self.more {
+            self.lines.push(format!("(Go on with `offset`: {})", self.query.offset + shown));
+            self.lines.push(format!("(Results limited to {shown} entries)"));
+        }
+        self.lines.join("\n")
+    }
+}
+
+/// Whether the rules leave out a name in a directory.
+fn ignored(rules: &Rules, directory: &Path, name: &[u8], kind: Kind) -> bool {
+    let mut path = directory.as_os_str().as_bytes().to_vec();
+    path.resize(prefix(directory), b'/');
+    path.extend_from_slice(name);
+    rules.verdict(&path, kind == Kind::Directory) == Some(Verdict::Ignored)
 }
 
 #[cfg(test)]
@@ -201,8 +291,39 @@ mod tests {
         for n in 0..=limit::LIST_ENTRIES_MAX {
             put(home.path(), &format!("{n:05}"), "");
         }
-        let text = call(&FsList::new(workspace), json!({})).unwrap();
-        assert_eq!(text.lines().count(), limit::LIST_ENTRIES_MAX + 1);
-        assert!(text.ends_with("f 01999\n(Results limited to 2000 entries)"));
+        let tool = FsList::new(workspace);
+        let text = call(&tool, json!({})).unwrap();
+        assert_eq!(text.lines().count(), limit::LIST_ENTRIES_MAX + 2);
+        assert!(text.ends_with("f 01999\n(Go on with `offset`: 2000)\n(Results limited to 2000 entries)"));
+        assert_eq!(call(&tool, json!({"offset": 2000})).as_deref(), Ok("f 02000"));
+        assert_eq!(call(&tool, json!({"offset": 3000})).as_deref(), Ok("No more entries: there are 2001 in all."));
+    }
+
+    #[test]
+    fn sizes_and_ignore_files_are_told_when_asked_for() {
+        let (home, workspace) = workspace(&[
+            (".gitignore", "out/\n*.log\n!keep.log\n"),
+            ("a.txt", "abc"),
+            ("b.log", ""),
+            ("keep.log", "x"),
+            ("out/o.txt", ""),
+            ("src/.ignore", "gen\n"),
+            ("src/gen/g.rs", ""),
+            ("src/out/x.rs", ""),
+            ("src/s.rs", "fn s() {}\n"),
+        ]);
+        symlink("a.txt", home.path().join("to_a")).unwrap();
+        let tool = FsList::new(workspace);
+        #[rustfmt::skip]
+        let table = [
+            (json!({"gitignore": true}), "f .gitignore\nf a.txt\nf keep.log\nd src\nf src/.ignore\nf src/s.rs\nf to_a"),
+            (json!({"path": "src", "gitignore": true}), "f .ignore\nf s.rs"),
+            (json!({"path": "src", "depth": 0, "sizes": true}), "f .ignore (4 bytes)\nd gen\nd out\nf s.rs (10 bytes)"),
+            (json!({"depth": 0, "sizes": true, "gitignore": true}), "f .gitignore (21 bytes)\nf a.txt (3 bytes)\nf keep.log (1 byte)\nd src\nf to_a"),
+            (json!({"depth": 0, "offset": 6}), "f to_a"),
+        ];
+        for (arguments, want) in table {
+            assert_eq!(call(&tool, arguments.clone()).as_deref(), Ok(want), "{arguments}");
+        }
     }
 }

@@ -1,0 +1,360 @@
+//! One run of `fs_grep`: the walk with its workers, and the page that comes of what they found.
+//!
+//! A file is searched for its lines at once. Only the file in which a page begins or ends is searched again, for
+//! exactly the lines that are shown.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use grep_regex::RegexMatcher;
+use grep_searcher::SearcherBuilder;
+
+use super::fs_common::{SKIPPED_DIRECTORIES, io_failed, not_found, open, refused};
+use super::fs_grep::{Mode, Query};
+use super::search::{
+    Count, FileChoice, FileSearch, Found, Hit, Kind, Lines, Outcome, Place, Room, Stop, Stopped, Tally, TypeChoice,
+    Visit, Walk, open_base, open_below, open_file,
+};
+use crate::base::workspace::Workspace;
+use crate::base::{limit, text};
+use crate::tool::ToolError;
+
+/// Files that a worker takes at a time.
+const SHARE_FILES: usize = 32;
+
+/// Where a query searches.
+pub(super) struct Scope<'q> {
+    workspace: &'q Workspace,
+    given: &'q str,
+    base: PathBuf,
+    directory: bool,
+    /// In front of each path that is shown.
+    prefix: String,
+}
+
+impl<'q> Scope<'q> {
+    /// Where `query` searches, if that is inside the roots and there.
+    ///
+    /// # Errors
+    /// What is wrong with its path.
+    pub(super) fn new(workspace: &'q Workspace, query: &'q Query) -> Result<Self, ToolError> {
+        let given = query.path.as_str();
+        let base = workspace.resolve(given).map_err(|e| refused(&e))?;
+        let directory = match std::fs::metadata(&base) {
+            Ok(kind) => kind.is_dir(),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(workspace, given)),
+            Err(e) => return Err(io_failed("search", given, &e)),
+        };
+        let mut prefix = workspace.shown(&base);
+        if directory && !prefix.is_empty() && !prefix.ends_with('/') {
+            prefix.push('/');
+        }
+        Ok(Self { workspace, given, base, directory, prefix })
+    }
+
+    /// How a path below the base is shown.
+    fn shown(&self, path: &[u8], line: &mut String) {
+        line.clear();
+        line.push_str(&self.prefix);
+        line.push_str(&String::from_utf8_lossy(path));
+    }
+
+    /// Opens a file that was found before.
+    fn open(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        if !self.directory {
+            return open(self.workspace, self.given).map(OwnedFd::from).map_err(|e| io::Error::other(e.to_string()));
+        }
+        let base = open_base(&self.base)?;
+        match path.iter().rposition(|byte| *byte == b'/') {
+            Some(at) => open_file(open_below(base.as_fd(), &path[..at])?.as_fd(), &path[at + 1..]),
+            None => open_file(base.as_fd(), path),
+        }
+    }
+}
+
+/// One run of a query.
+pub(super) struct Search<'s> {
+    query: &'s Query,
+    scope: &'s Scope<'s>,
+    matcher: Arc<RegexMatcher>,
+    stop: &'s Stop,
+}
+
+impl<'s> Search<'s> {
+    /// A search that can begin: its pattern is compiled.
+    ///
+    /// # Errors
+    /// What is wrong with the pattern.
+    pub(super) fn new(query: &'s Query, scope: &'s Scope<'s>, stop: &'s Stop) -> Result<Self, ToolError> {
+        Ok(Self { query, scope, matcher: Arc::new(query.pattern.compile()?), stop })
+    }
+
+    /// Searches, and answers with the text for the model.
+    ///
+    /// # Errors
+    /// An abort, and a directory or a named file that cannot be read.
+    pub(super) fn run(&self) -> Result<String, ToolError> {
+        let tally = Tally::new(self.query.offset + self.query.limit, limit::FILE_OUTPUT_CHARS_MAX);
+        let binary = if self.scope.directory { self.directory(&tally).map(|()| false)? } else { self.file(&tally)? };
+        match self.stop.check() {
+            Err(Stopped::Aborted) => return Err(ToolError::Aborted),
+            Ok(()) | Err(Stopped::Late) => {}
+        }
+        let mut page = Page::new(self);
+        let mut found = tally.finish();
+        page.fill(&mut found);
+        if let Err(Stopped::Aborted) = self.stop.check() {
+            return Err(ToolError::Aborted);
+        }
+        Ok(page.finish(&found, binary))
+    }
+
+    fn directory(&self, tally: &Tally) -> Result<(), ToolError> {
+        let query = self.query;
+        let choice = FileChoice::new("glob", &query.globs)?;
+        let types = if query.types.is_empty() { None } else { Some(TypeChoice::new(&query.types)?) };
+        let named: Vec<&str> =
+            query.path.split('/').chain(query.globs.iter().flat_map(|glob| glob.split('/'))).collect();
+        let walk = Walk {
+            base: &self.scope.base,
+            home: self.scope.workspace.working_directory(),
+            hidden: query.hidden,
+            ignored: query.ignored,
+            skipped: SKIPPED_DIRECTORIES.into_iter().filter(|name| !named.contains(name)).collect(),
+            depth: usize::MAX,
+            share: SHARE_FILES,
+        };
+        let visitor = || Visitor {
+            search: self,
+            tally,
+            choice: choice.share(),
+            types: types.clone(),
+            files: self.files(&Arc::new(RegexMatcher::clone(&self.matcher))),
+            shown: String::new(),
+        };
+        walk.run(self.stop, &visitor).map_err(|e| io_failed("search", self.scope.given, &e))?;
+        Ok(())
+    }
+
+    /// A worker's own search of files; its matcher shares no cache with those of others.
+    fn files(&self, matcher: &Arc<RegexMatcher>) -> FileSearch {
+        let query = self.query;
+        let content = query.mode == Mode::Content;
+        let mut searcher = SearcherBuilder::new();
+        searcher.line_number(content).multi_line(query.pattern.multiline);
+        if content {
+            searcher.before_context(query.before).after_context(query.after);
+        }
+        FileSearch::new(Arc::clone(matcher), &mut searcher, query.binary)
+    }
+
+    /// Searches the one file that was named. True when it is binary.
+    fn file(&self, tally: &Tally) -> Result<bool, ToolError> {
+        let file = OwnedFd::from(open(self.scope.workspace, self.scope.given)?);
+        let mut files = self.files(&self.matcher);
+        match self.look(&mut files, file, &self.scope.prefix) {
+            Ok(Some(hit)) => tally.add(b"", hit),
+            Ok(None) => return Ok(true),
+            Err(e) => tally.failed(b"", e.to_string()),
+        }
+        Ok(false)
+    }
+
+    /// What a file gives at first sight. None when it is binary.
+    fn look(&self, files: &mut FileSearch, file: OwnedFd, shown: &str) -> io::Result<Option<Hit>> {
+        let query = self.query;
+        let most = query.offset + query.limit;
+        let enough = match query.mode {
+            Mode::Files => 1,
+            Mode::Count => usize::MAX,
+            // The page begins somewhere behind: only then is it known where lines are wanted.
+            Mode::Content if query.offset > 0 => most + 1,
+            Mode::Content => {
+                let room = Room { skip: 0, matches: most, units: limit::FILE_OUTPUT_CHARS_MAX };
+                let mut lines = Lines::new(&self.matcher, shown, room, query.before);
+                let outcome = files.run(file, self.stop, &mut lines)?;
+                return Ok((outcome == Outcome::Searched).then(|| lines.hit()));
+            }
+        };
+        let mut count = Count { matches: 0, most: enough };
+        let outcome = files.run(file, self.stop, &mut count)?;
+        let matches = count.matches;
+        let entries = if query.mode == Mode::Content { matches } else { matches.min(1) };
+        Ok((outcome == Outcome::Searched).then(|| Hit { matches, entries, ..Hit::default() }))
+    }
+}
+
+/// One worker's view of the search.
+struct Visitor<'v> {
+    search: &'v Search<'v>,
+    tally: &'v Tally,
+    choice: FileChoice,
+    types: Option<TypeChoice>,
+    files: FileSearch,
+    /// The path as it is shown; one allocation for all files.
+    shown: String,
+}
+
+impl Visit for Visitor<'_> {
+    fn enters(&mut self, path: &[u8]) -> bool {
+        self.choice.enters(path) && self.tally.wants(path)
+    }
+
+    fn file(&mut self, place: Place<'_>) {
+        let wanted = place.kind == Kind::File
+            && self.types.as_ref().is_none_or(|types| types.takes(place.path))
+            && self.choice.takes(place.path)
+            && self.tally.wants(place.path);
+        if !wanted {
+            return;
+        }
+        self.search.scope.shown(place.path, &mut self.shown);
+        let found = open_file(place.directory, place.name)
+            .and_then(|file| self.search.look(&mut self.files, file, &self.shown));
+        match found {
+            Ok(Some(hit)) if hit.entries > 0 => self.tally.add(place.path, hit),
+            Ok(Some(_) | None) => {}
+            Err(cause) => self.failed(place.path, cause),
+        }
+    }
+
+    fn failed(&mut self, path: &[u8], cause: io::Error) {
+        // A file that is gone, or became a link, was not there. One that a stop cut short is no failure of its own.
+        let gone = cause.kind() == io::ErrorKind::NotFound
+            || cause.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+        if !gone && self.search.stop.check().is_ok() {
+            self.tally.failed(path, cause.to_string());
+        }
+    }
+}
+
+/// What is shown of what was found.
+struct Page<'p> {
+    search: &'p Search<'p>,
+    text: String,
+    units: usize,
+    /// Entries that it shows.
+    entries: usize,
+    /// Entries up to its end, with those before it.
+    seen: usize,
+    /// There are more than it shows.
+    more: bool,
+}
+
+impl<'p> Page<'p> {
+    fn new(search: &'p Search<'p>) -> Self {
+        Self { search, text: String::new(), units: 0, entries: 0, seen: 0, more: false }
+    }
+
+    fn fill(&mut self, found: &mut Found) {
+        let query = self.search.query;
+        for (path, hit) in &found.hits {
+            if self.seen + hit.entries <= query.offset {
+                self.seen += hit.entries;
+                continue;
+            }
+            if self.more || self.entries == query.limit {
+                self.more = true;
+                return;
+            }
+            let added = match query.mode {
+                Mode::Content => self.lines_of(path, hit),
+                Mode::Files | Mode::Count => {
+                    self.name_of(path, hit);
+                    Ok(())
+                }
+            };
+            if let Err(cause) = added {
+                found.failures.push((path.clone(), cause.to_string()));
+            }
+        }
+    }
+
+    /// Adds a file's lines, as many as there is room for.
+    fn lines_of(&mut self, path: &[u8], hit: &Hit) -> io::Result<()> {
+        let query = self.search.query;
+        let skip = query.offset.saturating_sub(self.seen);
+        self.seen += hit.entries;
+        let room = Room {
+            skip,
+            matches: query.limit - self.entries,
+            units: limit::FILE_OUTPUT_CHARS_MAX.saturating_sub(self.units + "--\n".len()),
+        };
+        if !hit.text.is_empty() && hit.matches <= room.matches && hit.units <= room.units {
+            self.append(&hit.text, hit.units);
+            self.entries += hit.matches;
+            return Ok(());
+        }
+        let mut shown = String::new();
+        self.search.scope.shown(path, &mut shown);
+        let mut lines = Lines::new(&self.search.matcher, &shown, room, query.before);
+        let mut files = self.search.files(&self.search.matcher);
+        files.run(self.search.scope.open(path)?, self.search.stop, &mut lines)?;
+        self.more |= lines.full;
+        let again = lines.hit();
+        self.append(&again.text, again.units);
+        self.entries += again.matches.min(room.matches);
+        Ok(())
+    }
+
+    /// Adds a file's name, and its count where that is asked for.
+    fn name_of(&mut self, path: &[u8], hit: &Hit) {
+        self.seen += hit.entries;
+        let mut line = String::new();
+        self.search.scope.shown(path, &mut line);
+        if self.search.query.mode == Mode::Count {
+            line += &format!(":{}", hit.matches);
+        }
+        let units = line.encode_utf16().count() + 1;
+        if self.units + units > limit::FILE_OUTPUT_CHARS_MAX {
+            self.more = true;
+            return;
+        }
+        self.append(&line, units);
+        self.entries += 1;
+    }
+
+    fn append(&mut self, text: &str, units: usize) {
+        let query = self.search.query;
+        if !self.text.is_empty() && !text.is_empty() {
+            let apart = query.mode == Mode::Content && query.before + query.after > 0;
+            self.text.push_str(if apart { "\n--\n" } else { "\n" });
+            self.units += if apart { "--\n".len() } else { 0 };
+        }
+        self.text.push_str(text);
+        self.units += units;
+    }
+
+    /// The text for the model: the entries, then what they do not say.
+    fn finish(mut self, found: &Found, binary: bool) -> String {
+        let query = self.search.query;
+        if self.entries == 0 && self.seen > 0 {
+            self.text = format!("No more matches: there are {} in all.", self.seen);
+        } else if self.entries == 0 {
+            "No matches found.".clone_into(&mut self.text);
+        }
+        if binary {
+            self.text +=
+                &format!("\n({} is a binary file: `binary`: true searches it as text)", self.search.scope.prefix);
+        }
+        if let Some((path, why)) = found.failures.first() {
+            let count = text::counted(found.failures.len(), "file");
+            let mut shown = String::new();
+            self.search.scope.shown(path, &mut shown);
+            self.text += &format!("\n({count} could not be searched, such as {shown}: {why})");
+        }
+        if self.search.stop.check().is_err() {
+            self.text += "\n(Stopped by the time limit: there may be more. Search a smaller directory, or fewer files by `glob`)";
+        }
+        if self.more {
+            let next = query.offset + self.entries;
+            if next <= limit::SEARCH_OFFSET_MAX {
+                self.text += &format!("\n(Go on with `offset`: {next})");
+            }
+            self.text += &format!("\n(Results limited to {} entries)", self.entries);
+        }
+        self.text
+    }
+}

@@ -1,0 +1,148 @@
+//! Searches one open file: whole in memory when it is small, else by ripgrep's rolling buffer.
+//!
+//! A file is binary when what was read of it holds a NUL (and does not begin as UTF-16). One buffer a worker serves all
+//! its files.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use grep_matcher::LineTerminator;
+use grep_regex::RegexMatcher;
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink};
+
+use super::Stop;
+use crate::base::limit;
+
+/// What one read asks for; most sources are smaller.
+const FIRST_BYTES: usize = 64 << 10;
+/// Files up to this size are searched in memory.
+const WHOLE_BYTES: usize = 256 << 10;
+
+/// How a search of one file ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::host) enum Outcome {
+    /// What the sink has is right.
+    Searched,
+    /// It is no text: what the sink has does not count.
+    Binary,
+}
+
+/// A matcher and its buffers, for one worker.
+#[derive(Debug)]
+pub(in crate::host) struct FileSearch {
+    matcher: Arc<RegexMatcher>,
+    searcher: Searcher,
+    /// Binary files are searched as if they were text.
+    binary: bool,
+    buffer: Vec<u8>,
+}
+
+impl FileSearch {
+    /// A search with ripgrep's settings but for binary files, which `binary` says to search.
+    pub(in crate::host) fn new(matcher: Arc<RegexMatcher>, searcher: &mut SearcherBuilder, binary: bool) -> Self {
+        let searcher = searcher
+            .line_terminator(LineTerminator::crlf())
+            .heap_limit(Some(limit::GREP_HEAP_BYTES_MAX))
+            .binary_detection(BinaryDetection::none())
+            .build();
+        Self { matcher, searcher, binary, buffer: Vec::new() }
+    }
+
+    /// Searches a file from its beginning. The sink answers `false` from `binary_data`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line is longer than fits.
+    pub(in crate::host) fn run(
+        &mut self,
+        file: OwnedFd,
+        stop: &Stop,
+        mut sink: impl Sink<Error = io::Error>,
+    ) -> io::Result<Outcome> {
+        let Some(read) = self.fill(&file)? else { return Ok(Outcome::Binary) };
+        let start = &self.buffer[..read];
+        if read < self.buffer.len() {
+            self.searcher.search_slice(&*self.matcher, start, &mut sink)?;
+            return Ok(Outcome::Searched);
+        }
+        let detection = if self.binary { BinaryDetection::none() } else { BinaryDetection::quit(0) };
+        self.searcher.set_binary_detection(detection);
+        let mut sink = Watching { sink, binary: false };
+        let reader = start.chain(Stoppable { file: File::from(file), stop });
+        let searched = self.searcher.search_reader(&*self.matcher, reader, &mut sink);
+        self.searcher.set_binary_detection(BinaryDetection::none());
+        searched?;
+        Ok(if sink.binary { Outcome::Binary } else { Outcome::Searched })
+    }
+
+    /// Reads the start of a file into the buffer, which is longer than what was read when that is the whole file.
+    /// None when it is binary.
+    fn fill(&mut self, file: &OwnedFd) -> io::Result<Option<usize>> {
+        if self.buffer.is_empty() {
+            self.buffer.resize(FIRST_BYTES, 0);
+        }
+        let mut read = 0;
+        loop {
+            let more = match rustix::io::read(file.as_fd(), &mut self.buffer[read..]) {
+                Ok(0) => return Ok(Some(read)),
+                Ok(more) => more,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(e) => return Err(e.into()),
+            };
+            let utf16 = self.buffer.starts_with(b"\xff\xfe") || self.buffer.starts_with(b"\xfe\xff");
+            if !self.binary && !utf16 && memchr::memchr(0, &self.buffer[read..read + more]).is_some() {
+                return Ok(None);
+            }
+            read += more;
+            if read == self.buffer.len() {
+                if read >= WHOLE_BYTES {
+                    return Ok(Some(read));
+                }
+                self.buffer.resize((2 * read).min(WHOLE_BYTES), 0);
+            }
+        }
+    }
+}
+
+/// A file whose reading ends when the search does.
+struct Stoppable<'s> {
+    file: File,
+    stop: &'s Stop,
+}
+
+impl Read for Stoppable<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.stop.check() {
+            Ok(()) => self.file.read(buffer),
+            Err(_) => Err(io::Error::other("stopped")),
+        }
+    }
+}
+
+/// Remembers that a file turned out to be binary.
+struct Watching<S> {
+    sink: S,
+    binary: bool,
+}
+
+impl<S: Sink<Error = io::Error>> Sink for Watching<S> {
+    type Error = io::Error;
+
+    fn matched(&mut self, searcher: &Searcher, found: &grep_searcher::SinkMatch<'_>) -> io::Result<bool> {
+        self.sink.matched(searcher, found)
+    }
+
+    fn context(&mut self, searcher: &Searcher, context: &grep_searcher::SinkContext<'_>) -> io::Result<bool> {
+        self.sink.context(searcher, context)
+    }
+
+    fn context_break(&mut self, searcher: &Searcher) -> io::Result<bool> {
+        self.sink.context_break(searcher)
+    }
+
+    fn binary_data(&mut self, _searcher: &Searcher, _offset: u64) -> io::Result<bool> {
+        self.binary = true;
+        Ok(false)
+    }
+}

@@ -1,0 +1,375 @@
+//! The parallel walk: the workers of one search share a heap of directories and of shares of large directories.
+//!
+//! The first worker is the caller's thread; others start only once there is work for them, so that a small tree costs
+//! no thread. Work is taken in the order of the paths, which keeps few directories open and lets a search that has
+//! enough early results leave the rest out. What a visitor finds is its own until the end: nothing is shared while
+//! walking but the heap.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering as Memory};
+use std::sync::{Arc, LazyLock};
+use std::thread::Scope;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::entries::{Entries, Kind, open_base, open_below, open_directory};
+use super::rules::{Rules, Verdict, prefix};
+use super::{Stop, by_path};
+use crate::base::limit;
+
+/// Directories kept open for what is still to be entered; what lies deeper is opened again from the top.
+const OPEN_MAX: usize = 256;
+/// Work that waits before another worker is worth its start.
+const WAITING_MIN: usize = 3;
+
+static WORKERS: LazyLock<usize> = LazyLock::new(|| {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(limit::SEARCH_THREADS_MAX)
+});
+
+/// A walk to be made.
+#[derive(Debug)]
+pub(in crate::host) struct Walk<'w> {
+    /// Where it begins: absolute, without links, a directory.
+    pub base: &'w Path,
+    /// What relative rules of git's global file are relative to.
+    pub home: &'w Path,
+    /// Hidden names too.
+    pub hidden: bool,
+    /// What ignore files leave out, too.
+    pub ignored: bool,
+    /// Directories that are not entered.
+    pub skipped: Vec<&'static str>,
+    /// Levels of directories that are entered, the base being the first.
+    pub depth: usize,
+    /// Files that one worker takes at a time from a large directory.
+    pub share: usize,
+}
+
+/// A file, a link or something special, while its directory is open.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::host) struct Place<'p> {
+    /// Its directory.
+    pub directory: BorrowedFd<'p>,
+    /// Its name there.
+    pub name: &'p [u8],
+    /// Its path relative to the base.
+    pub path: &'p [u8],
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What one worker does with what the walk comes by.
+pub(in crate::host) trait Visit: Send {
+    /// Whether the directory at this path is to be entered.
+    fn enters(&mut self, path: &[u8]) -> bool;
+
+    /// Looks at a file. Only what is no directory comes here.
+    fn file(&mut self, place: Place<'_>);
+
+    /// Is told what could not be read.
+    fn failed(&mut self, path: &[u8], cause: io::Error);
+}
+
+impl Walk<'_> {
+    /// Walks until all is seen or `stop` says so. `visitor` makes one visitor a worker; they come back with what they found.
+    ///
+    /// # Errors
+    /// The base cannot be opened.
+    pub(in crate::host) fn run<V: Visit>(&self, stop: &Stop, visitor: &(impl Fn() -> V + Sync)) -> io::Result<Vec<V>> {
+        let base = open_base(self.base)?;
+        let rules = if self.ignored { None } else { Rules::above(self.base, self.home) };
+        let mut stem = self.base.as_os_str().as_bytes().to_vec();
+        stem.resize(prefix(self.base), b'/');
+        let first = Task { path: Vec::new(), rules, work: Work::Enter { parent: None, depth: 0 } };
+        let open = AtomicUsize::new(0);
+        let crew = Crew {
+            walk: self,
+            stop,
+            base,
+            stem,
+            open: &open,
+            heap: Mutex::new(Heap { tasks: BinaryHeap::from([first]), busy: 0, workers: 1 }),
+            change: Condvar::new(),
+            done: Mutex::new(Vec::new()),
+            visitor,
+        };
+        std::thread::scope(|scope| crew.work(scope));
+        Ok(crew.done.into_inner())
+    }
+}
+
+/// A directory that was listed, open for those who take a share of it or enter what is in it.
+struct Directory<'c> {
+    handle: OwnedFd,
+    path: Vec<u8>,
+    files: Entries,
+    open: &'c AtomicUsize,
+}
+
+impl Drop for Directory<'_> {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Memory::Relaxed);
+    }
+}
+
+/// A piece of work, ordered by its path.
+struct Task<'c> {
+    path: Vec<u8>,
+    rules: Option<Arc<Rules>>,
+    work: Work<'c>,
+}
+
+enum Work<'c> {
+    /// List the directory at the path. Without a parent it is opened from the base.
+    Enter { parent: Option<Arc<Directory<'c>>>, depth: usize },
+    /// Look at some files of a directory; the path is that of the first.
+    Look { directory: Arc<Directory<'c>>, files: Range<usize> },
+}
+
+impl Ord for Task<'_> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // The heap gives the greatest.
+        by_path(&other.path, &self.path)
+    }
+}
+
+impl PartialOrd for Task<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Task<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Task<'_> {}
+
+struct Heap<'c> {
+    tasks: BinaryHeap<Task<'c>>,
+    busy: usize,
+    workers: usize,
+}
+
+/// What the workers of one walk share.
+struct Crew<'c, V, F> {
+    walk: &'c Walk<'c>,
+    stop: &'c Stop,
+    base: OwnedFd,
+    /// The base with a slash at its end.
+    stem: Vec<u8>,
+    open: &'c AtomicUsize,
+    heap: Mutex<Heap<'c>>,
+    change: Condvar,
+    done: Mutex<Vec<V>>,
+    visitor: &'c F,
+}
+
+/// Counts a worker as busy for as long as it lives, also when the work panics.
+struct Busy<'b, 'c, V, F>(&'b Crew<'c, V, F>);
+
+impl<V, F> Drop for Busy<'_, '_, V, F> {
+    fn drop(&mut self) {
+        let mut heap = self.0.heap.lock();
+        heap.busy -= 1;
+        if heap.busy == 0 {
+            self.0.change.notify_all();
+        }
+    }
+}
+
+impl<'c, V: Visit, F: Fn() -> V + Sync> Crew<'c, V, F> {
+    /// One worker's whole life.
+    fn work<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>) {
+        let mut worker = Worker { crew: self, scope, visitor: (self.visitor)(), path: self.stem.clone() };
+        while let Some(task) = self.next() {
+            let _busy = Busy(self);
+            match task.work {
+                Work::Look { directory, files } => worker.look(&directory, files),
+                Work::Enter { .. } => worker.enter(task),
+            }
+        }
+        self.done.lock().push(worker.visitor);
+    }
+
+    /// The next piece of work. None when there is none and nobody makes more.
+    fn next(&self) -> Option<Task<'c>> {
+        let mut heap = self.heap.lock();
+        loop {
+            if self.stop.check().is_err() {
+                return None;
+            }
+            if let Some(task) = heap.tasks.pop() {
+                heap.busy += 1;
+                return Some(task);
+            }
+            if heap.busy == 0 {
+                return None;
+            }
+            self.change.wait(&mut heap);
+        }
+    }
+
+    /// Adds work, and a worker when there is enough of it.
+    fn add<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>, tasks: Vec<Task<'c>>) {
+        if tasks.is_empty() {
+            return;
+        }
+        let mut heap = self.heap.lock();
+        heap.tasks.extend(tasks);
+        let hires = heap.tasks.len() >= WAITING_MIN && heap.workers < *WORKERS;
+        heap.workers += usize::from(hires);
+        drop(heap);
+        self.change.notify_all();
+        if hires {
+            // Without another thread those that are there do it all.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || self.work(scope));
+        }
+    }
+}
+
+/// One worker: its visitor, and the path that it is at.
+struct Worker<'scope, 'env, 'c, V, F> {
+    crew: &'env Crew<'c, V, F>,
+    scope: &'scope Scope<'scope, 'env>,
+    visitor: V,
+    /// Absolute; begins with the crew's stem.
+    path: Vec<u8>,
+}
+
+impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
+    /// Lists a directory, puts what is below it on the heap, and looks at its files.
+    fn enter(&mut self, task: Task<'c>) {
+        let Task { path, rules, work: Work::Enter { parent, depth } } = task else { return };
+        if !self.visitor.enters(&path) {
+            return;
+        }
+        let (handle, mut entries) = match self.list(&path, parent.as_deref()) {
+            Ok(listed) => listed,
+            // What is gone, or is no directory any more, was not there.
+            Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return,
+            Err(cause) => return self.visitor.failed(&path, cause),
+        };
+        drop(parent);
+        if entries.more {
+            self.visitor.failed(&path, io::Error::other("has more names than are read"));
+        }
+        self.go_to(&path);
+        let walk = self.crew.walk;
+        let rules = match walk.ignored {
+            true => None,
+            false => Rules::within(rules.as_ref(), handle.as_fd(), &entries, self.path.len()),
+        };
+        let descends = depth + 1 < walk.depth;
+        entries.retain(|name, entry| self.keeps(name, entry.kind, rules.as_deref(), descends));
+        entries.sort();
+        let mut below = Vec::new();
+        entries.retain(|name, entry| {
+            if entry.kind == Kind::Directory {
+                below.push(join(&path, name));
+            }
+            entry.kind != Kind::Directory
+        });
+        self.crew.open.fetch_add(1, Memory::Relaxed);
+        let directory = Arc::new(Directory { handle, path, files: entries, open: self.crew.open });
+        let mut tasks = self.shares(&directory);
+        let parent = (self.crew.open.load(Memory::Relaxed) < OPEN_MAX).then_some(&directory);
+        tasks.extend(below.into_iter().map(|path| Task {
+            path,
+            rules: rules.clone(),
+            work: Work::Enter { parent: parent.cloned(), depth: depth + 1 },
+        }));
+        self.crew.add(self.scope, tasks);
+        self.look(&directory, 0..directory.files.len().min(walk.share));
+    }
+
+    /// Opens and lists the directory at `path`.
+    fn list(&self, path: &[u8], parent: Option<&Directory<'c>>) -> io::Result<(OwnedFd, Entries)> {
+        let base = self.crew.base.as_fd();
+        let handle = match parent {
+            Some(parent) => {
+                let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+                open_directory(parent.handle.as_fd(), name)?
+            }
+            None if path.is_empty() => open_directory(base, b".")?,
+            None => open_below(base, path)?,
+        };
+        let entries = Entries::read(handle.as_fd())?;
+        Ok((handle, entries))
+    }
+
+    /// Sets the path to a directory of the walk, with a slash at its end.
+    fn go_to(&mut self, directory: &[u8]) {
+        self.path.truncate(self.crew.stem.len());
+        self.path.extend_from_slice(directory);
+        if !directory.is_empty() {
+            self.path.push(b'/');
+        }
+    }
+
+    /// Whether an entry of the directory that the path is at belongs to the walk.
+    fn keeps(&mut self, name: &[u8], kind: Kind, rules: Option<&Rules>, descends: bool) -> bool {
+        let directory = kind == Kind::Directory;
+        if directory && (!descends || self.crew.walk.skipped.iter().any(|skipped| skipped.as_bytes() == name)) {
+            return false;
+        }
+        let shown = self.crew.walk.hidden || !name.starts_with(b".");
+        let Some(rules) = rules else { return shown };
+        let at = self.path.len();
+        self.path.extend_from_slice(name);
+        let verdict = rules.verdict(&self.path, directory);
+        self.path.truncate(at);
+        match verdict {
+            Some(Verdict::Ignored) => false,
+            Some(Verdict::Wanted) => true,
+            None => shown,
+        }
+    }
+
+    /// The files of a large directory that are left to whoever has time.
+    fn shares(&self, directory: &Arc<Directory<'c>>) -> Vec<Task<'c>> {
+        let (count, share) = (directory.files.len(), self.crew.walk.share);
+        let starts = (share..count).step_by(share);
+        let tasks = starts.filter_map(|start| {
+            let first = directory.files.name(directory.files.get(start)?);
+            let work = Work::Look { directory: Arc::clone(directory), files: start..count.min(start + share) };
+            Some(Task { path: join(&directory.path, first), rules: None, work })
+        });
+        tasks.collect()
+    }
+
+    /// Shows files of a directory to the visitor.
+    fn look(&mut self, directory: &Directory<'c>, files: Range<usize>) {
+        self.go_to(&directory.path);
+        let at = self.path.len();
+        for entry in files.filter_map(|file| directory.files.get(file)) {
+            if self.crew.stop.check().is_err() {
+                return;
+            }
+            let name = directory.files.name(entry);
+            self.path.truncate(at);
+            self.path.extend_from_slice(name);
+            let path = &self.path[self.crew.stem.len()..];
+            self.visitor.file(Place { directory: directory.handle.as_fd(), name, path, kind: entry.kind });
+        }
+    }
+}
+
+/// A name below a directory, which may be the base (the empty path).
+pub(in crate::host) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
+    path.extend_from_slice(directory);
+    if !directory.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
