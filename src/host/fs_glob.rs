@@ -178,6 +178,7 @@ impl Query {
             skipped: SKIPPED_DIRECTORIES.into_iter().filter(|name| !named.contains(name)).collect(),
             depth: if wanted.is_none() || rest.contains("**") { usize::MAX } else { rest.split('/').count() },
             share: SHARE_FILES,
+            reads: false,
         };
         let hunt = Hunt { workspace, walk: &walk, wanted, room: self.offset + self.limit };
         let newest = hunt.run(stop, &choice).map_err(|e| io_failed("search", pattern, &e))?;

@@ -125,6 +125,7 @@ impl<'s> Search<'s> {
             skipped: SKIPPED_DIRECTORIES.into_iter().filter(|name| !named.contains(name)).collect(),
             depth: usize::MAX,
             share: SHARE_FILES,
+            reads: true,
         };
         let visitor = || Visitor {
             search: self,
@@ -154,7 +155,7 @@ impl<'s> Search<'s> {
     fn file(&self, tally: &Tally) -> Result<bool, ToolError> {
         let file = OwnedFd::from(open(self.scope.workspace, self.scope.given)?);
         let mut files = self.files(&self.matcher);
-        match self.look(&mut files, file, &self.scope.prefix) {
+        match self.look(&mut files, (file, false), &self.scope.prefix) {
             Ok(Some(hit)) => tally.add(b"", hit),
             Ok(None) => return Ok(true),
             Err(e) => tally.failed(b"", e.to_string()),
@@ -163,7 +164,7 @@ impl<'s> Search<'s> {
     }
 
     /// What a file gives at first sight. None when it is binary.
-    fn look(&self, files: &mut FileSearch, file: OwnedFd, shown: &str) -> io::Result<Option<Hit>> {
+    fn look(&self, files: &mut FileSearch, file: (OwnedFd, bool), shown: &str) -> io::Result<Option<Hit>> {
         let query = self.query;
         let most = query.offset + query.limit;
         let enough = match query.mode {
@@ -212,7 +213,7 @@ impl Visit for Visitor<'_> {
         }
         self.search.scope.shown(place.path, &mut self.shown);
         let found = open_file(place.directory, place.name)
-            .and_then(|file| self.search.look(&mut self.files, file, &self.shown));
+            .and_then(|file| self.search.look(&mut self.files, (file, place.short_reads_end), &self.shown));
         match found {
             Ok(Some(hit)) if hit.entries > 0 => self.tally.add(place.path, hit),
             Ok(Some(_) | None) => {}
@@ -291,7 +292,7 @@ impl<'p> Page<'p> {
         self.search.scope.shown(path, &mut shown);
         let mut lines = Lines::new(&self.search.matcher, &shown, room, query.before);
         let mut files = self.search.files(&self.search.matcher);
-        files.run(self.search.scope.open(path)?, self.search.stop, &mut lines)?;
+        files.run((self.search.scope.open(path)?, false), self.search.stop, &mut lines)?;
         self.more |= lines.full;
         let again = lines.hit();
         self.append(&again.text, again.units);

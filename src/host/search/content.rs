@@ -50,17 +50,18 @@ impl FileSearch {
         Self { matcher, searcher, binary, buffer: Vec::new() }
     }
 
-    /// Searches a file from its beginning. The sink answers `false` from `binary_data`.
+    /// Searches a file from its beginning. With `short_reads_end` a read that gives less than it could has reached its
+    /// end. The sink answers `false` from `binary_data`.
     ///
     /// # Errors
     /// The file cannot be read, or a line is longer than fits.
     pub(in crate::host) fn run(
         &mut self,
-        file: OwnedFd,
+        (file, short_reads_end): (OwnedFd, bool),
         stop: &Stop,
         mut sink: impl Sink<Error = io::Error>,
     ) -> io::Result<Outcome> {
-        let Some(read) = self.fill(&file)? else { return Ok(Outcome::Binary) };
+        let Some(read) = self.fill(&file, short_reads_end)? else { return Ok(Outcome::Binary) };
         let start = &self.buffer[..read];
         if read < self.buffer.len() {
             self.searcher.search_slice(&*self.matcher, start, &mut sink)?;
@@ -78,7 +79,7 @@ impl FileSearch {
 
     /// Reads the start of a file into the buffer, which is longer than what was read when that is the whole file.
     /// None when it is binary.
-    fn fill(&mut self, file: &OwnedFd) -> io::Result<Option<usize>> {
+    fn fill(&mut self, file: &OwnedFd, short_reads_end: bool) -> io::Result<Option<usize>> {
         if self.buffer.is_empty() {
             self.buffer.resize(FIRST_BYTES, 0);
         }
@@ -95,6 +96,9 @@ impl FileSearch {
                 return Ok(None);
             }
             read += more;
+            if short_reads_end && read < self.buffer.len() {
+                return Ok(Some(read));
+            }
             if read == self.buffer.len() {
                 if read >= WHOLE_BYTES {
                     return Ok(Some(read));

@@ -18,7 +18,7 @@ use std::thread::Scope;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::entries::{Entries, Kind, open_base, open_below, open_directory};
+use super::entries::{Entries, Kind, open_base, open_below, open_directory, short_reads_end};
 use super::rules::{Rules, Verdict, prefix};
 use super::{Stop, by_path};
 use crate::base::limit;
@@ -49,6 +49,8 @@ pub(in crate::host) struct Walk<'w> {
     pub depth: usize,
     /// Files that one worker takes at a time from a large directory.
     pub share: usize,
+    /// Files are read, not only looked at.
+    pub reads: bool,
 }
 
 /// A file, a link or something special, while its directory is open.
@@ -62,6 +64,8 @@ pub(in crate::host) struct Place<'p> {
     pub path: &'p [u8],
     /// What it is.
     pub kind: Kind,
+    /// A read that gives less than it could has reached the end of the file.
+    pub short_reads_end: bool,
 }
 
 /// What one worker does with what the walk comes by.
@@ -109,6 +113,7 @@ struct Directory<'c> {
     handle: OwnedFd,
     path: Vec<u8>,
     files: Entries,
+    short_reads_end: bool,
     open: &'c AtomicUsize,
 }
 
@@ -279,7 +284,9 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
             entry.kind != Kind::Directory
         });
         self.crew.open.fetch_add(1, Memory::Relaxed);
-        let directory = Arc::new(Directory { handle, path, files: entries, open: self.crew.open });
+        // The question is worth it for more than one file.
+        let short_reads_end = walk.reads && entries.len() > 1 && short_reads_end(handle.as_fd());
+        let directory = Arc::new(Directory { handle, path, files: entries, short_reads_end, open: self.crew.open });
         let mut tasks = self.shares(&directory);
         let parent = (self.crew.open.load(Memory::Relaxed) < OPEN_MAX).then_some(&directory);
         tasks.extend(below.into_iter().map(|path| Task {
@@ -358,7 +365,13 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
             self.path.truncate(at);
             self.path.extend_from_slice(name);
             let path = &self.path[self.crew.stem.len()..];
-            self.visitor.file(Place { directory: directory.handle.as_fd(), name, path, kind: entry.kind });
+            self.visitor.file(Place {
+                directory: directory.handle.as_fd(),
+                name,
+                path,
+                kind: entry.kind,
+                short_reads_end: directory.short_reads_end,
+            });
         }
     }
 }
