@@ -325,7 +325,7 @@ impl Hunt<'_> {
         match place.kind {
             Kind::File => {
                 let found = rustix::fs::statat(place.directory, place.name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-                Some((i64::from(found.st_mtime), i64::try_from(found.st_mtime_nsec).unwrap_or_default()))
+                Some((found.st_mtime, i64::try_from(found.st_mtime_nsec).unwrap_or_default()))
             }
             Kind::Link => {
                 let real = self.workspace.resolve(self.walk.base.join(as_path(place.path)).to_str()?).ok()?;
@@ -461,5 +461,69 @@ mod tests {
         assert!(said("").contains("1 to 4096"));
         assert!(said(&"a".repeat(5000)).contains("got 5000"));
         aborted(&tool, json!({"pattern": "*"}));
+    }
+
+    #[test]
+    fn options_choose_further() {
+        let (home, tool) = place();
+        #[rustfmt::skip]
+        let table = [
+            (json!({"pattern": "*.rs", "path": "src"}), "src/b.rs\nsrc/[x].rs"),
+            (json!({"pattern": "deep/*", "path": "src/../src"}), "src/deep/c.rs"),
+            (json!({"pattern": "**/*.rs", "exclude": "deep/, [*"}), ""),
+            (json!({"pattern": "**/*.rs", "exclude": "deep/,\\[*"}), "a.rs\nsrc/b.rs"),
+            (json!({"pattern": "**/*.rs", "exclude": "!src/**"}), "a.rs"),
+            (json!({"pattern": "!*.rs"}), "src/d.ts"),
+            (json!({"pattern": "!src/**"}), "a.rs"),
+            (json!({"pattern": "**/*.rs", "hidden": true}), "a.rs\nsrc/b.rs\nsrc/deep/c.rs\n.hidden/e.rs\n..dots/h.rs\nsrc/[x].rs"),
+            (json!({"pattern": "**/*.rs", "no_ignore": true}), "a.rs\nsrc/b.rs\nsrc/deep/c.rs\nout/f.rs\nsrc/[x].rs"),
+            (json!({"pattern": "*/f.rs", "no_ignore": true}), "out/f.rs"),
+            (json!({"pattern": "**/*.rs", "limit": 2}), "a.rs\nsrc/b.rs\n(Go on with `offset`: 2)\n(Results limited to 2 entries)"),
+            (json!({"pattern": "**/*.rs", "limit": 2, "offset": 2}), "src/deep/c.rs\nsrc/[x].rs"),
+            (json!({"pattern": "**/*.rs", "offset": 9}), "No more files: there are 4 in all."),
+        ];
+        for (arguments, want) in table {
+            let got = call(&tool, arguments.clone());
+            match want {
+                "" => assert!(got.unwrap_err().starts_with("`exclude`: error parsing glob"), "{arguments}"),
+                _ => assert_eq!(got.as_deref(), Ok(want), "{arguments}"),
+            }
+        }
+        let said = |arguments| call(&tool, arguments).unwrap_err();
+        assert_eq!(said(json!({"pattern": "*", "path": "a.rs"})), "Path \"a.rs\" is not a directory");
+        assert!(said(json!({"pattern": "*", "path": "scr"})).contains("Did you mean \"src\"?"));
+        let wd = home.path().display();
+        let escapes = |given: &str| format!("Path \"{given}\" escapes the working directory \"{wd}\"");
+        assert_eq!(said(json!({"pattern": "*", "path": ".."})), escapes(".."));
+        assert_eq!(said(json!({"pattern": "../../*", "path": "src"})), escapes("../../*"));
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::test_runner::Config::with_cases(64))]
+        #[test]
+        fn the_newest_are_those_of_a_full_sort(
+            times in proptest::collection::vec(0_i64..20, 0..60),
+            room in 1_usize..12,
+            workers in 1_usize..4,
+        ) {
+            let mut parts: Vec<Newest> = (0..workers).map(|_| Newest::default()).collect();
+            let mut sorted: Vec<File> = Vec::new();
+            for (n, time) in times.iter().enumerate() {
+                let path = format!("{}/{n}", n % 3);
+                parts[n % workers].add((*time, 0), path.as_bytes(), room);
+                sorted.push(File { modified: (*time, 0), path: path.as_bytes().into() });
+            }
+            sorted.sort();
+            let mut all = Newest::default();
+            for part in parts {
+                all.more |= part.more;
+                for file in part.files {
+                    all.add(file.modified, &file.path, room);
+                }
+            }
+            proptest::prop_assert_eq!(all.more, sorted.len() > room);
+            sorted.truncate(room);
+            proptest::prop_assert_eq!(all.files.into_sorted_vec(), sorted);
+        }
     }
 }

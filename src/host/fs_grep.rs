@@ -293,4 +293,162 @@ mod tests {
         assert!(call(&tool, json!({"pattern": "root", "path": "etc"})).unwrap_err().contains("escapes"));
         assert!(call(&tool, json!({"pattern": "root", "path": "fifo"})).unwrap_err().contains("named pipe"));
     }
+
+    /// A tree with every kind of rule and content; what is found in it is what `rg --no-require-git` finds.
+    fn odd_place() -> (tempfile::TempDir, FsGrep) {
+        let (home, workspace) = workspace(&[
+            (".gitignore", "*.log\n/build\n!keep.log\n.cache/\n"),
+            (".ignore", "secret*\n!.github\n"),
+            ("a.txt", "alpha\nAlpha beta\nalphabet\n"),
+            ("crlf.txt", "alpha\r\nbeta\r\n"),
+            ("keep.log", "alpha\n"),
+            ("drop.log", "alpha\n"),
+            ("build/b.txt", "alpha\n"),
+            ("secret.txt", "alpha\n"),
+            (".github/w.yml", "on: alpha\n"),
+            (".hidden/h.txt", "alpha\n"),
+            ("sub/.gitignore", "!drop.log\nlocal\n"),
+            ("sub/drop.log", "alpha\n"),
+            ("sub/local", "alpha\n"),
+            ("sub/build/c.rs", "alpha\n"),
+            ("sub/inner/.ignore", "*.txt\n"),
+            ("sub/inner/x.txt", "alpha\n"),
+            ("sub/inner/y.rs", "fn alpha() {\n    beta(1)\n}\n"),
+            ("own/.git/HEAD", "ref\n"),
+            ("own/in.log", "alpha\n"),
+            ("bin.dat", "alpha\n\0"),
+            ("empty", ""),
+            ("no_end", "alpha"),
+            ("bom.txt", "\u{feff}alpha\n"),
+        ]);
+        let late = "y\n".repeat(200_000) + "alpha\n" + &"y\n".repeat(100_000) + "\0";
+        fs::write(home.path().join("late.bin"), late).unwrap();
+        fs::write(home.path().join("utf16.txt"), b"\xff\xfea\0l\0p\0h\0a\0\n\0").unwrap();
+        fs::write(home.path().join("latin"), b"caf\xe9 alpha\n").unwrap();
+        (home, FsGrep::new(workspace))
+    }
+
+    #[test]
+    fn files_are_chosen_as_ripgrep_does() {
+        let (_home, tool) = odd_place();
+        let plain = ".github/w.yml a.txt bom.txt crlf.txt keep.log late.bin latin no_end own/in.log sub/build/c.rs sub/drop.log sub/inner/y.rs utf16.txt";
+        #[rustfmt::skip]
+        let table = [
+            (json!({}), plain),
+            (json!({"hidden": true}), ".github/w.yml .hidden/h.txt a.txt bom.txt crlf.txt keep.log late.bin latin no_end own/in.log sub/build/c.rs sub/drop.log sub/inner/y.rs utf16.txt"),
+            (json!({"no_ignore": true}), "a.txt bom.txt build/b.txt crlf.txt drop.log keep.log late.bin latin no_end own/in.log secret.txt sub/build/c.rs sub/drop.log sub/inner/x.txt sub/inner/y.rs sub/local utf16.txt"),
+            (json!({"binary": true, "glob": "*.{dat,bin}"}), "bin.dat late.bin"),
+            (json!({"glob": "*.rs"}), "sub/build/c.rs sub/inner/y.rs"),
+            (json!({"glob": "*.rs, !**/inner/**"}), "sub/build/c.rs"),
+            (json!({"glob": "!sub/,!*.{txt,yml}"}), "keep.log late.bin latin no_end own/in.log"),
+            (json!({"glob": ".hidden/**"}), ".hidden/h.txt"),
+            (json!({"type": "rust,yaml"}), ".github/w.yml sub/build/c.rs sub/inner/y.rs"),
+            (json!({"type": "!rust, !txt", "path": "sub"}), "sub/drop.log"),
+            (json!({"path": "sub/inner"}), "sub/inner/y.rs"),
+            (json!({"path": "build"}), "build/b.txt"),
+            (json!({"path": "own"}), "own/in.log"),
+            (json!({"path": "secret.txt"}), "secret.txt"),
+        ];
+        for (arguments, want) in table {
+            let mut all = arguments.as_object().unwrap().clone();
+            all.extend([("pattern".to_owned(), json!("alpha")), ("mode".to_owned(), json!("files_with_matches"))]);
+            let got = call(&tool, serde_json::Value::Object(all)).unwrap();
+            assert_eq!(got.lines().collect::<Vec<_>>().join(" "), want, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn patterns_match_as_asked() {
+        let (_home, tool) = odd_place();
+        #[rustfmt::skip]
+        let table = [
+            (json!({"pattern": "ALPHA", "ignore_case": true, "path": "a.txt", "mode": "count"}), "a.txt:3"),
+            (json!({"pattern": "alpha", "smart_case": true, "path": "a.txt", "mode": "count"}), "a.txt:3"),
+            (json!({"pattern": "Alpha", "smart_case": true, "path": "a.txt"}), "a.txt:2: Alpha beta"),
+            (json!({"pattern": "alpha", "word": true, "path": "a.txt"}), "a.txt:1: alpha"),
+            (json!({"pattern": "a$", "path": "crlf.txt"}), "crlf.txt:1: alpha\ncrlf.txt:2: beta"),
+            (json!({"pattern": "alpha\\(\\) \\{\\n.*\\n\\}", "multiline": true}), "sub/inner/y.rs:1: fn alpha() {\nsub/inner/y.rs:2:     beta(1)\nsub/inner/y.rs:3: }"),
+            (json!({"pattern": "alpha.*?1", "multiline": true, "glob": "*.rs", "mode": "count"}), "sub/inner/y.rs:1"),
+            (json!({"pattern": "^.lpha", "path": "utf16.txt"}), "utf16.txt:1: alpha"),
+            (json!({"pattern": "^alpha", "path": "bom.txt"}), "bom.txt:1: alpha"),
+            (json!({"pattern": "beta", "path": "sub", "before": 1}), "sub/inner/y.rs-1- fn alpha() {\nsub/inner/y.rs:2:     beta(1)"),
+            (json!({"pattern": "beta", "path": "sub", "context": 1, "before": 0}), "sub/inner/y.rs:2:     beta(1)\nsub/inner/y.rs-3- }"),
+            (json!({"pattern": "beta", "after": 0, "context": 1}), "a.txt-1- alpha\na.txt:2: Alpha beta\n--\ncrlf.txt-1- alpha\ncrlf.txt:2: beta\n--\nsub/inner/y.rs-1- fn alpha() {\nsub/inner/y.rs:2:     beta(1)"),
+            (json!({"pattern": "alpha", "glob": "*.{txt,log}", "mode": "count"}), "a.txt:2\nbom.txt:1\ncrlf.txt:1\nkeep.log:1\nown/in.log:1\nsub/drop.log:1\nutf16.txt:1"),
+            (json!({"pattern": "alpha", "mode": "count", "limit": 1, "offset": 1, "glob": "*.txt"}), "bom.txt:1\n(Go on with `offset`: 2)\n(Results limited to 1 entries)"),
+            (json!({"pattern": "nothing", "mode": "count"}), "No matches found."),
+            (json!({"pattern": "alpha", "offset": 50}), "No more matches: there are 14 in all."),
+        ];
+        for (arguments, want) in table {
+            assert_eq!(call(&tool, arguments.clone()).as_deref(), Ok(want), "{arguments}");
+        }
+    }
+
+    #[test]
+    fn pages_together_are_the_whole() {
+        let (home, workspace) = workspace(&[]);
+        for file in 0..40 {
+            let lines: Vec<String> = (0..file % 7 * 3).map(|n| format!("{}hit {n}", "pad\n".repeat(n % 3))).collect();
+            put(home.path(), &format!("d{}/f{file}", file % 5), &lines.join("\n"));
+        }
+        let tool = FsGrep::new(workspace);
+        for around in [0, 1, 2] {
+            let ask = |offset: usize, limit: usize| {
+                call(&tool, json!({"pattern": "hit", "context": around, "offset": offset, "limit": limit})).unwrap()
+            };
+            let matches = |text: &str| -> Vec<String> {
+                text.lines().filter(|line| line.contains(": hit")).map(str::to_owned).collect()
+            };
+            let whole = matches(&ask(0, 1_000));
+            assert_eq!(whole.len(), (0..40).map(|file| file % 7 * 3).sum::<usize>());
+            for limit in [1, 5, 7, 100] {
+                let mut paged = Vec::new();
+                while paged.len() < whole.len() {
+                    let page = ask(paged.len(), limit);
+                    let next = paged.len() + limit.min(whole.len() - paged.len());
+                    let more =
+                        page.ends_with(&format!("(Go on with `offset`: {next})\n(Results limited to {limit} entries)"));
+                    assert_eq!(more, next < whole.len(), "{page}");
+                    paged.extend(matches(&page));
+                    assert_eq!(paged.len(), next, "{page}");
+                }
+                assert_eq!(paged, whole);
+            }
+        }
+        // What stands before the first match of a page is its true surroundings.
+        let (home, workspace) = super::super::fs_common::testing::workspace(&[]);
+        put(home.path(), "f", "hit 1\nb\nhit 2\nc\nd\ne\nhit 3\n");
+        let tool = FsGrep::new(workspace);
+        let page = |offset: usize| call(&tool, json!({"pattern": "hit", "before": 2, "offset": offset})).unwrap();
+        assert_eq!(page(1), "f-1- hit 1\nf-2- b\nf:3: hit 2\n--\nf-5- d\nf-6- e\nf:7: hit 3");
+        assert_eq!(page(2), "f-5- d\nf-6- e\nf:7: hit 3");
+    }
+
+    #[test]
+    fn time_over_says_what_there_is() {
+        let (home, workspace) = workspace(&[]);
+        for file in 0..200 {
+            put(home.path(), &format!("d{file}/f"), &"x".repeat(10_000));
+        }
+        let tool = FsGrep::new(workspace).with_time_limit(Duration::ZERO);
+        let text = call(&tool, json!({"pattern": "(x+x+)+y"})).unwrap();
+        assert!(text.contains("(Stopped by the time limit: there may be more."), "{text}");
+    }
+
+    #[test]
+    fn odd_arguments_say_why() {
+        let (_home, tool) = odd_place();
+        let said = |arguments| call(&tool, arguments).unwrap_err();
+        assert_eq!(
+            said(json!({"pattern": "a", "mode": "lines"})),
+            "`mode`: expected `content`, `files_with_matches` or `count`, got \"lines\""
+        );
+        assert!(said(json!({"pattern": "a", "offset": 100_001})).contains("at most 100000"));
+        assert!(said(json!({"pattern": "a", "type": "nope"})).starts_with("`type`: expected a known file type"));
+        assert!(said(json!({"pattern": "a", "before": 21})).starts_with("`before`: expected at most 20"));
+        assert_eq!(
+            said(json!({"pattern": "a\\nb"})),
+            "`pattern`: it matches a line end, which needs `multiline`: true"
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! Searches one open file: whole in memory when it is small, else by ripgrep's rolling buffer.
 //!
-//! A file is binary when what was read of it holds a NUL (and does not begin as UTF-16). One buffer a worker serves all
-//! its files.
+//! A file is binary when its first quarter of a megabyte holds a NUL and does not begin as UTF-16; a NUL that comes
+//! later ends what is searched of it, whatever is asked. One buffer a worker serves all its files.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -25,7 +25,7 @@ const WHOLE_BYTES: usize = 256 << 10;
 pub(in crate::host) enum Outcome {
     /// What the sink has is right.
     Searched,
-    /// It is no text: what the sink has does not count.
+    /// It is no text: the sink was told nothing.
     Binary,
 }
 
@@ -51,7 +51,7 @@ impl FileSearch {
     }
 
     /// Searches a file from its beginning. With `short_reads_end` a read that gives less than it could has reached its
-    /// end. The sink answers `false` from `binary_data`.
+    /// end.
     ///
     /// # Errors
     /// The file cannot be read, or a line is longer than fits.
@@ -69,12 +69,10 @@ impl FileSearch {
         }
         let detection = if self.binary { BinaryDetection::none() } else { BinaryDetection::quit(0) };
         self.searcher.set_binary_detection(detection);
-        let mut sink = Watching { sink, binary: false };
         let reader = start.chain(Stoppable { file: File::from(file), stop });
         let searched = self.searcher.search_reader(&*self.matcher, reader, &mut sink);
         self.searcher.set_binary_detection(BinaryDetection::none());
-        searched?;
-        Ok(if sink.binary { Outcome::Binary } else { Outcome::Searched })
+        searched.map(|()| Outcome::Searched)
     }
 
     /// Reads the start of a file into the buffer, which is longer than what was read when that is the whole file.
@@ -121,32 +119,5 @@ impl Read for Stoppable<'_> {
             Ok(()) => self.file.read(buffer),
             Err(_) => Err(io::Error::other("stopped")),
         }
-    }
-}
-
-/// Remembers that a file turned out to be binary.
-struct Watching<S> {
-    sink: S,
-    binary: bool,
-}
-
-impl<S: Sink<Error = io::Error>> Sink for Watching<S> {
-    type Error = io::Error;
-
-    fn matched(&mut self, searcher: &Searcher, found: &grep_searcher::SinkMatch<'_>) -> io::Result<bool> {
-        self.sink.matched(searcher, found)
-    }
-
-    fn context(&mut self, searcher: &Searcher, context: &grep_searcher::SinkContext<'_>) -> io::Result<bool> {
-        self.sink.context(searcher, context)
-    }
-
-    fn context_break(&mut self, searcher: &Searcher) -> io::Result<bool> {
-        self.sink.context_break(searcher)
-    }
-
-    fn binary_data(&mut self, _searcher: &Searcher, _offset: u64) -> io::Result<bool> {
-        self.binary = true;
-        Ok(false)
     }
 }

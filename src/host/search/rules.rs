@@ -99,7 +99,7 @@ impl Rules {
         parents.reverse();
         for parent in parents {
             let read = |name: &str| Patterns::read(open_file(rustix::fs::CWD, as_bytes(&parent.join(name))).ok()?);
-            let repository = rustix::fs::lstat(&parent.join(".git")).is_ok();
+            let repository = rustix::fs::lstat(parent.join(".git")).is_ok();
             let exclude = if repository { read(".git/info/exclude") } else { None };
             let found = Self {
                 above: chain.clone(),

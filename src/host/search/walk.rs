@@ -386,3 +386,166 @@ pub(in crate::host) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     path.extend_from_slice(name);
     path
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+
+    use super::super::{Stopped, open_file};
+    use super::*;
+
+    /// Notes what it is shown, and what the first bytes are.
+    #[derive(Default)]
+    struct Notes {
+        paths: Vec<String>,
+        foreign: usize,
+        failures: Vec<String>,
+    }
+
+    impl Visit for Notes {
+        fn enters(&mut self, path: &[u8]) -> bool {
+            !path.ends_with(b"closed")
+        }
+
+        fn file(&mut self, place: Place<'_>) {
+            self.paths.push(String::from_utf8_lossy(place.path).into_owned());
+            let Ok(file) = open_file(place.directory, place.name) else { return };
+            let mut start = [0; 8];
+            let read = rustix::io::read(file, &mut start).unwrap_or(0);
+            self.foreign += usize::from(start[..read].starts_with(b"outside"));
+        }
+
+        fn failed(&mut self, path: &[u8], cause: io::Error) {
+            self.failures.push(format!("{}: {cause}", String::from_utf8_lossy(path)));
+        }
+    }
+
+    fn walk(base: &Path, change: impl FnOnce(&mut Walk<'_>)) -> (BTreeSet<String>, Vec<Notes>) {
+        let mut walk = Walk {
+            base,
+            home: base,
+            hidden: true,
+            ignored: true,
+            skipped: vec!["skipped"],
+            depth: usize::MAX,
+            share: 4,
+            reads: true,
+        };
+        change(&mut walk);
+        let notes = walk.run(&Stop::default(), &Notes::default).unwrap();
+        let all: Vec<String> = notes.iter().flat_map(|notes| notes.paths.iter().cloned()).collect();
+        let set: BTreeSet<String> = all.iter().cloned().collect();
+        assert_eq!(all.len(), set.len(), "nothing is shown twice");
+        (set, notes)
+    }
+
+    fn home() -> (tempfile::TempDir, PathBuf) {
+        let home = tempfile::tempdir().unwrap();
+        let real = home.path().canonicalize().unwrap();
+        (home, real)
+    }
+
+    #[test]
+    fn every_file_is_seen_once_whoever_takes_it() {
+        let (_home, base) = home();
+        let mut want = BTreeSet::new();
+        for n in 0..900 {
+            let path = format!("{}/{}/f{n}", n % 3, n % 40);
+            fs::create_dir_all(base.join(&path).parent().unwrap()).unwrap();
+            fs::write(base.join(&path), "").unwrap();
+            want.insert(path);
+        }
+        for n in 0..100 {
+            fs::write(base.join(format!("wide{n}")), "").unwrap();
+            want.insert(format!("wide{n}"));
+        }
+        for directory in ["skipped", "1/closed"] {
+            fs::create_dir(base.join(directory)).unwrap();
+            fs::write(base.join(directory).join("x"), "").unwrap();
+        }
+        for share in [1, 7, 10_000] {
+            assert_eq!(walk(&base, |walk| walk.share = share).0, want);
+        }
+        let top: BTreeSet<String> = want.iter().filter(|path| !path.contains('/')).cloned().collect();
+        assert_eq!(walk(&base, |walk| walk.depth = 1).0, top);
+        let two: BTreeSet<String> = want.iter().filter(|path| path.matches('/').count() < 2).cloned().collect();
+        assert_eq!(walk(&base, |walk| walk.depth = 2).0, two);
+    }
+
+    #[test]
+    fn a_tree_deeper_than_what_is_kept_open_is_walked_to_its_end() {
+        let (_home, base) = home();
+        let mut directory = base.clone();
+        let depth = OPEN_MAX + 60;
+        // Two ways at each level keep each level open until the other way was taken.
+        for level in 0..depth {
+            fs::create_dir(directory.join("z")).unwrap();
+            fs::write(directory.join("z/f"), level.to_string()).unwrap();
+            directory.push("a");
+            fs::create_dir(&directory).unwrap();
+        }
+        let (seen, notes) = walk(&base, |_| {});
+        assert_eq!(seen.len(), depth);
+        assert!(notes.iter().all(|notes| notes.failures.is_empty()));
+        assert!(seen.contains(&format!("{}z/f", "a/".repeat(depth - 1))));
+    }
+
+    #[test]
+    fn a_stop_ends_all_workers() {
+        let (_home, base) = home();
+        for n in 0..50 {
+            fs::create_dir(base.join(format!("d{n}"))).unwrap();
+            fs::write(base.join(format!("d{n}/f")), "").unwrap();
+        }
+        let walk = Walk {
+            base: &base,
+            home: &base,
+            hidden: false,
+            ignored: false,
+            skipped: Vec::new(),
+            depth: usize::MAX,
+            share: 1,
+            reads: false,
+        };
+        let stop = Stop::default();
+        stop.stop(Stopped::Late);
+        let notes = walk.run(&stop, &Notes::default).unwrap();
+        assert!(notes.iter().all(|notes| notes.paths.is_empty()));
+    }
+
+    #[test]
+    fn a_directory_that_becomes_a_link_leads_nowhere() {
+        let (_home, base) = home();
+        let inside = base.join("in");
+        fs::create_dir_all(inside.join("dir/deep")).unwrap();
+        fs::create_dir_all(base.join("out/deep")).unwrap();
+        for (path, text) in
+            [("in/dir/a", "inside"), ("in/dir/deep/b", "inside"), ("out/a", "outside"), ("out/deep/b", "outside")]
+        {
+            fs::write(base.join(path), text).unwrap();
+        }
+        let done = AtomicBool::new(false);
+        let swaps = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Memory::Relaxed) {
+                    fs::rename(inside.join("dir"), base.join("away")).unwrap();
+                    symlink(base.join("out"), inside.join("dir")).unwrap();
+                    fs::remove_file(inside.join("dir")).unwrap();
+                    fs::rename(base.join("away"), inside.join("dir")).unwrap();
+                    swaps.fetch_add(1, Memory::Relaxed);
+                }
+            });
+            let mut foreign = 0;
+            while swaps.load(Memory::Relaxed) < 10_000 {
+                foreign += walk(&inside, |_| {}).1.iter().map(|notes| notes.foreign).sum::<usize>();
+            }
+            done.store(true, Memory::Relaxed);
+            assert_eq!(foreign, 0, "nothing outside was read");
+        });
+    }
+}
