@@ -531,11 +531,16 @@ export interface EventPayloads {
   /** A sub-agent failed. */
   'subagent.error': Readonly<Record<string, unknown>>
   /** Something was remembered. */
-  'memory.add': Readonly<Record<string, unknown>>
-  /** Memory was searched. */
-  'memory.search': Readonly<Record<string, unknown>>
+  'memory.add': { readonly id: string; readonly contentLength: number }
+  /** Memory was searched; `degraded` says why words alone decided although an embedding model is set. */
+  'memory.search': {
+    readonly query: string
+    readonly resultCount: number
+    readonly durationMs: number
+    readonly degraded?: string
+  }
   /** Something was forgotten. */
-  'memory.delete': Readonly<Record<string, unknown>>
+  'memory.delete': { readonly id: string }
 }
 
 /** The names of events. */
@@ -698,15 +703,22 @@ export type HookRegistration<T extends HookType = HookType> = T extends HookType
     }
   : never
 
-/** Long-term memory. */
+/**
+ * Long-term memory: texts that outlive sessions, kept by project (the repository around the working directory). Sessions
+ * get the tools `memory_search`, `memory_add` and `memory_delete`.
+ */
 export interface MemoryConfig {
   /** Whether there is any. */
   readonly enabled: boolean
-  /** What makes embeddings. */
+  /** An embedding model of the `openai` endpoint, such as `openai/text-embedding-3-small`. Without one, or while it fails, words alone decide. */
   readonly embeddingAgent?: string
-  /** From 0 to 1. */
+  /**
+   * From 0 to 1: answers with a lower score are left out. With an embedding model the score is the cosine, moved
+   * towards 1 by up to half of the way by words in common. Without one it is what the words say (BM25), as a share of the
+   * best answer of that search.
+   */
   readonly similarityThreshold: number
-  /** From 1 to 100. */
+  /** From 1 to 100: how many answers a search gives that does not say. */
   readonly maxResults: number
 }
 
@@ -774,7 +786,7 @@ export interface SimseServerConfig {
   readonly toolPermissions?: ToolPermissionConfig
   /** Run around calls and prompts, in this order. */
   readonly hooks?: readonly HookRegistration[]
-  /** Not available in this version: `enabled: true` is refused. */
+  /** Long-term memory of the sessions, kept in the data directory. Default: none. */
   readonly memory?: MemoryConfig
   /** System prompts by model. */
   readonly providerPrompts?: ProviderPromptConfig

@@ -207,7 +207,26 @@ const REFUSED = [
   ],
   ['a name with a slash', () => config({ mcpServers: [agent('a/b')] }), 'mcpServers.0.name'],
   ['two tool servers of one name', () => config({ mcpServers: [agent('a'), agent('a')] }), 'mcpServers.1.name'],
-  ['memory', () => config({ memory: { enabled: true, similarityThreshold: 0.5, maxResults: 5 } }), 'memory'],
+  ['memory that is no object', () => config({ memory: true }), 'memory'],
+  [
+    'memory that does not say whether',
+    () => config({ memory: { similarityThreshold: 0.5, maxResults: 5 } }),
+    'memory.enabled',
+  ],
+  ['an unknown part of memory', () => config({ memory: { enabled: true, size: 5 } }), 'memory.size'],
+  ['no result at all', () => config({ memory: { enabled: true, maxResults: 0 } }), 'memory.maxResults'],
+  ['too many results', () => config({ memory: { enabled: true, maxResults: 101 } }), 'memory.maxResults'],
+  ['part of a result', () => config({ memory: { enabled: true, maxResults: 1.5 } }), 'memory.maxResults'],
+  [
+    'a threshold below 0',
+    () => config({ memory: { enabled: true, similarityThreshold: -0.1 } }),
+    'memory.similarityThreshold',
+  ],
+  [
+    'an embedding model without a name',
+    () => config({ memory: { enabled: true, embeddingAgent: '' } }),
+    'memory.embeddingAgent',
+  ],
   [
     'a threshold out of range',
     () => config({ memory: { enabled: false, similarityThreshold: 5, maxResults: 5 } }),
@@ -236,11 +255,7 @@ for (const [what, make, path] of REFUSED) {
   })
 }
 
-test('what this version cannot do is said plainly; what asks for nothing is fine', () => {
-  assert.throws(
-    () => createSimseServer(config({ memory: { enabled: true, similarityThreshold: 0.5, maxResults: 5 } })),
-    /memory: .*not available in this version/,
-  )
+test('what asks for nothing is fine', () => {
   createSimseServer(config({ mcpServers: [], memory: { enabled: false, similarityThreshold: 0.5, maxResults: 5 } }))
   assert.throws(() => createSimseServer(config({ toolRegistry: {} })), { code: 'CONFIG_VALIDATION' })
 })

@@ -115,18 +115,10 @@ const hook = shape({ type: oneOf(...HOOK_TYPES), handler: fn })
 
 const memory = shape({
   enabled: boolean,
-  embeddingAgent: optional(string),
+  embeddingAgent: optional(text),
   similarityThreshold: optional(number(0, 1)),
   maxResults: optional(integer(1, 100)),
 })
-
-/** Refuses what this version cannot do, instead of taking it and doing nothing. */
-const unavailable = (what, check, wanted) => (value, path, issues) => {
-  if (value === undefined) return
-  const before = issues.length
-  check(value, path, issues)
-  if (issues.length === before && wanted(value)) issues.push({ path, message: `${what} not available in this version` })
-}
 
 /** What fits into an `Authorization` header; never told in a message. */
 const token = (value, path, issues) => {
@@ -167,7 +159,7 @@ const configShape = shape({
   workingDirectory: text,
   toolPermissions: optional(permissionConfig),
   hooks: optional(list(hook)),
-  memory: unavailable('memory is', memory, (given) => given.enabled),
+  memory: optional(memory),
   providerPrompts: optional(shape({ prompts: optional(record(string)), defaultPrompt: optional(string) })),
   instructionDiscovery: optional(
     shape({ patterns: optional(list(text)), rootDir: optional(text), autoInject: optional(boolean) }),
@@ -196,7 +188,7 @@ function checkConfig(config) {
 
 /** The part of a checked configuration that Rust reads. */
 function nativeConfig(config) {
-  const { hooks, memory: _memory, toolRegistry, toolPermissions, providerPrompts, ...rest } = config
+  const { hooks, toolRegistry, toolPermissions, providerPrompts, ...rest } = config
   return {
     ...rest,
     ...(toolPermissions && {

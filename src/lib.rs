@@ -24,6 +24,7 @@ pub mod tool;
 pub mod agent;
 pub mod host;
 pub mod mcp;
+pub mod memory;
 pub mod provider;
 // 5 · life
 pub mod session;

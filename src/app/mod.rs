@@ -24,6 +24,7 @@ use crate::base::{clock, limit};
 pub use crate::bus::{Batch, encode_frames};
 use crate::config::{SandboxSettings, Settings};
 use crate::hook::{Hooks, NoHooks};
+use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
     Abort, AgentView, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, Health, Item, ModelView, Page,
@@ -93,6 +94,7 @@ pub struct App {
     roots: Vec<PathBuf>,
     store: Arc<dyn Store>,
     data_directory: Option<PathBuf>,
+    memories: Option<Arc<Memories>>,
     models: Models,
     wardrobe: Arc<Wardrobe>,
     sessions: Manager,
@@ -127,8 +129,10 @@ impl App {
         wiring::recover_changes(&roots, &settings.allowed_paths).await;
         let models = wiring::models(&settings, extras.models)?;
         let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
-        let wardrobe =
-            Arc::new(Wardrobe::new(&settings, models.clone(), (hooks, extras.registry), data_directory.as_deref())?);
+        let memories = wiring::memories(&settings, data_directory.as_deref()).await?;
+        let kept = data_directory.as_deref();
+        let wardrobe = Wardrobe::new(&settings, models.clone(), (hooks, extras.registry), kept)?;
+        let wardrobe = Arc::new(wardrobe.with_memories(memories.clone()));
         let terms =
             Terms { limits: settings.limits.clone(), permissions: settings.permissions.clone(), asker: extras.asker };
         let bench = Arc::clone(&wardrobe) as Arc<dyn Workbench>;
@@ -136,7 +140,17 @@ impl App {
         sessions.recover().await?;
         let session_count = AtomicU64::new(store.session_count().await?);
         wardrobe.servers().start();
-        Ok(Arc::new(Self { settings, roots, store, data_directory, models, wardrobe, sessions, session_count }))
+        Ok(Arc::new(Self {
+            settings,
+            roots,
+            store,
+            data_directory,
+            memories,
+            models,
+            wardrobe,
+            sessions,
+            session_count,
+        }))
     }
 
     /// The settings it was opened with.
@@ -397,7 +411,11 @@ impl App {
     pub async fn shutdown(&self, grace: Duration) -> Result<(), ApiError> {
         let saved = self.sessions.shutdown(grace).await;
         self.wardrobe.servers().close().await;
-        let closed = self.store.close().await;
-        saved.and(closed.map_err(|error| ApiError::internal(error.to_string())))
+        let closed = self.store.close().await.map_err(|error| ApiError::internal(error.to_string()));
+        let memory_closed = match &self.memories {
+            Some(memories) => memories.close().await.map_err(|error| ApiError::internal(error.to_string())),
+            None => Ok(()),
+        };
+        saved.and(closed).and(memory_closed)
     }
 }

@@ -11,14 +11,18 @@ use crate::config::{InstructionDiscovery, Names, PLATFORM, ProviderPrompts, Sett
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, Sandbox};
 use crate::mcp::Servers;
-use crate::model::{Model, Models};
+use crate::memory::{Memories, Project, Wanted, memory_tools};
+use crate::model::{Embedder, Model, Models};
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
 use crate::protocol::{ErrorBody, ErrorCode, ToolDefinition};
 use crate::provider::{self, DEMO_MODEL_ID, OpenAiOptions};
 use crate::session::{Equipment, Workbench};
+use crate::store::recall::RecallStore;
 use crate::store::{MemoryStore, SessionSettings, SqliteStore, Store, StoreError};
 use crate::tool::{Registry, Tool};
 
+/// The long-term memory's name in the data directory.
+const MEMORY_FILE: &str = "memory.db";
 /// What is asked of an OpenAI-compatible endpoint when no model is named.
 const OPENAI_MODEL_DEFAULT: &str = "gpt-5.2";
 
@@ -88,13 +92,47 @@ pub(super) fn models(settings: &Settings, extras: Vec<Arc<dyn Model>>) -> Result
 }
 
 fn openai_model(settings: &Settings, name: &str) -> Arc<dyn Model> {
-    provider::openai(OpenAiOptions {
+    provider::openai(openai_options(settings, name))
+}
+
+fn openai_options(settings: &Settings, name: &str) -> OpenAiOptions {
+    OpenAiOptions {
         model: name.to_owned(),
         base_url: settings.openai.base_url.clone(),
         api_key: settings.openai.api_key.clone(),
         idle_timeout: Duration::from_millis(settings.limits.model_idle_timeout_ms),
         images: settings.openai.images.unwrap_or(true),
-    })
+    }
+}
+
+/// The long-term memory, in the data directory where there is one. None: it is switched off.
+pub(super) async fn memories(
+    settings: &Settings,
+    data_directory: Option<&Path>,
+) -> Result<Option<Arc<Memories>>, OpenError> {
+    let memory = &settings.memory;
+    if !memory.enabled {
+        return Ok(None);
+    }
+    let embedder = memory.embedding_model.as_deref().map(|name| embedder(settings, name)).transpose()?;
+    let path = data_directory.map(|directory| directory.join(MEMORY_FILE));
+    let open = move || path.map_or_else(RecallStore::in_memory, |path| RecallStore::open(&path));
+    let opened = tokio::task::spawn_blocking(open).await;
+    let failed = |e: tokio::task::JoinError| StoreError::Io { doing: "open the memory".into(), cause: e.to_string() };
+    let wanted = Wanted { results: Some(memory.results), threshold: Some(memory.similarity_threshold) };
+    Ok(Some(Memories::new(opened.map_err(failed)??, embedder, wanted)))
+}
+
+fn embedder(settings: &Settings, name: &str) -> Result<Arc<dyn Embedder>, OpenError> {
+    let openai = &settings.openai;
+    let name = name.strip_prefix("openai/").unwrap_or(name);
+    if (openai.base_url.is_some() || openai.api_key.is_some()) && !name.is_empty() {
+        return Ok(provider::openai_embedder(openai_options(settings, name)));
+    }
+    let expected = format!(
+        "a model of a configured endpoint, got `openai/{name}`; `openai/NAME` needs OPENAI_API_KEY or OPENAI_BASE_URL"
+    );
+    Err(OpenError::Setting { field: settings.names.of(Setting::EmbeddingModel), expected })
 }
 
 /// Fits sessions out with models, tools and system texts.
@@ -112,6 +150,7 @@ pub(super) struct Wardrobe {
     servers: Servers,
     provider_prompts: ProviderPrompts,
     instructions: InstructionDiscovery,
+    memories: Option<Arc<Memories>>,
 }
 
 impl Wardrobe {
@@ -154,7 +193,22 @@ impl Wardrobe {
             servers,
             provider_prompts: settings.provider_prompts.clone(),
             instructions: settings.instructions.clone(),
+            memories: None,
         })
+    }
+
+    /// The same with a long-term memory.
+    pub(super) fn with_memories(self, memories: Option<Arc<Memories>>) -> Self {
+        Self { memories, ..self }
+    }
+
+    /// The tools of the memory of sessions that work in this directory. A program's own tool of such a name stays.
+    fn memory_tools(&self, directory: &Path) -> Vec<Arc<dyn Tool>> {
+        let Some(memories) = &self.memories else { return Vec::new() };
+        let mut tools = memory_tools(&memories.of(Project::Around(directory.to_owned())));
+        let given = self.given.as_ref();
+        tools.retain(|tool| given.is_none_or(|given| given.get(&tool.definition().name).is_none()));
+        tools
     }
 
     /// Where sessions work that name no directory; canonical.
@@ -173,7 +227,8 @@ impl Wardrobe {
             Some(registry) => registry.definitions(),
             None => self.definitions.clone(),
         };
-        definitions.extend(self.servers.connected_tools().iter().map(|tool| tool.definition().clone()));
+        let more = self.memory_tools(&self.working_directory).into_iter().chain(self.servers.connected_tools());
+        definitions.extend(more.map(|tool| tool.definition().clone()));
         definitions
     }
 
@@ -220,7 +275,8 @@ impl Wardrobe {
         let wanted = |name: &str| settings.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
         let wants = |prefix: &str| settings.tools.as_ref().is_none_or(|n| n.iter().any(|n| n.starts_with(prefix)));
         self.servers.settle(wants).await;
-        let more = self.servers.tools();
+        let mut more = self.memory_tools(&settings.working_directory);
+        more.extend(self.servers.tools());
         let mut registry = Registry::default();
         match &self.given {
             Some(given) if settings.tools.is_none() && more.is_empty() => return Arc::clone(given),

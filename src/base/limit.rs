@@ -178,3 +178,29 @@ pub const MCP_SCHEMA_BYTES_MAX: usize = 64 << 10;
 pub const MCP_STRUCTURED_BYTES_MAX: usize = 64 << 10;
 /// Last words of an MCP server on its error stream that go into an error, in bytes.
 pub const MCP_LAST_WORDS_BYTES_MAX: usize = 600;
+/// Longest text that is remembered, in bytes.
+pub const MEMORY_TEXT_BYTES_MAX: usize = 16 << 10;
+/// Longest metadata of a remembered text, in bytes of JSON.
+pub const MEMORY_METADATA_BYTES_MAX: usize = 4 << 10;
+/// Texts that are remembered for one project.
+pub const MEMORY_ENTRIES_MAX: usize = 100_000;
+/// Texts that one call may hand in.
+pub const MEMORY_BATCH_MAX: usize = 1_000;
+/// Longest question to memory, in bytes.
+pub const MEMORY_QUERY_BYTES_MAX: usize = 16 << 10;
+/// Words of a question that count.
+pub const MEMORY_QUERY_WORDS_MAX: usize = 64;
+/// Answers that one search of memory gives (typescript-api.md §7: 1–100).
+pub const MEMORY_RESULTS_MAX: usize = 100;
+/// Answers that one search of memory gives, when nobody says.
+pub const MEMORY_RESULTS: usize = 5;
+/// Similarity from which on an answer counts, when nobody says.
+pub const MEMORY_SIMILARITY: f64 = 0.3;
+/// Texts that are sent to an embedding model at once.
+pub const EMBEDDING_BATCH_MAX: usize = 64;
+/// Numbers of one vector.
+pub const EMBEDDING_DIMENSIONS_MAX: usize = 8_192;
+/// Largest answer of an embedding model, in bytes.
+pub const EMBEDDING_REPLY_BYTES_MAX: usize = 32 << 20;
+/// Longest wait for an embedding model: a search then goes on without it.
+pub const EMBEDDING_TIMEOUT_MS: u64 = 20_000;

@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 use crate::base::limit;
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
-use crate::protocol::{CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolCategory};
+use crate::protocol::{
+    CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolAnnotations, ToolCategory,
+};
 
 pub use embedded::embedded_data_directory;
 pub use environment::{PLATFORM, find_program, inherited_environment};
@@ -59,6 +61,8 @@ pub struct Settings {
     pub provider_prompts: ProviderPrompts,
     /// Which instruction files are read. None: the defaults.
     pub instructions: InstructionDiscovery,
+    /// Long-term memory.
+    pub memory: MemorySettings,
     /// Limits and waits.
     pub limits: Limits,
 }
@@ -101,6 +105,30 @@ pub struct OpenAiSettings {
     pub api_key: Option<SecretString>,
     /// Whether its models can be shown images. None: they can.
     pub images: Option<bool>,
+}
+
+/// Long-term memory (typescript-api.md §7, `MemoryConfig`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemorySettings {
+    /// Whether sessions remember.
+    pub enabled: bool,
+    /// The embedding model at the OpenAI-compatible endpoint, with or without `openai/`. None: words alone decide.
+    pub embedding_model: Option<String>,
+    /// The score from which on an answer counts: 0 to 1.
+    pub similarity_threshold: f64,
+    /// How many answers a search gives that does not say: 1 to [`limit::MEMORY_RESULTS_MAX`].
+    pub results: usize,
+}
+
+impl Default for MemorySettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            embedding_model: None,
+            similarity_threshold: limit::MEMORY_SIMILARITY,
+            results: limit::MEMORY_RESULTS,
+        }
+    }
 }
 
 /// An ACP agent (typescript-api.md §1, `ACPServerEntry`).
@@ -226,21 +254,25 @@ impl Settings {
             permissions: default_permissions(),
             provider_prompts: ProviderPrompts::default(),
             instructions: InstructionDiscovery::default(),
+            memory: MemorySettings::default(),
             limits: Limits::default(),
         }
     }
 }
 
-/// Looking and searching are allowed; everything else asks.
+/// Looking and searching are allowed, in memory too; everything else asks.
 pub fn default_permissions() -> PermissionConfig {
+    let allow = |category, annotations| PermissionRule {
+        tool: "*".into(),
+        pattern: None,
+        policy: PermissionPolicy::Allow,
+        category: Some(category),
+        annotations,
+    };
+    let looking = CategoryFilter::Any(vec![ToolCategory::Read, ToolCategory::Search]);
+    let only_reading = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
     PermissionConfig {
         default_policy: PermissionPolicy::Ask,
-        rules: vec![PermissionRule {
-            tool: "*".into(),
-            pattern: None,
-            policy: PermissionPolicy::Allow,
-            category: Some(CategoryFilter::Any(vec![ToolCategory::Read, ToolCategory::Search])),
-            annotations: None,
-        }],
+        rules: vec![allow(looking, None), allow(CategoryFilter::One(ToolCategory::Memory), Some(only_reading))],
     }
 }

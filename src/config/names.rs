@@ -11,6 +11,8 @@ pub enum Setting {
     AllowedPaths,
     /// The model of new sessions.
     Model,
+    /// The model that turns remembered texts into vectors.
+    EmbeddingModel,
 }
 
 /// Where settings come from, and so what they are called there.
@@ -31,6 +33,7 @@ impl Names {
             Setting::AllowedRoots => ("root", "allowedRoots"),
             Setting::AllowedPaths => ("allowed_path", "allowedPaths"),
             Setting::Model => ("model", "model"),
+            Setting::EmbeddingModel => ("memory_embedding_model", "memory.embeddingAgent"),
         };
         match self {
             Self::Flags => spellings(flag),

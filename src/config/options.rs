@@ -110,6 +110,18 @@ options! {
     /// Whether the endpoint's models can be shown images [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Models")]
     openai_images: bool,
+    /// Let sessions remember things in the data directory, project by project [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Memory")]
+    memory: bool,
+    /// Embedding model of the endpoint, for finding by meaning, such as openai/text-embedding-3-small [default: none, words decide]
+    #[arg(long, value_name = "MODEL", help_heading = "Memory")]
+    memory_embedding_model: String,
+    /// How well something must fit to be found, from 0 to 1 [default: 0.3]
+    #[arg(long, value_name = "SHARE", help_heading = "Memory")]
+    memory_similarity_threshold: f64,
+    /// Answers of a search that does not say how many it wants, 1 to 100 [default: 5]
+    #[arg(long, value_name = "N", help_heading = "Memory")]
+    memory_max_results: usize,
     /// Longest silence of a model, in milliseconds [default: 120000]
     #[arg(long, value_name = "MS", help_heading = "Limits")]
     model_idle_timeout_ms: u64,
@@ -250,6 +262,13 @@ impl Setting for bool {
             "false" | "0" => Some(false),
             _ => None,
         }
+    }
+}
+
+impl Setting for f64 {
+    const EXPECTED: &'static str = "a number";
+    fn parse(text: &OsStr) -> Option<Self> {
+        text.to_str()?.parse().ok()
     }
 }
 

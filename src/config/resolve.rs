@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::names::spellings;
 use super::options::{LogFormat, LogLevel, Options};
-use super::{Limits, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
+use super::{Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
 use crate::base::{file, limit};
 
 /// Largest configuration file in bytes.
@@ -172,6 +172,12 @@ fn settings(
     }
     settings.permissions.rules.extend(all.permissions.unwrap_or_default().rules);
     settings.mcp_servers = all.mcp_servers.unwrap_or_default();
+    settings.memory = MemorySettings {
+        enabled: all.memory.unwrap_or(settings.memory.enabled),
+        embedding_model: all.memory_embedding_model,
+        similarity_threshold: all.memory_similarity_threshold.unwrap_or(settings.memory.similarity_threshold),
+        results: all.memory_max_results.unwrap_or(settings.memory.results),
+    };
     let defaults = Limits::default();
     settings.limits = Limits {
         permission_timeout_ms: all.permission_timeout_ms.unwrap_or(defaults.permission_timeout_ms),
@@ -199,6 +205,13 @@ fn check(all: &Options) -> Result<(), ConfigError> {
     ];
     if let Some((name, _)) = zero.iter().find(|(_, zero)| *zero) {
         return Err(ConfigError::Value { place: spellings(name), expected: "1 or more; got 0".to_owned() });
+    }
+    let refused = |name: &str, expected: String| Err(ConfigError::Value { place: spellings(name), expected });
+    if let Some(given) = all.memory_similarity_threshold.filter(|given| !(0.0..=1.0).contains(given)) {
+        return refused("memory_similarity_threshold", format!("a number from 0 to 1; got {given}"));
+    }
+    if let Some(given) = all.memory_max_results.filter(|given| !(1..=limit::MEMORY_RESULTS_MAX).contains(given)) {
+        return refused("memory_max_results", format!("1 to {}; got {given}", limit::MEMORY_RESULTS_MAX));
     }
     if all.host.as_deref().is_some_and(str::is_empty) {
         return Err(ConfigError::Value { place: spellings("host"), expected: "a host name or address".to_owned() });
@@ -319,6 +332,10 @@ mod tests {
             (None, &[("SIMSE_PORT", "70000")], "SIMSE_PORT: expected a whole number that fits into u16"),
             (None, &[("SIMSE_NO_AUTH", "yes")], "SIMSE_NO_AUTH: expected true, false, 1 or 0"),
             (None, &[("SIMSE_MAX_ITERATIONS", "0")], "--max-iterations (SIMSE_MAX_ITERATIONS, max_iterations): expected 1 or more; got 0"),
+            (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "1.5")], "SIMSE_MEMORY_SIMILARITY_THRESHOLD, memory_similarity_threshold): expected a number from 0 to 1; got 1.5"),
+            (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "nan")], "expected a number from 0 to 1; got NaN"),
+            (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "much")], "SIMSE_MEMORY_SIMILARITY_THRESHOLD: expected a number"),
+            (Some("memory_max_results = 101"), &[], "memory_max_results): expected 1 to 100; got 101"),
             (None, &[("SIMSE_CWD", "nowhere")], "--cwd (SIMSE_CWD, cwd): expected a directory;"),
             (None, &[("SIMSE_ROOT", "nowhere")], "--root (SIMSE_ROOT, root): expected a directory;"),
             (Some("root = ['nowhere']"), &[], "--root (SIMSE_ROOT, root): expected a directory;"),
@@ -341,6 +358,7 @@ mod tests {
     fn every_setting_reaches_its_place() {
         let file = "model = 'openai/x'\nopenai_api_key = 'sk-file'\npermission_timeout_ms = 7\nshutdown_grace_ms = 9\n\
             allow_public = true\nno_auth = true\ndefault_policy = 'deny'\nroot = ['.']\nlog_format = 'json'\n\
+            memory = true\nmemory_embedding_model = 'e'\nmemory_similarity_threshold = 0.5\nmemory_max_results = 7\n\
             [[permissions.rules]]\ntool = 'bash'\npolicy = 'allow'\n\
             [[mcp_servers]]\nname = 'a'\ncommand = 'x'\ncwd = 'd'\nenv = { KEY = 'sk-file' }\n\
             [[mcp_servers]]\nname = 'b'\nurl = 'http://127.0.0.1:1/'\n";
@@ -350,6 +368,9 @@ mod tests {
         assert_eq!(settings.openai.base_url.as_deref(), Some("http://127.0.0.1:9/v1"));
         assert_eq!(settings.openai.api_key.as_ref().unwrap().expose_secret(), "sk-file");
         assert_eq!((settings.limits.permission_timeout_ms, launch.shutdown_grace_ms), (7, 9));
+        let memory =
+            MemorySettings { enabled: true, embedding_model: Some("e".into()), similarity_threshold: 0.5, results: 7 };
+        assert_eq!(settings.memory, memory);
         assert!(launch.listen.allow_public && !launch.listen.auth);
         assert_eq!(settings.permissions.default_policy, PermissionPolicy::Deny);
         assert_eq!(settings.permissions.rules.last().unwrap().tool, "bash");

@@ -12,8 +12,8 @@ use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, InstructionDiscovery, Limits, McpServer, Names, OpenAiSettings, ProviderPrompts, SandboxSettings,
-    Settings, Storage, embedded_data_directory,
+    AcpServer, InstructionDiscovery, Limits, McpServer, MemorySettings, Names, OpenAiSettings, ProviderPrompts,
+    SandboxSettings, Settings, Storage, embedded_data_directory,
 };
 use crate::protocol::PermissionConfig;
 use crate::server::ListenOptions;
@@ -47,6 +47,7 @@ pub(super) struct ServerConfig {
     tool_permissions: Option<PermissionConfig>,
     provider_prompts: Option<ProviderPrompts>,
     instruction_discovery: Option<InstructionDiscovery>,
+    memory: Option<GivenMemory>,
     #[serde(default)]
     limits: GivenLimits,
     /// Whether `onPermissionRequest` is there.
@@ -60,6 +61,27 @@ struct OpenAi {
     base_url: Option<String>,
     api_key: Option<SecretString>,
     images: Option<bool>,
+}
+
+/// `MemoryConfig`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GivenMemory {
+    enabled: bool,
+    embedding_agent: Option<String>,
+    similarity_threshold: Option<f64>,
+    max_results: Option<usize>,
+}
+
+impl GivenMemory {
+    fn over(self, defaults: MemorySettings) -> MemorySettings {
+        MemorySettings {
+            enabled: self.enabled,
+            embedding_model: self.embedding_agent,
+            similarity_threshold: self.similarity_threshold.unwrap_or(defaults.similarity_threshold),
+            results: self.max_results.unwrap_or(defaults.results),
+        }
+    }
 }
 
 /// Limits that the caller sets; the others have their defaults.
@@ -140,6 +162,7 @@ impl ServerConfig {
             permissions: self.tool_permissions.unwrap_or(base.permissions),
             provider_prompts: self.provider_prompts.unwrap_or_default(),
             instructions: InstructionDiscovery { root_dir, ..instructions },
+            memory: self.memory.map_or(MemorySettings::default(), |given| given.over(base.memory)),
             limits: self.limits.over(base.limits),
             ..base
         };

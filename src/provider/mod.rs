@@ -6,7 +6,7 @@ mod openai;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::Model;
+use crate::model::{Embedder, Model};
 
 pub use demo::DEMO_MODEL_ID;
 pub use openai::OpenAiOptions;
@@ -14,6 +14,11 @@ pub use openai::OpenAiOptions;
 /// A model behind an OpenAI-compatible chat-completions endpoint. Its id is `openai/<name>`.
 pub fn openai(options: OpenAiOptions) -> Arc<dyn Model> {
     Arc::new(openai::OpenAi::new(options))
+}
+
+/// An embedding model behind the same endpoint's `/embeddings`.
+pub fn openai_embedder(options: OpenAiOptions) -> Arc<dyn Embedder> {
+    Arc::new(openai::OpenAiEmbedder::new(options))
 }
 
 /// The scripted model, `demo/scripted`. It says that it is one.

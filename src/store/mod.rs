@@ -5,8 +5,11 @@
 //! What [`Store::commit`] calls back about is on disk; nothing else is ever shown to a client.
 //!
 //! Nothing here assumes that this process is the log's only reader.
+//!
+//! `recall` is a store of its own: the texts of long-term memory, which no session owns.
 
 mod memory;
+pub mod recall;
 mod sqlite;
 
 #[cfg(test)]

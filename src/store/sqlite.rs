@@ -26,6 +26,8 @@ use super::{BoxFuture, Committed, SessionRow, Store, StoreError, TurnRow, Which,
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 use write::Job;
 
+pub(super) use directory::make_private_file;
+
 /// The database's name in its data directory.
 const FILE: &str = "simse.db";
 /// Idle read connections that are kept; more are made when more is read at once.
@@ -78,7 +80,7 @@ impl SqliteStore {
 
     fn open_locked(directory: &Path, lock: std::fs::File) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
-        directory::make_private_file(&path)?;
+        make_private_file(&path)?;
         let writer = schema::open(&path)?;
         let (jobs, receiver) = mpsc::channel();
         let threads = write::start(writer, &path, receiver)?;

@@ -10,6 +10,7 @@ mod main_job;
 mod malformed;
 mod mcp;
 mod mcp_http;
+mod memory;
 mod openai;
 mod readme;
 mod restart;

@@ -1,12 +1,13 @@
 //! The chat-completions wire (`POST …/chat/completions`, streamed), as OpenAI and many others speak it.
 //!
 //! `request` writes what is sent, `assemble` makes events of what comes, `failure` tells the kinds of
-//! errors apart. This file only moves bytes between them.
+//! errors apart. This file only moves bytes between them. `embeddings` is the same endpoint's other wire.
 //!
 //! Invariants: the key stands in the `Authorization` header and nowhere else, no error repeats it; one
 //! stream holds at most `MODEL_REPLY_BYTES_MAX` and waits at most the idle time-out for its next byte.
 
 mod assemble;
+mod embeddings;
 mod failure;
 mod request;
 #[cfg(test)]
@@ -24,11 +25,15 @@ use crate::base::limit;
 use crate::base::sse::SseReader;
 use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, WireNames};
 
+pub(super) use embeddings::OpenAiEmbedder;
+
 use assemble::{Assembler, State};
 use failure::{Redactor, from_http, from_status};
 
 /// OpenAI's own endpoint.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
+/// The route of the models that talk.
+const CHAT: &str = "/chat/completions";
 /// How long the end of the stream is waited for when the model has said that it is done.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -68,7 +73,7 @@ struct Endpoint {
 impl OpenAi {
     pub fn new(options: OpenAiOptions) -> Self {
         let endpoint = Endpoint {
-            url: endpoint_url(options.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL)),
+            url: route_url(options.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL), CHAT),
             given: options.base_url.is_some(),
             api_key: options.api_key.and_then(trimmed),
             idle_timeout: options.idle_timeout,
@@ -245,11 +250,11 @@ fn trimmed(key: SecretString) -> Option<SecretString> {
     (!text.is_empty()).then(|| SecretString::from(text))
 }
 
-/// The address of the chat-completions route under a base address.
-fn endpoint_url(base: &str) -> String {
+/// The address of a route under a base address.
+fn route_url(base: &str, route: &str) -> String {
     let base = base.trim().trim_end_matches('/');
-    let base = base.strip_suffix("/chat/completions").unwrap_or(base);
+    let base = base.strip_suffix(CHAT).unwrap_or(base);
     let path = base.split_once("://").map_or(base, |(_, rest)| rest);
     let version = if path.contains('/') { "" } else { "/v1" };
-    format!("{base}{version}/chat/completions")
+    format!("{base}{version}{route}")
 }

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::assemble::Assembler;
-use super::endpoint_url;
 use super::failure::Redactor;
+use super::{CHAT, route_url};
 use crate::base::limit;
 use crate::model::{ModelError, ModelEvent, StopReason};
 
@@ -165,6 +165,6 @@ fn addresses() {
         ("https://host/v1/chat/completions", "https://host/v1/chat/completions"),
     ];
     for (base, want) in table {
-        assert_eq!(endpoint_url(base), want);
+        assert_eq!(route_url(base, CHAT), want);
     }
 }

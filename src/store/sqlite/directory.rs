@@ -22,7 +22,7 @@ pub(super) fn make(directory: &Path) -> Result<(), StoreError> {
 }
 
 /// Makes a file that only its owner can read, where it is not there.
-pub(super) fn make_private_file(path: &Path) -> Result<(), StoreError> {
+pub(in crate::store) fn make_private_file(path: &Path) -> Result<(), StoreError> {
     open(path).map(drop).map_err(|e| failure("open the database", path, &e))
 }
 

@@ -1,0 +1,380 @@
+//! Long-term memory: texts that outlive sessions, found again by words and, with an embedding model, by meaning.
+//!
+//! [`Memories`] are those of one data directory, a [`MemoryManager`] is one project's view of them, and `tools` is how
+//! a model gets at it. How answers are ranked stands in `rank`.
+//!
+//! Invariants: a text that was accepted is kept, whatever the embedding model does; without that model, or while it
+//! fails, words alone decide, and every answer says so. Texts that have no vector of the present model (they came
+//! while it failed, or the model was changed) get one when the project is next searched or added to, a batch at a time.
+
+mod embedding;
+mod project;
+mod rank;
+mod tools;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use crate::base::limit;
+use crate::model::Embedder;
+use crate::store::StoreError;
+use crate::store::recall::{Added, KeptEntry, NewEntry, RecallError, RecallStore};
+
+use embedding::Embedding;
+pub use project::Project;
+pub use tools::memory_tools;
+
+/// A memory operation failed. Variants differ by what the caller should do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryError {
+    /// What was handed in cannot be taken. Hand in something else.
+    #[error("`{field}`: expected {expected}")]
+    Refused {
+        /// The argument.
+        field: &'static str,
+        /// What was expected, and what came.
+        expected: String,
+    },
+    /// The project's memory is full, or the database said no.
+    #[error(transparent)]
+    Recall(#[from] RecallError),
+    /// The caller cancelled.
+    #[error("aborted")]
+    Aborted,
+}
+
+impl From<StoreError> for MemoryError {
+    fn from(error: StoreError) -> Self {
+        Self::Recall(error.into())
+    }
+}
+
+/// What came of remembering.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Remembered {
+    /// For each text, in order: its name, and whether it is new.
+    pub added: Vec<Added>,
+    /// Why the texts can for now be found by their words only. None: all is well, or no embedding model is set.
+    pub degraded: Option<String>,
+}
+
+/// One answer of a search.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// The text and what belongs to it.
+    pub entry: KeptEntry,
+    /// How well it answers: from 0 to 1.
+    pub score: f64,
+}
+
+/// What a search has found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    /// Best first.
+    pub answers: Vec<Answer>,
+    /// Why words alone have decided. None: all is well, or no embedding model is set.
+    pub degraded: Option<String>,
+}
+
+/// What a search wants, where it differs from the settings.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Wanted {
+    /// How many answers at most: 1 to [`limit::MEMORY_RESULTS_MAX`].
+    pub results: Option<usize>,
+    /// The score from which on an answer counts: 0 to 1.
+    pub threshold: Option<f64>,
+}
+
+/// What is remembered, of all projects.
+pub struct Memories {
+    store: RecallStore,
+    embedding: Option<Embedding>,
+    results: usize,
+    threshold: f64,
+}
+
+impl std::fmt::Debug for Memories {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memories").field("store", &self.store).finish_non_exhaustive()
+    }
+}
+
+impl Memories {
+    /// Memories over a store. `defaults` hold where a search says nothing.
+    pub fn new(store: RecallStore, embedder: Option<Arc<dyn Embedder>>, defaults: Wanted) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            embedding: embedder.map(Embedding::new),
+            results: defaults.results.unwrap_or(limit::MEMORY_RESULTS),
+            threshold: defaults.threshold.unwrap_or(limit::MEMORY_SIMILARITY),
+        })
+    }
+
+    /// The view of one project.
+    pub fn of(self: &Arc<Self>, project: Project) -> MemoryManager {
+        MemoryManager { memories: Arc::clone(self), project }
+    }
+
+    /// Closes the store; what comes after fails.
+    ///
+    /// # Errors
+    /// When the last of it could not be written.
+    pub async fn close(self: &Arc<Self>) -> Result<(), MemoryError> {
+        let this = Arc::clone(self);
+        blocking(move || Ok(this.store.close()?)).await
+    }
+}
+
+/// What one project remembers.
+#[derive(Debug, Clone)]
+pub struct MemoryManager {
+    memories: Arc<Memories>,
+    project: Project,
+}
+
+/// Runs work on the blocking pool. A panic there goes on here.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, MemoryError> + Send + 'static,
+) -> Result<T, MemoryError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => Err(MemoryError::Aborted),
+    }
+}
+
+fn refused(field: &'static str, expected: impl Into<String>) -> MemoryError {
+    MemoryError::Refused { field, expected: expected.into() }
+}
+
+/// A text as it is kept: without blanks around it.
+fn checked(field: &'static str, given: &str, bytes_max: usize) -> Result<String, MemoryError> {
+    let kept = given.trim();
+    if kept.is_empty() {
+        return Err(refused(field, "a text that is not empty"));
+    }
+    if kept.len() > bytes_max {
+        return Err(refused(field, format!("at most {bytes_max} bytes, got {}", kept.len())));
+    }
+    Ok(kept.to_owned())
+}
+
+fn checked_entry(entry: NewEntry) -> Result<NewEntry, MemoryError> {
+    let text = checked("text", &entry.text, limit::MEMORY_TEXT_BYTES_MAX)?;
+    let metadata = Value::Object(entry.metadata.clone()).to_string();
+    if metadata.len() > limit::MEMORY_METADATA_BYTES_MAX {
+        let max = limit::MEMORY_METADATA_BYTES_MAX;
+        return Err(refused("metadata", format!("at most {max} bytes of JSON, got {}", metadata.len())));
+    }
+    Ok(NewEntry { text, ..entry })
+}
+
+impl MemoryManager {
+    async fn store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&RecallStore, &str) -> Result<T, MemoryError> + Send + 'static,
+    ) -> Result<T, MemoryError> {
+        let (memories, project) = (Arc::clone(&self.memories), self.project.clone());
+        blocking(move || work(&memories.store, &project.name())).await
+    }
+
+    /// Remembers texts, all or none. One that is known already keeps its name, and takes over facts that come with it.
+    ///
+    /// # Errors
+    /// [`MemoryError::Refused`] for an empty or overlong one; [`RecallError::Full`].
+    pub async fn add(&self, entries: Vec<NewEntry>, cancel: &CancellationToken) -> Result<Remembered, MemoryError> {
+        if entries.len() > limit::MEMORY_BATCH_MAX {
+            let max = limit::MEMORY_BATCH_MAX;
+            return Err(refused("entries", format!("at most {max} at once, got {}", entries.len())));
+        }
+        let entries = entries.into_iter().map(checked_entry).collect::<Result<Vec<_>, _>>()?;
+        let texts: Vec<String> = entries.iter().map(|entry| entry.text.clone()).collect();
+        let added = self.store(move |store, project| Ok(store.add(project, &entries)?)).await?;
+        let Some(embedding) = &self.memories.embedding else { return Ok(Remembered { added, degraded: None }) };
+        let new: Vec<(i64, String)> =
+            added.iter().zip(texts).filter(|(one, _)| one.new).map(|(one, text)| (one.key, text)).collect();
+        // The texts are kept: from here on nothing fails, it is only said.
+        let degraded = self.embed(embedding, new, cancel).await.err();
+        Ok(Remembered { added, degraded })
+    }
+
+    /// What is remembered about a question, best answers first.
+    ///
+    /// # Errors
+    /// [`MemoryError::Refused`] for an empty or overlong question, and for wishes out of range.
+    pub async fn search(&self, query: &str, wanted: Wanted, cancel: &CancellationToken) -> Result<Found, MemoryError> {
+        let query = checked("query", query, limit::MEMORY_QUERY_BYTES_MAX)?;
+        let bounds = self.bounds(wanted)?;
+        let count = self.store(|store, project| Ok(store.count(project)?)).await?;
+        if count == 0 {
+            return Ok(Found { answers: Vec::new(), degraded: None });
+        }
+        let nearness = match &self.memories.embedding {
+            None => Ok(HashMap::new()),
+            Some(embedding) => self.nearness(embedding, &query, (count, cancel)).await,
+        };
+        if cancel.is_cancelled() {
+            return Err(MemoryError::Aborted);
+        }
+        let (near, degraded) = match nearness {
+            Ok(near) => (near, None),
+            Err(reason) => (HashMap::new(), Some(reason)),
+        };
+        let answers = self.store(move |store, project| Ok(answers(store, (project, &query), &near, bounds)?)).await?;
+        Ok(Found { answers, degraded })
+    }
+
+    /// The same by words alone, whether or not there is an embedding model.
+    ///
+    /// # Errors
+    /// As [`Self::search`].
+    pub async fn text_search(&self, query: &str, wanted: Wanted) -> Result<Vec<Answer>, MemoryError> {
+        let query = checked("query", query, limit::MEMORY_QUERY_BYTES_MAX)?;
+        let bounds = self.bounds(wanted)?;
+        self.store(move |store, project| Ok(answers(store, (project, &query), &HashMap::new(), bounds)?)).await
+    }
+
+    fn bounds(&self, wanted: Wanted) -> Result<(f64, usize), MemoryError> {
+        let threshold = wanted.threshold.unwrap_or(self.memories.threshold);
+        if !(0.0..=1.0).contains(&threshold) {
+            return Err(refused("threshold", format!("a number from 0 to 1, got {threshold}")));
+        }
+        let results = wanted.results.unwrap_or(self.memories.results);
+        if !(1..=limit::MEMORY_RESULTS_MAX).contains(&results) {
+            let max = limit::MEMORY_RESULTS_MAX;
+            return Err(refused("maxResults", format!("a whole number from 1 to {max}, got {results}")));
+        }
+        Ok((threshold, results))
+    }
+
+    /// One text. None: there is none of that name.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn get(&self, id: &str) -> Result<Option<KeptEntry>, MemoryError> {
+        let id = id.to_owned();
+        self.store(move |store, project| Ok(store.get(project, &id)?)).await
+    }
+
+    /// Texts, newest first, at most `limit`, behind the first `skip`.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn list(&self, skip: usize, limit: usize) -> Result<Vec<KeptEntry>, MemoryError> {
+        self.store(move |store, project| Ok(store.list(project, skip, limit)?)).await
+    }
+
+    /// Forgets a text. False: there is none of that name.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn delete(&self, id: &str) -> Result<bool, MemoryError> {
+        let id = id.to_owned();
+        self.store(move |store, project| Ok(store.delete(project, &id)?)).await
+    }
+
+    /// Forgets everything; how much it was.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn clear(&self) -> Result<usize, MemoryError> {
+        self.store(|store, project| Ok(store.clear(project)?)).await
+    }
+
+    /// How many texts there are.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub async fn size(&self) -> Result<usize, MemoryError> {
+        self.store(|store, project| Ok(store.count(project)?)).await
+    }
+}
+
+/// The nearness of all texts to a question; a text says why there is none.
+impl MemoryManager {
+    async fn nearness(
+        &self,
+        embedding: &Embedding,
+        query: &str,
+        (count, cancel): (usize, &CancellationToken),
+    ) -> Result<HashMap<i64, f32>, String> {
+        let wanted = embedding.one(query, cancel).await?;
+        let near = self.near(embedding, wanted.clone()).await?;
+        if near.len() >= count {
+            return Ok(near);
+        }
+        let (model, dimensions) = (embedding.model().to_owned(), wanted.len());
+        let without = self.store(move |store, project| {
+            Ok(store.without_vector(project, (&model, Some(dimensions)), limit::EMBEDDING_BATCH_MAX)?)
+        });
+        let without = without.await.map_err(|error| error.to_string())?;
+        // Who has no vector after that is judged by words; the question itself was understood.
+        match self.embed(embedding, without, cancel).await {
+            Ok(0) => Ok(near),
+            Ok(_) => self.near(embedding, wanted).await,
+            Err(reason) => {
+                tracing::warn!(reason, "remembered texts without a vector could not be given one");
+                Ok(near)
+            }
+        }
+    }
+
+    async fn near(&self, embedding: &Embedding, wanted: Vec<f32>) -> Result<HashMap<i64, f32>, String> {
+        let model = embedding.model().to_owned();
+        let near = self.store(move |store, project| Ok(store.by_nearness(project, &model, &wanted)?)).await;
+        near.map_err(|error| error.to_string())
+    }
+
+    /// Gives texts their vectors; how many got one. An error says why the rest got none.
+    async fn embed(
+        &self,
+        embedding: &Embedding,
+        texts: Vec<(i64, String)>,
+        cancel: &CancellationToken,
+    ) -> Result<usize, String> {
+        let mut done = 0;
+        for batch in texts.chunks(limit::EMBEDDING_BATCH_MAX) {
+            let (keys, texts): (Vec<i64>, Vec<String>) = batch.iter().cloned().unzip();
+            let vectors = embedding.all(&texts, cancel).await?;
+            let pairs: Vec<(i64, Vec<f32>)> = keys.into_iter().zip(vectors).collect();
+            done += pairs.len();
+            let model = embedding.model().to_owned();
+            let put = self.store(move |store, _| Ok(store.put_vectors(&model, &pairs)?)).await;
+            put.map_err(|error| error.to_string())?;
+        }
+        Ok(done)
+    }
+}
+
+/// Looks by words, and by the piece of text itself where it has no words; ranks; reads what is wanted.
+fn answers(
+    store: &RecallStore,
+    (project, query): (&str, &str),
+    near: &HashMap<i64, f32>,
+    (threshold, results): (f64, usize),
+) -> Result<Vec<Answer>, StoreError> {
+    let mut words = store.by_words(project, query)?;
+    if words.is_empty() && !query.chars().any(char::is_alphanumeric) {
+        words = store.containing(project, query, results)?.into_iter().map(|key| (key, 1.0)).collect();
+    }
+    let ranked = rank::rank(&words, near, (threshold, results));
+    let scores: HashMap<i64, f64> = ranked.iter().map(|one| (one.key, one.score)).collect();
+    let entries = store.at(&ranked.iter().map(|one| one.key).collect::<Vec<_>>())?;
+    let scored = |entry: KeptEntry| Answer { score: scores.get(&entry.key).copied().unwrap_or_default(), entry };
+    Ok(entries.into_iter().map(scored).collect())
+}
+
+/// A text and its topic as something to remember.
+pub(crate) fn entry_about(text: &str, topic: Option<&str>) -> NewEntry {
+    let mut metadata = Map::new();
+    if let Some(topic) = topic.map(str::trim).filter(|topic| !topic.is_empty()) {
+        metadata.insert("topic".into(), topic.into());
+    }
+    NewEntry { text: text.to_owned(), metadata }
+}

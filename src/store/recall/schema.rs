@@ -1,0 +1,104 @@
+//! The tables of remembered texts, and the steps from one version of them to the next.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::store::StoreError;
+
+/// How long to wait for another connection's lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Step N leads from version N to N + 1 (`PRAGMA user_version`). Steps are added, never changed.
+///
+/// `entry.key` is the project's number times 2^32 plus a place in it; the index of words and the vectors go by it, so
+/// that a project is a range of keys everywhere. A key is never used again: `project.last` is the last place that was given away. The
+/// index keeps no text of its own. A vector belongs to one embedding
+/// model; there is at most one for each text.
+const STEPS: &[&str] = &["
+    CREATE TABLE project (
+        number INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        entries INTEGER NOT NULL,
+        last INTEGER NOT NULL
+    );
+    CREATE TABLE entry (
+        key INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        digest INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        metadata TEXT NOT NULL,
+        created_at INTEGER NOT NULL
+    );
+    CREATE INDEX entry_of_digest ON entry (digest, key);
+    CREATE VIRTUAL TABLE word USING fts5(
+        body, content='', contentless_delete=1,
+        tokenize=\"porter unicode61 remove_diacritics 2 categories 'L* N* Co So'\"
+    );
+    CREATE TABLE embedder (
+        number INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE
+    );
+    CREATE TABLE vector (
+        key INTEGER PRIMARY KEY,
+        embedder INTEGER NOT NULL,
+        data BLOB NOT NULL
+    );
+"];
+
+/// Opens the database with the newest tables. None: in memory.
+pub(super) fn open(path: Option<&Path>) -> Result<Connection, StoreError> {
+    let place = path.unwrap_or(Path::new(":memory:"));
+    let mut connection = prepare(path).map_err(|e| failure("open the memory", place, &e))?;
+    migrate(&mut connection, place)?;
+    Ok(connection)
+}
+
+fn prepare(path: Option<&Path>) -> rusqlite::Result<Connection> {
+    let connection = match path {
+        Some(path) => Connection::open(path)?,
+        None => Connection::open_in_memory()?,
+    };
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.query_row("PRAGMA journal_mode=WAL", [], |_| Ok(()))?;
+    connection.execute_batch("PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF")?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(connection)
+}
+
+fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let failed = |e: rusqlite::Error| failure("bring the memory to the newest version", path, &e);
+    // Immediate: of two processes that open a new file, one makes the tables and the other finds them.
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).map_err(failed)?;
+    let found: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+    let done = usize::try_from(found).ok().filter(|done| *done <= STEPS.len());
+    let Some(done) = done else {
+        return Err(StoreError::TooNew { path: path.to_owned(), found, known });
+    };
+    for (step, version) in STEPS.iter().zip(1..).skip(done) {
+        transaction.execute_batch(step).map_err(failed)?;
+        transaction.pragma_update(None, "user_version", version).map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)
+}
+
+/// SQLite's words, with the path and what was tried.
+pub(super) fn failure(doing: &str, path: &Path, cause: &rusqlite::Error) -> StoreError {
+    StoreError::Io { doing: doing.to_owned(), cause: format!("{}: {cause}", path.display()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_newer_file_is_refused_and_left_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("x.db");
+        open(Some(&path)).expect("made").pragma_update(None, "user_version", 99).expect("set");
+        let known = i64::try_from(STEPS.len()).expect("few");
+        assert_eq!(open(Some(&path)).err(), Some(StoreError::TooNew { path: path.clone(), found: 99, known }));
+    }
+}
