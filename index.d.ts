@@ -358,7 +358,59 @@ export interface ToolPermissionConfig {
  * Creates a resolver that judges by rules.
  * @throws {SimseError} `CONFIG_VALIDATION` for a configuration that does not fit.
  */
-export function createToolPermissionResolver(config: ToolPermissionConfig): ToolPermissionResolver
+export function createToolPermissionResolver(config: ToolPermissionConfig): ExplainingPermissionResolver
+
+/**
+ * A resolver that says why. Below its rules lies a floor that none of them lifts: commands that end a machine, a disk or an account
+ * (`rm -rf /`, `mkfs /dev/…`, `dd of=/dev/…`, `shutdown`, fork bombs, `chmod -R … /`) are denied to tools that run commands.
+ */
+export interface ExplainingPermissionResolver extends ToolPermissionResolver {
+  /**
+   * Why a call would be allowed, asked or denied. Nobody is asked, and nothing runs.
+   * @throws {SimseError} `CONFIG_VALIDATION` for what is no call.
+   */
+  explain(request: { readonly name: string; readonly arguments?: Record<string, unknown> }, definition?: ToolDefinition): Promise<PermissionExplanation>
+}
+
+/** How much a session does without asking; the floor and denials stand in each. */
+export type PermissionMode = 'plan' | 'ask' | 'accept-edits' | 'auto'
+
+/** What an answer rests on: a rule, the default policy, a rule that may match what only the shell will know, the floor, the session's mode, a grant. */
+export type VerdictBasis = 'rule' | 'default' | 'uncertain' | 'floor' | 'mode' | 'grant'
+
+/** Why a call would be allowed, asked or denied. */
+export interface PermissionExplanation {
+  /** What would happen. */
+  readonly decision: ToolPermissionPolicy
+  /** What that rests on. */
+  readonly source: VerdictBasis
+  /** The rule, by its place in `rules`. */
+  readonly rule?: number
+  /** The same in words. */
+  readonly reason: string
+  /** The session's mode, from a server. */
+  readonly mode?: PermissionMode
+  /** The id of the grant, from a server. */
+  readonly grant?: string
+  /** The commands of a command line, or the paths, each with its own answer; the strictest is the whole's. */
+  readonly parts: readonly ExplainedPart[]
+}
+
+/** One part of an explained call. */
+export interface ExplainedPart {
+  /** A command or a path; empty for a call that has neither. */
+  readonly part: string
+  /** It stands inside another command's arguments, and may run. */
+  readonly hidden: boolean
+  /** Its own answer. */
+  readonly decision: ToolPermissionPolicy
+  /** What that rests on. */
+  readonly source: VerdictBasis
+  /** The rule, by its place in `rules`. */
+  readonly rule?: number
+  /** The same in words. */
+  readonly reason: string
+}
 
 // ── Host tools ──────────────────────────────────────────────────────────────────────────────────
 
@@ -784,6 +836,11 @@ export interface SimseServerConfig {
   readonly workingDirectory: string
   /** What tools may do. Default: reading and searching are allowed, everything else asks. `onPermissionRequest` is asked beside the clients; the first answer counts. */
   readonly toolPermissions?: ToolPermissionConfig
+  /**
+   * How much new sessions do without asking; a session can be created with another. `plan` only looks; `ask` (the default) does as the rules say;
+   * `accept-edits` edits files inside the roots unasked; `auto` asks nothing that no rule denies.
+   */
+  readonly permissionMode?: PermissionMode
   /** Run around calls and prompts, in this order. */
   readonly hooks?: readonly HookRegistration[]
   /** Long-term memory of the sessions, kept in the data directory. Default: none. */

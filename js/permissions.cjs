@@ -2,7 +2,7 @@
 'use strict'
 
 const { native } = require('./bridge.cjs')
-const { assertFits, either, fn, list, oneOf, optional, plain, shape, string, text, boolean } = require('./check.cjs')
+const { assertFits, describe, either, fn, list, oneOf, optional, plain, shape, string, text, boolean } = require('./check.cjs')
 const { messageOf, revive } = require('./errors.cjs')
 const { CATEGORIES } = require('./schema.cjs')
 const { toJson } = require('./json.cjs')
@@ -26,6 +26,20 @@ const permissionConfig = shape({
   rules: optional(list(rule)),
   onPermissionRequest: optional(fn),
 })
+
+/** What can be explained; more members are welcome. */
+const call = (value, path, issues) => {
+  const said = (at, expected, got) => issues.push({ path: at, message: `expected ${expected}, got ${describe(got)}` })
+  if (!plain(value)) said(path, 'a call', value)
+  else if (typeof value.name !== 'string') said('name', 'a string', value.name)
+  else if (value.arguments !== undefined && !plain(value.arguments)) said('arguments', 'an object', value.arguments)
+}
+
+function frozen(explanation) {
+  for (const part of explanation.parts) Object.freeze(part)
+  Object.freeze(explanation.parts)
+  return Object.freeze(explanation)
+}
 
 /** Resolver → its rules and whom it asks. */
 const insides = new WeakMap()
@@ -63,11 +77,13 @@ function createToolPermissionResolver(config) {
     throw revive(cause)
   }
 
+  const asJson = (request) => toJson({ id: '', ...request, arguments: request.arguments ?? {} })
+
   async function check(request, definition) {
     if (!plain(request) || typeof request.name !== 'string') return false
     let answer
     try {
-      answer = rules.decide(toJson({ id: '', ...request, arguments: request.arguments ?? {} }), facts(definition))
+      answer = rules.decide(asJson(request), facts(definition))
     } catch (cause) {
       console.warn(
         `simse: a call of tool "${request.name}" cannot be judged, which counts as no: ${messageOf(revive(cause))}`,
@@ -78,7 +94,16 @@ function createToolPermissionResolver(config) {
     return onPermissionRequest === undefined ? false : askPerson(onPermissionRequest, request, console.warn)
   }
 
-  const resolver = Object.freeze({ check })
+  async function explain(request, definition) {
+    assertFits('explain', call, request)
+    try {
+      return frozen(JSON.parse(rules.explain(asJson(request), facts(definition))))
+    } catch (cause) {
+      throw revive(cause)
+    }
+  }
+
+  const resolver = Object.freeze({ check, explain })
   insides.set(resolver, Object.freeze({ rules, onPermissionRequest }))
   return resolver
 }

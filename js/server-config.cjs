@@ -158,6 +158,7 @@ const configShape = shape({
   mcpServers: optional(named(mcpServer)),
   workingDirectory: text,
   toolPermissions: optional(permissionConfig),
+  permissionMode: optional(oneOf('plan', 'ask', 'accept-edits', 'auto')),
   hooks: optional(list(hook)),
   memory: optional(memory),
   providerPrompts: optional(shape({ prompts: optional(record(string)), defaultPrompt: optional(string) })),

@@ -40,6 +40,7 @@ impl App {
                 instructions: body.instructions,
                 tools: body.tools,
                 permissions: body.tool_permissions,
+                permission_mode: body.permission_mode.unwrap_or(self.settings.permission_mode),
                 grants: Vec::new(),
             },
         })

@@ -5,6 +5,7 @@
 
 mod agents;
 mod bodies;
+mod permissions;
 mod wiring;
 
 #[cfg(test)]
@@ -27,10 +28,10 @@ use crate::hook::{Hooks, NoHooks};
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Abort, AgentView, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, Health, Item, ModelView, Page,
-    Prompt, SessionId, SessionView, ToolDefinition, TurnId, TurnRecord,
+    Abort, AgentView, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, Health, Item,
+    ModelView, Page, Prompt, SessionId, SessionView, ToolDefinition, TurnId, TurnRecord,
 };
-use crate::session::{self, Answer, Live, Manager, NewPrompt, Terms, Workbench, store_failure};
+use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Terms, Workbench, store_failure};
 pub use crate::session::{Accepted, EventReader, Resolved};
 use crate::store::{Store, StoreError, Which};
 use crate::tool::Registry;
@@ -100,6 +101,8 @@ pub struct App {
     sessions: Manager,
     /// Sessions in the store, about: what is being created counts already.
     session_count: AtomicU64,
+    /// Grants that outlive sessions.
+    saved: Arc<GrantBook>,
 }
 
 impl std::fmt::Debug for App {
@@ -133,8 +136,15 @@ impl App {
         let kept = data_directory.as_deref();
         let wardrobe = Wardrobe::new(&settings, models.clone(), (hooks, extras.registry), kept)?;
         let wardrobe = Arc::new(wardrobe.with_memories(memories.clone()));
-        let terms =
-            Terms { limits: settings.limits.clone(), permissions: settings.permissions.clone(), asker: extras.asker };
+        let saved = Arc::new(GrantBook::open(Arc::clone(&store)).await?);
+        let terms = Terms {
+            limits: settings.limits.clone(),
+            permissions: settings.permissions.clone(),
+            asker: extras.asker,
+            floor: wiring::floor(&settings, data_directory.as_deref()),
+            saved: Arc::clone(&saved),
+            roots: wiring::further_roots(&settings),
+        };
         let bench = Arc::clone(&wardrobe) as Arc<dyn Workbench>;
         let sessions = Manager::new(Arc::clone(&store), bench, terms);
         sessions.recover().await?;
@@ -150,6 +160,7 @@ impl App {
             wardrobe,
             sessions,
             session_count,
+            saved,
         }))
     }
 
@@ -285,9 +296,10 @@ impl App {
     /// `INVALID_ARGUMENT`; `NOT_FOUND` for an unknown request; `CONFLICT` for one that has its answer or has expired.
     pub async fn feedback(&self, caller: &Caller, id: &SessionId, body: Feedback) -> Result<Resolved, ApiError> {
         let decision = bodies::check_feedback(&body)?;
+        let grant = permissions::grant_terms(&body, decision == Decision::AllowAlways, clock::now_ms())?;
         let Feedback { call_id, request_id, message, .. } = body;
         let which = Which { request_id, call_id };
-        self.live(caller, id).await?.answer(Answer { which, decision, message }).await
+        self.live(caller, id).await?.answer(Answer { which, decision, message, grant }).await
     }
 
     /// The history, oldest first, behind item number `after` (an event's number), at most `limit`.

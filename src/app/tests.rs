@@ -13,8 +13,8 @@ use super::*;
 use crate::config::{Names, Storage};
 use crate::model::{ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
 use crate::protocol::{
-    Decision, Event, ItemBody, PermissionConfig, PermissionPolicy, PromptContent, PromptMode, SessionStatus,
-    ToolCallRequest, TurnStatus, Usage,
+    Configure, Event, ExplainCall, GrantScope, ItemBody, PermissionConfig, PermissionMode, PermissionPolicy,
+    PromptContent, PromptMode, SessionStatus, ToolCallRequest, TurnStatus, Usage, VerdictBasis,
 };
 
 /// What the model does in one round.
@@ -583,4 +583,103 @@ async fn a_setting_that_does_not_hold_is_named_as_its_giver_calls_it() {
             assert!(error.starts_with(&format!("{want}: expected ")), "{error}");
         }
     }
+}
+
+fn explained(session: Option<&SessionId>, tool: &str, arguments: Value) -> ExplainCall {
+    let Value::Object(arguments) = arguments else { panic!("an object") };
+    ExplainCall { session_id: session.cloned(), tool: tool.into(), arguments }
+}
+
+#[tokio::test]
+async fn a_yes_reaches_as_far_as_it_says_and_can_be_taken_back() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    house.plays([write_round("1"), says("done"), write_round("2"), says("done"), write_round("3"), says("done")]);
+    let first = house.session().await;
+    let mut reader = house.app.events(&anyone(), &first, 0).await.unwrap();
+    let accepted = house.prompts(&first, "write", PromptMode::Queue).await.unwrap();
+    until(&mut reader, "permission.request").await;
+    let body = Feedback {
+        call_id: Some("call_1".into()),
+        decision: Some(Decision::Allow),
+        scope: Some(GrantScope::Project),
+        expires_in_ms: Some(600_000),
+        ..Feedback::default()
+    };
+    house.app.feedback(&anyone(), &first, body).await.unwrap();
+    house.app.wait_turn(&anyone(), &first, &accepted.turn_id).await.unwrap();
+    // Another session in the same directory: nobody is asked.
+    let second = house.session().await;
+    house.turn(&second, "write").await;
+    assert_eq!(std::fs::read_to_string(house.directory.path().join("a.txt")).unwrap(), "2");
+    assert!(!house.kinds(&second).await.iter().any(|kind| kind == "permission.request"));
+    let write = || explained(Some(&second), "fs_write", json!({ "path": "a.txt", "content": "x" }));
+    let told = house.app.explain(&anyone(), write()).await.unwrap();
+    let listed = house.app.grants(&anyone(), None).await.unwrap().items;
+    assert_eq!((told.decision, told.source), (PermissionPolicy::Allow, VerdictBasis::Grant));
+    assert_eq!(listed.iter().map(|g| Some(g.grant_id.clone())).collect::<Vec<_>>(), [told.grant]);
+    assert_eq!((listed[0].scope, listed[0].tool.as_str()), (GrantScope::Project, "fs_write"));
+    assert!(listed[0].expires_at.unwrap() > listed[0].created_at && listed[0].working_directory.is_some());
+    let other = Caller { client: Some("other".parse().unwrap()) };
+    assert_eq!(house.app.grants(&other, None).await.unwrap().items, []);
+    let id = listed[0].grant_id.clone();
+    assert_eq!(house.app.revoke_grant(&other, (id.clone(), None)).await.unwrap_err().code(), ErrorCode::NotFound);
+    house.app.revoke_grant(&anyone(), (id.clone(), None)).await.unwrap();
+    assert_eq!(house.app.revoke_grant(&anyone(), (id, None)).await.unwrap_err().code(), ErrorCode::NotFound);
+    assert_eq!(house.app.explain(&anyone(), write()).await.unwrap().decision, PermissionPolicy::Ask);
+    // A session's own: listed and taken back with the session.
+    let mut reader = house.app.events(&anyone(), &second, 0).await.unwrap();
+    let accepted = house.prompts(&second, "write", PromptMode::Queue).await.unwrap();
+    until(&mut reader, "permission.request").await;
+    let body =
+        Feedback { call_id: Some("call_1".into()), decision: Some(Decision::AllowAlways), ..Feedback::default() };
+    house.app.feedback(&anyone(), &second, body).await.unwrap();
+    house.app.wait_turn(&anyone(), &second, &accepted.turn_id).await.unwrap();
+    assert_eq!(house.app.grants(&anyone(), Some(&first)).await.unwrap().items, []);
+    let own = house.app.grants(&anyone(), Some(&second)).await.unwrap().items.remove(0);
+    assert_eq!((own.scope, own.session_id.as_ref()), (GrantScope::Session, Some(&second)));
+    assert_eq!(house.app.explain(&anyone(), write()).await.unwrap().source, VerdictBasis::Grant);
+    house.app.revoke_grant(&anyone(), (own.grant_id, Some(&second))).await.unwrap();
+    assert_eq!(house.app.explain(&anyone(), write()).await.unwrap().decision, PermissionPolicy::Ask);
+}
+
+#[tokio::test]
+async fn a_mode_comes_with_the_session_and_changes_with_a_prompt() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    house.plays([write_round("1"), says("done"), write_round("2"), says("done")]);
+    let body = CreateSession { permission_mode: Some(PermissionMode::Plan), ..CreateSession::default() };
+    let view = house.app.create_session(&anyone(), body).await.unwrap();
+    assert_eq!(view.permission_mode, PermissionMode::Plan);
+    let id = view.session_id;
+    house.turn(&id, "write").await;
+    let file = house.directory.path().join("a.txt");
+    assert!(!file.exists());
+    let ends: Vec<Value> = house.log(&id).await.iter().filter(|e| e.kind == "tool.call.end").map(payload).collect();
+    assert!(ends[0]["output"].as_str().unwrap().contains("the session is in plan mode"), "{ends:?}");
+    let body = Prompt {
+        prompt: PromptContent::Text("now".into()),
+        mode: PromptMode::Queue,
+        configure: Some(Configure { permission_mode: Some(PermissionMode::Auto), ..Configure::default() }),
+        if_version: None,
+    };
+    let accepted = house.app.prompt(&anyone(), &id, body).await.unwrap();
+    house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "2");
+    assert_eq!(house.app.session(&anyone(), &id).await.unwrap().permission_mode, PermissionMode::Auto);
+}
+
+#[tokio::test]
+async fn an_explanation_needs_no_session_and_names_the_floor() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    let told =
+        house.app.explain(&anyone(), explained(None, "bash", json!({ "command": "ls; rm -rf /" }))).await.unwrap();
+    assert_eq!((told.decision, told.source), (PermissionPolicy::Deny, VerdictBasis::Floor));
+    assert!(told.reason.contains("remove-root"), "{}", told.reason);
+    let told = house.app.explain(&anyone(), explained(None, "bash", json!({ "command": "ls; make" }))).await.unwrap();
+    assert_eq!(told.parts.iter().map(|part| part.part.as_str()).collect::<Vec<_>>(), ["ls", "make"]);
+    assert_eq!((told.decision, told.mode), (PermissionPolicy::Ask, Some(PermissionMode::Ask)));
+    let unknown = house.app.explain(&anyone(), explained(None, "none", json!({}))).await.unwrap_err();
+    assert_eq!(unknown.code(), ErrorCode::NotFound);
+    let strange = SessionId::generate();
+    let nowhere = house.app.explain(&anyone(), explained(Some(&strange), "bash", json!({ "command": "ls" }))).await;
+    assert_eq!(nowhere.unwrap_err().code(), ErrorCode::NotFound);
 }

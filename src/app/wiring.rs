@@ -13,6 +13,7 @@ use crate::host::{self, BashOptions, Sandbox};
 use crate::mcp::Servers;
 use crate::memory::{Memories, Project, Wanted, memory_tools};
 use crate::model::{Embedder, Model, Models};
+use crate::permission::Floor;
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
 use crate::protocol::{ErrorBody, ErrorCode, ToolDefinition};
 use crate::provider::{self, DEMO_MODEL_ID, OpenAiOptions};
@@ -41,6 +42,19 @@ fn canonical(names: Names, setting: Setting, path: &Path) -> Result<PathBuf, Ope
         field: names.of(setting),
         expected: format!("an existing directory, got {}", path.display()),
     })
+}
+
+/// What nobody may do here: the server's own data is part of it.
+pub(super) fn floor(settings: &Settings, data_directory: Option<&Path>) -> Arc<Floor> {
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let protected: Vec<PathBuf> = data_directory.map(|data| vec![data.to_owned(), real(data)]).unwrap_or_default();
+    Arc::new(Floor::new(protected, settings.home.clone()))
+}
+
+/// The further roots of the file tools, without links; those that are there.
+pub(super) fn further_roots(settings: &Settings) -> Vec<PathBuf> {
+    let path = |path: &PathBuf| std::fs::canonicalize(settings.working_directory.join(path)).ok();
+    settings.allowed_paths.iter().filter_map(path).collect()
 }
 
 /// Opens where sessions are kept.
@@ -271,7 +285,7 @@ fn host_tools(
 
 impl Wardrobe {
     /// The tools of a session with these settings.
-    async fn registry(&self, settings: &SessionSettings) -> Arc<Registry> {
+    pub(super) async fn registry(&self, settings: &SessionSettings) -> Arc<Registry> {
         let wanted = |name: &str| settings.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
         let wants = |prefix: &str| settings.tools.as_ref().is_none_or(|n| n.iter().any(|n| n.starts_with(prefix)));
         self.servers.settle(wants).await;

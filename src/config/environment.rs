@@ -11,6 +11,11 @@ pub fn inherited_environment() -> Vec<(OsString, OsString)> {
     std::env::vars_os().collect()
 }
 
+/// The user's home directory, as `~` in a command means it.
+pub fn home_directory() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())
+}
+
 /// Where the program `name` lies, as a shell would find it: a name with a slash relative to `directory`, any
 /// other along `PATH`. None when there is no such file that may be run.
 pub fn find_program(name: &str, directory: &Path) -> Option<PathBuf> {

@@ -19,11 +19,11 @@ use crate::base::limit;
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{
-    CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolAnnotations, ToolCategory,
+    CategoryFilter, PermissionConfig, PermissionMode, PermissionPolicy, PermissionRule, ToolAnnotations, ToolCategory,
 };
 
 pub use embedded::embedded_data_directory;
-pub use environment::{PLATFORM, find_program, inherited_environment};
+pub use environment::{PLATFORM, find_program, home_directory, inherited_environment};
 pub use mcp::{BadMcpServer, McpServer, McpTransport};
 pub use names::{Names, Setting};
 pub use options::{FilePermissions, LogFormat, LogLevel, Options};
@@ -57,6 +57,10 @@ pub struct Settings {
     pub mcp_servers: Vec<McpServer>,
     /// What tools may do.
     pub permissions: PermissionConfig,
+    /// How much new sessions do without asking.
+    pub permission_mode: PermissionMode,
+    /// The user's home directory, when it is known.
+    pub home: Option<PathBuf>,
     /// System prompts by model pattern.
     pub provider_prompts: ProviderPrompts,
     /// Which instruction files are read. None: the defaults.
@@ -252,6 +256,8 @@ impl Settings {
             acp_servers: Vec::new(),
             mcp_servers: Vec::new(),
             permissions: default_permissions(),
+            permission_mode: PermissionMode::default(),
+            home: home_directory(),
             provider_prompts: ProviderPrompts::default(),
             instructions: InstructionDiscovery::default(),
             memory: MemorySettings::default(),

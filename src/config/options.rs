@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::{ConfigError, McpServer};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
-use crate::protocol::{PermissionPolicy, PermissionRule};
+use crate::protocol::{PermissionMode, PermissionPolicy, PermissionRule};
 
 /// How a text from the environment becomes a value.
 trait Setting: Sized {
@@ -92,6 +92,9 @@ options! {
     /// When a file may be changed that a session did not read, or that has changed since: strict, warn or off [default: warn]
     #[arg(long, value_name = "MODE", value_parser = stale_check, help_heading = "What it works on")]
     stale_check: StaleCheck,
+    /// How much new sessions do without asking: plan, ask, accept-edits or auto [default: ask]
+    #[arg(long, value_name = "MODE", value_parser = mode, help_heading = "What it works on")]
+    permission_mode: PermissionMode,
     /// Rules; in the file only
     #[arg(skip)]
     permissions: FilePermissions,
@@ -211,6 +214,10 @@ fn stale_check(text: &str) -> Result<StaleCheck, String> {
     StaleCheck::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", StaleCheck::EXPECTED))
 }
 
+fn mode(text: &str) -> Result<PermissionMode, String> {
+    PermissionMode::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", PermissionMode::EXPECTED))
+}
+
 fn variable<T: Setting>(
     lookup: &dyn Fn(&str) -> Option<std::ffi::OsString>,
     name: &str,
@@ -310,6 +317,19 @@ impl Setting for StaleCheck {
             "strict" => Some(Self::Strict),
             "warn" => Some(Self::Warn),
             "off" => Some(Self::Off),
+            _ => None,
+        }
+    }
+}
+
+impl Setting for PermissionMode {
+    const EXPECTED: &'static str = "plan, ask, accept-edits or auto";
+    fn parse(text: &OsStr) -> Option<Self> {
+        match text.to_str()? {
+            "plan" => Some(Self::Plan),
+            "ask" => Some(Self::Ask),
+            "accept-edits" => Some(Self::AcceptEdits),
+            "auto" => Some(Self::Auto),
             _ => None,
         }
     }

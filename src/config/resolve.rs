@@ -170,6 +170,7 @@ fn settings(
     if let Some(policy) = all.default_policy {
         settings.permissions.default_policy = policy;
     }
+    settings.permission_mode = all.permission_mode.unwrap_or_default();
     settings.permissions.rules.extend(all.permissions.unwrap_or_default().rules);
     settings.mcp_servers = all.mcp_servers.unwrap_or_default();
     settings.memory = MemorySettings {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use napi_derive::napi;
 
-use super::error::parse;
+use super::error::{parse, to_json};
 use super::gate::process_directory;
 use super::tool::subject_of;
-use crate::permission::{Facts, Rules};
+use crate::config::home_directory;
+use crate::permission::{Facts, Floor, Rules};
 use crate::protocol::{PermissionConfig, PermissionPolicy, ToolCallRequest, ToolDefinition};
 
 /// Rules, ready to judge.
@@ -22,7 +23,19 @@ impl NativeRules {
     #[napi(constructor, catch_unwind)]
     pub fn new(config: String) -> napi::Result<Self> {
         let config: PermissionConfig = parse("toolPermissions", &config)?;
-        Ok(Self { inner: Arc::new(Rules::new(&config)) })
+        let floor = Arc::new(Floor::new(Vec::new(), home_directory()));
+        Ok(Self { inner: Arc::new(Rules::new(&config).over(floor)) })
+    }
+
+    /// Why: a `PermissionExplanation` as JSON.
+    #[napi(catch_unwind)]
+    pub fn explain(&self, request: String, definition: Option<String>) -> napi::Result<String> {
+        let request: ToolCallRequest = parse("request", &request)?;
+        let definition: Option<ToolDefinition> = definition.map(|text| parse("definition", &text)).transpose()?;
+        let directory = process_directory();
+        let facts = Facts::new(&request.name, definition.as_ref(), directory.as_deref());
+        let explanation = self.inner.explain(facts, &subject_of(&request.arguments));
+        Ok(to_json(&explanation.describe(&self.inner)))
     }
 
     /// `allow`, `ask` or `deny`.

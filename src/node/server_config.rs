@@ -15,7 +15,7 @@ use crate::config::{
     AcpServer, InstructionDiscovery, Limits, McpServer, MemorySettings, Names, OpenAiSettings, ProviderPrompts,
     SandboxSettings, Settings, Storage, embedded_data_directory,
 };
-use crate::protocol::PermissionConfig;
+use crate::protocol::{PermissionConfig, PermissionMode};
 use crate::server::ListenOptions;
 
 /// `SimseServerConfig`, its functions taken out.
@@ -45,6 +45,8 @@ pub(super) struct ServerConfig {
     #[serde(default)]
     mcp_servers: Vec<McpServer>,
     tool_permissions: Option<PermissionConfig>,
+    #[serde(default)]
+    permission_mode: PermissionMode,
     provider_prompts: Option<ProviderPrompts>,
     instruction_discovery: Option<InstructionDiscovery>,
     memory: Option<GivenMemory>,
@@ -160,6 +162,7 @@ impl ServerConfig {
             acp_servers: self.acp_servers,
             mcp_servers: self.mcp_servers,
             permissions: self.tool_permissions.unwrap_or(base.permissions),
+            permission_mode: self.permission_mode,
             provider_prompts: self.provider_prompts.unwrap_or_default(),
             instructions: InstructionDiscovery { root_dir, ..instructions },
             memory: self.memory.map_or(MemorySettings::default(), |given| given.over(base.memory)),

@@ -1,4 +1,4 @@
-//! What a client allowed once and for all, for as long as a session lives.
+//! What a client allowed once and for all: for a session, a project, or wherever it works.
 //!
 //! Narrow on purpose. Of a command line, each simple command in it is granted, word for word: granted
 //! `npm test && git status`, both run again, alone or together with other granted ones; `npm test x` asks.
@@ -9,63 +9,88 @@
 //! Grants only answer what would be asked: a verdict of deny is looked at first, by who holds them.
 //! They know nothing of the directory that a command runs in.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::Subject;
 use super::shell::{Line, Part};
+use crate::protocol::GrantId;
 
-/// The grants of one session.
+/// Grants of one reach: a session's, a project's, a client's.
 #[derive(Debug, Clone, Default)]
 pub struct Grants {
     tools: HashMap<String, Granted>,
 }
 
+/// Which grant it was, and until when it holds.
+#[derive(Debug, Clone)]
+struct Mark {
+    id: GrantId,
+    ends_at: u64,
+}
+
 #[derive(Debug, Clone, Default)]
 struct Granted {
-    everything: bool,
-    lines: HashSet<String>,
-    parts: HashSet<Part>,
-    paths: HashSet<PathBuf>,
+    everything: Vec<Mark>,
+    lines: HashMap<String, Vec<Mark>>,
+    parts: HashMap<Part, Vec<Mark>>,
+    paths: HashMap<PathBuf, Vec<Mark>>,
 }
 
 impl Grants {
-    /// Takes note that a call was allowed for always.
+    /// Takes note that a call was allowed for always, or until `ends_at` in milliseconds since 1970.
     ///
     /// A path that does not resolve is not granted.
-    pub fn add(&mut self, tool: &str, subject: &Subject) {
+    pub fn add(&mut self, id: &GrantId, (tool, subject): (&str, &Subject), ends_at: Option<u64>) {
+        let mark = || Mark { id: id.clone(), ends_at: ends_at.unwrap_or(u64::MAX) };
         let granted = self.tools.entry(tool.to_owned()).or_default();
         match subject {
-            Subject::None => granted.everything = true,
-            Subject::Paths(paths) => granted.paths.extend(paths.iter().filter_map(|path| path.resolved.clone())),
+            Subject::None => granted.everything.push(mark()),
+            Subject::Paths(paths) => {
+                for path in paths.iter().filter_map(|path| path.resolved.clone()) {
+                    granted.paths.entry(path).or_default().push(mark());
+                }
+            }
             Subject::Command(command) => {
                 let parts = Line::parse(command).parts;
                 if !parts.is_empty() && parts.iter().all(is_plain) {
-                    granted.parts.extend(parts);
+                    parts.into_iter().for_each(|part| granted.parts.entry(part).or_default().push(mark()));
                 } else {
-                    granted.lines.insert(command.clone());
+                    granted.lines.entry(command.clone()).or_default().push(mark());
                 }
             }
         }
     }
 
-    /// Whether a call was granted in all its parts.
-    pub fn covers(&self, tool: &str, subject: &Subject) -> bool {
-        let Some(granted) = self.tools.get(tool) else { return false };
+    /// The grant that covers a call in all its parts, all of `books` taken together; the first of them when
+    /// it takes several. None: not all of it is granted at `now`.
+    pub fn covering(books: &[&Self], tool: &str, subject: &Subject, now: u64) -> Option<GrantId> {
+        let granted: Vec<&Granted> = books.iter().filter_map(|book| book.tools.get(tool)).collect();
+        if granted.is_empty() {
+            return None;
+        }
+        let live = |marks: &Vec<Mark>| marks.iter().find(|mark| now < mark.ends_at).map(|mark| mark.id.clone());
         match subject {
-            Subject::None => granted.everything,
-            Subject::Paths(paths) => {
-                !paths.is_empty()
-                    && paths.iter().all(|path| path.resolved.as_ref().is_some_and(|p| granted.paths.contains(p)))
-            }
+            Subject::None => granted.iter().find_map(|g| live(&g.everything)),
+            Subject::Paths(paths) => all(paths, |path| {
+                let path = path.resolved.as_ref()?;
+                granted.iter().find_map(|g| g.paths.get(path).and_then(live))
+            }),
             Subject::Command(command) => {
-                granted.lines.contains(command) || {
-                    let parts = Line::parse(command).parts;
-                    !parts.is_empty() && parts.iter().all(|part| is_plain(part) && granted.parts.contains(part))
-                }
+                granted.iter().find_map(|g| g.lines.get(command).and_then(live)).or_else(|| {
+                    all(&Line::parse(command).parts, |part| {
+                        is_plain(part).then(|| granted.iter().find_map(|g| g.parts.get(part).and_then(live)))?
+                    })
+                })
             }
         }
     }
+}
+
+/// The first answer, when there are some and none is missing.
+fn all<T>(things: &[T], find: impl Fn(&T) -> Option<GrantId>) -> Option<GrantId> {
+    let found: Option<Vec<GrantId>> = things.iter().map(find).collect();
+    found?.into_iter().next()
 }
 
 /// Whether the same words mean the same again.
@@ -78,13 +103,40 @@ mod tests {
     use super::*;
     use crate::permission::PathSubject;
 
+    fn add(grants: &mut Grants, tool: &str, subject: &Subject) {
+        grants.add(&GrantId::generate(), (tool, subject), None);
+    }
+
+    fn covers(grants: &Grants, tool: &str, subject: &Subject) -> bool {
+        Grants::covering(&[grants], tool, subject, 1).is_some()
+    }
+
+    #[test]
+    fn grants_end_and_add_up() {
+        let command = |c: &str| Subject::Command(c.to_owned());
+        let ids = [GrantId::generate(), GrantId::generate()];
+        let (mut session, mut project) = (Grants::default(), Grants::default());
+        session.add(&ids[0], ("bash", &command("make")), Some(10));
+        project.add(&ids[1], ("bash", &command("ls && git status")), None);
+        let books = [&session, &project];
+        #[rustfmt::skip]
+        let table = [
+            ("make", 9, Some(0)), ("make", 10, None), ("ls", 99, Some(1)), ("ls; make", 9, Some(1)), ("ls; make", 10, None),
+            ("make; ls", 9, Some(0)), ("make; rm x", 9, None),
+        ];
+        for (line, now, want) in table {
+            let got = Grants::covering(&books, "bash", &command(line), now);
+            assert_eq!(got.as_ref(), want.map(|at: usize| &ids[at]), "{line} at {now}");
+        }
+    }
+
     #[test]
     fn a_command_is_granted_word_for_word() {
         let command = |c: &str| Subject::Command(c.to_owned());
         let mut grants = Grants::default();
         for line in ["npm test && git status", "sudo ls", "echo $HOME", "X=1 make", "git log > out"] {
-            assert!(!grants.covers("bash", &command(line)), "{line}");
-            grants.add("bash", &command(line));
+            assert!(!covers(&grants, "bash", &command(line)), "{line}");
+            add(&mut grants, "bash", &command(line));
         }
         #[rustfmt::skip]
         let table = [
@@ -95,9 +147,9 @@ mod tests {
             ("git log > other", false), ("npm test $(rm x)", false), ("npm \"test git\" status", false), ("", false),
         ];
         for (line, want) in table {
-            assert_eq!(grants.covers("bash", &command(line)), want, "{line}");
+            assert_eq!(covers(&grants, "bash", &command(line)), want, "{line}");
         }
-        assert!(!grants.covers("other", &command("npm test")));
+        assert!(!covers(&grants, "other", &command("npm test")));
     }
 
     #[test]
@@ -110,7 +162,7 @@ mod tests {
             Subject::Paths(all.iter().map(one).collect())
         };
         let mut grants = Grants::default();
-        grants.add("fs_write", &paths(&[("a", Some("/w/a")), ("lost", None)]));
+        add(&mut grants, "fs_write", &paths(&[("a", Some("/w/a")), ("lost", None)]));
         #[rustfmt::skip]
         let table: [(&str, &[(&str, Option<&str>)], bool); 7] = [
             ("fs_write", &[("a", Some("/w/a"))], true),
@@ -122,10 +174,10 @@ mod tests {
             ("fs_edit", &[("a", Some("/w/a"))], false),
         ];
         for (tool, all, want) in table {
-            assert_eq!(grants.covers(tool, &paths(all)), want, "{tool} {all:?}");
+            assert_eq!(covers(&grants, tool, &paths(all)), want, "{tool} {all:?}");
         }
-        assert!(!grants.covers("fs_write", &Subject::None));
-        grants.add("custom", &Subject::None);
-        assert!(grants.covers("custom", &Subject::None));
+        assert!(!covers(&grants, "fs_write", &Subject::None));
+        add(&mut grants, "custom", &Subject::None);
+        assert!(covers(&grants, "custom", &Subject::None));
     }
 }

@@ -35,6 +35,12 @@ impl<'a> Facts<'a> {
             working_directory,
         }
     }
+
+    /// Whether a command among its arguments is one for a shell, and not a word of its own.
+    fn runs_commands(&self) -> bool {
+        const SHELL_TOOLS: [&str; 4] = ["bash", "shell", "local_shell", "exec_command"];
+        self.category == Some(ToolCategory::Execute) || SHELL_TOOLS.contains(&self.tool)
+    }
 }
 
 /// What a verdict rests on.
@@ -175,7 +181,8 @@ impl Rules {
         match subject {
             Subject::Command(command) => {
                 let line = Line::parse(command);
-                let hit = self.floor.as_ref().and_then(|f| f.check_line(command, &line, facts.working_directory));
+                let floor = self.floor.as_ref().filter(|_| facts.runs_commands());
+                let hit = floor.and_then(|f| f.check_line(command, &line, facts.working_directory));
                 match hit {
                     Some(hit) => floored(hit, &mut told),
                     None => self.decide_line(&rules, &line, &mut told),

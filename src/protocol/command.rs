@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::id::{RequestId, SessionId};
 use super::item::Part;
-use super::permission::PermissionConfig;
+use super::permission::{GrantScope, PermissionConfig, PermissionMode};
 
 /// `POST /sessions`. Every field may be left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -30,6 +30,8 @@ pub struct CreateSession {
     pub tools: Option<Vec<String>>,
     /// Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's may become `allow`).
     pub tool_permissions: Option<PermissionConfig>,
+    /// How much it does without asking. Default: the server's setting.
+    pub permission_mode: Option<PermissionMode>,
 }
 
 /// What a prompt says: a text, or parts.
@@ -121,6 +123,8 @@ pub struct Configure {
     pub title: Option<String>,
     /// Other instructions.
     pub instructions: Option<String>,
+    /// Another permission mode.
+    pub permission_mode: Option<PermissionMode>,
 }
 
 /// `POST /sessions/:id/prompt`.
@@ -154,7 +158,7 @@ pub struct Abort {
 pub enum Decision {
     /// This once.
     Allow,
-    /// This once, and calls like it for the rest of the session.
+    /// This once, and calls like it for the rest of the session, or as far as `scope` says.
     AllowAlways,
     /// No.
     Deny,
@@ -174,4 +178,8 @@ pub struct Feedback {
     pub allowed: Option<bool>,
     /// Words for the model, when the answer is no.
     pub message: Option<String>,
+    /// How far a yes reaches. Default: `once` for `allow`, `session` for `allow_always`.
+    pub scope: Option<GrantScope>,
+    /// After how many milliseconds a yes that reaches further than this call ends. Default: never.
+    pub expires_in_ms: Option<u64>,
 }

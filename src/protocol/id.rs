@@ -88,6 +88,11 @@ id!(
     "req_"
 );
 id!(
+    /// Names one saved grant.
+    GrantId,
+    "grant_"
+);
+id!(
     /// Names who calls (`X-Client-ID`). The server keeps each client's sessions apart.
     ClientId,
     "cli_"

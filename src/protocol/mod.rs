@@ -15,11 +15,11 @@ mod tool;
 pub use command::{Abort, Configure, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode};
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::{EVENT_TYPES, Event, EventBody, RoundKind};
-pub use id::{BadId, ClientId, RequestId, SessionId, TurnId};
+pub use id::{BadId, ClientId, GrantId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
 pub use permission::{
-    ExplainedPart, PermissionConfig, PermissionExplanation, PermissionMode, PermissionPolicy, PermissionRule,
-    PermissionVerdict, VerdictBasis, VerdictSource,
+    ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,
+    PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,
 };
 pub use session::{
     AgentView, Deleted, Health, ModelView, Page, SessionStatus, SessionView, TurnRecord, TurnStatus, Usage,

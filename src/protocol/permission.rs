@@ -1,7 +1,11 @@
 //! Permission settings and verdicts.
 
-use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::id::{GrantId, SessionId};
 use super::tool::{CategoryFilter, ToolAnnotations};
 
 /// What to do with a call.
@@ -61,6 +65,49 @@ pub enum PermissionMode {
     Auto,
 }
 
+/// How far an answer of a client reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GrantScope {
+    /// This one call.
+    Once,
+    /// Calls like it for the rest of the session.
+    Session,
+    /// Calls like it in all sessions of the client that work in the same directory.
+    Project,
+    /// Calls like it in all sessions of the client.
+    Always,
+}
+
+/// A saved grant, as `GET /permissions/grants` shows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GrantView {
+    /// Its id.
+    pub grant_id: GrantId,
+    /// `session`, `project` or `always`.
+    pub scope: GrantScope,
+    /// The tool.
+    pub tool: String,
+    /// The command line that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// The paths that it is about, as they resolve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<PathBuf>>,
+    /// The session, of a grant for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// The working directory, of a grant for a project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<PathBuf>,
+    /// When it was given, in milliseconds since 1970.
+    pub created_at: u64,
+    /// When it ends. Absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+}
+
 /// What a verdict rests on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -95,9 +142,9 @@ pub struct PermissionExplanation {
     /// The session's mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PermissionMode>,
-    /// The id of the saved grant.
+    /// The saved grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grant: Option<String>,
+    pub grant: Option<GrantId>,
     /// The parts of a command, or the paths, each with its own answer; the strictest is the whole's.
     pub parts: Vec<ExplainedPart>,
 }
@@ -158,4 +205,18 @@ pub struct PermissionVerdict {
     /// Why, for the model and the log. Empty when there is nothing to say.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
+}
+
+/// `POST /permissions/explain`: what would happen to this call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExplainCall {
+    /// In this session. None: in a new one.
+    #[serde(default)]
+    pub session_id: Option<SessionId>,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: Map<String, Value>,
 }

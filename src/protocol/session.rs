@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::error::ErrorBody;
 use super::id::{SessionId, TurnId};
+use super::permission::PermissionMode;
 
 /// Where a session is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +132,9 @@ pub struct SessionView {
     pub working_directory: PathBuf,
     /// Its model, `provider/name`.
     pub model: String,
+    /// How much it does without asking.
+    #[serde(default)]
+    pub permission_mode: PermissionMode,
     /// Its title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,

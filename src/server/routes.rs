@@ -6,7 +6,7 @@ use axum::Router;
 use axum::http::header::{ACCEPT, LOCATION};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::{delete as delete_route, get, post};
 use serde_json::json;
 
 use super::Shared;
@@ -28,6 +28,9 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/sessions/{sessionId}/feedback", post(feedback))
         .route("/sessions/{sessionId}/history", get(history))
         .route("/sessions/{sessionId}/turns/{turnId}", get(turn))
+        .route("/permissions/explain", post(explain))
+        .route("/permissions/grants", get(grants))
+        .route("/permissions/grants/{grantId}", delete_route(revoke))
         .route("/tools", get(tools))
         .route("/agents", get(agents))
         .route("/models", get(models))
@@ -89,6 +92,31 @@ async fn feedback(mut call: Call) -> Answer {
     let id = call.id("sessionId")?;
     let body: Feedback = call.json().await?;
     ok(&call.shared.app.feedback(&call.caller, &id, body).await?)
+}
+
+async fn explain(mut call: Call) -> Answer {
+    call.no_query()?;
+    let body = call.json().await?;
+    ok(&call.shared.app.explain(&call.caller, body).await?)
+}
+
+async fn grants(call: Call) -> Answer {
+    let session = session_of(&call)?;
+    ok(&call.shared.app.grants(&call.caller, session.as_ref()).await?)
+}
+
+async fn revoke(call: Call) -> Answer {
+    let session = session_of(&call)?;
+    ok(&call.shared.app.revoke_grant(&call.caller, (call.id("grantId")?, session.as_ref())).await?)
+}
+
+/// `?sessionId=`, and nothing else.
+fn session_of(call: &Call) -> Result<Option<SessionId>, ApiError> {
+    let mut query = call.query()?;
+    let given = query.text("sessionId");
+    query.finish(&["sessionId"])?;
+    let parsed = given.map(|text| text.parse::<SessionId>()).transpose();
+    parsed.map_err(|cause| ApiError::invalid("sessionId", cause.to_string()))
 }
 
 async fn history(call: Call) -> Answer {

@@ -22,19 +22,20 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::{Answer, Asks, Question, Resolved};
-use super::gate::Policy;
 use super::journal::Entry;
 use super::live::Live;
 use super::manager::Shelf;
+use super::policy::Policy;
 use super::runner::{Finished, Mailbox, TurnSink};
 use super::turn::{Input, Phase};
 use super::{Terms, Workbench, store_failure};
 use crate::base::{clock, limit};
+use crate::permission::Subject;
 use crate::protocol::{
-    ApiError, Configure, ErrorBody, Message, PermissionVerdict, PromptContent, PromptMode, RequestId, SessionView,
-    TurnId, TurnRecord, TurnStatus,
+    ApiError, Configure, ErrorBody, GrantId, Message, PermissionExplanation, PermissionVerdict, PromptContent,
+    PromptMode, RequestId, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus,
 };
-use crate::store::{SessionRow, StoreError, TurnRow, Write};
+use crate::store::{Grant, SessionRow, StoreError, TurnRow, Write};
 use crate::tool::Scope;
 
 pub(super) use turns::{queued_turn, status_after, terminal_event};
@@ -67,6 +68,16 @@ pub struct Accepted {
     pub version: u64,
 }
 
+/// A call that somebody wants explained.
+pub(super) struct Explained {
+    /// Its tool.
+    pub(super) name: String,
+    /// What is known of it.
+    pub(super) definition: Option<ToolDefinition>,
+    /// What patterns are held against.
+    pub(super) subject: Subject,
+}
+
 /// Where a turn is, for who asks.
 pub(super) enum TurnLook {
     /// Not over yet.
@@ -88,6 +99,12 @@ pub(super) enum Order {
     Abort(String, oneshot::Sender<Result<TurnId, ApiError>>),
     Answer(Answer, oneshot::Sender<Result<Resolved, ApiError>>),
     View(oneshot::Sender<SessionView>),
+    /// What would happen to a call now.
+    Explain(Box<Explained>, oneshot::Sender<PermissionExplanation>),
+    /// The grants of the session.
+    Grants(oneshot::Sender<Vec<Grant>>),
+    /// Takes a grant of the session back. False: it has none of that id.
+    Revoke(GrantId, oneshot::Sender<Result<bool, ApiError>>),
     Turn(TurnId, oneshot::Sender<TurnLook>),
     Delete(oneshot::Sender<Result<(), ApiError>>),
     /// A gate puts a question. `named` tells it the request's id once the question is put.
@@ -160,7 +177,7 @@ impl Actor {
         (row, queue): (SessionRow, Vec<TurnRow>),
     ) -> Self {
         let (bench, terms) = (Arc::clone(&shelf.bench), Arc::clone(&shelf.terms));
-        let policy = Arc::new(Policy::new(&terms, &row.settings));
+        let policy = Arc::new(Policy::new(&terms, &row));
         Self {
             live,
             shelf,
@@ -227,6 +244,12 @@ impl Actor {
                 let _ = reply.send(answer);
             }
             Order::View(reply) => drop(reply.send(self.view())),
+            Order::Explain(call, reply) => drop(reply.send(self.explain(&call))),
+            Order::Grants(reply) => drop(reply.send(self.row.settings.grants.clone())),
+            Order::Revoke(id, reply) => {
+                let answer = self.revoke(&id).await;
+                let _ = reply.send(answer);
+            }
             Order::Turn(turn, reply) => {
                 let look = self.look(&turn);
                 let _ = reply.send(look);
@@ -365,6 +388,7 @@ pub(super) fn view_of(row: &SessionRow, last_seq: u64) -> SessionView {
         last_seq,
         working_directory: row.settings.working_directory.clone(),
         model: row.settings.model.clone(),
+        permission_mode: row.settings.permission_mode,
         title: row.settings.title.clone(),
         turn: None,
         queued: 0,

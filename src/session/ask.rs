@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use crate::base::limit;
-use crate::protocol::{ApiError, Decision, PermissionVerdict, RequestId, TurnId, VerdictSource};
-use crate::store::{Grant, GrantSubject, Which};
+use crate::protocol::{ApiError, Decision, GrantScope, PermissionVerdict, RequestId, TurnId, VerdictSource};
+use crate::store::{GrantSubject, Which};
 
 /// A client's answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +19,17 @@ pub struct Answer {
     pub decision: Decision,
     /// Words for the model.
     pub message: Option<String>,
+    /// How far a yes reaches, when further than this call.
+    pub grant: Option<GrantTerms>,
+}
+
+/// How far a yes reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GrantTerms {
+    /// Where it counts.
+    pub scope: GrantScope,
+    /// When it ends, in milliseconds since 1970. None: never.
+    pub expires_at: Option<u64>,
 }
 
 /// Answer to feedback: what it has settled.
@@ -59,8 +70,8 @@ pub(super) struct Open {
     pub(super) request_id: RequestId,
     /// What it asks.
     pub(super) call_id: String,
-    /// The tool on what it is to be used.
-    pub(super) grant: Grant,
+    /// The tool, and on what it is to be used.
+    pub(super) wanted: (String, GrantSubject),
     /// Who waits.
     pub(super) reply: oneshot::Sender<PermissionVerdict>,
 }
@@ -142,8 +153,8 @@ mod tests {
 
     fn open(request: &str, call: &str) -> (Open, oneshot::Receiver<PermissionVerdict>) {
         let (reply, waits) = oneshot::channel();
-        let grant = Grant { tool: "t".into(), on: GrantSubject::Any };
-        (Open { request_id: request.parse().expect("id"), call_id: call.into(), grant, reply }, waits)
+        let wanted = ("t".to_owned(), GrantSubject::Any);
+        (Open { request_id: request.parse().expect("id"), call_id: call.into(), wanted, reply }, waits)
     }
 
     #[test]

@@ -1,14 +1,11 @@
-//! Permission for the calls of a turn: rules, then what the client has granted, then a question.
+//! Permission for the calls of a turn: the verdict (see `policy`), then what the client has granted, then a question.
 //!
-//! Order of judgement: a denial by the server's rules stands. Else the session's own rules decide where
-//! it has any; what the server's rules cannot be sure about is at least asked. What remains to be asked
-//! is put to the session's clients. Fails closed: no answer in time, nobody there, an abort, a fault of the
+//! What remains to be asked is put to the session's clients. Fails closed: no answer in time, nobody there, an abort, a fault of the
 //! store are all a no, and each question ends in exactly one `permission.response`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -16,53 +13,12 @@ use super::Terms;
 use super::actor::Order;
 use super::ask::{Question, denied};
 use super::live::Live;
+use super::policy::Policy;
 use crate::agent::{Gate, GateQuestion};
 use crate::base::{BoxFuture, clock};
-use crate::permission::{Basis, Facts, Grants, Rules, Subject};
-use crate::protocol::{PermissionPolicy, PermissionVerdict, RequestId, TurnId, VerdictSource};
-use crate::store::{Grant, GrantSubject, SessionSettings};
-
-/// The rules of a session, prepared, and what was granted in it.
-pub(super) struct Policy {
-    server: Rules,
-    session: Option<Rules>,
-    grants: Mutex<Grants>,
-}
-
-impl Policy {
-    /// The server's rules and a session's settings.
-    pub(super) fn new(terms: &Terms, settings: &SessionSettings) -> Self {
-        let mut grants = Grants::default();
-        for grant in &settings.grants {
-            grants.add(&grant.tool, &subject_of(&grant.on));
-        }
-        let session = settings.permissions.as_ref().map(Rules::new);
-        Self { server: Rules::new(&terms.permissions), session, grants: Mutex::new(grants) }
-    }
-
-    /// Takes note of an `allow_always`.
-    pub(super) fn grant(&self, grant: &Grant) {
-        self.grants.lock().add(&grant.tool, &subject_of(&grant.on));
-    }
-
-    fn judge(&self, facts: Facts<'_>, subject: &Subject) -> PermissionPolicy {
-        let server = self.server.decide(facts, subject);
-        let Some(session) = &self.session else { return server.policy };
-        let own = session.decide(facts, subject).policy;
-        let unsure = match server.basis {
-            Basis::Uncertain(_) => true,
-            Basis::Rule(_) | Basis::Default | Basis::Floor(_) => false,
-        };
-        match (server.policy, own) {
-            (PermissionPolicy::Deny, _) | (_, PermissionPolicy::Deny) => PermissionPolicy::Deny,
-            (PermissionPolicy::Allow | PermissionPolicy::Ask, PermissionPolicy::Ask) => PermissionPolicy::Ask,
-            (PermissionPolicy::Allow | PermissionPolicy::Ask, PermissionPolicy::Allow) if unsure => {
-                PermissionPolicy::Ask
-            }
-            (PermissionPolicy::Allow | PermissionPolicy::Ask, PermissionPolicy::Allow) => PermissionPolicy::Allow,
-        }
-    }
-}
+use crate::permission::{Facts, Subject};
+use crate::protocol::{PermissionMode, PermissionPolicy, PermissionVerdict, RequestId, TurnId, VerdictSource};
+use crate::store::GrantSubject;
 
 /// What a grant for these things is about.
 fn grant_subject(subject: &Subject) -> GrantSubject {
@@ -73,7 +29,7 @@ fn grant_subject(subject: &Subject) -> GrantSubject {
     }
 }
 
-fn subject_of(on: &GrantSubject) -> Subject {
+pub(super) fn subject_of(on: &GrantSubject) -> Subject {
     match on {
         GrantSubject::Any => Subject::None,
         GrantSubject::Command(command) => Subject::Command(command.clone()),
@@ -95,6 +51,8 @@ pub(super) struct SessionGate {
     pub(super) turn: TurnId,
     /// The working directory, without links.
     pub(super) directory: std::path::PathBuf,
+    /// The session's mode in this turn.
+    pub(super) mode: PermissionMode,
 }
 
 impl Gate for SessionGate {
@@ -106,19 +64,16 @@ impl Gate for SessionGate {
         Box::pin(async move {
             let name = question.request.name.as_str();
             let facts = Facts::new(name, question.definition, Some(&self.directory));
-            let by_policy = |allowed, reason: &str| PermissionVerdict {
-                allowed,
-                by: VerdictSource::Policy,
-                reason: reason.to_owned(),
-            };
-            match self.policy.judge(facts, question.subject) {
+            let ruling = self.policy.rule(facts, question.subject, self.mode);
+            let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
+            match ruling.policy {
                 PermissionPolicy::Allow if question.insists => self.ask(question, cancel).await,
-                PermissionPolicy::Allow => by_policy(true, ""),
-                PermissionPolicy::Deny => by_policy(false, "a rule denies it"),
-                PermissionPolicy::Ask
-                    if !question.insists && self.policy.grants.lock().covers(name, question.subject) =>
-                {
-                    PermissionVerdict { allowed: true, by: VerdictSource::Grant, reason: String::new() }
+                PermissionPolicy::Allow => verdict(true, ruling.by, String::new()),
+                PermissionPolicy::Deny => {
+                    verdict(false, ruling.by, self.policy.reason(facts, question.subject, self.mode))
+                }
+                PermissionPolicy::Ask if !question.insists && self.policy.granted(name, question.subject).is_some() => {
+                    verdict(true, VerdictSource::Grant, String::new())
                 }
                 PermissionPolicy::Ask => self.ask(question, cancel).await,
             }

@@ -271,6 +271,9 @@ mod tests {
         fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>> {
             self.empty.open_turns()
         }
+        fn grants(&self) -> BoxFuture<'_, Result<Vec<crate::store::GrantRow>, StoreError>> {
+            self.empty.grants()
+        }
         fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
             self.empty.session_count()
         }

@@ -8,13 +8,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::actor::{Accepted, NewPrompt, Order, TurnLook};
+use super::actor::{Accepted, Explained, NewPrompt, Order, TurnLook};
 use super::ask::{Answer, Resolved, over};
 use super::journal::Journal;
 use super::store_failure;
 use crate::bus::{Batch, Next, Topic};
-use crate::protocol::{ApiError, ClientId, ErrorCode, SessionId, SessionView, TurnId, TurnRecord};
-use crate::store::Store;
+use crate::permission::Subject;
+use crate::protocol::{
+    ApiError, ClientId, ErrorCode, GrantId, PermissionExplanation, SessionId, SessionView, ToolDefinition, TurnId,
+    TurnRecord,
+};
+use crate::store::{Grant, Store};
 
 /// Events that a reader takes from the store at once.
 const PAGE: usize = 500;
@@ -115,6 +119,34 @@ impl Live {
     /// `NOT_FOUND` when it has just been deleted.
     pub async fn view(&self) -> Result<SessionView, ApiError> {
         self.ask(Order::View).await
+    }
+
+    /// What would happen to a call now, and why. Nobody is asked.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` when it has just been deleted.
+    pub async fn explain(
+        &self,
+        (name, definition): (String, Option<ToolDefinition>),
+        subject: Subject,
+    ) -> Result<PermissionExplanation, ApiError> {
+        self.ask(|reply| Order::Explain(Box::new(Explained { name, definition, subject }), reply)).await
+    }
+
+    /// What was granted for the session.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` when it has just been deleted.
+    pub async fn grants(&self) -> Result<Vec<Grant>, ApiError> {
+        self.ask(Order::Grants).await
+    }
+
+    /// Takes a grant of the session back. False: it has none of that id.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` when it has just been deleted; what the store says.
+    pub async fn revoke(&self, id: GrantId) -> Result<bool, ApiError> {
+        self.ask(|reply| Order::Revoke(id, reply)).await?
     }
 
     /// A turn's record.

@@ -16,12 +16,14 @@ use tokio::sync::{mpsc, watch};
 
 use super::actor::{self, Actor, Order};
 use super::live::Live;
+use super::policy::Policy;
 use super::repair::Remains;
 use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
+use crate::permission::{Facts, Subject};
 use crate::protocol::{
-    ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, PromptContent, SessionId, SessionStatus, SessionView,
-    TurnId, TurnRecord, TurnStatus,
+    ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, PermissionExplanation, PromptContent, SessionId,
+    SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus,
 };
 use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
 
@@ -118,6 +120,12 @@ impl Manager {
         let writes = vec![Write::CreateSession(Box::new(row)), append];
         commit(&self.shelf.store, writes).await.map_err(|e| store_failure(&e))?;
         Ok(view)
+    }
+
+    /// What would happen to a call in a session with this row, and why. Nobody is asked.
+    pub fn explain(&self, row: &SessionRow, definition: &ToolDefinition, subject: &Subject) -> PermissionExplanation {
+        let facts = Facts::new(&definition.name, Some(definition), Some(&row.settings.working_directory));
+        Policy::new(&self.shelf.terms, row).explain(facts, subject, row.settings.permission_mode)
     }
 
     /// A client's session, woken where it sleeps.
@@ -319,8 +327,8 @@ mod tests {
     use crate::config::Limits;
     use crate::hook::NoHooks;
     use crate::model::{Model, ModelRequest, ModelStream};
-    use crate::protocol::{PermissionConfig, PermissionPolicy, PromptMode, Usage};
-    use crate::session::{Equipment, NewPrompt};
+    use crate::protocol::{PermissionConfig, PermissionMode, PermissionPolicy, PromptMode, Usage};
+    use crate::session::{Equipment, GrantBook, NewPrompt};
     use crate::store::{MemoryStore, SessionSettings};
 
     struct NoModel;
@@ -365,7 +373,14 @@ mod tests {
 
     fn manager(store: Arc<dyn Store>, idle: Duration) -> Manager {
         let permissions = PermissionConfig { default_policy: PermissionPolicy::Deny, rules: Vec::new() };
-        let terms = Terms { limits: Limits::default(), permissions, asker: None };
+        let terms = Terms {
+            limits: Limits::default(),
+            permissions,
+            asker: None,
+            floor: Arc::default(),
+            saved: Arc::new(GrantBook::empty(Arc::clone(&store))),
+            roots: Vec::new(),
+        };
         Manager::with_idle(store, Arc::new(Bench), (terms, idle))
     }
 
@@ -377,6 +392,7 @@ mod tests {
             instructions: None,
             tools: None,
             permissions: None,
+            permission_mode: PermissionMode::default(),
             grants: Vec::new(),
         };
         let row = SessionRow {

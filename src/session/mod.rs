@@ -8,16 +8,19 @@
 
 mod actor;
 mod ask;
+mod book;
 mod gate;
 mod history;
 mod journal;
 mod live;
 mod manager;
+mod policy;
 mod repair;
 mod runner;
 mod tally;
 mod turn;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::agent::{Asker, TurnInput, TurnOutcome, run_turn};
@@ -25,13 +28,15 @@ use crate::base::BoxFuture;
 use crate::config::Limits;
 use crate::hook::Hooks;
 use crate::model::Model;
+use crate::permission::Floor;
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, PermissionConfig};
 use crate::store::{SessionSettings, StoreError};
 use crate::tool::Registry;
 use tokio_util::sync::CancellationToken;
 
 pub use actor::{Accepted, NewPrompt};
-pub use ask::{Answer, Resolved};
+pub use ask::{Answer, GrantTerms, Resolved};
+pub use book::GrantBook;
 pub use history::{is_item, items};
 pub use live::{ClientGuard, EventReader, Live};
 pub use manager::Manager;
@@ -70,6 +75,12 @@ pub struct Terms {
     pub permissions: PermissionConfig,
     /// Somebody in this program who answers questions.
     pub asker: Option<Arc<dyn Asker>>,
+    /// What nobody may do.
+    pub floor: Arc<Floor>,
+    /// Grants that outlive their sessions.
+    pub saved: Arc<GrantBook>,
+    /// Further roots of the file tools, beside a session's directory.
+    pub roots: Vec<PathBuf>,
 }
 
 /// What a store says, as a caller is told.

@@ -7,10 +7,12 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::{
-    MemoryStore, SessionRow, SessionSettings, SqliteStore, Steers, Store, StoreError, TurnRow, Which, Write, commit,
+    Grant, GrantRow, GrantSubject, MemoryStore, SessionRow, SessionSettings, SqliteStore, Steers, Store, StoreError,
+    TurnRow, Which, Write, commit,
 };
 use crate::protocol::{
-    ClientId, Configure, Event, Part, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, Usage,
+    ClientId, Configure, Event, Part, PermissionMode, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord,
+    TurnStatus, Usage,
 };
 
 type Shared = Arc<dyn Store>;
@@ -44,6 +46,7 @@ fn row(id: &str) -> SessionRow {
             instructions: None,
             tools: None,
             permissions: None,
+            permission_mode: PermissionMode::default(),
             grants: Vec::new(),
         },
     }
@@ -115,6 +118,7 @@ async fn holds(store: Shared) {
     questions_are_found_by_either_name(&store).await;
     a_deleted_session_is_gone(&store).await;
     callbacks_come_in_order(&store).await;
+    saved_grants_come_and_go(&store).await;
     store.check().await.expect("works");
     store.close().await.expect("closes");
     store.close().await.expect("closes twice");
@@ -288,6 +292,28 @@ async fn a_deleted_session_is_gone(store: &Shared) {
     // The name is free again, and nothing of the first is left.
     put(store, vec![create("b"), append("b", None, 1..=1)]).await;
     assert_eq!(numbers(store, "b", 0, 9).await, [1]);
+}
+
+async fn saved_grants_come_and_go(store: &Shared) {
+    let row = |id: &str, client: Option<&str>| GrantRow {
+        client: client.map(|c| c.parse().expect("an id")),
+        project: Some("/w".into()),
+        grant: Grant {
+            id: id.parse().expect("an id"),
+            created_at: 1,
+            expires_at: None,
+            tool: "bash".into(),
+            on: GrantSubject::Command("make".into()),
+        },
+    };
+    assert_eq!(store.grants().await, Ok(vec![]));
+    let changed = GrantRow { project: None, ..row("g1", Some("c")) };
+    put(store, [row("g1", Some("c")), row("g2", None), changed.clone()].map(|r| Write::SaveGrant(Box::new(r))).into())
+        .await;
+    assert_eq!(store.grants().await, Ok(vec![changed.clone(), row("g2", None)]));
+    let gone = |id: &str| Write::DeleteGrant(id.parse().expect("an id"));
+    put(store, vec![gone("g2"), gone("never")]).await;
+    assert_eq!(store.grants().await, Ok(vec![changed]));
 }
 
 async fn callbacks_come_in_order(store: &Shared) {

@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use parking_lot::Mutex;
 
-use super::{BoxFuture, Committed, Question, SessionRow, Store, StoreError, TurnRow, Which, Write};
+use super::{BoxFuture, Committed, GrantRow, Question, SessionRow, Store, StoreError, TurnRow, Which, Write};
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 
 #[derive(Debug)]
@@ -24,6 +24,7 @@ struct State {
     numbers: HashMap<SessionId, u64>,
     sessions: BTreeMap<u64, Held>,
     last_number: u64,
+    grants: Vec<GrantRow>,
     closed: bool,
 }
 
@@ -91,7 +92,7 @@ impl State {
                 Write::DeleteSession(id) | Write::Append(id, _) if !known(id) => {
                     return Err(StoreError::NoSession(id.clone()));
                 }
-                Write::UpdateSession(_) | Write::SaveTurn(_) => {}
+                Write::UpdateSession(_) | Write::SaveTurn(_) | Write::SaveGrant(_) | Write::DeleteGrant(_) => {}
                 Write::DeleteSession(id) => {
                     made.remove(id);
                     gone.insert(id.clone());
@@ -139,6 +140,11 @@ impl State {
                         }
                     }
                 }
+                Write::SaveGrant(row) => match self.grants.iter_mut().find(|g| g.grant.id == row.grant.id) {
+                    Some(old) => *old = *row,
+                    None => self.grants.push(*row),
+                },
+                Write::DeleteGrant(id) => self.grants.retain(|g| g.grant.id != id),
             }
         }
     }
@@ -225,6 +231,10 @@ impl Store for MemoryStore {
             let turns = s.sessions.values().flat_map(|h| &h.turns);
             turns.filter(|t| !t.record.status.is_terminal()).cloned().collect()
         })
+    }
+
+    fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>> {
+        self.read(|s| s.grants.clone())
     }
 
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::base::BoxFuture;
 use crate::protocol::{
-    ClientId, Configure, Event, Part, PermissionConfig, PromptContent, RequestId, SessionId, SessionStatus, TurnId,
-    TurnRecord, Usage,
+    ClientId, Configure, Event, GrantId, Part, PermissionConfig, PermissionMode, PromptContent, RequestId, SessionId,
+    SessionStatus, TurnId, TurnRecord, Usage,
 };
 
 pub use memory::MemoryStore;
@@ -121,14 +121,30 @@ pub struct SessionSettings {
     /// Its own rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<PermissionConfig>,
+    /// How much it does without asking.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub permission_mode: PermissionMode,
     /// What a client has allowed for the rest of the session, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
 }
 
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// An `allow_always`: the same tool on the same things needs no further question. A denial beats it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
+    /// Its id. One that was written without gets one for as long as it is held.
+    #[serde(default = "GrantId::generate")]
+    pub id: GrantId,
+    /// When it was given; 0: not known.
+    #[serde(default)]
+    pub created_at: u64,
+    /// When it ends. None: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
     /// The tool.
     pub tool: String,
     /// On what.
@@ -145,6 +161,31 @@ pub enum GrantSubject {
     Command(String),
     /// These paths, as they resolve.
     Paths(Vec<PathBuf>),
+}
+
+impl Grant {
+    /// Whether it still holds.
+    pub fn holds(&self, now_ms: u64) -> bool {
+        self.expires_at.is_none_or(|end| now_ms < end)
+    }
+
+    /// Whether it is about the same.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.tool == other.tool && self.on == other.on
+    }
+}
+
+/// A grant that outlives its session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantRow {
+    /// Whose it is. None: everyone's without a client id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientId>,
+    /// Sessions in this working directory alone. None: wherever they work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<PathBuf>,
+    /// What is granted.
+    pub grant: Grant,
 }
 
 /// A turn's durable facts: its record, and its prompt while it has not begun.
@@ -230,6 +271,10 @@ pub enum Write {
     Append(SessionId, Arc<Vec<Event>>),
     /// A turn's new facts.
     SaveTurn(Box<TurnRow>),
+    /// A grant that outlives its session, new or changed.
+    SaveGrant(Box<GrantRow>),
+    /// Such a grant goes. Nothing happens when it is gone already.
+    DeleteGrant(GrantId),
 }
 
 /// Called once, in the order of the commits, by whoever writes at that moment: keep it short.
@@ -275,6 +320,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// All turns of all sessions that are not over, oldest first: what a restart has to deal with.
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>>;
+
+    /// All grants that outlive their sessions, oldest first.
+    fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>>;
 
     /// How many sessions there are.
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>>;

@@ -22,7 +22,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{BoxFuture, Committed, SessionRow, Store, StoreError, TurnRow, Which, Write};
+use super::{BoxFuture, Committed, GrantRow, SessionRow, Store, StoreError, TurnRow, Which, Write};
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 use write::Job;
 
@@ -212,6 +212,10 @@ impl Store for SqliteStore {
 
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>> {
         self.read("read the open turns", read::open_turns)
+    }
+
+    fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>> {
+        self.read("list the saved grants", read::grants)
     }
 
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {

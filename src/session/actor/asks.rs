@@ -2,13 +2,18 @@
 
 use tokio::sync::oneshot;
 
-use super::{Actor, Input};
-use crate::base::limit;
-use crate::protocol::{ApiError, Decision, EventBody, PermissionVerdict, RequestId, VerdictSource};
-use crate::session::ask::{Answer, Open, Question, Resolved, denied};
+use super::{Actor, Explained, Input};
+use crate::base::{clock, limit};
+use crate::permission::Facts;
+use crate::protocol::{
+    ApiError, Decision, EventBody, GrantId, GrantScope, PermissionExplanation, PermissionVerdict, RequestId,
+    VerdictSource,
+};
+use crate::session::ask::{Answer, GrantTerms, Open, Question, Resolved, denied};
 use crate::session::journal::Entry;
+use crate::session::store_failure;
 use crate::session::turn::Phase;
-use crate::store::{Grant, GrantSubject, Write};
+use crate::store::{Grant, GrantRow, GrantSubject, Write};
 
 impl Actor {
     /// Puts a gate's question to the clients.
@@ -40,7 +45,7 @@ impl Actor {
             return;
         }
         running.phase = phase;
-        self.asks.add(Open { request_id: request_id.clone(), call_id, grant: Grant { tool: tool_name, on }, reply });
+        self.asks.add(Open { request_id: request_id.clone(), call_id, wanted: (tool_name, on), reply });
         let _ = named.send(request_id);
     }
 
@@ -53,18 +58,21 @@ impl Actor {
         };
         let reason = answer.message.clone().unwrap_or_default();
         let verdict = PermissionVerdict { allowed, by: VerdictSource::Client, reason };
-        let always = answer.decision == Decision::AllowAlways;
-        let Some((call_id, grant)) = self.resolve(&request, verdict).await else {
+        let Some((call_id, wanted)) = self.resolve(&request, verdict).await else {
             return Err(ApiError::conflict(format!("permission request {request} is over")));
         };
-        if always {
-            self.grant(grant).await?;
+        if let Some(terms) = answer.grant.filter(|_| allowed) {
+            self.grant(wanted, terms).await?;
         }
         Ok(Resolved { request_id: request, call_id, allowed })
     }
 
     /// Ends a question. None: it had its end already.
-    pub(super) async fn resolve(&mut self, request: &RequestId, verdict: PermissionVerdict) -> Option<(String, Grant)> {
+    pub(super) async fn resolve(
+        &mut self,
+        request: &RequestId,
+        verdict: PermissionVerdict,
+    ) -> Option<(String, (String, GrantSubject))> {
         let open = self.asks.settle(request)?;
         let mut verdict = verdict;
         if let Some(running) = &mut self.running {
@@ -85,7 +93,7 @@ impl Actor {
         }
         // A call that was cut off no longer waits.
         let _ = open.reply.send(verdict);
-        Some((open.call_id, open.grant))
+        Some((open.call_id, open.wanted))
     }
 
     /// Ends all questions: nobody waits for them any more.
@@ -95,20 +103,56 @@ impl Actor {
         }
     }
 
-    async fn grant(&mut self, grant: Grant) -> Result<(), ApiError> {
-        if grant.on == GrantSubject::Paths(Vec::new()) || self.row.settings.grants.contains(&grant) {
+    /// Keeps a yes for as far as it reaches. It counts once it is written down.
+    async fn grant(&mut self, (tool, on): (String, GrantSubject), terms: GrantTerms) -> Result<(), ApiError> {
+        if on == GrantSubject::Paths(Vec::new()) {
             return Ok(());
         }
-        let mut row = self.row.clone();
-        row.settings.grants.push(grant.clone());
-        if row.settings.grants.len() > limit::GRANTS_MAX {
-            row.settings.grants.remove(0);
+        let created_at = clock::now_ms();
+        let grant = Grant { id: GrantId::generate(), created_at, expires_at: terms.expires_at, tool, on };
+        let project = match terms.scope {
+            GrantScope::Once => return Ok(()),
+            GrantScope::Session => {
+                let mut grants = self.row.settings.grants.clone();
+                grants.retain(|old| old.holds(created_at) && !old.says_the_same(&grant));
+                grants.push(grant);
+                if grants.len() > limit::GRANTS_MAX {
+                    grants.remove(0);
+                }
+                return self.keep_grants(grants).await;
+            }
+            GrantScope::Project => Some(self.row.settings.working_directory.clone()),
+            GrantScope::Always => None,
+        };
+        let row = GrantRow { client: self.row.client.clone(), project, grant };
+        self.terms.saved.save(row).await.map_err(|e| store_failure(&e))
+    }
+
+    /// Takes a grant of the session back. False: there is none of that id.
+    pub(super) async fn revoke(&mut self, id: &GrantId) -> Result<bool, ApiError> {
+        let mut grants = self.row.settings.grants.clone();
+        grants.retain(|grant| grant.id != *id);
+        if grants.len() == self.row.settings.grants.len() {
+            return Ok(false);
         }
+        self.keep_grants(grants).await.map(|()| true)
+    }
+
+    async fn keep_grants(&mut self, grants: Vec<Grant>) -> Result<(), ApiError> {
+        let mut row = self.row.clone();
+        row.settings.grants = grants;
         let write = Write::UpdateSession(Box::new(row.clone()));
         let written = self.live.journal.record(|_| Entry { events: Vec::new(), writes: vec![write] }).await;
-        written.map_err(|e| crate::session::store_failure(&e))?;
+        written.map_err(|e| store_failure(&e))?;
         self.row = row;
-        self.policy.grant(&grant);
+        self.policy.set_grants(&self.row.settings.grants);
         Ok(())
+    }
+
+    /// What would happen to a call now.
+    pub(super) fn explain(&self, call: &Explained) -> PermissionExplanation {
+        let directory = Some(self.row.settings.working_directory.as_path());
+        let facts = Facts::new(&call.name, call.definition.as_ref(), directory);
+        self.policy.explain(facts, &call.subject, self.row.settings.permission_mode)
     }
 }

@@ -154,6 +154,7 @@ impl Actor {
             policy: Arc::clone(&self.policy),
             turn: turn_id.clone(),
             directory: self.row.settings.working_directory.clone(),
+            mode: self.row.settings.permission_mode,
         };
         let task = runner::start(Job {
             live: Arc::clone(&self.live),
@@ -452,7 +453,8 @@ fn log_failed(error: &StoreError) -> ErrorBody {
 }
 
 fn configure(settings: &mut SessionSettings, changes: Option<Configure>) {
-    let Some(Configure { model, title, instructions }) = changes else { return };
+    let Some(Configure { model, title, instructions, permission_mode }) = changes else { return };
+    settings.permission_mode = permission_mode.unwrap_or(settings.permission_mode);
     if let Some(model) = model {
         settings.model = model;
     }

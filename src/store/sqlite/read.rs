@@ -9,7 +9,7 @@ use crate::protocol::{
     ClientId, Configure, ErrorBody, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus,
     Usage,
 };
-use crate::store::{SessionRow, Steers, StoreError, TurnRow, Which};
+use crate::store::{GrantRow, SessionRow, Steers, StoreError, TurnRow, Which};
 
 /// Bytes of log bodies in one answer, about.
 const EVENTS_BYTES_MAX: usize = 1 << 20;
@@ -111,6 +111,13 @@ pub(super) fn sessions(
         "SELECT {SESSION_COLUMNS} FROM session WHERE {whose} AND number < ?1 ORDER BY number DESC LIMIT ?2"
     ))?;
     let rows = list.query_map((below, limit, client.map(ClientId::as_str)), session_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Oldest first: ids are ordered by their time.
+pub(super) fn grants(connection: &Connection) -> Read<Vec<GrantRow>> {
+    let mut list = connection.prepare("SELECT body FROM saved_grant ORDER BY id")?;
+    let rows = list.query_map([], |row| json(row, 0))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

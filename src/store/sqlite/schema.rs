@@ -52,6 +52,12 @@ const STEPS: &[&str] = &[
     );
 ",
     "CREATE TABLE doomed (number INTEGER PRIMARY KEY);",
+    "
+    CREATE TABLE saved_grant (
+        id TEXT PRIMARY KEY,
+        body TEXT NOT NULL
+    );
+",
 ];
 
 /// Opens the database for writing, with the newest tables.

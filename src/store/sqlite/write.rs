@@ -308,6 +308,15 @@ impl Writer {
             Write::DeleteSession(id) => self.delete_session(id),
             Write::Append(id, events) => self.append(id, events),
             Write::SaveTurn(turn) => self.save_turn(turn),
+            Write::SaveGrant(row) => {
+                let sql = "INSERT INTO saved_grant (id, body) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET body = ?2";
+                self.connection.prepare_cached(sql)?.execute((row.grant.id.as_str(), json(row)?))?;
+                Ok(())
+            }
+            Write::DeleteGrant(id) => {
+                self.connection.prepare_cached("DELETE FROM saved_grant WHERE id = ?")?.execute([id.as_str()])?;
+                Ok(())
+            }
         }
     }
 

@@ -1,0 +1,167 @@
+//! What callers may ask about permission: why a call would be allowed, and what was granted for always.
+
+use super::{App, Caller, store_failure};
+use crate::protocol::{
+    ApiError, Deleted, ExplainCall, Feedback, GrantId, GrantScope, GrantView, Page, PermissionExplanation,
+    PermissionPolicy, SessionId,
+};
+use crate::session::GrantTerms;
+use crate::store::{Grant, GrantRow, GrantSubject};
+use crate::tool::Subject;
+
+impl App {
+    /// What would happen to a call, and why. Nobody is asked, and nothing runs.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` for the session or the tool.
+    pub async fn explain(&self, caller: &Caller, call: ExplainCall) -> Result<PermissionExplanation, ApiError> {
+        let ExplainCall { session_id, tool, arguments } = call;
+        let subject_of = async |settings: &crate::store::SessionSettings| {
+            let registry = self.wardrobe.registry(settings).await;
+            let found = registry.get(&tool).ok_or_else(|| ApiError::not_found(format!("tool {tool}")))?;
+            // It may look at the file system to resolve a path.
+            let look = move || (found.definition().clone(), found.subject(&arguments), found.insists(&arguments));
+            let looked = tokio::task::spawn_blocking(look).await;
+            looked.map_err(|e| ApiError::internal(e.to_string()))
+        };
+        if let Some(id) = session_id {
+            let live = self.live(caller, &id).await?;
+            let row = self.store.session(&id).await.map_err(|e| store_failure(&e))?;
+            let row = row.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
+            let (definition, subject, insists): (_, Subject, _) = subject_of(&row.settings).await?;
+            let told = live.explain((definition.name.clone(), Some(definition)), subject).await?;
+            return Ok(insisted(told, insists));
+        }
+        let row = self.session_row(caller, crate::protocol::CreateSession::default()).await?;
+        let (definition, subject, insists) = subject_of(&row.settings).await?;
+        Ok(insisted(self.sessions.explain(&row, &definition, &subject), insists))
+    }
+
+    /// What was granted beyond one call, oldest first: what outlives sessions, and with a session its own.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` for the session.
+    pub async fn grants(&self, caller: &Caller, session: Option<&SessionId>) -> Result<Page<GrantView>, ApiError> {
+        let mut items: Vec<GrantView> = self.saved.list(caller.client.as_ref()).into_iter().map(saved_view).collect();
+        if let Some(id) = session {
+            let now = crate::base::clock::now_ms();
+            let own = self.live(caller, id).await?.grants().await?;
+            items.extend(own.into_iter().filter(|grant| grant.holds(now)).map(|grant| {
+                let view = view(grant, GrantScope::Session);
+                GrantView { session_id: Some(id.clone()), ..view }
+            }));
+        }
+        Ok(Page { items, next_cursor: None })
+    }
+
+    /// Takes a grant back; from now on it is asked again. One for a session is found with its session.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`, another client's included.
+    pub async fn revoke_grant(
+        &self,
+        caller: &Caller,
+        (id, session): (GrantId, Option<&SessionId>),
+    ) -> Result<Deleted, ApiError> {
+        let saved = self.saved.revoke(caller.client.as_ref(), &id).await.map_err(|e| store_failure(&e))?;
+        let deleted = match session {
+            _ if saved => true,
+            Some(session) => self.live(caller, session).await?.revoke(id.clone()).await?,
+            None => false,
+        };
+        if deleted { Ok(Deleted { deleted }) } else { Err(ApiError::not_found(format!("grant {id}"))) }
+    }
+}
+
+/// A call that wants more than its tool usually may (such as to leave the sandbox) is asked about each time.
+fn insisted(told: PermissionExplanation, insists: bool) -> PermissionExplanation {
+    if !insists || told.decision != PermissionPolicy::Allow {
+        return told;
+    }
+    let reason =
+        format!("the call itself asks for more than is usual, which is asked each time; otherwise {}", told.reason);
+    PermissionExplanation { decision: PermissionPolicy::Ask, reason, ..told }
+}
+
+fn saved_view(row: GrantRow) -> GrantView {
+    let scope = if row.project.is_some() { GrantScope::Project } else { GrantScope::Always };
+    GrantView { working_directory: row.project, ..view(row.grant, scope) }
+}
+
+fn view(grant: Grant, scope: GrantScope) -> GrantView {
+    let (command, paths) = match grant.on {
+        GrantSubject::Any => (None, None),
+        GrantSubject::Command(command) => (Some(command), None),
+        GrantSubject::Paths(paths) => (None, Some(paths)),
+    };
+    GrantView {
+        grant_id: grant.id,
+        scope,
+        tool: grant.tool,
+        command,
+        paths,
+        session_id: None,
+        working_directory: None,
+        created_at: grant.created_at,
+        expires_at: grant.expires_at,
+    }
+}
+
+/// How far a yes reaches; None: no further than the call.
+pub(super) fn grant_terms(body: &Feedback, always: bool, now_ms: u64) -> Result<Option<GrantTerms>, ApiError> {
+    let allowed = always || body.allowed == Some(true) || body.decision == Some(crate::protocol::Decision::Allow);
+    if body.scope.is_some() && !allowed {
+        return Err(ApiError::invalid("scope", "none with a no"));
+    }
+    let scope = match (body.scope, always) {
+        (Some(GrantScope::Once), true) => {
+            return Err(ApiError::invalid("scope", "`session`, `project` or `always` with `allow_always`"));
+        }
+        (Some(GrantScope::Once) | None, false) => None,
+        (None, true) => Some(GrantScope::Session),
+        (Some(scope @ (GrantScope::Session | GrantScope::Project | GrantScope::Always)), _) => Some(scope),
+    };
+    match (scope, body.expires_in_ms) {
+        (None, Some(_)) => Err(ApiError::invalid("expiresInMs", "only with a yes that reaches further than the call")),
+        (Some(_), Some(0)) => Err(ApiError::invalid("expiresInMs", "1 or more, got 0")),
+        (scope, expires) => {
+            let expires_at = expires.map(|ms| now_ms.saturating_add(ms));
+            Ok(scope.map(|scope| GrantTerms { scope, expires_at }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn how_far_an_answer_reaches() {
+        let terms = |scope, expires_at| Ok(Some(GrantTerms { scope, expires_at }));
+        #[rustfmt::skip]
+        let table: [(Value, Result<Option<GrantTerms>, &str>); 13] = [
+            (json!({"decision": "allow"}), Ok(None)),
+            (json!({"allowed": true}), Ok(None)),
+            (json!({"decision": "deny"}), Ok(None)),
+            (json!({"decision": "allow_always"}), terms(GrantScope::Session, None)),
+            (json!({"decision": "allow", "scope": "once"}), Ok(None)),
+            (json!({"decision": "allow", "scope": "project"}), terms(GrantScope::Project, None)),
+            (json!({"allowed": true, "scope": "always", "expiresInMs": 5}), terms(GrantScope::Always, Some(105))),
+            (json!({"decision": "allow_always", "scope": "session", "expiresInMs": 1}), terms(GrantScope::Session, Some(101))),
+            (json!({"decision": "allow_always", "scope": "once"}), Err("scope")),
+            (json!({"decision": "deny", "scope": "session"}), Err("scope")),
+            (json!({"allowed": false, "scope": "always"}), Err("scope")),
+            (json!({"decision": "allow", "expiresInMs": 5}), Err("expiresInMs")),
+            (json!({"decision": "allow_always", "expiresInMs": 0}), Err("expiresInMs")),
+        ];
+        for (body, want) in table {
+            let parsed: Feedback = serde_json::from_value(body.clone()).expect("a body");
+            let always = parsed.decision == Some(crate::protocol::Decision::AllowAlways);
+            let got = grant_terms(&parsed, always, 100);
+            let field = got.map_err(|e| e.0.details.map(|d| d["field"].as_str().unwrap_or_default().to_owned()));
+            assert_eq!(field, want.map_err(|f| Some(f.to_owned())), "{body}");
+        }
+    }
+}
