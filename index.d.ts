@@ -369,7 +369,10 @@ export interface ExplainingPermissionResolver extends ToolPermissionResolver {
    * Why a call would be allowed, asked or denied. Nobody is asked, and nothing runs.
    * @throws {SimseError} `CONFIG_VALIDATION` for what is no call.
    */
-  explain(request: { readonly name: string; readonly arguments?: Record<string, unknown> }, definition?: ToolDefinition): Promise<PermissionExplanation>
+  explain(
+    request: { readonly name: string; readonly arguments?: Record<string, unknown> },
+    definition?: ToolDefinition,
+  ): Promise<PermissionExplanation>
 }
 
 /** How much a session does without asking; the floor and denials stand in each. */

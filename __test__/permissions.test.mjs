@@ -192,11 +192,22 @@ test('what is no configuration is refused with its place', () => {
 })
 
 test('the floor: no rule lifts it, for tools that run commands', async () => {
-  const { check, explain } = createToolPermissionResolver({ defaultPolicy: 'allow', rules: [{ tool: '*', policy: 'allow' }] })
+  const { check, explain } = createToolPermissionResolver({
+    defaultPolicy: 'allow',
+    rules: [{ tool: '*', policy: 'allow' }],
+  })
   const bash = (command) => ({ id: 'c', name: 'bash', arguments: { command } })
-  for (const command of ['rm -rf /', 'sudo rm -rf ~', "sh -c 'mkfs.ext4 /dev/sda'", ':(){ :|:& };:', 'shutdown -h now', 'chmod -R 777 /'])
+  for (const command of [
+    'rm -rf /',
+    'sudo rm -rf ~',
+    "sh -c 'mkfs.ext4 /dev/sda'",
+    ':(){ :|:& };:',
+    'shutdown -h now',
+    'chmod -R 777 /',
+  ])
     assert.equal(await check(bash(command)), false, command)
-  for (const command of ['rm -rf build', 'echo rm -rf /', 'grep reboot log']) assert.equal(await check(bash(command)), true, command)
+  for (const command of ['rm -rf build', 'echo rm -rf /', 'grep reboot log'])
+    assert.equal(await check(bash(command)), true, command)
   assert.equal(await check({ id: 'c', name: 'robot', arguments: { command: 'halt' } }), true)
   assert.equal((await explain(bash('rm -rf /'))).source, 'floor')
 })
@@ -204,7 +215,10 @@ test('the floor: no rule lifts it, for tools that run commands', async () => {
 test('explain: the answer, what it rests on, and each part', async () => {
   const { explain } = createToolPermissionResolver({
     defaultPolicy: 'ask',
-    rules: [{ tool: 'bash', pattern: 'git *', policy: 'allow' }, { tool: 'bash', pattern: 'rm *', policy: 'deny' }],
+    rules: [
+      { tool: 'bash', pattern: 'git *', policy: 'allow' },
+      { tool: 'bash', pattern: 'rm *', policy: 'deny' },
+    ],
   })
   const told = await explain({ name: 'bash', arguments: { command: 'git log; sudo rm x' } })
   assert.deepEqual(told, {
@@ -213,9 +227,29 @@ test('explain: the answer, what it rests on, and each part', async () => {
     rule: 1,
     reason: 'rule 1 (tool "bash", pattern "rm *") denies `rm x`',
     parts: [
-      { part: 'git log', hidden: false, decision: 'allow', source: 'rule', rule: 0, reason: 'rule 0 (tool "bash", pattern "git *") allows `git log`' },
-      { part: 'sudo rm x', hidden: false, decision: 'ask', source: 'default', reason: 'no rule is about `sudo rm x`; the default is ask' },
-      { part: 'rm x', hidden: true, decision: 'deny', source: 'rule', rule: 1, reason: 'rule 1 (tool "bash", pattern "rm *") denies `rm x`' },
+      {
+        part: 'git log',
+        hidden: false,
+        decision: 'allow',
+        source: 'rule',
+        rule: 0,
+        reason: 'rule 0 (tool "bash", pattern "git *") allows `git log`',
+      },
+      {
+        part: 'sudo rm x',
+        hidden: false,
+        decision: 'ask',
+        source: 'default',
+        reason: 'no rule is about `sudo rm x`; the default is ask',
+      },
+      {
+        part: 'rm x',
+        hidden: true,
+        decision: 'deny',
+        source: 'rule',
+        rule: 1,
+        reason: 'rule 1 (tool "bash", pattern "rm *") denies `rm x`',
+      },
     ],
   })
   assert.ok(Object.isFrozen(told) && Object.isFrozen(told.parts[0]))

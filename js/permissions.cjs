@@ -2,7 +2,20 @@
 'use strict'
 
 const { native } = require('./bridge.cjs')
-const { assertFits, describe, either, fn, list, oneOf, optional, plain, shape, string, text, boolean } = require('./check.cjs')
+const {
+  assertFits,
+  describe,
+  either,
+  fn,
+  list,
+  oneOf,
+  optional,
+  plain,
+  shape,
+  string,
+  text,
+  boolean,
+} = require('./check.cjs')
 const { messageOf, revive } = require('./errors.cjs')
 const { CATEGORIES } = require('./schema.cjs')
 const { toJson } = require('./json.cjs')
