@@ -254,6 +254,145 @@ export interface MCPToolSource {
   callTool(server: string, tool: string, args: Record<string, unknown>): Promise<unknown>
 }
 
+/** What an MCP client is made with. */
+export interface MCPClientConfig {
+  /** The servers that it knows, each under a name of its own. */
+  readonly servers: readonly MCPServerEntry[]
+  /** What servers are told about the program; default `simse`. */
+  readonly clientName?: string
+  /** Its version; default that of this package. */
+  readonly clientVersion?: string
+}
+
+/** A part of what a server answers. */
+export interface MCPContent {
+  /** Such as `text`, `image`, `audio`, `resource` or `resource_link`. */
+  readonly type: string
+  /** Of a text. */
+  readonly text?: string
+  /** Of an image or sound, in base64. */
+  readonly data?: string
+  /** Of an image or sound. */
+  readonly mimeType?: string
+  /** Whatever else the protocol has. */
+  readonly [member: string]: unknown
+}
+
+/** What a call of a tool answered. */
+export interface MCPToolResult {
+  /** Its parts. */
+  readonly content: readonly MCPContent[]
+  /** Its structured form, where the tool has one. */
+  readonly structuredContent?: unknown
+  /** Whether the tool says that it failed. */
+  readonly isError?: boolean
+}
+
+/** A resource of an MCP server, or with `uriTemplate` a template of some. */
+export interface MCPResourceInfo {
+  /** Its address. */
+  readonly uri?: string
+  /** Of a template. */
+  readonly uriTemplate?: string
+  /** Its name. */
+  readonly name: string
+  /** What it is. */
+  readonly description?: string
+  /** Its type. */
+  readonly mimeType?: string
+  /** Its server. */
+  readonly serverName: string
+}
+
+/** What a resource holds. */
+export interface MCPResourceContents {
+  /** One entry, or several of a collection: text, or base64 in `blob`. */
+  readonly contents: readonly {
+    readonly uri: string
+    readonly mimeType?: string
+    readonly text?: string
+    readonly blob?: string
+  }[]
+}
+
+/** A prompt of an MCP server. */
+export interface MCPPromptInfo {
+  /** Its name. */
+  readonly name: string
+  /** What it is for. */
+  readonly description?: string
+  /** What it is filled in with. */
+  readonly arguments?: readonly { readonly name: string; readonly description?: string; readonly required?: boolean }[]
+  /** Its server. */
+  readonly serverName: string
+}
+
+/** A prompt that is filled in. */
+export interface MCPPrompt {
+  /** What it is for. */
+  readonly description?: string
+  /** Its messages. */
+  readonly messages: readonly { readonly role: 'user' | 'assistant'; readonly content: MCPContent }[]
+}
+
+/** How a call is made. */
+export interface MCPCallOptions {
+  /** Cancels the call, on the server too. */
+  readonly signal?: AbortSignal
+  /** Longest wait for the answer; default 600,000 ms. */
+  readonly timeoutMs?: number
+}
+
+/**
+ * MCP servers in the hands of a program. Errors have the codes `MCP_CONNECTION_ERROR`, `MCP_NOT_CONNECTED`, `MCP_TOOL_ERROR`, `MCP_ERROR` and
+ * `OPERATION_TIMEOUT`. A server that was connected and ends is started again by the next request. A connection keeps the process alive.
+ */
+export interface MCPClient extends MCPToolSource {
+  /** Connects a server: starts its program, or reaches its address. Harmless when it is connected. */
+  connect(name: string): Promise<void>
+  /** Connects all; the names of those that could be. The others are skipped with a warning. */
+  connectAll(): Promise<string[]>
+  /** Disconnects a server; resolves when its processes are gone. Harmless when it is not connected. */
+  disconnect(name: string): Promise<void>
+  /** Disconnects all. */
+  disconnectAll(): Promise<void>
+  /** Whether this server is connected now; without a name, whether any is. */
+  isAvailable(name?: string): boolean
+  /** The tools of a server, or of all that are connected; one that does not list is then skipped with a warning. */
+  listTools(name?: string): Promise<readonly MCPToolInfo[]>
+  /** Calls a tool, once. A tool that says that it failed is an answer with `isError`. */
+  callTool(
+    server: string,
+    tool: string,
+    args?: Readonly<Record<string, unknown>>,
+    options?: MCPCallOptions,
+  ): Promise<MCPToolResult>
+  /** The resources of a server, or of all that are connected. */
+  listResources(name?: string): Promise<readonly MCPResourceInfo[]>
+  /** The templates of resources of a server, or of all that are connected. */
+  listResourceTemplates(name?: string): Promise<readonly MCPResourceInfo[]>
+  /** What a resource holds. */
+  readResource(server: string, uri: string): Promise<MCPResourceContents>
+  /** The prompts of a server, or of all that are connected. */
+  listPrompts(name?: string): Promise<readonly MCPPromptInfo[]>
+  /** A prompt, filled in. */
+  getPrompt(server: string, prompt: string, args?: Readonly<Record<string, string>>): Promise<MCPPrompt>
+  /** Calls `handler` with a server's name when its tools are others now. Returns what ends that. */
+  onToolsChanged(handler: (server: string) => void): () => void
+  /** The servers that are connected now, in the order of the configuration. */
+  readonly connectedServerNames: readonly string[]
+  /** How many are connected now. */
+  readonly connectionCount: number
+  /** `disconnectAll()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/**
+ * Creates a client of MCP servers; nothing is connected before `connect()`.
+ * @throws `CONFIG_VALIDATION`
+ */
+export declare function createMCPClient(config: MCPClientConfig, logger?: Logger): MCPClient
+
 /** What a registry is made with. */
 export interface ToolRegistryOptions {
   /** Where `discover()` finds tools. */
@@ -730,7 +869,7 @@ export interface ACPServerEntry {
 
 /** An MCP server: a program that is started, or an address. */
 export interface MCPServerEntry {
-  /** 1 to 64 characters without blanks and `/`. Its tools are called `mcp:<name>/<tool>`. */
+  /** 1 to 64 characters without blanks, quotes, `/`, `*` and `?`. Its tools are called `mcp:<name>/<tool>`. */
   readonly name: string
   /** How it is reached. Default: `stdio` when there is a `command`, `http` when there is a `url`. */
   readonly transport?: 'stdio' | 'http'

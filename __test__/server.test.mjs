@@ -206,6 +206,7 @@ const REFUSED = [
     'mcpServers.0.headers.Mcp-Session-Id',
   ],
   ['a name with a slash', () => config({ mcpServers: [agent('a/b')] }), 'mcpServers.0.name'],
+  ['a name that is a pattern', () => config({ mcpServers: [agent('*')] }), 'mcpServers.0.name'],
   ['two tool servers of one name', () => config({ mcpServers: [agent('a'), agent('a')] }), 'mcpServers.1.name'],
   ['memory that is no object', () => config({ memory: true }), 'memory'],
   [

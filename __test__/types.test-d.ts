@@ -5,6 +5,7 @@ import {
   type BlockedResult,
   createEventBus,
   createHookSystem,
+  createMCPClient,
   createSimseServer,
   createToolPermissionResolver,
   createToolRegistry,
@@ -12,6 +13,7 @@ import {
   fuzzyMatch,
   type HookRegistration,
   type HookSystem,
+  type MCPClient,
   registerBashTool,
   registerFilesystemTools,
   registerGitTools,
@@ -140,3 +142,12 @@ async function scope(): Promise<string> {
 void scope
 // @ts-expect-error the working directory is needed
 createSimseServer({ acpServers: [] })
+
+// MCP client
+const client: MCPClient = createMCPClient({ servers: [{ name: 'a', command: 'x' }], clientName: 'mine' }, console)
+createToolRegistry({ mcpClient: client })
+const stopListening: () => void = client.onToolsChanged((server: string) => server.length)
+stopListening()
+client.callTool('a', 't', {}, { signal: new AbortController().signal }).then((answer) => answer.content[0]?.text)
+// @ts-expect-error a misspelt option
+createMCPClient({ server: [] })

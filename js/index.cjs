@@ -3,6 +3,7 @@
 
 const { createEventBus } = require('./bus.cjs')
 const { createHookSystem } = require('./hooks.cjs')
+const { createMCPClient } = require('./mcp-client.cjs')
 const { createToolPermissionResolver } = require('./permissions.cjs')
 const { createToolRegistry } = require('./registry.cjs')
 const { fuzzyMatch, registerBashTool, registerFilesystemTools, registerGitTools } = require('./host.cjs')
@@ -11,6 +12,7 @@ const { createSimseServer } = require('./server.cjs')
 module.exports = {
   createEventBus,
   createHookSystem,
+  createMCPClient,
   createSimseServer,
   createToolPermissionResolver,
   createToolRegistry,

@@ -5,6 +5,7 @@ import simse from './index.cjs'
 export const {
   createEventBus,
   createHookSystem,
+  createMCPClient,
   createSimseServer,
   createToolPermissionResolver,
   createToolRegistry,

@@ -43,10 +43,10 @@ const acpServer = shape({
 const MCP_FIELDS = { command: 'stdio', args: 'stdio', env: 'stdio', cwd: 'stdio', url: 'http', headers: 'http' }
 
 const mcpName = (value, path, issues) => {
-  if (typeof value !== 'string' || !/^[^\s/\p{Cc}]{1,64}$/u.test(value))
+  if (typeof value !== 'string' || !/^[^\s/*?"\p{Cc}]{1,64}$/u.test(value))
     issues.push({
       path,
-      message: `expected 1 to 64 characters, none of them a blank, a control character or "/", got ${describe(value)}`,
+      message: `expected 1 to 64 characters, none of them a blank, a control character, a quote, "/", "*" or "?", got ${describe(value)}`,
     })
 }
 
@@ -202,4 +202,4 @@ function nativeConfig(config) {
   }
 }
 
-module.exports = { checkConfig, nativeConfig }
+module.exports = { checkConfig, nativeConfig, mcpServers: named(mcpServer) }

@@ -407,12 +407,24 @@ impl App {
         checks.insert("store".into(), store);
         checks.insert("model".into(), model);
         checks.insert("sandbox".into(), sandbox);
+        if let Some(servers) = self.tool_servers() {
+            checks.insert("mcpServers".into(), servers);
+        }
         Health {
             status: status.into(),
             timestamp: clock::now_text(),
             version: env!("CARGO_PKG_VERSION").into(),
             checks,
         }
+    }
+
+    /// How the tool servers are; None where none is configured. One that is down makes nothing unhealthy.
+    fn tool_servers(&self) -> Option<serde_json::Value> {
+        let states = self.wardrobe.servers().states();
+        let all = states.iter().all(|(_, state)| state == "connected");
+        let status = if all { "ok" } else { "degraded" };
+        let servers: serde_json::Map<_, _> = states.into_iter().map(|(name, state)| (name, state.into())).collect();
+        (!servers.is_empty()).then(|| json!({ "status": status, "servers": servers }))
     }
 
     /// Refuses new work, lets turns finish for `grace`, aborts the rest, makes everything durable, closes the

@@ -101,7 +101,7 @@ impl TryFrom<Entry> for McpServer {
         };
         if !is_name(&entry.name) {
             let expected = format!(
-                "1 to {} characters, none of them a blank, a control character or `/`",
+                "1 to {} characters, none of them a blank, a control character, a quote, `/`, `*` or `?`",
                 limit::MCP_SERVER_NAME_CHARS_MAX
             );
             return Err(bad("name", &expected));
@@ -168,7 +168,7 @@ fn refuse(
 
 fn is_name(name: &str) -> bool {
     (1..=limit::MCP_SERVER_NAME_CHARS_MAX).contains(&name.chars().count())
-        && !name.chars().any(|c| c == '/' || c.is_whitespace() || c.is_control())
+        && !name.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '/' | '*' | '?' | '"'))
 }
 
 /// Names alone: commands, environments, addresses and headers may hold keys.
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn what_makes_a_server() {
         #[rustfmt::skip]
-        let table: [(Value, Option<&str>); 18] = [
+        let table: [(Value, Option<&str>); 19] = [
             (json!({ "name": "a", "command": "x" }), None),
             (json!({ "name": "a", "transport": "stdio", "command": "x", "args": ["-y"], "env": { "K": "v" }, "cwd": "d" }), None),
             (json!({ "name": "a", "url": "http://127.0.0.1:1/mcp" }), None),
@@ -208,6 +208,7 @@ mod tests {
             (json!({ "name": "", "command": "x" }), Some("`name`")),
             (json!({ "name": "a/b", "command": "x" }), Some("`name`")),
             (json!({ "name": "a b", "command": "x" }), Some("`name`")),
+            (json!({ "name": "*", "command": "x" }), Some("`name`")),
             (json!({ "name": "n".repeat(65), "command": "x" }), Some("`name`")),
             (json!({ "name": "a" }), Some("`command` of the MCP server `a`: expected a program")),
             (json!({ "name": "a", "command": "" }), Some("`command`")),

@@ -22,7 +22,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::explain::{not_begun, request_failed};
 use super::listing::{Listed, list_tools};
-use super::pipe::{Fault, Guarded, LastWords, drain, last_words};
+use super::pipe::{Fault, Guarded, LastWords, drain, with_last_words};
+use super::{Identity, Place};
 use crate::base::process::{Ending, Invocation, Piped, environment, spawn};
 use crate::base::{http, limit};
 use crate::config::{McpServer, McpTransport, inherited_environment};
@@ -37,12 +38,13 @@ const GOODBYE_WAIT: Duration = Duration::from_secs(2);
 /// Offers no sampling, no elicitation and no roots: a server that asks for them is refused by the protocol.
 /// Progress and log messages are passed over.
 struct Handler {
+    identity: Identity,
     tools_changed: Arc<Notify>,
 }
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
-        let own = Implementation::new("simse", env!("CARGO_PKG_VERSION"));
+        let own = Implementation::new(self.identity.name.clone(), self.identity.version.clone());
         // The newest that begins with `initialize`, which every server of today answers.
         ClientConfig::new(ClientCapabilities::default(), own)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
@@ -103,11 +105,11 @@ impl Connection {
     ///
     /// # Errors
     /// Why it did not work, as the end of a sentence.
-    pub(super) async fn open(spec: &McpServer, directory: &Path) -> Result<(Self, Vec<Listed>), String> {
+    pub(super) async fn open(spec: &McpServer, place: &Place) -> Result<(Self, Vec<Listed>), String> {
         let tools_changed = Arc::new(Notify::new());
-        let handler = Handler { tools_changed: Arc::clone(&tools_changed) };
+        let handler = Handler { identity: place.identity.clone(), tools_changed: Arc::clone(&tools_changed) };
         let connection = match &spec.transport {
-            McpTransport::Stdio { .. } => Self::start(spec, directory, handler).await?,
+            McpTransport::Stdio { .. } => Self::start(spec, &place.directory, handler).await?,
             McpTransport::Http { url, headers } => Self::reach(url, headers, handler).await?,
         };
         let offers_tools = connection.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_some());
@@ -246,7 +248,6 @@ impl Process {
             Ending::Signalled(signal) => format!("its program was ended by signal {signal}"),
             Ending::TimedOut | Ending::Cancelled => return None,
         };
-        let words = last_words(&self.words);
-        Some(if words.is_empty() { how } else { format!("{how}; its last words: {words}") })
+        Some(with_last_words(how, &self.words))
     }
 }

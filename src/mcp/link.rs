@@ -3,7 +3,7 @@
 //! A task of its own ([`Link::supervise`]) is the only one that changes the status; everybody else reads it, and
 //! says that the server is needed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,8 +15,10 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::Place;
 use super::connection::{Connection, Tending};
 use super::listing::{Listed, list_tools};
+use super::pipe::without_last_words;
 use super::tool::McpTool;
 use crate::base::limit;
 use crate::config::McpServer;
@@ -31,7 +33,7 @@ const PAUSE_WAITED_OUT_MAX: Duration = Duration::from_secs(5);
 /// One server.
 pub(super) struct Link {
     spec: McpServer,
-    directory: PathBuf,
+    place: Arc<Place>,
     /// `mcp:<name>/`.
     prefix: String,
     status: watch::Sender<Status>,
@@ -46,8 +48,9 @@ pub(super) struct Link {
     is_new: AtomicBool,
 }
 
+/// Where the server stands.
 #[derive(Clone)]
-enum Status {
+pub(super) enum Status {
     Idle,
     Connecting,
     Ready(Peer<RoleClient>),
@@ -56,8 +59,8 @@ enum Status {
 }
 
 /// Why there is no connection, and from when on another start may be tried.
-struct Down {
-    reason: String,
+pub(super) struct Down {
+    pub(super) reason: String,
     retry_at: Instant,
     /// Starts so far.
     starts: u64,
@@ -71,11 +74,11 @@ enum Life {
 }
 
 impl Link {
-    pub(super) fn new(spec: McpServer, directory: &Path) -> Self {
+    pub(super) fn new(spec: McpServer, place: Arc<Place>) -> Self {
         Self {
             prefix: format!("mcp:{}/", spec.name),
             spec,
-            directory: directory.to_owned(),
+            place,
             status: watch::Sender::new(Status::Idle),
             tools: Mutex::new(Arc::new([])),
             demand: Notify::new(),
@@ -95,7 +98,7 @@ impl Link {
 
     /// Where a program of it starts.
     pub(super) fn directory(&self) -> &Path {
-        &self.directory
+        &self.place.directory
     }
 
     /// What the names of its tools begin with.
@@ -109,6 +112,20 @@ impl Link {
 
     pub(super) fn is_ready(&self) -> bool {
         matches!(*self.status.borrow(), Status::Ready(_))
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        matches!(*self.status.borrow(), Status::Down(_) | Status::Closed)
+    }
+
+    /// How it is, in a word or a sentence without anything that the server said itself.
+    pub(super) fn state(&self) -> String {
+        match &*self.status.borrow() {
+            Status::Idle | Status::Connecting => "starting".into(),
+            Status::Ready(_) => "connected".into(),
+            Status::Down(down) => format!("down: {}", without_last_words(&down.reason)),
+            Status::Closed => "stopped".into(),
+        }
     }
 
     /// Waits for the end of a start, good or bad, as long as there is hope that it helps. Of a server that failed
@@ -145,7 +162,7 @@ impl Link {
 
     /// What has come of the start that is under way, or else of the next one, which is asked for; at once where there
     /// is a connection, or where somebody who sees why there is none gives up.
-    async fn outcome(&self, gives_up: impl Fn(&Down) -> bool) -> Status {
+    pub(super) async fn outcome(&self, gives_up: impl Fn(&Down) -> bool) -> Status {
         let mut status = self.status.subscribe();
         let mut starts_before = None;
         loop {
@@ -252,7 +269,7 @@ impl Link {
     /// One run: start, tools, end.
     async fn live(self: &Arc<Self>, stop: &CancellationToken) -> Life {
         let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
-        let opening = timeout(most, Connection::open(&self.spec, &self.directory));
+        let opening = timeout(most, Connection::open(&self.spec, &self.place));
         let opened = tokio::select! {
             biased;
             () = stop.cancelled() => return Life::Stopped,
@@ -289,7 +306,10 @@ impl Link {
                 () = tending.tools_changed() => {
                     let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
                     match timeout(most, list_tools(tending.peer(), self.name())).await {
-                        Ok(Ok(listed)) => self.list(listed),
+                        Ok(Ok(listed)) => {
+                            self.list(listed);
+                            self.place.tools_changed.as_ref().inspect(|tell| tell(self.name()));
+                        }
                         Ok(Err(reason)) => self.keep_old_list(&reason),
                         Err(_) => self.keep_old_list("it did not answer in time"),
                     }

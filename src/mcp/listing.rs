@@ -184,6 +184,7 @@ mod tests {
         let table = [
             (json!({ "name": "", "inputSchema": schema }), "name of 1 to"),
             (json!({ "name": "a b", "inputSchema": schema }), "without blanks"),
+            (json!({ "name": "*", "inputSchema": schema }), "without blanks"),
             (json!({ "name": "n".repeat(129), "inputSchema": schema }), "name of 1 to"),
             (json!({ "name": "a", "inputSchema": { "type": "string" } }), "type \"object\""),
             (json!({ "name": "a", "inputSchema": { "type": ["object"] } }), "type \"object\""),

@@ -4,7 +4,9 @@
 //! Each has a task of its own that starts it, lists its tools, notices its end and, when it is needed again, starts
 //! it once more after a pause that grows. Nothing here fails because a server is missing: its tools are missing then.
 //!
-//! - `link`: one server's life. `connection`: one run of it: process or HTTP session, negotiation, end.
+//! [`Client`] is the same in the hands of a program, which connects and asks by itself.
+//!
+//! - `link`: one server's life. `ask`: one request to it. `connection`: one run of it: process or HTTP session, negotiation, end.
 //! - `listing`: its list of tools, bounded. `tool`: one of them. `content`: what a call answered, as text.
 //! - `pipe`: what comes out of a server's process. `explain`: what went wrong, in our words.
 //!
@@ -12,6 +14,8 @@
 //! call is sent once and never repeated, because it may have been carried out; a tool's name is
 //! `mcp:<server>/<tool>`, and no server's name contains `/`, so that names of two servers never meet.
 
+mod ask;
+mod client;
 mod connection;
 mod content;
 mod explain;
@@ -20,7 +24,7 @@ mod listing;
 mod pipe;
 mod tool;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +37,34 @@ use crate::config::McpServer;
 use crate::tool::Tool;
 
 use link::Link;
+
+pub use client::{Client, ClientError};
+
+/// Who we say that we are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// A name for people.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self { name: "simse".into(), version: env!("CARGO_PKG_VERSION").into() }
+    }
+}
+
+/// Is told the name of a server whose tools are others now. Must not block.
+pub type ToolsChanged = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What the servers of one owner have in common.
+struct Place {
+    /// Where their programs start.
+    directory: PathBuf,
+    identity: Identity,
+    tools_changed: Option<ToolsChanged>,
+}
 
 /// Two servers have one name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,12 +97,10 @@ impl Servers {
     /// # Errors
     /// [`DuplicateServer`].
     pub fn new(configured: &[McpServer], directory: &Path) -> Result<Self, DuplicateServer> {
-        for (at, server) in configured.iter().enumerate() {
-            if configured[..at].iter().any(|other| other.name == server.name) {
-                return Err(DuplicateServer { at, name: server.name.clone() });
-            }
-        }
-        let links = configured.iter().map(|server| Arc::new(Link::new(server.clone(), directory))).collect();
+        check_names(configured)?;
+        let place = Place { directory: directory.to_owned(), identity: Identity::default(), tools_changed: None };
+        let place = Arc::new(place);
+        let links = configured.iter().map(|server| Arc::new(Link::new(server.clone(), Arc::clone(&place)))).collect();
         let stop = CancellationToken::new();
         Ok(Self { links, tasks: TaskTracker::new(), _stop: stop.clone().drop_guard(), stop })
     }
@@ -104,6 +134,11 @@ impl Servers {
         self.links.iter().filter(|link| link.is_ready()).flat_map(|link| link.tools().to_vec()).collect()
     }
 
+    /// Each server's name and how it is: `connected`, `starting`, `down: …`.
+    pub fn states(&self) -> Vec<(String, String)> {
+        self.links.iter().map(|link| (link.name().to_owned(), link.state())).collect()
+    }
+
     /// Whether a server that is not connected now may have a tool of this name.
     pub fn may_have(&self, tool: &str) -> bool {
         self.links.iter().any(|link| tool.starts_with(link.prefix()) && !link.is_ready())
@@ -115,4 +150,14 @@ impl Servers {
         self.tasks.close();
         self.tasks.wait().await;
     }
+}
+
+/// Each server has a name of its own.
+fn check_names(configured: &[McpServer]) -> Result<(), DuplicateServer> {
+    for (at, server) in configured.iter().enumerate() {
+        if configured[..at].iter().any(|other| other.name == server.name) {
+            return Err(DuplicateServer { at, name: server.name.clone() });
+        }
+    }
+    Ok(())
 }

@@ -104,11 +104,25 @@ pub(super) async fn drain(mut stream: impl AsyncRead + Unpin, server: String, wo
 }
 
 /// The last words as a line of text; empty when there were none.
-pub(super) fn last_words(words: &LastWords) -> String {
+fn last_words(words: &LastWords) -> String {
     let bytes = words.lock().clone();
     let lossy = String::from_utf8_lossy(&bytes);
     let text: String = lossy.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// What stands between a reason and the last words.
+const BEFORE_LAST_WORDS: &str = "; its last words: ";
+
+/// A reason and the last words, where there are any.
+pub(super) fn with_last_words(reason: String, words: &LastWords) -> String {
+    let words = last_words(words);
+    if words.is_empty() { reason } else { format!("{reason}{BEFORE_LAST_WORDS}{words}") }
+}
+
+/// The reason alone.
+pub(super) fn without_last_words(reason: &str) -> &str {
+    reason.split_once(BEFORE_LAST_WORDS).map_or(reason, |(reason, _)| reason)
 }
 
 fn shown(bytes: &[u8], bytes_max: usize) -> String {

@@ -15,6 +15,7 @@ mod events;
 mod gate;
 mod hooks;
 mod host_options;
+mod mcp;
 mod permission;
 mod probe;
 mod registry;

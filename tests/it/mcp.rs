@@ -142,6 +142,13 @@ async fn servers_that_do_not_come_hold_nothing_up() {
     assert!(begun.elapsed() < Duration::from_secs(5), "the start waits for nobody");
     until("the good one is connected", || names(&house).iter().any(|name| name == "mcp:g/echo")).await;
     assert!(names(&house).iter().all(|name| name.starts_with("mcp:g/")));
+    let health = house.call("GET", "/health", None).await.json()["checks"]["mcpServers"].clone();
+    let state = |name: &str| health["servers"][name].as_str().unwrap().to_owned();
+    assert_eq!(
+        (&health["status"], state("h"), state("g")),
+        (&json!("degraded"), "starting".into(), "connected".into())
+    );
+    assert_eq!(state("m"), "down: cannot start /no/such/server: No such file or directory (os error 2)");
     // A session may name a tool of a server that is not there yet, and none of a server that has no such tool.
     let body = |tool: &str| json!({ "tools": ["fs_read", tool] });
     let session = house.session(body("mcp:g/echo")).await;

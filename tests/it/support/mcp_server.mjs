@@ -66,7 +66,17 @@ function call(id, name, args) {
   }
 }
 
-createInterface({ input: process.stdin }).on('line', (line) => {
+const lines = createInterface({ input: process.stdin })
+// Whoever started it was killed: then nobody ends it but itself.
+const { ppid } = process
+lines.on('close', () =>
+  setTimeout(() => {
+    if (process.ppid === ppid) return
+    helper.kill('SIGKILL')
+    process.exit()
+  }, 100),
+)
+lines.on('line', (line) => {
   const { id, method, params } = JSON.parse(line)
   note({ method, id, params })
   if (mode === 'garbage') process.stdout.write('hello, I am starting…\n\n')
@@ -83,6 +93,19 @@ createInterface({ input: process.stdin }).on('line', (line) => {
     const from = Number(params?.cursor ?? 0)
     const page = tools.slice(from, from + 4)
     send({ id, result: { tools: page, ...(from + 4 < tools.length && { nextCursor: String(from + 4) }) } })
+  } else if (method === 'resources/list') {
+    const more = params?.cursor === undefined
+    send({ id, result: { resources: [{ uri: `mem://${more ? 1 : 2}`, name: 'r' }], ...(more && { nextCursor: 'x' }) } })
+  } else if (method === 'resources/read') {
+    if (params.uri !== 'mem://1') return send({ id, error: { code: -32002, message: 'no such resource' } })
+    send({ id, result: { contents: [{ uri: params.uri, mimeType: 'text/plain', text: 'inside' }] } })
+  } else if (method === 'prompts/list') {
+    send({ id, result: { prompts: [{ name: 'greet', arguments: [{ name: 'who', required: true }] }] } })
+  } else if (method === 'prompts/get') {
+    const content = { type: 'text', text: `Greet ${params.arguments.who}.` }
+    send({ id, result: { messages: [{ role: 'user', content }] } })
   } else if (method === 'tools/call') call(id, params.name, params.arguments)
-  else if (method === 'ping') send({ id, result: {} })
+  else if (id !== undefined) {
+    send(method === 'ping' ? { id, result: {} } : { id, error: { code: -32601, message: `no ${method}` } })
+  }
 })

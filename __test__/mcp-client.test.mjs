@@ -1,0 +1,178 @@
+/** The MCP client of a program (typescript-api.md §7), against real processes. */
+
+import assert from 'node:assert/strict'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { createMCPClient, createToolRegistry } from '../js/index.js'
+import { call, deferred } from './support/registry.mjs'
+import { entry, runModule } from './support/run.mjs'
+
+const room = mkdtempSync(join(tmpdir(), 'simse-mcp-client-'))
+const clients = []
+after(async () => {
+  for (const client of clients) await client.disconnectAll()
+  rmSync(room, { recursive: true, force: true })
+})
+
+const script = new URL('../tests/it/support/mcp_server.mjs', import.meta.url).pathname
+const program = (name, mode = 'plain') => ({
+  name,
+  command: process.execPath,
+  args: [script, mode, join(room, name)],
+})
+const missing = { name: 'missing', command: join(room, 'no-such-program') }
+const heard = (name, method) =>
+  readFileSync(join(room, name), 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line))
+    .filter((note) => note.method === method)
+
+/** A client of these servers, and the warnings that it gives. */
+function clientOf(servers, more = {}) {
+  const warnings = []
+  const client = createMCPClient({ servers, ...more }, { warn: (message) => warnings.push(message) })
+  clients.push(client)
+  return { client, warnings }
+}
+
+const withCode = (code, statusCode, words) => (error) => {
+  assert.deepEqual([error.code, error.statusCode], [code, statusCode], error.message)
+  assert.match(error.message, words)
+  return true
+}
+
+test('what cannot be a client is refused', () => {
+  for (const [make, path] of [
+    [() => createMCPClient(), ''],
+    [() => createMCPClient({}), 'servers'],
+    [() => createMCPClient({ servers: [{ name: 'a' }] }), 'servers.0.command'],
+    [() => createMCPClient({ servers: [program('a'), program('a')] }), 'servers.1.name'],
+    [() => createMCPClient({ servers: [], name: 'x' }), 'name'],
+    [() => createMCPClient({ servers: [] }, {}), 'logger'],
+  ])
+    assert.throws(make, (e) => e.code === 'CONFIG_VALIDATION' && e.issues.some((issue) => issue.path === path))
+})
+
+test('connect, ask for everything, disconnect', async () => {
+  const { client, warnings } = clientOf([program('one'), missing, program('two')], {
+    clientName: 'mine',
+    clientVersion: '7',
+  })
+  assert.ok(Object.isFrozen(client))
+  assert.deepEqual([client.connectionCount, client.connectedServerNames, client.isAvailable()], [0, [], false])
+  assert.deepEqual(await client.connectAll(), ['one', 'two'])
+  assert.equal(warnings.length, 1)
+  assert.match(warnings[0], /missing.*cannot start/)
+  assert.deepEqual([client.connectionCount, client.connectedServerNames], [2, ['one', 'two']])
+  assert.deepEqual(['one', 'missing', 'none', undefined].map(client.isAvailable), [true, false, false, true])
+  assert.deepEqual(heard('one', 'initialize')[0].params.clientInfo, { name: 'mine', version: '7' })
+
+  const tools = await client.listTools('one')
+  assert.deepEqual(
+    tools.map((tool) => tool.name),
+    ['echo', 'wait', 'die', 'grow', 'fail', 'flood', 'picture'],
+  )
+  assert.deepEqual([tools[0].serverName, tools[0].inputSchema.required], ['one', ['text']])
+  assert.equal((await client.listTools()).length, 14)
+  const resources = await client.listResources('two')
+  assert.deepEqual(
+    resources,
+    [1, 2].map((n) => ({ uri: `mem://${n}`, name: 'r', serverName: 'two' })),
+  )
+  assert.deepEqual(await client.listResourceTemplates(), [], 'a server without them has none')
+  const read = await client.readResource('one', 'mem://1')
+  assert.deepEqual(read, { contents: [{ uri: 'mem://1', mimeType: 'text/plain', text: 'inside' }] })
+  assert.deepEqual((await client.listPrompts('one'))[0].arguments, [{ name: 'who', required: true }])
+  const prompt = await client.getPrompt('one', 'greet', { who: 'Ada' })
+  assert.deepEqual(prompt.messages, [{ role: 'user', content: { type: 'text', text: 'Greet Ada.' } }])
+
+  assert.deepEqual((await client.callTool('one', 'echo', { text: 'hi' })).content, [{ type: 'text', text: 'echo: hi' }])
+  assert.equal((await client.callTool('one', 'fail')).isError, true)
+  await client.disconnect('one')
+  await client.disconnect('one')
+  assert.deepEqual(client.connectedServerNames, ['two'])
+  await assert.rejects(
+    client.callTool('one', 'echo', { text: '' }),
+    withCode('MCP_NOT_CONNECTED', 503, /`one` is not connected/),
+  )
+  await client.disconnectAll()
+  assert.equal(client.isAvailable(), false)
+})
+
+test('each failure has its code', async () => {
+  const { client } = clientOf([program('codes'), missing, program('refusing', 'refuse')])
+  await assert.rejects(
+    client.connect('nobody'),
+    withCode('MCP_CONNECTION_ERROR', 503, /no MCP server `nobody`; known are codes/),
+  )
+  await assert.rejects(client.connect('missing'), withCode('MCP_CONNECTION_ERROR', 503, /cannot start/))
+  await assert.rejects(client.connect('refusing'), withCode('MCP_CONNECTION_ERROR', 503, /not today/))
+  await assert.rejects(client.connect(5), withCode('CONFIG_VALIDATION', 400, /name/))
+  await client.connect('codes')
+  await client.connect('codes')
+  assert.equal(heard('codes', 'initialize').length, 1)
+  await assert.rejects(
+    client.callTool('codes', 'none'),
+    withCode('MCP_TOOL_ERROR', 502, /unknown tool none \(code -32602\)/),
+  )
+  await assert.rejects(client.readResource('codes', 'mem://9'), withCode('MCP_ERROR', 500, /no such resource/))
+  await assert.rejects(client.getPrompt('codes', 'greet', { who: 5 }), withCode('CONFIG_VALIDATION', 400, /args\.who/))
+  const slow = client.callTool('codes', 'wait', {}, { timeoutMs: 50 })
+  await assert.rejects(slow, withCode('OPERATION_TIMEOUT', 504, /timed out after 50ms/))
+  await assert.rejects(client.callTool('codes', 'die'), withCode('MCP_TOOL_ERROR', 502, /exit code 7/))
+  assert.equal((await client.callTool('codes', 'echo', { text: 'back' })).content[0].text, 'echo: back')
+})
+
+test('a signal cancels a call, on the server too', async () => {
+  const { client } = clientOf([program('slow')])
+  await client.connect('slow')
+  const stop = new AbortController()
+  const asked = client.callTool('slow', 'wait', {}, { signal: stop.signal })
+  const seen = async (method) => {
+    for (let i = 0; i < 1000 && heard('slow', method).length === 0; i++)
+      await new Promise((soon) => setTimeout(soon, 5))
+    return heard('slow', method)[0]
+  }
+  await seen('tools/call')
+  stop.abort()
+  await assert.rejects(asked, { name: 'AbortError' })
+  assert.equal((await seen('notifications/cancelled')).params.requestId, (await seen('tools/call')).id)
+  await assert.rejects(client.callTool('slow', 'wait', {}, { signal: stop.signal }), { name: 'AbortError' })
+})
+
+test('changed tools are told, and a registry takes them', async () => {
+  const { client, warnings } = clientOf([program('growing')])
+  await client.connect('growing')
+  const registry = createToolRegistry({ mcpClient: client })
+  await registry.discover()
+  assert.ok(registry.isRegistered('mcp:growing/echo') && !registry.isRegistered('mcp:growing/grown'))
+  const told = deferred()
+  client.onToolsChanged(() => {
+    throw new Error('a bad listener')
+  })
+  const end = client.onToolsChanged(told.resolve)
+  const grown = await registry.execute(call('mcp:growing/grow'))
+  assert.deepEqual([grown.output, grown.isError], ['grown', false])
+  assert.equal(await told.promise, 'growing')
+  assert.match(warnings[0], /a bad listener/)
+  end()
+  end()
+  await registry.discover()
+  assert.ok(registry.isRegistered('mcp:growing/grown'))
+})
+
+test('the process ends by itself after disconnectAll(), and stays while a server is connected', async () => {
+  const head = `
+    import { createMCPClient } from ${entry}
+    const client = createMCPClient({ servers: [${JSON.stringify(program('alive'))}] })
+    await client.connectAll()
+    console.log('connected')`
+  const ended = await runModule(`${head}
+    await client.disconnectAll()`)
+  assert.deepEqual([ended.code, ended.said], [0, 'connected\n'])
+  const kept = await runModule(head, { limitMs: 3000 })
+  assert.equal(kept.timedOut, true)
+})

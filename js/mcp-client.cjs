@@ -1,0 +1,240 @@
+/** The MCP client: servers that the program connects by itself. Connections and processes are Rust's. */
+'use strict'
+
+const { addTarget, bridge, cancelHandle, native } = require('./bridge.cjs')
+const { assertFits, fn, having, integer, optional, plain, record, shape, string, text } = require('./check.cjs')
+const { messageOf, revive, simseError } = require('./errors.cjs')
+const { toJson } = require('./json.cjs')
+const { mcpServers } = require('./server-config.cjs')
+
+/** Longest wait for an answer, of a call and of anything else. */
+const CALL_TIMEOUT_MS = 600_000
+const TIMEOUT_MS = 60_000
+/** Pages of one list. */
+const PAGES_MAX = 100
+/** The longest that a timer can wait. */
+const FOR_EVER_MS = 0x7fff_ffff
+
+const configShape = shape({ servers: mcpServers, clientName: optional(text), clientVersion: optional(text) })
+const optionsShape = optional(
+  shape({
+    signal: optional(having('addEventListener', 'removeEventListener')),
+    timeoutMs: optional(integer(1, FOR_EVER_MS)),
+  }),
+)
+const anyRecord = (value, path, issues) => {
+  if (!plain(value)) issues.push({ path, message: 'expected an object' })
+}
+
+/** What Rust calls, and everything that the facade works with. */
+class State {
+  #listeners = new Set()
+  #keepAlive = null
+  #wanted = new Set()
+
+  constructor(config, logger) {
+    this.names = config.servers.map((server) => server.name)
+    this.logger = logger
+    const { servers, clientName, clientVersion } = config
+    const settings = toJson({ servers, clientName, clientVersion, directory: process.cwd() })
+    try {
+      this.native = new native.NativeMcpClient(bridge, settings, addTarget(this))
+    } catch (cause) {
+      throw revive(cause)
+    }
+  }
+
+  warn(message, metadata) {
+    if (this.logger) this.logger.warn(message, metadata)
+    else console.warn(`simse: ${message}`)
+  }
+
+  /** A call of Rust's. */
+  async handle(operation, { server }) {
+    if (operation === 'toolsChanged') for (const listener of [...this.#listeners]) this.#tell(listener, server)
+    return ''
+  }
+
+  #tell(listener, server) {
+    try {
+      listener(server)
+    } catch (cause) {
+      this.warn(`a listener for changed tools failed: ${messageOf(cause)}`, { server, cause })
+    }
+  }
+
+  listen(listener) {
+    // Each has an entry of its own, so that one can be taken out twice and the other stays.
+    const entry = (server) => listener(server)
+    this.#listeners.add(entry)
+    return () => void this.#listeners.delete(entry)
+  }
+
+  get connected() {
+    return JSON.parse(this.native.connected())
+  }
+
+  async connect(name) {
+    this.#keep(name)
+    try {
+      await this.native.connect(name)
+    } catch (cause) {
+      this.#release(name)
+      throw revive(cause)
+    }
+  }
+
+  async disconnect(name) {
+    try {
+      await this.native.disconnect(name)
+    } finally {
+      this.#release(name)
+    }
+  }
+
+  /** A connection keeps the process alive, as an open socket does. */
+  #keep(name) {
+    this.#wanted.add(name)
+    this.#keepAlive ??= setInterval((held) => held, FOR_EVER_MS, this)
+  }
+
+  #release(name) {
+    this.#wanted.delete(name)
+    if (this.#wanted.size > 0) return
+    clearInterval(this.#keepAlive)
+    this.#keepAlive = null
+  }
+
+  /** One request; its answer as the protocol has it. */
+  async request(server, method, params, { signal, timeoutMs = TIMEOUT_MS } = {}) {
+    signal?.throwIfAborted()
+    const cancel = signal && cancelHandle(signal)
+    try {
+      return JSON.parse(await this.native.request(toJson({ server, method, params, timeoutMs }), cancel?.handle))
+    } catch (cause) {
+      signal?.throwIfAborted()
+      throw revive(cause)
+    } finally {
+      cancel?.release()
+    }
+  }
+
+  /** All pages of a list of one server. */
+  async list(server, method, member) {
+    const items = []
+    let cursor
+    for (let page = 0; page < PAGES_MAX; page++) {
+      const answer = await this.request(server, method, cursor === undefined ? {} : { cursor })
+      for (const item of answer[member] ?? [])
+        if (plain(item)) items.push(Object.freeze({ ...item, serverName: server }))
+      if (!answer.nextCursor || answer.nextCursor === cursor) break
+      cursor = answer.nextCursor
+    }
+    return Object.freeze(items)
+  }
+
+  /** The list of one server, or of all that are connected: one that does not list is then skipped with a warning. */
+  async listOf(name, method, member) {
+    if (name !== undefined) return this.list(name, method, member)
+    const lists = this.connected.map(async (server) => {
+      try {
+        return await this.list(server, method, member)
+      } catch (cause) {
+        const what = method.split('/')[0]
+        this.warn(`MCP server "${server}" did not list its ${what} and is skipped: ${messageOf(cause)}`, {
+          server,
+          cause,
+        })
+        return []
+      }
+    })
+    return Object.freeze((await Promise.all(lists)).flat())
+  }
+
+  /** Connects all; one that cannot be connected is skipped with a warning. */
+  async connectAll() {
+    const reached = await Promise.all(
+      this.names.map(async (name) => {
+        try {
+          await this.connect(name)
+          return [name]
+        } catch (cause) {
+          this.warn(`MCP server "${name}" is skipped: ${messageOf(cause)}`, { server: name, cause })
+          return []
+        }
+      }),
+    )
+    return reached.flat()
+  }
+
+  async call(server, tool, args, options) {
+    const how = { timeoutMs: CALL_TIMEOUT_MS, ...options }
+    try {
+      return await this.request(server, 'tools/call', { name: tool, arguments: args }, how)
+    } catch (cause) {
+      if (cause?.code !== 'MCP_ERROR') throw cause
+      throw simseError('MCP_TOOL_ERROR', cause.message, { metadata: { ...cause.metadata, tool }, cause })
+    }
+  }
+}
+
+/** Creates a client; nothing is connected before `connect()`. */
+function createMCPClient(config, logger) {
+  assertFits('createMCPClient', configShape, config)
+  assertFits('createMCPClient', optional(having('warn')), logger, 'logger')
+  const state = new State(config, logger)
+  const disconnectAll = async () => void (await Promise.all(state.names.map((name) => state.disconnect(name))))
+  const list = (name, caller, method, member) => {
+    assertFits(caller, optional(text), name, 'name')
+    return state.listOf(name, method, member)
+  }
+  return Object.freeze({
+    async connect(name) {
+      assertFits('connect', text, name, 'name')
+      await state.connect(name)
+    },
+    connectAll: () => state.connectAll(),
+    async disconnect(name) {
+      assertFits('disconnect', text, name, 'name')
+      await state.disconnect(name)
+    },
+    disconnectAll,
+    isAvailable: (name) => (name === undefined ? state.connected.length > 0 : state.connected.includes(name)),
+    listTools: async (name) => list(name, 'listTools', 'tools/list', 'tools'),
+    async callTool(server, tool, args = {}, options = undefined) {
+      assertFits('callTool', text, server, 'server')
+      assertFits('callTool', text, tool, 'tool')
+      assertFits('callTool', anyRecord, args, 'args')
+      assertFits('callTool', optionsShape, options, 'options')
+      return state.call(server, tool, args, options)
+    },
+    listResources: async (name) => list(name, 'listResources', 'resources/list', 'resources'),
+    listResourceTemplates: async (name) =>
+      list(name, 'listResourceTemplates', 'resources/templates/list', 'resourceTemplates'),
+    async readResource(server, uri) {
+      assertFits('readResource', text, server, 'server')
+      assertFits('readResource', text, uri, 'uri')
+      return state.request(server, 'resources/read', { uri })
+    },
+    listPrompts: async (name) => list(name, 'listPrompts', 'prompts/list', 'prompts'),
+    async getPrompt(server, prompt, args = {}) {
+      assertFits('getPrompt', text, server, 'server')
+      assertFits('getPrompt', text, prompt, 'prompt')
+      assertFits('getPrompt', record(string), args, 'args')
+      return state.request(server, 'prompts/get', { name: prompt, arguments: args })
+    },
+    onToolsChanged(handler) {
+      assertFits('onToolsChanged', fn, handler, 'handler')
+      return state.listen(handler)
+    },
+    get connectedServerNames() {
+      return Object.freeze(state.connected)
+    },
+    get connectionCount() {
+      return state.connected.length
+    },
+    [Symbol.asyncDispose]: disconnectAll,
+  })
+}
+
+module.exports = { createMCPClient }

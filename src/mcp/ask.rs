@@ -1,0 +1,79 @@
+//! One request to a server: sent once, over the connection that there is or can be made, and cancelled when nobody
+//! waits for it any more.
+
+use rmcp::ServiceError;
+use rmcp::model::{ClientRequest, ErrorData, ServerResult};
+use rmcp::service::PeerRequestOptions;
+use tokio_util::sync::CancellationToken;
+
+use super::explain::request_failed;
+use super::link::Link;
+use crate::config::McpTransport;
+
+/// What a server is told about a request that is not waited for any more.
+const CANCEL_REASON: &str = "the call was aborted";
+
+/// Why a request has no answer. The texts are sentences about the server.
+#[derive(Debug)]
+pub(super) enum AskError {
+    /// Cancelled; the server was told.
+    Aborted,
+    /// There is no connection, and none could be made.
+    NotConnected(String),
+    /// The server answered with an error.
+    Refused(ErrorData),
+    /// The connection broke, or what came is no answer.
+    Broken(String),
+}
+
+/// Asks. What the answer is made of is the caller's to know.
+pub(super) async fn ask(
+    link: &Link,
+    request: ClientRequest,
+    cancel: &CancellationToken,
+) -> Result<ServerResult, AskError> {
+    let peer = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Err(AskError::Aborted),
+        peer = link.ready() => peer.map_err(AskError::NotConnected)?,
+    };
+    // A server that reads nothing holds this up.
+    let sent = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Err(AskError::Aborted),
+        sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()) => sent,
+    };
+    let mut handle = match sent {
+        Ok(handle) => handle,
+        Err(error) => return Err(failure(link, error).await),
+    };
+    let answer = tokio::select! {
+        biased;
+        answer = &mut handle.rx => answer.unwrap_or(Err(ServiceError::TransportClosed)),
+        () = cancel.cancelled() => {
+            // Told, and not waited for: what is gone needs no telling.
+            let _ = handle.cancel(Some(CANCEL_REASON.to_owned())).await;
+            return Err(AskError::Aborted);
+        }
+    };
+    match answer {
+        Ok(answer) => Ok(answer),
+        Err(error) => Err(failure(link, error).await),
+    }
+}
+
+async fn failure(link: &Link, error: ServiceError) -> AskError {
+    match error {
+        ServiceError::McpError(refused) => AskError::Refused(refused),
+        ServiceError::TransportClosed => AskError::Broken(link.why_it_ended().await),
+        ServiceError::TransportSend(_) => {
+            link.doubt();
+            let url = match &link.spec().transport {
+                McpTransport::Http { url, .. } => Some(url.as_str()),
+                McpTransport::Stdio { .. } => None,
+            };
+            AskError::Broken(link.sentence(&format!("could not be asked: {}", request_failed(&error, url))))
+        }
+        other => AskError::Broken(link.sentence(&format!("failed: {}", request_failed(&other, None)))),
+    }
+}

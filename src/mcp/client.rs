@@ -1,0 +1,175 @@
+//! Servers in the hands of a program: it connects and disconnects them by name, and asks what it likes.
+//!
+//! A server that was connected and ends is started again by the next request, as everywhere in this module.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rmcp::model::{ClientRequest, ErrorCode};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use super::ask::{AskError, ask};
+use super::explain::refusal;
+use super::link::{Link, Status};
+use super::{DuplicateServer, Identity, Place, ToolsChanged, check_names};
+use crate::config::McpServer;
+
+/// What can be asked.
+const METHODS: [&str; 7] = [
+    "tools/list",
+    "tools/call",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "prompts/list",
+    "prompts/get",
+];
+
+/// Why a server did not do what it was asked for. The texts are sentences.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// No connection could be made.
+    #[error("{0}")]
+    Connection(String),
+    /// There is no connection. Connect first.
+    #[error("{0}")]
+    NotConnected(String),
+    /// The server refused, or broke off.
+    #[error("{0}")]
+    Failed(String),
+    /// The caller cancelled.
+    #[error("aborted")]
+    Aborted,
+}
+
+/// Servers that a program connects by itself. Dropping it ends their processes.
+pub struct Client {
+    servers: Vec<McpServer>,
+    place: Arc<Place>,
+    running: Mutex<HashMap<String, Running>>,
+}
+
+/// A server that was asked for.
+struct Running {
+    link: Arc<Link>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    _stop: DropGuard,
+}
+
+impl Client {
+    /// A client of these servers; their programs start in `directory` unless they name another. Starts nothing.
+    ///
+    /// # Errors
+    /// [`DuplicateServer`].
+    pub fn new(
+        servers: Vec<McpServer>,
+        directory: PathBuf,
+        identity: Identity,
+        tools_changed: ToolsChanged,
+    ) -> Result<Self, DuplicateServer> {
+        check_names(&servers)?;
+        let place = Arc::new(Place { directory, identity, tools_changed: Some(tools_changed) });
+        Ok(Self { servers, place, running: Mutex::default() })
+    }
+
+    /// Connects a server, unless it is connected. Inside a runtime.
+    ///
+    /// # Errors
+    /// [`ClientError::Connection`], also for a name that no server has.
+    pub async fn connect(&self, name: &str) -> Result<(), ClientError> {
+        let link = self.begin(name)?;
+        let why = match link.outcome(|_| false).await {
+            Status::Ready(_) => return Ok(()),
+            Status::Down(down) => link.sentence(&format!("cannot be connected: {}", down.reason)),
+            Status::Idle | Status::Connecting | Status::Closed => link.sentence("was disconnected"),
+        };
+        // What did not come up is not kept trying, unless another has begun anew.
+        let same = |running: &Running| Arc::ptr_eq(&running.link, &link);
+        let mut running = self.running.lock();
+        if running.get(name).is_some_and(same) {
+            running.remove(name);
+        }
+        Err(ClientError::Connection(why))
+    }
+
+    fn begin(&self, name: &str) -> Result<Arc<Link>, ClientError> {
+        let mut running = self.running.lock();
+        // One that is down is not waited for: who connects wants a start now.
+        if let Some(running) = running.get(name).filter(|running| !running.link.is_down()) {
+            return Ok(Arc::clone(&running.link));
+        }
+        let Some(server) = self.servers.iter().find(|server| server.name == name) else {
+            let known: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(ClientError::Connection(format!("there is no MCP server `{name}`; known are {known}")));
+        };
+        let link = Arc::new(Link::new(server.clone(), Arc::clone(&self.place)));
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        tasks.spawn(Arc::clone(&link).supervise(stop.clone()));
+        tasks.close();
+        let guard = stop.clone().drop_guard();
+        running.insert(name.to_owned(), Running { link: Arc::clone(&link), stop, tasks, _stop: guard });
+        Ok(link)
+    }
+
+    /// Disconnects a server and waits until its processes are gone. Harmless when it is not connected.
+    pub async fn disconnect(&self, name: &str) {
+        let Some(running) = self.running.lock().remove(name) else { return };
+        running.stop.cancel();
+        running.tasks.wait().await;
+    }
+
+    /// The servers that are connected now, in the order of the configuration.
+    pub fn connected(&self) -> Vec<String> {
+        let running = self.running.lock();
+        let is_ready = |server: &&McpServer| running.get(&server.name).is_some_and(|running| running.link.is_ready());
+        self.servers.iter().filter(is_ready).map(|server| server.name.clone()).collect()
+    }
+
+    /// Asks a server that was connected; its answer as it stands in the protocol.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is sent twice.
+    pub async fn request(
+        &self,
+        name: &str,
+        (method, params): (&str, Map<String, Value>),
+        cancel: &CancellationToken,
+    ) -> Result<Value, ClientError> {
+        let link = self.running.lock().get(name).map(|running| Arc::clone(&running.link));
+        let link =
+            link.ok_or_else(|| ClientError::NotConnected(format!("the MCP server `{name}` is not connected")))?;
+        if !METHODS.contains(&method) {
+            return Err(ClientError::Failed(format!("expected one of {}, got `{method}`", METHODS.join(", "))));
+        }
+        let request: ClientRequest = serde_json::from_value(json!({ "method": method, "params": params }))
+            .map_err(|error| ClientError::Failed(format!("{method}: {error}")))?;
+        let answer = match ask(&link, request, cancel).await {
+            // What a server does not have, it has none of.
+            Err(AskError::Refused(error)) if error.code == ErrorCode::METHOD_NOT_FOUND && method.ends_with("/list") => {
+                return Ok(json!({}));
+            }
+            answer => answer,
+        };
+        let answer = answer.map_err(|error| match error {
+            AskError::Aborted => ClientError::Aborted,
+            AskError::NotConnected(why) => ClientError::NotConnected(why),
+            AskError::Refused(error) => {
+                ClientError::Failed(link.sentence(&format!("refused {method}: {}", refusal(&error))))
+            }
+            AskError::Broken(why) => ClientError::Failed(why),
+        })?;
+        serde_json::to_value(answer).map_err(|error| ClientError::Failed(error.to_string()))
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("connected", &self.connected()).finish_non_exhaustive()
+    }
+}
