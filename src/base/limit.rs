@@ -88,6 +88,8 @@ pub const CALL_IMAGES_BYTES_MAX: usize = 2_000_000;
 pub const IMAGES_BYTES_MAX: usize = 8_000_000;
 /// Files of which a session remembers that it read them; those read longest ago go first.
 pub const FILE_MARKS_MAX: usize = 2_000;
+/// Resting sessions of which is remembered what their tools knew.
+pub const RESTING_SCOPES_MAX: usize = 200;
 /// Lines that one read shows, when the caller does not say.
 pub const READ_LINES: usize = 2_000;
 /// Bytes of one line that a read shows.

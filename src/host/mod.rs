@@ -31,6 +31,7 @@ mod git_stash;
 mod git_status;
 mod patch_plan;
 mod search;
+mod view_image;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -59,6 +60,7 @@ pub use git_pull::GitPull;
 pub use git_push::GitPush;
 pub use git_stash::GitStash;
 pub use git_status::GitStatus;
+pub use view_image::ViewImage;
 
 /// The tools that read, search and change files inside `workspace`, in the order in which they are told.
 ///
@@ -76,6 +78,7 @@ pub fn filesystem_tools(workspace: impl Borrow<Arc<Workspace>>) -> Vec<Arc<dyn T
         Arc::new(FsStat::new(workspace())),
         Arc::new(FsDelete::new(workspace())),
         Arc::new(FsMove::new(workspace())),
+        Arc::new(ViewImage::new(workspace())),
     ]
 }
 

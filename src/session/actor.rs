@@ -178,6 +178,7 @@ impl Actor {
     ) -> Self {
         let (bench, terms) = (Arc::clone(&shelf.bench), Arc::clone(&shelf.terms));
         let policy = Arc::new(Policy::new(&terms, &row));
+        let scope = shelf.scopes.take(&row.id);
         Self {
             live,
             shelf,
@@ -191,7 +192,7 @@ impl Actor {
             begin_at: None,
             asks: Asks::default(),
             policy,
-            scope: Arc::default(),
+            scope,
             messages: None,
             waiters: HashMap::new(),
             deleting: None,
@@ -213,7 +214,7 @@ impl Actor {
                 }
                 () = tokio::time::sleep_until(retry_at), if retry.is_some() => self.try_again().await,
                 () = tokio::time::sleep(idle), if self.is_idle() => {
-                    if self.mail.is_empty() && self.shelf.evict(&self.live) {
+                    if self.mail.is_empty() && self.shelf.evict(&self.live, &self.scope) {
                         return;
                     }
                 }

@@ -18,6 +18,7 @@ use super::actor::{self, Actor, Order};
 use super::live::Live;
 use super::policy::Policy;
 use super::repair::Remains;
+use super::scopes::Scopes;
 use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
 use crate::permission::{Facts, Subject};
@@ -26,6 +27,7 @@ use crate::protocol::{
     SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus,
 };
 use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
+use crate::tool::Scope;
 
 /// What all sessions share.
 pub(super) struct Shelf {
@@ -35,6 +37,8 @@ pub(super) struct Shelf {
     pub(super) idle: Duration,
     pub(super) closing: AtomicBool,
     lives: Mutex<HashMap<SessionId, Arc<Live>>>,
+    /// What tools remember of sessions that are not in memory.
+    pub(super) scopes: Scopes,
     /// Grows with each session that leaves memory.
     departures: AtomicU64,
     running: watch::Sender<usize>,
@@ -57,13 +61,15 @@ impl Shelf {
     }
 
     /// Lets a session go from memory. False: somebody holds it.
-    pub(super) fn evict(&self, live: &Arc<Live>) -> bool {
+    pub(super) fn evict(&self, live: &Arc<Live>, scope: &Arc<Scope>) -> bool {
         let mut lives = self.lives.lock();
         // One of the shelf, one of its actor.
         if Arc::strong_count(live) > 2 {
             return false;
         }
         self.departures.fetch_add(1, Ordering::AcqRel);
+        // Before it is gone: who wakes it next has to find this.
+        self.scopes.keep(&live.id, scope);
         lives.remove(&live.id);
         true
     }
@@ -99,6 +105,7 @@ impl Manager {
             idle,
             closing: AtomicBool::new(false),
             lives: Mutex::default(),
+            scopes: Scopes::default(),
             departures: AtomicU64::new(0),
             running: watch::Sender::new(0),
         };
@@ -502,6 +509,24 @@ mod tests {
             assert_eq!(prompts, [r#""hang""#, r#""steered""#, r#""queued""#], "restarts: {restarts}");
             let stuck = store.turn(&id, &stuck).await.expect("read").expect("there");
             assert!(stuck.steers.is_empty() && stuck.record.status.is_terminal(), "{stuck:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_tools_knew_outlives_the_rest_of_a_session() {
+        let manager = manager(Arc::new(MemoryStore::new()), Duration::from_secs(1));
+        let id = created(&manager).await;
+        let scope = Arc::new(Scope::default());
+        *scope.shell_directory.lock() = Some("/somewhere".into());
+        manager.shelf.scopes.keep(&id, &scope);
+        for round in 0..2 {
+            drop(manager.live(None, &id).await.expect("there"));
+            while manager.shelf.find(&id).is_some() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            let found = manager.shelf.scopes.take(&id);
+            assert!(Arc::ptr_eq(&found, &scope), "round {round}");
+            manager.shelf.scopes.keep(&id, &found);
         }
     }
 }

@@ -17,6 +17,7 @@ mod manager;
 mod policy;
 mod repair;
 mod runner;
+mod scopes;
 mod tally;
 mod turn;
 

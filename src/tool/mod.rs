@@ -47,7 +47,8 @@ pub struct ToolContext {
     pub events: ToolEvents,
 }
 
-/// State that tools keep between the calls of one session.
+/// State that tools keep between the calls of one session. It outlives the time that the session is in memory, within
+/// bounds, and ends with the process.
 #[derive(Debug, Default)]
 pub struct Scope {
     /// Where the shell is. None until the first `cd`.

@@ -1,0 +1,57 @@
+//! What tools remember of sessions that rest: a session that wakes finds it again.
+//!
+//! A person may change a file between two prompts, long after the session left memory; what it read before has to be
+//! known then. Bounded: the sessions that have rested longest are forgotten.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::base::limit;
+use crate::protocol::SessionId;
+use crate::tool::Scope;
+
+/// The scopes of resting sessions, the newest last.
+#[derive(Debug, Default)]
+pub(super) struct Scopes {
+    kept: Mutex<VecDeque<(SessionId, Arc<Scope>)>>,
+}
+
+impl Scopes {
+    /// Keeps the scope of a session that leaves memory.
+    pub fn keep(&self, id: &SessionId, scope: &Arc<Scope>) {
+        let mut kept = self.kept.lock();
+        kept.retain(|(other, _)| other != id);
+        kept.push_back((id.clone(), Arc::clone(scope)));
+        if kept.len() > limit::RESTING_SCOPES_MAX {
+            kept.pop_front();
+        }
+    }
+
+    /// The scope of a session that wakes; an empty one when nothing is remembered.
+    pub fn take(&self, id: &SessionId) -> Arc<Scope> {
+        let mut kept = self.kept.lock();
+        let at = kept.iter().position(|(other, _)| other == id);
+        at.and_then(|at| kept.remove(at)).map(|(_, scope)| scope).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_are_kept_and_each_is_found_once() {
+        let scopes = Scopes::default();
+        let id = |n: usize| format!("ses_{n}").parse::<SessionId>().unwrap();
+        let made: Vec<Arc<Scope>> = (0..=limit::RESTING_SCOPES_MAX).map(|_| Arc::default()).collect();
+        made.iter().enumerate().for_each(|(n, scope)| scopes.keep(&id(n), scope));
+        assert!(!Arc::ptr_eq(&scopes.take(&id(0)), &made[0]), "the oldest has gone");
+        assert!(Arc::ptr_eq(&scopes.take(&id(1)), &made[1]));
+        assert!(!Arc::ptr_eq(&scopes.take(&id(1)), &made[1]), "taken already");
+        let again = Arc::default();
+        scopes.keep(&id(2), &again);
+        assert!(Arc::ptr_eq(&scopes.take(&id(2)), &again));
+    }
+}
