@@ -39,6 +39,7 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["rusqlite"], &["src/store/"]),
     (&["agent_client_protocol"], &["src/provider/acp"]),
     (&["rmcp"], &["src/mcp/"]),
+    (&["lopdf"], &["src/host/fs_read/"]),
     (&["std::env", "tokio::env"], &["src/config/"]),
     (
         &["print!", "println!", "eprint!", "eprintln!", "io::stdout", "io::stderr", "io::stdin"],

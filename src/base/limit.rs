@@ -90,6 +90,18 @@ pub const IMAGES_BYTES_MAX: usize = 8_000_000;
 pub const FILE_MARKS_MAX: usize = 2_000;
 /// Resting sessions of which is remembered what their tools knew.
 pub const RESTING_SCOPES_MAX: usize = 200;
+/// Largest PDF or notebook of which text is made, in bytes.
+pub const CONVERTED_FILE_BYTES_MAX: u64 = 32 << 20;
+/// What one stream of a PDF may inflate to, in bytes.
+pub const PDF_STREAM_BYTES_MAX: usize = 64 << 20;
+/// What a page of a PDF may inflate to, in bytes.
+pub const PDF_PAGE_BYTES_MAX: usize = 8 << 20;
+/// Pages of a PDF that are known.
+pub const PDF_PAGES_MAX: usize = 20_000;
+/// How long pages of a PDF are read before the rest is left for another call.
+pub const PDF_READ_MS_MAX: u64 = 20_000;
+/// Bytes of a notebook's output that are shown.
+pub const NOTEBOOK_OUTPUT_BYTES_MAX: usize = 20_000;
 /// Lines that one read shows, when the caller does not say.
 pub const READ_LINES: usize = 2_000;
 /// Bytes of one line that a read shows.

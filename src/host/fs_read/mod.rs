@@ -1,8 +1,12 @@
 //! `fs_read`: lines of a text file with their numbers; other files are described.
 //!
 //! The file streams through, and no further than it has to: lines 5 to 10 of a huge file cost what they are. `window`
-//! keeps the lines.
+//! keeps the lines. PDFs and notebooks become text first (`converted`).
 
+mod converted;
+mod notebook;
+mod pdf;
+mod pdf_text;
 mod window;
 
 use std::fs::Metadata;
@@ -14,7 +18,9 @@ use encoding_rs::{Decoder, UTF_16BE, UTF_16LE};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::fs_common::{blocking, definition, io_failed, not_found, paths, refused, text_argument, whole};
+use super::fs_common::{
+    blocking, definition, flag, io_failed, not_found, optional_text, paths, refused, text_argument, whole,
+};
 use super::fs_guard::Guard;
 use crate::base::text::{self, ByteOrder, Content};
 use crate::base::workspace::{PathError, Workspace};
@@ -31,10 +37,13 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     let parameters = json!({
         "path": {"type": "string", "description": "The file, relative to the working directory or absolute", "required": true},
         "offset": {"type": "number", "description": "First line to show, from 1. Default: 1"},
+        "pages": {"type": "string", "description": "Of a PDF: the pages to show, such as 3 or 2-5. Default: all"},
+        "raw": {"type": "boolean", "description": "Show a notebook as the JSON that fs_edit works on. Default: false"},
         "limit": {"type": "number", "description": format!("Lines to show. Default: {}", limit::READ_LINES)},
     });
     let description = "Shows a text file, each line after its number and a tab (neither is part of the file). Says how \
-                       many lines are left out and how to read on. Images and other binary files are described.";
+                       many lines are left out and how to read on. PDFs and notebooks are shown as text, other \
+                       encodings are decoded; images (see view_image) and other binary files are described.";
     definition("fs_read", ToolCategory::Read, description, parameters)
 });
 
@@ -74,6 +83,8 @@ impl Tool for FsRead {
                 path: text_argument(&arguments, "path")?,
                 first,
                 count,
+                pages: optional_text(&arguments, "pages")?,
+                raw: flag(&arguments, "raw")?,
                 cancel: context.cancel.clone(),
             };
             blocking(move || reading.run().map(ToolOutput::from)).await
@@ -88,6 +99,8 @@ struct Reading {
     path: String,
     first: usize,
     count: usize,
+    pages: Option<String>,
+    raw: bool,
     cancel: CancellationToken,
 }
 
@@ -97,16 +110,28 @@ impl Reading {
         let found = file.metadata().map_err(|e| self.failed(&e))?;
         let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
         let start = reader.fill_buf().map_err(|e| self.failed(&e))?;
+        if let Some(form) = self.form(start) {
+            let (text, hash) = self.converted(form, &mut reader, &found)?;
+            self.remember(&found, hash);
+            return Ok(text);
+        }
+        if self.pages.is_some() {
+            return Err(ToolError::BadArguments(format!("`pages`: \"{}\" is no PDF, and has none", self.path)));
+        }
         let (text, hash) = match text::sniff(&start[..start.len().min(text::SNIFF_BYTES)]) {
             Content::Text | Content::OtherText => self.lines(&mut reader, None, &found)?,
             Content::Utf16(order) => self.lines(&mut reader, Some(order), &found)?,
             Content::Image(_) => (described_image(start, &self.path, found.len()), None),
             Content::Binary => (described(start, &self.path, found.len()), None),
         };
-        if let Ok(real) = self.workspace.resolve(&self.path) {
-            self.guard.saw(&real, &found, hash);
-        }
+        self.remember(&found, hash);
         Ok(text)
+    }
+
+    fn remember(&self, found: &Metadata, hash: Option<u64>) {
+        if let Ok(real) = self.workspace.resolve(&self.path) {
+            self.guard.saw(&real, found, hash);
+        }
     }
 
     fn failed(&self, error: &std::io::Error) -> ToolError {
@@ -406,8 +431,9 @@ mod tests {
             let mut reader = BufReader::with_capacity(CHUNK_BYTES, Counting(file, &bytes));
             let guard = Guard::new(&workspace, &context());
             let cancel = CancellationToken::new();
+            let workspace = Arc::clone(&workspace);
             let reading =
-                Reading { workspace: Arc::clone(&workspace), guard, path: "huge".into(), first, count, cancel };
+                Reading { workspace, guard, path: "huge".into(), first, count, pages: None, raw: false, cancel };
             let (text, hash) = reading.lines(&mut reader, None, &found).unwrap();
             assert_eq!(hash, None, "not all of it was seen");
             (text, bytes.get())
