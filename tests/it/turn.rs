@@ -45,7 +45,9 @@ async fn files_are_written_and_read_and_the_results_go_back() {
     assert_eq!(messages[2], json!({"role": "tool", "tool_call_id": "w", "content": "Wrote 6 bytes to a.txt"}));
     assert!(messages[4]["content"].as_str().unwrap().contains("1\thello"), "{last}");
     assert!(messages[5]["content"].as_str().unwrap().starts_with("Tool \"fs_read\" execution failed: "), "{last}");
-    assert_eq!(last["tools"].as_array().unwrap().len(), 10);
+    let names: Vec<&str> =
+        last["tools"].as_array().unwrap().iter().filter_map(|t| t["function"]["name"].as_str()).collect();
+    assert!(names.starts_with(&["fs_read", "fs_write", "fs_edit"]), "{names:?}");
 }
 
 #[tokio::test]
