@@ -712,6 +712,8 @@ export interface EventPayloads {
   'loop.start': Readonly<Record<string, unknown>>
   /** The loop ended a turn. */
   'loop.complete': Readonly<Record<string, unknown>>
+  /** The turn is answered by an agent, in this session of its own. */
+  'agent.session': { readonly model: string; readonly agentSessionId: string }
   /** The same call came again and again. */
   'loop.doom_loop': {
     readonly toolName: string

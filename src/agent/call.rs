@@ -223,6 +223,7 @@ impl Prepared {
             .check(
                 GateQuestion {
                     request,
+                    like: &[],
                     definition,
                     subject: &subject,
                     insists: tool.insists(&request.arguments),

@@ -6,6 +6,7 @@
 mod batch;
 mod call;
 mod calls;
+mod delegate;
 mod reply;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,8 @@ pub trait Sink: Send + Sync + 'static {
 pub struct GateQuestion<'a> {
     /// The call.
     pub request: &'a ToolCallRequest,
+    /// The names of our tools that do the like, for a call that is not ours: rules about them are about it too.
+    pub like: &'a [&'a str],
     /// The tool, when it is known.
     pub definition: Option<&'a ToolDefinition>,
     /// What patterns are held against.

@@ -107,6 +107,10 @@ impl<'a> Listener<'a> {
                     self.reply.stop = Some(reason);
                     return Ok(Attempt::Finished);
                 }
+                Some(Ok(ModelEvent::Agent(_))) => {
+                    let message = "the model sent what only an agent sends".to_owned();
+                    return Ok(Attempt::Broken(ModelError::Malformed(message)));
+                }
                 Some(Ok(event)) => self.take(event)?,
                 Some(Err(error)) => return Ok(Attempt::Broken(error)),
                 None => {
@@ -149,6 +153,8 @@ impl<'a> Listener<'a> {
                 Ok(())
             }
             ModelEvent::Retrying { attempt, delay, error } => self.forget(attempt, delay, error),
+            // Refused before.
+            ModelEvent::Agent(_) => Ok(()),
             ModelEvent::Finished(reason) => {
                 self.reply.stop = Some(reason);
                 Ok(())

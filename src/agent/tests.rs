@@ -342,6 +342,8 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
         model,
         system: "be good".into(),
         messages: vec![Message::User(text("hello"))],
+        directory: "/".into(),
+        agent: None,
         environment: CallEnvironment { sink: None, ..environment(log) },
         sink: Arc::clone(log) as Arc<dyn Sink>,
         steering: Arc::new(NoSteering),

@@ -4,6 +4,7 @@
 //! each `stream.start` is closed by one `stream.complete`, each announced call has ended and has its
 //! result in the messages, and `loop.complete` comes last.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -14,29 +15,33 @@ use super::reply::{Asking, Listener, Reply};
 use super::{Sink, SinkError, Steering};
 use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
-use crate::model::{Model, ModelError, ModelRequest, StopReason};
+use crate::model::{AgentSession, Model, ModelError, ModelRequest, StopReason};
 use crate::protocol::{
     ErrorBody, ErrorCode, EventBody, Message, Part, PromptContent, RoundKind, ToolCallRequest, Usage,
 };
 
 /// The final text of a turn whose model said nothing (typescript-api.md §7).
-const NO_RESPONSE: &str = "No response received from model.";
+pub(super) const NO_RESPONSE: &str = "No response received from model.";
 
 /// What a turn needs.
 pub struct TurnInput {
-    /// The model.
+    /// The model, or the agent that answers by itself.
     pub model: Arc<dyn Model>,
     /// The system text.
     pub system: String,
     /// The conversation; the new user message is its last entry.
     pub messages: Vec<Message>,
+    /// Where the session works; absolute.
+    pub directory: PathBuf,
+    /// The session that an agent keeps for this one, if it has one.
+    pub agent: Option<AgentSession>,
     /// Tools, permission and hooks.
     pub environment: CallEnvironment,
     /// Takes the events: `loop.*`, `stream.*`, `tool.*`, `turn.complete`, `session.steer`.
     pub sink: Arc<dyn Sink>,
     /// Messages that arrive while it runs.
     pub steering: Arc<dyn Steering>,
-    /// Rounds with the model, at most.
+    /// Rounds with the model, at most. An agent's own rounds are its own affair: it is prompted no more after so many.
     pub iterations_max: u32,
     /// How often and when a broken stream is tried again.
     pub retry: RetryPolicy,
@@ -64,6 +69,8 @@ pub struct TurnOutcome {
     pub final_text: String,
     /// The whole conversation, this turn's part included: what the next turn starts from.
     pub messages: Vec<Message>,
+    /// The session that an agent keeps for this one, and how much of the conversation it has heard.
+    pub agent: Option<AgentSession>,
     /// Rounds with the model.
     pub rounds: u32,
     /// Tokens of all rounds.
@@ -73,8 +80,9 @@ pub struct TurnOutcome {
 /// Runs a turn to its end. Emits no terminal event: the session does that.
 pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOutcome {
     input.environment.sink.get_or_insert_with(|| Arc::clone(&input.sink));
-    let mut turn =
-        Turn { input, calls: CallMemory::default(), rounds: 0, usage: Usage::default(), final_text: String::new() };
+    let agent = input.agent.take();
+    let (calls, usage, final_text) = (CallMemory::default(), Usage::default(), String::new());
+    let mut turn = Turn { input, agent, calls, rounds: 0, usage, final_text };
     let ended = turn.run(&cancel).await.unwrap_or_else(|error| {
         Ended::Failed(ErrorBody { code: ErrorCode::Internal, message: error.to_string(), details: None })
     });
@@ -82,36 +90,44 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
         ended,
         final_text: turn.final_text,
         messages: turn.input.messages,
+        agent: turn.agent,
         rounds: turn.rounds,
         usage: turn.usage,
     }
 }
 
-struct Turn {
-    input: TurnInput,
+pub(super) struct Turn {
+    pub(super) input: TurnInput,
+    pub(super) agent: Option<AgentSession>,
     calls: CallMemory,
-    rounds: u32,
-    usage: Usage,
-    final_text: String,
+    pub(super) rounds: u32,
+    pub(super) usage: Usage,
+    pub(super) final_text: String,
 }
 
 impl Turn {
     async fn run(&mut self, cancel: &CancellationToken) -> Result<Ended, SinkError> {
         self.emit(EventBody::LoopStart {})?;
-        let ended = loop {
-            if cancel.is_cancelled() {
-                break Ended::Aborted;
-            }
-            if self.rounds >= self.input.iterations_max {
-                break Ended::IterationLimit;
-            }
-            if let Some(ended) = self.round(cancel).await? {
-                break ended;
-            }
-        };
+        let ended =
+            if self.input.model.is_agent() { self.delegate(cancel).await? } else { self.rounds(cancel).await? };
         let hit_turn_limit = ended == Ended::IterationLimit;
         self.emit(EventBody::LoopComplete { total_turns: self.rounds, hit_turn_limit })?;
         Ok(ended)
+    }
+
+    /// Rounds with the model until it is done.
+    async fn rounds(&mut self, cancel: &CancellationToken) -> Result<Ended, SinkError> {
+        loop {
+            if cancel.is_cancelled() {
+                return Ok(Ended::Aborted);
+            }
+            if self.rounds >= self.input.iterations_max {
+                return Ok(Ended::IterationLimit);
+            }
+            if let Some(ended) = self.round(cancel).await? {
+                return Ok(ended);
+            }
+        }
     }
 
     fn emit(&self, event: EventBody) -> Result<(), SinkError> {
@@ -176,6 +192,7 @@ impl Turn {
             system: hooks.transform_system(self.input.system.clone()).await,
             messages: hooks.transform_messages(messages).await,
             tools: self.input.environment.registry.definitions(),
+            agent: None,
         }
     }
 
@@ -218,14 +235,14 @@ impl Turn {
         Ok(None)
     }
 
-    fn remember(&mut self, text: String, calls: Vec<ToolCallRequest>) {
+    pub(super) fn remember(&mut self, text: String, calls: Vec<ToolCallRequest>) {
         if !calls.is_empty() || !text.trim().is_empty() {
             self.input.messages.push(Message::Assistant { text, calls });
         }
     }
 
     /// Takes in what was said meanwhile. False: nothing.
-    fn steer(&mut self) -> Result<bool, SinkError> {
+    pub(super) fn steer(&mut self) -> Result<bool, SinkError> {
         let mut any = false;
         for parts in self.input.steering.take() {
             any = true;
@@ -246,7 +263,7 @@ impl Turn {
 }
 
 /// A model's error as the turn's.
-fn model_failure(error: &ModelError) -> ErrorBody {
+pub(super) fn model_failure(error: &ModelError) -> ErrorBody {
     let kind = match error {
         ModelError::Transient { .. } => "transient",
         ModelError::Unauthorized(_) => "unauthorized",
@@ -259,7 +276,7 @@ fn model_failure(error: &ModelError) -> ErrorBody {
     ErrorBody { code: ErrorCode::UpstreamUnavailable, message: error.to_string(), details }
 }
 
-fn no_response(stop: Option<StopReason>) -> ErrorBody {
+pub(super) fn no_response(stop: Option<StopReason>) -> ErrorBody {
     let why = match stop {
         Some(StopReason::Length) => "length",
         Some(StopReason::ContentFilter) => "content_filter",

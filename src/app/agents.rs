@@ -1,15 +1,55 @@
 //! The agents that a session can name: our own loop, and the configured external ones.
 
-use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::config::{AcpServer, find_program};
-use crate::protocol::AgentView;
+use super::OpenError;
+use crate::base::limit;
+use crate::base::process::trusted_environment;
+use crate::config::{AcpPermissionPolicy, AcpServer, Settings, inherited_environment};
+use crate::model::Model as _;
+use crate::protocol::{ACP_PREFIX, AgentView, OWN_AGENT};
+use crate::provider::{AcpAgent, AcpOptions};
 
-/// The name of our own loop.
-pub(super) const OWN_AGENT: &str = "simse";
+/// The tool that writes files for agents.
+const WRITING_TOOL: &str = "fs_write";
+
+/// The configured agents. Starts none.
+pub(super) fn configured(settings: &Settings, tools: Option<&[String]>) -> Result<Vec<Arc<AcpAgent>>, OpenError> {
+    let servers = &settings.acp_servers;
+    for (at, server) in servers.iter().enumerate() {
+        let problem = if server.name == OWN_AGENT {
+            format!("a name other than `{OWN_AGENT}`, which is our own agent's")
+        } else if servers[..at].iter().any(|earlier| earlier.name == server.name) {
+            format!("a name of its own, got `{}` once more", server.name)
+        } else if server.timeout_ms == Some(0) {
+            "`timeoutMs` of 1 or more, got 0".to_owned()
+        } else {
+            continue;
+        };
+        return Err(OpenError::Setting { field: format!("acp_servers[{at}]"), expected: problem });
+    }
+    let serves_writes = tools.is_none_or(|names| names.iter().any(|name| name == WRITING_TOOL));
+    Ok(servers.iter().map(|server| Arc::new(AcpAgent::new(options(settings, server, serves_writes)))).collect())
+}
+
+fn options(settings: &Settings, server: &AcpServer, serves_writes: bool) -> AcpOptions {
+    let directory = server.cwd.clone().unwrap_or_default();
+    AcpOptions {
+        name: server.name.clone(),
+        command: server.command.clone(),
+        args: server.args.clone(),
+        directory: settings.working_directory.join(directory),
+        environment: trusted_environment(inherited_environment(), &server.env),
+        default_agent: server.default_agent.clone(),
+        timeout: Duration::from_millis(server.timeout_ms.unwrap_or(limit::ACP_TIMEOUT_MS)),
+        policy: server.permission_policy.unwrap_or(AcpPermissionPolicy::Prompt),
+        serves_writes,
+    }
+}
 
 /// All agents, our own first. Looks for programs on the disk and starts none.
-pub(super) fn list(servers: &[AcpServer]) -> Vec<AgentView> {
+pub(super) fn list(servers: &[AcpServer], agents: &[Arc<AcpAgent>]) -> Vec<AgentView> {
     let own = AgentView {
         name: OWN_AGENT.into(),
         kind: "loop".into(),
@@ -17,56 +57,57 @@ pub(super) fn list(servers: &[AcpServer]) -> Vec<AgentView> {
         available: true,
         reason: None,
     };
-    std::iter::once(own).chain(servers.iter().map(external)).collect()
+    let external = servers.iter().zip(agents).map(|(server, agent)| {
+        let reason = agent.available().err().map(|error| error.to_string());
+        AgentView {
+            name: server.name.clone(),
+            kind: "acp".into(),
+            description: format!("The ACP agent `{}`.", server.command),
+            available: reason.is_none(),
+            reason,
+        }
+    });
+    std::iter::once(own).chain(external).collect()
 }
 
-fn external(server: &AcpServer) -> AgentView {
-    let reason = unavailable(server);
-    AgentView {
-        name: server.name.clone(),
-        kind: "acp".into(),
-        description: format!("The ACP agent `{}`.", server.command),
-        available: false,
-        reason: Some(reason),
-    }
-}
-
-/// Why a session cannot be answered by this agent.
-pub(super) fn unavailable(server: &AcpServer) -> String {
-    let directory = server.cwd.as_deref().unwrap_or_else(|| Path::new("."));
-    if find_program(&server.command, directory).is_none() {
-        return format!("the program `{}` is not installed", server.command);
-    }
-    "this version lists ACP agents and does not drive them yet".into()
+/// The id of the model that is the agent of that name.
+pub(super) fn model_of(agent: &str) -> String {
+    format!("{ACP_PREFIX}{agent}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn server(command: &str) -> AcpServer {
-        AcpServer {
-            name: "a".into(),
-            command: command.into(),
+    fn settings(servers: &[(&str, &str)]) -> Settings {
+        let server = |(name, command): &(&str, &str)| AcpServer {
+            name: (*name).into(),
+            command: (*command).into(),
             args: Vec::new(),
             cwd: None,
             env: std::collections::BTreeMap::new(),
             default_agent: None,
             timeout_ms: None,
             permission_policy: None,
+        };
+        let acp_servers = servers.iter().map(server).collect();
+        Settings { acp_servers, ..Settings::new("/".into()) }
+    }
+
+    #[test]
+    fn our_own_comes_first_and_the_others_say_why_they_cannot_be_used() {
+        let settings = settings(&[("a", "sh"), ("b", "/no/such/agent")]);
+        let agents = list(&settings.acp_servers, &configured(&settings, None).unwrap());
+        let seen: Vec<(&str, bool)> = agents.iter().map(|a| (a.name.as_str(), a.available)).collect();
+        assert_eq!(seen, [("simse", true), ("a", true), ("b", false)]);
+        assert!(agents[2].reason.as_deref().is_some_and(|reason| reason.contains("`/no/such/agent` is not installed")));
+    }
+
+    #[test]
+    fn a_name_is_its_own() {
+        for servers in [&[("simse", "sh")][..], &[("a", "sh"), ("b", "sh"), ("a", "sh")]] {
+            let refused = configured(&settings(servers), None).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("`acp_servers[{}]`", servers.len() - 1)), "{refused}");
         }
-    }
-
-    #[test]
-    fn an_agent_says_why_it_cannot_be_used() {
-        assert!(unavailable(&server("/no/such/agent")).contains("not installed"));
-        assert!(unavailable(&server("sh")).contains("does not drive them yet"));
-    }
-
-    #[test]
-    fn our_own_comes_first_and_can_be_used() {
-        let agents = list(&[server("sh")]);
-        let names: Vec<(&str, bool)> = agents.iter().map(|a| (a.name.as_str(), a.available)).collect();
-        assert_eq!(names, [("simse", true), ("a", false)]);
     }
 }

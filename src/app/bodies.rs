@@ -2,21 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
-use super::agents::{OWN_AGENT, unavailable};
+use super::agents::model_of;
 use super::{App, Caller};
 use crate::base::{clock, limit};
+use crate::model::Model as _;
 use crate::protocol::{
-    ApiError, Configure, CreateSession, Decision, ErrorCode, Feedback, Part, Prompt, PromptContent, SessionId,
-    SessionStatus, Usage,
+    ApiError, Configure, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT, Part, Prompt, PromptContent,
+    SessionId, SessionStatus, Usage, agent_of,
 };
 use crate::store::{SessionRow, SessionSettings};
 
 impl App {
     /// A new session's facts, or why the body cannot be one.
     pub(super) async fn session_row(&self, caller: &Caller, body: CreateSession) -> Result<SessionRow, ApiError> {
-        self.check_agent(body.agent.as_deref())?;
-        let model = body.model.unwrap_or_else(|| self.models.default_id().to_owned());
-        self.check_model("model", &model)?;
+        let model = self.chosen_model(body.agent.as_deref(), body.model)?;
         check_title("title", body.title.as_deref())?;
         if let Some(instructions) = &body.instructions {
             check_text("instructions", instructions, limit::INSTRUCTIONS_BYTES_MAX)?;
@@ -66,15 +65,41 @@ impl App {
         Err(ApiError::invalid(field, format!("a model of GET /models ({}), got `{id}`", known.join(", "))))
     }
 
-    fn check_agent(&self, name: Option<&str>) -> Result<(), ApiError> {
-        let Some(name) = name.filter(|name| *name != OWN_AGENT) else { return Ok(()) };
-        match self.settings.acp_servers.iter().find(|server| server.name == name) {
-            Some(server) => {
-                let message = format!("the agent `{name}` cannot be used: {}", unavailable(server));
+    /// The model of a new session: of the agent that is named, as it is named, or the default one.
+    fn chosen_model(&self, agent: Option<&str>, model: Option<String>) -> Result<String, ApiError> {
+        let model = match (agent, model) {
+            (None, model) => model.unwrap_or_else(|| self.models.default_id().to_owned()),
+            (Some(OWN_AGENT), None) => self.own_model(),
+            (Some(OWN_AGENT), Some(model)) if agent_of(&model) != OWN_AGENT => {
+                let expected = format!("a model that the agent `{OWN_AGENT}` can drive, got `{model}`");
+                return Err(ApiError::invalid("model", expected));
+            }
+            (Some(OWN_AGENT), Some(model)) => model,
+            (Some(agent), _) if !self.agents.iter().any(|known| known.id() == model_of(agent)) => {
+                return Err(ApiError::invalid("agent", format!("an agent of GET /agents, got `{agent}`")));
+            }
+            (Some(agent), Some(model)) if model != model_of(agent) => {
+                let expected = format!("none beside the agent `{agent}`, which chooses its own; got `{model}`");
+                return Err(ApiError::invalid("model", expected));
+            }
+            (Some(agent), _) => model_of(agent),
+        };
+        self.check_model("model", &model)?;
+        match self.agents.iter().find(|agent| agent.id() == model).map(|agent| agent.available()) {
+            Some(Err(error)) => {
+                let message = format!("the agent `{}` cannot be used: {error}", agent_of(&model));
                 Err(ApiError::new(ErrorCode::UpstreamUnavailable, message))
             }
-            None => Err(ApiError::invalid("agent", format!("an agent of GET /agents, got `{name}`"))),
+            Some(Ok(())) | None => Ok(model),
         }
+    }
+
+    /// What our own loop drives when nobody names a model.
+    fn own_model(&self) -> String {
+        let default = self.models.default_id();
+        let own = |id: &&str| agent_of(id) == OWN_AGENT;
+        let listed = self.models.list().iter().map(|model| model.id());
+        std::iter::once(default).chain(listed).find(own).unwrap_or(default).to_owned()
     }
 
     fn check_tools(&self, names: Option<&[String]>) -> Result<(), ApiError> {

@@ -31,6 +31,7 @@ use crate::protocol::{
     Abort, AgentView, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, Health, Item,
     ModelView, Page, Prompt, SessionId, SessionView, ToolDefinition, TurnId, TurnRecord,
 };
+use crate::provider::AcpAgent;
 use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Terms, Workbench, store_failure};
 pub use crate::session::{Accepted, EventReader, Resolved};
 use crate::store::{Store, StoreError, Which};
@@ -97,6 +98,7 @@ pub struct App {
     data_directory: Option<PathBuf>,
     memories: Option<Arc<Memories>>,
     models: Models,
+    agents: Vec<Arc<AcpAgent>>,
     wardrobe: Arc<Wardrobe>,
     sessions: Manager,
     /// Sessions in the store, about: what is being created counts already.
@@ -130,7 +132,9 @@ impl App {
     ) -> Result<Arc<Self>, OpenError> {
         let roots = wiring::roots(&settings)?;
         wiring::recover_changes(&roots, &settings.allowed_paths).await;
-        let models = wiring::models(&settings, extras.models)?;
+        let tools = extras.registry.as_ref().map(|registry| registry.names());
+        let agents = agents::configured(&settings, tools.as_deref())?;
+        let models = wiring::models(&settings, extras.models, &agents)?;
         let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
         let memories = wiring::memories(&settings, data_directory.as_deref()).await?;
         let kept = data_directory.as_deref();
@@ -157,6 +161,7 @@ impl App {
             data_directory,
             memories,
             models,
+            agents,
             wardrobe,
             sessions,
             session_count,
@@ -349,7 +354,7 @@ impl App {
 
     /// The agents that sessions can name.
     pub fn agents(&self) -> Vec<AgentView> {
-        agents::list(&self.settings.acp_servers)
+        agents::list(&self.settings.acp_servers, &self.agents)
     }
 
     /// The models that sessions can name.
@@ -435,6 +440,7 @@ impl App {
     pub async fn shutdown(&self, grace: Duration) -> Result<(), ApiError> {
         let saved = self.sessions.shutdown(grace).await;
         self.wardrobe.servers().close().await;
+        futures_util::future::join_all(self.agents.iter().map(|agent| agent.stop())).await;
         let closed = self.store.close().await.map_err(|error| ApiError::internal(error.to_string()));
         let memory_closed = match &self.memories {
             Some(memories) => memories.close().await.map_err(|error| ApiError::internal(error.to_string())),

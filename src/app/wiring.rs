@@ -16,7 +16,7 @@ use crate::model::{Embedder, Model, Models};
 use crate::permission::Floor;
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
 use crate::protocol::{ErrorBody, ErrorCode, ToolDefinition};
-use crate::provider::{self, DEMO_MODEL_ID, OpenAiOptions};
+use crate::provider::{self, AcpAgent, DEMO_MODEL_ID, OpenAiOptions};
 use crate::session::{Equipment, Workbench};
 use crate::store::recall::RecallStore;
 use crate::store::{MemoryStore, SessionSettings, SqliteStore, Store, StoreError};
@@ -76,7 +76,13 @@ fn kept(store: SqliteStore) -> (Arc<dyn Store>, Option<PathBuf>) {
 }
 
 /// The models that the settings give, and which one new sessions get.
-pub(super) fn models(settings: &Settings, extras: Vec<Arc<dyn Model>>) -> Result<Models, OpenError> {
+///
+/// What drives our own loop comes first; without it the first agent is the default.
+pub(super) fn models(
+    settings: &Settings,
+    extras: Vec<Arc<dyn Model>>,
+    agents: &[Arc<AcpAgent>],
+) -> Result<Models, OpenError> {
     let openai = &settings.openai;
     let configured = openai.base_url.is_some() || openai.api_key.is_some();
     let mut entries = extras;
@@ -85,6 +91,7 @@ pub(super) fn models(settings: &Settings, extras: Vec<Arc<dyn Model>>) -> Result
         let wanted = settings.model.as_deref().and_then(|id| id.strip_prefix("openai/"));
         entries.push(openai_model(settings, wanted.unwrap_or(OPENAI_MODEL_DEFAULT)));
     }
+    entries.extend(agents.iter().map(|agent| Arc::clone(agent) as Arc<dyn Model>));
     let first = entries.first().map(|model| model.id().to_owned());
     entries.push(provider::demo());
     let default_id = default_id.take().or(first).unwrap_or_else(|| DEMO_MODEL_ID.to_owned());
@@ -314,6 +321,16 @@ impl Wardrobe {
         Arc::new(registry)
     }
 
+    /// What an agent is told before its first prompt: only what was written for it or for the session. It has a
+    /// system text of its own, and reads instruction files itself.
+    fn agent_prompt(&self, settings: &SessionSettings) -> String {
+        let patterns = ProviderPrompts { default_prompt: None, ..self.provider_prompts.clone() };
+        let own = provider_prompt(&patterns, &settings.model);
+        let parts =
+            [own, settings.instructions.as_deref()].into_iter().flatten().filter(|text| !text.trim().is_empty());
+        parts.collect::<Vec<_>>().join("\n\n")
+    }
+
     /// The system text of a session's next turn.
     async fn system_prompt(&self, settings: &SessionSettings) -> String {
         let instructions = if self.instructions.auto_inject {
@@ -345,7 +362,10 @@ impl Workbench for Wardrobe {
                 message: format!("the model `{}` is no longer configured", settings.model),
                 details: None,
             })?;
-            let (system, registry) = tokio::join!(self.system_prompt(settings), self.registry(settings));
+            let prompt = async {
+                if model.is_agent() { self.agent_prompt(settings) } else { self.system_prompt(settings).await }
+            };
+            let (system, registry) = tokio::join!(prompt, self.registry(settings));
             Ok(Equipment { model, system, registry, hooks: Arc::clone(&self.hooks) })
         })
     }

@@ -62,6 +62,9 @@ fn told(body: &EventBody) -> Option<String> {
             let reason = if reason.is_empty() { String::new() } else { format!(": {}", short(reason, 200)) };
             format!("  = {answer} (by {by}){reason}")
         }
+        EventBody::AgentSession { model, agent_session_id } => {
+            format!("  ({}, session {})", clean(model), clean(agent_session_id))
+        }
         EventBody::LoopDoomLoop { tool_name, call_count, .. } => {
             format!("  ! the same call of {} came {call_count} times and was not run again", clean(tool_name))
         }

@@ -1,6 +1,6 @@
 //! The process's own environment, as a whole: what started programs inherit from (see `base::process::environment`).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// The operating system, such as `linux`.
@@ -19,11 +19,15 @@ pub fn home_directory() -> Option<PathBuf> {
 /// Where the program `name` lies, as a shell would find it: a name with a slash relative to `directory`, any
 /// other along `PATH`. None when there is no such file that may be run.
 pub fn find_program(name: &str, directory: &Path) -> Option<PathBuf> {
+    find_program_in(name, directory, std::env::var_os("PATH").as_deref())
+}
+
+/// The same along another `PATH`.
+pub fn find_program_in(name: &str, directory: &Path, path: Option<&OsStr>) -> Option<PathBuf> {
     if name.contains('/') {
         return Some(directory.join(name)).filter(|path| is_program(path));
     }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| is_program(path))
+    std::env::split_paths(path?).map(|folder| folder.join(name)).find(|path| is_program(path))
 }
 
 fn is_program(path: &Path) -> bool {

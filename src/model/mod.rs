@@ -3,10 +3,12 @@
 //! A model turns a request into a stream of [`ModelEvent`]s. The stream ends with
 //! [`ModelEvent::Finished`], or with an error as its last item, and never otherwise.
 
+mod agent;
 mod embed;
 mod names;
 pub mod retry;
 
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::protocol::{Message, ToolCallRequest, ToolDefinition, Usage};
 
+pub use agent::{AgentEvent, AgentSession, HostCall, Question, Reply};
 pub use embed::{Embedder, Vectors};
 pub use names::WireNames;
 
@@ -28,6 +31,19 @@ pub struct ModelRequest {
     pub messages: Vec<Message>,
     /// What it may call.
     pub tools: Vec<ToolDefinition>,
+    /// What only an agent is told. None for a model that our own loop drives.
+    pub agent: Option<AgentRequest>,
+}
+
+/// What an agent is told beside the conversation.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AgentRequest {
+    /// Where the session works; absolute.
+    pub directory: PathBuf,
+    /// The session of its own that goes on, if it has one. It may turn out to be gone.
+    pub session: Option<String>,
+    /// How many of the last messages that session has not heard. All of them without one.
+    pub unheard: usize,
 }
 
 /// Why a model stopped.
@@ -72,6 +88,8 @@ pub enum ModelEvent {
         /// Why.
         error: String,
     },
+    /// Only of a model that is an agent.
+    Agent(AgentEvent),
     /// The end.
     Finished(StopReason),
 }
@@ -123,6 +141,12 @@ pub trait Model: Send + Sync + 'static {
     /// Whether it can be shown images. One that cannot is told what they are instead.
     fn takes_images(&self) -> bool {
         true
+    }
+
+    /// Whether it is an agent: it runs a loop and tools of its own, and answers one request with a whole turn.
+    /// Its stream is read on after `cancel` has fired, until it ends.
+    fn is_agent(&self) -> bool {
+        false
     }
 
     /// Asks it. Nothing is sent before the stream is polled; it ends soon after `cancel` fires.

@@ -46,8 +46,8 @@ impl RegistryGate {
         }
         let policy = self.rules.as_ref().map_or(PermissionPolicy::Allow, |rules| {
             let directory = self.working_directory.lock().clone().or_else(process_directory);
-            let facts = Facts::new(&question.request.name, question.definition, directory.as_deref());
-            rules.decide(facts, question.subject).policy
+            let named = Facts::new(&question.request.name, question.definition, directory.as_deref());
+            rules.decide(Facts { like: question.like, ..named }, question.subject).policy
         });
         match policy {
             PermissionPolicy::Allow if !question.insists => verdict(true, VerdictSource::Policy),

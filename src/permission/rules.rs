@@ -17,6 +17,8 @@ use crate::protocol::{
 pub struct Facts<'a> {
     /// The tool's name.
     pub tool: &'a str,
+    /// The names of our tools that do the like, for a tool that is not ours: a rule about one is about it too.
+    pub like: &'a [&'a str],
     /// Its category. None: the tool is not known, and no rule about categories matches.
     pub category: Option<ToolCategory>,
     /// Its annotations. What they leave open matches no rule about it.
@@ -30,6 +32,7 @@ impl<'a> Facts<'a> {
     pub fn new(tool: &'a str, definition: Option<&'a ToolDefinition>, working_directory: Option<&'a Path>) -> Self {
         Self {
             tool,
+            like: &[],
             category: definition.map(|d| d.category.unwrap_or_default()),
             annotations: definition.and_then(|d| d.annotations.as_ref()),
             working_directory,
@@ -314,7 +317,8 @@ impl Unsure {
 
 impl Rule {
     fn is_about(&self, facts: Facts<'_>) -> bool {
-        (self.tool == facts.tool || (!self.literal && glob::matches(&self.tool, facts.tool)))
+        let is_named = |tool: &str| self.tool == tool || (!self.literal && glob::matches(&self.tool, tool));
+        (is_named(facts.tool) || facts.like.iter().any(|tool| is_named(tool)))
             && self.category.as_ref().is_none_or(|filter| facts.category.is_some_and(|c| names(filter, c)))
             && self.annotations.as_ref().is_none_or(|wanted| {
                 let given = facts.annotations.cloned().unwrap_or_default();

@@ -96,6 +96,14 @@ pub enum EventBody {
         /// With which arguments.
         args: Map<String, Value>,
     },
+    /// The turn is answered by an agent, in this session of its own.
+    #[serde(rename = "agent.session")]
+    AgentSession {
+        /// The session's model: the agent.
+        model: String,
+        /// The agent's own id of its session.
+        agent_session_id: String,
+    },
     /// A round with the model begins.
     #[serde(rename = "stream.start")]
     StreamStart {},
@@ -267,6 +275,7 @@ pub const EVENT_TYPES: &[&str] = &[
     "loop.start",
     "loop.complete",
     "loop.doom_loop",
+    "agent.session",
     "stream.start",
     "stream.delta",
     "stream.reasoning",
@@ -331,6 +340,7 @@ impl EventBody {
             Self::LoopStart {} => "loop.start",
             Self::LoopComplete { .. } => "loop.complete",
             Self::LoopDoomLoop { .. } => "loop.doom_loop",
+            Self::AgentSession { .. } => "agent.session",
             Self::StreamStart {} => "stream.start",
             Self::StreamDelta { .. } => "stream.delta",
             Self::StreamReasoning { .. } => "stream.reasoning",
@@ -390,6 +400,7 @@ mod tests {
             json!({"type": "loop.start", "payload": {}}),
             json!({"type": "loop.complete", "payload": {"totalTurns": 1, "hitTurnLimit": false}}),
             json!({"type": "loop.doom_loop", "payload": {"toolName": "t", "callCount": 3, "args": {"a": 1}}}),
+            json!({"type": "agent.session", "payload": {"model": "acp/a", "agentSessionId": "s"}}),
             json!({"type": "stream.start", "payload": {}}),
             json!({"type": "stream.delta", "payload": {"text": "é😀"}}),
             json!({"type": "stream.reasoning", "payload": {"text": "t"}}),

@@ -22,7 +22,8 @@ pub use permission::{
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,
 };
 pub use session::{
-    AgentView, Deleted, Health, ModelView, Page, SessionStatus, SessionView, TurnRecord, TurnStatus, Usage,
+    ACP_PREFIX, AgentView, Deleted, Health, ModelView, OWN_AGENT, Page, SessionStatus, SessionView, TurnRecord,
+    TurnStatus, Usage, agent_of,
 };
 pub use tool::{
     CategoryFilter, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition, ToolMetrics,

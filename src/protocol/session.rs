@@ -9,6 +9,16 @@ use super::error::ErrorBody;
 use super::id::{SessionId, TurnId};
 use super::permission::PermissionMode;
 
+/// The name of our own loop among the agents.
+pub const OWN_AGENT: &str = "simse";
+/// What the id of a model begins with that is an ACP agent: the agent's name follows.
+pub const ACP_PREFIX: &str = "acp/";
+
+/// The agent that answers with this model.
+pub fn agent_of(model: &str) -> &str {
+    model.strip_prefix(ACP_PREFIX).unwrap_or(OWN_AGENT)
+}
+
 /// Where a session is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -130,7 +140,9 @@ pub struct SessionView {
     pub last_seq: u64,
     /// Where its tools work.
     pub working_directory: PathBuf,
-    /// Its model, `provider/name`.
+    /// What answers: `simse`, our own loop with the model, or an agent of `GET /agents`.
+    pub agent: String,
+    /// Its model, `provider/name`; `acp/NAME` of an ACP agent, which chooses its model itself.
     pub model: String,
     /// How much it does without asking.
     #[serde(default)]

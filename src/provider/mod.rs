@@ -1,5 +1,6 @@
 //! Models: each fills [`Model`] over its own wire.
 
+mod acp;
 mod demo;
 mod openai;
 
@@ -8,6 +9,7 @@ use std::time::Duration;
 
 use crate::model::{Embedder, Model};
 
+pub use acp::{AcpAgent, AcpOptions};
 pub use demo::DEMO_MODEL_ID;
 pub use openai::OpenAiOptions;
 

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::{Answer, Asks, Question, Resolved};
+use super::history::Conversation;
 use super::journal::Entry;
 use super::live::Live;
 use super::manager::Shelf;
@@ -32,8 +33,8 @@ use super::{Terms, Workbench, store_failure};
 use crate::base::{clock, limit};
 use crate::permission::Subject;
 use crate::protocol::{
-    ApiError, Configure, ErrorBody, GrantId, Message, PermissionExplanation, PermissionVerdict, PromptContent,
-    PromptMode, RequestId, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus,
+    ApiError, Configure, ErrorBody, GrantId, PermissionExplanation, PermissionVerdict, PromptContent, PromptMode,
+    RequestId, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, agent_of,
 };
 use crate::store::{Grant, SessionRow, StoreError, TurnRow, Write};
 use crate::tool::Scope;
@@ -163,7 +164,7 @@ pub(super) struct Actor {
     policy: Arc<Policy>,
     scope: Arc<Scope>,
     /// The conversation. None: the log has it.
-    messages: Option<Vec<Message>>,
+    conversation: Option<Conversation>,
     waiters: HashMap<TurnId, Vec<oneshot::Sender<TurnRecord>>>,
     deleting: Option<oneshot::Sender<Result<(), ApiError>>>,
 }
@@ -193,7 +194,7 @@ impl Actor {
             asks: Asks::default(),
             policy,
             scope,
-            messages: None,
+            conversation: None,
             waiters: HashMap::new(),
             deleting: None,
         }
@@ -388,6 +389,7 @@ pub(super) fn view_of(row: &SessionRow, last_seq: u64) -> SessionView {
         message_count: row.message_count,
         last_seq,
         working_directory: row.settings.working_directory.clone(),
+        agent: agent_of(&row.settings.model).to_owned(),
         model: row.settings.model.clone(),
         permission_mode: row.settings.permission_mode,
         title: row.settings.title.clone(),

@@ -63,7 +63,7 @@ impl Gate for SessionGate {
     ) -> BoxFuture<'a, PermissionVerdict> {
         Box::pin(async move {
             let name = question.request.name.as_str();
-            let facts = Facts::new(name, question.definition, Some(&self.directory));
+            let facts = Facts { like: question.like, ..Facts::new(name, question.definition, Some(&self.directory)) };
             let ruling = self.policy.rule(facts, question.subject, self.mode);
             let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
             match ruling.policy {

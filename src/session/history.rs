@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 
 use crate::context::bound_images;
+use crate::model::AgentSession;
 use crate::protocol::{Event, EventBody, Item, ItemBody, Message, Part, Role, ToolCallRequest};
 
 /// What the model is told of a call that has no result.
@@ -53,11 +54,23 @@ fn content(prompt: String, parts: Option<Vec<Part>>) -> Vec<Part> {
     parts.unwrap_or_else(|| vec![Part::Text { text: prompt }])
 }
 
+/// What a turn starts from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Conversation {
+    /// What was said and done, oldest first.
+    pub messages: Vec<Message>,
+    /// The session that an agent keeps for this one.
+    pub agent: Option<AgentSession>,
+}
+
 /// Builds the conversation of a session from its log, event by event.
 #[derive(Debug, Default)]
 pub struct Rebuild {
     messages: Vec<Message>,
     round: Option<Round>,
+    agent: Option<AgentSession>,
+    /// The turn that is read was answered by that agent: it has heard all of it.
+    agents_turn: bool,
 }
 
 /// What the model said in one round, and what came of its calls so far.
@@ -71,7 +84,7 @@ struct Round {
 impl Rebuild {
     /// Takes in the next event of the log.
     pub fn push(&mut self, event: &Event) {
-        if is_item(&event.kind)
+        if (is_item(&event.kind) || event.kind == "agent.session")
             && let Some(body) = event.body()
         {
             self.take(body);
@@ -79,7 +92,14 @@ impl Rebuild {
     }
 
     fn take(&mut self, body: EventBody) {
+        if matches!(body, EventBody::SessionPrompt { .. }) {
+            self.close_turn();
+        }
         match body {
+            EventBody::AgentSession { model, agent_session_id } => {
+                self.agent = Some(AgentSession { agent: model, id: agent_session_id, messages: 0 });
+                self.agents_turn = true;
+            }
             EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
                 self.close_round();
                 self.messages.push(Message::User(content(prompt, parts)));
@@ -93,8 +113,10 @@ impl Rebuild {
                 self.round.get_or_insert_default().calls.push(call);
             }
             EventBody::ToolCallEnd { call_id, output, is_error, parts, .. } => {
-                if let Some(round) = &mut self.round {
-                    round.results.insert(call_id, (output, is_error, parts));
+                let round = self.round.as_mut().filter(|round| round.calls.iter().any(|call| call.id == call_id));
+                match round {
+                    Some(round) => drop(round.results.insert(call_id, (output, is_error, parts))),
+                    None => self.late_result(&call_id, output, is_error),
                 }
             }
             _ => {}
@@ -115,10 +137,31 @@ impl Rebuild {
         bound_images(&mut self.messages);
     }
 
-    /// The conversation.
-    pub fn finish(mut self) -> Vec<Message> {
+    /// The result of a call whose round is closed: an agent's calls may outlast it.
+    fn late_result(&mut self, id: &str, text: String, failed: bool) {
+        let turn = self.messages.iter_mut().rev().take_while(|message| !matches!(message, Message::User(_)));
+        for message in turn {
+            if let Message::ToolResult { call_id, output, is_error, .. } = message
+                && call_id == id
+            {
+                (*output, *is_error) = (text, failed);
+                return;
+            }
+        }
+    }
+
+    fn close_turn(&mut self) {
         self.close_round();
-        self.messages
+        if let Some(agent) = self.agent.as_mut().filter(|_| self.agents_turn) {
+            agent.messages = self.messages.len();
+        }
+        self.agents_turn = false;
+    }
+
+    /// The conversation.
+    pub fn finish(mut self) -> Conversation {
+        self.close_turn();
+        Conversation { messages: self.messages, agent: self.agent }
     }
 }
 
@@ -165,7 +208,7 @@ mod tests {
     fn rebuilt(bodies: &[EventBody]) -> Vec<Message> {
         let mut rebuild = Rebuild::default();
         events(bodies).iter().for_each(|event| rebuild.push(event));
-        rebuild.finish()
+        rebuild.finish().messages
     }
 
     fn user(text: &str) -> Message {
@@ -203,6 +246,35 @@ mod tests {
             assistant("x", &[]),
         ];
         assert_eq!(rebuilt(&log), want);
+    }
+
+    #[test]
+    fn a_call_may_outlast_its_round() {
+        let log =
+            [prompt("p"), said("so"), start("a"), start("b"), said("on"), end("b", "2"), said("x"), end("a", "1")];
+        let results = [result("a", "1", false), result("b", "2", false)];
+        let want = [user("p"), assistant("so", &["a", "b"])].into_iter().chain(results);
+        let want: Vec<Message> = want.chain([assistant("on", &[]), assistant("x", &[])]).collect();
+        assert_eq!(rebuilt(&log), want);
+    }
+
+    #[test]
+    fn an_agent_has_heard_the_turns_that_it_answered() {
+        let bound = |id: &str| EventBody::AgentSession { model: "acp/a".into(), agent_session_id: id.into() };
+        let first = [prompt("p"), bound("s1"), said("x")];
+        let others = [prompt("q"), said("y")];
+        let third = [prompt("r"), bound("s1"), said("z"), prompt("s")];
+        let heard = |log: &[EventBody]| {
+            let mut rebuild = Rebuild::default();
+            events(log).iter().for_each(|event| rebuild.push(event));
+            rebuild.finish().agent.map(|agent| (agent.id, agent.messages))
+        };
+        let all = [&first[..], &others, &third].concat();
+        assert_eq!(heard(&others), None);
+        assert_eq!(heard(&all[..3]), Some(("s1".into(), 2)));
+        assert_eq!(heard(&all[..4]), Some(("s1".into(), 2)), "the new prompt is not heard yet");
+        assert_eq!(heard(&all[..5]), Some(("s1".into(), 2)), "another model's turn is not heard");
+        assert_eq!(heard(&all), Some(("s1".into(), 6)));
     }
 
     #[test]

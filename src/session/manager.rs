@@ -373,7 +373,7 @@ mod tests {
                 input.sink.emit(EventBody::StreamComplete { text: final_text.clone() }).expect("taken");
                 input.messages.push(crate::protocol::Message::Assistant { text: final_text.clone(), calls: vec![] });
                 let (ended, messages) = (Ended::Completed, input.messages);
-                TurnOutcome { ended, final_text, messages, rounds: 1, usage: Usage::default() }
+                TurnOutcome { ended, final_text, messages, agent: None, rounds: 1, usage: Usage::default() }
             })
         }
     }

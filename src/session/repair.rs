@@ -74,6 +74,7 @@ impl Remains {
             | EventBody::TurnQueued { .. }
             | EventBody::TurnComplete { .. }
             | EventBody::LoopDoomLoop { .. }
+            | EventBody::AgentSession { .. }
             | EventBody::StreamReasoning { .. }
             | EventBody::ToolCallError { .. }
             | EventBody::ToolTimeout { .. }

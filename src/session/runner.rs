@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::Order;
 use super::gate::SessionGate;
-use super::history::Rebuild;
+use super::history::{Conversation, Rebuild};
 use super::journal::Journal;
 use super::live::Live;
 use super::tally::Tally;
@@ -98,7 +98,7 @@ pub(super) struct Job {
     /// The new user message.
     pub(super) prompt: Vec<Part>,
     /// The conversation before it; None: it is to be read from the log, which ends with the prompt.
-    pub(super) messages: Option<Vec<Message>>,
+    pub(super) conversation: Option<Conversation>,
     pub(super) gate: SessionGate,
     pub(super) sink: Arc<TurnSink>,
     pub(super) steers: Arc<Mailbox>,
@@ -115,7 +115,7 @@ pub(super) struct Finished {
     /// The model's last text.
     pub(super) final_text: String,
     /// The conversation. None: it has to be read from the log.
-    pub(super) messages: Option<Vec<Message>>,
+    pub(super) conversation: Option<Conversation>,
     /// The task broke: what it opened may not be closed.
     pub(super) broken: bool,
 }
@@ -138,7 +138,7 @@ pub(super) fn start(job: Job) -> AbortHandle {
 
 /// A turn that ended before its loop began.
 fn over(turn: TurnId, ended: Ended) -> Finished {
-    Finished { turn, ended, final_text: String::new(), messages: None, broken: false }
+    Finished { turn, ended, final_text: String::new(), conversation: None, broken: false }
 }
 
 async fn run(job: Job) -> Finished {
@@ -153,13 +153,13 @@ async fn run(job: Job) -> Finished {
         Ok(equipment) => equipment,
         Err(error) => return over(turn, Ended::Failed(error)),
     };
-    let messages = match job.messages {
-        Some(mut messages) => {
-            messages.push(Message::User(job.prompt));
-            messages
+    let Conversation { messages, agent } = match job.conversation {
+        Some(mut conversation) => {
+            conversation.messages.push(Message::User(job.prompt));
+            conversation
         }
         None => match conversation(&job.live).await {
-            Ok(messages) => messages,
+            Ok(conversation) => conversation,
             Err(error) => return over(turn, Ended::Failed(super::store_failure(&error).0)),
         },
     };
@@ -175,6 +175,8 @@ async fn run(job: Job) -> Finished {
         model: equipment.model,
         system: equipment.system,
         messages,
+        directory: job.settings.working_directory.clone(),
+        agent,
         environment,
         sink: job.sink,
         steering: job.steers,
@@ -186,13 +188,13 @@ async fn run(job: Job) -> Finished {
         turn,
         ended: outcome.ended,
         final_text: outcome.final_text,
-        messages: Some(outcome.messages),
+        conversation: Some(Conversation { messages: outcome.messages, agent: outcome.agent }),
         broken: false,
     }
 }
 
 /// The conversation as the log has it.
-async fn conversation(live: &Live) -> Result<Vec<Message>, StoreError> {
+async fn conversation(live: &Live) -> Result<Conversation, StoreError> {
     let mut transcript = Rebuild::default();
     let mut after = 0;
     loop {

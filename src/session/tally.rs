@@ -47,6 +47,7 @@ impl Tally {
             | EventBody::LoopStart {}
             | EventBody::LoopComplete { .. }
             | EventBody::LoopDoomLoop { .. }
+            | EventBody::AgentSession { .. }
             | EventBody::StreamDelta { .. }
             | EventBody::StreamReasoning { .. }
             | EventBody::StreamRetry { .. }

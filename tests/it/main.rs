@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in tests an unwrap is an assertion")]
 
+mod acp;
 mod demo;
 mod guard;
 mod main_job;

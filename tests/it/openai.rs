@@ -87,6 +87,7 @@ async fn what_is_sent() {
     });
     let image = Part::Image { media_type: "image/png".into(), data: "QUJD".into() };
     let request = ModelRequest {
+        agent: None,
         system: "be good".into(),
         messages: vec![
             Message::User(vec![Part::Text { text: "look".into() }, image]),

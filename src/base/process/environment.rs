@@ -42,6 +42,21 @@ pub fn environment(
     all.into_iter().collect()
 }
 
+/// The environment of a program that the configuration names as one that answers for us, such as an agent: it
+/// needs its own keys, so `inherited` goes on whole but for what is ours, and `explicit` over all.
+///
+/// Sorted by name; each name once. Cannot fail.
+pub fn trusted_environment(
+    inherited: impl IntoIterator<Item = (OsString, OsString)>,
+    explicit: &BTreeMap<String, String>,
+) -> Vec<(OsString, OsString)> {
+    let mut all: BTreeMap<OsString, OsString> =
+        inherited.into_iter().filter(|(name, _)| is_not_ours(&name.to_string_lossy().to_ascii_uppercase())).collect();
+    all.extend(QUIET.map(|(name, value)| (name.into(), value.into())));
+    all.extend(explicit.iter().map(|(name, value)| (name.into(), value.into())));
+    all.into_iter().collect()
+}
+
 /// Keeps the environment that this process was started with from other processes of the same user, which
 /// what it starts would else read from `/proc`. Root sees it all the same. For whole programs: it also
 /// ends core dumps and debuggers.
@@ -58,10 +73,11 @@ pub fn hide_own() {}
 
 fn passes(name: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
-    !name.starts_with("SIMSE_")
-        && !SECRET_WORDS.iter().any(|word| name.contains(word))
-        && !GIT_PLACES.contains(&name.as_str())
-        && !INSIDE_A_TEST.contains(&name.as_str())
+    is_not_ours(&name) && !SECRET_WORDS.iter().any(|word| name.contains(word))
+}
+
+fn is_not_ours(name: &str) -> bool {
+    !name.starts_with("SIMSE_") && !GIT_PLACES.contains(&name) && !INSIDE_A_TEST.contains(&name)
 }
 
 #[cfg(test)]
@@ -96,5 +112,18 @@ mod tests {
             ("NO_COLOR", "1"), ("PAGER", "cat"), ("PATH", "/bin"), ("SIMSE_X", "1"), ("TERM", "vt100"),
         ];
         assert_eq!(got, want.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    }
+
+    #[test]
+    fn an_agent_keeps_its_keys_and_gets_none_of_ours() {
+        let inherited = [("AGENT_API_KEY", "sk"), ("SIMSE_AUTH_TOKEN", "t"), ("GIT_DIR", "/e"), ("PATH", "/bin")];
+        let inherited = inherited.map(|(name, value)| (name.into(), value.into()));
+        let explicit = [("PATH".to_owned(), "/agent".to_owned())].into();
+        let got = trusted_environment(inherited, &explicit);
+        let named =
+            |wanted: &str| got.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.to_string_lossy());
+        assert_eq!(named("AGENT_API_KEY").as_deref(), Some("sk"));
+        assert_eq!(named("PATH").as_deref(), Some("/agent"));
+        assert_eq!((named("SIMSE_AUTH_TOKEN"), named("GIT_DIR")), (None, None));
     }
 }

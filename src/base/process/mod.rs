@@ -29,8 +29,9 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use capture::Captured;
-pub use environment::{environment, hide_own};
+pub use environment::{environment, hide_own, trusted_environment};
 pub use piped::{Piped, spawn};
+pub use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::sandbox::{Loopback, Policy};
 use group::Group;

@@ -139,7 +139,7 @@ async fn reply(request: ModelRequest) -> (String, Vec<ToolCallRequest>) {
 async fn turn(project: &mut Project, mut messages: Vec<Message>) -> (Vec<Message>, Vec<String>) {
     let mut texts = Vec::new();
     for _ in 0..100 {
-        let request = ModelRequest { system: String::new(), messages: messages.clone(), tools: all_tools() };
+        let request = ModelRequest { messages: messages.clone(), tools: all_tools(), ..ModelRequest::default() };
         let (text, calls) = reply(request).await;
         texts.push(text.clone());
         messages.push(Message::Assistant { text, calls: calls.clone() });

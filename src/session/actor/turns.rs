@@ -163,7 +163,7 @@ impl Actor {
             turn: turn_id,
             settings: self.row.settings.clone(),
             prompt: content.into_parts(),
-            messages: self.messages.take(),
+            conversation: self.conversation.take(),
             gate,
             sink: Arc::clone(&sink),
             steers: Arc::clone(&steers),
@@ -211,7 +211,7 @@ impl Actor {
         let written = if cut.is_some() || finished.broken {
             self.repair(&mut running.row).await
         } else {
-            self.messages = finished.messages;
+            self.conversation = finished.conversation;
             self.finish(&running, tally.messages).await
         };
         self.after_end(running.row, written).await;
@@ -227,7 +227,7 @@ impl Actor {
         let Some(mut running) = self.running.take() else { return };
         running.task.abort();
         running.sink.close();
-        self.messages = None;
+        self.conversation = None;
         tracing::warn!(session = %self.row.id, %turn, "an aborted turn did not stop in time and was cut off");
         running.close(&Ended::Aborted, String::new(), 0);
         let written = self.repair(&mut running.row).await;
@@ -250,7 +250,7 @@ impl Actor {
         turn.record.result = None;
         turn.record.reason = None;
         turn.record.error = Some(error.clone());
-        self.messages = None;
+        self.conversation = None;
         self.tell(&turn.record);
         self.owed = Some(Owed { row: turn, error, retry_at: pause() });
         self.live.owes.store(true, Ordering::Release);
@@ -289,7 +289,7 @@ impl Actor {
                 turn.record.status = TurnStatus::Failed;
                 turn.record.result = None;
                 turn.record.error = Some(log_failed(&error));
-                self.messages = None;
+                self.conversation = None;
                 self.repair(&mut turn).await?;
                 self.tell(&turn.record);
                 Ok(())
@@ -300,7 +300,7 @@ impl Actor {
 
     /// Writes the end of a turn of which the log may lack a part: closes what it has opened there.
     async fn repair(&mut self, turn: &mut TurnRow) -> Result<(), StoreError> {
-        self.messages = None;
+        self.conversation = None;
         self.live.journal.reopen();
         self.live.journal.flush().await?;
         let (id, first_seq) = (&turn.record.turn_id, turn.first_seq.unwrap_or(0));

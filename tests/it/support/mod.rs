@@ -1,5 +1,6 @@
 //! What the subjects share.
 
+pub mod agent;
 pub mod binary;
 pub mod house;
 pub mod http;

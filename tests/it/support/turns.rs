@@ -85,6 +85,8 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
         model,
         system: String::new(),
         messages: vec![user("hello")],
+        directory: directory.to_owned(),
+        agent: None,
         environment: CallEnvironment {
             registry: Arc::new(registry),
             gate: Arc::new(Yes),

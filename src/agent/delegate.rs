@@ -1,0 +1,459 @@
+//! A turn that an agent answers by itself: it runs its own loop and its own tools, and asks.
+//!
+//! Its doings are told in the terms of ours, so that every view of the log holds for them too: a text is a
+//! stream, the calls behind it belong to it, and the text after a call opens the next round. A call may still
+//! run when the next round begins. Questions go through hooks and the gate, calls that the agent wants of us
+//! through hooks, gate and registry; both run beside the stream. Invariants, on every way out: each
+//! `stream.start` is closed, each `tool.call.start` has its end, and nothing of it runs on.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio_util::sync::CancellationToken;
+
+use super::call::{CallEnvironment, CallOutcome, finish_soon, run_call};
+use super::turn::{NO_RESPONSE, Turn, model_failure, no_response};
+use super::{Ended, Gate, GateQuestion, Preview, Sink, SinkError};
+use crate::base::BoxFuture;
+use crate::context::{PruneOptions, bound_images, prune};
+use crate::hook::Before;
+use crate::model::{
+    AgentEvent, AgentRequest, AgentSession, HostCall, ModelError, ModelEvent, ModelRequest, ModelStream, Question,
+    Reply, StopReason,
+};
+use crate::protocol::{
+    ErrorBody, ErrorCode, EventBody, Message, Part, PermissionVerdict, RoundKind, ToolCallRequest, ToolCallResult,
+    Usage, VerdictSource,
+};
+use crate::tool::Arguments;
+
+/// Events between two looks at how far the disk has come.
+const EVENTS_PER_LOOK: u32 = 64;
+/// The output of a call that the agent never ended.
+const UNFINISHED: &str = "The agent ended its turn without a result of this call.";
+
+impl Turn {
+    /// Prompts the agent until nobody has anything more to say.
+    pub(super) async fn delegate(&mut self, cancel: &CancellationToken) -> Result<Ended, SinkError> {
+        self.steer()?;
+        loop {
+            if cancel.is_cancelled() {
+                return Ok(Ended::Aborted);
+            }
+            if self.rounds >= self.input.iterations_max {
+                return Ok(Ended::IterationLimit);
+            }
+            let (ended, findings) = self.prompt_agent(cancel).await?;
+            let found = !findings.is_empty();
+            if found {
+                self.input.messages.push(Message::User(findings));
+            }
+            if ended != Ended::Completed || !(self.steer()? || found) {
+                return Ok(ended);
+            }
+        }
+    }
+
+    /// One prompt, from its request to its last event; and what hooks found about calls of ours.
+    async fn prompt_agent(&mut self, cancel: &CancellationToken) -> Result<(Ended, Vec<Part>), SinkError> {
+        let request = match finish_soon(cancel, self.agent_request()).await {
+            Some(request) if !cancel.is_cancelled() => request,
+            _ => return Ok((Ended::Aborted, Vec::new())),
+        };
+        let environment = self.input.environment.clone();
+        let mut scene = Scene::new(Arc::clone(&self.input.sink), environment, cancel.child_token(), self.rounds);
+        let stream = self.input.model.stream(request, cancel.child_token());
+        let model = self.input.model.id().to_owned();
+        scene.begin()?;
+        let heard = scene.listen(stream, &model).await;
+        scene.jobs_cancel.cancel();
+        scene.settle().await?;
+        let heard = heard?;
+        let finished = heard.is_ok() && !cancel.is_cancelled();
+        scene.close(finished)?;
+        self.rounds = scene.number();
+        self.usage = self.usage.plus(scene.usage.unwrap_or_default());
+        let any_calls = scene.rounds.iter().any(|round| !round.calls.is_empty());
+        let findings = std::mem::take(&mut scene.findings);
+        let session = scene.session.take();
+        let said = self.remember_rounds(scene.rounds);
+        if let Some(id) = session {
+            self.agent = Some(AgentSession { agent: model, id, messages: self.input.messages.len() });
+        }
+        let ended = match heard {
+            _ if cancel.is_cancelled() => Ended::Aborted,
+            Err(error) => Ended::Failed(model_failure(&error)),
+            Ok(stop) if !said && !any_calls => {
+                self.final_text = NO_RESPONSE.to_owned();
+                Ended::Failed(no_response(Some(stop)))
+            }
+            Ok(_) => Ended::Completed,
+        };
+        Ok((ended, findings))
+    }
+
+    async fn agent_request(&self) -> ModelRequest {
+        let hooks = &self.input.environment.hooks;
+        let known = self.agent.as_ref().filter(|session| session.agent == self.input.model.id());
+        let heard = known.map_or(0, |session| session.messages);
+        let unheard = self.input.messages.len().saturating_sub(heard);
+        let mut messages = self.input.messages.clone();
+        prune(&mut messages, &PruneOptions::default());
+        ModelRequest {
+            system: hooks.transform_system(self.input.system.clone()).await,
+            messages: hooks.transform_messages(messages).await,
+            tools: Vec::new(),
+            agent: Some(AgentRequest {
+                directory: self.input.directory.clone(),
+                session: known.map(|session| session.id.clone()),
+                unheard,
+            }),
+        }
+    }
+
+    /// Takes what was said and done into the conversation. False: no word was said.
+    fn remember_rounds(&mut self, rounds: Vec<Round>) -> bool {
+        let mut said = false;
+        for Round { text, calls } in rounds {
+            if !text.trim().is_empty() {
+                said = true;
+                self.final_text.clone_from(&text);
+            }
+            self.remember(text, calls.iter().map(|called| called.request.clone()).collect());
+            for Called { request, result } in calls {
+                let result = result.unwrap_or_else(|| unfinished(request));
+                let ToolCallResult { id: call_id, name, output, is_error, parts, .. } = result;
+                self.input.messages.push(Message::ToolResult { call_id, name, output, is_error, parts });
+            }
+        }
+        bound_images(&mut self.input.messages);
+        said
+    }
+}
+
+/// What the agent said between two of its calls, and the calls behind it.
+#[derive(Debug, Default)]
+struct Round {
+    text: String,
+    calls: Vec<Called>,
+}
+
+#[derive(Debug)]
+struct Called {
+    request: ToolCallRequest,
+    /// None: it runs.
+    result: Option<ToolCallResult>,
+}
+
+/// What runs beside the stream.
+enum Job {
+    Answered,
+    Ran(Box<CallOutcome>, Reply<ToolCallResult>),
+}
+
+/// One prompt as it goes on.
+struct Scene {
+    sink: Arc<dyn Sink>,
+    environment: CallEnvironment,
+    jobs: FuturesUnordered<BoxFuture<'static, Job>>,
+    jobs_cancel: CancellationToken,
+    rounds_before: u32,
+    rounds: Vec<Round>,
+    /// The text of the stream that is open.
+    open: Option<String>,
+    usage: Option<Usage>,
+    session: Option<String>,
+    findings: Vec<Part>,
+}
+
+impl Scene {
+    fn new(sink: Arc<dyn Sink>, environment: CallEnvironment, jobs_cancel: CancellationToken, before: u32) -> Self {
+        Self {
+            sink,
+            environment,
+            jobs: FuturesUnordered::new(),
+            jobs_cancel,
+            rounds_before: before,
+            rounds: Vec::new(),
+            open: None,
+            usage: None,
+            session: None,
+            findings: Vec::new(),
+        }
+    }
+
+    fn emit(&self, event: EventBody) -> Result<(), SinkError> {
+        self.sink.emit(event)
+    }
+
+    /// The number of the round that is on.
+    fn number(&self) -> u32 {
+        self.rounds_before.saturating_add(u32::try_from(self.rounds.len()).unwrap_or(u32::MAX))
+    }
+
+    fn begin(&mut self) -> Result<(), SinkError> {
+        self.rounds.push(Round::default());
+        self.open = Some(String::new());
+        self.emit(EventBody::StreamStart {})
+    }
+
+    /// Reads the agent's events to their end, whether or not it was told to stop: it says itself when it has.
+    async fn listen(
+        &mut self,
+        mut stream: ModelStream,
+        model: &str,
+    ) -> Result<Result<StopReason, ModelError>, SinkError> {
+        let mut events = 0_u32;
+        loop {
+            let item = tokio::select! {
+                biased;
+                Some(job) = self.jobs.next(), if !self.jobs.is_empty() => {
+                    self.done(job);
+                    continue;
+                }
+                item = stream.next() => item,
+            };
+            match item {
+                Some(Ok(ModelEvent::Finished(stop))) => return Ok(Ok(stop)),
+                Some(Ok(event)) => {
+                    if let Err(fault) = self.take(event, model)? {
+                        return Ok(Err(fault));
+                    }
+                }
+                Some(Err(error)) => return Ok(Err(error)),
+                None => {
+                    let fault = "the agent's stream ended before its turn was over".to_owned();
+                    return Ok(Err(ModelError::Malformed(fault)));
+                }
+            }
+            events += 1;
+            if events.is_multiple_of(EVENTS_PER_LOOK) {
+                self.sink.ready().await?;
+                // An agent that never pauses must not keep this worker from its other tasks.
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    fn take(&mut self, event: ModelEvent, model: &str) -> Result<Result<(), ModelError>, SinkError> {
+        match event {
+            ModelEvent::Text(text) if text.is_empty() => {}
+            ModelEvent::Text(text) => {
+                self.speak()?.push_str(&text);
+                self.emit(EventBody::StreamDelta { text })?;
+            }
+            ModelEvent::Reasoning(text) if text.is_empty() => {}
+            ModelEvent::Reasoning(text) => {
+                self.speak()?;
+                self.emit(EventBody::StreamReasoning { text })?;
+            }
+            ModelEvent::Usage(usage) => self.usage = Some(usage),
+            ModelEvent::Agent(event) => self.take_own(event, model)?,
+            ModelEvent::Call(_)
+            | ModelEvent::BadCall { .. }
+            | ModelEvent::Retrying { .. }
+            | ModelEvent::Finished(_) => {
+                let fault = format!("{model} is an agent and sent what only a model without a loop of its own sends");
+                return Ok(Err(ModelError::Malformed(fault)));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn take_own(&mut self, event: AgentEvent, model: &str) -> Result<(), SinkError> {
+        match event {
+            AgentEvent::Session { id } => {
+                self.session = Some(id.clone());
+                self.emit(EventBody::AgentSession { model: model.to_owned(), agent_session_id: id })
+            }
+            AgentEvent::CallStarted(request) => {
+                self.hush()?;
+                let (call_id, name, args) = (request.id.clone(), request.name.clone(), request.arguments.clone());
+                self.announce(request);
+                self.emit(EventBody::ToolCallStart { call_id, name, args })
+            }
+            AgentEvent::CallEnded(result) => self.end(result),
+            AgentEvent::Ask(question, reply) => {
+                self.jobs.push(ask(self.environment.clone(), *question, self.jobs_cancel.clone(), reply));
+                Ok(())
+            }
+            AgentEvent::Run(call, reply) => {
+                self.hush()?;
+                self.announce(call.request.clone());
+                self.jobs.push(run(self.environment.clone(), *call, self.jobs_cancel.clone(), reply));
+                Ok(())
+            }
+        }
+    }
+
+    /// The text of the open stream. A text behind calls opens the next round.
+    fn speak(&mut self) -> Result<&mut String, SinkError> {
+        if self.open.is_none() {
+            self.complete(RoundKind::ToolUse, None)?;
+            self.begin()?;
+        }
+        Ok(self.open.get_or_insert_default())
+    }
+
+    /// Closes the open stream.
+    fn hush(&mut self) -> Result<(), SinkError> {
+        let Some(text) = self.open.take() else { return Ok(()) };
+        if let Some(round) = self.rounds.last_mut() {
+            round.text.clone_from(&text);
+        }
+        self.emit(EventBody::StreamComplete { text })
+    }
+
+    fn complete(&self, kind: RoundKind, usage: Option<Usage>) -> Result<(), SinkError> {
+        self.emit(EventBody::TurnComplete { turn: self.number(), kind, usage })
+    }
+
+    fn announce(&mut self, request: ToolCallRequest) {
+        if let Some(round) = self.rounds.last_mut() {
+            round.calls.push(Called { request, result: None });
+        }
+    }
+
+    /// The call of that id that runs.
+    fn running(&mut self, id: &str) -> Option<&mut Called> {
+        let mut calls = self.rounds.iter_mut().rev().flat_map(|round| &mut round.calls);
+        calls.find(|called| called.request.id == id && called.result.is_none())
+    }
+
+    fn end(&mut self, result: ToolCallResult) -> Result<(), SinkError> {
+        let Some(called) = self.running(&result.id) else {
+            tracing::debug!(call = result.id, "an agent ended a call that does not run");
+            return Ok(());
+        };
+        called.result = Some(result.clone());
+        let ToolCallResult { id: call_id, name, output, is_error, duration_ms, parts, details } = result;
+        if is_error {
+            let error = ErrorBody { code: ErrorCode::Internal, message: output.clone(), details: None };
+            self.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error })?;
+        }
+        let duration_ms = duration_ms.unwrap_or(0);
+        self.emit(EventBody::ToolCallEnd { call_id, name, output, is_error, duration_ms, parts, details })
+    }
+
+    /// Takes in what ran beside the stream; a call of ours has told its events itself.
+    fn done(&mut self, job: Job) {
+        match job {
+            Job::Answered => {}
+            Job::Ran(outcome, reply) => {
+                let CallOutcome { result, findings, .. } = *outcome;
+                self.findings.extend(findings.into_iter().map(|text| Part::Text { text }));
+                if let Some(called) = self.running(&result.id) {
+                    called.result = Some(result.clone());
+                }
+                reply.send(result);
+            }
+        }
+    }
+
+    /// Waits for what still runs beside the stream; it was told to stop.
+    async fn settle(&mut self) -> Result<(), SinkError> {
+        while let Some(job) = self.jobs.next().await {
+            self.done(job);
+        }
+        Ok(())
+    }
+
+    /// Closes what is open: calls without an end, the stream, the round.
+    fn close(&mut self, finished: bool) -> Result<(), SinkError> {
+        let open: Vec<ToolCallRequest> = self
+            .rounds
+            .iter()
+            .flat_map(|round| &round.calls)
+            .filter(|called| called.result.is_none())
+            .map(|called| called.request.clone())
+            .collect();
+        for request in open {
+            self.end(unfinished(request))?;
+        }
+        let spoke = self.open.is_some();
+        self.hush()?;
+        match (finished, spoke) {
+            (false, _) => Ok(()),
+            (true, true) => self.complete(RoundKind::Text, self.usage),
+            (true, false) => self.complete(RoundKind::ToolUse, self.usage),
+        }
+    }
+}
+
+/// The result of a call that the agent never ended.
+fn unfinished(request: ToolCallRequest) -> ToolCallResult {
+    ToolCallResult {
+        id: request.id,
+        name: request.name,
+        output: UNFINISHED.to_owned(),
+        is_error: true,
+        duration_ms: None,
+        parts: Vec::new(),
+        details: None,
+    }
+}
+
+/// Puts an agent's question: to the hooks, then to the gate.
+fn ask(
+    environment: CallEnvironment,
+    question: Question,
+    cancel: CancellationToken,
+    reply: Reply<PermissionVerdict>,
+) -> BoxFuture<'static, Job> {
+    Box::pin(async move {
+        let put = async {
+            if let Before::Blocked { reason } = environment.hooks.before_tool(question.request.clone()).await {
+                return PermissionVerdict { allowed: false, by: VerdictSource::Hook, reason };
+            }
+            let asked = GateQuestion {
+                request: &question.request,
+                like: question.like,
+                definition: Some(&question.definition),
+                subject: &question.subject,
+                insists: false,
+                preview: &Given(question.preview.clone()),
+            };
+            environment.gate.check(asked, &cancel).await
+        };
+        let aborted = || PermissionVerdict { allowed: false, by: VerdictSource::Abort, reason: String::new() };
+        reply.send(finish_soon(&cancel, put).await.unwrap_or_else(aborted));
+        Job::Answered
+    })
+}
+
+/// Runs a call of ours that an agent wants.
+fn run(
+    mut environment: CallEnvironment,
+    call: HostCall,
+    cancel: CancellationToken,
+    reply: Reply<ToolCallResult>,
+) -> BoxFuture<'static, Job> {
+    Box::pin(async move {
+        if call.approved {
+            environment.gate = Arc::new(Leave);
+        }
+        let outcome = run_call(&environment, call.request, &cancel).await;
+        Job::Ran(Box::new(outcome), reply)
+    })
+}
+
+/// A preview that came with the question.
+#[derive(Debug)]
+struct Given(Option<serde_json::Value>);
+
+impl Preview for Given {
+    fn compute<'a>(&'a self, _: &'a Arguments) -> BoxFuture<'a, Option<serde_json::Value>> {
+        Box::pin(std::future::ready(self.0.clone()))
+    }
+}
+
+/// The gate of an agent that was given leave for everything by configuration.
+struct Leave;
+
+impl Gate for Leave {
+    fn check<'a>(&'a self, _: GateQuestion<'a>, _: &'a CancellationToken) -> BoxFuture<'a, PermissionVerdict> {
+        let verdict = PermissionVerdict { allowed: true, by: VerdictSource::Policy, reason: String::new() };
+        Box::pin(std::future::ready(verdict))
+    }
+}

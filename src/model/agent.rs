@@ -1,0 +1,116 @@
+//! What comes out of a model that is an agent: it runs a loop and tools of its own, and asks.
+//!
+//! Such a model answers one request with a whole turn. It keeps sessions of its own, so it is told what of
+//! the conversation it knows already ([`AgentSession`]), and what it wants of its host comes as events with a
+//! reply channel: permission ([`AgentEvent::Ask`]) and calls that the host runs ([`AgentEvent::Run`]).
+//! A reply that is dropped unsent is a no.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use crate::permission::Subject;
+use crate::protocol::{PermissionVerdict, ToolCallRequest, ToolCallResult, ToolDefinition};
+
+/// The session that an agent keeps for one of ours, and how much of the conversation it has heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentSession {
+    /// The agent: the id of its model.
+    pub agent: String,
+    /// The agent's own id of it.
+    pub id: String,
+    /// Messages of the conversation, from the first, that are part of it.
+    pub messages: usize,
+}
+
+/// What an agent does, says of itself, or wants.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AgentEvent {
+    /// The turn runs in this session of the agent's. Comes before anything else.
+    Session {
+        /// The agent's own id of it.
+        id: String,
+    },
+    /// It has begun a call of its own.
+    CallStarted(ToolCallRequest),
+    /// That call has ended. Exactly one for each start, unless the stream ends before.
+    CallEnded(ToolCallResult),
+    /// It asks whether a call of its own may run.
+    Ask(Box<Question>, Reply<PermissionVerdict>),
+    /// It wants a call of ours run: through hooks, permission and registry, as any other.
+    Run(Box<HostCall>, Reply<ToolCallResult>),
+}
+
+/// A call that an agent asks about, in the terms of our rules.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// The call; its name is the agent's own.
+    pub request: ToolCallRequest,
+    /// The names of our tools that do the like: a rule about one of them is about this call too.
+    pub like: &'static [&'static str],
+    /// What the agent says about the tool: category and annotations.
+    pub definition: ToolDefinition,
+    /// What it touches.
+    pub subject: Subject,
+    /// What would happen, for the person who is asked.
+    pub preview: Option<serde_json::Value>,
+}
+
+/// A call of one of our tools that an agent wants.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HostCall {
+    /// The call.
+    pub request: ToolCallRequest,
+    /// Whether the agent has been given leave for everything: then nobody is asked, and a denial is none.
+    pub approved: bool,
+}
+
+/// Where an answer goes. The first one counts; clones share it.
+#[derive(Debug)]
+pub struct Reply<T>(Arc<Mutex<Option<oneshot::Sender<T>>>>);
+
+impl<T> Reply<T> {
+    /// A channel for one answer. The receiver fails when every clone is gone without one.
+    pub fn channel() -> (Self, oneshot::Receiver<T>) {
+        let (sender, receiver) = oneshot::channel();
+        (Self(Arc::new(Mutex::new(Some(sender)))), receiver)
+    }
+
+    /// Answers. Nothing happens when it was answered before, or nobody waits any more.
+    pub fn send(&self, answer: T) {
+        if let Some(sender) = self.0.lock().take() {
+            let _ = sender.send(answer);
+        }
+    }
+}
+
+impl<T> Clone for Reply<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> PartialEq for Reply<T> {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_answer_counts_and_none_is_an_error() {
+        let (reply, answer) = Reply::channel();
+        let copy = reply.clone();
+        assert_eq!(reply, copy);
+        copy.send(1);
+        reply.send(2);
+        assert_eq!(answer.await, Ok(1));
+        let (dropped, answer) = Reply::<u8>::channel();
+        drop(dropped);
+        assert!(answer.await.is_err());
+    }
+}

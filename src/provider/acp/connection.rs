@@ -1,0 +1,390 @@
+//! One running agent program: requests out, answers back, and what it says of its own to the turn it is for.
+//!
+//! One task reads, one writes, one drains the error stream. Invariants: what the agent says of a session
+//! reaches that session's turn in the order it was said, the turn's end included; when the program is gone, whoever
+//! waits for it hears why; its whole process group ends with it, and it ends with this connection's stop token.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::wire::{self, Lines, Message, NoLine, RpcError};
+use crate::base::process::{self, ChildStderr, ChildStdin, ChildStdout, Invocation, Piped};
+use crate::base::{limit, text};
+
+/// What the agent says that a turn has not taken yet.
+const UNTAKEN_MAX: usize = 64;
+/// Lines that are no messages and are warned of; more are only noted for debugging.
+const NOISE_WARNINGS_MAX: usize = 10;
+/// Bytes of such a line that are shown.
+const NOISE_BYTES_SHOWN: usize = 200;
+/// JSON-RPC: the method does not exist.
+const METHOD_NOT_FOUND: i64 = -32601;
+/// JSON-RPC: the parameters are wrong.
+const INVALID_PARAMS: i64 = -32602;
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Fault {
+    /// The program is gone, or was ended; why.
+    Gone(String),
+    /// It took too long.
+    TimedOut(Duration),
+    /// The agent says no.
+    Refused(RpcError),
+    /// The answer is not what the protocol says.
+    Malformed(String),
+}
+
+/// What reaches a turn.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// `session/update`, its `update`.
+    Update(Value),
+    /// A request of the agent that is for this turn.
+    Request { id: Value, method: String, params: Value },
+    /// The answer to the prompt. Nothing comes after it.
+    Done(Result<Value, RpcError>),
+}
+
+/// Who waits for an answer.
+enum Waiting {
+    Answer(oneshot::Sender<Result<Value, RpcError>>),
+    Turn(mpsc::Sender<Incoming>),
+}
+
+#[derive(Default)]
+struct Table {
+    next_id: u64,
+    waiting: HashMap<u64, Waiting>,
+    turns: HashMap<String, mpsc::Sender<Incoming>>,
+    /// Why it is over.
+    over: Option<String>,
+}
+
+/// The connection to one running program.
+pub(super) struct Connection {
+    name: String,
+    out: mpsc::UnboundedSender<String>,
+    unread: AtomicUsize,
+    table: Mutex<Table>,
+    /// Sessions that are open in the program.
+    pub sessions: Mutex<HashSet<String>>,
+    stop: CancellationToken,
+    retired: CancellationToken,
+}
+
+impl Connection {
+    /// Starts the program. The task ends when the program and its group have ended; firing `stop` ends them.
+    pub fn open(name: &str, what: &Invocation, stop: CancellationToken) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+        let mut piped = process::spawn(what)?;
+        let missing = || io::Error::other("a standard stream of the program is missing");
+        let stdin = piped.stdin.take().ok_or_else(missing)?;
+        let stdout = piped.stdout.take().ok_or_else(missing)?;
+        let stderr = piped.stderr.take().ok_or_else(missing)?;
+        let (out, lines) = mpsc::unbounded_channel();
+        let connection = Arc::new(Self {
+            name: name.to_owned(),
+            out,
+            unread: AtomicUsize::new(0),
+            table: Mutex::default(),
+            sessions: Mutex::default(),
+            stop,
+            retired: CancellationToken::new(),
+        });
+        let supervised = Supervised { connection: Arc::clone(&connection), piped, stdin, stdout, stderr };
+        Ok((connection, tokio::spawn(supervised.run(lines))))
+    }
+
+    /// Why it can take no further turn. None: it can.
+    pub fn over(&self) -> Option<String> {
+        let retired = self.retired.is_cancelled() || self.stop.is_cancelled();
+        self.table.lock().over.clone().or_else(|| retired.then(|| "its program was ended".to_owned()))
+    }
+
+    /// Takes no further turn, and ends the program as soon as no turn runs in it.
+    pub fn retire(&self) {
+        self.retired.cancel();
+        if self.table.lock().turns.is_empty() {
+            self.stop.cancel();
+        }
+    }
+
+    /// Asks, and waits at most `wait` for the answer.
+    pub async fn request<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        wait: Duration,
+    ) -> Result<T, Fault> {
+        let (tell, answer) = oneshot::channel();
+        let id = self.expect(Waiting::Answer(tell))?;
+        self.send(wire::request(id, method, params));
+        let answered = tokio::time::timeout(wait, answer).await;
+        let Ok(answered) = answered else {
+            self.table.lock().waiting.remove(&id);
+            return Err(Fault::TimedOut(wait));
+        };
+        let value = answered.map_err(|_| self.gone())?.map_err(Fault::Refused)?;
+        serde_json::from_value(value).map_err(|error| Fault::Malformed(format!("its answer to {method}: {error}")))
+    }
+
+    /// Sends a prompt to a session: from now on what the agent says of the session comes here.
+    pub fn prompt(self: &Arc<Self>, session: &str, params: &impl Serialize) -> Result<Turn, Fault> {
+        let (tell, incoming) = mpsc::channel(UNTAKEN_MAX);
+        {
+            let mut table = self.table.lock();
+            if table.turns.contains_key(session) {
+                return Err(Fault::Gone("it still stops the turn before in this session".into()));
+            }
+            table.turns.insert(session.to_owned(), tell.clone());
+        }
+        let turn = Turn { connection: Arc::clone(self), session: session.to_owned(), incoming };
+        let id = self.expect(Waiting::Turn(tell))?;
+        self.send(wire::request(id, "session/prompt", params));
+        Ok(turn)
+    }
+
+    /// Tells the agent something.
+    pub fn note(&self, method: &str, params: &impl Serialize) {
+        self.send(wire::note(method, params));
+    }
+
+    /// Answers a request of the agent.
+    pub fn answer(&self, id: &Value, result: Result<Value, (i64, String)>) {
+        self.send(wire::answer(id, result));
+    }
+
+    fn expect(&self, waiting: Waiting) -> Result<u64, Fault> {
+        let mut table = self.table.lock();
+        if let Some(why) = &table.over {
+            return Err(Fault::Gone(why.clone()));
+        }
+        table.next_id += 1;
+        let id = table.next_id;
+        table.waiting.insert(id, waiting);
+        Ok(id)
+    }
+
+    fn send(&self, line: String) {
+        // An agent that reads nothing must not make us hold everything it should have read.
+        if self.unread.fetch_add(1, Ordering::AcqRel) >= limit::ACP_UNREAD_MAX {
+            self.close("it does not read what it is sent");
+            self.stop.cancel();
+        }
+        // Without a writer the reader has ended as well, and everybody knows.
+        let _ = self.out.send(line);
+    }
+
+    fn gone(&self) -> Fault {
+        Fault::Gone(self.over().unwrap_or_else(|| "its program has ended".to_owned()))
+    }
+
+    /// Notes why it is over; whoever waits hears it. The first reason counts.
+    fn close(&self, why: &str) {
+        let mut table = self.table.lock();
+        table.over.get_or_insert_with(|| why.to_owned());
+        table.waiting.clear();
+        table.turns.clear();
+    }
+
+    async fn take(&self, message: Message) {
+        match message {
+            Message::Answer { id, result } => {
+                let waiting = self.table.lock().waiting.remove(&id);
+                match waiting {
+                    // Who has stopped waiting does not miss it.
+                    Some(Waiting::Answer(tell)) => drop(tell.send(result)),
+                    Some(Waiting::Turn(turn)) => drop(turn.send(Incoming::Done(result)).await),
+                    None => tracing::debug!(agent = self.name, id, "an answer that nobody waits for"),
+                }
+            }
+            Message::Note { method, params } if method == "session/update" => {
+                let Some(turn) = self.turn_of(&params) else {
+                    tracing::debug!(agent = self.name, "an update of a session that no turn runs in");
+                    return;
+                };
+                let mut params = params;
+                let _ = turn.send(Incoming::Update(params["update"].take())).await;
+            }
+            Message::Note { method, .. } => tracing::debug!(agent = self.name, method, "a notification without a use"),
+            Message::Request { id, method, params } => self.take_request(id, method, params).await,
+        }
+    }
+
+    async fn take_request(&self, id: Value, method: String, params: Value) {
+        if !matches!(method.as_str(), "session/request_permission" | "fs/write_text_file") {
+            self.answer(&id, Err((METHOD_NOT_FOUND, format!("no method {method}"))));
+            return;
+        }
+        let Some(turn) = self.turn_of(&params) else {
+            let answer = if method == "session/request_permission" {
+                Ok(json!({ "outcome": { "outcome": "cancelled" } }))
+            } else {
+                Err((INVALID_PARAMS, "no turn runs in that session".to_owned()))
+            };
+            self.answer(&id, answer);
+            return;
+        };
+        let _ = turn.send(Incoming::Request { id, method, params }).await;
+    }
+
+    fn turn_of(&self, params: &Value) -> Option<mpsc::Sender<Incoming>> {
+        self.table.lock().turns.get(params["sessionId"].as_str()?).cloned()
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A turn that runs in a session of the agent.
+#[derive(Debug)]
+pub(super) struct Turn {
+    connection: Arc<Connection>,
+    session: String,
+    incoming: mpsc::Receiver<Incoming>,
+}
+
+impl Turn {
+    /// What the agent says next; why, when it says nothing any more.
+    pub async fn next(&mut self) -> Result<Incoming, Fault> {
+        self.incoming.recv().await.ok_or_else(|| self.connection.gone())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let idle = {
+            let mut table = self.connection.table.lock();
+            table.turns.remove(&self.session);
+            table.turns.is_empty()
+        };
+        if idle && self.connection.retired.is_cancelled() {
+            self.connection.stop.cancel();
+        }
+    }
+}
+
+/// The running program, and the three streams of it.
+struct Supervised {
+    connection: Arc<Connection>,
+    piped: Piped,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    stderr: ChildStderr,
+}
+
+impl Supervised {
+    async fn run(self, lines: mpsc::UnboundedReceiver<String>) {
+        let Self { connection, mut piped, stdin, stdout, stderr } = self;
+        let writer = tokio::spawn(write(Arc::clone(&connection), stdin, lines));
+        let said = Arc::new(Mutex::new(Vec::new()));
+        let drain = tokio::spawn(drain(connection.name.clone(), stderr, Arc::clone(&said)));
+        let (why, grace_ms) = tokio::select! {
+            biased;
+            () = connection.stop.cancelled() => (None, limit::ACP_EXIT_GRACE_MS),
+            ended = read(&connection, stdout) => (Some(ended), 0),
+        };
+        let why = match why {
+            None => "its program was ended".to_owned(),
+            Some(NoLine::TooLong) => format!("it sent a line of more than {} bytes", limit::ACP_LINE_BYTES_MAX),
+            Some(NoLine::Broken(error)) => format!("its output broke: {error}"),
+            Some(NoLine::End) => {
+                let status = tokio::time::timeout(Duration::from_millis(500), piped.wait()).await;
+                // What it said last is on its way.
+                let _ = tokio::time::timeout(Duration::from_millis(50), drain_end(&drain)).await;
+                ended_words(status.ok().and_then(Result::ok), &said.lock())
+            }
+        };
+        tracing::debug!(agent = connection.name, why, "the connection to an agent is over");
+        connection.close(&why);
+        // The writer holds the end of its input.
+        writer.abort();
+        let _ = writer.await;
+        piped.stop(Duration::from_millis(grace_ms)).await;
+        drain.abort();
+    }
+}
+
+async fn drain_end(drain: &JoinHandle<()>) {
+    while !drain.is_finished() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// How a program ended, in words, with what it said last.
+fn ended_words(status: Option<std::process::ExitStatus>, said: &[u8]) -> String {
+    let how =
+        status.map_or_else(|| "its output has ended".to_owned(), |status| format!("its program ended ({status})"));
+    let said = String::from_utf8_lossy(said);
+    let said: String = said.trim().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
+    if said.is_empty() { how } else { format!("{how}; it said: {}", text::tail(&said, 500).trim()) }
+}
+
+async fn read(connection: &Connection, stdout: ChildStdout) -> NoLine {
+    let mut lines = Lines::new(BufReader::with_capacity(64 * 1024, stdout), limit::ACP_LINE_BYTES_MAX);
+    let mut noise = 0_usize;
+    loop {
+        let line = match lines.next().await {
+            Ok(line) => line,
+            Err(none) => return none,
+        };
+        match Message::parse(&line) {
+            Some(message) => connection.take(message).await,
+            None if line.trim_ascii().is_empty() => {}
+            None => {
+                noise += 1;
+                let line = String::from_utf8_lossy(&line[..line.len().min(NOISE_BYTES_SHOWN)]).into_owned();
+                if noise <= NOISE_WARNINGS_MAX {
+                    tracing::warn!(
+                        agent = connection.name,
+                        line,
+                        "an agent printed a line that is no message; skipped"
+                    );
+                } else {
+                    tracing::debug!(
+                        agent = connection.name,
+                        line,
+                        "an agent printed a line that is no message; skipped"
+                    );
+                }
+            }
+        }
+    }
+}
+
+async fn write(connection: Arc<Connection>, mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<String>) {
+    while let Some(line) = lines.recv().await {
+        // A program that has ended is noticed where it is read.
+        if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
+            return;
+        }
+        connection.unread.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Reads the error stream to its end, and keeps what came last.
+async fn drain(name: String, mut stderr: ChildStderr, said: Arc<Mutex<Vec<u8>>>) {
+    let mut chunk = vec![0; 8 * 1024];
+    while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
+        tracing::debug!(agent = name, text = %String::from_utf8_lossy(&chunk[..count]), "an agent's error stream");
+        let mut said = said.lock();
+        said.extend_from_slice(&chunk[..count]);
+        let over = said.len().saturating_sub(limit::ACP_STDERR_BYTES_MAX);
+        said.drain(..over);
+    }
+}

@@ -1,0 +1,189 @@
+//! Agents that speak the Agent Client Protocol, version 1, over their standard streams.
+//!
+//! - `wire`: lines and JSON-RPC messages
+//! - `connection`: one running program
+//! - `session`: the program when it is needed, and the agent's sessions
+//! - `turn`: one prompt and everything until its end
+//! - `calls`: the agent's tool calls in our terms
+//! - `context`: what a prompt says
+//!
+//! One program serves all sessions of a configured server. It starts at the first prompt, and a program that is
+//! gone, hangs or does not stop is replaced at the next one. Only the protocol's types come from its crate: its own
+//! connection neither skips noise nor bounds a line, and runs handlers in no order with answers
+//! (docs/adr/0016-acp-agents-are-models.md).
+
+mod calls;
+mod connection;
+mod context;
+mod session;
+mod turn;
+mod wire;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
+
+use crate::base::limit;
+use crate::config::{AcpPermissionPolicy, find_program_in};
+use crate::model::{Model, ModelError, ModelRequest, ModelStream};
+use crate::protocol::ACP_PREFIX;
+
+use connection::{Connection, Fault};
+use session::Abilities;
+
+/// Events of a turn that nobody has taken yet.
+const UNTAKEN_MAX: usize = 64;
+/// ACP: a login is needed.
+const AUTH_REQUIRED: i64 = -32000;
+
+/// An agent program and how it is used.
+#[derive(Debug, Clone)]
+pub struct AcpOptions {
+    /// The configured server's name. The model's id is `acp/<name>`.
+    pub name: String,
+    /// The program.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Where it starts; absolute. Sessions name directories of their own.
+    pub directory: PathBuf,
+    /// Its whole environment.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Which of its agents or modes sessions get.
+    pub default_agent: Option<String>,
+    /// Longest wait for an answer; never for a prompt's.
+    pub timeout: Duration,
+    /// What happens when it asks for permission.
+    pub policy: AcpPermissionPolicy,
+    /// Whether it is offered that files are written for it.
+    pub serves_writes: bool,
+}
+
+/// An agent that answers as a model. Dropping it ends its program.
+pub struct AcpAgent {
+    id: String,
+    agent: Arc<Agent>,
+    _end: DropGuard,
+}
+
+impl std::fmt::Debug for AcpAgent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AcpAgent").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// What the turns of an agent share.
+struct Agent {
+    options: AcpOptions,
+    current: tokio::sync::Mutex<Option<Running>>,
+    closing: CancellationToken,
+    /// What ends the programs.
+    tasks: TaskTracker,
+}
+
+struct Running {
+    connection: Arc<Connection>,
+    abilities: Abilities,
+}
+
+impl AcpAgent {
+    /// Starts nothing.
+    pub fn new(options: AcpOptions) -> Self {
+        let closing = CancellationToken::new();
+        let id = format!("{ACP_PREFIX}{}", options.name);
+        let end = closing.clone().drop_guard();
+        let agent = Agent { options, current: tokio::sync::Mutex::default(), closing, tasks: TaskTracker::new() };
+        Self { id, agent: Arc::new(agent), _end: end }
+    }
+
+    /// Ends the program and its group, and waits until they are gone. It is started no more.
+    pub async fn stop(&self) {
+        self.agent.closing.cancel();
+        self.agent.tasks.close();
+        self.agent.tasks.wait().await;
+    }
+}
+
+impl Model for AcpAgent {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn is_agent(&self) -> bool {
+        true
+    }
+
+    fn available(&self) -> Result<(), ModelError> {
+        let options = &self.agent.options;
+        program(options).map(drop).ok_or_else(|| missing(options))
+    }
+
+    fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
+        let agent = Arc::clone(&self.agent);
+        let begin = async move {
+            let (out, events) = mpsc::channel(UNTAKEN_MAX);
+            tokio::spawn(turn::drive(agent, request, cancel, out));
+            futures_util::stream::unfold(events, |mut events| async move { Some((events.recv().await?, events)) })
+        };
+        Box::pin(futures_util::stream::once(begin).flatten())
+    }
+}
+
+/// Where the program lies.
+fn program(options: &AcpOptions) -> Option<PathBuf> {
+    let path = options.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    find_program_in(&options.command, &options.directory, path)
+}
+
+fn missing(options: &AcpOptions) -> ModelError {
+    ModelError::Unavailable(format!("the program `{}` is not installed", options.command))
+}
+
+impl Agent {
+    fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    /// An error that says which agent it is about.
+    fn named(&self, error: ModelError) -> ModelError {
+        let say = |words: String| format!("the agent `{}`: {words}", self.name());
+        match error {
+            ModelError::Transient { message, retry_after } => {
+                ModelError::Transient { message: say(message), retry_after }
+            }
+            ModelError::Unauthorized(words) => ModelError::Unauthorized(say(words)),
+            ModelError::Refused(words) => ModelError::Refused(say(words)),
+            ModelError::Malformed(words) => ModelError::Malformed(say(words)),
+            ModelError::Unavailable(words) => ModelError::Unavailable(say(words)),
+            ModelError::Aborted => ModelError::Aborted,
+        }
+    }
+
+    /// Why `method` has no good answer.
+    fn fault(&self, method: &str, fault: Fault) -> ModelError {
+        self.named(match fault {
+            Fault::Gone(why) => ModelError::Unavailable(why),
+            Fault::TimedOut(wait) => {
+                ModelError::Unavailable(format!("no answer to {method} within {} ms", wait.as_millis()))
+            }
+            Fault::Malformed(words) => ModelError::Malformed(words),
+            Fault::Refused(error) => {
+                let mut words = format!("{} ({method}, error {})", error.message, error.code);
+                if let Some(data) = &error.data {
+                    let data = data.as_str().map_or_else(|| data.to_string(), str::to_owned);
+                    words.push_str(&format!(": {}", crate::base::text::head(&data, limit::ACP_ERROR_BYTES_MAX)));
+                }
+                if error.code == AUTH_REQUIRED {
+                    return self.named(ModelError::Unauthorized(format!("log in to it first: {words}")));
+                }
+                ModelError::Refused(words)
+            }
+        })
+    }
+}

@@ -1,0 +1,308 @@
+//! A scripted ACP agent: a program that speaks the wire and does what its prompts say.
+//!
+//! It is this very test binary, started again: [`settings`] makes the entry that starts it, and the test below is
+//! it. What the test harness prints before makes the noise that every client of agents has to skip.
+//! A prompt's last text is its script, one step a line; the answer to the prompt follows the last step.
+
+#![allow(dead_code, reason = "each user takes the parts that it needs")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, Write};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use simse::config::AcpServer;
+
+/// How the agent is, by a variable of its environment: words of [`Agent::new`].
+const HOW: &str = "SCRIPTED_AGENT";
+
+/// The entry of an agent that is `how`, such as `load=/a/directory modes=plan,act`.
+pub fn settings(name: &str, how: &str) -> AcpServer {
+    let args = ["--exact", "support::agent::plays_the_agent", "--ignored", "--nocapture", "--test-threads=1"];
+    AcpServer {
+        name: name.into(),
+        command: std::env::current_exe().unwrap().display().to_string(),
+        args: args.map(str::to_owned).into(),
+        cwd: None,
+        env: BTreeMap::from([(HOW.to_owned(), how.to_owned())]),
+        default_agent: None,
+        timeout_ms: Some(20_000),
+        permission_policy: None,
+    }
+}
+
+#[test]
+#[ignore = "not a test: the scripted agent, which other tests start"]
+fn plays_the_agent() {
+    let how = std::env::var(HOW).expect("started by a test");
+    Agent::new(&how).run();
+    std::process::exit(0);
+}
+
+struct Agent {
+    how: BTreeMap<String, String>,
+    waiting: VecDeque<Value>,
+    modes: BTreeMap<String, String>,
+    directories: BTreeMap<String, String>,
+    cancelled: Vec<String>,
+    next_id: u64,
+}
+
+impl Agent {
+    fn new(how: &str) -> Self {
+        let word = |word: &str| {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            (key.to_owned(), value.to_owned())
+        };
+        Self {
+            how: how.split_whitespace().map(word).collect(),
+            waiting: VecDeque::new(),
+            modes: BTreeMap::new(),
+            directories: BTreeMap::new(),
+            cancelled: Vec::new(),
+            next_id: 0,
+        }
+    }
+
+    fn is(&self, word: &str) -> bool {
+        self.how.contains_key(word)
+    }
+
+    fn run(&mut self) {
+        while let Some(message) = self.waiting.pop_front().or_else(read) {
+            self.take(message);
+        }
+        if self.is("outlives") {
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+
+    fn take(&mut self, message: Value) {
+        let (id, params) = (message["id"].clone(), message["params"].clone());
+        match message["method"].as_str().unwrap_or_default() {
+            "initialize" => self.initialize(&id, &params),
+            "session/new" => {
+                let session = format!("s{}-{}", self.next(), std::process::id());
+                self.open(&session, &params);
+                let mut answer = self.choices();
+                answer["sessionId"] = session.into();
+                result(&id, &answer);
+            }
+            "session/load" => self.load(&id, &params),
+            "session/set_mode" => {
+                let (session, mode) = (text(&params, "sessionId"), text(&params, "modeId"));
+                self.modes.insert(session, mode);
+                result(&id, &json!({}));
+            }
+            "session/prompt" => {
+                let stop = self.prompt(&params);
+                match stop {
+                    Ok(reason) => result(
+                        &id,
+                        &json!({ "stopReason": reason, "usage": {
+                        "inputTokens": 7, "outputTokens": 3, "totalTokens": 10 } }),
+                    ),
+                    Err((code, message)) => send(&json!({ "jsonrpc": "2.0", "id": id, "error": {
+                        "code": code, "message": message } })),
+                }
+            }
+            "session/cancel" => self.cancelled.push(text(&params, "sessionId")),
+            _ if !id.is_null() && message["method"].is_string() => send(&json!({ "jsonrpc": "2.0", "id": id,
+                "error": { "code": -32601, "message": "method not found" } })),
+            _ => {}
+        }
+    }
+
+    fn initialize(&mut self, id: &Value, params: &Value) {
+        if self.is("mute") {
+            return;
+        }
+        assert_eq!(params["protocolVersion"], 1);
+        let version: u64 = self.how.get("version").and_then(|v| v.parse().ok()).unwrap_or(1);
+        result(
+            id,
+            &json!({
+                "protocolVersion": version,
+                "agentCapabilities": { "loadSession": self.is("load"), "promptCapabilities": { "image": self.is("images") } },
+                "agentInfo": { "name": "scripted", "version": "1" },
+                "authMethods": [{ "id": "key", "name": "a key" }],
+            }),
+        );
+    }
+
+    fn next(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn choices(&self) -> Value {
+        let Some(modes) = self.how.get("modes") else { return json!({}) };
+        let modes: Vec<&str> = modes.split(',').collect();
+        let all: Vec<Value> = modes.iter().map(|mode| json!({ "id": mode, "name": mode })).collect();
+        json!({ "modes": { "currentModeId": modes[0], "availableModes": all } })
+    }
+
+    fn open(&mut self, session: &str, params: &Value) {
+        self.directories.insert(session.to_owned(), text(params, "cwd"));
+        if let Some(directory) = self.how.get("load") {
+            std::fs::write(PathBuf::from(directory).join(session), "").unwrap();
+        }
+    }
+
+    fn load(&mut self, id: &Value, params: &Value) {
+        let session = text(params, "sessionId");
+        let kept = self.how.get("load").map(|directory| PathBuf::from(directory).join(&session));
+        if !kept.is_some_and(|kept| kept.exists()) {
+            send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32002, "message": "no such session" } }));
+            return;
+        }
+        self.open(&session, params);
+        for (kind, words) in [("user_message_chunk", "an old prompt"), ("agent_message_chunk", "an old answer")] {
+            chunk(&session, kind, words);
+        }
+        result(id, &self.choices());
+    }
+
+    /// Plays a prompt's script. The answer: why it stopped, or an error.
+    fn prompt(&mut self, params: &Value) -> Result<String, (i64, String)> {
+        let session = text(params, "sessionId");
+        let blocks = params["prompt"].as_array().unwrap().clone();
+        let script = blocks.last().map(|last| text(last, "text")).unwrap_or_default();
+        for step in script.lines() {
+            let (step, rest) = step.split_once(' ').unwrap_or((step, ""));
+            match step {
+                "say" => chunk(&session, "agent_message_chunk", rest),
+                "think" => chunk(&session, "agent_thought_chunk", rest),
+                "update" => update(&session, &serde_json::from_str(rest).unwrap()),
+                "flood" => (0..rest.parse().unwrap()).for_each(|_| chunk(&session, "agent_message_chunk", "x")),
+                "noise" => raw(rest),
+                "stderr" => eprintln!("{rest}"),
+                "facts" => chunk(&session, "agent_message_chunk", &self.facts(&session, &blocks)),
+                "stop" => return Ok(rest.to_owned()),
+                "fail" => return Err((rest.parse().unwrap(), "as it was told".to_owned())),
+                "crash" => std::process::exit(3),
+                "endless" => loop {
+                    std::io::stdout().write_all(&[b'x'; 65536]).unwrap();
+                },
+                "child" => {
+                    let child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+                    chunk(&session, "agent_message_chunk", &child.id().to_string());
+                }
+                "deaf" => loop {
+                    std::thread::park();
+                },
+                "wait" => {
+                    if self.wait(&session) {
+                        return Ok("cancelled".to_owned());
+                    }
+                }
+                "ask" => {
+                    let call: Value = serde_json::from_str(rest).unwrap();
+                    let outcome = self.ask(&session, &call);
+                    if outcome["outcome"] == "cancelled" {
+                        return Ok("cancelled".to_owned());
+                    }
+                    chunk(&session, "agent_message_chunk", &format!("[{}]", text(&outcome, "optionId")));
+                }
+                "write" => {
+                    let (path, content) = rest.split_once(' ').unwrap();
+                    let params = json!({ "sessionId": session, "path": path, "content": content });
+                    let answer = self.request("fs/write_text_file", &params);
+                    let said = answer["error"]["message"].as_str().unwrap_or("written").to_owned();
+                    chunk(&session, "agent_message_chunk", &said);
+                }
+                "request" => {
+                    let answer = self.request(rest, &json!({ "sessionId": session }));
+                    chunk(&session, "agent_message_chunk", &answer["error"]["code"].to_string());
+                }
+                other => panic!("no such step: {other}"),
+            }
+        }
+        Ok("end_turn".to_owned())
+    }
+
+    fn facts(&self, session: &str, blocks: &[Value]) -> String {
+        json!({
+            "session": session,
+            "pid": std::process::id(),
+            "cwd": self.directories.get(session),
+            "mode": self.modes.get(session),
+            "directory": std::env::current_dir().unwrap(),
+            "secret": std::env::var("AGENT_SECRET").ok(),
+            "blocks": blocks.iter().map(|block| text(block, "text")).collect::<Vec<_>>(),
+        })
+        .to_string()
+    }
+
+    /// Asks for permission, and answers with the outcome.
+    fn ask(&mut self, session: &str, call: &Value) -> Value {
+        let option = |kind: &str| json!({ "optionId": format!("id_{kind}"), "name": kind, "kind": kind });
+        let options = ["allow_always", "allow_once", "reject_once"].map(option);
+        let params = json!({ "sessionId": session, "toolCall": call, "options": options });
+        self.request("session/request_permission", &params)["result"]["outcome"].clone()
+    }
+
+    /// Asks the client something. What else comes meanwhile is dealt with later, but for cancels.
+    fn request(&mut self, method: &str, params: &Value) -> Value {
+        let id = format!("agent-{}", self.next());
+        send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        loop {
+            let message = read().unwrap_or_else(|| std::process::exit(0));
+            if message["id"] == id.as_str() && message["method"].is_null() {
+                return message;
+            }
+            if message["method"] == "session/cancel" {
+                self.take(message);
+            } else {
+                self.waiting.push_back(message);
+            }
+        }
+    }
+
+    /// Waits until this session is cancelled; other sessions go on.
+    fn wait(&mut self, session: &str) -> bool {
+        loop {
+            if let Some(at) = self.cancelled.iter().position(|cancelled| cancelled == session) {
+                self.cancelled.remove(at);
+                return true;
+            }
+            let message = read().unwrap_or_else(|| std::process::exit(0));
+            self.take(message);
+        }
+    }
+}
+
+fn read() -> Option<Value> {
+    let mut line = String::new();
+    let count = std::io::stdin().lock().read_line(&mut line).unwrap();
+    (count > 0).then(|| serde_json::from_str(&line).unwrap())
+}
+
+fn raw(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // Nobody may be left to hear it.
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn send(message: &Value) {
+    raw(&message.to_string());
+}
+
+fn result(id: &Value, result: &Value) {
+    send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+}
+
+fn update(session: &str, update: &Value) {
+    let params = json!({ "sessionId": session, "update": update });
+    send(&json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }));
+}
+
+fn chunk(session: &str, kind: &str, words: &str) {
+    update(session, &json!({ "sessionUpdate": kind, "content": { "type": "text", "text": words } }));
+}
+
+fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_default().to_owned()
+}
