@@ -849,23 +849,23 @@ export function createHookSystem(): HookSystem
 
 // ── Server ──────────────────────────────────────────────────────────────────────────────────────
 
-/** An ACP agent. */
+/** An ACP agent: a program that answers sessions by itself. */
 export interface ACPServerEntry {
-  /** Its name. */
+  /** 1 to 64 characters without blanks and `/`, and not `simse`. Sessions name it as `agent`; their model is then `acp/<name>`. */
   readonly name: string
-  /** The program. */
+  /** The program; with a slash, relative to `cwd`. */
   readonly command: string
   /** Its arguments. */
   readonly args?: readonly string[]
-  /** Its working directory. */
+  /** Where it starts, relative to `workingDirectory`, which is the default. Sessions name directories of their own. */
   readonly cwd?: string
-  /** Over the inherited environment. */
+  /** Over the inherited environment, which it gets whole (but for `SIMSE_*`), because it needs its own keys. */
   readonly env?: Readonly<Record<string, string>>
-  /** Which of its agents is meant when none is named. */
+  /** The mode or agent of its own that sessions are set to. One that it does not offer fails the turn. */
   readonly defaultAgent?: string
   /** Longest wait for an answer to a request, never for a prompt; default 30,000 ms. */
   readonly timeoutMs?: number
-  /** What happens when it asks for permission. */
+  /** What happens when it asks for permission: it gets it, our rules and clients decide (the default), or it is refused. */
   readonly permissionPolicy?: 'auto-approve' | 'prompt' | 'deny'
 }
 
@@ -968,7 +968,10 @@ export interface SimseServerConfig {
   readonly port?: number
   /** Default `127.0.0.1`. Another address than loopback needs `allowPublic` and `authToken`. */
   readonly host?: string
-  /** External agents. None of them is started by `start()`; `GET /agents` says which can be used. */
+  /**
+   * External agents. None of them is started by `start()`; `GET /agents` says which can be used. Without `model` and `openai` the first one answers
+   * sessions that name no agent.
+   */
   readonly acpServers?: readonly ACPServerEntry[]
   /**
    * Servers whose tools every session has, beside the others. `start()` starts them in the background and does not wait: one that is slow or missing

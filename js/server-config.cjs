@@ -28,21 +28,10 @@ const httpUrl = (value, path, issues) => {
   else if (url.username || url.password) issues.push({ path, message: 'expected a URL without a user or password' })
 }
 
-const acpServer = shape({
-  name: text,
-  command: text,
-  args: optional(list(string)),
-  cwd: optional(text),
-  env: optional(record(string)),
-  defaultAgent: optional(text),
-  timeoutMs: optional(integer(1)),
-  permissionPolicy: optional(oneOf('auto-approve', 'prompt', 'deny')),
-})
-
 /** The fields of an MCP server, each with the transport that it belongs to. */
 const MCP_FIELDS = { command: 'stdio', args: 'stdio', env: 'stdio', cwd: 'stdio', url: 'http', headers: 'http' }
 
-const mcpName = (value, path, issues) => {
+const serverName = (value, path, issues) => {
   if (typeof value !== 'string' || !/^[^\s/*?"\p{Cc}]{1,64}$/u.test(value))
     issues.push({
       path,
@@ -80,8 +69,25 @@ const environment = (value, path, issues) => {
       })
 }
 
+/** The name of an agent; `simse` is our own. */
+const agentName = (value, path, issues) => {
+  serverName(value, path, issues)
+  if (value === 'simse') issues.push({ path, message: 'expected a name other than "simse", which is our own agent\'s' })
+}
+
+const acpServer = shape({
+  name: agentName,
+  command: text,
+  args: optional(list(string)),
+  cwd: optional(text),
+  env: optional(environment),
+  defaultAgent: optional(text),
+  timeoutMs: optional(integer(1)),
+  permissionPolicy: optional(oneOf('auto-approve', 'prompt', 'deny')),
+})
+
 const mcpFields = shape({
-  name: mcpName,
+  name: serverName,
   transport: optional(oneOf('stdio', 'http')),
   command: optional(text),
   args: optional(list(string)),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::OpenError;
 use crate::base::limit;
 use crate::base::process::trusted_environment;
-use crate::config::{AcpPermissionPolicy, AcpServer, Settings, inherited_environment};
+use crate::config::{AcpPermissionPolicy, AcpServer, Names, Settings, inherited_environment};
 use crate::model::Model as _;
 use crate::protocol::{ACP_PREFIX, AgentView, OWN_AGENT};
 use crate::provider::{AcpAgent, AcpOptions};
@@ -22,12 +22,14 @@ pub(super) fn configured(settings: &Settings, tools: Option<&[String]>) -> Resul
             format!("a name other than `{OWN_AGENT}`, which is our own agent's")
         } else if servers[..at].iter().any(|earlier| earlier.name == server.name) {
             format!("a name of its own, got `{}` once more", server.name)
-        } else if server.timeout_ms == Some(0) {
-            "`timeoutMs` of 1 or more, got 0".to_owned()
         } else {
             continue;
         };
-        return Err(OpenError::Setting { field: format!("acp_servers[{at}]"), expected: problem });
+        let field = match settings.names {
+            Names::Flags => format!("acp_servers[{at}].name"),
+            Names::Members => format!("acpServers.{at}.name"),
+        };
+        return Err(OpenError::Setting { field, expected: problem });
     }
     let serves_writes = tools.is_none_or(|names| names.iter().any(|name| name == WRITING_TOOL));
     Ok(servers.iter().map(|server| Arc::new(AcpAgent::new(options(settings, server, serves_writes)))).collect())
@@ -107,7 +109,10 @@ mod tests {
     fn a_name_is_its_own() {
         for servers in [&[("simse", "sh")][..], &[("a", "sh"), ("b", "sh"), ("a", "sh")]] {
             let refused = configured(&settings(servers), None).unwrap_err().to_string();
-            assert!(refused.starts_with(&format!("`acp_servers[{}]`", servers.len() - 1)), "{refused}");
+            assert!(
+                refused.starts_with(&format!("acp_servers[{}].name: expected a name", servers.len() - 1)),
+                "{refused}"
+            );
         }
     }
 }

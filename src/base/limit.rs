@@ -218,6 +218,8 @@ pub const EMBEDDING_DIMENSIONS_MAX: usize = 8_192;
 pub const EMBEDDING_REPLY_BYTES_MAX: usize = 32 << 20;
 /// Longest wait for an embedding model: a search then goes on without it.
 pub const EMBEDDING_TIMEOUT_MS: u64 = 20_000;
+/// Longest name of an ACP server in characters.
+pub const ACP_SERVER_NAME_CHARS_MAX: usize = 64;
 /// Longest wait for an ACP agent's answer to a request that is no prompt (typescript-api.md §1).
 pub const ACP_TIMEOUT_MS: u64 = 30_000;
 /// Longest message of an ACP agent, in bytes: what its protocol allows.

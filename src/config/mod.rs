@@ -1,5 +1,6 @@
 //! Settings, resolved once: flags over environment over file over defaults. The only place that reads the environment.
 
+mod acp;
 pub mod data_directory;
 mod embedded;
 mod environment;
@@ -9,7 +10,6 @@ mod options;
 mod records;
 mod resolve;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use secrecy::SecretString;
@@ -22,6 +22,7 @@ use crate::protocol::{
     CategoryFilter, PermissionConfig, PermissionMode, PermissionPolicy, PermissionRule, ToolAnnotations, ToolCategory,
 };
 
+pub use acp::{AcpPermissionPolicy, AcpServer, BadAcpServer};
 pub use embedded::embedded_data_directory;
 pub use environment::{PLATFORM, find_program, find_program_in, home_directory, inherited_environment};
 pub use mcp::{BadMcpServer, McpServer, McpTransport};
@@ -133,46 +134,6 @@ impl Default for MemorySettings {
             results: limit::MEMORY_RESULTS,
         }
     }
-}
-
-/// An ACP agent (typescript-api.md §1, `ACPServerEntry`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AcpServer {
-    /// Its name.
-    pub name: String,
-    /// The program.
-    pub command: String,
-    /// Its arguments.
-    #[serde(default)]
-    pub args: Vec<String>,
-    /// Its working directory.
-    #[serde(default)]
-    pub cwd: Option<PathBuf>,
-    /// Over the inherited environment.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// Which of its agents is meant when none is named.
-    #[serde(default)]
-    pub default_agent: Option<String>,
-    /// Longest wait for an answer to a request; never for a prompt.
-    #[serde(default)]
-    pub timeout_ms: Option<u64>,
-    /// What happens when it asks for permission.
-    #[serde(default)]
-    pub permission_policy: Option<AcpPermissionPolicy>,
-}
-
-/// What happens when an ACP agent asks for permission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AcpPermissionPolicy {
-    /// It gets it.
-    AutoApprove,
-    /// Our permission flow decides.
-    Prompt,
-    /// It is refused.
-    Deny,
 }
 
 /// System prompts by model pattern.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use super::{ConfigError, McpServer};
+use super::{AcpServer, ConfigError, McpServer};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{PermissionMode, PermissionPolicy, PermissionRule};
@@ -98,6 +98,9 @@ options! {
     /// Rules; in the file only
     #[arg(skip)]
     permissions: FilePermissions,
+    /// ACP agents; in the file only
+    #[arg(skip)]
+    acp_servers: Vec<AcpServer>,
     /// MCP servers; in the file only
     #[arg(skip)]
     mcp_servers: Vec<McpServer>,
@@ -346,6 +349,13 @@ impl Setting for LogLevel {
     const EXPECTED: &'static str = "off, error, warn, info or debug";
     fn parse(text: &OsStr) -> Option<Self> {
         clap::ValueEnum::from_str(text.to_str()?, false).ok()
+    }
+}
+
+impl Setting for Vec<AcpServer> {
+    const EXPECTED: &'static str = "nothing: ACP agents stand in the configuration file";
+    fn parse(_: &OsStr) -> Option<Self> {
+        None
     }
 }
 

@@ -172,6 +172,7 @@ fn settings(
     }
     settings.permission_mode = all.permission_mode.unwrap_or_default();
     settings.permissions.rules.extend(all.permissions.unwrap_or_default().rules);
+    settings.acp_servers = all.acp_servers.unwrap_or_default();
     settings.mcp_servers = all.mcp_servers.unwrap_or_default();
     settings.memory = MemorySettings {
         enabled: all.memory.unwrap_or(settings.memory.enabled),
@@ -253,6 +254,9 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
     }
     for relative in [&mut said.root, &mut said.allowed_path].into_iter().flatten().flatten() {
         *relative = base.join(&relative);
+    }
+    for server in said.acp_servers.iter_mut().flatten() {
+        server.start_within(&base);
     }
     for server in said.mcp_servers.iter_mut().flatten() {
         server.start_within(&base);
@@ -346,6 +350,8 @@ mod tests {
             (Some("port = "), &[], "line 1: "),
             (Some("\n[[mcp_servers]]\nname = \"a\""), &[], "line 2: `command` of the MCP server `a`: expected a program"),
             (Some("[[mcp_servers]]\nname = \"a\"\ncomand = \"x\""), &[], "unknown field `comand`"),
+            (Some("[[acp_servers]]\nname = \"a\"\ncommand = \"\""), &[], "`command` of the ACP server `a`: expected a program"),
+            (None, &[("SIMSE_ACP_SERVERS", "x")], "SIMSE_ACP_SERVERS: expected nothing"),
             (None, &[("SIMSE_MCP_SERVERS", "x")], "SIMSE_MCP_SERVERS: expected nothing"),
             (None, &[("SIMSE_CONFIG", "missing.toml")], "missing.toml: No such file"),
         ];
@@ -361,6 +367,7 @@ mod tests {
             allow_public = true\nno_auth = true\ndefault_policy = 'deny'\nroot = ['.']\nlog_format = 'json'\n\
             memory = true\nmemory_embedding_model = 'e'\nmemory_similarity_threshold = 0.5\nmemory_max_results = 7\n\
             [[permissions.rules]]\ntool = 'bash'\npolicy = 'allow'\n\
+            [[acp_servers]]\nname = 'c'\ncommand = 'x'\ncwd = 'e'\nenv = { KEY = 'sk-file' }\n\
             [[mcp_servers]]\nname = 'a'\ncommand = 'x'\ncwd = 'd'\nenv = { KEY = 'sk-file' }\n\
             [[mcp_servers]]\nname = 'b'\nurl = 'http://127.0.0.1:1/'\n";
         let launch = with(Some(file), &[("OPENAI_BASE_URL", " http://127.0.0.1:9/v1 ")], Options::default()).unwrap();
@@ -380,6 +387,8 @@ mod tests {
         let McpTransport::Stdio { cwd: Some(cwd), .. } = &settings.mcp_servers[0].transport else {
             panic!("a program")
         };
+        let agents_cwd = settings.acp_servers[0].cwd.as_ref().unwrap();
+        assert!(agents_cwd.is_absolute() && agents_cwd.ends_with("e"), "relative to the file: {agents_cwd:?}");
         assert!(cwd.is_absolute() && cwd.ends_with("d"), "relative to the file: {cwd:?}");
         assert_eq!(launch.log_format, LogFormat::Json);
         assert!(launch.data_directory.ends_with(".local/share/simse"));

@@ -1,7 +1,7 @@
 //! A scripted ACP agent: a program that speaks the wire and does what its prompts say.
 //!
-//! It is this very test binary, started again: [`settings`] makes the entry that starts it, and the test below is
-//! it. What the test harness prints before makes the noise that every client of agents has to skip.
+//! It is this very test binary, started again: [`settings`] makes the entry that starts it, and the test below
+//! becomes it. What the test harness prints before makes the noise that every client of agents has to skip.
 //! A prompt's last text is its script, one step a line; the answer to the prompt follows the last step.
 
 #![allow(dead_code, reason = "each user takes the parts that it needs")]
@@ -18,7 +18,7 @@ const HOW: &str = "SCRIPTED_AGENT";
 
 /// The entry of an agent that is `how`, such as `load=/a/directory modes=plan,act`.
 pub fn settings(name: &str, how: &str) -> AcpServer {
-    let args = ["--exact", "support::agent::plays_the_agent", "--ignored", "--nocapture", "--test-threads=1"];
+    let args = ["--exact", "support::agent::a_prompt_is_a_script", "--nocapture", "--test-threads=1"];
     AcpServer {
         name: name.into(),
         command: std::env::current_exe().unwrap().display().to_string(),
@@ -32,11 +32,21 @@ pub fn settings(name: &str, how: &str) -> AcpServer {
 }
 
 #[test]
-#[ignore = "not a test: the scripted agent, which other tests start"]
-fn plays_the_agent() {
-    let how = std::env::var(HOW).expect("started by a test");
-    Agent::new(&how).run();
-    std::process::exit(0);
+fn a_prompt_is_a_script() {
+    if let Ok(how) = std::env::var(HOW) {
+        Agent::new(&how).run();
+        std::process::exit(0);
+    }
+    let agent = settings("a", "");
+    let mut program = std::process::Command::new(agent.command);
+    program.args(agent.args).envs(agent.env).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+    let mut program = program.spawn().unwrap();
+    let prompt = json!({ "sessionId": "s", "prompt": [{ "type": "text", "text": "say hello\nstop refusal" }] });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": prompt });
+    writeln!(program.stdin.take().unwrap(), "{message}").unwrap();
+    let said = program.wait_with_output().unwrap().stdout;
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains(r#""text":"hello""#) && said.contains(r#""stopReason":"refusal""#), "{said}");
 }
 
 struct Agent {
@@ -46,6 +56,7 @@ struct Agent {
     directories: BTreeMap<String, String>,
     cancelled: Vec<String>,
     next_id: u64,
+    children: Vec<std::process::Child>,
 }
 
 impl Agent {
@@ -61,6 +72,7 @@ impl Agent {
             directories: BTreeMap::new(),
             cancelled: Vec::new(),
             next_id: 0,
+            children: Vec::new(),
         }
     }
 
@@ -178,7 +190,10 @@ impl Agent {
                 "update" => update(&session, &serde_json::from_str(rest).unwrap()),
                 "flood" => (0..rest.parse().unwrap()).for_each(|_| chunk(&session, "agent_message_chunk", "x")),
                 "noise" => raw(rest),
-                "stderr" => eprintln!("{rest}"),
+                "stderr" => {
+                    let mut errors = std::io::stderr().lock();
+                    writeln!(errors, "{rest}").unwrap();
+                }
                 "facts" => chunk(&session, "agent_message_chunk", &self.facts(&session, &blocks)),
                 "stop" => return Ok(rest.to_owned()),
                 "fail" => return Err((rest.parse().unwrap(), "as it was told".to_owned())),
@@ -189,6 +204,7 @@ impl Agent {
                 "child" => {
                     let child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
                     chunk(&session, "agent_message_chunk", &child.id().to_string());
+                    self.children.push(child);
                 }
                 "deaf" => loop {
                     std::thread::park();

@@ -1,0 +1,164 @@
+//! An ACP agent as it is configured (typescript-api.md §1, `ACPServerEntry`).
+//!
+//! Invariant: whoever holds an [`AcpServer`] holds one that can be tried: its name fits into a tool's name and a
+//! model's id, it has a program, and its environment can be one.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::base::limit;
+
+/// An ACP agent.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Entry")]
+pub struct AcpServer {
+    /// Its name; its model is called `acp/<name>`, its tools `acp:<name>/<tool>`.
+    pub name: String,
+    /// The program; with a slash, relative to its working directory.
+    pub command: String,
+    /// Its arguments.
+    pub args: Vec<String>,
+    /// Its working directory, relative to that of the server. None: that one itself.
+    pub cwd: Option<PathBuf>,
+    /// Over the inherited environment.
+    pub env: BTreeMap<String, String>,
+    /// The mode or agent of its own that sessions are set to.
+    pub default_agent: Option<String>,
+    /// Longest wait for an answer to a request; never for a prompt.
+    pub timeout_ms: Option<u64>,
+    /// What happens when it asks for permission.
+    pub permission_policy: Option<AcpPermissionPolicy>,
+}
+
+/// What happens when an ACP agent asks for permission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AcpPermissionPolicy {
+    /// It gets it.
+    AutoApprove,
+    /// Our permission flow decides.
+    Prompt,
+    /// It is refused.
+    Deny,
+}
+
+/// As it is written down.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Entry {
+    name: String,
+    command: String,
+    #[serde(default)]
+    args: Vec<String>,
+    cwd: Option<PathBuf>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    default_agent: Option<String>,
+    timeout_ms: Option<u64>,
+    permission_policy: Option<AcpPermissionPolicy>,
+}
+
+/// An entry that is no agent; names the field. Values are not repeated: they may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{field}` of the ACP server `{server}`: expected {expected}")]
+pub struct BadAcpServer {
+    /// The server's name, as far as it has one.
+    pub server: String,
+    /// The field.
+    pub field: &'static str,
+    /// What was expected.
+    pub expected: String,
+}
+
+impl TryFrom<Entry> for AcpServer {
+    type Error = BadAcpServer;
+
+    fn try_from(entry: Entry) -> Result<Self, BadAcpServer> {
+        let Entry { name, command, args, cwd, env, default_agent, timeout_ms, permission_policy } = entry;
+        let names = format!(
+            "1 to {} characters, none of them a blank, a control character, a quote, `/`, `*` or `?`",
+            limit::ACP_SERVER_NAME_CHARS_MAX
+        );
+        let variable = |(name, value): (&String, &String)| {
+            !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+        };
+        #[rustfmt::skip]
+        let rules = [
+            ("name", is_name(&name), names.as_str()),
+            ("command", !command.is_empty() && !command.contains('\0'), "a program"),
+            ("args", !args.iter().any(|arg| arg.contains('\0')), "texts without a zero byte"),
+            ("env", env.iter().all(variable), "names without `=` and values, neither with a zero byte"),
+            ("defaultAgent", default_agent.as_deref() != Some(""), "a name that is not empty"),
+            ("timeoutMs", timeout_ms != Some(0), "1 or more"),
+        ];
+        if let Some((field, _, expected)) = rules.into_iter().find(|(_, holds, _)| !holds) {
+            let server = name.chars().take(limit::ACP_SERVER_NAME_CHARS_MAX).collect();
+            return Err(BadAcpServer { server, field, expected: expected.to_owned() });
+        }
+        Ok(Self { name, command, args, cwd, env, default_agent, timeout_ms, permission_policy })
+    }
+}
+
+impl AcpServer {
+    /// Takes a relative working directory of its program as relative to `base`.
+    pub(super) fn start_within(&mut self, base: &Path) {
+        if let Some(cwd) = &mut self.cwd {
+            *cwd = base.join(&cwd);
+        }
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    (1..=limit::ACP_SERVER_NAME_CHARS_MAX).contains(&name.chars().count())
+        && !name.chars().any(|c| matches!(c, '/' | '*' | '?' | '"') || c.is_whitespace() || c.is_control())
+}
+
+/// The name alone: arguments and environments may hold keys.
+impl fmt::Debug for AcpServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcpServer").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_wrong_entry_names_its_field_and_not_its_values() {
+        #[rustfmt::skip]
+        let table = [
+            (json!({"name": "", "command": "x"}), "`name` of the ACP server ``: expected 1 to 64 characters"),
+            (json!({"name": "a b", "command": "x"}), "`name` of the ACP server `a b`"),
+            (json!({"name": "a", "command": ""}), "`command` of the ACP server `a`: expected a program"),
+            (json!({"name": "a", "command": "x", "args": ["\u{0}"]}), "`args` of the ACP server `a`"),
+            (json!({"name": "a", "command": "x", "env": {"A=": "sk"}}), "`env` of the ACP server `a`"),
+            (json!({"name": "a", "command": "x", "defaultAgent": ""}), "`defaultAgent` of the ACP server `a`"),
+            (json!({"name": "a", "command": "x", "timeoutMs": 0}), "`timeoutMs` of the ACP server `a`: expected 1 or more"),
+            (json!({"name": "a"}), "missing field `command`"),
+            (json!({"name": "a", "command": "x", "comand": 1}), "unknown field `comand`"),
+        ];
+        for (entry, want) in table {
+            let error = serde_json::from_value::<AcpServer>(entry.clone()).unwrap_err().to_string();
+            assert!(error.contains(want) && !error.contains("sk"), "{entry}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_whole_entry_is_taken() {
+        let entry = json!({
+            "name": "a", "command": "x", "args": ["b"], "cwd": "d", "env": {"K": "sk"}, "defaultAgent": "plan",
+            "timeoutMs": 5, "permissionPolicy": "auto-approve",
+        });
+        let mut server: AcpServer = serde_json::from_value(entry).unwrap();
+        server.start_within(Path::new("/base"));
+        assert_eq!(server.cwd.as_deref(), Some(Path::new("/base/d")));
+        assert_eq!((server.timeout_ms, server.permission_policy), (Some(5), Some(AcpPermissionPolicy::AutoApprove)));
+        assert!(!format!("{server:?}").contains("sk"));
+    }
+}
