@@ -397,6 +397,8 @@ export declare function createMCPClient(config: MCPClientConfig, logger?: Logger
 export interface ToolRegistryOptions {
   /** Where `discover()` finds tools. */
   readonly mcpClient?: MCPToolSource
+  /** Whose memory the tools `memory_search`, `memory_add` and `memory_delete` use; without one they are not there. */
+  readonly memoryManager?: MemoryManager
   /** Who gives permission; without one every call is allowed. */
   readonly permissionResolver?: ToolPermissionResolver
   /** Takes warnings; default: the console. */
@@ -635,6 +637,36 @@ export function registerBashTool(registry: ToolRegistry, options: BashToolOption
 
 /** Registers `git_status`, `git_diff`, `git_log`, `git_commit`, `git_branch` and the other git tools. */
 export function registerGitTools(registry: ToolRegistry, options: GitToolOptions): void
+
+/** Something that is remembered. */
+export interface MemoryEntry {
+  /** Its name. */
+  readonly id: string
+  /** The text. */
+  readonly text: string
+  /** Facts about it; `topic` is shown. */
+  readonly metadata?: Readonly<Record<string, unknown>>
+}
+
+/** A long-term memory of the caller's own, as far as the memory tools use it. */
+export interface MemoryManager {
+  /** Remembers a text; its name. */
+  add(text: string, metadata?: Readonly<Record<string, string>>): Promise<string>
+  /** What is remembered about a question, best answers first; `score` from 0 to 1. */
+  search(
+    query: string,
+    maxResults?: number,
+    threshold?: number,
+  ): Promise<ReadonlyArray<{ readonly entry: MemoryEntry; readonly score: number }>>
+  /** Forgets a text; `false` when there is none of that name. */
+  delete(id: string): Promise<boolean>
+}
+
+/**
+ * Registers `memory_search`, `memory_add` and `memory_delete` over a memory manager. `memory.search`, `memory.add` and
+ * `memory.delete` are published on the registry's event bus.
+ */
+export function registerMemoryTools(registry: ToolRegistry, memoryManager: MemoryManager): void
 
 /** Which tier of the edit chain found the place. */
 export type FuzzyMatchStrategy =

@@ -17,6 +17,7 @@ import {
   registerBashTool,
   registerFilesystemTools,
   registerGitTools,
+  registerMemoryTools,
   type SimseServer,
   type ToolCallRequest,
   type ToolCallResult,
@@ -86,6 +87,15 @@ same<typeof toolCalls, readonly ToolCallRequest[]>(true)
 registerFilesystemTools(registry, { workingDirectory: '.', allowedPaths: ['../other'] })
 registerBashTool(registry, { workingDirectory: '.', env: { A: 'b' }, shell: '/bin/bash', maxOutputBytes: 5 })
 registerGitTools(registry, { workingDirectory: '.' })
+const memoryManager = {
+  add: async (text: string) => text,
+  search: async (query: string) => [{ entry: { id: '1', text: query }, score: 1 }],
+  delete: async (id: string) => id === '1',
+}
+registerMemoryTools(registry, memoryManager)
+createToolRegistry({ memoryManager })
+// @ts-expect-error a memory can forget
+registerMemoryTools(registry, { add: memoryManager.add, search: memoryManager.search })
 // @ts-expect-error the working directory is needed
 registerBashTool(registry, {})
 const match = fuzzyMatch('a', 'a', 'b')

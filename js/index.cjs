@@ -5,7 +5,7 @@ const { createEventBus } = require('./bus.cjs')
 const { createHookSystem } = require('./hooks.cjs')
 const { createMCPClient } = require('./mcp-client.cjs')
 const { createToolPermissionResolver } = require('./permissions.cjs')
-const { createToolRegistry } = require('./registry.cjs')
+const { createToolRegistry, registerMemoryTools } = require('./registry.cjs')
 const { fuzzyMatch, registerBashTool, registerFilesystemTools, registerGitTools } = require('./host.cjs')
 const { createSimseServer } = require('./server.cjs')
 
@@ -20,4 +20,5 @@ module.exports = {
   registerBashTool,
   registerFilesystemTools,
   registerGitTools,
+  registerMemoryTools,
 }

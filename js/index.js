@@ -13,4 +13,5 @@ export const {
   registerBashTool,
   registerFilesystemTools,
   registerGitTools,
+  registerMemoryTools,
 } = simse

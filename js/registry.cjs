@@ -10,6 +10,7 @@ const { invalid, messageOf, revive } = require('./errors.cjs')
 const { createCalls } = require('./registry-calls.cjs')
 const { watchHooks } = require('./hooks.cjs')
 const { toJson } = require('./json.cjs')
+const { addMemoryTools, manager, registrar } = require('./memory-tools.cjs')
 const { createDiscovery } = require('./mcp-tools.cjs')
 const { askPerson, resolverInsides } = require('./permissions.cjs')
 const { deepFreeze, readDefinition, validateStandard } = require('./schema.cjs')
@@ -17,9 +18,7 @@ const { formatForSystemPrompt, parseToolCalls } = require('./tool-text.cjs')
 
 const optionsShape = shape({
   mcpClient: optional(having('listTools', 'callTool')),
-  memoryManager: optional((value, path, issues) => {
-    if (value !== undefined) issues.push({ path, message: 'memory is not available in this version' })
-  }),
+  memoryManager: optional(manager),
   permissionResolver: optional(having('check')),
   logger: optional(having('warn')),
   eventBus: optional(having('publish')),
@@ -169,6 +168,7 @@ function createToolRegistry(options = {}) {
   } catch (cause) {
     throw revive(cause)
   }
+  if (options.memoryManager !== undefined) addMemoryTools(state, options.memoryManager)
   const definitions = () => Object.freeze([...state.tools.values()].map((tool) => tool.definition))
   const registry = Object.freeze({
     discover: createDiscovery(state),
@@ -194,4 +194,7 @@ function createToolRegistry(options = {}) {
   return registry
 }
 
-module.exports = { createToolRegistry, stateOf }
+/** Registers `memory_search`, `memory_add` and `memory_delete` over a memory manager. */
+const registerMemoryTools = registrar(stateOf)
+
+module.exports = { createToolRegistry, registerMemoryTools, stateOf }
