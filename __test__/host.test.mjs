@@ -49,6 +49,7 @@ const TOOLS = {
   fs_read: 'read',
   fs_write: 'edit',
   fs_edit: 'edit',
+  fs_multi_edit: 'edit',
   apply_patch: 'edit',
   fs_glob: 'search',
   fs_grep: 'search',
@@ -100,6 +101,21 @@ test('files: write, read, edit, list, find, look into, tell, move, delete', asyn
   assert.equal(await ok('fs_move', { source: 'src/a.txt', destination: 'b.txt' }), 'Moved src/a.txt → b.txt')
   assert.equal(await ok('fs_delete', { path: 'b.txt' }), 'Deleted b.txt')
   assert.equal(existsSync(path('b.txt')), false)
+})
+
+test('several edits of one file, and the names that models give to arguments', async () => {
+  const { ok, path } = host()
+  await ok('fs_write', { file: 'a.txt', content: 'one\ntwo\n' })
+  const edits = [
+    { old_string: 'one', new_string: '1' },
+    { search: 'two', replace: '2' },
+  ]
+  const said = await ok('fs_multi_edit', { filepath: 'a.txt', edits })
+  assert.equal(said, 'Edited a.txt with 2 edits using strategies: exact, exact')
+  await ok('fs_edit', { file: 'a.txt', old: '2', new: 'two' })
+  assert.equal(readFileSync(path('a.txt'), 'utf8'), '1\ntwo\n')
+  await ok('apply_patch', { input: '*** Begin Patch\n*** Delete File: a.txt\n*** End Patch' })
+  assert.equal(existsSync(path('a.txt')), false)
 })
 
 test('a patch changes several files, or none', async () => {

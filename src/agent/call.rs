@@ -17,7 +17,7 @@ use crate::hook::{Before, Hooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult};
 use crate::tool::{
     Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
-    bound_parts, validate,
+    bound_parts, canonical, validate,
 };
 
 /// Everything around a call.
@@ -196,6 +196,8 @@ async fn admit(
     let Some(tool) = environment.registry.get(name) else {
         return Err(Failure::new(ErrorCode::NotFound, format!("Tool not found: \"{name}\"")));
     };
+    let arguments = canonical(tool.as_ref(), request.arguments);
+    let request = ToolCallRequest { arguments, ..request };
     let context = ToolContext {
         call_id: request.id.clone(),
         session: environment.session.clone(),

@@ -72,6 +72,8 @@ pub const REASON_BYTES_MAX: usize = 10_000;
 pub const INSTRUCTIONS_BYTES_MAX: usize = 200_000;
 /// Largest file that is edited, or compared for a preview, in bytes.
 pub const EDIT_FILE_BYTES_MAX: u64 = 10 << 20;
+/// Edits of one file in one call.
+pub const EDITS_MAX: usize = 1_000;
 /// Longest patch in bytes.
 pub const PATCH_BYTES_MAX: usize = 4 << 20;
 /// Most files that one patch touches.

@@ -155,6 +155,45 @@ pub fn edit(content: &str, old: &str, new: &str, replace_all: bool) -> Result<Re
     if replaced.text == content { Err(EditError::NoChange) } else { Ok(replaced) }
 }
 
+/// One of several edits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// What is looked for.
+    pub old: String,
+    /// What is put there.
+    pub new: String,
+    /// At every place, not the only one.
+    pub replace_all: bool,
+}
+
+/// Why none of several edits was made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("edit {number} of {count}: {problem}. None of the edits was made")]
+pub struct StepError {
+    /// Which one it is, from 1.
+    pub number: usize,
+    /// How many there are.
+    pub count: usize,
+    /// What is wrong with it.
+    pub problem: EditError,
+}
+
+/// Makes several edits, each in the text that those before it have made. What came of it, and how each place was found.
+///
+/// # Errors
+/// [`StepError`] of the first that cannot be made.
+pub fn edit_all(content: &str, steps: &[Step]) -> Result<(String, Vec<Strategy>), StepError> {
+    let mut text = content.to_owned();
+    let mut strategies = Vec::with_capacity(steps.len());
+    for (index, step) in steps.iter().enumerate() {
+        let failed = |problem| StepError { number: index + 1, count: steps.len(), problem };
+        let replaced = edit(&text, &step.old, &step.new, step.replace_all).map_err(failed)?;
+        text = replaced.text;
+        strategies.push(replaced.strategy);
+    }
+    Ok((text, strategies))
+}
+
 /// A place that a tier found.
 #[derive(Debug, Clone)]
 struct Place<'t> {

@@ -1,6 +1,6 @@
 //! The rules of typescript-api.md §5, as tables and as properties.
 
-use super::{BOM, Change, EditError, edit, fuzzy_match};
+use super::{BOM, Change, EditError, Step, edit, edit_all, fuzzy_match};
 use proptest::prelude::*;
 
 fn run(content: &str, old: &str, new: &str) -> Option<(String, &'static str)> {
@@ -126,6 +126,26 @@ fn all_places_on_request() {
     assert_eq!(all(" a\nb\n\n  a\nb\n", "a \nb", "x\nb"), Ok((" x\nb\n\n  x\nb\n".to_owned(), 2)));
     assert_eq!(all("a\r\na\r\n", "a\n", "b\n"), Ok(("b\r\nb\r\n".to_owned(), 2)));
     assert!(all("abc", "x", "y").is_err());
+}
+
+#[test]
+fn several_edits_follow_each_other_or_none_is_made() {
+    let step = |old: &str, new: &str, replace_all: bool| Step { old: old.to_owned(), new: new.to_owned(), replace_all };
+    let steps = [
+        step("one", "1", false),
+        step("1\n  two", "1\n  2", false),
+        step("three", "3", true),
+        step("2 ", "zwei", false),
+    ];
+    let (text, strategies) = edit_all("one\n  two\nthree three\n", &steps).unwrap();
+    assert_eq!(text, "1\n  zwei\n3 3\n");
+    let names: Vec<&str> = strategies.iter().map(|strategy| strategy.name()).collect();
+    assert_eq!(names, ["exact", "exact", "exact", "line-trimmed"]);
+    let said = edit_all("one\n", &[step("one", "two", false), step("one", "three", false)]).unwrap_err();
+    assert_eq!((said.number, said.count), (2, 2));
+    let said = said.to_string();
+    assert!(said.starts_with("edit 2 of 2: No match found") && said.ends_with("None of the edits was made"), "{said}");
+    assert_eq!(edit_all("a", &[]).unwrap().0, "a");
 }
 
 #[test]

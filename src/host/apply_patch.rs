@@ -199,6 +199,10 @@ impl Tool for ApplyPatch {
         &DEFINITION
     }
 
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        &[("input", "patch"), ("diff", "patch"), ("patch_text", "patch"), ("patchText", "patch")]
+    }
+
     fn subject(&self, arguments: &Arguments) -> Subject {
         text_argument(arguments, "patch").map_or(Subject::None, |patch| self.call(patch).subject())
     }

@@ -9,6 +9,10 @@ use crate::base::workspace::{PathError, Workspace};
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, PathSubject, Subject, ToolError};
 
+/// Other names of `path` that models use.
+pub(super) const PATH_ALIASES: &[(&str, &str)] =
+    &[("file", "path"), ("filepath", "path"), ("file_path", "path"), ("filePath", "path")];
+
 /// Directories that are walked only when they are asked for by name.
 pub(super) const SKIPPED_DIRECTORIES: [&str; 2] = [".git", "node_modules"];
 

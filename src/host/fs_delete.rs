@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::fs_common::{blocking, definition, flag, io_failed, not_found, refused, text_argument};
+use super::fs_common::{PATH_ALIASES, blocking, definition, flag, io_failed, not_found, refused, text_argument};
 use super::fs_file::{failing_preview, turn};
 use super::fs_guard::Guard;
 use crate::base::BoxFuture;
@@ -45,6 +45,10 @@ impl FsDelete {
 impl Tool for FsDelete {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        PATH_ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

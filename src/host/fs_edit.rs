@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use super::fs_common::{blocking, definition, flag, paths, text_argument};
+use super::fs_common::{PATH_ALIASES, blocking, definition, flag, paths, text_argument};
 use super::fs_file::{Target, change_preview, failing_preview, read_text, turn};
 use super::fs_guard::Guard;
 use crate::base::BoxFuture;
@@ -25,6 +25,21 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
                        endings, byte order mark and the end of the file stay as they are.";
     definition("fs_edit", ToolCategory::Edit, description, parameters)
 });
+
+/// Other names of an edit's strings that models use.
+pub(super) const EDIT_ALIASES: [(&str, &str); 9] = [
+    ("old", "old_string"),
+    ("oldString", "old_string"),
+    ("search", "old_string"),
+    ("from", "old_string"),
+    ("new", "new_string"),
+    ("newString", "new_string"),
+    ("replace", "new_string"),
+    ("to", "new_string"),
+    ("replaceAll", "replace_all"),
+];
+
+static ALIASES: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| [PATH_ALIASES, &EDIT_ALIASES].concat());
 
 /// The tool.
 #[derive(Debug)]
@@ -70,6 +85,10 @@ impl Request {
 impl Tool for FsEdit {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        &ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

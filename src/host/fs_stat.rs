@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::json;
 
-use super::fs_common::{blocking, definition, io_failed, not_found, paths, refused, text_argument};
+use super::fs_common::{PATH_ALIASES, blocking, definition, io_failed, not_found, paths, refused, text_argument};
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, clock};
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -35,6 +35,10 @@ impl FsStat {
 impl Tool for FsStat {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        PATH_ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

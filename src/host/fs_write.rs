@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use super::fs_common::{blocking, definition, paths, text_argument};
+use super::fs_common::{PATH_ALIASES, blocking, definition, paths, text_argument};
 use super::fs_file::{Target, change_preview, failing_preview, read_text, turn};
 use super::fs_guard::{Guard, Known};
 use crate::base::BoxFuture;
@@ -41,6 +41,10 @@ impl FsWrite {
 impl Tool for FsWrite {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        PATH_ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

@@ -15,6 +15,7 @@ mod fs_guard;
 mod fs_list;
 mod fs_missing;
 mod fs_move;
+mod fs_multi_edit;
 mod fs_put;
 mod fs_read;
 mod fs_stat;
@@ -48,6 +49,7 @@ pub use fs_glob::FsGlob;
 pub use fs_grep::FsGrep;
 pub use fs_list::FsList;
 pub use fs_move::FsMove;
+pub use fs_multi_edit::FsMultiEdit;
 pub use fs_read::FsRead;
 pub use fs_stat::FsStat;
 pub use fs_write::FsWrite;
@@ -71,6 +73,7 @@ pub fn filesystem_tools(workspace: impl Borrow<Arc<Workspace>>) -> Vec<Arc<dyn T
         Arc::new(FsRead::new(workspace())),
         Arc::new(FsWrite::new(workspace())),
         Arc::new(FsEdit::new(workspace())),
+        Arc::new(FsMultiEdit::new(workspace())),
         Arc::new(ApplyPatch::new(workspace())),
         Arc::new(FsGlob::new(workspace())),
         Arc::new(FsGrep::new(workspace())),

@@ -3,6 +3,7 @@
 //! A tool is told its arguments after they were validated against its definition, and may run only
 //! after permission was given. It stops soon after `ToolContext::cancel` fires.
 
+mod aliases;
 mod events;
 mod marks;
 mod output;
@@ -22,6 +23,7 @@ use crate::base::sandbox::Loopback;
 pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{Part, SessionId, ToolDefinition};
 
+pub use aliases::canonical;
 pub use events::ToolEvents;
 pub use marks::{FileMark, FileMarks, FileStamp};
 pub use output::{bound_output, bound_parts};
@@ -101,6 +103,11 @@ impl ToolError {
 pub trait Tool: Send + Sync + 'static {
     /// What the model and the client are told about it.
     fn definition(&self) -> &ToolDefinition;
+
+    /// Other names of its arguments that models use: (what they write, what the definition says).
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
 
     /// What permission patterns are held against. Must be cheap; may look at the file system to resolve a path.
     fn subject(&self, _arguments: &Arguments) -> Subject {

@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::fs_common::{
-    blocking, definition, flag, io_failed, not_found, optional_text, paths, refused, text_argument, whole,
+    PATH_ALIASES, blocking, definition, flag, io_failed, not_found, optional_text, paths, refused, text_argument, whole,
 };
 use super::fs_guard::Guard;
 use crate::base::text::{self, ByteOrder, Content};
@@ -63,6 +63,10 @@ impl FsRead {
 impl Tool for FsRead {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        PATH_ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {
