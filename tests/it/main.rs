@@ -6,6 +6,7 @@
 
 mod acp;
 mod demo;
+mod editing;
 mod guard;
 mod main_job;
 mod malformed;
@@ -13,6 +14,7 @@ mod mcp;
 mod mcp_http;
 mod memory;
 mod openai;
+mod patching;
 mod readme;
 mod restart;
 mod routes;

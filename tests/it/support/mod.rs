@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod binary;
+pub mod edit_corpus;
 pub mod house;
 pub mod http;
 pub mod model_server;
