@@ -96,7 +96,9 @@ test('a full disk leaves the old file and nothing else', (t) => {
     console.log(JSON.stringify({ output, isError, left, content: readFileSync(process.argv[1] + '/a', 'utf8') }))
   `)
   const mount = 'mount -t tmpfs -o size=64k none "$1" && exec "$2" --input-type=module -e "$3" "$1"'
-  const ran = spawnSync('unshare', ['-Urm', 'sh', '-c', mount, 'sh', work, process.execPath, source], { encoding: 'utf8' })
+  const ran = spawnSync('unshare', ['-Urm', 'sh', '-c', mount, 'sh', work, process.execPath, source], {
+    encoding: 'utf8',
+  })
   if (ran.error || /unshare|mount/.test(ran.stderr.split('\n')[0])) return t.skip('no small disk can be mounted here')
   const said = JSON.parse(ran.stdout)
   assert.deepEqual({ ...said, output: '' }, { output: '', isError: true, left: ['a'], content: 'old' })
@@ -111,7 +113,9 @@ test('a process that is killed while it writes leaves whole files', async () => 
     for (let n = 0; ; n++) await run('fs_write', { path: 'a', content: String(n % 10).repeat(200_000) })
   `)
   for (let round = 0; round < 5; round++) {
-    const child = spawn(process.execPath, ['--input-type=module', '-e', source, work], { stdio: ['ignore', 'pipe', 'inherit'] })
+    const child = spawn(process.execPath, ['--input-type=module', '-e', source, work], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
     await once(child.stdout, 'data')
     // Some writes later, wherever it is.
     const first = readIfThere(join(work, 'a'))

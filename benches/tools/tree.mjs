@@ -53,7 +53,7 @@ export function makeTree(root, count) {
   for (let file = 0; file < count; file++) {
     if (file % 20 === 0) {
       const at = file / 20
-      folder = join(root, `part${at % 10}`, `area${(at / 10) % 10 | 0}`, `group${(at / 100) % 10 | 0}`, `unit${at}`)
+      folder = join(root, `part${at % 10}`, `area${((at / 10) % 10) | 0}`, `group${((at / 100) % 10) | 0}`, `unit${at}`)
       mkdirSync(folder, { recursive: true })
       if (at % 50 === 7) writeFileSync(join(folder, '.gitignore'), 'generated_*\n/local.txt\n')
     }
