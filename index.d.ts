@@ -629,7 +629,7 @@ export interface GitToolOptions {
   readonly workingDirectory: string
 }
 
-/** Registers `fs_read`, `fs_write`, `fs_edit`, `fs_multi_edit`, `apply_patch`, `fs_glob`, `fs_grep`, `fs_list` and the other file tools. */
+/** Registers `fs_read`, `fs_write`, `fs_edit`, `fs_multi_edit`, `apply_patch`, `fs_glob`, `fs_grep`, `fs_list`, `view_image` and the other file tools. */
 export function registerFilesystemTools(registry: ToolRegistry, options: FilesystemToolOptions): void
 
 /** Registers `bash`. */
