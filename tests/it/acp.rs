@@ -1,7 +1,11 @@
 //! Sessions that an ACP agent answers, from the routes to the agent's program and back.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use simse::config::{AcpServer, Settings};
+use simse::app::Caller;
+use simse::config::{AcpPermissionPolicy, AcpServer, Settings, Storage};
+use simse::protocol::TurnId;
 use simse::server::ListenOptions;
 
 use super::support::agent::settings;
@@ -25,8 +29,8 @@ async fn house_with(agent: AcpServer, change: impl FnOnce(&mut Settings)) -> (Ho
 /// All events of a session so far: their types, and their payloads.
 async fn events(house: &House, session: &str) -> Vec<(String, Value)> {
     let session = session.parse().unwrap();
-    let mut reader = house.app.events(&simse::app::Caller::default(), &session, 0).await.unwrap();
-    let last = house.app.session(&simse::app::Caller::default(), &session).await.unwrap().last_seq;
+    let mut reader = house.app.events(&Caller::default(), &session, 0).await.unwrap();
+    let last = house.app.session(&Caller::default(), &session).await.unwrap().last_seq;
     let mut all = Vec::new();
     while (all.len() as u64) < last {
         let batch = reader.next().await.unwrap().unwrap();
@@ -106,4 +110,333 @@ async fn one_program_serves_all_sessions_and_ends_with_the_server() {
     assert!(alive(&pid) && alive(&child));
     house.close().await;
     assert!(!alive(&pid) && !alive(&child), "nothing outlives the server");
+}
+
+/// Prompts without waiting, and answers with the turn's id.
+async fn begin(house: &House, session: &str, script: &str) -> TurnId {
+    let body = json!({ "prompt": script });
+    let reply = house.call("POST", &format!("/sessions/{session}/prompt"), Some(body)).await;
+    assert_eq!(reply.status, 202, "{reply:?}");
+    reply.json()["turnId"].as_str().unwrap().parse().unwrap()
+}
+
+/// The turn's record once it has ended.
+async fn end(house: &House, session: &str, turn: &TurnId) -> Value {
+    let (caller, session) = (Caller::default(), session.parse().unwrap());
+    let record = house.app.wait_turn(&caller, &session, turn);
+    let record = tokio::time::timeout(Duration::from_secs(30), record).await.expect("the turn ends");
+    serde_json::to_value(record.unwrap()).unwrap()
+}
+
+/// Aborts the running turn.
+async fn abort(house: &House, session: &str) {
+    let reply = house.call("POST", &format!("/sessions/{session}/abort"), Some(json!({ "reason": "enough" }))).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+}
+
+/// Waits for a session's question, answers it, and gives it back.
+async fn decide(house: &House, session: &str, decision: &str) -> Value {
+    let mut stream = house.events(session, "").await;
+    let question = stream.until("permission.request").await.pop().unwrap().data["payload"].clone();
+    let body = json!({ "requestId": question["requestId"], "decision": decision });
+    let reply = house.call("POST", &format!("/sessions/{session}/feedback"), Some(body)).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    question
+}
+
+fn ask(kind: &str, input: &Value) -> String {
+    format!("ask {}", json!({ "toolCallId": "c1", "title": "Do it", "kind": kind, "rawInput": input }))
+}
+
+#[tokio::test]
+async fn a_question_is_the_clients_and_the_weakest_option_answers_it() {
+    for (decision, want) in [("allow", "[id_allow_once]"), ("deny", "[id_reject_once]")] {
+        let (house, session) = house("").await;
+        let turn = begin(&house, &session, &ask("execute", &json!({ "command": "make it" }))).await;
+        let question = decide(&house, &session, decision).await;
+        assert_eq!((&question["callId"], &question["toolName"]), (&json!("c1"), &json!("acp:a/execute")));
+        assert_eq!((&question["args"]["command"], &question["preview"]["title"]), (&json!("make it"), &json!("Do it")));
+        assert_eq!(end(&house, &session, &turn).await["result"], want);
+        let seen = events(&house, &session).await;
+        let kinds = kinds(&seen);
+        let at = |kind: &str| kinds.iter().position(|one| *one == kind).unwrap();
+        assert!(at("tool.call.start") < at("permission.request") && at("permission.response") < at("tool.call.end"));
+        assert_eq!(kinds.iter().filter(|kind| kind.starts_with("permission.")).count(), 2);
+        house.close().await;
+    }
+}
+
+#[tokio::test]
+async fn rules_about_our_tools_are_about_an_agents_too() {
+    let rule =
+        |tool: &str, pattern: Option<&str>, policy: &str| json!({ "tool": tool, "pattern": pattern, "policy": policy });
+    let command = |command: Value| ask("execute", &json!({ "command": command }));
+    let inside = |house: &House| house.work.path().canonicalize().unwrap().join("a.txt").display().to_string();
+    #[rustfmt::skip]
+    let table: Vec<(Value, Value, Box<dyn Fn(&House) -> String>, &str)> = vec![
+        (json!("deny"), json!([rule("bash", Some("git *"), "allow")]), Box::new(move |_| command(json!("git status"))), "allow_once"),
+        (json!("deny"), json!([rule("bash", Some("git *"), "allow")]), Box::new(move |_| command(json!(["bash", "-lc", "git status"]))), "allow_once"),
+        (json!("deny"), json!([rule("bash", Some("git *"), "allow")]), Box::new(move |_| command(json!("git status; rm -rf /"))), "reject_once"),
+        (json!("allow"), json!([rule("bash", Some("rm *"), "deny")]), Box::new(move |_| command(json!("rm -rf x"))), "reject_once"),
+        (json!("allow"), json!([rule("acp:a/*", None, "deny")]), Box::new(move |_| command(json!("ls"))), "reject_once"),
+        (json!("deny"), json!([rule("fs_write", None, "allow")]), Box::new(move |h| ask("edit", &json!({ "path": inside(h) }))), "allow_once"),
+        (json!("deny"), json!([{ "tool": "*", "category": "read", "policy": "allow" }]), Box::new(move |h| ask("read", &json!({ "path": inside(h) }))), "allow_once"),
+        (json!("deny"), json!([{ "tool": "*", "category": "read", "policy": "allow" }]), Box::new(|_| ask("read", &json!({ "path": "/etc/passwd" }))), "reject_once"),
+        (json!("deny"), json!([rule("fetch", None, "allow")]), Box::new(|_| ask("fetch", &json!({ "url": "x" }))), "reject_once"),
+    ];
+    for (default, rules, script, want) in table {
+        let (house, _) = house("").await;
+        let permissions = json!({ "defaultPolicy": default, "rules": rules });
+        let permissions: Value =
+            serde_json::from_str(&permissions.to_string().replace("\"pattern\":null,", "")).unwrap();
+        let session = house.session(json!({ "agent": "a", "toolPermissions": permissions })).await;
+        let script = script(&house);
+        let turn = house.prompt(&session, &script).await;
+        assert_eq!(turn["result"], format!("[id_{want}]"), "{permissions} {script} {turn}");
+        assert!(!kinds(&events(&house, &session).await).contains(&"permission.request"));
+        house.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_policy_of_the_configuration_answers_without_anybody() {
+    for (policy, answer, written) in [
+        (AcpPermissionPolicy::AutoApprove, "[id_allow_once]written", true),
+        (AcpPermissionPolicy::Deny, "[id_reject_once]files may not be written", false),
+    ] {
+        let agent = AcpServer { permission_policy: Some(policy), ..settings("a", "") };
+        let (house, session) = house_with(agent, |_| {}).await;
+        let file = house.work.path().join("a.txt");
+        let script = format!("{}\nwrite {} words", ask("execute", &json!({ "command": "x" })), file.display());
+        let turn = house.prompt(&session, &script).await;
+        let history = house.call("GET", &format!("/sessions/{session}/history"), None).await.json().to_string();
+        assert!(answer.split_inclusive(']').all(|said| history.contains(said)), "{turn} {history}");
+        assert_eq!(file.exists(), written);
+        assert!(!kinds(&events(&house, &session).await).contains(&"permission.request"));
+        house.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_written_by_our_tool_asked_about_once_and_never_outside() {
+    let (house, session) = house("").await;
+    let file = house.work.path().canonicalize().unwrap().join("a.txt");
+    let write = format!("write {} words", file.display());
+    let turn = begin(&house, &session, &write).await;
+    let question = decide(&house, &session, "allow").await;
+    assert_eq!((&question["toolName"], &question["preview"]["isNew"]), (&json!("fs_write"), &json!(true)));
+    assert_eq!(end(&house, &session, &turn).await["result"], "written");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "words");
+    let session = house.session(json!({ "agent": "a" })).await;
+    let edit = ask("edit", &json!({ "path": file.display().to_string() }));
+    let turn = begin(&house, &session, &format!("{edit}\n{write} again")).await;
+    assert_eq!(decide(&house, &session, "allow").await["toolName"], "acp:a/edit");
+    assert_eq!(end(&house, &session, &turn).await["result"], "written", "one question for one change");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "words again");
+    let allowed = json!({ "defaultPolicy": "allow", "rules": [] });
+    let session = house.session(json!({ "agent": "a", "toolPermissions": allowed })).await;
+    let turn = house.prompt(&session, "write /tmp/outside-of-it.txt words").await;
+    assert!(turn["result"].as_str().is_some_and(|said| said.contains("escapes the working directory")), "{turn}");
+    house.close().await;
+}
+
+#[tokio::test]
+async fn an_abort_stops_the_agent_and_the_session_goes_on() {
+    let (house, session) = house("").await;
+    let pid = facts(&house.prompt(&session, "facts").await)["pid"].clone();
+    let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "c1", "title": "x", "status": "in_progress" });
+    let waits = begin(&house, &session, &format!("say so far\nupdate {call}\nwait")).await;
+    house.events(&session, "").await.until("tool.call.start").await;
+    abort(&house, &session).await;
+    let ended = end(&house, &session, &waits).await;
+    assert_eq!((&ended["status"], &ended["reason"]), (&json!("aborted"), &json!("enough")));
+    let seen = events(&house, &session).await;
+    let last = kinds(&seen).split_off(seen.len() - 4);
+    assert_eq!(last, ["tool.call.error", "tool.call.end", "loop.complete", "abort"], "what was open is closed");
+    let asks = begin(&house, &session, &ask("execute", &json!({ "command": "x" }))).await;
+    house.events(&session, "").await.until("permission.request").await;
+    abort(&house, &session).await;
+    assert_eq!(end(&house, &session, &asks).await["status"], "aborted");
+    assert_eq!(facts(&house.prompt(&session, "facts").await)["pid"], pid, "the program is the same");
+    house.close().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_stop_is_replaced() {
+    let (house, session) = house("").await;
+    let pid = facts(&house.prompt(&session, "facts").await)["pid"].clone();
+    let deaf = begin(&house, &session, "say on it\ndeaf").await;
+    house.events(&session, "").await.until("stream.delta").await;
+    abort(&house, &session).await;
+    assert_eq!(end(&house, &session, &deaf).await["status"], "aborted");
+    let after = facts(&house.prompt(&session, "facts").await);
+    assert_ne!(after["pid"], pid);
+    let told = after["blocks"][0].as_str().unwrap();
+    assert!(told.starts_with("[Conversation so far]") && told.contains("[Assistant]\non it"), "{told}");
+    house.close().await;
+}
+
+#[tokio::test]
+async fn every_fault_ends_one_turn_and_says_why() {
+    #[rustfmt::skip]
+    let table = [
+        ("stderr out of luck\ncrash", "its program ended (exit status: 3); it said: ", "unavailable"),
+        ("endless", "it sent a line of more than", "unavailable"),
+        ("fail -32603", "as it was told (session/prompt, error -32603)", "refused"),
+        ("fail -32000", "log in to it first: as it was told", "unauthorized"),
+        ("stop max_turn_requests", "its own limit of requests", "refused"),
+        ("stop cancelled", "cancelled the turn by itself", "refused"),
+        ("stop bogus", "names no reason why it stopped", "malformed"),
+        ("stop end_turn", "No response received from model.", "blank"),
+    ];
+    for (script, want, kind) in table {
+        let (house, session) = house("").await;
+        let turn = house.prompt(&session, script).await;
+        let error = &turn["error"];
+        assert_eq!((&turn["status"], &error["code"]), (&json!("failed"), &json!("UPSTREAM_UNAVAILABLE")), "{turn}");
+        assert!(error["message"].as_str().is_some_and(|said| said.contains(want)), "{script}: {turn}");
+        assert_eq!(error["details"]["kind"], kind, "{turn}");
+        assert_eq!(house.prompt(&session, "say here").await["result"], "here", "{script}");
+        house.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_cannot_be_greeted_fails_the_turn() {
+    let dumb = |how: &str| AcpServer { timeout_ms: Some(300), ..settings("a", how) };
+    let echo = AcpServer { command: "echo".into(), args: vec!["hello".into()], ..dumb("") };
+    #[rustfmt::skip]
+    let table = [
+        (dumb("mute"), "the agent `a`: no answer to initialize within 300 ms"),
+        (AcpServer { timeout_ms: None, ..dumb("version=2") }, "it speaks version 2 of the protocol"),
+        (echo, "the agent `a`: its program ended (exit status: 0)"),
+        (AcpServer { timeout_ms: None, default_agent: Some("none".into()), ..dumb("modes=plan,act") }, "`defaultAgent` is `none`, and it offers plan, act"),
+    ];
+    for (agent, want) in table {
+        let (house, session) = house_with(agent, |_| {}).await;
+        let turn = house.prompt(&session, "facts").await;
+        assert!(turn["error"]["message"].as_str().is_some_and(|said| said.contains(want)), "{want}: {turn}");
+        assert_eq!(turn["error"]["code"], "UPSTREAM_UNAVAILABLE");
+        house.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_there_is_refused_by_name() {
+    let house = House::with(ListenOptions::default(), |settings_of_it| {
+        settings_of_it.acp_servers = vec![AcpServer { command: "/no/such/agent".into(), ..settings("a", "") }];
+    })
+    .await;
+    let refused = house.call("POST", "/sessions", Some(json!({ "agent": "a" }))).await;
+    assert_eq!((refused.status, refused.code().as_str()), (503, "UPSTREAM_UNAVAILABLE"));
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("`/no/such/agent` is not installed"));
+    let agents = house.call("GET", "/agents", None).await.json();
+    assert_eq!((&agents["agents"][1]["name"], &agents["agents"][1]["available"]), (&json!("a"), &json!(false)));
+    #[rustfmt::skip]
+    let table = [
+        (json!({ "agent": "b" }), "agent"),
+        (json!({ "agent": "a", "model": "test/puppet" }), "model"),
+        (json!({ "agent": "simse", "model": "acp/a" }), "model"),
+    ];
+    for (body, field) in table {
+        let refused = house.call("POST", "/sessions", Some(body)).await;
+        assert_eq!((refused.status, &refused.json()["error"]["details"]["field"]), (400, &json!(field)));
+    }
+    house.close().await;
+}
+
+#[tokio::test]
+async fn the_members_of_an_entry_reach_the_program() {
+    let agent = AcpServer {
+        cwd: Some("sub".into()),
+        default_agent: Some("act".into()),
+        env: [("SCRIPTED_AGENT".into(), "modes=plan,act".into()), ("AGENT_SECRET".into(), "s3".into())].into(),
+        ..settings("a", "")
+    };
+    let (house, session) = house_with(agent, |settings| {
+        std::fs::create_dir(settings.working_directory.join("sub")).unwrap();
+        settings.provider_prompts.prompts = vec![("acp/*".into(), "Be brief.".into())];
+    })
+    .await;
+    let work = house.work.path().canonicalize().unwrap();
+    let told = facts(&house.prompt(&session, "facts").await);
+    assert_eq!((&told["mode"], &told["secret"]), (&json!("act"), &json!("s3")));
+    assert_eq!(told["directory"], work.join("sub").display().to_string());
+    assert_eq!(told["cwd"], work.display().to_string());
+    assert_eq!(told["blocks"], json!(["[Instructions]\nBe brief.", "facts"]));
+    house.close().await;
+}
+
+#[tokio::test]
+async fn after_a_restart_the_agents_session_goes_on() {
+    let kept = tempfile::tempdir().unwrap();
+    let (data, work) = (kept.path().join("data"), kept.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    let opened = async |how: &str| {
+        House::with(ListenOptions::default(), |settings_of_it| {
+            settings_of_it.acp_servers = vec![settings("a", how)];
+            settings_of_it.storage = Storage::Directory(data.clone());
+            settings_of_it.working_directory = work.canonicalize().unwrap();
+        })
+        .await
+    };
+    let loads = format!("load={}", kept.path().display());
+    for (how, same) in [(loads.as_str(), true), ("", false)] {
+        let house = opened(how).await;
+        let session = house.session(json!({ "agent": "a" })).await;
+        let before = facts(&house.prompt(&session, "facts").await);
+        house.close().await;
+        let house = opened(how).await;
+        let turn = house.prompt(&session, "facts").await;
+        let after = facts(&turn);
+        assert_ne!(before["pid"], after["pid"]);
+        assert_eq!(before["session"] == after["session"], same, "{how}: {before} {after}");
+        let blocks = after["blocks"].as_array().unwrap();
+        assert_eq!(blocks.len() == 1, same, "only a new session is told what was: {blocks:?}");
+        let history = house.call("GET", &format!("/sessions/{session}/history"), None).await.json();
+        assert_eq!(history["items"].as_array().unwrap().len(), 4, "nothing is replayed into it: {history}");
+        house.close().await;
+    }
+}
+
+#[tokio::test]
+async fn sessions_of_one_program_do_not_wait_for_each_other() {
+    let (house, one) = house("").await;
+    let two = house.session(json!({ "agent": "a" })).await;
+    let waits = begin(&house, &one, "say on it\nwait").await;
+    house.events(&one, "").await.until("stream.delta").await;
+    assert_eq!(house.prompt(&two, "say meanwhile").await["result"], "meanwhile");
+    abort(&house, &one).await;
+    assert_eq!(end(&house, &one, &waits).await["status"], "aborted");
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_session_goes_over_from_a_model_to_an_agent_and_back() {
+    let house = House::with(ListenOptions::default(), |settings_of_it| {
+        settings_of_it.acp_servers = vec![settings("a", "")];
+    })
+    .await;
+    let session = house.session(json!({ "agent": "simse" })).await;
+    assert_eq!(house.prompt(&session, "hello").await["result"], "done");
+    let over = json!({ "prompt": "facts", "configure": { "model": "acp/a" } });
+    let path = format!("/sessions/{session}/prompt?wait=true");
+    let told = facts(&house.call("POST", &path, Some(over)).await.json());
+    assert_eq!(told["blocks"][0], "[Conversation so far]\n[User]\nhello\n\n[Assistant]\ndone");
+    let back = json!({ "prompt": "again", "configure": { "model": "test/puppet" } });
+    assert_eq!(house.call("POST", &path, Some(back)).await.json()["result"], "done");
+    let over = json!({ "prompt": "facts", "configure": { "model": "acp/a" } });
+    let told = facts(&house.call("POST", &path, Some(over)).await.json());
+    assert_eq!(told["blocks"][0], "[Conversation so far]\n[User]\nagain\n\n[Assistant]\ndone", "only what it missed");
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_flood_arrives_whole_and_unknown_requests_are_answered() {
+    let (house, session) = house("").await;
+    let turn = house.prompt(&session, "flood 20000").await;
+    assert_eq!(turn["result"].as_str().map(str::len), Some(20_000));
+    let turn = house.prompt(&session, "request craft/drainMidTurnQueue").await;
+    assert_eq!(turn["result"], "-32601");
+    house.close().await;
 }
