@@ -1,5 +1,6 @@
 //! The embedding model behind its safeguards: a time limit, one more try where that may help, and a rest after a
-//! failure, so that nobody waits again and again for an endpoint that is down.
+//! failure, so that nobody waits again and again for an endpoint that is down. A refusal costs no rest: it comes at
+//! once, and may be about one text alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,15 @@ struct Failure {
     reason: String,
 }
 
+/// Why there are no vectors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NoVectors {
+    /// For people.
+    pub reason: String,
+    /// The model was there and did not take these texts.
+    pub refused: bool,
+}
+
 /// An embedding model that may fail.
 pub(super) struct Embedding {
     embedder: Arc<dyn Embedder>,
@@ -41,18 +51,19 @@ impl Embedding {
     }
 
     /// The vector of one text; an error says why there is none.
-    pub(super) async fn one(&self, text: &str, cancel: &CancellationToken) -> Result<Vec<f32>, String> {
+    pub(super) async fn one(&self, text: &str, cancel: &CancellationToken) -> Result<Vec<f32>, NoVectors> {
         let mut vectors = self.all(&[text.to_owned()], cancel).await?;
-        vectors.pop().ok_or_else(|| "the embedding model gave no vector".to_owned())
+        let none = || NoVectors { reason: "the embedding model gave no vector".to_owned(), refused: false };
+        vectors.pop().ok_or_else(none)
     }
 
     /// One vector for each text, all of one length; an error says why there are none.
-    pub(super) async fn all(&self, texts: &[String], cancel: &CancellationToken) -> Result<Vectors, String> {
+    pub(super) async fn all(&self, texts: &[String], cancel: &CancellationToken) -> Result<Vectors, NoVectors> {
         if texts.is_empty() {
             return Ok(Vectors::new());
         }
         if let Some(failure) = self.failure.lock().as_ref().filter(|failure| failure.until > Instant::now()) {
-            return Err(failure.reason.clone());
+            return Err(NoVectors { reason: failure.reason.clone(), refused: false });
         }
         let limit = Duration::from_millis(limit::EMBEDDING_TIMEOUT_MS);
         let asked = tokio::time::timeout(limit, self.ask(texts, cancel)).await;
@@ -65,13 +76,16 @@ impl Embedding {
                 *self.failure.lock() = None;
                 return Ok(vectors);
             }
-            Err(ModelError::Aborted) => return Err("aborted".to_owned()),
+            Err(ModelError::Aborted) => return Err(NoVectors { reason: "aborted".to_owned(), refused: false }),
             Err(error) => error,
         };
         let reason = format!("texts were compared by their words alone: the embedding model failed: {error}");
         tracing::warn!(model = self.model(), %error, "the embedding model failed; words alone decide for now");
-        *self.failure.lock() = Some(Failure { until: Instant::now() + REST, reason: reason.clone() });
-        Err(reason)
+        let refused = matches!(error, ModelError::Refused(_));
+        if !refused {
+            *self.failure.lock() = Some(Failure { until: Instant::now() + REST, reason: reason.clone() });
+        }
+        Err(NoVectors { reason, refused })
     }
 
     async fn ask(&self, texts: &[String], cancel: &CancellationToken) -> Result<Vectors, ModelError> {

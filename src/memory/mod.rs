@@ -26,9 +26,12 @@ use crate::model::Embedder;
 use crate::store::StoreError;
 use crate::store::recall::{Added, KeptEntry, NewEntry, RecallError, RecallStore};
 
-use embedding::Embedding;
+use embedding::{Embedding, NoVectors};
 pub use project::Project;
 pub use tools::memory_tools;
+
+/// Texts that are refused in a row before it is taken to be the model and not the texts.
+const REFUSALS_MAX: usize = 5;
 
 /// A memory operation failed. Variants differ by what the caller should do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -200,7 +203,7 @@ impl MemoryManager {
         let new: Vec<(i64, String)> =
             added.iter().zip(texts).filter(|(one, _)| one.new).map(|(one, text)| (one.key, text)).collect();
         // The texts are kept: from here on nothing fails, it is only said.
-        let degraded = self.embed(embedding, new, cancel).await.err();
+        let degraded = self.embed(embedding, (new, false), cancel).await.err();
         Ok(Remembered { added, degraded })
     }
 
@@ -304,7 +307,7 @@ impl MemoryManager {
         query: &str,
         (count, cancel): (usize, &CancellationToken),
     ) -> Result<HashMap<i64, f32>, String> {
-        let wanted = embedding.one(query, cancel).await?;
+        let wanted = embedding.one(query, cancel).await.map_err(|none| none.reason)?;
         let near = self.near(embedding, wanted.clone()).await?;
         if near.len() >= count {
             return Ok(near);
@@ -315,7 +318,7 @@ impl MemoryManager {
         });
         let without = without.await.map_err(|error| error.to_string())?;
         // Who has no vector after that is judged by words; the question itself was understood.
-        match self.embed(embedding, without, cancel).await {
+        match self.embed(embedding, (without, true), cancel).await {
             Ok(0) => Ok(near),
             Ok(_) => self.near(embedding, wanted).await,
             Err(reason) => {
@@ -331,24 +334,61 @@ impl MemoryManager {
         near.map_err(|error| error.to_string())
     }
 
-    /// Gives texts their vectors; how many got one. An error says why the rest got none.
+    /// Gives texts their vectors; how many got one. An error says why the rest got none. `proven`: the model has just
+    /// answered, so that what it refuses now it refuses for the text's sake.
     async fn embed(
         &self,
         embedding: &Embedding,
-        texts: Vec<(i64, String)>,
+        (texts, proven): (Vec<(i64, String)>, bool),
         cancel: &CancellationToken,
     ) -> Result<usize, String> {
         let mut done = 0;
         for batch in texts.chunks(limit::EMBEDDING_BATCH_MAX) {
             let (keys, texts): (Vec<i64>, Vec<String>) = batch.iter().cloned().unzip();
-            let vectors = embedding.all(&texts, cancel).await?;
-            let pairs: Vec<(i64, Vec<f32>)> = keys.into_iter().zip(vectors).collect();
+            let pairs: Vec<(i64, Vec<f32>)> = match embedding.all(&texts, cancel).await {
+                Ok(vectors) => keys.into_iter().zip(vectors).collect(),
+                Err(none) if none.refused && (proven || batch.len() > 1) => {
+                    self.one_by_one(embedding, (batch, proven), cancel).await?
+                }
+                Err(none) => return Err(none.reason),
+            };
             done += pairs.len();
             let model = embedding.model().to_owned();
             let put = self.store(move |store, _| Ok(store.put_vectors(&model, &pairs)?)).await;
             put.map_err(|error| error.to_string())?;
         }
         Ok(done)
+    }
+
+    /// A batch was refused: perhaps for one text in it. When the model is there (`proven`, or it takes some of them),
+    /// those that it does not take are never sent again.
+    async fn one_by_one(
+        &self,
+        embedding: &Embedding,
+        (texts, proven): (&[(i64, String)], bool),
+        cancel: &CancellationToken,
+    ) -> Result<Vec<(i64, Vec<f32>)>, String> {
+        let (mut taken, mut refused) = (Vec::new(), Vec::new());
+        for (key, text) in texts {
+            match embedding.one(text, cancel).await {
+                Ok(vector) => taken.push((*key, vector)),
+                Err(NoVectors { reason, refused: true }) => refused.push((*key, reason)),
+                Err(none) => return Err(none.reason),
+            }
+            // Nothing is taken: it is not about the texts.
+            if !proven && taken.is_empty() && refused.len() == REFUSALS_MAX {
+                break;
+            }
+        }
+        if let (false, true, Some((_, reason))) = (proven, taken.is_empty(), refused.first()) {
+            return Err(reason.clone());
+        }
+        let model = embedding.model().to_owned();
+        let put = move |store: &RecallStore, _: &str| -> Result<(), MemoryError> {
+            refused.iter().try_for_each(|(key, _)| Ok(store.put_refused(&model, *key)?))
+        };
+        self.store(put).await.map_err(|error| error.to_string())?;
+        Ok(taken)
     }
 }
 

@@ -159,8 +159,33 @@ async fn bad_answers_and_refusals_lose_no_text() {
         let degraded = adds(&manager, &["the cat sleeps"]).await.degraded.expect("said");
         assert!(degraded.contains(want), "{degraded}");
         assert_eq!(model.asked().len(), asked, "{want}");
-        assert_eq!(finds(&manager, "sleep").await.0, owned(&[("the cat sleeps", 100)]));
+        assert_eq!(finds(&manager, "cat sleep").await.0, owned(&[("the cat sleeps", 100)]));
     }
+}
+
+#[tokio::test]
+async fn a_text_that_the_model_refuses_spoils_no_other() {
+    let picky = |texts: &[String]| -> Result<Vectors, ModelError> {
+        match texts.iter().any(|text| text.contains("too long")) {
+            true => Err(ModelError::Refused("8192 tokens at most".into())),
+            false => Ok(texts.iter().map(|text| meaning(text)).collect()),
+        }
+    };
+    let model = Scripted::new("m");
+    let manager = manager(Some(&model));
+    (0..20).for_each(|_| model.next(picky));
+    let added = adds(&manager, &["the cat sleeps", "a text too long for it", "a hammer is heavy"]).await;
+    // The batch, then one by one; what was refused is not sent again.
+    assert_eq!((added.degraded, model.asked().len()), (None, 4));
+    assert_eq!(finds(&manager, "feline").await, (owned(&[("the cat sleeps", 100)]), None));
+    assert_eq!(model.asked().len(), 5);
+    assert_eq!(finds(&manager, "long").await.0[0], ("a text too long for it".to_owned(), 100));
+    // Alone it is refused as well, and that costs the next search nothing.
+    assert!(adds(&manager, &["also too long"]).await.degraded.expect("said").contains("8192"));
+    assert_eq!(finds(&manager, "feline").await.0.len(), 1);
+    let asked = model.asked().len();
+    assert_eq!(finds(&manager, "feline").await.1, None);
+    assert_eq!(model.asked().len(), asked + 1, "the question alone: what was refused is not sent again");
 }
 
 #[tokio::test(start_paused = true)]

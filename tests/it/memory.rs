@@ -158,14 +158,14 @@ async fn what_one_session_notes_another_finds_after_a_restart() {
 #[tokio::test]
 async fn an_endpoint_that_fails_costs_meanings_and_no_texts() {
     let place = Place::new();
-    let error = r#"{"error":{"message":"no such model","type":"invalid_request_error","code":"model_not_found"}}"#;
-    let model = ModelServer::start(queue([json_answer(404, error)])).await;
+    let error = r#"{"error":{"message":"no such key","type":"invalid_request_error","code":"invalid_api_key"}}"#;
+    let model = ModelServer::start(queue([json_answer(401, error)])).await;
     let house = place.open(Some(model.base_url()), true).await;
     let frames = call(&house, "one", "memory_add", json!({"text": "The cat has to be fed at noon"})).await;
     assert_eq!(kinds(&frames), ["tool.call.start", "memory.add", "tool.call.end"]);
     let frames = call(&house, "one", "memory_search", json!({"query": "when is the cat fed?"})).await;
     let degraded = payload(&frames[1])["degraded"].as_str().unwrap();
-    assert!(degraded.contains("no such model") && output(&frames).contains(degraded), "{degraded}");
+    assert!(degraded.contains("no such key") && output(&frames).contains(degraded), "{degraded}");
     assert!(output(&frames).starts_with("1. (score: 1.00, id: mem_"), "{}", output(&frames));
     // After the first failure the endpoint is left alone.
     assert_eq!(model.requests().len(), 1);

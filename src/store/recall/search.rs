@@ -71,7 +71,8 @@ impl RecallStore {
         })
     }
 
-    /// Texts of a project without a vector of this model (and of this length, where one is named), newest first.
+    /// Texts of a project without a vector of this model (and of this length, where one is named), newest first. Those
+    /// that the model has refused are left out.
     ///
     /// # Errors
     /// What the database says.
@@ -87,7 +88,7 @@ impl RecallStore {
             let (first, last) = range_of(number);
             let sql = "SELECT key, text FROM entry WHERE key BETWEEN ?1 AND ?2 AND NOT EXISTS (
                     SELECT 1 FROM vector WHERE vector.key = entry.key AND embedder = ?3
-                    AND (?4 IS NULL OR length(data) = ?4))
+                    AND (?4 IS NULL OR length(data) IN (?4, 0)))
                 ORDER BY key DESC LIMIT ?5";
             let bytes = dimensions.map(|numbers| numbers * size_of::<f32>());
             let mut find = c.prepare_cached(sql)?;
@@ -114,6 +115,22 @@ impl RecallStore {
                 }
             }
             drop(put);
+            transaction.commit()
+        })
+    }
+
+    /// Notes that a model takes a text in no way, so that it is not asked again.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn put_refused(&self, embedder: &str, key: i64) -> Result<(), StoreError> {
+        self.with("note a refused text", |connection| {
+            let transaction = connection.transaction()?;
+            transaction.execute("INSERT INTO embedder (name) VALUES (?) ON CONFLICT DO NOTHING", [embedder])?;
+            let number = embedder_of(&transaction, embedder)?;
+            let sql =
+                "INSERT OR REPLACE INTO vector (key, embedder, data) SELECT key, ?2, x'' FROM entry WHERE key = ?1";
+            transaction.execute(sql, (key, number))?;
             transaction.commit()
         })
     }

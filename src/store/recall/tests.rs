@@ -165,6 +165,10 @@ fn vectors_are_compared_with_their_kind_alone() {
     assert_eq!(without("m", None), [keys[3]]);
     assert_eq!(without("m", Some(2)), [keys[3], keys[2]]);
     assert_eq!(without("n", None).len(), 4);
+    // What the model refused is not offered to it again; to another it is.
+    store.put_refused("m", keys[3]).expect("noted");
+    assert_eq!((without("m", Some(2)), without("n", None).len()), (vec![keys[2]], 4));
+    assert_eq!(store.by_nearness("p", "m", &[2.0, 0.0]).expect("searched").len(), 2);
     // Another model takes the place of the first.
     store.put_vectors("n", &[(keys[0], vec![0.0, 1.0])]).expect("kept");
     assert_eq!(store.by_nearness("p", "m", &[2.0, 0.0]).expect("searched").len(), 1);
