@@ -1,0 +1,170 @@
+/**
+ * `fs_grep` and `fs_glob` from Node, beside `rg` started as a program and npm's globbing packages, in one run.
+ *
+ *   node benches/tools/search.mjs [--files N] [--markdown FILE] [--cache DIR]
+ *
+ * The trees (made by rule, see tree.mjs) and the npm packages lie in the cache folder. Contestants take turns, round by
+ * round, so that what else the machine does hits all alike. Before anything is timed, `agree.mjs` holds the results
+ * against rg's. docs/benchmarks.md says what each row means.
+ */
+
+import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { availableParallelism, cpus, getPriority, homedir, loadavg, release, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import process from 'node:process'
+import { parseArgs } from 'node:util'
+import { createToolRegistry, registerFilesystemTools } from 'simse'
+import { median, number } from '../lib/figures.mjs'
+import { agree } from './agree.mjs'
+import { globbers, ripgrep, ripgrepVersion } from './rivals.mjs'
+import { makeTree } from './tree.mjs'
+
+const SMALL_FILES = 500
+
+/** Milliseconds of each contestant, in turns; the first round warms up and does not count. */
+async function race(rounds, contestants) {
+  const times = Object.fromEntries(Object.keys(contestants).map((name) => [name, []]))
+  for (let round = 0; round <= rounds; round++) {
+    for (const [name, run] of Object.entries(contestants)) {
+      const begin = performance.now()
+      await run()
+      if (round > 0) times[name].push(performance.now() - begin)
+    }
+  }
+  return Object.fromEntries(Object.entries(times).map(([name, each]) => [name, median(each)]))
+}
+
+function toolsIn(workingDirectory) {
+  const registry = createToolRegistry({})
+  registerFilesystemTools(registry, { workingDirectory })
+  return async (name, args) => {
+    const { output, isError } = await registry.execute({ id: 'call_1', name, arguments: args })
+    if (isError) throw new Error(output)
+    return output
+  }
+}
+
+/** A grep as ours and as rg's. `firstOnly`: rg in the order of the paths, ended after as many lines as ours shows. */
+function grep(cwd, pattern, firstOnly = false) {
+  const tool = toolsIn(cwd)
+  const contestants = {
+    simse: () => tool('fs_grep', { pattern }),
+    rg: () => ripgrep(cwd, ['-n', pattern]),
+  }
+  if (firstOnly) contestants['rg --sort path, first 1,000 lines'] = () => ripgrep(cwd, ['-n', '--sort', 'path', pattern], 1000)
+  return contestants
+}
+
+function glob(cwd, pattern, packages) {
+  const tool = toolsIn(cwd)
+  const others = Object.entries(packages).map(([name, run]) => [name, () => run(pattern, cwd)])
+  return {
+    simse: () => tool('fs_glob', { pattern }),
+    'rg --files -g': () => ripgrep(cwd, ['--files', '-g', pattern]),
+    ...Object.fromEntries(others),
+  }
+}
+
+/** The longest silence of Node's own thread while `run` works, beyond the 1 ms between two looks. */
+async function eventLoopDelay(run) {
+  const delays = []
+  let last = performance.now()
+  const timer = setInterval(() => {
+    const now = performance.now()
+    delays.push(Math.max(0, now - last - 1))
+    last = now
+  }, 1)
+  await run()
+  clearInterval(timer)
+  delays.sort((a, b) => a - b)
+  return delays[Math.floor(delays.length * 0.99)] ?? 0
+}
+
+/** Milliseconds from an abort to the answer, in the middle of a search of the large tree. */
+async function abortTimes(cwd, rounds) {
+  const registry = createToolRegistry({})
+  registerFilesystemTools(registry, { workingDirectory: cwd })
+  const times = []
+  for (let round = 0; round < rounds; round++) {
+    const controller = new AbortController()
+    const request = { id: 'call_1', name: 'fs_grep', arguments: { pattern: '\\w{9}\\s\\w{40}' } }
+    const running = registry.execute(request, { signal: controller.signal })
+    await new Promise((resolve) => setTimeout(resolve, 30))
+    const begin = performance.now()
+    controller.abort()
+    const { output } = await running
+    if (!/abort/i.test(output)) throw new Error(`not aborted: ${output.slice(0, 200)}`)
+    times.push(performance.now() - begin)
+  }
+  return median(times)
+}
+
+function registrySources() {
+  const top = join(process.env.CARGO_HOME || join(homedir(), '.cargo'), 'registry', 'src')
+  if (!existsSync(top)) return undefined
+  const folder = readdirSync(top).map((name) => join(top, name))
+  return folder.find((path) => statSync(path).isDirectory())
+}
+
+async function measure({ files, cache }) {
+  const [small, large] = [join(cache, `tree-${SMALL_FILES}`), join(cache, `tree-${files}`)]
+  makeTree(small, SMALL_FILES)
+  makeTree(large, files)
+  const packages = await globbers(join(cache, 'npm'))
+  const count = files.toLocaleString('en-US')
+  const rows = [
+    [`grep, ${SMALL_FILES} files, a rare word`, '≥ 5× rg', await race(60, grep(small, 'needle_7f3a'))],
+    [`grep, ${SMALL_FILES} files, 215 matches`, '≥ 5× rg', await race(60, grep(small, 'fn account'))],
+    [`grep, ${count} files, a rare word`, '≥ 1× rg', await race(9, grep(large, 'needle_7f3a'))],
+    [`grep, ${count} files, a frequent word, first 1,000 matches`, '≥ 1× rg', await race(7, grep(large, 'fn ', true))],
+    [`grep, ${count} files, \`\\w{12}\\s\\w{9}\\s\\w{12}\``, '≥ 1× rg', await race(5, grep(large, '\\w{12}\\s\\w{9}\\s\\w{12}'))],
+    [`glob \`**/*.rs\`, ${count} files`, '≥ 5× the packages, ≤ 1.1× rg’s time', await race(9, glob(large, '**/*.rs', packages))],
+  ]
+  const sources = registrySources()
+  if (sources !== undefined) {
+    rows.push(['grep, crates’ sources, a rare phrase', '≥ 1× rg', await race(7, grep(sources, 'fn gitconfig_excludes_path'))])
+    rows.push(['grep, crates’ sources, first 1,000 of `unsafe`', '≥ 1× rg', await race(5, grep(sources, 'unsafe', true))])
+    rows.push(['glob `**/*.rs`, crates’ sources', 'as above', await race(9, glob(sources, '**/*.rs', packages))])
+  }
+  const tool = toolsIn(large)
+  const delay = await eventLoopDelay(() => tool('fs_grep', { pattern: '\\w{12}\\s\\w{9}\\s\\w{12}' }))
+  const abort = await abortTimes(large, 11)
+  return { rows, delay, abort }
+}
+
+function table(rows) {
+  const lines = ['| what | aim | simse | others |', '|---|---|---|---|']
+  for (const [what, aim, { simse, ...others }] of rows) {
+    const shown = Object.entries(others).map(([name, ms]) => `${name}: ${number(ms)} ms (${number(ms / simse)}×)`)
+    lines.push(`| ${what} | ${aim} | ${number(simse)} ms | ${shown.join('; ')} |`)
+  }
+  return lines.join('\n')
+}
+
+async function main() {
+  const { values } = parseArgs({
+    options: {
+      files: { type: 'string', default: '50000' },
+      markdown: { type: 'string' },
+      cache: { type: 'string', default: join(tmpdir(), 'simse-bench-search') },
+    },
+  })
+  const version = ripgrepVersion()
+  if (version === undefined) throw new Error('rg is not installed (Debian, Ubuntu: apt install ripgrep)')
+  const load = loadavg()[0]
+  const agreed = await agree(3)
+  const { rows, delay, abort } = await measure({ files: Number(values.files), cache: values.cache })
+  const text = [
+    `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, ${availableParallelism()} × ${cpus()[0]?.model.trim()}, ` +
+      `Linux ${release()}, Node ${process.versions.node}, ${version}; load ${load.toFixed(1)} before and ` +
+      `${loadavg()[0].toFixed(1)} after, priority ${getPriority()}`,
+    `${agreed} searches on trees made by rule agreed with rg first.`,
+    table(rows),
+    `From an abort to the answer, in the middle of the large tree: ${number(abort)} ms (median of 11). ` +
+      `Delay of Node's event loop during a grep of it, p99: ${number(delay)} ms.`,
+  ].join('\n\n')
+  console.log(text)
+  if (values.markdown) writeFileSync(values.markdown, `${text}\n`)
+}
+
+await main()
