@@ -352,15 +352,16 @@ impl Visit for Hunter<'_> {
         self.choice.enters(path)
     }
 
-    fn file(&mut self, place: Place<'_>) {
+    fn takes(&mut self, path: &[u8]) -> bool {
         let fits = match &self.hunt.wanted {
-            Some(wanted) => wanted.is_match_candidate(&Candidate::new(as_path(place.path))),
+            Some(wanted) => wanted.is_match_candidate(&Candidate::new(as_path(path))),
             None => true,
         };
-        if fits
-            && self.choice.takes(place.path)
-            && let Some(modified) = self.hunt.modified(&place)
-        {
+        fits && self.choice.takes(path)
+    }
+
+    fn file(&mut self, place: Place<'_>) {
+        if let Some(modified) = self.hunt.modified(&place) {
             self.newest.add(modified, place.path, self.hunt.room);
         }
     }

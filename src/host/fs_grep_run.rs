@@ -203,12 +203,12 @@ impl Visit for Visitor<'_> {
         self.choice.enters(path) && self.tally.wants(path)
     }
 
+    fn takes(&mut self, path: &[u8]) -> bool {
+        self.types.as_ref().is_none_or(|types| types.takes(path)) && self.choice.takes(path)
+    }
+
     fn file(&mut self, place: Place<'_>) {
-        let wanted = place.kind == Kind::File
-            && self.types.as_ref().is_none_or(|types| types.takes(place.path))
-            && self.choice.takes(place.path)
-            && self.tally.wants(place.path);
-        if !wanted {
+        if place.kind != Kind::File || !self.tally.wants(place.path) {
             return;
         }
         self.search.scope.shown(place.path, &mut self.shown);

@@ -64,7 +64,7 @@ impl Entries {
     /// # Errors
     /// What the file system says.
     pub(in crate::host) fn read(directory: BorrowedFd<'_>) -> io::Result<Self> {
-        let mut entries = Self::default();
+        let mut entries = Self { names: Vec::with_capacity(512), list: Vec::with_capacity(32), more: false };
         list(directory, &mut entries)?;
         Ok(entries)
     }

@@ -49,7 +49,7 @@ pub(in crate::host) struct Walk<'w> {
     pub depth: usize,
     /// Files that one worker takes at a time from a large directory.
     pub share: usize,
-    /// Files are read, not only looked at.
+    /// Files are read, not only looked at, and come to each visitor in the order of their names.
     pub reads: bool,
 }
 
@@ -73,7 +73,10 @@ pub(in crate::host) trait Visit: Send {
     /// Whether the directory at this path is to be entered.
     fn enters(&mut self, path: &[u8]) -> bool;
 
-    /// Looks at a file. Only what is no directory comes here.
+    /// Whether something at this path that is no directory could count. Asked of all names, before any rule is.
+    fn takes(&mut self, path: &[u8]) -> bool;
+
+    /// Looks at a file. Only what is no directory, and is taken, comes here.
     fn file(&mut self, place: Place<'_>);
 
     /// Is told what could not be read.
@@ -275,7 +278,9 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
         };
         let descends = depth + 1 < walk.depth;
         entries.retain(|name, entry| self.keeps(name, entry.kind, rules.as_deref(), descends));
-        entries.sort();
+        if walk.reads {
+            entries.sort();
+        }
         let mut below = Vec::new();
         entries.retain(|name, entry| {
             if entry.kind == Kind::Directory {
@@ -329,16 +334,24 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
             return false;
         }
         let shown = self.crew.walk.hidden || !name.starts_with(b".");
-        let Some(rules) = rules else { return shown };
+        // Without rules nothing brings back what is hidden.
+        if !shown && rules.is_none() {
+            return false;
+        }
         let at = self.path.len();
         self.path.extend_from_slice(name);
-        let verdict = rules.verdict(&self.path, directory);
+        let taken = directory || self.visitor.takes(&self.path[self.crew.stem.len()..]);
+        let verdict = match rules {
+            Some(rules) if taken => rules.verdict(&self.path, directory),
+            Some(_) | None => None,
+        };
         self.path.truncate(at);
-        match verdict {
+        let kept = match verdict {
             Some(Verdict::Ignored) => false,
             Some(Verdict::Wanted) => true,
             None => shown,
-        }
+        };
+        taken && kept
     }
 
     /// The files of a large directory that are left to whoever has time.
@@ -411,6 +424,10 @@ mod tests {
             !path.ends_with(b"closed")
         }
 
+        fn takes(&mut self, path: &[u8]) -> bool {
+            !path.ends_with(b"refused")
+        }
+
         fn file(&mut self, place: Place<'_>) {
             self.paths.push(String::from_utf8_lossy(place.path).into_owned());
             let Ok(file) = open_file(place.directory, place.name) else { return };
@@ -467,6 +484,7 @@ mod tests {
             fs::create_dir(base.join(directory)).unwrap();
             fs::write(base.join(directory).join("x"), "").unwrap();
         }
+        fs::write(base.join("refused"), "").unwrap();
         for share in [1, 7, 10_000] {
             assert_eq!(walk(&base, |walk| walk.share = share).0, want);
         }
