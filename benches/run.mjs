@@ -26,6 +26,8 @@ const binary = join(top, 'js', 'bin', 'simse')
 
 const SERVER_GROUPS = { start, sessions, turn, tools, deltas, database }
 const NODE_GROUPS = { call, import: load }
+/** Those that print a table of their own: other contestants, other columns. */
+const OWN_TABLES = { search: join(top, 'benches', 'tools', 'search.mjs') }
 
 /** Group, figure, what it is, unit, aim, whether more is better. */
 const ROWS = [
@@ -71,7 +73,7 @@ function options() {
       keep: { type: 'boolean', default: false },
     },
   })
-  const names = [...Object.keys(SERVER_GROUPS), ...Object.keys(NODE_GROUPS)]
+  const names = [SERVER_GROUPS, NODE_GROUPS, OWN_TABLES].flatMap(Object.keys)
   const only = values.only === undefined ? names : values.only.split(',')
   const unknown = only.find((name) => !names.includes(name))
   if (unknown !== undefined) throw new Error(`--only: \`${unknown}\` is none of ${names.join(', ')}`)
@@ -200,6 +202,11 @@ async function main() {
   ]
   const text = `${about.join('\n\n')}\n\n${table(figures)}\n${skipped.map((why) => `\nNot measured: ${why}`).join('')}\n`
   process.stdout.write(text)
+  for (const [name, script] of Object.entries(OWN_TABLES)) {
+    if (!settings.only.includes(name)) continue
+    const { status } = spawnSync(process.execPath, [script], { stdio: 'inherit' })
+    if (status !== 0) skipped.push(`${name}: ended with ${status}`)
+  }
   if (settings.markdown) writeFileSync(settings.markdown, text)
   if (settings.json) writeFileSync(settings.json, `${JSON.stringify({ about, figures, skipped }, null, 2)}\n`)
   process.exitCode = skipped.length === 0 || settings['without-opencode'] ? 0 : 1

@@ -20,8 +20,33 @@ import { ripgrep, ripgrepVersion } from './rivals.mjs'
 
 const NAMES = ['a', 'b', 'lib', 'src', 'out', 'gen', '.hid', 'Main', 'x y', 'ü']
 const SUFFIXES = ['', '.rs', '.ts', '.log', '.txt', '.md', '.tmp']
-const RULES = ['*.log', '!a.log', 'out/', '/gen', 'lib/*.rs', '!lib/a.rs', '*.tmp', '.hid', '!.hid', 'src/**/b*', '# no', '']
-const PIECES = ['alpha', 'Alpha', 'beta', 'alphabet', 'fn alpha() {', 'ALPHA_1', 'x = alpha;', '}', '', '  beta alpha', 'ünï']
+const RULES = [
+  '*.log',
+  '!a.log',
+  'out/',
+  '/gen',
+  'lib/*.rs',
+  '!lib/a.rs',
+  '*.tmp',
+  '.hid',
+  '!.hid',
+  'src/**/b*',
+  '# no',
+  '',
+]
+const PIECES = [
+  'alpha',
+  'Alpha',
+  'beta',
+  'alphabet',
+  'fn alpha() {',
+  'ALPHA_1',
+  'x = alpha;',
+  '}',
+  '',
+  '  beta alpha',
+  'ünï',
+]
 
 /** Whole numbers below `n`, the same ones each time. */
 function dice(seed) {

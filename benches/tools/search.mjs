@@ -51,7 +51,8 @@ function grep(cwd, pattern, firstOnly = false) {
     simse: () => tool('fs_grep', { pattern }),
     rg: () => ripgrep(cwd, ['-n', pattern]),
   }
-  if (firstOnly) contestants['rg --sort path, first 1,000 lines'] = () => ripgrep(cwd, ['-n', '--sort', 'path', pattern], 1000)
+  if (firstOnly)
+    contestants['rg --sort path, first 1,000 lines'] = () => ripgrep(cwd, ['-n', '--sort', 'path', pattern], 1000)
   return contestants
 }
 
@@ -118,16 +119,44 @@ async function measure({ files, cache }) {
     [`grep, ${SMALL_FILES} files, 215 matches`, '≥ 5× rg', await race(60, grep(small, 'fn account'))],
     [`grep, ${count} files, a rare word`, '≥ 1× rg', await race(9, grep(large, 'needle_7f3a'))],
     [`grep, ${count} files, a frequent word, first 1,000 matches`, '≥ 1× rg', await race(7, grep(large, 'fn ', true))],
-    [`grep, ${count} files, \`\\w{12}\\s\\w{9}\\s\\w{12}\``, '≥ 1× rg', await race(5, grep(large, '\\w{12}\\s\\w{9}\\s\\w{12}'))],
-    [`glob \`**/*.rs\`, ${count} files: newest first`, '≥ 5×', await race(9, glob(large, '**/*.rs', packages.newest, false))],
-    ['the same, but the others name paths alone', '≥ 5×; rg ≥ 0.91×', await race(9, glob(large, '**/*.rs', packages.paths))],
+    [
+      `grep, ${count} files, \`\\w{12}\\s\\w{9}\\s\\w{12}\``,
+      '≥ 1× rg',
+      await race(5, grep(large, '\\w{12}\\s\\w{9}\\s\\w{12}')),
+    ],
+    [
+      `glob \`**/*.rs\`, ${count} files: newest first`,
+      '≥ 5×',
+      await race(9, glob(large, '**/*.rs', packages.newest, false)),
+    ],
+    [
+      'the same, but the others name paths alone',
+      '≥ 5×; rg ≥ 0.91×',
+      await race(9, glob(large, '**/*.rs', packages.paths)),
+    ],
   ]
   const sources = registrySources()
   if (sources !== undefined) {
-    rows.push(['grep, crates’ sources, a rare phrase', '≥ 1× rg', await race(7, grep(sources, 'fn gitconfig_excludes_path'))])
-    rows.push(['grep, crates’ sources, first 1,000 of `unsafe`', '≥ 1× rg', await race(5, grep(sources, 'unsafe', true))])
-    rows.push(['glob `**/*.rs`, crates’ sources: newest first', '≥ 5×', await race(7, glob(sources, '**/*.rs', packages.newest, false))])
-    rows.push(['the same, but the others name paths alone', '', await race(7, glob(sources, '**/*.rs', packages.paths))])
+    rows.push([
+      'grep, crates’ sources, a rare phrase',
+      '≥ 1× rg',
+      await race(7, grep(sources, 'fn gitconfig_excludes_path')),
+    ])
+    rows.push([
+      'grep, crates’ sources, first 1,000 of `unsafe`',
+      '≥ 1× rg',
+      await race(5, grep(sources, 'unsafe', true)),
+    ])
+    rows.push([
+      'glob `**/*.rs`, crates’ sources: newest first',
+      '≥ 5×',
+      await race(7, glob(sources, '**/*.rs', packages.newest, false)),
+    ])
+    rows.push([
+      'the same, but the others name paths alone',
+      '',
+      await race(7, glob(sources, '**/*.rs', packages.paths)),
+    ])
   }
   const tool = toolsIn(large)
   const delay = await eventLoopDelay(() => tool('fs_grep', { pattern: '\\w{12}\\s\\w{9}\\s\\w{12}' }))
