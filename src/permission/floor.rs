@@ -179,8 +179,15 @@ impl Floor {
             return false;
         }
         let removes = matches!(part.program(), Some("rm" | "mv" | "shred" | "chmod" | "chown" | "rsync"));
+        // From elsewhere a word leads there only by a path that is absolute, or climbs.
+        let apart =
+            directory.is_some_and(|d| !self.protected.iter().any(|own| own.starts_with(d) || d.starts_with(own)));
+        let climbs = |word: &str| word.starts_with(['/', '~']) || word.contains("..");
         let words = part.words.iter().skip(1).chain(part.redirects.iter().map(|r| &r.target));
         words.flat_map(|word| std::iter::once(word.as_str()).chain(word.split_once('=').map(|(_, v)| v))).any(|word| {
+            if apart && !climbs(word) {
+                return false;
+            }
             let Some(path) = self.path_of(word, directory) else { return false };
             self.is_own(&path, directory)
                 // What goes with all that is above it goes too.

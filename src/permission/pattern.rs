@@ -40,6 +40,23 @@ pub(super) struct Judged<'a> {
     text: String,
     forms: Vec<String>,
     has_unknown: bool,
+    /// The heads of its forms; None: only the shell will know one of them.
+    heads: Option<Vec<Head>>,
+}
+
+/// The first word of a pattern or a command, as a number; 0: it is not known beforehand. Nearly all rules are about
+/// another program, and this tells so without looking at their texts.
+pub(super) type Head = u64;
+
+fn head_of(text: &str) -> Head {
+    let word = text.split(' ').next().unwrap_or("");
+    if word.is_empty() || word.contains(['*', '?']) {
+        return 0;
+    }
+    // FNV-1a. That two words have one number costs a look at the texts, and no more.
+    let hash =
+        word.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    hash.max(1)
 }
 
 impl<'a> Judged<'a> {
@@ -76,7 +93,22 @@ impl<'a> Judged<'a> {
                 break;
             }
         }
-        Self { part, text, forms, has_unknown: part.has_unknown() }
+        let has_unknown = part.has_unknown();
+        let hidden = |form: &String| has_unknown && form.split(' ').next().is_some_and(|word| word.contains(UNKNOWN));
+        // In a command a `*` is a character like any other.
+        let known =
+            !forms.iter().any(|form| hidden(form) || form.split(' ').next().is_some_and(|w| w.contains(['*', '?'])));
+        let heads = known.then(|| {
+            let mut heads: Vec<Head> = forms.iter().map(|form| head_of(form)).collect();
+            heads.dedup();
+            heads
+        });
+        Self { part, text, forms, has_unknown, heads }
+    }
+
+    /// Whether a rule with this head can be about it.
+    pub(super) fn may_be(&self, head: Head) -> bool {
+        head == 0 || self.heads.as_ref().is_none_or(|heads| heads.contains(&head))
     }
 }
 
@@ -100,6 +132,11 @@ impl Pattern {
             command_front: front(command),
             redirects,
         }
+    }
+
+    /// The first word of what it matches. `allows`: of the command alone, without assignments in front.
+    pub(super) fn head(&self, allows: bool) -> Head {
+        head_of(if allows { &self.command } else { &self.raw })
     }
 
     /// As it was written.

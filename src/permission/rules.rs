@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::explain::{Explanation, PartVerdict};
-use super::pattern::{Hit, Judged, Pattern};
+use super::pattern::{Head, Hit, Judged, Pattern};
 use super::shell::{Line, Part};
 use super::{Floor, FloorHit, PathSubject, Subject};
 use crate::base::glob;
@@ -103,6 +103,15 @@ struct Rule {
     pattern: Option<Pattern>,
     /// Its tool is a name and no glob.
     literal: bool,
+    /// The first word of the commands that it can be about.
+    head: Head,
+}
+
+/// A rule about the call's tool. Small, so that many are gone through quickly.
+#[derive(Clone, Copy)]
+struct Candidate<'r> {
+    head: Head,
+    rule: &'r Rule,
 }
 
 /// The rules of one configuration, prepared once.
@@ -121,14 +130,19 @@ pub fn decide(config: &PermissionConfig, facts: Facts<'_>, subject: &Subject) ->
 impl Rules {
     /// Prepares a configuration. Cannot fail: every text is a pattern.
     pub fn new(config: &PermissionConfig) -> Self {
-        let rule = |(index, rule): (usize, &PermissionRule)| Rule {
-            index,
-            literal: !rule.tool.contains(['*', '?']),
-            tool: rule.tool.clone(),
-            policy: rule.policy,
-            category: rule.category.clone(),
-            annotations: rule.annotations.clone(),
-            pattern: rule.pattern.as_deref().filter(|p| !Pattern::is_everything(p)).map(Pattern::new),
+        let rule = |(index, rule): (usize, &PermissionRule)| {
+            let pattern = rule.pattern.as_deref().filter(|p| !Pattern::is_everything(p)).map(Pattern::new);
+            let allows = rule.policy == PermissionPolicy::Allow;
+            Rule {
+                index,
+                literal: !rule.tool.contains(['*', '?']),
+                tool: rule.tool.clone(),
+                policy: rule.policy,
+                category: rule.category.clone(),
+                annotations: rule.annotations.clone(),
+                head: pattern.as_ref().map_or(0, |pattern| pattern.head(allows)),
+                pattern,
+            }
         };
         let rules = config.rules.iter().enumerate().map(rule).collect();
         Self { default_policy: config.default_policy, rules, floor: None }
@@ -173,9 +187,9 @@ impl Rules {
 
     fn judge(&self, facts: Facts<'_>, subject: &Subject, told: Option<&mut Vec<PartVerdict>>) -> Verdict {
         // The last rule first, and none behind one that always matches.
-        let mut rules: Vec<&Rule> = Vec::new();
+        let mut rules: Vec<Candidate<'_>> = Vec::with_capacity(self.rules.len());
         for rule in self.rules.iter().rev().filter(|rule| rule.is_about(facts)) {
-            rules.push(rule);
+            rules.push(Candidate { head: rule.head, rule });
             if rule.pattern.is_none() {
                 break;
             }
@@ -201,20 +215,26 @@ impl Rules {
                     })),
                 }
             }
-            Subject::Paths(_) | Subject::None => told.hears(self.first(&rules, |_, _| Hit::No), false, String::new),
+            Subject::Paths(_) | Subject::None => {
+                told.hears(self.first(&rules, |_| true, |_, _| Hit::No), false, String::new)
+            }
         }
     }
 
-    fn decide_line(&self, rules: &[&Rule], line: &Line, told: &mut Told<'_>) -> Verdict {
+    fn decide_line(&self, rules: &[Candidate<'_>], line: &Line, told: &mut Told<'_>) -> Verdict {
         let nothing = [Part::default()];
         let parts = if line.parts.is_empty() { &nothing[..] } else { &line.parts };
         let own = self.strictest(parts.iter().map(|part| {
             let judged = Judged::new(part);
-            let verdict = self.first(rules, |policy, pattern| match policy {
-                PermissionPolicy::Allow if pattern.covers(&judged) => Hit::Certain,
-                PermissionPolicy::Allow => Hit::No,
-                PermissionPolicy::Ask | PermissionPolicy::Deny => pattern.hits(&judged),
-            });
+            let verdict = self.first(
+                rules,
+                |head| judged.may_be(head),
+                |policy, pattern| match policy {
+                    PermissionPolicy::Allow if pattern.covers(&judged) => Hit::Certain,
+                    PermissionPolicy::Allow => Hit::No,
+                    PermissionPolicy::Ask | PermissionPolicy::Deny => pattern.hits(&judged),
+                },
+            );
             told.hears(verdict, false, || part.shown())
         }));
         line.shadows.iter().fold(own, |verdict, part| match shadow_verdict(rules, part) {
@@ -223,28 +243,38 @@ impl Rules {
         })
     }
 
-    fn decide_path(&self, rules: &[&Rule], path: &PathSubject, working_directory: Option<&Path>) -> Verdict {
-        self.first(rules, |policy, pattern| {
-            let matches = match policy {
-                PermissionPolicy::Allow => pattern.covers_path(path, working_directory),
-                PermissionPolicy::Ask | PermissionPolicy::Deny => pattern.hits_path(path, working_directory),
-            };
-            if matches { Hit::Certain } else { Hit::No }
-        })
+    fn decide_path(&self, rules: &[Candidate<'_>], path: &PathSubject, working_directory: Option<&Path>) -> Verdict {
+        self.first(
+            rules,
+            |_| true,
+            |policy, pattern| {
+                let matches = match policy {
+                    PermissionPolicy::Allow => pattern.covers_path(path, working_directory),
+                    PermissionPolicy::Ask | PermissionPolicy::Deny => pattern.hits_path(path, working_directory),
+                };
+                if matches { Hit::Certain } else { Hit::No }
+            },
+        )
     }
 
     /// What the first rule says that matches for certain, made stricter by those before it that only may.
-    fn first(&self, rules: &[&Rule], matches: impl Fn(PermissionPolicy, &Pattern) -> Hit) -> Verdict {
+    fn first(
+        &self,
+        rules: &[Candidate<'_>],
+        may_be: impl Fn(Head) -> bool,
+        matches: impl Fn(PermissionPolicy, &Pattern) -> Hit,
+    ) -> Verdict {
         let mut unsure = Unsure::default();
-        let certain =
-            rules.iter().find(|rule| match rule.pattern.as_ref().map_or(Hit::Certain, |p| matches(rule.policy, p)) {
+        let certain = rules.iter().filter(|c| may_be(c.head)).map(|c| c.rule).find(|rule| {
+            match rule.pattern.as_ref().map_or(Hit::Certain, |p| matches(rule.policy, p)) {
                 Hit::Certain => true,
                 Hit::Possible => {
                     unsure.add(rule);
                     false
                 }
                 Hit::No => false,
-            });
+            }
+        });
         let verdict = match certain {
             Some(rule) => Verdict::new(rule.policy, Basis::Rule(rule.index)),
             None => Verdict::new(self.default_policy, Basis::Default),
@@ -276,10 +306,10 @@ fn floored(hit: FloorHit, told: &mut Told<'_>) -> Verdict {
 
 /// A command that another one may run: what is denied stays denied, and nothing is allowed by it. None: it
 /// changes nothing.
-fn shadow_verdict(rules: &[&Rule], part: &Part) -> Option<Verdict> {
+fn shadow_verdict(rules: &[Candidate<'_>], part: &Part) -> Option<Verdict> {
     let judged = Judged::new(part);
     let mut unsure = Unsure::default();
-    for rule in rules {
+    for rule in rules.iter().filter(|candidate| judged.may_be(candidate.head)).map(|candidate| candidate.rule) {
         let Some(pattern) = &rule.pattern else { break };
         let hit = match rule.policy {
             PermissionPolicy::Allow if pattern.covers(&judged) => break,

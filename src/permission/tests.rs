@@ -383,4 +383,97 @@ proptest::proptest! {
         proptest::prop_assert_ne!(bash(&config, &format!("git status\nmake\n{text}")), ALLOW);
         proptest::prop_assert_ne!(bash(&config, &format!("{text}\nmake")), ALLOW);
     }
+
+    #[test]
+    fn any_bytes_end_and_nothing_unreadable_is_allowed(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let config = patterns();
+        let rules = Rules::new(&config).over(std::sync::Arc::new(Floor::default()));
+        let subject = Subject::Command(text.clone());
+        let verdict = rules.decide(facts("bash"), &subject);
+        proptest::prop_assert_eq!(rules.explain(facts("bash"), &subject).verdict, verdict);
+        let line = super::shell::Line::parse(&text);
+        if line.parts.iter().any(super::shell::Part::is_unreadable) {
+            proptest::prop_assert_ne!(verdict.policy, ALLOW);
+        }
+    }
+
+    #[test]
+    fn shell_signs_in_any_order_end(pieces in proptest::collection::vec(proptest::sample::select(PIECES), 0..24)) {
+        let text = pieces.concat();
+        let config = patterns();
+        let told = bash(&config, &text);
+        // Whatever stands before and behind it, a command on its own line is found.
+        proptest::prop_assert_ne!(bash(&config, &format!("{text}\nmake")), ALLOW);
+        let line = super::shell::Line::parse(&text);
+        proptest::prop_assert!(told != ALLOW || !line.parts.iter().any(super::shell::Part::is_unreadable));
+    }
 }
+
+/// What shell lines are made of.
+const PIECES: &[&str] = &[
+    " ",
+    "\n",
+    ";",
+    "&",
+    "&&",
+    "|",
+    "||",
+    "|&",
+    "(",
+    ")",
+    "{ ",
+    "; }",
+    "$(",
+    "`",
+    "${",
+    "}",
+    "$((",
+    "))",
+    "<<E\n",
+    "\nE\n",
+    "<<<",
+    "<(",
+    ">(",
+    "> ",
+    "2>&1",
+    "'",
+    "\"",
+    "\\",
+    "#",
+    "$X",
+    "*",
+    "?",
+    "[",
+    "]",
+    "~",
+    "=",
+    "A=1 ",
+    "git ",
+    "ls",
+    "rm x",
+    "sudo ",
+    "sh -c ",
+    "eval ",
+    "find . -exec ",
+    " \\;",
+    "xargs ",
+    "if ",
+    "then ",
+    "fi",
+    "for i in ",
+    "do ",
+    "done",
+    "case ",
+    " in ",
+    "esac",
+    "f() ",
+    "function ",
+    "[[ ",
+    " ]]",
+    "$'",
+    "\0",
+    "\r\n",
+    "é",
+    "\u{202e}",
+];

@@ -30,6 +30,10 @@ pub(super) fn parse(command: &str) -> Option<Line> {
             }
             continue;
         }
+        if let Some(after) = harmless_redirect(rest) {
+            rest = after;
+            continue;
+        }
         let (word, after) = one_word(rest)?;
         words.push(word);
         rest = after;
@@ -49,6 +53,17 @@ fn operator(text: &str) -> Option<usize> {
         (_, "|" | ";" | "\n") => Some(1),
         (_, _) => None,
     }
+}
+
+/// What follows `2>&1`, `>/dev/null` and their kind, which change nothing. None: something else stands there.
+fn harmless_redirect(text: &str) -> Option<&str> {
+    let text = text.strip_prefix(|c: char| c.is_ascii_digit()).unwrap_or(text).strip_prefix('>')?;
+    let after = match text.strip_prefix('&') {
+        Some(number) => number.strip_prefix(|c: char| c.is_ascii_digit())?,
+        None => text.strip_prefix('>').unwrap_or(text).trim_start_matches(' ').strip_prefix("/dev/null")?,
+    };
+    let ends = after.is_empty() || after.starts_with([' ', '\t', '\n', ';', '|', '&']);
+    ends.then_some(after)
 }
 
 fn finish(words: &mut Vec<String>) -> Option<Part> {
