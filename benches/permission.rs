@@ -2,6 +2,8 @@
 //!
 //! `cargo bench --bench permission` prints the median of a decision in microseconds, each row over 60 batches of 2,000.
 
+#![allow(clippy::print_stdout, reason = "figures are what it is for")]
+
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;

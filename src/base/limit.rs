@@ -58,6 +58,8 @@ pub const BASH_COMMAND_BYTES_MAX: usize = 120_000;
 pub const PROCESS_OUTPUT_BYTES_MAX: usize = 50_000;
 /// Longest run of a git command that stays on this machine, in milliseconds.
 pub const GIT_TIMEOUT_MS: u64 = 60_000;
+/// Longest list of the names in a repository's configuration, in bytes.
+pub const GIT_CONFIG_BYTES_MAX: usize = 4 << 20;
 /// Longest run of a git command that talks to a remote, in milliseconds.
 pub const GIT_REMOTE_TIMEOUT_MS: u64 = 300_000;
 /// Longest event of a model's stream, in bytes.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fs_common::{optional_text, paths, refused};
 use super::git_common::{Effect, Git, define};
@@ -39,6 +39,10 @@ impl Tool for GitAdd {
 
     fn subject(&self, arguments: &Arguments) -> Subject {
         paths(&self.git.workspace, arguments, &["path"])
+    }
+
+    fn preview<'a>(&'a self, _: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(self.git.programs(context))
     }
 
     fn run<'a>(

@@ -1,8 +1,8 @@
 //! What the git tools share: how git is run, and how its answer is told.
 //!
 //! git runs in the working directory, without pager, prompt and editor, and within a time limit. What a
-//! repository's own configuration could make a looking command run (a file system monitor, an external
-//! diff, hooks) is switched off there: looking is allowed without a question, and must not run anything.
+//! repository's own configuration could make a looking command run is switched off (see `git_hostile`): looking is
+//! allowed without a question, and must not run anything.
 //! An argument that comes from a model never reaches git in the place of an option.
 
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::fs_common::definition;
+use super::git_hostile::{LIST, LOOKING, LOOKING_VARIABLES, own_keys, programs, without_filters};
 use crate::base::process::{Ending, Invocation, RunLimits, environment, run};
 use crate::base::workspace::Workspace;
 use crate::base::{limit, text};
@@ -32,9 +33,6 @@ const OPTIONS: [&str; 9] = [
     "-c",
     "advice.detachedHead=false",
 ];
-
-/// Before a command that only looks: no hook of the repository runs.
-const LOOKING: [&str; 3] = ["-c", "core.hooksPath=/dev/null", "--no-optional-locks"];
 
 /// git in a workspace.
 #[derive(Debug, Clone)]
@@ -87,31 +85,88 @@ impl Git {
             // A commit may run the tests, a push may be long.
             Effect::Change | Effect::Remote => limit::GIT_REMOTE_TIMEOUT_MS,
         };
+        let mut variables = quiet();
+        if effect == Effect::Look {
+            let listed = self.configuration(context).await?;
+            variables.extend(without_filters(&own_keys(&listed)));
+        }
+        let bounds = (Duration::from_millis(timeout_ms), limit::PROCESS_OUTPUT_BYTES_MAX);
+        self.start(effect, (arguments, variables), bounds, context).await.map(|(said, _)| said)
+    }
+
+    /// The names of the configuration, with where they come from. Reading them runs nothing.
+    async fn configuration(&self, context: &ToolContext) -> Result<String, ToolError> {
+        let bounds = (Duration::from_millis(limit::GIT_TIMEOUT_MS), limit::GIT_CONFIG_BYTES_MAX);
+        let (said, cut) = self.start(Effect::Look, (&LIST, quiet()), bounds, context).await?;
+        if cut {
+            return Err(ToolError::failed(format!(
+                "the repository's configuration is longer than {} bytes, so that it cannot be told what it runs",
+                limit::GIT_CONFIG_BYTES_MAX
+            )));
+        }
+        // Where it cannot be read, the command that follows says why.
+        Ok(said.text)
+    }
+
+    /// What a changing command may start of the repository's own, for the person who is asked.
+    pub(super) async fn programs(&self, context: &ToolContext) -> Option<Value> {
+        let listed = self.configuration(context).await.ok()?;
+        let look = ["rev-parse", "--git-common-dir"];
+        let bounds = (Duration::from_millis(limit::GIT_TIMEOUT_MS), limit::PROCESS_OUTPUT_BYTES_MAX);
+        let (said, _) = self.start(Effect::Look, (&look, quiet()), bounds, context).await.ok()?;
+        let directory = self.workspace.working_directory().join(said.text.trim_end_matches('\n'));
+        let find = move || programs(&own_keys(&listed), &directory);
+        tokio::task::spawn_blocking(find).await.ok().flatten()
+    }
+
+    /// Runs git once. True: its output was cut.
+    async fn start(
+        &self,
+        effect: Effect,
+        (arguments, mut variables): (&[&str], BTreeMap<String, String>),
+        (timeout, output_bytes_max): (Duration, usize),
+        context: &ToolContext,
+    ) -> Result<(Said, bool), ToolError> {
         let looking: &[&str] = if effect == Effect::Look { &LOOKING } else { &[] };
+        if effect == Effect::Look {
+            variables.extend(LOOKING_VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        }
         // A path means itself. Not for commands without paths: git's own `stash` counts on patterns.
         let literal: &[&str] = if arguments.contains(&"--") { &["--literal-pathspecs"] } else { &[] };
         let invocation = Invocation {
             program: "git".into(),
             arguments: OPTIONS.iter().chain(looking).chain(literal).chain(arguments).map(OsString::from).collect(),
             directory: self.workspace.working_directory().to_owned(),
-            environment: environment(inherited_environment(), &quiet()),
+            environment: environment(inherited_environment(), &variables),
             confinement: None,
         };
-        let limits =
-            RunLimits { timeout: Duration::from_millis(timeout_ms), output_bytes_max: limit::PROCESS_OUTPUT_BYTES_MAX };
+        let limits = RunLimits { timeout, output_bytes_max };
         let finished = run(&invocation, limits, &context.cancel).await.map_err(|e| ToolError::failed(e.to_string()))?;
-        let text = finished.output.text();
+        let (text, cut) = (finished.output.text(), finished.output.is_cut());
         match finished.ending {
-            Ending::Exited(code) => Ok(Said { code, text }),
-            Ending::Signalled(signal) => Ok(Said { code: 128 + signal, text }),
+            Ending::Exited(code) => Ok((Said { code, text }, cut)),
+            Ending::Signalled(signal) => Ok((Said { code: 128 + signal, text }, cut)),
             Ending::Cancelled => Err(ToolError::Aborted),
             Ending::TimedOut => Err(ToolError::failed(format!(
-                "git {} was stopped after {timeout_ms} ms. {}",
+                "git {} was stopped after {} ms. {}",
                 arguments.first().unwrap_or(&""),
+                timeout.as_millis(),
                 text.trim()
             ))),
         }
     }
+}
+
+/// A revision: nothing that git could take for an option. HEAD when none is given.
+pub(super) fn revision(argument: &str, given: Option<String>) -> Result<String, ToolError> {
+    let given = given.unwrap_or_else(|| "HEAD".to_owned());
+    if given.is_empty() || given.starts_with('-') || given.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        let shown = text::head(&given, 80);
+        return Err(ToolError::BadArguments(format!(
+            "`{argument}`: expected a revision such as HEAD~1, got {shown:?}"
+        )));
+    }
+    Ok(given)
 }
 
 /// So that nothing asks, and the words are the same everywhere.

@@ -49,7 +49,7 @@ impl Tool for GitDiff {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             // Programs that the repository names for showing files are not run.
-            let mut command = vec!["diff", "--no-ext-diff", "--no-textconv"];
+            let mut command = vec!["diff", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty"];
             if flag(&arguments, "staged")? {
                 command.push("--cached");
             }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fs_common::optional_text;
 use super::git_common::{Effect, Git, define, name};
@@ -37,6 +37,10 @@ impl GitPull {
 impl Tool for GitPull {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn preview<'a>(&'a self, _: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(self.git.programs(context))
     }
 
     fn run<'a>(

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::git_common::{Effect, Git, define};
 use crate::base::BoxFuture;
@@ -34,8 +34,61 @@ impl Tool for GitStatus {
     }
 
     fn run<'a>(&'a self, _: Arguments, context: &'a ToolContext) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        Box::pin(async move { self.git.run(Effect::Look, &["status"], context).await?.success() })
+        Box::pin(async move {
+            let mut said =
+                self.git.run(Effect::Look, &["status", "--ignore-submodules=dirty"], context).await?.success()?;
+            let porcelain = ["status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=dirty"];
+            let listed = self.git.run(Effect::Look, &porcelain, context).await?.success()?;
+            said.details = Some(details(&listed.text));
+            Ok(said)
+        })
     }
+}
+
+/// The status for programs: branch, upstream, and each changed file with its two letters (index, working directory).
+fn details(porcelain: &str) -> Value {
+    let mut facts = serde_json::Map::new();
+    let mut files = Vec::new();
+    let mut fields = porcelain.split('\0');
+    while let Some(field) = fields.next() {
+        let file = |at: usize, skip: usize| -> Option<Value> {
+            let letters: Vec<char> = field.get(at..at + 2)?.chars().collect();
+            let path = field.splitn(skip + 1, ' ').nth(skip)?;
+            let shown = |c: char| if c == '.' { " ".to_owned() } else { c.to_string() };
+            Some(json!({ "path": path, "index": shown(letters[0]), "workingDirectory": shown(letters[1]) }))
+        };
+        match field.split_once(' ') {
+            Some(("#", header)) => {
+                let (name, value) = header.split_once(' ').unwrap_or((header, ""));
+                match name {
+                    "branch.oid" => drop(facts.insert("commit".into(), value.into())),
+                    "branch.head" => drop(facts.insert("branch".into(), value.into())),
+                    "branch.upstream" => drop(facts.insert("upstream".into(), value.into())),
+                    "branch.ab" => {
+                        let number =
+                            |sign: char| value.split(' ').find_map(|n| n.strip_prefix(sign)?.parse::<u64>().ok());
+                        facts.insert("ahead".into(), number('+').into());
+                        facts.insert("behind".into(), number('-').into());
+                    }
+                    _ => {}
+                }
+            }
+            Some(("1", _)) => files.extend(file(2, 8)),
+            Some(("u", _)) => files.extend(file(2, 10)),
+            Some(("2", _)) => {
+                let moved = file(2, 9);
+                let from = fields.next().unwrap_or("");
+                files.extend(moved.map(|mut moved| {
+                    moved["from"] = from.into();
+                    moved
+                }));
+            }
+            Some(("?", path)) => files.push(json!({ "path": path, "index": "?", "workingDirectory": "?" })),
+            Some(_) | None => {}
+        }
+    }
+    facts.insert("files".into(), files.into());
+    Value::Object(facts)
 }
 
 #[cfg(test)]
@@ -56,6 +109,28 @@ mod tests {
         for line in ["On branch main", "modified:   a", "new file:   c", "\tä b"] {
             assert!(text.contains(line), "{line} in {text}");
         }
+    }
+
+    #[tokio::test]
+    async fn programs_get_it_in_fields() {
+        let repository = Repository::new();
+        let tool = GitStatus::new(repository.workspace());
+        repository.write("b", "one\n");
+        repository.git(&["add", "b"]);
+        repository.git(&["commit", "-qm", "second"]);
+        repository.git(&["mv", "b", "new name"]);
+        repository.write("a", "two\n");
+        repository.write("ä b", "new\n");
+        let output = tool.run(Arguments::new(), &repository.context).await.unwrap();
+        let mut told = output.details.unwrap();
+        assert_eq!(told["commit"].as_str().map(str::len), Some(40));
+        told["commit"] = "".into();
+        let files = json!([
+            {"path": "a", "index": " ", "workingDirectory": "M"},
+            {"path": "new name", "index": "R", "workingDirectory": " ", "from": "b"},
+            {"path": "ä b", "index": "?", "workingDirectory": "?"},
+        ]);
+        assert_eq!(told, json!({"commit": "", "branch": "main", "files": files}));
     }
 
     #[tokio::test]

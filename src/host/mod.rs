@@ -21,15 +21,19 @@ mod fs_read;
 mod fs_stat;
 mod fs_write;
 mod git_add;
+mod git_blame;
 mod git_branch;
 mod git_commit;
 mod git_common;
 mod git_diff;
+mod git_hostile;
 mod git_log;
 mod git_pull;
 mod git_push;
+mod git_show;
 mod git_stash;
 mod git_status;
+mod git_worktree;
 mod patch_plan;
 mod search;
 mod view_image;
@@ -54,14 +58,17 @@ pub use fs_read::FsRead;
 pub use fs_stat::FsStat;
 pub use fs_write::FsWrite;
 pub use git_add::GitAdd;
+pub use git_blame::GitBlame;
 pub use git_branch::GitBranch;
 pub use git_commit::GitCommit;
 pub use git_diff::GitDiff;
 pub use git_log::GitLog;
 pub use git_pull::GitPull;
 pub use git_push::GitPush;
+pub use git_show::GitShow;
 pub use git_stash::GitStash;
 pub use git_status::GitStatus;
+pub use git_worktree::GitWorktree;
 pub use view_image::ViewImage;
 
 /// The tools that read, search and change files inside `workspace`, in the order in which they are told.
@@ -103,5 +110,8 @@ pub fn git_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
         Arc::new(GitStash::new(workspace())),
         Arc::new(GitPush::new(workspace())),
         Arc::new(GitPull::new(workspace())),
+        Arc::new(GitShow::new(workspace())),
+        Arc::new(GitBlame::new(workspace())),
+        Arc::new(GitWorktree::new(workspace())),
     ]
 }

@@ -127,7 +127,9 @@ impl Policy {
             let odd = |c: Component<'_>| c == Component::ParentDir || c.as_os_str() == ".git";
             self.roots.iter().any(|root| path.strip_prefix(root).is_ok_and(|rest| !rest.components().any(odd)))
         };
+        // What git changes may run hooks and filters of the repository.
         facts.category == Some(ToolCategory::Edit)
+            && !facts.tool.starts_with("git_")
             && !paths.is_empty()
             && paths.iter().all(|path| path.resolved.as_deref().is_some_and(inside))
     }
@@ -282,7 +284,7 @@ mod tests {
             ("fs_read /w/a",           "AAAA"), ("fs_grep /w", "AAAA"), ("fs_read /data/token", "DDDD"),
             ("fs_write /w/a",          "D?AA"), ("fs_edit /more/a", "D?AA"), ("fs_write /elsewhere/a", "D??A"), ("fs_write /w/../x", "D??A"),
             ("fs_write /w/.git/hooks/x", "D??A"), ("fs_write /w/a.env", "D??A"), ("fs_write /w/a.key", "DDDD"), ("fs_write /data/x", "DDDD"),
-            ("git_commit",             "D??A"), ("tasks", "???A"), ("odd", "D??A"),
+            ("git_commit",             "D??A"), ("git_add /w/a", "D??A"), ("tasks", "???A"), ("odd", "D??A"),
             ("bash ls",                "D??A"), ("bash rm x", "DDDD"), ("bash ls; rm x", "DDDD"), ("bash rm -rf /", "DDDD"), ("bash sudo reboot", "DDDD"),
             ("bash $X y",              "D???"), ("bash curl x | sh", "D???"), ("bash cat /data/token", "DDDD"),
         ];

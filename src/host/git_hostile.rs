@@ -1,0 +1,263 @@
+//! What a repository's own configuration would have git run, and how that is kept from happening.
+//!
+//! A repository is somebody else's: its `.git/config` and hooks may name programs. Looking at it runs none of them. Most
+//! are switched off by options that are the same every time; filters have names of the repository's own choice, so that they are
+//! read first (reading configuration runs nothing) and then overridden by name. What the user has configured for himself (global, system)
+//! stays as it is. Changing commands keep hooks and filters, because a commit without them would be another commit: there the
+//! person who is asked is told which they are.
+//!
+//! Invariant: a command that only looks starts no program but git.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+/// Options of every command that only looks.
+pub(super) const LOOKING: [&str; 9] = [
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "diff.submodule=short",
+    "-c",
+    "status.submoduleSummary=false",
+    "-c",
+    "diff.ignoreSubmodules=dirty",
+    "--no-optional-locks",
+];
+
+/// Variables of every command that only looks: nothing is fetched, whatever a repository says of its origin.
+pub(super) const LOOKING_VARIABLES: [(&str, &str); 3] =
+    [("GIT_NO_LAZY_FETCH", "1"), ("GIT_ALLOW_PROTOCOL", "none"), ("GIT_EXTERNAL_DIFF", "")];
+
+/// How the configuration is read: names with where they come from.
+pub(super) const LIST: [&str; 5] = ["config", "--list", "-z", "--show-scope", "--name-only"];
+
+/// How keys end (or are) whose value git runs, in lower case.
+const PROGRAMS: [&str; 14] = [
+    ".clean",
+    ".smudge",
+    ".process",
+    ".textconv",
+    ".command",
+    ".driver",
+    ".program",
+    ".helper",
+    ".uploadpack",
+    ".receivepack",
+    "core.fsmonitor",
+    "core.sshcommand",
+    "core.hookspath",
+    "diff.external",
+];
+
+/// The keys that the repository itself sets, of what [`LIST`] says: pairs of scope and name.
+pub(super) fn own_keys(listed: &str) -> Vec<&str> {
+    let mut fields = listed.split('\0');
+    let mut keys = Vec::new();
+    while let (Some(scope), Some(key)) = (fields.next(), fields.next()) {
+        if matches!(scope, "local" | "worktree") {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+/// Variables that override the repository's filters: none runs, and none is missed.
+pub(super) fn without_filters(keys: &[&str]) -> BTreeMap<String, String> {
+    let drivers: BTreeSet<&str> =
+        keys.iter().filter_map(|key| Some(key.strip_prefix("filter.")?.rsplit_once('.')?.0)).collect();
+    let pairs = drivers.iter().flat_map(|driver| {
+        [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")]
+            .map(|(what, value)| (format!("filter.{driver}.{what}"), value))
+    });
+    let mut variables = BTreeMap::new();
+    let mut count = 0;
+    for (key, value) in pairs {
+        variables.insert(format!("GIT_CONFIG_KEY_{count}"), key);
+        variables.insert(format!("GIT_CONFIG_VALUE_{count}"), value.to_owned());
+        count += 1;
+    }
+    if count > 0 {
+        variables.insert("GIT_CONFIG_COUNT".to_owned(), count.to_string());
+    }
+    variables
+}
+
+/// What a changing command may start, for the person who is asked. None: nothing of the repository's own.
+pub(super) fn programs(keys: &[&str], git_directory: &Path) -> Option<Value> {
+    let named = |key: &&&str| PROGRAMS.iter().any(|end| key.to_ascii_lowercase().ends_with(end));
+    let configured: Vec<&str> = keys.iter().filter(named).take(SHOWN_MAX).copied().collect();
+    let mut hooks: Vec<String> = std::fs::read_dir(git_directory.join("hooks"))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| std::fs::metadata(entry.path()).is_ok_and(|facts| is_program(&facts)))
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| !name.ends_with(".sample"))
+        .take(SHOWN_MAX)
+        .collect();
+    hooks.sort();
+    (!configured.is_empty() || !hooks.is_empty())
+        .then(|| json!({ "runsProgramsOfTheRepository": { "hooks": hooks, "configuration": configured } }))
+}
+
+/// Names of one kind that are shown.
+const SHOWN_MAX: usize = 50;
+
+fn is_program(facts: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    facts.is_file() && facts.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::git_common::testing::Repository;
+    use super::*;
+    use crate::host::{GitBlame, GitBranch, GitDiff, GitLog, GitShow, GitStash, GitStatus, GitWorktree};
+    use crate::tool::Tool;
+
+    #[test]
+    fn only_the_repositorys_own_keys_count() {
+        let listed = "system\0filter.lfs.clean\0local\0filter.a.b.clean\0worktree\0filter.x.process\0global\0core.editor\0local\0core.bare\0";
+        let keys = own_keys(listed);
+        assert_eq!(keys, ["filter.a.b.clean", "filter.x.process", "core.bare"]);
+        let variables = without_filters(&keys);
+        assert_eq!(variables["GIT_CONFIG_COUNT"], "8");
+        assert!(variables.values().any(|v| v == "filter.a.b.smudge") && variables.values().all(|v| !v.contains("lfs")));
+        assert!(without_filters(&["core.bare"]).is_empty());
+    }
+
+    /// Every hook, filter and driver that there is writes a canary.
+    fn hostile() -> Repository {
+        use std::os::unix::fs::PermissionsExt;
+        let repository = Repository::new();
+        repository.write("b", "two\n");
+        repository.git(&["add", "b"]);
+        repository.git(&["commit", "-qm", "second"]);
+        let spy = repository.directory.path().join(".git/spy");
+        std::fs::write(&spy, "#!/bin/sh\necho \"$0 $*\" >> \"$(dirname \"$(readlink -f \"$0\")\")/canary\"\ncat\n")
+            .unwrap();
+        std::fs::set_permissions(&spy, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let run = spy.to_str().unwrap().to_owned();
+        for hook in [
+            "post-index-change",
+            "pre-commit",
+            "post-checkout",
+            "fsmonitor-watchman",
+            "reference-transaction",
+            "post-merge",
+            "pre-auto-gc",
+            "post-rewrite",
+            "prepare-commit-msg",
+            "commit-msg",
+            "post-commit",
+        ] {
+            std::os::unix::fs::symlink(&spy, repository.directory.path().join(".git/hooks").join(hook)).unwrap();
+        }
+        for key in [
+            "core.fsmonitor",
+            "core.pager",
+            "core.editor",
+            "core.sshCommand",
+            "core.askPass",
+            "diff.external",
+            "filter.evil.clean",
+            "filter.evil.smudge",
+            "filter.e=v.i\"l.clean",
+            "filter.p.process",
+            "diff.evil.textconv",
+            "diff.evil.command",
+            "merge.evil.driver",
+            "gpg.program",
+            "gpg.ssh.program",
+            "credential.helper",
+            "pager.log",
+            "pager.status",
+            "pager.diff",
+            "pager.show",
+            "pager.blame",
+            "alias.status",
+            "alias.log",
+            "alias.show",
+            "sequence.editor",
+            "interactive.diffFilter",
+            "core.alternateRefsCommand",
+            "uploadpack.packObjectsHook",
+            "remote.origin.uploadpack",
+        ] {
+            repository.git(&["config", key, &run]);
+        }
+        for (key, value) in [
+            ("filter.evil.required", "true"),
+            ("log.showSignature", "true"),
+            ("diff.submodule", "diff"),
+            ("status.submoduleSummary", "true"),
+            ("remote.origin.url", "ext::sh -c touch% canary"),
+            ("remote.origin.promisor", "true"),
+            ("protocol.ext.allow", "always"),
+            ("blame.ignoreRevsFile", ""),
+        ] {
+            repository.git(&["config", key, value]);
+        }
+        repository.write(
+            ".git/info/attributes",
+            "a filter=evil diff=evil merge=evil\nb filter=p\n.gitattributes filter=e=v.i\"l\n",
+        );
+        repository.write("a", "changed\n");
+        repository.write("b", "changed\n");
+        repository.write(".gitattributes", "* diff=evil\n");
+        let _made_by_the_set_up = std::fs::remove_file(repository.directory.path().join(".git/canary"));
+        repository
+    }
+
+    #[tokio::test]
+    async fn looking_at_a_hostile_repository_runs_nothing_of_it() {
+        let repository = hostile();
+        let workspace = repository.workspace();
+        let shared = || Arc::clone(&workspace);
+        #[rustfmt::skip]
+        let table: Vec<(Box<dyn Tool>, Value)> = vec![
+            (Box::new(GitStatus::new(shared())), json!({})),
+            (Box::new(GitDiff::new(shared())), json!({})), (Box::new(GitDiff::new(shared())), json!({"staged": true})), (Box::new(GitDiff::new(shared())), json!({"path": "a"})),
+            (Box::new(GitLog::new(shared())), json!({})), (Box::new(GitLog::new(shared())), json!({"oneline": false})),
+            (Box::new(GitShow::new(shared())), json!({})), (Box::new(GitShow::new(shared())), json!({"revision": "HEAD:a"})), (Box::new(GitShow::new(shared())), json!({"revision": "HEAD~1", "path": "a"})),
+            (Box::new(GitBlame::new(shared())), json!({"path": "a"})), (Box::new(GitBlame::new(shared())), json!({"path": "a", "revision": "HEAD"})),
+            (Box::new(GitBranch::new(shared())), json!({})), (Box::new(GitStash::new(shared())), json!({"action": "list"})),
+            (Box::new(GitWorktree::new(shared())), json!({})),
+        ];
+        for (tool, arguments) in table {
+            let name = tool.definition().name.clone();
+            let said = repository.call(tool.as_ref(), arguments.clone()).await;
+            assert!(said.is_ok(), "{name} {arguments}: {said:?}");
+            for canary in [".git/canary", "canary"] {
+                let heard = std::fs::read_to_string(repository.directory.path().join(canary));
+                assert!(heard.is_err(), "{name} {arguments} ran {heard:?}");
+            }
+        }
+        // The trap works: git by itself runs it.
+        repository.git(&["status"]);
+        assert!(repository.directory.path().join(".git/canary").exists());
+    }
+
+    #[tokio::test]
+    async fn changing_commands_say_what_they_will_run() {
+        let repository = hostile();
+        let tool = GitBranch::new(repository.workspace());
+        let Value::Object(arguments) = json!({ "name": "x" }) else { panic!("an object") };
+        let told = tool.preview(&arguments, &repository.context).await.unwrap();
+        let told = &told["runsProgramsOfTheRepository"];
+        assert!(told["hooks"].as_array().unwrap().iter().any(|hook| hook == "post-checkout"), "{told}");
+        let configured = told["configuration"].as_array().unwrap();
+        assert!(
+            configured.iter().any(|key| key == "filter.evil.smudge")
+                && configured.iter().any(|key| key == "core.fsmonitor"),
+            "{told}"
+        );
+        let plain = Repository::new();
+        let nothing = GitBranch::new(plain.workspace()).preview(&arguments, &plain.context).await;
+        assert_eq!(nothing, None);
+    }
+}
