@@ -19,9 +19,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
+use super::bash_patch::{BashCall, bash_call};
 use super::confine::Sandbox;
+use super::fs_guard::Guard;
 use crate::base::process::{Ending, Invocation, RunLimits, environment, run};
-use crate::base::sandbox::denial;
+use crate::base::sandbox::{Level, denial};
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
 use crate::config::inherited_environment;
@@ -122,6 +124,10 @@ impl Bash {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>, options: BashOptions) -> Self {
         Self { workspace, options }
+    }
+
+    fn call(&self, arguments: &Arguments) -> BashCall {
+        bash_call(&self.workspace, arguments, self.options.sandbox.level() != Some(Level::ReadOnly))
     }
 
     fn timeout_ms(&self, arguments: &Arguments) -> Result<u64, ToolError> {
@@ -256,8 +262,29 @@ impl Tool for Bash {
         self.options.sandbox.level().is_some() && arguments.get(OUTSIDE) == Some(&Value::Bool(true))
     }
 
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        &[("cmd", "command")]
+    }
+
     fn subject(&self, arguments: &Arguments) -> Subject {
-        arguments.get("command").and_then(Value::as_str).map_or(Subject::None, |c| Subject::Command(c.to_owned()))
+        let patch = match self.call(arguments) {
+            BashCall::Patch(patch) => patch.call.subject(),
+            BashCall::Shell | BashCall::Refused(_) => Subject::None,
+        };
+        match patch {
+            Subject::Paths(_) => patch,
+            Subject::None | Subject::Command(_) => {
+                arguments.get("command").and_then(Value::as_str).map_or(patch, |c| Subject::Command(c.to_owned()))
+            }
+        }
+    }
+
+    fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
+        Box::pin(async move {
+            let BashCall::Patch(patch) = self.call(arguments) else { return None };
+            let guard = Guard::new(&self.workspace, context);
+            blocking(move || patch.call.preview(&guard)).await.ok()
+        })
     }
 
     fn run<'a>(
@@ -265,7 +292,16 @@ impl Tool for Bash {
         arguments: Arguments,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        Box::pin(self.execute(arguments, context))
+        Box::pin(async move {
+            let patch = match self.call(&arguments) {
+                BashCall::Shell => return self.execute(arguments, context).await,
+                BashCall::Refused(why) => return Err(ToolError::Failed(why)),
+                BashCall::Patch(patch) => patch,
+            };
+            patch.check(context)?;
+            let (guard, cancel) = (Guard::new(&self.workspace, context), context.cancel.clone());
+            blocking(move || patch.call.run(&guard, &cancel)).await?
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod apply_patch;
 pub mod bash;
+mod bash_patch;
 mod commit;
 mod confine;
 mod fs_common;
