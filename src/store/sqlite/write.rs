@@ -32,6 +32,8 @@ const WAL_BYTES_MAX: u64 = 64 << 20;
 /// Rest after which the write-ahead log is emptied into the database.
 const REST: Duration = Duration::from_secs(1);
 
+/// How much longer than a slice of sweeping the pause behind it is.
+const SWEEP_REST: u32 = 3;
 /// Pause after sweeping that failed: a full disk is no reason to try all the time.
 const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 
@@ -190,10 +192,11 @@ impl Writer {
         self.sweep_at.is_some_and(|at| at <= Instant::now())
     }
 
-    /// Takes out one slice of what deleted sessions left.
+    /// Takes out one slice of what deleted sessions left. Sweeping gets a share of the writer's time, not all of it.
     fn sweep(&mut self) {
+        let began = Instant::now();
         self.sweep_at = match sweep::slice(&self.connection) {
-            Ok(true) => self.sweep_at,
+            Ok(true) => Some(Instant::now() + began.elapsed() * SWEEP_REST),
             Ok(false) => None,
             Err(error) => {
                 tracing::warn!(%error, path = %self.path.display(), "deleted sessions could not be swept up yet");
