@@ -717,6 +717,8 @@ export interface EventPayloads {
     readonly durationMs: number
     readonly parts?: readonly MessagePart[]
     readonly details?: unknown
+    /** What `tool.result.validate` hooks found; absent when it is nothing. */
+    readonly findings?: readonly string[]
   }
   /** A call failed; comes just before its end. */
   'tool.call.error': { readonly callId: string; readonly name: string; readonly error: Error }

@@ -57,11 +57,11 @@ function publishStart(bus, { id, name, arguments: args }) {
   bus.publish('tool.call.start', { callId: id, name, args })
 }
 
-function publishEnd(bus, { result, timedOutMs, failure }) {
+function publishEnd(bus, { result, findings, timedOutMs, failure }) {
   const { id, name, output, isError, durationMs = 0, parts, details } = result
   if (timedOutMs !== undefined) bus.publish('tool.timeout', { name, timeoutMs: timedOutMs })
   if (isError) bus.publish('tool.call.error', { callId: id, name, error: failureOf(failure, name, output) })
-  const more = { ...(parts && { parts }), ...(details && { details }) }
+  const more = { ...(parts && { parts }), ...(details && { details }), ...(findings && { findings }) }
   bus.publish('tool.call.end', { callId: id, name, output, isError, durationMs, ...more })
 }
 

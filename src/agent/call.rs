@@ -139,6 +139,7 @@ impl CallEnvironment {
             duration_ms: outcome.result.duration_ms.unwrap_or(0),
             parts: outcome.result.parts.clone(),
             details: outcome.result.details.clone(),
+            findings: outcome.findings.clone(),
         });
         outcome
     }
@@ -287,9 +288,26 @@ impl Prepared {
         }
         let findings = environment.hooks.validate_result(&self.request, &outcome.result);
         if let Some(Ok(findings)) = finish_soon(cancel, AssertUnwindSafe(findings).catch_unwind()).await {
-            outcome.findings = findings;
+            outcome.findings = self.bound_findings(environment, findings);
         }
         outcome
+    }
+
+    /// Findings stay as long as the conversation does, so they are held to limits as outputs are.
+    fn bound_findings(&self, environment: &CallEnvironment, mut findings: Vec<String>) -> Vec<String> {
+        let chars_max = self.chars_max(environment);
+        let more = findings.len().saturating_sub(limit::FINDINGS_MAX);
+        findings.truncate(limit::FINDINGS_MAX);
+        let mut bound: Vec<String> = findings.into_iter().map(|text| bound_output(text, chars_max)).collect();
+        if more > 0 {
+            bound.push(format!("(and {more} more findings)"));
+        }
+        bound
+    }
+
+    /// Longest output of the tool, in UTF-16 units.
+    fn chars_max(&self, environment: &CallEnvironment) -> usize {
+        self.tool.definition().max_output_chars.unwrap_or(environment.registry.output_chars_max)
     }
 
     /// Runs the tool inside its limit. On abort and time-out it is told, and given a moment to stop by itself.
@@ -318,7 +336,7 @@ impl Prepared {
 
     fn outcome(&self, environment: &CallEnvironment, run: Run, elapsed: Duration) -> CallOutcome {
         let (id, name) = (&self.request.id, &self.request.name);
-        let chars_max = self.tool.definition().max_output_chars.unwrap_or(environment.registry.output_chars_max);
+        let chars_max = self.chars_max(environment);
         let duration_ms = Some(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
         let failure = match run {
             Run::Returned(Ok(output)) => {

@@ -10,11 +10,14 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::base::BoxFuture;
 use crate::config::{Names, Storage};
+use crate::hook::Before;
 use crate::model::{ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
 use crate::protocol::{
-    Configure, Event, ExplainCall, GrantScope, ItemBody, PermissionConfig, PermissionMode, PermissionPolicy,
-    PromptContent, PromptMode, SessionStatus, ToolCallRequest, TurnStatus, Usage, VerdictBasis,
+    Configure, Event, ExplainCall, GrantScope, ItemBody, Message, Part, PermissionConfig, PermissionMode,
+    PermissionPolicy, PromptContent, PromptMode, SessionStatus, ToolCallRequest, ToolCallResult, TurnStatus, Usage,
+    VerdictBasis,
 };
 
 /// What the model does in one round.
@@ -682,4 +685,88 @@ async fn an_explanation_needs_no_session_and_names_the_floor() {
     let strange = SessionId::generate();
     let nowhere = house.app.explain(&anyone(), explained(Some(&strange), "bash", json!({ "command": "ls" }))).await;
     assert_eq!(nowhere.unwrap_err().code(), ErrorCode::NotFound);
+}
+
+/// Finds something in the result of each call but the first.
+struct Critic;
+
+impl Hooks for Critic {
+    fn before_tool(&self, request: ToolCallRequest) -> BoxFuture<'_, Before> {
+        NoHooks.before_tool(request)
+    }
+    fn after_tool<'a>(&'a self, _: &'a ToolCallRequest, result: ToolCallResult) -> BoxFuture<'a, ToolCallResult> {
+        Box::pin(std::future::ready(result))
+    }
+    fn validate_result<'a>(&'a self, call: &'a ToolCallRequest, _: &'a ToolCallResult) -> BoxFuture<'a, Vec<String>> {
+        let found = match call.id.as_str() {
+            "call_1" => Vec::new(),
+            id => vec![format!("{id} looks odd"), "and long".to_owned()],
+        };
+        Box::pin(std::future::ready(found))
+    }
+    fn transform_system(&self, prompt: String) -> BoxFuture<'_, String> {
+        NoHooks.transform_system(prompt)
+    }
+    fn transform_messages(&self, messages: Vec<Message>) -> BoxFuture<'_, Vec<Message>> {
+        NoHooks.transform_messages(messages)
+    }
+    fn compacting<'a>(&'a self, _: &'a [Message], summary: String) -> BoxFuture<'a, String> {
+        Box::pin(std::future::ready(summary))
+    }
+}
+
+#[tokio::test]
+async fn what_hooks_found_is_in_the_conversation_after_a_restart_too() {
+    let (data, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let start = async || {
+        let mut settings = Settings::new(work.path().to_owned());
+        settings.storage = Storage::Directory(data.path().to_owned());
+        let script = Arc::new(Script::default());
+        let models: Vec<Arc<dyn Model>> = vec![Arc::clone(&script) as Arc<dyn Model>];
+        let extras = Extras { models, hooks: Some(Arc::new(Critic)), ..Extras::default() };
+        (App::open(settings, extras).await.unwrap(), script)
+    };
+    let turn = async |app: &App, id: &SessionId, text: &str| {
+        let prompt = PromptContent::Text(text.into());
+        let body = Prompt { prompt, mode: PromptMode::Queue, configure: None, if_version: None };
+        let accepted = app.prompt(&anyone(), id, body).await.unwrap();
+        app.wait_turn(&anyone(), id, &accepted.turn_id).await.unwrap()
+    };
+    let (app, script) = start().await;
+    let id = app.create_session(&anyone(), CreateSession::default()).await.unwrap().session_id;
+    let calls: Round = Box::new(|_| {
+        let call = |id: &str| {
+            // Not the same three times: that would be a loop.
+            let path = if id == "call_3" { "./." } else { "." };
+            let arguments = json!({ "path": path }).as_object().unwrap().clone();
+            Ok(ModelEvent::Call(ToolCallRequest { id: id.into(), name: "fs_list".into(), arguments }))
+        };
+        let finished = Ok(ModelEvent::Finished(StopReason::ToolUse));
+        events(vec![call("call_1"), call("call_2"), call("call_3"), finished])
+    });
+    script.rounds.lock().extend([calls, says("looked"), says("ok")]);
+    assert_eq!(turn(&app, &id, "look").await.status, TurnStatus::Completed);
+    assert_eq!(turn(&app, &id, "again").await.status, TurnStatus::Completed);
+    let live = script.requests.lock().last().unwrap().messages.clone();
+    let said = ["call_2 looks odd", "and long", "call_3 looks odd", "and long"];
+    let found = Message::User(said.map(|text| Part::Text { text: text.into() }).to_vec());
+    assert_eq!(live.iter().position(|message| *message == found), Some(5), "{live:?}");
+    app.shutdown(Duration::from_secs(5)).await.unwrap();
+    drop(app);
+
+    let (app, script) = start().await;
+    script.rounds.lock().extend([says("fine")]);
+    assert_eq!(turn(&app, &id, "after").await.status, TurnStatus::Completed);
+    let rebuilt = script.requests.lock().last().unwrap().messages.clone();
+    assert_eq!(rebuilt[..live.len()], live[..]);
+    assert_eq!(rebuilt.len(), live.len() + 2);
+    let history = app.history(&anyone(), &id, 0, 100).await.unwrap();
+    let found = history.items.iter().filter_map(|item| match &item.body {
+        ItemBody::ToolResult { call_id, findings, .. } => Some((call_id.clone(), findings.len())),
+        _ => None,
+    });
+    let mut found: Vec<_> = found.collect();
+    found.sort();
+    assert_eq!(found, [("call_1".into(), 0), ("call_2".into(), 2), ("call_3".into(), 2)]);
+    app.shutdown(Duration::from_secs(5)).await.unwrap();
 }

@@ -30,6 +30,8 @@ pub const PAGE_ITEMS_MAX: usize = 1_000;
 pub const CONCURRENT_CALLS_MAX: usize = 8;
 /// Longest tool output in UTF-16 units (typescript-api.md §2).
 pub const OUTPUT_CHARS_MAX: usize = 50_000;
+/// What hooks may find in one result; each finding is held to the length of an output.
+pub const FINDINGS_MAX: usize = 100;
 /// Longest run of a tool that sets none itself, in milliseconds.
 pub const TOOL_TIMEOUT_MS: u64 = 600_000;
 /// Prompts that may wait in one session.

@@ -164,6 +164,9 @@ pub enum EventBody {
         /// What happened, for programs and people. The model is not told.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         details: Option<Value>,
+        /// What hooks found in the result; the model is told behind the results of its reply.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        findings: Vec<String>,
     },
     /// A call failed; comes just before its end.
     #[serde(rename = "tool.call.error")]
@@ -408,7 +411,7 @@ mod tests {
             json!({"type": "stream.complete", "payload": {"text": ""}}),
             json!({"type": "tool.call.start", "payload": {"callId": "c", "name": "n", "args": {}}}),
             json!({"type": "tool.call.end", "payload": {"callId": "c", "name": "n", "output": "o", "isError": true, "durationMs": 0}}),
-            json!({"type": "tool.call.end", "payload": {"callId": "c", "name": "n", "output": "o", "isError": false, "durationMs": 0, "parts": [{"type": "image", "mediaType": "image/png", "data": "AA=="}], "details": {"diff": "d"}}}),
+            json!({"type": "tool.call.end", "payload": {"callId": "c", "name": "n", "output": "o", "isError": false, "durationMs": 0, "parts": [{"type": "image", "mediaType": "image/png", "data": "AA=="}], "details": {"diff": "d"}, "findings": ["f"]}}),
             json!({"type": "tool.call.error", "payload": {"callId": "c", "name": "n", "error": error}}),
             json!({"type": "tool.timeout", "payload": {"name": "n", "timeoutMs": 5}}),
             json!({"type": "turn.complete", "payload": {"turn": 1, "type": "tool_use", "usage": usage}}),

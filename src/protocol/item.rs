@@ -84,6 +84,9 @@ pub enum ItemBody {
         /// What the model is shown beside the output: images.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         parts: Vec<Part>,
+        /// What hooks found in it; the model is told behind the results of its reply.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        findings: Vec<String>,
     },
 }
 

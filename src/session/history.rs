@@ -2,8 +2,8 @@
 //!
 //! Pure: events in, views out. The log is the truth, so nothing here is stored:
 //! `session.prompt` and `session.steer` are what the user said, `stream.complete` what the model
-//! said, `tool.call.start` and `tool.call.end` its calls and what came of them. Deltas are previews
-//! and are passed over.
+//! said, `tool.call.start` and `tool.call.end` its calls, what came of them and what hooks found in that.
+//! Deltas are previews and are passed over.
 //!
 //! Invariant of [`Rebuild::finish`]: each call has exactly one result, behind the message that made
 //! it and in the order of the calls; what a crash left open gets a synthetic one.
@@ -43,8 +43,8 @@ fn item_body(body: EventBody) -> Option<ItemBody> {
             Some(ItemBody::Message { role: Role::Assistant, content: vec![Part::Text { text }] })
         }
         EventBody::ToolCallStart { call_id, name, args } => Some(ItemBody::ToolCall { call_id, name, arguments: args }),
-        EventBody::ToolCallEnd { call_id, name, output, is_error, parts, .. } => {
-            Some(ItemBody::ToolResult { call_id, name, output, is_error, parts })
+        EventBody::ToolCallEnd { call_id, name, output, is_error, parts, findings, .. } => {
+            Some(ItemBody::ToolResult { call_id, name, output, is_error, parts, findings })
         }
         _ => None,
     }
@@ -78,7 +78,22 @@ pub struct Rebuild {
 struct Round {
     text: String,
     calls: Vec<ToolCallRequest>,
-    results: HashMap<String, (String, bool, Vec<Part>)>,
+    results: HashMap<String, Outcome>,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+struct Outcome {
+    output: String,
+    is_error: bool,
+    parts: Vec<Part>,
+    findings: Vec<String>,
+}
+
+impl Outcome {
+    fn interrupted() -> Self {
+        Self { output: INTERRUPTED.to_owned(), is_error: true, parts: Vec::new(), findings: Vec::new() }
+    }
 }
 
 impl Rebuild {
@@ -112,10 +127,10 @@ impl Rebuild {
                 let call = ToolCallRequest { id: call_id, name, arguments: args };
                 self.round.get_or_insert_default().calls.push(call);
             }
-            EventBody::ToolCallEnd { call_id, output, is_error, parts, .. } => {
+            EventBody::ToolCallEnd { call_id, output, is_error, parts, findings, .. } => {
                 let round = self.round.as_mut().filter(|round| round.calls.iter().any(|call| call.id == call_id));
                 match round {
-                    Some(round) => drop(round.results.insert(call_id, (output, is_error, parts))),
+                    Some(round) => drop(round.results.insert(call_id, Outcome { output, is_error, parts, findings })),
                     None => self.late_result(&call_id, output, is_error),
                 }
             }
@@ -129,12 +144,17 @@ impl Rebuild {
             return;
         }
         self.messages.push(Message::Assistant { text, calls: calls.clone() });
+        let mut found = Vec::new();
         for call in calls {
-            let result = results.remove(&call.id);
-            let (output, is_error, parts) = result.unwrap_or_else(|| (INTERRUPTED.to_owned(), true, Vec::new()));
+            let Outcome { output, is_error, parts, findings } =
+                results.remove(&call.id).unwrap_or_else(Outcome::interrupted);
+            found.extend(findings.into_iter().map(|text| Part::Text { text }));
             self.messages.push(Message::ToolResult { call_id: call.id, name: call.name, output, is_error, parts });
         }
         bound_images(&mut self.messages);
+        if !found.is_empty() {
+            self.messages.push(Message::User(found));
+        }
     }
 
     /// The result of a call whose round is closed: an agent's calls may outlast it.
@@ -202,6 +222,17 @@ mod tests {
             duration_ms: 1,
             parts: Vec::new(),
             details: None,
+            findings: Vec::new(),
+        }
+    }
+
+    fn found(id: &str, text: &str) -> EventBody {
+        match end(id, "o") {
+            EventBody::ToolCallEnd { call_id, name, output, is_error, duration_ms, parts, details, .. } => {
+                let findings = vec![text.to_owned()];
+                EventBody::ToolCallEnd { call_id, name, output, is_error, duration_ms, parts, details, findings }
+            }
+            other => other,
         }
     }
 
@@ -281,6 +312,29 @@ mod tests {
     fn a_call_without_a_result_gets_one() {
         let log = [prompt("p"), said("so"), start("a"), prompt("q")];
         assert_eq!(rebuilt(&log), vec![user("p"), assistant("so", &["a"]), result("a", INTERRUPTED, true), user("q")]);
+    }
+
+    #[test]
+    fn findings_stand_behind_the_results_in_the_order_of_the_calls() {
+        let log = [prompt("p"), said("so"), start("a"), start("b"), start("c"), found("c", "3"), end("b", "o")];
+        let log = [&log[..], &[found("a", "1"), said("x")]].concat();
+        let parts = ["1", "3"].map(|text| Part::Text { text: text.into() }).to_vec();
+        let want = vec![
+            user("p"),
+            assistant("so", &["a", "b", "c"]),
+            result("a", "o", false),
+            result("b", "o", false),
+            result("c", "o", false),
+            Message::User(parts),
+            assistant("x", &[]),
+        ];
+        assert_eq!(rebuilt(&log), want);
+        let items = items(&events(&log));
+        let shown = items.iter().filter_map(|item| match &item.body {
+            ItemBody::ToolResult { findings, .. } => Some(findings.join(",")),
+            _ => None,
+        });
+        assert_eq!(shown.collect::<Vec<_>>(), ["3", "", "1"]);
     }
 
     #[test]

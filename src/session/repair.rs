@@ -112,6 +112,7 @@ impl Remains {
                 duration_ms: 0,
                 parts: Vec::new(),
                 details: None,
+                findings: Vec::new(),
             });
         }
         if self.in_loop {

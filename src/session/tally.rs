@@ -79,6 +79,7 @@ mod tests {
             duration_ms: 0,
             parts: Vec::new(),
             details: None,
+            findings: Vec::new(),
         };
         let prompt =
             || EventBody::SessionPrompt { session_id: "s".parse().expect("id"), prompt: "p".into(), parts: None };
