@@ -333,7 +333,16 @@ impl Scene {
             self.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error })?;
         }
         let duration_ms = duration_ms.unwrap_or(0);
-        self.emit(EventBody::ToolCallEnd { call_id, name, output, is_error, duration_ms, parts, details })
+        self.emit(EventBody::ToolCallEnd {
+            call_id,
+            name,
+            output,
+            is_error,
+            duration_ms,
+            parts,
+            details,
+            findings: Vec::new(),
+        })
     }
 
     /// Takes in what ran beside the stream; a call of ours has told its events itself.
