@@ -439,6 +439,8 @@ fn run(
     reply: Reply<ToolCallResult>,
 ) -> BoxFuture<'static, Job> {
     Box::pin(async move {
+        // It changes files behind our back as well: what earlier calls saw of them says nothing.
+        environment.scope = Arc::default();
         if call.approved {
             environment.gate = Arc::new(Leave);
         }

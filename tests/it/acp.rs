@@ -235,6 +235,10 @@ async fn a_file_is_written_by_our_tool_asked_about_once_and_never_outside() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "words again");
     let allowed = json!({ "defaultPolicy": "allow", "rules": [] });
     let session = house.session(json!({ "agent": "a", "toolPermissions": allowed })).await;
+    let both = format!("{write}\nown {} of its own\n{write} at last", file.display());
+    let turn = house.prompt(&session, &both).await;
+    assert_eq!(turn["result"], "written", "what it changed by itself is no stale file: {turn}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "words at last");
     let turn = house.prompt(&session, "write /tmp/outside-of-it.txt words").await;
     assert!(turn["result"].as_str().is_some_and(|said| said.contains("escapes the working directory")), "{turn}");
     house.close().await;

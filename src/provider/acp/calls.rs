@@ -21,8 +21,17 @@ use crate::tool::bound_output;
 /// Longest name of a tool that an agent gives, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Where the argument of a call that is a path may stand.
-const PATH_KEYS: [&str; 8] =
-    ["path", "file_path", "filePath", "abs_path", "absolute_path", "notebook_path", "source", "destination"];
+const PATH_KEYS: [&str; 9] = [
+    "path",
+    "file_path",
+    "filePath",
+    "filepath",
+    "abs_path",
+    "absolute_path",
+    "notebook_path",
+    "source",
+    "destination",
+];
 /// A command that nobody here knows: no pattern allows it, and one that forbids may be about it.
 const UNKNOWN_COMMAND: &str = "$UNKNOWN";
 

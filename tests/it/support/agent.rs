@@ -229,6 +229,10 @@ impl Agent {
                     let said = answer["error"]["message"].as_str().unwrap_or("written").to_owned();
                     chunk(&session, "agent_message_chunk", &said);
                 }
+                "own" => {
+                    let (path, content) = rest.split_once(' ').unwrap();
+                    std::fs::write(path, content).unwrap();
+                }
                 "request" => {
                     let answer = self.request(rest, &json!({ "sessionId": session }));
                     chunk(&session, "agent_message_chunk", &answer["error"]["code"].to_string());
