@@ -35,6 +35,14 @@ export type SimseErrorCode =
   | 'STORAGE_ERROR'
   /** The server could not write down everything when it stopped. */
   | 'SERVER_STOP'
+  /** An MCP server answered with an error. */
+  | 'MCP_ERROR'
+  /** An MCP server could not be reached. */
+  | 'MCP_CONNECTION_ERROR'
+  /** An MCP server is not connected. */
+  | 'MCP_NOT_CONNECTED'
+  /** A tool of an MCP server failed. */
+  | 'MCP_TOOL_ERROR'
 
 /** One place where a configuration does not fit. */
 export interface ConfigIssue {
@@ -618,7 +626,7 @@ export interface BashToolOptions {
 
 /**
  * How far programs may go. `read-only`: they write nowhere; `workspace-write`: under the working directory and where
- * temporary files lie, but no git hooks and no git configuration; `off`: as far as this process. On a kernel that cannot
+ * temporary files lie, but neither hooks nor configuration of the repository there; `off`: as far as this process. On a kernel that cannot
  * do all of it (Landlock, name spaces, seccomp), `GET /health` says what is missing.
  */
 export type SandboxMode = 'read-only' | 'workspace-write' | 'off'
@@ -895,7 +903,7 @@ export interface ACPServerEntry {
   readonly cwd?: string
   /** Over the inherited environment, which it gets whole (but for `SIMSE_*`), because it needs its own keys. */
   readonly env?: Readonly<Record<string, string>>
-  /** The mode or agent of its own that sessions are set to. One that it does not offer fails the turn. */
+  /** The mode or agent of its own that sessions are set to. One that it does not offer fails the turn; an agent that offers none at all answers as it is, with a warning in the log. */
   readonly defaultAgent?: string
   /** Longest wait for an answer to a request, never for a prompt; default 30,000 ms. */
   readonly timeoutMs?: number
