@@ -87,10 +87,11 @@ fn definition(server: &str, tool: &Tool) -> Result<Listed, String> {
     let bad = |why: &str| format!("{}: {why}", shown(name));
     let length = name.chars().count();
     if !(1..=limit::MCP_TOOL_NAME_CHARS_MAX).contains(&length)
-        || name.chars().any(|c| c.is_whitespace() || c.is_control())
+        // A wildcard in a name would be one in every rule about it.
+        || name.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '*' | '?'))
     {
         let most = limit::MCP_TOOL_NAME_CHARS_MAX;
-        return Err(bad(&format!("expected a name of 1 to {most} characters without blanks")));
+        return Err(bad(&format!("expected a name of 1 to {most} characters without blanks, `*` and `?`")));
     }
     let parameters = parameters(&tool.input_schema).map_err(|why| bad(&why))?;
     let hints = tool.annotations.as_ref();
