@@ -1,11 +1,13 @@
 //! The outside world, tamed: one file for each part of it.
 
+pub mod beneath;
 pub mod clock;
 pub mod file;
 pub mod glob;
 pub mod http;
 pub mod image;
 pub mod limit;
+pub mod place;
 pub mod process;
 pub mod sandbox;
 pub mod sse;

@@ -2,19 +2,21 @@
 //!
 //! A caller's path is taken as Node's `path.resolve` takes it (relative to the working directory, `..`
 //! by name), then every symlink on the way is followed, also those whose target does not exist yet.
-//! What comes out names no link, and lies inside a root or is refused. [`Workspace::open`] asks
-//! the kernel afterwards what it really opened.
+//! What comes out names no link, and lies inside a root or is refused. That is a look; who then touches
+//! the path does so by the handles of [`super::place`], which hold whatever is linked or renamed meanwhile.
 //!
 //! Not here: anything about file content, and ignore rules.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::Metadata;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags};
 use serde::{Deserialize, Serialize};
+
+use super::beneath::{Way, way};
 
 /// Links followed in one path before it counts as a loop. The kernel's own number.
 const LINKS_MAX: usize = 40;
@@ -30,6 +32,9 @@ pub enum PathError {
         /// As the workspace was given it.
         working_directory: String,
     },
+    /// It lies in what no tool may touch.
+    #[error("Path \"{0}\" is or lies in the server's own data, which no tool touches")]
+    Protected(String),
     /// No file can have that name.
     #[error("Path {0:?} contains a NUL character")]
     Nul(String),
@@ -69,7 +74,9 @@ impl PathError {
     pub fn is_not_found(&self) -> bool {
         match self {
             Self::Open { cause, .. } | Self::Unresolvable { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
-            Self::Escapes { .. } | Self::Nul(_) | Self::NoDirectory(_) | Self::NotAFile { .. } => false,
+            Self::Escapes { .. } | Self::Protected(_) | Self::Nul(_) | Self::NoDirectory(_) | Self::NotAFile { .. } => {
+                false
+            }
         }
     }
 }
@@ -94,7 +101,10 @@ pub enum StaleCheck {
 pub struct Workspace {
     given: String,
     roots: Vec<PathBuf>,
+    /// Absolute, without links; none holds a root.
+    protected: Vec<PathBuf>,
     stale_check: StaleCheck,
+    way: Way,
 }
 
 impl Workspace {
@@ -126,7 +136,28 @@ impl Workspace {
                 roots.push(root);
             }
         }
-        Ok(Self { given, roots, stale_check: StaleCheck::default() })
+        Ok(Self { given, roots, protected: Vec::new(), stale_check: StaleCheck::default(), way: way() })
+    }
+
+    /// The same without these places (absolute, without links) in its roots: the server's own data. One that a root lies in
+    /// is left out, because whoever names such a root means it.
+    #[must_use]
+    pub fn without(self, protected: &[PathBuf]) -> Self {
+        let holds_root = |place: &PathBuf| self.roots.iter().any(|root| root.starts_with(place));
+        let protected = protected.iter().filter(|place| !holds_root(place)).cloned().collect();
+        Self { protected, ..self }
+    }
+
+    /// The same, with paths resolved in this way.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn by(self, way: Way) -> Self {
+        Self { way, ..self }
+    }
+
+    /// How paths are resolved.
+    pub(super) fn way(&self) -> Way {
+        self.way
     }
 
     /// The same with another rule for files that may have changed.
@@ -157,6 +188,16 @@ impl Workspace {
         self.roots.iter().any(|root| root.starts_with(path))
     }
 
+    /// Whether `path` (absolute, without links) is or lies in what no tool may touch.
+    pub fn protects(&self, path: &Path) -> bool {
+        self.protected.iter().any(|place| path.starts_with(place))
+    }
+
+    /// What no tool may touch and lies below `directory`, relative to it.
+    pub fn protected_below<'w>(&'w self, directory: &'w Path) -> impl Iterator<Item = &'w Path> {
+        self.protected.iter().filter_map(move |place| place.strip_prefix(directory).ok())
+    }
+
     /// Whether `path` (absolute, without links) lies in a root.
     pub fn contains(&self, path: &Path) -> bool {
         self.roots.iter().any(|root| path.starts_with(root))
@@ -175,27 +216,17 @@ impl Workspace {
     /// # Errors
     /// As [`Workspace::resolve`].
     pub fn resolve_entry(&self, input: &str) -> Result<PathBuf, PathError> {
-        let path = by_name(&self.absolute(input)?);
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return self.resolve(input) };
-        self.checked(input, real(parent).map(|parent| parent.join(name)))
+        self.checked(input, self.real_entry(input)?)
     }
 
-    /// Opens a regular file for reading, and never hangs: pipes, devices and directories are refused.
-    ///
-    /// # Errors
-    /// [`PathError`]: outside the roots, nothing there, not a regular file.
-    pub fn open(&self, input: &str) -> Result<File, PathError> {
-        let path = self.resolve(input)?;
-        let failed = |cause: rustix::io::Errno| PathError::Open { input: input.to_owned(), cause: cause.into() };
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
-        // A look before the open: opening a device can have effects, and a socket cannot be opened.
-        refuse_special(input, FileType::from_raw_mode(rustix::fs::stat(&path).map_err(failed)?.st_mode))?;
-        let file = File::from(rustix::fs::open(&path, flags, Mode::empty()).map_err(failed)?);
-        refuse_special(input, FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(failed)?.st_mode))?;
-        match opened_path(&file) {
-            Some(opened) if !self.contains(&opened) => Err(self.escapes(input)),
-            Some(_) | None => Ok(file),
-        }
+    /// Where a caller's path leads inside the roots, for who judges it: what is protected is found like all else.
+    pub fn whereabouts(&self, input: &str) -> Option<PathBuf> {
+        real(&self.absolute(input).ok()?).ok().filter(|path| self.contains(path))
+    }
+
+    /// The same where a link at the end is meant itself.
+    pub fn entry_whereabouts(&self, input: &str) -> Option<PathBuf> {
+        self.real_entry(input).ok()?.ok().filter(|path| self.contains(path))
     }
 
     /// How a path inside the workspace is shown: relative to the working directory where it lies there.
@@ -216,28 +247,36 @@ impl Workspace {
         Ok(self.working_directory().join(input))
     }
 
+    fn real_entry(&self, input: &str) -> Result<io::Result<PathBuf>, PathError> {
+        let path = by_name(&self.absolute(input)?);
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(real(&path)) };
+        Ok(real(parent).map(|parent| parent.join(name)))
+    }
+
     fn checked(&self, input: &str, found: io::Result<PathBuf>) -> Result<PathBuf, PathError> {
         let path = found.map_err(|cause| PathError::Unresolvable { input: input.to_owned(), cause })?;
-        if self.contains(&path) { Ok(path) } else { Err(self.escapes(input)) }
+        match (self.contains(&path), self.protects(&path)) {
+            (true, false) => Ok(path),
+            (true, true) => Err(PathError::Protected(input.to_owned())),
+            (false, _) => Err(self.escapes(input)),
+        }
     }
 }
 
-fn refuse_special(input: &str, kind: FileType) -> Result<(), PathError> {
-    let kind = match kind {
-        FileType::RegularFile => return Ok(()),
-        FileType::Directory => "a directory",
-        FileType::Fifo => "a named pipe",
-        FileType::Socket => "a socket",
-        FileType::CharacterDevice | FileType::BlockDevice => "a device",
-        FileType::Symlink | FileType::Unknown => "something special",
-    };
-    Err(PathError::NotAFile { input: input.to_owned(), kind })
-}
-
-/// Where the kernel says an open file lies. None when it does not say.
-fn opened_path(file: &File) -> Option<PathBuf> {
-    use std::os::fd::AsRawFd;
-    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
+/// Refuses what is no regular file.
+pub(super) fn refuse_special(input: &str, found: &Metadata) -> Result<(), PathError> {
+    let kind = found.file_type();
+    let table = [
+        (kind.is_dir(), "a directory"),
+        (kind.is_fifo(), "a named pipe"),
+        (kind.is_socket(), "a socket"),
+        (kind.is_char_device() || kind.is_block_device(), "a device"),
+        (!kind.is_file(), "something special"),
+    ];
+    match table.iter().find(|(is, _)| *is) {
+        Some((_, kind)) => Err(PathError::NotAFile { input: input.to_owned(), kind }),
+        None => Ok(()),
+    }
 }
 
 /// `path` without `.` and `..`, by name alone.
@@ -302,6 +341,8 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    use rustix::fs::{FileType, Mode};
 
     /// `wd` with links of every kind, `beside` (allowed) and `outside` (not).
     fn place() -> (tempfile::TempDir, Workspace) {
@@ -425,6 +466,23 @@ mod tests {
         assert!(workspace.resolve(link.join("a.txt").to_str().unwrap()).is_ok());
         let refused = workspace.resolve("../x").unwrap_err().to_string();
         assert_eq!(refused, format!("Path \"../x\" escapes the working directory \"{}\"", link.display()));
+    }
+
+    #[test]
+    fn what_is_protected_is_refused_and_nothing_beside_it() {
+        let (home, workspace) = place();
+        let at = |name: &str| home.path().canonicalize().unwrap().join(name);
+        symlink("src/deep", at("wd/to_deep")).unwrap();
+        let workspace = workspace.without(&[at("wd/src/deep"), at("outside"), at("wd"), at("")]);
+        for input in ["src/deep", "src/deep/x", "to_deep/x", "src/../src/deep"] {
+            let said = workspace.resolve(input).unwrap_err().to_string();
+            assert_eq!(said, format!("Path \"{input}\" is or lies in the server's own data, which no tool touches"));
+            assert!(workspace.whereabouts(input).is_some(), "who judges it sees where it leads");
+        }
+        assert!(workspace.resolve_entry("src/deep").is_err() && workspace.resolve_entry("to_deep").is_ok());
+        assert!(workspace.resolve("src/deeper").is_ok() && workspace.resolve("src").is_ok());
+        assert_eq!(workspace.protected_below(&at("wd/src")).collect::<Vec<_>>(), [Path::new("deep")]);
+        assert!(workspace.whereabouts("out").is_none());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! The patch is read (`edit::patch`), held against the files (`patch_plan`), and only then made
 //! (`commit`). What was interrupted by a crash is ended at the next call, or by [`recover_changes`].
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
@@ -75,12 +75,7 @@ impl ApplyPatch {
 ///
 /// Blocks while it works on files.
 pub fn recover_changes(workspace: &Workspace) -> usize {
-    recover(&change_records_directory(), &|path| lies_inside(workspace, path))
-}
-
-/// Whether a path still leads to itself and lies in a root.
-fn lies_inside(workspace: &Workspace, path: &Path) -> bool {
-    path.to_str().is_some_and(|text| workspace.resolve_entry(text).is_ok_and(|real| real == path))
+    recover(workspace, &change_records_directory())
 }
 
 /// A patch that is to be applied, wherever it was typed.
@@ -111,8 +106,7 @@ impl PatchCall {
 
     /// Applies it. What the model is told. Blocks.
     pub(super) fn run(&self, guard: &Guard, cancel: &CancellationToken) -> Result<ToolOutput, ToolError> {
-        let inside = |path: &Path| lies_inside(&self.workspace, path);
-        recover(&self.records, &inside);
+        recover(&self.workspace, &self.records);
         let patch = self.read().map_err(|e| verification(&e))?;
         let touched: Vec<PathBuf> =
             paths(&self.workspace, &self.base, &patch).into_iter().filter_map(|(_, path)| path).collect();
@@ -121,10 +115,10 @@ impl PatchCall {
         if cancel.is_cancelled() {
             return Err(ToolError::Aborted);
         }
-        commit(&self.records, &plan.changes, &inside)
+        commit(&self.workspace, &self.records, &plan.changes)
             .map_err(|e| ToolError::failed(format!("the patch was not applied: {e}")))?;
         for change in &plan.changes {
-            remember(guard, change, plan.seen.contains(&change.path));
+            remember((&self.workspace, guard), change, plan.seen.contains(&change.path));
         }
         Ok(ToolOutput { text: done(&plan.told), details: Some(preview(&plan)), ..ToolOutput::default() })
     }
@@ -139,8 +133,8 @@ impl PatchCall {
 }
 
 /// Keeps up to date what the session knows of a file.
-fn remember(guard: &Guard, change: &Change, seen: bool) {
-    let found = std::fs::symlink_metadata(&change.path).ok();
+fn remember((workspace, guard): (&Workspace, &Guard), change: &Change, seen: bool) {
+    let found = workspace.look(&change.path).ok();
     match (&change.after, found) {
         (Some(after), Some(found)) if seen => guard.wrote(&change.path, FileStamp::of(&found), &after.bytes),
         (Some(_), _) | (None, _) => guard.moved(&change.path, None),

@@ -6,7 +6,8 @@
 //! away. When something fails on the way, what was done is undone, from copies that are kept until the end.
 //!
 //! Invariant: after a commit, a failed one, or a crash and a recovery, the files are all as they were
-//! or all as they were to be; a file that somebody else has changed since stays as that one left it.
+//! or all as they were to be; a file that somebody else has changed since stays as that one left it. Every step opens
+//! the directory that it works in by [`crate::base::place`], so that none leads out of the workspace.
 //! (docs/adr/0012)
 
 mod disk;
@@ -24,6 +25,8 @@ use disk::Disk;
 use record::{OpenRecord, Record, Step};
 
 pub(super) use recovery::recover;
+
+use crate::base::workspace::Workspace;
 
 /// One file that changes.
 #[derive(Debug)]
@@ -67,9 +70,9 @@ fn identity(found: &Metadata) -> Identity {
     }
 }
 
-/// Who is at a path. None: nothing.
-fn identity_at(path: &Path) -> Option<Identity> {
-    std::fs::symlink_metadata(path).ok().map(|found| identity(&found))
+/// Who is at a path of the tree. None: nothing.
+fn identity_at(tree: &Workspace, path: &Path) -> Option<Identity> {
+    tree.look(path).ok().map(|found| identity(&found))
 }
 
 /// A change that was not made.
@@ -100,36 +103,26 @@ impl CommitError {
     }
 }
 
-/// Makes all changes, or none. `records` is where notes about it lie; `still_inside` is asked for each file once its
-/// directory is there, because a directory that was made could lie elsewhere than it was thought to.
+/// Makes all changes in `tree`, or none. `records` is where notes about it lie.
 ///
 /// # Errors
 /// [`CommitError`]; but for [`CommitError::Stuck`] all files are as they were.
-pub(super) fn commit(
-    records: &Path,
-    changes: &[Change],
-    still_inside: &dyn Fn(&Path) -> bool,
-) -> Result<(), CommitError> {
-    commit_on(&Disk::real(), records, changes, still_inside)
+pub(super) fn commit(tree: &Workspace, records: &Path, changes: &[Change]) -> Result<(), CommitError> {
+    commit_on(&Disk::real(tree), records, changes)
 }
 
-fn commit_on(
-    disk: &Disk,
-    records: &Path,
-    changes: &[Change],
-    still_inside: &dyn Fn(&Path) -> bool,
-) -> Result<(), CommitError> {
+fn commit_on(disk: &Disk<'_>, records: &Path, changes: &[Change]) -> Result<(), CommitError> {
     if changes.is_empty() {
         return Ok(());
     }
-    let mut record = Record::plan(changes);
+    let mut record = Record::plan(disk.tree, changes);
     let mut open =
         OpenRecord::prepare(disk, records, &record).map_err(CommitError::at("write down the change in", records))?;
-    let prepared = prepare(disk, &mut record, changes, still_inside)
+    let prepared = prepare(disk, &mut record, changes)
         .and_then(|()| open.commit(disk, &record).map_err(CommitError::at("write down the change in", records)));
     if let Err(error) = prepared {
         if !disk.crashed() {
-            recovery::drop_fresh(&record);
+            recovery::drop_fresh(disk.tree, &record);
             open.remove();
         }
         return Err(error);
@@ -138,7 +131,7 @@ fn commit_on(
         if disk.crashed() {
             return Err(error);
         }
-        recovery::backward(&Disk::real(), &record).map_err(CommitError::Stuck)?;
+        recovery::backward(&Disk::real(disk.tree), &record).map_err(CommitError::Stuck)?;
         open.remove();
         return Err(error);
     }
@@ -150,12 +143,7 @@ fn commit_on(
 }
 
 /// Makes directories, and writes new contents beside their places.
-fn prepare(
-    disk: &Disk,
-    record: &mut Record,
-    changes: &[Change],
-    still_inside: &dyn Fn(&Path) -> bool,
-) -> Result<(), CommitError> {
+fn prepare(disk: &Disk<'_>, record: &mut Record, changes: &[Change]) -> Result<(), CommitError> {
     for directory in &record.made {
         match disk.make_directory(directory) {
             Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
@@ -167,19 +155,15 @@ fn prepare(
     for (step, change) in record.steps.iter_mut().zip(changes) {
         let Some(after) = &change.after else { continue };
         let Some(fresh) = &step.fresh else { continue };
-        if !still_inside(&change.path) {
-            let moved = io::Error::new(io::ErrorKind::PermissionDenied, "its directory leads elsewhere");
-            return Err(CommitError::at("write", &change.path)(moved));
-        }
         step.fresh_id = Some(disk.write(fresh, after).map_err(CommitError::at("write", &change.path))?);
     }
     Ok(())
 }
 
 /// Puts everything in its place.
-fn perform(disk: &Disk, record: &Record, changes: &[Change]) -> Result<(), CommitError> {
+fn perform(disk: &Disk<'_>, record: &Record, changes: &[Change]) -> Result<(), CommitError> {
     for change in changes {
-        if identity_at(&change.path) != change.before.as_ref().map(identity) {
+        if identity_at(disk.tree, &change.path) != change.before.as_ref().map(identity) {
             return Err(CommitError::Overtaken(change.path.clone()));
         }
     }
@@ -192,7 +176,7 @@ fn perform(disk: &Disk, record: &Record, changes: &[Change]) -> Result<(), Commi
 
 impl Step {
     /// Puts one file in its place, or takes it away. What was there stays reachable under the step's second name.
-    fn perform(&self, disk: &Disk) -> io::Result<()> {
+    fn perform(&self, disk: &Disk<'_>) -> io::Result<()> {
         if self.old_id.is_some() {
             disk.keep(&self.target, &self.old)?;
         }

@@ -1,16 +1,22 @@
 //! `fs_delete`: takes away a file, a link, or a directory with all it holds.
 
-use std::path::Path;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::fs_common::{PATH_ALIASES, blocking, definition, flag, io_failed, not_found, refused, text_argument};
 use super::fs_file::{failing_preview, turn};
 use super::fs_guard::Guard;
+use super::search::{Entries, Kind, as_path, open_below};
 use crate::base::BoxFuture;
-use crate::base::workspace::Workspace;
+use crate::base::workspace::{PathError, Workspace};
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, PathSubject, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
@@ -73,9 +79,8 @@ impl Tool for FsDelete {
             let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
             let guard = Guard::new(&workspace, context);
             blocking(move || {
-                let real = workspace.resolve_entry(&path).map_err(|e| refused(&e))?;
-                delete(&workspace, &path, recursive, &cancel)?;
-                guard.moved(&real, None);
+                let gone = delete(&workspace, &path, recursive, &cancel)?;
+                guard.moved(&gone, None);
                 Ok(format!("Deleted {path}").into())
             })
             .await
@@ -86,34 +91,109 @@ impl Tool for FsDelete {
 /// The entries that a call touches, links as themselves.
 pub(super) fn entries(workspace: &Workspace, arguments: &Arguments, names: &[&str]) -> Subject {
     let given = names.iter().filter_map(|name| arguments.get(*name)?.as_str());
-    let subject = |given: &str| PathSubject { given: given.to_owned(), resolved: workspace.resolve_entry(given).ok() };
+    let subject = |given: &str| PathSubject { given: given.to_owned(), resolved: workspace.entry_whereabouts(given) };
     let paths: Vec<PathSubject> = given.map(subject).collect();
     if paths.is_empty() { Subject::None } else { Subject::Paths(paths) }
 }
 
-fn delete(workspace: &Workspace, path: &str, recursive: bool, cancel: &CancellationToken) -> Result<(), ToolError> {
-    let real = workspace.resolve_entry(path).map_err(|e| refused(&e))?;
-    if workspace.holds_a_root(&real) {
-        return Err(ToolError::failed(format!("Path \"{path}\" is or holds a root of the workspace, which stays")));
-    }
-    let _turn = turn(&real);
-    let found = match std::fs::symlink_metadata(&real) {
-        Ok(found) => found,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(not_found(workspace, path)),
-        Err(e) => return Err(io_failed("delete", path, &e)),
+/// Where it was.
+fn delete(
+    workspace: &Workspace,
+    path: &str,
+    recursive: bool,
+    cancel: &CancellationToken,
+) -> Result<PathBuf, ToolError> {
+    stays(workspace, path)?;
+    let failed = |e: &io::Error| match e.kind() {
+        io::ErrorKind::NotFound => not_found(workspace, path),
+        _ => io_failed("delete", path, e),
     };
+    let place = workspace.entry_place(path).map_err(|e| match e {
+        PathError::Open { cause, .. } => failed(&cause),
+        error => refused(&error),
+    })?;
+    let _turn = turn(place.path());
+    let found = place.look().map_err(|e| failed(&e))?;
     if cancel.is_cancelled() {
         return Err(ToolError::Aborted);
     }
     let done = match (found.is_dir(), recursive) {
-        (false, _) => std::fs::remove_file(&real),
-        (true, true) => std::fs::remove_dir_all(&real),
+        (false, _) => rustix::fs::unlinkat(place.directory(), place.name(), AtFlags::empty()).map_err(io::Error::from),
+        (true, true) => remove_tree(place.directory(), place.name().as_bytes()),
         (true, false) => {
             let why = "is a directory: set recursive to true to delete it and all it holds";
             return Err(ToolError::failed(format!("Path \"{path}\" {why}")));
         }
     };
-    done.map_err(|e| io_failed("delete", path, &e))
+    done.map_err(|e| io_failed("delete", path, &e))?;
+    Ok(place.path().to_owned())
+}
+
+/// Refuses to take or move away what is, or holds, a root or the server's own data.
+pub(super) fn stays(workspace: &Workspace, path: &str) -> Result<(), ToolError> {
+    let real = workspace.resolve_entry(path).map_err(|e| refused(&e))?;
+    if workspace.holds_a_root(&real) {
+        return Err(ToolError::failed(format!("Path \"{path}\" is or holds a root of the workspace, which stays")));
+    }
+    if workspace.protected_below(&real).next().is_some() {
+        return Err(ToolError::failed(format!("Path \"{path}\" holds the server's own data, which stays")));
+    }
+    Ok(())
+}
+
+/// A directory that is being emptied.
+struct Level {
+    handle: OwnedFd,
+    name: Vec<u8>,
+    left: Vec<(Vec<u8>, Kind)>,
+    /// There are more names than were read at once.
+    more: bool,
+}
+
+impl Level {
+    fn open(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<Self> {
+        let mut level =
+            Self { handle: open_below(directory, name)?, name: name.to_owned(), left: Vec::new(), more: false };
+        level.list()?;
+        Ok(level)
+    }
+
+    fn list(&mut self) -> io::Result<()> {
+        let entries = Entries::read(self.handle.as_fd())?;
+        self.left = entries.iter().map(|(name, entry)| (name.to_owned(), entry.kind)).collect();
+        self.more = entries.more;
+        Ok(())
+    }
+}
+
+/// Takes a directory away with all it holds, by open handles: no link is followed, whoever makes one meanwhile.
+fn remove_tree(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
+    let mut levels = vec![Level::open(directory, name)?];
+    while let Some(level) = levels.last_mut() {
+        match level.left.pop() {
+            Some((name, Kind::Directory)) => {
+                let below = Level::open(level.handle.as_fd(), &name)?;
+                levels.push(below);
+            }
+            Some((name, Kind::File | Kind::Link | Kind::Other)) => {
+                match rustix::fs::unlinkat(&level.handle, name.as_slice(), AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            None if level.more => {
+                // Listed anew, from the beginning.
+                level.handle = open_below(level.handle.as_fd(), b".")?;
+                level.list()?;
+            }
+            None => {
+                let Some(empty) = levels.pop() else { return Ok(()) };
+                let above = levels.last().map_or(directory, |level| level.handle.as_fd());
+                rustix::fs::unlinkat(above, empty.name.as_slice(), AtFlags::REMOVEDIR)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What would be gone: the first names, and whether there are more.
@@ -125,16 +205,20 @@ fn preview(workspace: &Workspace, path: &str) -> Value {
     let (mut paths, mut more) = (vec![workspace.shown(&real)], false);
     let mut todo = vec![real];
     while let Some(next) = todo.pop() {
-        let is_directory = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
-        let Some(children) = is_directory(&next).then(|| std::fs::read_dir(&next).ok()).flatten() else { continue };
-        for child in children.flatten() {
+        // What is no directory is not opened as one.
+        let listed = workspace.open_directory(&next).and_then(|open| Entries::read(open.as_fd()));
+        let Ok(children) = listed else { continue };
+        for (name, entry) in children.iter() {
             if paths.len() == SHOWN_ENTRIES_MAX {
                 more = true;
                 todo.clear();
                 break;
             }
-            paths.push(workspace.shown(&child.path()));
-            todo.push(child.path());
+            let child = next.join(as_path(name));
+            paths.push(workspace.shown(&child));
+            if entry.kind == Kind::Directory {
+                todo.push(child);
+            }
         }
     }
     paths.sort();
@@ -145,6 +229,7 @@ fn preview(workspace: &Workspace, path: &str) -> Value {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     use super::super::fs_common::testing::{aborted, call, preview, workspace};
     use super::*;

@@ -1,7 +1,7 @@
 //! Whole files: read as text, written at once or not at all, and what a person is shown of a change.
 
 use std::collections::BTreeSet;
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::fs_common::{io_failed, no_directory_name, open, refused};
 use super::fs_put::{Content, put};
 use crate::base::limit;
-use crate::base::workspace::Workspace;
+use crate::base::place::Place;
+use crate::base::workspace::{PathError, Workspace};
 use crate::edit::unified_diff;
 use crate::tool::{FileStamp, ToolError};
 
@@ -59,6 +60,8 @@ pub(super) fn read_text(workspace: &Workspace, input: &str) -> Result<String, To
 /// Where a path leads, and what is there now: None for nothing.
 pub(super) struct Target {
     path: PathBuf,
+    /// None: its directory is to be made.
+    place: Option<Place>,
     existing: Option<Metadata>,
 }
 
@@ -70,8 +73,16 @@ impl Target {
     /// only be a directory's.
     pub(super) fn find(workspace: &Workspace, input: &str) -> Result<Self, ToolError> {
         no_directory_name(input)?;
-        let path = workspace.resolve(input).map_err(|e| refused(&e))?;
-        let existing = match std::fs::symlink_metadata(&path) {
+        let place = match workspace.place(input) {
+            Ok(place) => place,
+            Err(error) if error.is_not_found() => {
+                let path = workspace.resolve(input).map_err(|e| refused(&e))?;
+                return Ok(Self { path, place: None, existing: None });
+            }
+            Err(PathError::Open { cause, .. }) => return Err(io_failed("write", input, &cause)),
+            Err(error) => return Err(refused(&error)),
+        };
+        let existing = match place.look() {
             Ok(found) if found.is_file() => Some(found),
             Ok(found) => {
                 let kind = if found.is_dir() { "a directory" } else { "not a regular file" };
@@ -81,10 +92,11 @@ impl Target {
             Err(e) => return Err(io_failed("write", input, &e)),
         };
         if existing.is_some() {
-            let writable = rustix::fs::access(&path, rustix::fs::Access::WRITE_OK);
+            let (may, plain) = (rustix::fs::Access::WRITE_OK, rustix::fs::AtFlags::empty());
+            let writable = rustix::fs::accessat(place.directory(), place.name(), may, plain);
             writable.map_err(|e| io_failed("write", input, &e.into()))?;
         }
-        Ok(Self { path, existing })
+        Ok(Self { path: place.path().to_owned(), place: Some(place), existing })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -99,7 +111,12 @@ impl Target {
     /// Whether the file that is there holds exactly this.
     pub(super) fn holds(&self, content: &[u8]) -> bool {
         let same_size = self.existing.as_ref().is_some_and(|found| found.len() == content.len() as u64);
-        same_size && std::fs::File::open(&self.path).is_ok_and(|file| same_bytes(file, content).unwrap_or(false))
+        same_size && self.open().is_some_and(|file| same_bytes(file, content).unwrap_or(false))
+    }
+
+    /// Opens the file that is there. None when it cannot be read.
+    pub(super) fn open(&self) -> Option<File> {
+        self.place.as_ref()?.open().ok()
     }
 
     /// Puts `content` in this place, all of it or nothing. Parents are made; mode and owner of what was there are
@@ -109,14 +126,15 @@ impl Target {
     /// What the file system says; then what was there before still is.
     pub(super) fn write(&self, workspace: &Workspace, input: &str, content: &str) -> Result<FileStamp, ToolError> {
         let failed = |e: std::io::Error| io_failed("write", input, &e);
-        let Some(parent) = self.path.parent() else { return Err(refused(&workspace.escapes(input))) };
-        if self.existing.is_none() {
-            std::fs::create_dir_all(parent).map_err(failed)?;
-            if workspace.resolve(input).map_err(|e| refused(&e))? != self.path {
-                return Err(refused(&workspace.escapes(input)));
+        let made;
+        let place = match &self.place {
+            Some(place) => place,
+            None => {
+                made = workspace.reach_made(&self.path).map_err(failed)?;
+                &made
             }
-        }
-        put(parent, &self.path, Content { bytes: content.as_bytes(), replaces: self.existing.as_ref() }).map_err(failed)
+        };
+        put(place, Content { bytes: content.as_bytes(), replaces: self.existing.as_ref() }).map_err(failed)
     }
 }
 

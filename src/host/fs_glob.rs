@@ -172,7 +172,7 @@ impl Query {
         let named: Vec<&str> = pattern.split('/').chain(self.path.iter().flat_map(|path| path.split('/'))).collect();
         let walk = Walk {
             base: &base,
-            home: workspace.working_directory(),
+            workspace,
             hidden: self.hidden,
             ignored: self.ignored,
             skipped: SKIPPED_DIRECTORIES.into_iter().filter(|name| !named.contains(name)).collect(),
@@ -190,12 +190,12 @@ impl Query {
 
     /// A `path` that is no directory inside the roots is told as such.
     fn check_path(&self, workspace: &Workspace, path: &str) -> Result<(), ToolError> {
-        let found = std::fs::metadata(workspace.resolve(path).map_err(|e| refused(&e))?);
-        match found {
+        match workspace.look_at(path) {
             Ok(found) if found.is_dir() => Ok(()),
             Ok(_) => Err(ToolError::failed(format!("Path \"{path}\" is not a directory"))),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(not_found(workspace, path)),
-            Err(e) => Err(io_failed("search", path, &e)),
+            Err(e) if e.is_not_found() => Err(not_found(workspace, path)),
+            Err(PathError::Open { cause, .. }) => Err(io_failed("search", path, &cause)),
+            Err(e) => Err(refused(&e)),
         }
     }
 
@@ -328,8 +328,8 @@ impl Hunt<'_> {
                 Some((found.st_mtime, i64::try_from(found.st_mtime_nsec).unwrap_or_default()))
             }
             Kind::Link => {
-                let real = self.workspace.resolve(self.walk.base.join(as_path(place.path)).to_str()?).ok()?;
-                let found = std::fs::metadata(real).ok().filter(std::fs::Metadata::is_file)?.modified().ok()?;
+                let found = self.workspace.look_at(self.walk.base.join(as_path(place.path)).to_str()?).ok()?;
+                let found = Some(found).filter(std::fs::Metadata::is_file)?.modified().ok()?;
                 Some(match found.duration_since(SystemTime::UNIX_EPOCH) {
                     Ok(since) => (i64::try_from(since.as_secs()).ok()?, i64::from(since.subsec_nanos())),
                     Err(before) => (-i64::try_from(before.duration().as_secs()).ok()? - 1, 0),

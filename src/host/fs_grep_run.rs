@@ -15,9 +15,9 @@ use super::fs_common::{SKIPPED_DIRECTORIES, io_failed, not_found, open, refused}
 use super::fs_grep::{Mode, Query};
 use super::search::{
     Count, FileChoice, FileSearch, Found, Hit, Kind, Lines, Outcome, Place, Room, Stop, Stopped, Tally, TypeChoice,
-    Visit, Walk, open_base, open_below, open_file,
+    Visit, Walk, open_below, open_file,
 };
-use crate::base::workspace::Workspace;
+use crate::base::workspace::{PathError, Workspace};
 use crate::base::{limit, text};
 use crate::tool::ToolError;
 
@@ -42,10 +42,11 @@ impl<'q> Scope<'q> {
     pub(super) fn new(workspace: &'q Workspace, query: &'q Query) -> Result<Self, ToolError> {
         let given = query.path.as_str();
         let base = workspace.resolve(given).map_err(|e| refused(&e))?;
-        let directory = match std::fs::metadata(&base) {
+        let directory = match workspace.look_at(given) {
             Ok(kind) => kind.is_dir(),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(workspace, given)),
-            Err(e) => return Err(io_failed("search", given, &e)),
+            Err(e) if e.is_not_found() => return Err(not_found(workspace, given)),
+            Err(PathError::Open { cause, .. }) => return Err(io_failed("search", given, &cause)),
+            Err(e) => return Err(refused(&e)),
         };
         let mut prefix = workspace.shown(&base);
         if directory && !prefix.is_empty() && !prefix.ends_with('/') {
@@ -66,7 +67,7 @@ impl<'q> Scope<'q> {
         if !self.directory {
             return open(self.workspace, self.given).map(OwnedFd::from).map_err(|e| io::Error::other(e.to_string()));
         }
-        let base = open_base(&self.base)?;
+        let base = self.workspace.open_directory(&self.base)?;
         match path.iter().rposition(|byte| *byte == b'/') {
             Some(at) => open_file(open_below(base.as_fd(), &path[..at])?.as_fd(), &path[at + 1..]),
             None => open_file(base.as_fd(), path),
@@ -119,7 +120,7 @@ impl<'s> Search<'s> {
             query.path.split('/').chain(query.globs.iter().flat_map(|glob| glob.split('/'))).collect();
         let walk = Walk {
             base: &self.scope.base,
-            home: self.scope.workspace.working_directory(),
+            workspace: self.scope.workspace,
             hidden: query.hidden,
             ignored: query.ignored,
             skipped: SKIPPED_DIRECTORIES.into_iter().filter(|name| !named.contains(name)).collect(),

@@ -4,7 +4,7 @@
 //! [`Guard::saw`] and [`Guard::wrote`] keep what the session knows up to date. Who changed the file does not matter:
 //! a person, a formatter run by `bash`, another session.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::hash::Hasher;
 use std::io::Read;
 use std::path::Path;
@@ -18,6 +18,7 @@ use crate::tool::{FileMark, FileStamp, Scope, ToolContext, ToolError};
 #[derive(Debug, Clone)]
 pub(super) struct Guard {
     scope: Arc<Scope>,
+    workspace: Arc<Workspace>,
     mode: StaleCheck,
 }
 
@@ -34,8 +35,9 @@ pub(super) enum Known {
 
 impl Guard {
     /// The guard of one call.
-    pub(super) fn new(workspace: &Workspace, context: &ToolContext) -> Self {
-        Self { scope: Arc::clone(&context.scope), mode: workspace.stale_check() }
+    pub(super) fn new(workspace: &Arc<Workspace>, context: &ToolContext) -> Self {
+        let mode = workspace.stale_check();
+        Self { scope: Arc::clone(&context.scope), workspace: Arc::clone(workspace), mode }
     }
 
     /// Whether the file may be changed. `input` is the path as the caller gave it.
@@ -58,7 +60,7 @@ impl Guard {
         if stamp == mark.stamp {
             return Ok(Known::Seen);
         }
-        if stamp.bytes() == mark.stamp.bytes() && mark.hash.is_some() && self.hash_of(target.path()) == mark.hash {
+        if stamp.bytes() == mark.stamp.bytes() && mark.hash.is_some() && self.hash_of(target) == mark.hash {
             // Touched, not changed.
             self.scope.files.set(target.path(), FileMark { stamp, hash: mark.hash });
             return Ok(Known::Seen);
@@ -88,7 +90,7 @@ impl Guard {
     pub(super) fn moved(&self, from: &Path, to: Option<&Path>) {
         let mark = self.scope.files.get(from);
         self.scope.files.forget(from);
-        let found = to.and_then(|to| Some((to, FileStamp::of(&std::fs::symlink_metadata(to).ok()?))));
+        let found = to.and_then(|to| Some((to, FileStamp::of(&self.workspace.look(to).ok()?))));
         if let (Some(mark), Some((to, stamp))) = (mark, found)
             && mark.stamp.renamed_to(&stamp)
         {
@@ -101,8 +103,8 @@ impl Guard {
         self.scope.files.hasher()
     }
 
-    fn hash_of(&self, path: &Path) -> Option<u64> {
-        let mut file = File::open(path).ok()?;
+    fn hash_of(&self, target: &Target) -> Option<u64> {
+        let mut file = target.open()?;
         let mut hasher = self.hasher();
         let mut chunk = vec![0; 64 * 1024];
         loop {

@@ -16,10 +16,8 @@ use serde_json::json;
 use super::fs_common::{
     SKIPPED_DIRECTORIES, definition, flag, io_failed, not_found, optional_text, path_subject, refused, whole,
 };
-use super::search::{
-    Entries, Kind, Rules, Stop, Stopped, Verdict, as_path, join, open_base, open_below, prefix, searching,
-};
-use crate::base::workspace::Workspace;
+use super::search::{Entries, Kind, Rules, Stop, Stopped, Verdict, as_path, join, open_below, prefix, searching};
+use crate::base::workspace::{PathError, Workspace};
 use crate::base::{BoxFuture, limit, text};
 use crate::protocol::{ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
@@ -98,16 +96,18 @@ impl Query {
     fn run(&self, workspace: &Workspace, stop: &Stop) -> Result<String, ToolError> {
         let path = self.path.as_str();
         let base = workspace.resolve(path).map_err(|e| refused(&e))?;
-        match std::fs::metadata(&base) {
+        match workspace.look_at(path) {
             Ok(found) if found.is_dir() => {}
             Ok(_) => return Err(ToolError::failed(format!("Path \"{path}\" is not a directory"))),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(not_found(workspace, path)),
-            Err(e) => return Err(io_failed("list", path, &e)),
+            Err(e) if e.is_not_found() => return Err(not_found(workspace, path)),
+            Err(PathError::Open { cause, .. }) => return Err(io_failed("list", path, &cause)),
+            Err(e) => return Err(refused(&e)),
         }
         let rules = if self.ignores { Rules::above(&base, workspace.working_directory()) } else { None };
         let mut listing =
             Listing { query: self, workspace, stop, base, seen: 0, lines: Vec::new(), units: 0, more: false };
-        let listed = open_base(&listing.base).and_then(|open| listing.directory(open.as_fd(), b"", self.depth, rules));
+        let open = workspace.open_directory(&listing.base);
+        let listed = open.and_then(|open| listing.directory(open.as_fd(), b"", self.depth, rules));
         match stop.check() {
             Err(Stopped::Aborted) => return Err(ToolError::Aborted),
             Ok(()) | Err(Stopped::Late) => listed.map_err(|e| io_failed("list", path, &e))?,
@@ -147,11 +147,16 @@ impl Listing<'_> {
             true => Rules::within(rules.as_ref(), handle, &entries, prefix(&absolute)),
             false => None,
         };
+        let workspace = self.workspace;
+        let closed: Vec<&Path> = workspace.protected_below(&absolute).collect();
         for (name, entry) in entries.iter() {
             if self.more || self.stop.check().is_err() {
                 return Ok(());
             }
             let below = join(path, name);
+            if closed.iter().any(|path| path.as_os_str().as_bytes() == name) {
+                continue;
+            }
             if rules.as_ref().is_some_and(|rules| ignored(rules, &absolute, name, entry.kind)) {
                 continue;
             }
@@ -196,8 +201,7 @@ impl Listing<'_> {
             Kind::File | Kind::Other => 'f',
             Kind::Link => {
                 let path = self.base.join(as_path(path));
-                let real = path.to_str().and_then(|path| self.workspace.resolve(path).ok());
-                match real.and_then(|real| std::fs::metadata(real).ok()) {
+                match path.to_str().and_then(|path| self.workspace.look_at(path).ok()) {
                     Some(found) if found.is_dir() => 'd',
                     Some(_) => 'f',
                     None => 'l',

@@ -2,11 +2,15 @@
 //!
 //! Bounded in entries looked at, so that a miss in a huge tree costs little.
 
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-use ignore::WalkBuilder;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::fs_common::SKIPPED_DIRECTORIES;
+use super::search::{Entries, Place, Stop, Stopped, Visit, Walk, as_path};
 use crate::base::text;
 use crate::base::workspace::Workspace;
 
@@ -39,10 +43,10 @@ fn mended(workspace: &Workspace, path: &Path) -> Vec<PathBuf> {
     for name in below {
         let next = candidates.iter().flat_map(|directory| {
             let exact = directory.join(name);
-            if exact.symlink_metadata().is_ok() {
+            if workspace.look(&exact).is_ok() {
                 vec![exact]
             } else {
-                like_entries(directory, &name.to_string_lossy())
+                like_entries(workspace, directory, &name.to_string_lossy())
             }
         });
         candidates = next.take(NAMED_MAX).collect();
@@ -50,30 +54,78 @@ fn mended(workspace: &Workspace, path: &Path) -> Vec<PathBuf> {
     candidates
 }
 
-fn like_entries(directory: &Path, name: &str) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let names = entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let names: Vec<String> = names.collect();
-    text::near_misses(name, names.iter().map(String::as_str)).into_iter().map(|name| directory.join(name)).collect()
+/// A directory that is a link, or has become one, is not looked into: it may lead out of the roots.
+fn like_entries(workspace: &Workspace, directory: &Path, name: &str) -> Vec<PathBuf> {
+    let listed = workspace.open_directory(directory).and_then(|open| Entries::read(open.as_fd()));
+    let Ok(entries) = listed else { return Vec::new() };
+    let names = entries.iter().take(ENTRIES_MAX).filter_map(|(name, _)| std::str::from_utf8(name).ok());
+    let found = text::near_misses(name, names).into_iter().map(|name| directory.join(name));
+    found.filter(|path| !workspace.protects(path)).collect()
 }
 
-/// Files of the same name, whatever its case, elsewhere under the working directory: those first whose directories
+/// What has the same name, whatever its case, elsewhere under the working directory: those first whose directories
 /// are the most alike from behind.
 fn same_name(workspace: &Workspace, path: &Path) -> Vec<PathBuf> {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
-    let mut builder = WalkBuilder::new(workspace.working_directory());
-    builder.require_git(false).filter_entry(|entry| !SKIPPED_DIRECTORIES.iter().any(|skip| entry.file_name() == *skip));
-    let same = |found: &Path| {
-        found.file_name().and_then(|other| other.to_str()).is_some_and(|other| other.eq_ignore_ascii_case(name))
+    let Some(name) = path.file_name().map(OsStr::as_bytes) else { return Vec::new() };
+    let walk = Walk {
+        base: workspace.working_directory(),
+        workspace,
+        hidden: false,
+        ignored: false,
+        skipped: SKIPPED_DIRECTORIES.to_vec(),
+        depth: usize::MAX,
+        share: usize::MAX,
+        reads: false,
     };
-    let walked = builder.build().take(WALKED_MAX).filter_map(Result::ok);
-    let mut found: Vec<PathBuf> = walked.map(ignore::DirEntry::into_path).filter(|found| same(found)).collect();
+    let (stop, seen) = (Stop::default(), AtomicUsize::new(0));
+    let namesakes = || Namesakes { name, stop: &stop, seen: &seen, found: Vec::new() };
+    let Ok(workers) = walk.run(&stop, &namesakes) else { return Vec::new() };
+    let relative = workers.iter().flat_map(|worker| &worker.found);
+    let mut found: Vec<PathBuf> = relative.map(|path| walk.base.join(as_path(path))).collect();
     let common = |found: &Path| {
         let pairs = found.components().rev().zip(path.components().rev());
         pairs.skip(1).take_while(|(a, b)| a == b).count()
     };
     found.sort_by_cached_key(|found| (usize::MAX - common(found), found.components().count(), found.clone()));
     found
+}
+
+/// Collects what has one name, and ends the walk when enough was seen.
+struct Namesakes<'n> {
+    name: &'n [u8],
+    stop: &'n Stop,
+    seen: &'n AtomicUsize,
+    found: Vec<Vec<u8>>,
+}
+
+impl Namesakes<'_> {
+    fn see(&mut self, path: &[u8]) -> bool {
+        if self.seen.fetch_add(1, Ordering::Relaxed) >= WALKED_MAX {
+            self.stop.stop(Stopped::Late);
+        }
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        name.eq_ignore_ascii_case(self.name)
+    }
+}
+
+impl Visit for Namesakes<'_> {
+    fn enters(&mut self, path: &[u8]) -> bool {
+        if self.see(path) {
+            self.found.push(path.to_owned());
+        }
+        true
+    }
+
+    fn takes(&mut self, path: &[u8]) -> bool {
+        self.see(path)
+    }
+
+    fn file(&mut self, place: Place<'_>) {
+        self.found.push(place.path.to_owned());
+    }
+
+    // What cannot be read has no namesakes.
+    fn failed(&mut self, _path: &[u8], _cause: io::Error) {}
 }
 
 #[cfg(test)]
@@ -107,6 +159,18 @@ mod tests {
             let path = workspace.resolve(input).unwrap();
             let found = alike(&workspace, &path);
             assert_eq!(found.first().map(String::as_str), want.first().copied(), "{input}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_outside_is_named() {
+        let (home, workspace) = workspace(&[("a", "x")]);
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("secret"), "").unwrap();
+        std::os::unix::fs::symlink(outside.path(), home.path().join("out")).unwrap();
+        for input in ["outx/secre", "ou/secret", "secre"] {
+            let path = workspace.resolve(input).unwrap();
+            assert!(alike(&workspace, &path).iter().all(|name| !name.contains("secret")), "{input}");
         }
     }
 

@@ -1,19 +1,19 @@
 //! `fs_move`: gives a file, a link or a directory another name. Never over something that exists.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-use rustix::fs::{CWD, RenameFlags};
-use rustix::io::Errno;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::fs_common::{blocking, definition, io_failed, no_directory_name, not_found, refused, text_argument};
-use super::fs_delete::entries;
+use super::fs_delete::{entries, stays};
 use super::fs_guard::Guard;
+use super::fs_put::{is_unsupported, rename_new};
 use crate::base::BoxFuture;
-use crate::base::workspace::Workspace;
+use crate::base::place::Place;
+use crate::base::workspace::{PathError, Workspace};
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
@@ -77,42 +77,40 @@ fn relocate(
     destination: &str,
     cancel: &CancellationToken,
 ) -> Result<(PathBuf, PathBuf), ToolError> {
-    let from = workspace.resolve_entry(source).map_err(|e| refused(&e))?;
+    stays(workspace, source)?;
+    let failed = |e: &std::io::Error| match e.kind() {
+        ErrorKind::NotFound => not_found(workspace, source),
+        _ => io_failed("move", source, e),
+    };
+    let from = workspace.entry_place(source).map_err(|e| match e {
+        PathError::Open { cause, .. } => failed(&cause),
+        error => refused(&error),
+    })?;
     let to = workspace.resolve_entry(destination).map_err(|e| refused(&e))?;
-    if workspace.holds_a_root(&from) {
-        return Err(ToolError::failed(format!("Path \"{source}\" is or holds a root of the workspace, which stays")));
-    }
-    if let Err(e) = std::fs::symlink_metadata(&from) {
-        let missing = e.kind() == ErrorKind::NotFound;
-        return Err(if missing { not_found(workspace, source) } else { io_failed("move", source, &e) });
-    }
-    check_endings(&from, source, destination)?;
-    if to != from && to.starts_with(&from) {
+    let found = from.look().map_err(|e| failed(&e))?;
+    check_endings(found.is_dir(), source, destination)?;
+    if to != from.path() && to.starts_with(from.path()) {
         return Err(ToolError::failed(format!("Cannot move \"{source}\" into itself, to \"{destination}\"")));
     }
     if cancel.is_cancelled() {
         return Err(ToolError::Aborted);
     }
-    if let Some(parent) = to.parent() {
-        std::fs::create_dir_all(parent).map_err(|e| io_failed("make the directory of", destination, &e))?;
-    }
-    if workspace.resolve_entry(destination).map_err(|e| refused(&e))? != to {
-        return Err(refused(&workspace.escapes(destination)));
-    }
-    rename(&from, &to).map_err(|e| match e {
-        Errno::EXIST => ToolError::failed(format!("\"{destination}\" exists already, and nothing is written over")),
-        Errno::XDEV => ToolError::failed(format!(
+    let to = workspace.reach_made(&to).map_err(|e| io_failed("make the directory of", destination, &e))?;
+    rename(&from, &to).map_err(|e| match e.kind() {
+        ErrorKind::AlreadyExists => {
+            ToolError::failed(format!("\"{destination}\" exists already, and nothing is written over"))
+        }
+        ErrorKind::CrossesDevices => ToolError::failed(format!(
             "\"{source}\" and \"{destination}\" lie on different file systems: copy it, then delete the first"
         )),
-        e => io_failed("move", source, &e.into()),
+        _ => io_failed("move", source, &e),
     })?;
-    Ok((from, to))
+    Ok((from.path().to_owned(), to.path().to_owned()))
 }
 
 /// A directory may be written with a slash behind its name, in either place; anything else is not one.
-fn check_endings(from: &Path, source: &str, destination: &str) -> Result<(), ToolError> {
+fn check_endings(is_directory: bool, source: &str, destination: &str) -> Result<(), ToolError> {
     let shown = |given: &str| given.trim_end_matches('/').to_owned();
-    let is_directory = from.symlink_metadata().is_ok_and(|found| found.is_dir());
     let (source_named, destination_named) = match is_directory {
         true => (shown(source), shown(destination)),
         false => (source.to_owned(), destination.to_owned()),
@@ -122,10 +120,12 @@ fn check_endings(from: &Path, source: &str, destination: &str) -> Result<(), Too
 }
 
 /// Renames where the name is free. The kernel decides; where it cannot, a look before.
-fn rename(from: &Path, to: &Path) -> Result<(), Errno> {
-    match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if to.symlink_metadata().is_ok() => Err(Errno::EXIST),
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => rustix::fs::renameat(CWD, from, CWD, to),
+fn rename(from: &Place, to: &Place) -> std::io::Result<()> {
+    match rename_new((from.directory(), from.name()), (to.directory(), to.name())) {
+        Err(e) if is_unsupported(&e) && to.look().is_ok() => Err(ErrorKind::AlreadyExists.into()),
+        Err(e) if is_unsupported(&e) => {
+            Ok(rustix::fs::renameat(from.directory(), from.name(), to.directory(), to.name())?)
+        }
         done => done,
     }
 }

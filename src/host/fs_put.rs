@@ -2,21 +2,23 @@
 //!
 //! The content goes to a file beside the place, without a name where the file system can do that, and to the disk;
 //! then it gets the place's name in one step. A name that a crash leaves behind ([`PREFIX`]) is removed by a
-//! later write into the same directory.
+//! later write into the same directory. All of it happens in the place's open directory, wherever its path leads by then.
 
 use std::collections::HashSet;
-use std::fs::{File, Metadata, Permissions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io::{Error, Result, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::base::place::Place;
 use crate::tool::FileStamp;
 
 /// How the names of unfinished files begin and end.
@@ -40,15 +42,16 @@ pub(super) struct Content<'c> {
     pub replaces: Option<&'c Metadata>,
 }
 
-/// Puts a file at `path`, which lies in `parent`. Returns what the file system says of it.
+/// Puts a file in a place. Returns what the file system says of it.
 ///
 /// # Errors
 /// What the file system says; then what was there before still is.
-pub(super) fn put(parent: &Path, path: &Path, content: Content<'_>) -> Result<FileStamp> {
-    sweep(parent);
-    let directory = File::open(parent)?;
-    let written = match put_unnamed(parent, path, content) {
-        Err(e) if is_unsupported(&e) => put_named(parent, path, content)?,
+pub(super) fn put(place: &Place, content: Content<'_>) -> Result<FileStamp> {
+    let here = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = File::from(rustix::fs::openat(place.directory(), ".", here, Mode::empty())?);
+    sweep(place, &directory);
+    let written = match put_unnamed(place, content) {
+        Err(e) if is_unsupported(&e) => put_named(place, content)?,
         written => written?,
     };
     // Some file systems cannot, and then nothing more can be done.
@@ -60,37 +63,90 @@ pub(super) fn put(parent: &Path, path: &Path, content: Content<'_>) -> Result<Fi
 }
 
 /// Through a file that has no name until it is whole.
-fn put_unnamed(parent: &Path, path: &Path, content: Content<'_>) -> Result<File> {
+fn put_unnamed(place: &Place, content: Content<'_>) -> Result<File> {
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::openat(CWD, parent, flags, Mode::from_raw_mode(0o666))?);
+    let mut file = File::from(rustix::fs::openat(place.directory(), ".", flags, Mode::from_raw_mode(0o666))?);
     fill(&mut file, content)?;
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let link = |to: &Path| rustix::fs::linkat(CWD, &own, CWD, to, AtFlags::SYMLINK_FOLLOW);
+    // The kernel refuses to write over what came to be there meanwhile. A missing /proc is told apart from that.
+    let link = |to: &OsStr| {
+        let linked = rustix::fs::linkat(CWD, &own, place.directory(), to, AtFlags::SYMLINK_FOLLOW);
+        linked.map_err(|e| if e == Errno::NOENT { Errno::NOTSUP } else { e })
+    };
     if content.replaces.is_none() {
-        // The kernel refuses to write over what came to be there meanwhile. A missing /proc is told apart from that.
-        link(path).map_err(|e| if e == Errno::NOENT { Errno::NOTSUP } else { e })?;
+        link(place.name())?;
         return Ok(file);
     }
-    let named = names().make_in(parent, |name| link(name).map_err(Error::from));
-    let named = named.map_err(|e| if e.kind() == std::io::ErrorKind::NotFound { Errno::NOTSUP.into() } else { e })?;
-    named.into_temp_path().persist(path).map_err(|e| e.error)?;
+    let (name, ()) = with_new_name(link)?;
+    take_over(place, &name)?;
     Ok(file)
 }
 
 /// Through a file with a name of its own.
-fn put_named(parent: &Path, path: &Path, content: Content<'_>) -> Result<File> {
-    let mut file = names().permissions(Permissions::from_mode(0o666)).tempfile_in(parent)?;
-    fill(file.as_file_mut(), content)?;
-    match content.replaces {
-        Some(_) => file.persist(path).map_err(|e| e.error),
-        None => file.persist_noclobber(path).map_err(|e| e.error),
+fn put_named(place: &Place, content: Content<'_>) -> Result<File> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let make = |name: &OsStr| rustix::fs::openat(place.directory(), name, flags, Mode::from_raw_mode(0o666));
+    let (name, file) = with_new_name(make)?;
+    let mut file = File::from(file);
+    let put = fill(&mut file, content).and_then(|()| match content.replaces {
+        Some(_) => take_over(place, &name),
+        None => take_free(place, &name),
+    });
+    if put.is_err() {
+        // Gone already, or swept later.
+        let _left_over = rustix::fs::unlinkat(place.directory(), &name, AtFlags::empty());
+    }
+    put.map(|()| file)
+}
+
+/// Gives the file of that name the place's, over what is there.
+fn take_over(place: &Place, name: &OsStr) -> Result<()> {
+    let renamed = rustix::fs::renameat(place.directory(), name, place.directory(), place.name());
+    if renamed.is_err() {
+        let _left_over = rustix::fs::unlinkat(place.directory(), name, AtFlags::empty());
+    }
+    Ok(renamed?)
+}
+
+/// The same where nothing is; two names for a moment, where the file system cannot rename so.
+fn take_free(place: &Place, name: &OsStr) -> Result<()> {
+    let directory = place.directory();
+    match rename_new((directory, name), (directory, place.name())) {
+        Err(e) if is_unsupported(&e) => {
+            rustix::fs::linkat(directory, name, directory, place.name(), AtFlags::empty())?;
+            Ok(rustix::fs::unlinkat(directory, name, AtFlags::empty())?)
+        }
+        done => done,
     }
 }
 
-fn names() -> tempfile::Builder<'static, 'static> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(PREFIX).suffix(SUFFIX);
-    builder
+/// Renames where the name is free: the kernel decides.
+///
+/// # Errors
+/// What the file system says; some cannot do it at all.
+pub(super) fn rename_new(from: (BorrowedFd<'_>, &OsStr), to: (BorrowedFd<'_>, &OsStr)) -> Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+    {
+        Ok(rustix::fs::renameat_with(from.0, from.1, to.0, to.1, rustix::fs::RenameFlags::NOREPLACE)?)
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+    {
+        let _ = (from, to);
+        Err(Errno::NOSYS.into())
+    }
+}
+
+/// Does `make` with a name that nothing has.
+fn with_new_name<T>(make: impl Fn(&OsStr) -> std::result::Result<T, Errno>) -> Result<(OsString, T)> {
+    loop {
+        let name = OsString::from(format!("{PREFIX}{}{SUFFIX}", uuid::Uuid::new_v4().simple()));
+        match make(&name) {
+            Ok(made) => return Ok((name, made)),
+            // One chance in 2^122; the next name is another.
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn fill(file: &mut File, content: Content<'_>) -> Result<()> {
@@ -104,7 +160,7 @@ fn fill(file: &mut File, content: Content<'_>) -> Result<()> {
 }
 
 /// Whether the file system, or the machine, cannot do this at all.
-fn is_unsupported(error: &Error) -> bool {
+pub(super) fn is_unsupported(error: &Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS))
 }
@@ -122,36 +178,47 @@ pub(super) fn keep_owner(file: &File, before: &Metadata) {
 }
 
 /// Removes what an earlier crash left in a directory; looks once, until many others were looked at.
-fn sweep(directory: &Path) {
+fn sweep(place: &Place, directory: &File) {
+    let Some(parent) = place.path().parent() else { return };
     {
         let mut swept = SWEPT.lock();
         if swept.len() >= SWEPT_MAX {
             swept.clear();
         }
-        if !swept.insert(directory.to_owned()) {
+        if !swept.insert(parent.to_owned()) {
             return;
         }
     }
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
-    for entry in entries.take(SWEEP_ENTRIES_MAX).filter_map(Result::ok) {
-        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
-        if ours && is_leftover(&entry) {
-            let removed = std::fs::remove_file(entry.path());
-            tracing::debug!(file = %entry.path().display(), ?removed, "an unfinished file of an earlier run");
+    let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return };
+    for entry in entries.take(SWEEP_ENTRIES_MAX).filter_map(std::result::Result::ok) {
+        let name = entry.file_name();
+        let ours = name.to_str().is_ok_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
+        if ours && is_leftover(place, name) {
+            let removed = rustix::fs::unlinkat(place.directory(), name, AtFlags::empty());
+            tracing::debug!(directory = %parent.display(), ?name, ?removed, "an unfinished file of an earlier run");
         }
     }
 }
 
-fn is_leftover(entry: &std::fs::DirEntry) -> bool {
-    let old = |found: &Metadata| found.modified().ok()?.elapsed().ok();
-    entry.metadata().is_ok_and(|found| found.is_file() && old(&found).is_some_and(|age| age > LEFTOVER_AGE))
+fn is_leftover(place: &Place, name: &std::ffi::CStr) -> bool {
+    let Ok(found) = rustix::fs::statat(place.directory(), name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    let modified = u64::try_from(found.st_mtime).map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s));
+    let old = modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > LEFTOVER_AGE));
+    FileType::from_raw_mode(found.st_mode).is_file() && old
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
 
     use super::*;
+    use crate::base::workspace::Workspace;
+
+    fn place(directory: &Path, name: &str) -> Place {
+        Workspace::new(directory, &[]).unwrap().place(name).unwrap()
+    }
 
     fn listed(directory: &Path) -> Vec<String> {
         let names = fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
@@ -166,13 +233,13 @@ mod tests {
         for way in [put_unnamed, put_named] {
             let home = tempfile::tempdir().unwrap();
             let path = home.path().join("a");
-            way(home.path(), &path, Content { bytes: b"one", replaces: None }).unwrap();
-            let taken = way(home.path(), &path, Content { bytes: b"two", replaces: None }).unwrap_err();
+            way(&place(home.path(), "a"), Content { bytes: b"one", replaces: None }).unwrap();
+            let taken = way(&place(home.path(), "a"), Content { bytes: b"two", replaces: None }).unwrap_err();
             assert_eq!(taken.kind(), std::io::ErrorKind::AlreadyExists, "made meanwhile by somebody else");
             assert_eq!(fs::read(&path).unwrap(), b"one");
             fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
             let before = fs::metadata(&path).unwrap();
-            let file = way(home.path(), &path, Content { bytes: b"three", replaces: Some(&before) }).unwrap();
+            let file = way(&place(home.path(), "a"), Content { bytes: b"three", replaces: Some(&before) }).unwrap();
             assert_eq!(fs::read(&path).unwrap(), b"three");
             let after = fs::metadata(&path).unwrap();
             assert_eq!((after.mode(), after.ino()), (before.mode(), file.metadata().unwrap().ino()));
@@ -190,7 +257,7 @@ mod tests {
             let given = std::os::unix::fs::chown(&path, Some(1234), Some(4321)).is_ok();
             fs::set_permissions(&path, Permissions::from_mode(0o6755)).unwrap();
             let before = fs::metadata(&path).unwrap();
-            way(home.path(), &path, Content { bytes: b"y", replaces: Some(&before) }).unwrap();
+            way(&place(home.path(), "a"), Content { bytes: b"y", replaces: Some(&before) }).unwrap();
             let after = fs::metadata(&path).unwrap();
             assert_eq!((after.uid(), after.gid(), after.mode()), (before.uid(), before.gid(), before.mode()));
             assert_eq!(given, after.uid() == 1234);
@@ -207,7 +274,7 @@ mod tests {
                 file.set_modified(old).unwrap();
             }
         }
-        put(home.path(), &home.path().join("new"), Content { bytes: b"", replaces: None }).unwrap();
+        put(&place(home.path(), "new"), Content { bytes: b"", replaces: None }).unwrap();
         assert_eq!(listed(home.path()), [".simse-b2.tmp", ".simse-x", "a.tmp", "new"]);
     }
 }

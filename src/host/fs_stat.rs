@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::json;
 
 use super::fs_common::{PATH_ALIASES, blocking, definition, io_failed, not_found, paths, refused, text_argument};
-use crate::base::workspace::Workspace;
+use crate::base::workspace::{PathError, Workspace};
 use crate::base::{BoxFuture, clock};
 use crate::protocol::{ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
@@ -60,11 +60,11 @@ impl Tool for FsStat {
 }
 
 fn stat(workspace: &Workspace, path: &str) -> Result<ToolOutput, ToolError> {
-    let real = workspace.resolve(path).map_err(|e| refused(&e))?;
-    let found = match std::fs::metadata(&real) {
+    let found = match workspace.look_at(path) {
         Ok(found) => found,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(not_found(workspace, path)),
-        Err(e) => return Err(io_failed("look at", path, &e)),
+        Err(e) if e.is_not_found() => return Err(not_found(workspace, path)),
+        Err(PathError::Open { cause, .. }) => return Err(io_failed("look at", path, &cause)),
+        Err(e) => return Err(refused(&e)),
     };
     let kind = match found.file_type() {
         kind if kind.is_file() => "file",

@@ -37,6 +37,8 @@ mod git_status;
 mod git_worktree;
 mod patch_plan;
 mod search;
+#[cfg(test)]
+mod swap_tests;
 mod view_image;
 
 use std::borrow::Borrow;

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
 use super::commit::{After, Change};
@@ -223,7 +223,8 @@ impl Planner<'_> {
     /// Whether a file whose text is changed is still the one that the session knows.
     fn check(&self, path: &Path, file: &FileChange) -> Result<(), ToolError> {
         let own = self.entries.get(path).is_some_and(|entry| !matches!(entry.now, Now::Untouched));
-        if own || file.chunks.is_empty() || !path.is_file() {
+        let is_file = self.ground.workspace.look(path).is_ok_and(|found| found.is_file());
+        if own || file.chunks.is_empty() || !is_file {
             return Ok(());
         }
         let target = Target::find(self.ground.workspace, &path.to_string_lossy())?;
@@ -273,11 +274,11 @@ impl Planner<'_> {
     /// What is known of a file; looked up at the first time.
     fn entry(&mut self, path: &Path, given: &str) -> Result<&mut Entry, ToolError> {
         if !self.entries.contains_key(path) {
-            let before = match std::fs::symlink_metadata(path) {
+            let before = match self.ground.workspace.look(path) {
                 Ok(found) if found.is_file() || found.is_symlink() => Some(found),
                 Ok(found) if found.is_dir() => return Err(failed(given, "it is a directory")),
                 Ok(_) => return Err(failed(given, "it is not a regular file")),
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+                Err(e) if e.kind() == ErrorKind::NotFound => None,
                 Err(e) => return Err(io_failed("look at", given, &e)),
             };
             self.entries.insert(path.to_owned(), Entry { before, now: Now::Untouched });
@@ -341,6 +342,15 @@ impl Planner<'_> {
         Ok(bytes)
     }
 
+    /// Whether the file at a path holds exactly this.
+    fn holds(&self, path: &Path, bytes: &[u8]) -> bool {
+        let mut old = Vec::new();
+        let file = self.ground.workspace.open(&path.to_string_lossy());
+        file.is_ok_and(|file| {
+            file.take(bytes.len() as u64 + 1).read_to_end(&mut old).is_ok() && old.as_slice() == bytes
+        })
+    }
+
     /// What is to be done, without what would change nothing.
     fn changes(mut self) -> Vec<Change> {
         let mut changes = Vec::new();
@@ -351,7 +361,7 @@ impl Planner<'_> {
                 (Now::Gone, Some(_)) => changes.push(Change { path, before, after: None }),
                 (Now::Bytes(after), _) => {
                     let stays = before.as_ref().is_some_and(Metadata::is_file) && after.executable.is_none();
-                    if !(stays && std::fs::read(&path).is_ok_and(|old| old == after.bytes)) {
+                    if !(stays && self.holds(&path, &after.bytes)) {
                         changes.push(Change { path, before, after: Some(*after) });
                     }
                 }

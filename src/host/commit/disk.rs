@@ -1,16 +1,16 @@
 //! The single things that a commit does to the disk. Tests stop it before any one of them.
 
 use std::cell::Cell;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use rustix::fs::{CWD, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::{After, Identity, identity};
-use crate::host::fs_put::keep_owner;
+use crate::base::workspace::Workspace;
+use crate::host::fs_put::{is_unsupported, keep_owner, rename_new};
 
 /// What happens instead of the thing that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,23 +23,25 @@ pub(super) enum Fault {
 }
 
 /// The disk, and the fault that it has.
-#[derive(Debug, Default)]
-pub(super) struct Disk {
+#[derive(Debug)]
+pub(super) struct Disk<'t> {
+    /// Where the files lie that change. All of them are reached through it.
+    pub(super) tree: &'t Workspace,
     /// Things to do until the fault, and the fault.
     due: Cell<Option<(usize, Fault)>>,
     crashed: Cell<bool>,
 }
 
-impl Disk {
+impl<'t> Disk<'t> {
     /// The disk as it is.
-    pub(super) fn real() -> Self {
-        Self::default()
+    pub(super) fn real(tree: &'t Workspace) -> Self {
+        Self { tree, due: Cell::new(None), crashed: Cell::new(false) }
     }
 
     /// A disk that has its fault after so many things.
     #[cfg(test)]
-    pub(super) fn faulty(after: usize, fault: Fault) -> Self {
-        Self { due: Cell::new(Some((after, fault))), crashed: Cell::new(false) }
+    pub(super) fn faulty(tree: &'t Workspace, after: usize, fault: Fault) -> Self {
+        Self { tree, due: Cell::new(Some((after, fault))), crashed: Cell::new(false) }
     }
 
     /// Whether the process counts as ended.
@@ -71,13 +73,17 @@ impl Disk {
 
     pub(super) fn make_directory(&self, path: &Path) -> io::Result<()> {
         self.due()?;
-        fs::create_dir(path)
+        let place = self.tree.reach(path)?;
+        Ok(rustix::fs::mkdirat(place.directory(), place.name(), Mode::from_raw_mode(0o777))?)
     }
 
     /// Writes a new file to the end, on disk.
     pub(super) fn write(&self, path: &Path, after: &After) -> io::Result<Identity> {
         self.due()?;
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o666).open(path)?;
+        let place = self.tree.reach(path)?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(place.directory(), place.name(), flags, Mode::from_raw_mode(0o666))?;
+        let mut file = File::from(opened);
         // A crash in the middle leaves half of it.
         let (half, rest) = after.bytes.split_at(after.bytes.len() / 2);
         file.write_all(half)?;
@@ -100,32 +106,42 @@ impl Disk {
     /// Gives a file a second name; where that cannot be, another name.
     pub(super) fn keep(&self, path: &Path, second: &Path) -> io::Result<()> {
         self.due()?;
-        match fs::hard_link(path, second) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(e),
-            Err(_) => fs::rename(path, second),
+        let (path, second) = (self.tree.reach(path)?, self.tree.reach(second)?);
+        let (from, to) = ((path.directory(), path.name()), (second.directory(), second.name()));
+        match rustix::fs::linkat(from.0, from.1, to.0, to.1, AtFlags::empty()) {
+            Err(e) if e == rustix::io::Errno::EXIST => Err(e.into()),
+            Err(_) => Ok(rustix::fs::renameat(from.0, from.1, to.0, to.1)?),
             Ok(()) => Ok(()),
         }
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.due()?;
-        fs::rename(from, to)
+        let (from, to) = (self.tree.reach(from)?, self.tree.reach(to)?);
+        Ok(rustix::fs::renameat(from.directory(), from.name(), to.directory(), to.name())?)
     }
 
     /// The same, where nothing may be written over.
     pub(super) fn rename_new(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.due()?;
-        match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) if to.symlink_metadata().is_err() => fs::rename(from, to),
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Err(Errno::EXIST.into()),
-            done => done.map_err(io::Error::from),
+        let (from, to) = (self.tree.reach(from)?, self.tree.reach(to)?);
+        match rename_new((from.directory(), from.name()), (to.directory(), to.name())) {
+            Err(e) if is_unsupported(&e) && to.look().is_ok() => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(e) if is_unsupported(&e) => {
+                Ok(rustix::fs::renameat(from.directory(), from.name(), to.directory(), to.name())?)
+            }
+            done => done,
         }
     }
 
     /// Takes a file away. That it is gone already is as good.
     pub(super) fn remove(&self, path: &Path) -> io::Result<()> {
         self.due()?;
-        match fs::remove_file(path) {
+        let removed = self
+            .tree
+            .reach(path)
+            .and_then(|place| Ok(rustix::fs::unlinkat(place.directory(), place.name(), AtFlags::empty())?));
+        match removed {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done,
         }
@@ -133,7 +149,28 @@ impl Disk {
 
     pub(super) fn sync_directory(&self, path: &Path) -> io::Result<()> {
         self.due()?;
-        File::open(path)?.sync_all()
+        File::from(self.tree.open_directory(path)?).sync_all()
+    }
+
+    /// Gives a record another name. Records lie where no tool works, and are named by their paths.
+    pub(super) fn rename_record(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.due()?;
+        fs::rename(from, to)
+    }
+
+    /// Takes a record away. That it is gone already is as good.
+    pub(super) fn remove_record(&self, path: &Path) -> io::Result<()> {
+        self.due()?;
+        match fs::remove_file(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Puts the names of records on disk.
+    pub(super) fn sync_records(&self, records: &Path) -> io::Result<()> {
+        self.due()?;
+        File::open(records)?.sync_all()
     }
 
     /// Puts a small file on disk. The caller holds its lock.

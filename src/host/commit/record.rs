@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::disk::Disk;
 use super::{Change, Identity, identity};
+use crate::base::workspace::Workspace;
 
 pub(super) const PREPARING: &str = "preparing";
 pub(super) const COMMITTING: &str = "committing";
@@ -46,7 +47,7 @@ pub(super) struct Step {
 }
 
 impl Record {
-    pub(super) fn plan(changes: &[Change]) -> Self {
+    pub(super) fn plan(tree: &Workspace, changes: &[Change]) -> Self {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let beside = |path: &Path, name: String| path.parent().unwrap_or(Path::new("/")).join(name);
         let step = |(index, change): (usize, &Change)| Step {
@@ -58,7 +59,7 @@ impl Record {
         };
         let steps = changes.iter().enumerate().map(step).collect();
         let writes = changes.iter().filter(|change| change.after.is_some());
-        let missing = |path: &&Path| path.symlink_metadata().is_err();
+        let missing = |path: &&Path| tree.contains(path) && tree.look(path).is_err();
         // In the order of their names, so outer ones come first.
         let made: BTreeSet<PathBuf> =
             writes.flat_map(|change| change.path.ancestors().skip(1).take_while(missing).map(Path::to_owned)).collect();
@@ -70,8 +71,10 @@ impl Record {
         self.steps.iter().filter_map(|step| step.target.parent()).collect()
     }
 
-    /// Every path that it names is one that `inside` accepts, and none is more than it may be.
-    pub(super) fn is_sound(&self, inside: &dyn Fn(&Path) -> bool) -> bool {
+    /// Every path that it names lies in `tree` and still leads to itself, and none is more than it may be.
+    pub(super) fn is_sound(&self, tree: &Workspace) -> bool {
+        let inside =
+            |path: &Path| path.to_str().is_some_and(|text| tree.resolve_entry(text).is_ok_and(|real| real == path));
         let beside = |step: &Step, path: &Path| {
             let own = format!(".simse-{}-", self.id);
             path.parent() == step.target.parent()
@@ -119,7 +122,7 @@ pub(super) struct OpenRecord {
 
 impl OpenRecord {
     /// Writes down what may lie around from now on.
-    pub(super) fn prepare(disk: &Disk, records: &Path, record: &Record) -> io::Result<Self> {
+    pub(super) fn prepare(disk: &Disk<'_>, records: &Path, record: &Record) -> io::Result<Self> {
         make_directory(records)?;
         let mut open = Self { directory: records.to_owned(), id: record.id.clone(), files: Vec::new() };
         match open.write(disk, record, PREPARING) {
@@ -134,11 +137,11 @@ impl OpenRecord {
     }
 
     /// From here on the change counts as made.
-    pub(super) fn commit(&mut self, disk: &Disk, record: &Record) -> io::Result<()> {
+    pub(super) fn commit(&mut self, disk: &Disk<'_>, record: &Record) -> io::Result<()> {
         self.write(disk, record, COMMITTING)
     }
 
-    fn write(&mut self, disk: &Disk, record: &Record, state: &str) -> io::Result<()> {
+    fn write(&mut self, disk: &Disk<'_>, record: &Record, state: &str) -> io::Result<()> {
         let bytes = serde_json::to_vec(record)?;
         let path = self.path(UNFINISHED);
         let lock = lock_directory(&self.directory)?;
@@ -148,8 +151,8 @@ impl OpenRecord {
         let written = disk.write_record(&mut file, &bytes);
         self.files.push(file);
         written?;
-        disk.rename(&path, &self.path(state))?;
-        disk.sync_directory(&self.directory)
+        disk.rename_record(&path, &self.path(state))?;
+        disk.sync_records(&self.directory)
     }
 
     fn path(&self, state: &str) -> PathBuf {

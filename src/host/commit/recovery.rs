@@ -4,21 +4,24 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::AtFlags;
+
 use super::disk::Disk;
 use super::identity_at;
 use super::record::{COMMITTING, PREPARING, Record, Step, UNFINISHED, is_own, lock_directory};
+use crate::base::workspace::Workspace;
 
 /// Longest record that is read, in bytes: paths of the most files that one change has.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
 
-/// Ends all changes below `records` that nobody works on any more and that lie inside. How many.
+/// Ends all changes of `tree` below `records` that nobody works on any more. How many.
 ///
 /// A record that cannot be read, or one that leads outside, is left alone and told in the log.
-pub(in crate::host) fn recover(records: &Path, inside: &dyn Fn(&Path) -> bool) -> usize {
-    recover_on(&Disk::real(), records, inside)
+pub(in crate::host) fn recover(tree: &Workspace, records: &Path) -> usize {
+    recover_on(&Disk::real(tree), records)
 }
 
-pub(super) fn recover_on(disk: &Disk, records: &Path, inside: &dyn Fn(&Path) -> bool) -> usize {
+pub(super) fn recover_on(disk: &Disk<'_>, records: &Path) -> usize {
     // Mostly there is no such directory, or nothing in it.
     if !has_records(records) || !is_own(records).unwrap_or(false) {
         return 0;
@@ -28,7 +31,7 @@ pub(super) fn recover_on(disk: &Disk, records: &Path, inside: &dyn Fn(&Path) -> 
     // What counts as made first: its files must not be taken for left-overs.
     for state in [COMMITTING, PREPARING, UNFINISHED] {
         for path in with_state(records, state) {
-            match end(disk, &path, state, inside) {
+            match end(disk, &path, state) {
                 Ok(true) => done += 1,
                 Ok(false) => {}
                 Err(error) => {
@@ -53,7 +56,7 @@ fn with_state(records: &Path, state: &str) -> Vec<PathBuf> {
 }
 
 /// Ends one change. False: somebody works on it, or it is none of ours.
-fn end(disk: &Disk, path: &Path, state: &str, inside: &dyn Fn(&Path) -> bool) -> io::Result<bool> {
+fn end(disk: &Disk<'_>, path: &Path, state: &str) -> io::Result<bool> {
     let file = match File::open(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
         opened => opened?,
@@ -63,22 +66,22 @@ fn end(disk: &Disk, path: &Path, state: &str, inside: &dyn Fn(&Path) -> bool) ->
     }
     if state == UNFINISHED {
         // Nothing was done under it.
-        disk.remove(path)?;
+        disk.remove_record(path)?;
         return Ok(false);
     }
     if file.metadata()?.len() > RECORD_BYTES_MAX {
         return Err(io::Error::other("the record is too long"));
     }
     let record: Record = serde_json::from_reader(io::BufReader::new(&file))?;
-    if !record.is_sound(inside) {
+    if !record.is_sound(disk.tree) {
         return Ok(false);
     }
     if state == PREPARING {
         let counts = path.with_extension(COMMITTING).exists();
         if !counts {
-            drop_fresh(&record);
+            drop_fresh(disk.tree, &record);
         }
-        disk.remove(path)?;
+        disk.remove_record(path)?;
         return Ok(!counts);
     }
     match forward(disk, &record) {
@@ -89,43 +92,41 @@ fn end(disk: &Disk, path: &Path, state: &str, inside: &dyn Fn(&Path) -> bool) ->
             backward(disk, &record)?;
         }
     }
-    disk.remove(&path.with_extension(PREPARING))?;
-    disk.remove(path)?;
+    disk.remove_record(&path.with_extension(PREPARING))?;
+    disk.remove_record(path)?;
     Ok(true)
 }
 
 /// Takes away what was written for a change that does not count.
-pub(super) fn drop_fresh(record: &Record) {
-    for fresh in record.steps.iter().filter_map(|step| step.fresh.as_ref()) {
-        // Not every one of them was written.
-        drop(fs::remove_file(fresh));
-    }
-    for directory in record.made.iter().rev() {
-        // One that holds something by now stays.
-        drop(fs::remove_dir(directory));
-    }
+pub(super) fn drop_fresh(tree: &Workspace, record: &Record) {
+    let remove = |path: &Path, flags: AtFlags| {
+        // Not every file was written, and a directory that holds something by now stays.
+        drop(tree.reach(path).map(|place| rustix::fs::unlinkat(place.directory(), place.name(), flags)));
+    };
+    record.steps.iter().filter_map(|step| step.fresh.as_ref()).for_each(|fresh| remove(fresh, AtFlags::empty()));
+    record.made.iter().rev().for_each(|directory| remove(directory, AtFlags::REMOVEDIR));
 }
 
 /// Does what is left to be done.
-fn forward(disk: &Disk, record: &Record) -> io::Result<()> {
+fn forward(disk: &Disk<'_>, record: &Record) -> io::Result<()> {
     let changed = |step: &Step| io::Error::other(format!("{} was changed since", step.target.display()));
     for step in &record.steps {
-        let now = identity_at(&step.target);
+        let now = identity_at(disk.tree, &step.target);
         match &step.fresh {
             // Done, or somebody has taken it away.
-            Some(fresh) if identity_at(fresh).is_none() => {}
-            Some(fresh) if now.is_none() && (step.old_id.is_none() || identity_at(&step.old).is_some()) => {
+            Some(fresh) if identity_at(disk.tree, fresh).is_none() => {}
+            Some(fresh) if now.is_none() && (step.old_id.is_none() || identity_at(disk.tree, &step.old).is_some()) => {
                 disk.rename_new(fresh, &step.target)?;
             }
             Some(fresh) if now.is_some() && now == step.old_id => {
-                if identity_at(&step.old).is_none() {
+                if identity_at(disk.tree, &step.old).is_none() {
                     disk.keep(&step.target, &step.old)?;
                 }
                 disk.rename(fresh, &step.target)?;
             }
             Some(_) => return Err(changed(step)),
             None if now.is_some() && now == step.old_id => {
-                if identity_at(&step.old).is_none() {
+                if identity_at(disk.tree, &step.old).is_none() {
                     disk.keep(&step.target, &step.old)?;
                 }
                 disk.remove(&step.target)?;
@@ -137,10 +138,10 @@ fn forward(disk: &Disk, record: &Record) -> io::Result<()> {
 }
 
 /// Takes back what was done. A file that somebody else has changed since stays.
-pub(super) fn backward(disk: &Disk, record: &Record) -> io::Result<()> {
+pub(super) fn backward(disk: &Disk<'_>, record: &Record) -> io::Result<()> {
     for step in record.steps.iter().rev() {
-        let now = identity_at(&step.target);
-        let kept = identity_at(&step.old).is_some();
+        let now = identity_at(disk.tree, &step.target);
+        let kept = identity_at(disk.tree, &step.old).is_some();
         let done = now.is_some() && now == step.fresh_id;
         if done && kept {
             disk.rename(&step.old, &step.target)?;
@@ -152,15 +153,15 @@ pub(super) fn backward(disk: &Disk, record: &Record) -> io::Result<()> {
             disk.remove(&step.old)?;
         }
     }
-    drop_fresh(record);
-    record.directories().iter().try_for_each(|directory| match directory.exists() {
-        true => disk.sync_directory(directory),
-        false => Ok(()),
+    drop_fresh(disk.tree, record);
+    record.directories().iter().try_for_each(|directory| match disk.tree.open_directory(directory) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) | Err(_) => disk.sync_directory(directory),
     })
 }
 
 /// Takes away the second names. One that cannot be removed now is removed by nobody, and told.
-pub(super) fn finish(disk: &Disk, record: &Record) {
+pub(super) fn finish(disk: &Disk<'_>, record: &Record) {
     for step in &record.steps {
         if let Err(e) = disk.remove(&step.old)
             && !disk.crashed()

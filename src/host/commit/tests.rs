@@ -11,6 +11,7 @@ use super::*;
 /// A directory with files, and one for the records.
 struct Place {
     home: tempfile::TempDir,
+    tree: Workspace,
 }
 
 impl Place {
@@ -23,7 +24,16 @@ impl Place {
             fs::write(home.path().join(path), content).unwrap();
         }
         fs::set_permissions(home.path().join("wd/changed"), fs::Permissions::from_mode(0o750)).unwrap();
-        Self { home }
+        let tree = Workspace::new(&home.path().join("wd"), &[]).unwrap();
+        Self { home, tree }
+    }
+
+    fn disk(&self) -> Disk<'_> {
+        Disk::real(&self.tree)
+    }
+
+    fn faulty(&self, after: usize, fault: Fault) -> Disk<'_> {
+        Disk::faulty(&self.tree, after, fault)
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -56,13 +66,12 @@ impl Place {
         ]
     }
 
-    fn commit(&self, disk: &Disk) -> Result<(), CommitError> {
-        commit_on(disk, &self.records(), &self.changes(), &|_| true)
+    fn commit(&self, disk: &Disk<'_>) -> Result<(), CommitError> {
+        commit_on(disk, &self.records(), &self.changes())
     }
 
-    fn recover(&self, disk: &Disk) -> usize {
-        let inside = |path: &Path| path.starts_with(self.at(""));
-        recover_on(disk, &self.records(), &inside)
+    fn recover(&self, disk: &Disk<'_>) -> usize {
+        recover_on(disk, &self.records())
     }
 
     /// Everything that lies there: path and content; of directories the path.
@@ -106,7 +115,7 @@ fn new_state() -> BTreeMap<String, String> {
 #[test]
 fn all_is_done() {
     let place = Place::new();
-    place.commit(&Disk::real()).unwrap();
+    place.commit(&place.disk()).unwrap();
     assert_eq!(place.state(), new_state());
     assert!(place.records_left().is_empty());
     let mode = fs::metadata(place.at("changed")).unwrap().permissions().mode();
@@ -120,7 +129,7 @@ fn a_failure_at_any_step_changes_nothing() {
     for step in 0.. {
         let place = Place::new();
         let before = place.state();
-        let disk = Disk::faulty(step, Fault::Fails);
+        let disk = place.faulty(step, Fault::Fails);
         let result = place.commit(&disk);
         if disk.is_sound() {
             assert!(step > 15, "{step} steps");
@@ -137,7 +146,7 @@ fn a_failure_at_any_step_changes_nothing() {
             }
         }
         assert!(place.records_left().is_empty(), "step {step}: {:?}", place.records_left());
-        assert_eq!(place.recover(&Disk::real()), 0);
+        assert_eq!(place.recover(&place.disk()), 0);
     }
 }
 
@@ -148,14 +157,14 @@ fn a_crash_at_any_step_leaves_all_or_nothing() {
     for step in 0.. {
         let place = Place::new();
         let before = place.state();
-        let disk = Disk::faulty(step, Fault::Crash);
+        let disk = place.faulty(step, Fault::Crash);
         let _ = place.commit(&disk);
         if disk.is_sound() {
             break;
         }
         // The recovery crashes too, at each of its steps in turn, until one gets through.
         for again in 0.. {
-            let second = Disk::faulty(again, Fault::Crash);
+            let second = place.faulty(again, Fault::Crash);
             place.recover(&second);
             if second.is_sound() {
                 break;
@@ -178,13 +187,13 @@ fn a_crash_at_any_step_leaves_all_or_nothing() {
 fn what_others_changed_since_a_crash_stays() {
     for step in 0.. {
         let place = Place::new();
-        let disk = Disk::faulty(step, Fault::Crash);
+        let disk = place.faulty(step, Fault::Crash);
         let _ = place.commit(&disk);
         if disk.is_sound() {
             break;
         }
         fs::write(place.at("changed"), "theirs").unwrap();
-        place.recover(&Disk::real());
+        place.recover(&place.disk());
         let after = place.state();
         assert_eq!(after["changed"], "theirs", "step {step}");
         let gone = |path: &str| !after.contains_key(path);
@@ -202,23 +211,30 @@ fn a_change_in_the_meantime_is_seen() {
     let changes = place.changes();
     fs::write(place.at("dir/deleted"), "theirs, longer").unwrap();
     let before = place.state();
-    let result = commit(&place.records(), &changes, &|_| true);
+    let result = commit(&place.tree, &place.records(), &changes);
     assert!(matches!(result, Err(CommitError::Overtaken(path)) if path == place.at("dir/deleted")));
     assert_eq!(place.state(), before);
-    let outside = commit(&place.records(), &place.changes(), &|path| !path.starts_with(place.at("far")));
-    assert!(outside.unwrap_err().to_string().contains("its directory leads elsewhere"));
+    let elsewhere = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), place.at("far")).unwrap();
+    let outside = commit(&place.tree, &place.records(), &place.changes());
+    assert!(
+        matches!(outside, Err(CommitError::Undone { .. })),
+        "a directory of the change leads elsewhere: {outside:?}"
+    );
+    fs::remove_file(place.at("far")).unwrap();
     assert_eq!(place.state(), before);
+    assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_change_that_somebody_works_on_is_left_alone() {
     let place = Place::new();
-    let record = Record::plan(&place.changes());
-    let open = OpenRecord::prepare(&Disk::real(), &place.records(), &record).unwrap();
-    assert_eq!(place.recover(&Disk::real()), 0);
+    let record = Record::plan(&place.tree, &place.changes());
+    let open = OpenRecord::prepare(&place.disk(), &place.records(), &record).unwrap();
+    assert_eq!(place.recover(&place.disk()), 0);
     assert_eq!(place.records_left().len(), 1);
     drop(open);
-    assert_eq!(place.recover(&Disk::real()), 1);
+    assert_eq!(place.recover(&place.disk()), 1);
     assert!(place.records_left().is_empty());
 }
 
@@ -227,27 +243,28 @@ fn a_record_that_leads_elsewhere_is_not_followed() {
     let place = Place::new();
     let before = place.state();
     let made = (10..40).find(|step| {
-        let _ = place.commit(&Disk::faulty(*step, Fault::Crash));
+        let _ = place.commit(&place.faulty(*step, Fault::Crash));
         let made = place.records_left().iter().any(|name| name.ends_with(".committing"));
         if !made {
-            place.recover(&Disk::real());
+            place.recover(&place.disk());
         }
         made
     });
     assert!(made.is_some());
     let left = place.records_left();
-    assert_eq!(recover(&place.records(), &|_| false), 0);
+    let other = Workspace::new(&place.home.path().join("state"), &[]).unwrap();
+    assert_eq!(recover(&other, &place.records()), 0);
     assert_eq!(place.records_left(), left, "another workspace's is left to it");
     // A record whose names are not those of its own files.
-    let forged = Record::plan(&place.changes());
+    let forged = Record::plan(&place.tree, &place.changes());
     let mut text = serde_json::to_value(&forged).unwrap();
     text["steps"][0]["fresh"] = serde_json::json!(place.at("other"));
     fs::write(place.records().join("forged.committing"), text.to_string()).unwrap();
     fs::write(place.records().join("torn.committing"), "{\"version\":").unwrap();
-    place.recover(&Disk::real());
+    place.recover(&place.disk());
     assert_eq!(place.state()["other"], "same");
     assert!(place.state() == before || place.state() == new_state());
     // In a directory that others may write to nothing is believed.
     fs::set_permissions(place.records(), fs::Permissions::from_mode(0o777)).unwrap();
-    assert_eq!(place.recover(&Disk::real()), 0);
+    assert_eq!(place.recover(&place.disk()), 0);
 }

@@ -167,14 +167,6 @@ pub(super) fn open_directory(directory: BorrowedFd<'_>, name: &[u8]) -> io::Resu
     Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
 }
 
-/// Opens a directory by its absolute path, which names no link.
-///
-/// # Errors
-/// What the file system says.
-pub(in crate::host) fn open_base(path: &std::path::Path) -> io::Result<OwnedFd> {
-    open_directory(rustix::fs::CWD, path.as_os_str().as_bytes())
-}
-
 /// Opens the directory `path` below `base`, step by step.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ mod walk;
 
 pub(super) use choice::{FileChoice, TypeChoice, alternatives, names_hidden};
 pub(super) use content::{FileSearch, Outcome};
-pub(super) use entries::{Entries, Kind, as_path, open_base, open_below, open_file};
+pub(super) use entries::{Entries, Kind, as_path, open_below, open_file};
 pub(super) use lines::{Count, Lines, Room};
 pub(super) use order::by_path;
 pub(super) use pattern::Pattern;

@@ -18,10 +18,11 @@ use std::thread::Scope;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::entries::{Entries, Kind, open_base, open_below, open_directory, short_reads_end};
+use super::entries::{Entries, Kind, open_below, open_directory, short_reads_end};
 use super::rules::{Rules, Verdict, prefix};
 use super::{Stop, by_path};
 use crate::base::limit;
+use crate::base::workspace::Workspace;
 
 /// Directories kept open for what is still to be entered; what lies deeper is opened again from the top.
 const OPEN_MAX: usize = 256;
@@ -35,10 +36,10 @@ static WORKERS: LazyLock<usize> = LazyLock::new(|| {
 /// A walk to be made.
 #[derive(Debug)]
 pub(in crate::host) struct Walk<'w> {
-    /// Where it begins: absolute, without links, a directory.
+    /// Where it begins: absolute, without links, a directory in the workspace.
     pub base: &'w Path,
-    /// What relative rules of git's global file are relative to.
-    pub home: &'w Path,
+    /// Opens the base, and says what in it is not looked at.
+    pub workspace: &'w Workspace,
     /// Hidden names too.
     pub hidden: bool,
     /// What ignore files leave out, too.
@@ -89,8 +90,10 @@ impl Walk<'_> {
     /// # Errors
     /// The base cannot be opened.
     pub(in crate::host) fn run<V: Visit>(&self, stop: &Stop, visitor: &(impl Fn() -> V + Sync)) -> io::Result<Vec<V>> {
-        let base = open_base(self.base)?;
-        let rules = if self.ignored { None } else { Rules::above(self.base, self.home) };
+        let base = self.workspace.open_directory(self.base)?;
+        let home = self.workspace.working_directory();
+        let rules = if self.ignored { None } else { Rules::above(self.base, home) };
+        let closed = self.workspace.protected_below(self.base).map(|path| path.as_os_str().as_bytes()).collect();
         let mut stem = self.base.as_os_str().as_bytes().to_vec();
         stem.resize(prefix(self.base), b'/');
         let first = Task { path: Vec::new(), rules, work: Work::Enter { parent: None, depth: 0 } };
@@ -99,6 +102,7 @@ impl Walk<'_> {
             walk: self,
             stop,
             base,
+            closed,
             stem,
             open: &open,
             heap: Mutex::new(Heap { tasks: BinaryHeap::from([first]), busy: 0, workers: 1 }),
@@ -172,6 +176,8 @@ struct Crew<'c, V, F> {
     walk: &'c Walk<'c>,
     stop: &'c Stop,
     base: OwnedFd,
+    /// Paths relative to the base that are passed over, whatever they are.
+    closed: Vec<&'c [u8]>,
     /// The base with a slash at its end.
     stem: Vec<u8>,
     open: &'c AtomicUsize,
@@ -340,7 +346,8 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
         }
         let at = self.path.len();
         self.path.extend_from_slice(name);
-        let taken = directory || self.visitor.takes(&self.path[self.crew.stem.len()..]);
+        let below = &self.path[self.crew.stem.len()..];
+        let taken = !self.crew.closed.contains(&below) && (directory || self.visitor.takes(below));
         let verdict = match rules {
             Some(rules) if taken => rules.verdict(&self.path, directory),
             Some(_) | None => None,
@@ -442,9 +449,10 @@ mod tests {
     }
 
     fn walk(base: &Path, change: impl FnOnce(&mut Walk<'_>)) -> (BTreeSet<String>, Vec<Notes>) {
+        let workspace = Workspace::new(base, &[]).unwrap();
         let mut walk = Walk {
             base,
-            home: base,
+            workspace: &workspace,
             hidden: true,
             ignored: true,
             skipped: vec!["skipped"],
@@ -519,9 +527,10 @@ mod tests {
             fs::create_dir(base.join(format!("d{n}"))).unwrap();
             fs::write(base.join(format!("d{n}/f")), "").unwrap();
         }
+        let workspace = Workspace::new(&base, &[]).unwrap();
         let walk = Walk {
             base: &base,
-            home: &base,
+            workspace: &workspace,
             hidden: false,
             ignored: false,
             skipped: Vec::new(),
