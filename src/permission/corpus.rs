@@ -119,6 +119,19 @@ const LINES: &[(&str, &str)] = &[
     ("ls \0; rm x", "D D"), ("ls '", "? ?"), ("ls $(", "? ?"), ("ls \"; rm x", "D D"), ("ls )", "? ?"), ("ls\r\nrm x", "D D"), ("rm\r x", "? A"), ("rm\u{a0}x", "? A"), ("ｒm x", "? A"), ("rｍ x", "? A"),
     ("r\u{200b}m x", "? A"), ("ls \u{202e}x mr", "A A"), ("ls;rm\tx", "D D"), ("ls\u{2028}rm x", "? A"), ("git\u{3000}push", "? A"), ("ls；rm x", "? A"), ("", "? A"), ("\n\n", "? A"), ("   ", "? A"),
     ("ls \\", "? ?"), ("a=(rm x)", "D D"), ("ls <<E\nno end", "? ?"), ("ls ;; rm x", "D D"), ("if ls", "? ?"), ("rm", "D D"), ("ls -l rm", "A A"), ("/bin/../bin/rm x", "D D"), ("./rm x", "D D"),
+    // What a reader of the tables above would try next.
+    ("cat $'\\'\nrm x\n#\\''", "D D"), ("cat <<E\nE\\\n\nrm x\nE", "D D"), ("python3 -W ignore -c 'import os; os.system(\"rm x\")'", "D D"), ("python3 -X importtime -c 'rm x'", "D D"),
+    ("node -r fs -e 'rm x'", "D D"), ("node --title x -e 'rm x'", "D D"), ("node --conditions dev -e 'rm x'", "D D"), ("perl -I lib -e 'rm x'", "D D"), ("ruby -I lib -e 'rm x'", "D D"),
+    ("python3 -m timeit 'rm x'", "D D"), ("python3 -m pytest -q", "A A"), ("python3 -u a.py -c x", "A A"), ("node --test", "A A"), ("git -c merge.x.driver='rm x' merge b", "D D"),
+    ("git config submodule.s.update '!rm x'; git submodule update", "D D"), ("git submodule--helper foreach 'rm x'", "D D"), ("git config foo.x '!rm x'; git config --rename-section foo alias; git x", "D D"),
+    ("git -c man.viewer=man -c man.man.path=rm help log", "D D"), ("git --git-dir=evil status", "? A"), ("git --git-dir evil --work-tree . status", "? A"), ("git merge-index 'rm x' -a", "D D"),
+    ("git --attr-source HEAD push origin main", "D D"), ("git --super-prefix x/ push", "D D"), ("git log --output=x --format=y", "? A"), ("git diff --no-index --output=../x a b", "? A"),
+    ("git log --output=.git/hooks/x", "D D"), ("git archive -o x main", "? A"), ("git bundle create x main", "? A"), ("git fast-export --export-marks=x", "? A"), ("sort -o .git/hooks/x y", "D D"),
+    ("sed -f- f <<E\n1e rm x\nE", "? ?"), ("sed -n -f /dev/stdin f", "? ?"), ("awk -f - <<'E'\nBEGIN{system(\"rm x\")}\nE", "? ?"), ("echo '1e rm x' | sed -f - f", "? ?"), ("echo 'all:;rm x' | make -f-", "? ?"),
+    ("make --file=- <<E\nall:;rm x\nE", "D D"), ("sed 's/[]/]/;b/e' f", "? ?"), ("awk 'BEGIN{print \"a;\" > \"out\"}'", "? ?"), ("awk 'BEGIN{print \"}\" > \"out\"}'", "? ?"), ("awk -F'|' '{print $2}' f", "A A"),
+    ("awk '/a|b/' f", "A A"), ("tar cIf 'rm x' a.tar f", "D D"), ("tar cfI a.tar 'rm x' f", "D D"), ("time -p -- rm x", "D D"), ("time -- rm x", "D D"), ("[ -f f ] && cat f", "? A"),
+    ("if [ -f f ]; then cat f; fi", "? A"), ("[ -v 'a[$(rm x)]' ]", "D D"), ("[[ -f f ]] && ls", "? A"), ("[[ \"$X\" == y ]]; ls", "? A"), ("[[ a < $(rm x) ]]", "D D"), ("[[ $X -eq 1 ]]", "? ?"), ("[[ -f f ]] > .git/hooks/x", "D D"), ("find . -name '*.rs' -exec cat {} \\;", "? A"), ("echo \"${x:0:3}\"", "A A"), ("echo \"${x:y[$(rm x)]}\"", "D D"),
+    ("ssh-agent rm x", "D D"), ("gtimeout 5 rm x", "D D"), ("eatmydata rm x", "D D"), ("rbenv exec rm x", "D D"), ("nix-shell --run 'rm x'", "D D"), ("sdiff --diff-program='rm x' a b", "D D"),
 ];
 
 fn sign(policy: PermissionPolicy) -> char {

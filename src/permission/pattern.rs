@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::PathSubject;
-use super::shell::{Part, Redirect, UNKNOWN};
+use super::shell::{GIT_VALUE_OPTIONS, Part, Redirect, UNKNOWN};
 use crate::base::glob;
 
 /// A pattern, taken apart once.
@@ -288,11 +288,9 @@ fn is_redirect(word: &str) -> bool {
 
 /// `git push` of `git -C elsewhere --no-pager push`.
 fn without_git_options<'w>(words: &[&'w str]) -> Vec<&'w str> {
-    const WITH_VALUE: [&str; 7] =
-        ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"];
     let mut at = 1;
     while let Some(option) = words.get(at).filter(|word| word.starts_with('-')) {
-        at += if WITH_VALUE.contains(option) { 2 } else { 1 };
+        at += if GIT_VALUE_OPTIONS.contains(option) { 2 } else { 1 };
     }
     words[..1].iter().chain(words.get(at..).unwrap_or_default()).copied().collect()
 }

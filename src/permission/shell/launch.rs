@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::special::{awk, git, sed};
+use super::special::{awk, git, make, sed, tar};
 use super::{Part, UNKNOWN};
 
 /// They read the language that `shell` reads.
@@ -32,6 +32,20 @@ const INTERPRETERS: [(&[&str], &str, &[&str]); 12] = [
     (&["pwsh", "powershell", "nu", "elvish", "rc", "es"], "cC", &["-Command", "-EncodedCommand", "--commands"]),
     (&["guile", "racket", "sbcl", "clisp", "ocaml", "gforth"], "ec", &["--eval"]),
 ];
+
+/// Options of interpreters that take no word behind them; others may, and then what follows is not the script's name.
+const FLAGS: [(&[&str], &str, &[&str]); 3] = [
+    (&["python", "pypy"], "bBdEiIOPqsSuvxtR3", &[]),
+    (
+        &["node", "nodejs", "bun", "deno"],
+        "ci",
+        &["--check", "--watch", "--no-warnings", "--enable-source-maps", "--trace-warnings", "--expose-gc", "--silent"],
+    ),
+    (&["perl", "ruby", "php"], "wWcnlaptTsSuUvfq", &[]),
+];
+
+/// Modules of python whose arguments are code, or which read it.
+const CODE_MODULES: [&str; 7] = ["asyncio", "bdb", "code", "idlelib", "pdb", "profile", "timeit"];
 
 /// They say what they are, and run nothing.
 const ABOUT_ITSELF: [&str; 7] = ["--version", "-V", "-v", "-version", "--help", "-h", "-help"];
@@ -61,14 +75,17 @@ use When::{Always, Arguments, Check, Inside, Letter, Long, Start, Word};
 
 /// Their arguments are commands, or hold them.
 #[rustfmt::skip]
-const LAUNCHERS: [(&[&str], &[When]); 32] = [
+const LAUNCHERS: [(&[&str], &[When]); 34] = [
     (&[".", "alias", "at", "batch", "bind", "bwrap", "builtin", "busybox", "bunx", "capsh", "cgexec", "chronic", "chroot", "chrt", "complete",
        "compgen", "coproc", "dbus-run-session", "doas", "dtach", "dumb-init", "enable", "entr", "eval", "exec", "faketime", "fakeroot",
        "firejail", "flock", "gdb", "gosu", "hyperfine", "ifne", "ionice", "linux32", "linux64", "ltrace", "mosh", "nice", "nohup",
        "npx", "nsenter", "numactl", "parallel", "pipx", "pkexec", "prlimit", "proxychains", "proxychains4", "rlwrap", "run0", "runuser",
        "screen", "script", "setarch", "setpriv", "setsid", "sg", "source", "ssh", "start-stop-daemon", "stdbuf", "strace", "su",
        "sudo", "sudoedit", "systemd-run", "taskset", "time", "timeout", "tini", "tmux", "torify", "torsocks", "toybox", "trap", "tsp",
-       "unbuffer", "unshare", "uvx", "valgrind", "visudo", "watch", "xargs", "xvfb-run", "xterm"], &[Always]),
+       "unbuffer", "unshare", "uvx", "valgrind", "visudo", "watch", "xargs", "xvfb-run", "xterm",
+       "autossh", "aws-vault", "caffeinate", "chpst", "concurrently", "cpulimit", "cross-env", "dotenv", "eatmydata", "envdir", "genv", "gnice",
+       "gnohup", "gstdbuf", "gtimeout", "gxargs", "nix-shell", "nodemon", "pee", "proot", "rsh", "schroot", "sem", "softlimit", "ssh-agent",
+       "sshpass", "su-exec", "systemd-nspawn", "tsocks", "watchexec"], &[Always]),
     (&["env", "crontab"], &[Arguments]),
     (&["command"], &[Check(|arguments| !matches!(arguments.first().map(String::as_str), Some("-v" | "-V")))]),
     (&["find", "gfind", "bfs"], &[Word("-exec"), Word("-execdir"), Word("-ok"), Word("-okdir"), Word("-delete"), Word("-fprint"),
@@ -76,13 +93,16 @@ const LAUNCHERS: [(&[&str], &[When]); 32] = [
     (&["fd", "fdfind"], &[Letter('x'), Letter('X'), Long("--exec"), Long("--exec-batch"), Check(maybe_option)]),
     (&["git"], &[Check(git)]),
     (&["man"], &[Letter('P'), Letter('H'), Letter('C'), Long("--pager"), Long("--html"), Long("--config-file")]),
-    (&["npm"], &[Word("exec"), Word("x"), Word("explore"), Word("edit"), Long("--script-shell"), Long("--node-options")]),
-    (&["pnpm", "yarn", "bundle", "pipenv", "poetry", "rye", "hatch", "pdm", "mise", "asdf", "direnv", "nix", "conda"],
+    (&["npm"], &[Word("exec"), Word("x"), Word("explore"), Word("edit"), Word("init"), Word("create"), Long("--script-shell"), Long("--node-options")]),
+    (&["pnpm", "yarn", "bundle", "pipenv", "poetry", "rye", "hatch", "pdm", "mise", "asdf", "direnv", "nix", "conda",
+       "rbenv", "pyenv", "nvm", "nodenv", "volta", "stack", "opam", "cabal", "composer", "op", "doppler", "guix", "micromamba", "mamba", "pixi", "rustup", "flatpak"],
         &[Word("exec"), Word("dlx"), Word("run"), Word("shell"), Word("develop"), Long("--script-shell")]),
     (&["uv"], &[Word("run"), Word("tool")]),
-    (&["cargo"], &[Long("--config")]),
+    (&["cargo"], &[Long("--config"), Word("watch")]),
+    (&["[", "test"], &[Word("-v"), Word("-R"), Inside("$("), Inside("`")]),
+    (&["sdiff", "diff3"], &[Long("--diff-program")]),
     (&["go"], &[Start("-toolexec"), Start("--toolexec"), Start("-exec"), Start("--exec"), Word("generate")]),
-    (&["docker", "podman", "nerdctl", "lxc", "kubectl", "oc", "vagrant"], &[Word("exec"), Word("run"), Word("ssh"), Word("debug")]),
+    (&["docker", "podman", "nerdctl", "lxc", "incus", "machinectl", "kubectl", "oc", "vagrant", "docker-compose"], &[Word("exec"), Word("run"), Word("ssh"), Word("debug")]),
     (&["rsync"], &[Letter('e'), Long("--rsh"), Long("--rsync-path")]),
     (&["scp"], &[Letter('S'), Letter('o'), Letter('F')]),
     (&["sort", "gsort"], &[Long("--compress-program")]),
@@ -108,14 +128,14 @@ const LAUNCHERS: [(&[&str], &[When]); 32] = [
 #[rustfmt::skip]
 const CODE: [(&[&str], &[When]); 19] = [
     (&["tar", "gtar", "bsdtar"], &[Long("--to-command"), Long("--checkpoint-action"), Long("--use-compress-program"), Letter('I'), Letter('F'),
-                         Long("--info-script"), Long("--new-volume-script"), Long("--rsh-command"), Long("--rmt-command"), Check(maybe_option)]),
+                         Long("--info-script"), Long("--new-volume-script"), Long("--rsh-command"), Long("--rmt-command"), Check(tar), Check(maybe_option)]),
     (&["sed", "gsed"], &[Check(sed), Check(maybe_option)]),
     (&["awk", "gawk", "mawk", "nawk", "original-awk"], &[Check(awk), Check(maybe_option)]),
     (&["vi", "vim", "nvim", "view", "vimdiff", "ex", "rvim", "gvim"], &[Letter('c'), Letter('S'), Letter('u'), Letter('s'), Long("--cmd"), Start("+"), Check(maybe_option)]),
     (&["emacs", "emacsclient"], &[Long("--eval"), Long("--execute"), Long("--funcall"), Long("--load"), Long("--script"), Letter('e'), Letter('f'), Letter('l')]),
     (&["ed", "red", "dc", "ftp", "sftp", "m4", "nano", "pico", "joe"], &[Always]),
     (&["less", "more", "most"], &[Start("+"), Letter('k'), Long("--lesskey-file"), Long("--lesskey-src")]),
-    (&["make", "gmake", "bmake"], &[Start("SHELL="), Start(".SHELLFLAGS="), Start("MAKEFLAGS="), Letter('E'), Long("--eval"), Inside("$(shell"), Word("-")]),
+    (&["make", "gmake", "bmake"], &[Start("SHELL="), Start(".SHELLFLAGS="), Start("MAKEFLAGS="), Letter('E'), Long("--eval"), Inside("$(shell"), Word("-"), Check(make)]),
     (&["nc", "ncat", "netcat"], &[Letter('e'), Letter('c'), Long("--exec"), Long("--sh-exec"), Long("--lua-exec")]),
     (&["socat"], &[Inside("EXEC"), Inside("exec"), Inside("SYSTEM"), Inside("system"), Inside("SHELL"), Inside("shell")]),
     (&["openssl"], &[Word("-engine"), Word("-provider"), Word("-provider-path"), Word("engine")]),
@@ -352,6 +372,21 @@ fn is_login(name: &str, arguments: &[String]) -> bool {
     }
 }
 
+/// Whether an option of an interpreter may take the next word, for all that is known of it.
+fn may_take_a_word(name: &str, option: &str, longs: &[&str]) -> bool {
+    let Some(letters) = option.strip_prefix('-').filter(|letters| !letters.is_empty()) else { return false };
+    if option.contains('=') || longs.contains(&option) || ABOUT_ITSELF.contains(&option) {
+        return false;
+    }
+    let flags = FLAGS.iter().find(|(names, ..)| names.contains(&unversioned(name)));
+    let is_flag = flags.is_some_and(|(_, short, long)| match letters.strip_prefix('-') {
+        Some("test") => true,
+        Some(_) => long.contains(&option),
+        None => letters.chars().all(|letter| short.contains(letter)),
+    });
+    !is_flag
+}
+
 /// What script a simple command runs.
 pub(super) fn script(part: &Part) -> Script<'_> {
     let Some(name) = part.program() else { return Script::None };
@@ -368,7 +403,9 @@ pub(super) fn script(part: &Part) -> Script<'_> {
     }
     let mut inline = Vec::new();
     let mut file = None;
-    let mut rest = arguments.iter().map(String::as_str).peekable();
+    // Whether the word before may be an option that this one belongs to.
+    let mut uncertain = false;
+    let mut rest = arguments.iter().map(String::as_str);
     while let Some(argument) = rest.next() {
         let is_short = argument.len() > 1 && argument.starts_with(['-', '+']) && !argument.starts_with("--");
         if longs.contains(&argument) {
@@ -383,12 +420,24 @@ pub(super) fn script(part: &Part) -> Script<'_> {
             inline.extend(rest.next());
         } else if shell && is_short && argument.contains('s') {
             return Script::Unknown;
-        } else if argument == "-m" {
+        } else if !shell && argument == "-m" {
             file = rest.next();
+            let module = file.and_then(|module| module.split('.').next()).unwrap_or("-");
+            if CODE_MODULES.contains(&module) {
+                inline.extend(rest.by_ref());
+                file = None;
+            }
+            break;
+        } else if argument == "--test" && unversioned(name).starts_with("node") {
+            // It looks for the scripts itself, by name.
+            file = file.or(Some(argument));
         } else if !is_short && !argument.starts_with("--") {
             file = file.or(Some(argument));
-            break;
+            if !uncertain {
+                break;
+            }
         }
+        uncertain = !shell && may_take_a_word(name, argument, longs);
     }
     match file {
         _ if !inline.is_empty() => Script::Inline(inline),
@@ -432,7 +481,7 @@ mod tests {
         let unknown = UNKNOWN.to_string();
         let inline = |code: &'static [&'static str]| Script::Inline(code.to_vec());
         #[rustfmt::skip]
-        let table: [(&[&str], Script<'_>); 21] = [
+        let table: [(&[&str], Script<'_>); 33] = [
             (&["ls"], Script::None), (&["sh"], Script::Unknown), (&["sh", "x.sh"], Script::File), (&["sh", "-"], Script::Unknown),
             (&["bash", "-lc", "ls"], inline(&["ls"])), (&["bash", "-s", "x"], Script::Unknown), (&["sh", "/dev/stdin"], Script::Unknown),
             (&["/usr/bin/python3.12", "-c", "x"], inline(&["x"])), (&["python3", "-m", "http.server"], Script::File),
@@ -440,6 +489,10 @@ mod tests {
             (&["node", "-e", "x"], inline(&["x"])), (&["node", "--eval=x"], inline(&["x"])), (&["node", "a.js", "-e"], Script::File),
             (&["perl", "-ne", "x"], inline(&["x"])), (&["perl", "-ex"], inline(&["x"])), (&["ruby", "a.rb"], Script::File),
             (&["php", "-r", "x"], inline(&["x"])), (&["sh", &unknown], Script::Unknown), (&["deno", "eval", "x"], inline(&["x"])),
+            (&["python3", "-W", "ignore", "-c", "x"], inline(&["x"])), (&["python3", "-u", "a.py", "-c", "x"], Script::File), (&["node", "-r", "fs", "-e", "x"], inline(&["x"])),
+            (&["node", "--title", "x", "-e", "y"], inline(&["y"])), (&["node", "-C", "dev", "-e", "x"], inline(&["x"])), (&["perl", "-I", "lib", "-e", "x"], inline(&["x"])),
+            (&["ruby", "-I", "lib", "a.rb"], Script::File), (&["python3", "-m", "timeit", "x"], inline(&["x"])), (&["python3", "-m", "pdb"], Script::Unknown),
+            (&["node", "--test"], Script::File), (&["node", "--check", "a.js", "-e"], Script::File), (&["perl", "-w", "a.pl", "-e", "x"], Script::File),
         ];
         for (words, want) in table {
             let part = Part { words: words.iter().map(|w| (*w).to_owned()).collect(), ..Part::default() };

@@ -17,6 +17,8 @@ mod walk;
 mod word;
 mod wrap;
 
+pub(super) use special::GIT_VALUE_OPTIONS;
+
 use std::fmt::Write;
 
 /// Stands in a word for what only the shell will know: the value of a variable, the files of a glob.

@@ -31,7 +31,9 @@ const HARMLESS_TARGETS: [&str; 5] = ["/dev/null", "/dev/stdout", "/dev/stderr", 
 
 /// Takes a line apart that is not plain.
 pub(super) fn parse(command: &str, depth: usize) -> Line {
-    if command.contains('\0') || openings(command) > OPENINGS_MAX {
+    // Where `$'\''` ends, shells disagree: for some it is a quote in a quote, for others the end of one.
+    let ends_twice = command.contains("$'") && command.contains("\\'");
+    if command.contains('\0') || ends_twice || openings(command) > OPENINGS_MAX {
         return Line::unreadable(command);
     }
     let program = guarded(|| Parser::new(command.as_bytes(), &OPTIONS).parse_program().ok());
@@ -51,6 +53,23 @@ fn openings(command: &str) -> usize {
     let signs = command.bytes().filter(|b| matches!(b, b'(' | b'{' | b'`' | b'!')).count();
     let words = command.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| OPENING_WORDS.contains(word)).count();
     signs + words
+}
+
+/// The words of a `[[ … ]]` that compares texts or looks at a file, written so plainly that a shell that takes `[[` for a
+/// program reads the same. Numbers are not compared: what a variable holds would be evaluated.
+fn plain_test(text: &str) -> Option<Vec<String>> {
+    const OPERATORS: [&str; 13] = ["-e", "-f", "-d", "-h", "-L", "-s", "-r", "-w", "-x", "-n", "-z", "==", "!="];
+    let inner = text.strip_prefix("[[ ")?.strip_suffix(" ]]")?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/');
+    let mut words = vec!["[[".to_owned()];
+    for word in inner.split(' ') {
+        let bare = word.strip_prefix('"').and_then(|word| word.strip_suffix('"')).unwrap_or(word);
+        let name = bare.strip_prefix('$').filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));
+        let known = OPERATORS.contains(&word) || (!bare.is_empty() && bare.chars().all(is_plain));
+        words.push(if known { bare.to_owned() } else { name.map(|_| UNKNOWN.to_string())? });
+    }
+    words.push("]]".to_owned());
+    (words.len() <= 5).then_some(words)
 }
 
 struct Walk {
@@ -74,7 +93,12 @@ impl Walk {
         let before = self.line.parts.len();
         pipeline.seq.iter().for_each(|command| self.command(command));
         if pipeline.timed.is_some() {
-            self.line.parts[before..].iter_mut().for_each(|part| part.opaque = true);
+            for part in &mut self.line.parts[before..] {
+                part.opaque = true;
+                // `time -p -- rm x`: the parser takes what belongs to `time` for the program.
+                let own = part.words.iter().take_while(|word| matches!(word.as_str(), "-p" | "--")).count();
+                part.words.drain(..own);
+            }
         }
     }
 
@@ -93,7 +117,14 @@ impl Walk {
                 self.line.bomb |= calls > 1;
                 self.redirects(function.body.1.as_ref());
             }
-            Command::ExtendedTest(..) => self.unreadable(&command.to_string()),
+            Command::ExtendedTest(_, redirects) => {
+                let text = command.to_string();
+                match plain_test(&text) {
+                    Some(words) => self.line.parts.push(Part::of(words)),
+                    None => self.unreadable(&text),
+                }
+                self.redirects(redirects.as_ref());
+            }
         }
     }
 
@@ -231,6 +262,10 @@ impl Walk {
                 let raw = &document.doc.value;
                 let mut text = raw.clone();
                 if document.requires_expansion {
+                    // A line joined to the next may end the document for one shell and not for another.
+                    if raw.contains("\\\n") {
+                        self.unreadable(raw);
+                    }
                     let reading = read_document(raw, self.depth);
                     text = self.keep(reading, part);
                 }

@@ -20,6 +20,11 @@ pub(super) struct Reading {
 /// Reads a word as it stands in the command line.
 pub(super) fn read(raw: &str, depth: usize) -> Reading {
     let mut reading = Reading::default();
+    // The program `[`, which is `test`: alone it is no glob.
+    if raw == "[" {
+        reading.text.push('[');
+        return reading;
+    }
     match guarded(|| word::parse(raw, &OPTIONS).ok()) {
         Some(pieces) => {
             for piece in &pieces {
@@ -104,9 +109,10 @@ impl Reading {
             _ => source.strip_prefix("${").is_some_and(|inner| {
                 let operand =
                     inner.trim_start_matches('#').trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+                let digits = |text: &str| text.chars().all(|c| c.is_ascii_digit() || matches!(c, ':' | '}'));
                 inner.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == '#')
                     && !operand.contains(['$', '`', '\\', '[', '(', '@', '!', '<', '>'])
-                    && operand.strip_prefix(':').is_none_or(|o| o.starts_with(['-', '=', '?', '+']))
+                    && operand.strip_prefix(':').is_none_or(|o| o.starts_with(['-', '=', '?', '+']) || digits(o))
             }),
         };
         if plain { self.text.push(UNKNOWN) } else { self.give_up(source) }

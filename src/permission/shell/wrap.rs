@@ -1,6 +1,7 @@
 //! Commands that run other commands, and the commands hidden in them.
 
 use super::launch::{Script, command_starts, inner_start, is_code, is_shell, runs_others, script};
+use super::special::writes;
 use super::{DEPTH_MAX, Line, PARTS_MAX, Part, UNKNOWN};
 
 /// Words of one command that are tried as the start of another.
@@ -19,6 +20,7 @@ const RUN_VARIABLE_ENDS: [&str; 7] = ["_COMMAND", "PAGER", "EDITOR", "VISUAL", "
 pub(super) fn find_shadows(line: &mut Line, depth: usize) {
     let mut reads_script = false;
     for part in &mut line.parts {
+        part.redirects.extend(writes(part));
         if runs_others(part) {
             part.opaque = true;
             reads_script |= unknown_script(part, &mut line.shadows);
@@ -151,7 +153,8 @@ fn suffix(words: &[String], start: usize) -> Part {
 /// Arguments that may be command lines themselves, or hold one behind `=` or behind an option's letter.
 fn lines_in(part: &Part, depth: usize, shadows: &mut Vec<Part>) {
     for word in part.words.iter().skip(1).take(SUFFIXES_MAX) {
-        if word.contains(LINE_SIGNS) {
+        // The end of `find -exec` is no line.
+        if word.contains(LINE_SIGNS) && word != ";" {
             line_in(word, depth, shadows);
         }
         let value = word.split_once('=').map(|(_, value)| value.trim_start_matches('!'));
