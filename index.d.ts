@@ -540,6 +540,8 @@ export interface PermissionExplanation {
   readonly rule?: number
   /** The same in words. */
   readonly reason: string
+  /** Why the call could not run at all, whatever is decided: arguments that do not fit the definition, a path that leads nowhere. */
+  readonly problem?: string
   /** The session's mode, from a server. */
   readonly mode?: PermissionMode
   /** The id of the grant, from a server. */

@@ -44,22 +44,46 @@ async function run(sequence, target, operation, input) {
   try {
     const object = targets.get(target)?.deref()
     if (object === undefined) throw new Error('the object that this call is for is gone')
-    bridge.settle(sequence, 0, await object.handle(operation, JSON.parse(input), call))
+    answer(sequence, 0, await object.handle(operation, input, call))
   } catch (cause) {
-    bridge.settle(sequence, cause instanceof BadInput ? 2 : 1, messageOf(cause))
+    answer(sequence, cause instanceof BadInput ? 2 : 1, messageOf(cause))
   } finally {
     running.delete(sequence)
   }
 }
 
-function invoke(sequence, target, operation, input) {
+function invoke([sequence, target, operation, input]) {
   if (operation === 'abort') running.get(sequence)?.abort()
   else if (operation === 'events') batches.get(target)?.()
   else if (operation === 'release') targets.get(target)?.deref()?.release(sequence)
   else run(sequence, target, operation, input)
 }
 
-const bridge = new native.NativeBridge(invoke)
+/** Takes all calls that wait. None of them can stop the others: what fails in one is its answer. */
+const bridge = new native.NativeBridge(() => {
+  for (const each of JSON.parse(bridge.take())) invoke(each)
+})
+
+let sequences = []
+let statuses = []
+let texts = []
+
+/** Answers that come at one time go back together. */
+function answer(sequence, status, text) {
+  sequences.push(sequence)
+  statuses.push(status)
+  texts.push(String(text))
+  if (sequences.length === 1) process.nextTick(flush)
+}
+
+function flush() {
+  const all = [sequences, statuses, texts]
+  sequences = []
+  statuses = []
+  texts = []
+  if (all[0].length === 1) bridge.settle(all[0][0], all[1][0], all[2][0])
+  else bridge.settleAll(...all)
+}
 
 /** Gives an object a number by which Rust can call it. */
 function addTarget(object) {

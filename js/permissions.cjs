@@ -17,7 +17,7 @@ const {
   boolean,
 } = require('./check.cjs')
 const { messageOf, revive } = require('./errors.cjs')
-const { CATEGORIES } = require('./schema.cjs')
+const { CATEGORIES, isStandard } = require('./schema.cjs')
 const { toJson } = require('./json.cjs')
 
 const policy = oneOf('allow', 'ask', 'deny')
@@ -72,11 +72,19 @@ async function askPerson(onPermissionRequest, request, log) {
   }
 }
 
-/** What rules look at in a definition, as JSON; its parameters may be of any kind. */
+/** What rules look at in a definition, as JSON. */
 function facts(definition) {
   if (!plain(definition)) return null
   const { category, annotations } = definition
   return toJson({ name: '', description: '', parameters: {}, category, annotations })
+}
+
+/** The same with its parameters, as far as they are data. */
+function factsAndParameters(definition) {
+  if (!plain(definition)) return null
+  const { category, annotations, parameters } = definition
+  const data = plain(parameters) && !isStandard(parameters) ? parameters : {}
+  return toJson({ name: '', description: '', parameters: data, category, annotations })
 }
 
 /** Creates a permission resolver. */
@@ -110,7 +118,7 @@ function createToolPermissionResolver(config) {
   async function explain(request, definition) {
     assertFits('explain', call, request)
     try {
-      return frozen(JSON.parse(rules.explain(asJson(request), facts(definition))))
+      return frozen(JSON.parse(rules.explain(asJson(request), factsAndParameters(definition))))
     } catch (cause) {
       throw revive(cause)
     }

@@ -43,6 +43,19 @@ function encodeCall(call) {
   }
 }
 
+/** Calls as JSON: all at once, or one by one where something in one of them has none. */
+function encodeAll(calls) {
+  if (calls.every((call) => plain(call.arguments))) {
+    try {
+      return { json: toJson(calls), problems: [] }
+    } catch {
+      // Which of them it is, is found out below.
+    }
+  }
+  const encoded = calls.map(encodeCall)
+  return { json: `[${encoded.flatMap((each) => each.json ?? []).join(',')}]`, problems: encoded.map((e) => e.problem) }
+}
+
 function refused({ id, name }, problem) {
   const output = `Tool "${name}" execution failed: ${problem}`
   return { result: { id, name, output, isError: true }, failure: { code: 'INVALID_ARGUMENT', message: output } }
@@ -67,7 +80,10 @@ function publishEnd(bus, { result, findings, timedOutMs, failure }) {
 
 /** Publishes what happened during a batch, as far as it is known. */
 function drain(bus, events) {
-  for (const { type, payload } of JSON.parse(events.take())) {
+  const taken = JSON.parse(events.take())
+  for (let i = 0; i < taken.length; i += 2) {
+    const type = taken[i]
+    const payload = taken[i + 1]
     if (type === 'tool.call.error') payload.error = failureOf(payload.error, payload.name, '')
     bus.publish(type, payload)
   }
@@ -86,11 +102,10 @@ async function runOne(state, call, signal) {
   }
 }
 
-/** Runs the calls that can be encoded; `events` hears of them. */
-async function runMany(state, encoded, maxConcurrency, signal) {
+/** Runs calls, given as a JSON array; the bus hears of them. */
+async function runMany(state, calls, maxConcurrency, signal) {
   const bus = state.options.eventBus
-  const calls = encoded.flatMap((each) => each.json ?? []).join(',')
-  const json = `{"calls":[${calls}],"maxConcurrency":${maxConcurrency}}`
+  const json = `{"calls":${calls},"maxConcurrency":${maxConcurrency}}`
   const cancel = signal ? cancelHandle(signal) : undefined
   let events
   const batch = bus && openBatch(() => drain(bus, events))
@@ -136,13 +151,14 @@ function createCalls(state) {
       throw invalid('batchExecute', [{ path: 'calls', message: `expected an array, got ${describe(calls)}` }])
     const requests = calls.map((call, i) => readCall(call, `calls.${i}`))
     if (requests.length === 0) return Object.freeze([])
-    const encoded = requests.map(encodeCall)
-    const outcomes = (await runMany(state, encoded, maxConcurrency, options?.signal)).values()
-    const results = encoded.map(({ problem }, i) => {
-      if (!problem) return freezeResult(outcomes.next().value)
-      const outcome = refused(requests[i], problem)
+    const { json, problems } = encodeAll(requests)
+    const outcomes = await runMany(state, json, maxConcurrency, options?.signal)
+    let next = 0
+    const results = requests.map((request, i) => {
+      if (!problems[i]) return freezeResult(outcomes[next++])
+      const outcome = refused(request, problems[i])
       if (bus) {
-        publishStart(bus, requests[i])
+        publishStart(bus, request)
         publishEnd(bus, outcome)
       }
       return freezeResult(outcome)

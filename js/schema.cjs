@@ -114,4 +114,4 @@ async function validateStandard(schema, args) {
   return { problem: said.join('; ') }
 }
 
-module.exports = { readDefinition, listParameters, validateStandard, deepFreeze, CATEGORIES }
+module.exports = { isStandard, readDefinition, listParameters, validateStandard, deepFreeze, CATEGORIES }

@@ -1,10 +1,17 @@
 //! Several calls of one reply: side by side, in order, each by itself.
+//!
+//! A call that is known to change something is a barrier: those before it have ended when it starts, and those behind
+//! it start when it has ended. So a model that writes a file and reads it in one reply reads what it wrote.
 
-use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, refuse_call, run_call};
-use crate::protocol::{ErrorCode, ToolCallRequest};
+use crate::protocol::{ErrorCode, ToolCallRequest, ToolCategory};
+
+/// Calls between two moments in which the worker may do something else.
+const CALLS_PER_BREATH: usize = 256;
 
 /// What is done about a call.
 pub(super) struct Planned {
@@ -14,7 +21,8 @@ pub(super) struct Planned {
     pub refusal: Option<(ErrorCode, String)>,
 }
 
-/// Runs calls, at most `concurrency_max` at once (at least 1). Results in input order, one for each call.
+/// Runs calls, at most `concurrency_max` at once (at least 1), a writer by itself. Results in input order, one for each
+/// call.
 ///
 /// The calls share the caller's task: a tool that computes for long belongs on the blocking pool.
 pub async fn run_batch(
@@ -41,13 +49,61 @@ pub(super) async fn run_planned(
         }
         return outcomes;
     }
-    let mut numbered: Vec<(usize, CallOutcome)> = futures_util::stream::iter(calls.into_iter().enumerate())
-        .map(|(at, call)| async move { (at, run_one(environment, call, cancel).await) })
-        .buffer_unordered(concurrency_max)
-        .collect()
-        .await;
+    let mut outcomes = Vec::with_capacity(calls.len());
+    let mut together = Vec::new();
+    for call in calls {
+        if call.refusal.is_some() || !is_writer(environment, &call.request) {
+            together.push(call);
+            continue;
+        }
+        run_together(environment, std::mem::take(&mut together), concurrency_max, cancel, &mut outcomes).await;
+        outcomes.push(run_one(environment, call, cancel).await);
+    }
+    run_together(environment, together, concurrency_max, cancel, &mut outcomes).await;
+    outcomes
+}
+
+/// Whether the tool of a call says that it changes something: by its annotations, else by its category. What says
+/// neither runs beside others.
+fn is_writer(environment: &CallEnvironment, request: &ToolCallRequest) -> bool {
+    let Some(tool) = environment.registry.get(&request.name) else { return false };
+    let definition = tool.definition();
+    let hints = definition.annotations.as_ref();
+    match hints.and_then(|hints| hints.read_only) {
+        Some(read_only) => !read_only,
+        None if hints.and_then(|hints| hints.destructive) == Some(true) => true,
+        None => matches!(definition.category, Some(ToolCategory::Edit | ToolCategory::Execute)),
+    }
+}
+
+async fn run_together(
+    environment: &CallEnvironment,
+    calls: Vec<Planned>,
+    concurrency_max: usize,
+    cancel: &CancellationToken,
+    outcomes: &mut Vec<CallOutcome>,
+) {
+    let mut numbered = Vec::with_capacity(calls.len());
+    let mut running = FuturesUnordered::new();
+    for (at, call) in calls.into_iter().enumerate() {
+        if running.len() >= concurrency_max
+            && let Some(done) = running.next().await
+        {
+            numbered.push(done);
+        }
+        let mut work = Box::pin(async move { (at, run_one(environment, call, cancel).await) });
+        // What is done at once needs no place among those that wait.
+        match (&mut work).now_or_never() {
+            Some(done) => numbered.push(done),
+            None => running.push(work),
+        }
+        if at % CALLS_PER_BREATH == CALLS_PER_BREATH - 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+    numbered.extend(running.collect::<Vec<_>>().await);
     numbered.sort_unstable_by_key(|(at, _)| *at);
-    numbered.into_iter().map(|(_, outcome)| outcome).collect()
+    outcomes.extend(numbered.into_iter().map(|(_, outcome)| outcome));
 }
 
 async fn run_one(environment: &CallEnvironment, call: Planned, cancel: &CancellationToken) -> CallOutcome {

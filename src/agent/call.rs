@@ -17,7 +17,7 @@ use crate::hook::{Before, Hooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult};
 use crate::tool::{
     Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
-    bound_parts, canonical, validate,
+    bound_parts, canonical, validate_call,
 };
 
 /// Everything around a call.
@@ -185,6 +185,7 @@ async fn admit(
     request: ToolCallRequest,
     cancel: &CancellationToken,
 ) -> Result<Prepared, Failure> {
+    let (request, found) = properly_named(environment, request);
     let (id, asked) = (request.id.clone(), request.name.clone());
     let request = match environment.hooks.before_tool(request).await {
         // Questions and results are matched by the id: no hook changes it.
@@ -193,9 +194,10 @@ async fn admit(
             return Err(Failure::new(ErrorCode::Forbidden, format!("Tool \"{asked}\" was blocked: {reason}")));
         }
     };
-    let name = &request.name;
-    let Some(tool) = environment.registry.get(name) else {
-        return Err(Failure::new(ErrorCode::NotFound, format!("Tool not found: \"{name}\"")));
+    let (request, found) =
+        if request.name == asked { (request, found) } else { properly_named(environment, request) };
+    let Some(tool) = found else {
+        return Err(Failure::new(ErrorCode::NotFound, format!("Tool not found: \"{}\"", request.name)));
     };
     let arguments = canonical(tool.as_ref(), request.arguments);
     let request = ToolCallRequest { arguments, ..request };
@@ -209,10 +211,25 @@ async fn admit(
     let admitted = Prepared { tool, request, context };
     admitted.permit(environment, cancel).await?;
     let Prepared { tool, request, .. } = &admitted;
-    if let Err(bad) = validate(tool.definition(), &request.arguments) {
+    if let Err(bad) = validate_call(tool.as_ref(), &request.arguments) {
         return Err(Failure::execution(ErrorCode::InvalidArgument, &request.name, &bad.0));
     }
     Ok(admitted)
+}
+
+/// The tool of a call, and the call under the tool's own name: hooks, rules and figures know it by that, whatever a
+/// model calls it.
+fn properly_named(
+    environment: &CallEnvironment,
+    mut request: ToolCallRequest,
+) -> (ToolCallRequest, Option<Arc<dyn Tool>>) {
+    let found = environment.registry.get(&request.name);
+    if let Some(tool) = &found
+        && tool.definition().name != request.name
+    {
+        request.name.clone_from(&tool.definition().name);
+    }
+    (request, found)
 }
 
 impl Prepared {

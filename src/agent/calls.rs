@@ -1,14 +1,16 @@
 //! The calls of one reply: which are run, which are answered without running.
 //!
-//! Not run are calls whose arguments are no JSON object, and calls that come again and again.
+//! Not run are calls whose arguments are no JSON object, and calls and replies that come again and again.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::SinkError;
 use super::batch::{Planned, run_planned};
 use super::call::{CallEnvironment, CallOutcome};
+use super::{LoopBreaker, Repeated, SinkError, Step};
 use crate::base::limit;
 use crate::protocol::{ErrorCode, EventBody, ToolCallRequest};
 
@@ -25,8 +27,8 @@ pub(super) struct Asked {
 #[derive(Debug, Default)]
 pub(super) struct CallMemory {
     ids: HashSet<String>,
-    last: Option<ToolCallRequest>,
-    in_a_row: u32,
+    /// Shared with the turn's hooks.
+    pub breaker: Arc<Mutex<LoopBreaker>>,
 }
 
 impl CallMemory {
@@ -41,16 +43,6 @@ impl CallMemory {
         }
     }
 
-    /// How often this call has now come in a row.
-    fn count(&mut self, request: &ToolCallRequest) -> u32 {
-        let same = self.last.as_ref().is_some_and(|l| l.name == request.name && l.arguments == request.arguments);
-        self.in_a_row = if same { self.in_a_row.saturating_add(1) } else { 1 };
-        if !same {
-            self.last = Some(request.clone());
-        }
-        self.in_a_row
-    }
-
     /// Makes the ids of a reply's calls unique.
     pub fn adopt(&mut self, calls: &mut [Asked]) {
         for call in calls {
@@ -59,41 +51,45 @@ impl CallMemory {
     }
 }
 
-/// Answers all calls of a reply, in their order.
+/// Answers all calls of a reply, in their order; and why the turn has to end, if it has to.
 ///
 /// # Errors
 /// [`SinkError`] when an event could not be handed in; what had started is ended then, too.
 pub(super) async fn answer_calls(
     environment: &CallEnvironment,
     memory: &mut CallMemory,
-    calls: Vec<Asked>,
+    (text, calls): (&str, Vec<Asked>),
     cancel: &CancellationToken,
-) -> Result<Vec<CallOutcome>, SinkError> {
+) -> Result<(Vec<CallOutcome>, Option<String>), SinkError> {
+    let (told, stopped) = match judge(memory, text, &calls) {
+        Step::GoOn => (None, None),
+        Step::Tell(told) => (Some(told), None),
+        Step::Stop(why) => (Some("the turn was stopped".to_owned()), Some(why)),
+    };
     let mut planned = Vec::with_capacity(calls.len());
     for Asked { request, problem } in calls {
-        let times = memory.count(&request);
-        let refusal = match problem {
-            Some(problem) => Some((ErrorCode::InvalidArgument, problem)),
-            None if times >= limit::IDENTICAL_CALLS_MAX => {
+        let repeated = memory.breaker.lock().call(&request);
+        let refusal = match (problem, repeated) {
+            (Some(problem), _) => Some((ErrorCode::InvalidArgument, problem)),
+            (None, Some(Repeated { times, told })) => {
                 environment.emit(|| EventBody::LoopDoomLoop {
                     tool_name: request.name.clone(),
                     call_count: times,
                     args: request.arguments.clone(),
                 })?;
-                Some((ErrorCode::Conflict, repeated(times)))
+                Some((ErrorCode::Conflict, told))
             }
-            None => None,
+            (None, None) => told.clone().map(|told| (ErrorCode::Conflict, told)),
         };
         planned.push(Planned { request, refusal });
     }
-    Ok(run_planned(environment, planned, limit::CONCURRENT_CALLS_MAX, cancel).await)
+    Ok((run_planned(environment, planned, limit::CONCURRENT_CALLS_MAX, cancel).await, stopped))
 }
 
-fn repeated(times: u32) -> String {
-    format!(
-        "this same call came {times} times in a row and was not run again, for its result would be the same. \
-         Look at the results you have, and do something else."
-    )
+fn judge(memory: &CallMemory, text: &str, calls: &[Asked]) -> Step {
+    let requests: Vec<ToolCallRequest> = calls.iter().map(|asked| asked.request.clone()).collect();
+    let unreadable = !calls.is_empty() && calls.iter().all(|asked| asked.problem.is_some());
+    memory.breaker.lock().reply(text, &requests, unreadable)
 }
 
 #[cfg(test)]
@@ -114,13 +110,5 @@ mod tests {
             ids.push(calls[0].request.id.clone());
         }
         assert_eq!(ids, ["a", "a_2", "call", "call_2", "a_2_2"]);
-    }
-
-    #[test]
-    fn only_the_same_call_in_a_row_counts() {
-        let mut memory = CallMemory::default();
-        let names = ["a", "a", "b", "a", "a", "a", "a"];
-        let counts: Vec<u32> = names.iter().map(|n| memory.count(&call("x", n))).collect();
-        assert_eq!(counts, [1, 2, 1, 1, 2, 3, 4]);
     }
 }

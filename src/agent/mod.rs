@@ -4,6 +4,7 @@
 //! permission, [`Steering`] has messages that arrived while it runs.
 
 mod batch;
+mod breaker;
 mod call;
 mod calls;
 mod delegate;
@@ -11,6 +12,7 @@ mod reply;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod watch;
 
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +21,7 @@ use crate::protocol::{EventBody, Part, PermissionVerdict, ToolCallRequest, ToolD
 use crate::tool::{Arguments, Subject};
 
 pub use batch::run_batch;
+pub use breaker::{BreakerLimits, LoopBreaker, Repeated, Step};
 pub use call::{CallEnvironment, CallOutcome, run_call};
 pub use turn::{Ended, TurnInput, TurnOutcome, run_turn};
 

@@ -102,6 +102,9 @@ impl Tool for FnTool {
     fn definition(&self) -> &ToolDefinition {
         &self.0
     }
+    fn takes_unknown(&self) -> bool {
+        true
+    }
     fn run<'a>(
         &'a self,
         arguments: Arguments,

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::calls::{CallMemory, answer_calls};
 use super::reply::{Asking, Listener, Reply};
+use super::watch::Watched;
 use super::{Sink, SinkError, Steering};
 use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
@@ -82,6 +83,12 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
     input.environment.sink.get_or_insert_with(|| Arc::clone(&input.sink));
     let agent = input.agent.take();
     let (calls, usage, final_text) = (CallMemory::default(), Usage::default(), String::new());
+    let environment = &mut input.environment;
+    environment.hooks = Arc::new(Watched {
+        hooks: Arc::clone(&environment.hooks),
+        registry: Arc::clone(&environment.registry),
+        breaker: Arc::clone(&calls.breaker),
+    });
     let mut turn = Turn { input, agent, calls, rounds: 0, usage, final_text };
     let ended = turn.run(&cancel).await.unwrap_or_else(|error| {
         Ended::Failed(ErrorBody { code: ErrorCode::Internal, message: error.to_string(), details: None })
@@ -210,9 +217,10 @@ impl Turn {
 
     async fn call_tools(&mut self, reply: Reply, cancel: &CancellationToken) -> Result<Option<Ended>, SinkError> {
         let requests = reply.calls.iter().map(|asked| asked.request.clone()).collect();
-        self.remember(reply.text, requests);
+        let text = reply.text;
+        self.remember(text.clone(), requests);
         let environment = &self.input.environment;
-        let outcomes = answer_calls(environment, &mut self.calls, reply.calls, cancel).await?;
+        let (outcomes, stopped) = answer_calls(environment, &mut self.calls, (&text, reply.calls), cancel).await?;
         let mut findings = Vec::new();
         for CallOutcome { result, findings: found, .. } in outcomes {
             findings.extend(found.into_iter().map(|text| Part::Text { text }));
@@ -232,7 +240,7 @@ impl Turn {
             return Ok(Some(Ended::Aborted));
         }
         self.emit(EventBody::TurnComplete { turn: self.rounds, kind: RoundKind::ToolUse, usage: reply.usage })?;
-        Ok(None)
+        Ok(stopped.map(|why| Ended::Failed(in_circles(why))))
     }
 
     pub(super) fn remember(&mut self, text: String, calls: Vec<ToolCallRequest>) {
@@ -274,6 +282,12 @@ pub(super) fn model_failure(error: &ModelError) -> ErrorBody {
     };
     let details = Some(serde_json::json!({ "kind": kind }));
     ErrorBody { code: ErrorCode::UpstreamUnavailable, message: error.to_string(), details }
+}
+
+/// A model that cannot be brought out of its circles.
+fn in_circles(message: String) -> ErrorBody {
+    let details = Some(serde_json::json!({ "kind": "loop" }));
+    ErrorBody { code: ErrorCode::UpstreamUnavailable, message, details }
 }
 
 pub(super) fn no_response(stop: Option<StopReason>) -> ErrorBody {

@@ -3,11 +3,11 @@
 use super::{App, Caller, store_failure};
 use crate::protocol::{
     ApiError, Deleted, ExplainCall, Feedback, GrantId, GrantScope, GrantView, Page, PermissionExplanation,
-    PermissionPolicy, SessionId,
+    PermissionPolicy, SessionId, ToolDefinition,
 };
 use crate::session::GrantTerms;
 use crate::store::{Grant, GrantRow, GrantSubject};
-use crate::tool::Subject;
+use crate::tool::{Arguments, Subject, Tool, canonical, unreachable_path, validate_call};
 
 impl App {
     /// What would happen to a call, and why. Nobody is asked, and nothing runs.
@@ -15,26 +15,26 @@ impl App {
     /// # Errors
     /// `NOT_FOUND` for the session or the tool.
     pub async fn explain(&self, caller: &Caller, call: ExplainCall) -> Result<PermissionExplanation, ApiError> {
-        let ExplainCall { session_id, tool, arguments } = call;
+        let ExplainCall { session_id, tool, arguments, .. } = call;
         let subject_of = async |settings: &crate::store::SessionSettings| {
             let registry = self.wardrobe.registry(settings).await;
             let found = registry.get(&tool).ok_or_else(|| ApiError::not_found(format!("tool {tool}")))?;
             // It may look at the file system to resolve a path.
-            let look = move || (found.definition().clone(), found.subject(&arguments), found.insists(&arguments));
-            let looked = tokio::task::spawn_blocking(look).await;
+            let looked = tokio::task::spawn_blocking(move || Looked::at(found.as_ref(), arguments)).await;
             looked.map_err(|e| ApiError::internal(e.to_string()))
         };
         if let Some(id) = session_id {
             let live = self.live(caller, &id).await?;
             let row = self.store.session(&id).await.map_err(|e| store_failure(&e))?;
             let row = row.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
-            let (definition, subject, insists): (_, Subject, _) = subject_of(&row.settings).await?;
+            let Looked { definition, subject, insists, problem } = subject_of(&row.settings).await?;
             let told = live.explain((definition.name.clone(), Some(definition)), subject).await?;
-            return Ok(insisted(told, insists));
+            return Ok(PermissionExplanation { problem, ..insisted(told, insists) });
         }
         let row = self.session_row(caller, crate::protocol::CreateSession::default()).await?;
-        let (definition, subject, insists) = subject_of(&row.settings).await?;
-        Ok(insisted(self.sessions.explain(&row, &definition, &subject), insists))
+        let Looked { definition, subject, insists, problem } = subject_of(&row.settings).await?;
+        let told = insisted(self.sessions.explain(&row, &definition, &subject), insists);
+        Ok(PermissionExplanation { problem, ..told })
     }
 
     /// What was granted beyond one call, oldest first: what outlives sessions, and with a session its own.
@@ -70,6 +70,28 @@ impl App {
             None => false,
         };
         if deleted { Ok(Deleted { deleted }) } else { Err(ApiError::not_found(format!("grant {id}"))) }
+    }
+}
+
+/// What permission looks at in a call, and why the call could not run at all.
+struct Looked {
+    definition: ToolDefinition,
+    subject: Subject,
+    insists: bool,
+    problem: Option<String>,
+}
+
+impl Looked {
+    fn at(tool: &dyn Tool, arguments: Arguments) -> Self {
+        let arguments = canonical(tool, arguments);
+        let subject = tool.subject(&arguments);
+        let bad = validate_call(tool, &arguments).err().map(|bad| bad.0);
+        Self {
+            definition: tool.definition().clone(),
+            insists: tool.insists(&arguments),
+            problem: bad.or_else(|| unreachable_path(&subject)),
+            subject,
+        }
     }
 }
 

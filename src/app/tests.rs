@@ -591,7 +591,7 @@ async fn a_setting_that_does_not_hold_is_named_as_its_giver_calls_it() {
 
 fn explained(session: Option<&SessionId>, tool: &str, arguments: Value) -> ExplainCall {
     let Value::Object(arguments) = arguments else { panic!("an object") };
-    ExplainCall { session_id: session.cloned(), tool: tool.into(), arguments }
+    ExplainCall { session_id: session.cloned(), id: None, tool: tool.into(), arguments }
 }
 
 #[tokio::test]

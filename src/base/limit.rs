@@ -50,6 +50,12 @@ pub const BACKLOG_BYTES_MAX: usize = 4 << 20;
 pub const TOOL_STOP_GRACE_MS: u64 = 500;
 /// Times that the same call may come in a row before it is no longer run.
 pub const IDENTICAL_CALLS_MAX: u32 = 3;
+/// Searches in a row that may find nothing before the model is told so.
+pub const EMPTY_SEARCHES_MAX: u32 = 4;
+/// Times that the same reply may come in a row before its calls are no longer run; at twice as many the turn ends.
+pub const IDENTICAL_REPLIES_MAX: u32 = 4;
+/// Replies in a row whose calls cannot be read before the turn ends.
+pub const UNREADABLE_REPLIES_MAX: u32 = 4;
 /// Longest run of a shell command that names no time-out itself, in milliseconds (typescript-api.md §4).
 pub const BASH_TIMEOUT_MS: u64 = 120_000;
 /// Longest time-out that a shell command can be given, in milliseconds.

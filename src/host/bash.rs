@@ -263,7 +263,7 @@ impl Tool for Bash {
     }
 
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
-        &[("cmd", "command")]
+        &[("cmd", "command"), ("timeout_ms", "timeout"), ("timeoutMs", "timeout"), ("workdir", "cwd")]
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

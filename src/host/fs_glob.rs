@@ -43,6 +43,17 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     definition("fs_glob", ToolCategory::Search, description, parameters)
 });
 
+/// Other names of its arguments that models use.
+const ALIASES: [(&str, &str); 7] = [
+    ("glob", "pattern"),
+    ("globs", "pattern"),
+    ("glob_pattern", "pattern"),
+    ("directory", "path"),
+    ("dir", "path"),
+    ("ignore", "exclude"),
+    ("max_results", "limit"),
+];
+
 /// The tool.
 #[derive(Debug)]
 pub struct FsGlob {
@@ -65,6 +76,10 @@ impl FsGlob {
 impl Tool for FsGlob {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        &ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

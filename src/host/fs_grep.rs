@@ -46,6 +46,31 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     definition("fs_grep", ToolCategory::Search, description, parameters)
 });
 
+/// Other names of its arguments that models use, ripgrep's options among them.
+const ALIASES: [(&str, &str); 21] = [
+    ("query", "pattern"),
+    ("regex", "pattern"),
+    ("directory", "path"),
+    ("dir", "path"),
+    ("file", "path"),
+    ("filepath", "path"),
+    ("file_path", "path"),
+    ("globs", "glob"),
+    ("include", "glob"),
+    ("output_mode", "mode"),
+    ("case_insensitive", "ignore_case"),
+    ("ignoreCase", "ignore_case"),
+    ("-i", "ignore_case"),
+    ("fixed_strings", "literal"),
+    ("-A", "after"),
+    ("-B", "before"),
+    ("-C", "context"),
+    ("context_lines", "context"),
+    ("max_results", "limit"),
+    ("maxResults", "limit"),
+    ("head_limit", "limit"),
+];
+
 /// The tool.
 #[derive(Debug)]
 pub struct FsGrep {
@@ -68,6 +93,10 @@ impl FsGrep {
 impl Tool for FsGrep {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        &ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

@@ -35,6 +35,10 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     definition("fs_list", ToolCategory::Read, description, parameters)
 });
 
+/// Other names of its arguments that models use.
+const ALIASES: [(&str, &str); 4] =
+    [("directory", "path"), ("dir", "path"), ("dir_path", "path"), ("directory_path", "path")];
+
 /// The tool.
 #[derive(Debug)]
 pub struct FsList {
@@ -51,6 +55,10 @@ impl FsList {
 impl Tool for FsList {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        &ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

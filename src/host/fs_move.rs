@@ -29,6 +29,18 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     definition
 });
 
+/// Other names of its arguments that models use.
+const ALIASES: [(&str, &str); 8] = [
+    ("from", "source"),
+    ("src", "source"),
+    ("old_path", "source"),
+    ("source_path", "source"),
+    ("to", "destination"),
+    ("dest", "destination"),
+    ("new_path", "destination"),
+    ("destination_path", "destination"),
+];
+
 /// The tool.
 #[derive(Debug)]
 pub struct FsMove {
@@ -45,6 +57,10 @@ impl FsMove {
 impl Tool for FsMove {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        &ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

@@ -25,6 +25,9 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     definition
 });
 
+static ALIASES: LazyLock<Vec<(&str, &str)>> =
+    LazyLock::new(|| [PATH_ALIASES, &[("contents", "content"), ("text", "content")]].concat());
+
 /// The tool.
 #[derive(Debug)]
 pub struct FsWrite {
@@ -44,7 +47,7 @@ impl Tool for FsWrite {
     }
 
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
-        PATH_ALIASES
+        &ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

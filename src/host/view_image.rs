@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
-use super::fs_common::{blocking, definition, io_failed, open, paths, text_argument};
+use super::fs_common::{PATH_ALIASES, blocking, definition, io_failed, open, paths, text_argument};
 use super::fs_guard::Guard;
 use crate::base::image::{Image, image};
 use crate::base::workspace::Workspace;
@@ -48,6 +48,10 @@ impl ViewImage {
 impl Tool for ViewImage {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        PATH_ALIASES
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

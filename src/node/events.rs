@@ -11,7 +11,6 @@ use napi_derive::napi;
 use parking_lot::Mutex;
 
 use super::bridge::{Bridge, NativeBridge};
-use super::error::to_json;
 use super::text::{JsText, js_text};
 use crate::agent::{Sink, SinkError};
 use crate::base::BoxFuture;
@@ -21,14 +20,22 @@ use crate::protocol::EventBody;
 pub(super) struct EventQueue {
     bridge: Arc<Bridge>,
     batch: u32,
-    waiting: Mutex<Vec<EventBody>>,
+    /// The inside of a JSON array: type and payload by turns. Written by whoever has the event, not by JavaScript's
+    /// thread.
+    waiting: Mutex<String>,
 }
 
 impl Sink for EventQueue {
     fn emit(&self, event: EventBody) -> Result<(), SinkError> {
+        let (kind, payload) = event.encode();
         let mut waiting = self.waiting.lock();
-        waiting.push(event);
-        let wake = waiting.len() == 1;
+        let wake = waiting.is_empty();
+        if !wake {
+            waiting.push(',');
+        }
+        for piece in ["\"", &kind, "\",", payload.get()] {
+            waiting.push_str(piece);
+        }
         drop(waiting);
         if wake {
             self.bridge.notify(self.batch, "events");
@@ -56,10 +63,10 @@ impl NativeEvents {
         Self { queue: Arc::new(EventQueue { bridge, batch, waiting: Mutex::default() }) }
     }
 
-    /// Takes what is there: a list of `{type, payload}`.
+    /// Takes what is there: a JSON array of type and payload by turns.
     #[napi(catch_unwind)]
     pub fn take(&self) -> JsText {
         let taken = std::mem::take(&mut *self.queue.waiting.lock());
-        js_text(to_json(&taken))
+        js_text(format!("[{taken}]"))
     }
 }

@@ -9,7 +9,8 @@ use super::gate::process_directory;
 use super::tool::subject_of;
 use crate::config::home_directory;
 use crate::permission::{Facts, Floor, Rules};
-use crate::protocol::{PermissionConfig, PermissionPolicy, ToolCallRequest, ToolDefinition};
+use crate::protocol::{PermissionConfig, PermissionExplanation, PermissionPolicy, ToolCallRequest, ToolDefinition};
+use crate::tool::{unreachable_path, validate};
 
 /// Rules, ready to judge.
 #[napi]
@@ -34,8 +35,11 @@ impl NativeRules {
         let definition: Option<ToolDefinition> = definition.map(|text| parse("definition", &text)).transpose()?;
         let directory = process_directory();
         let facts = Facts::new(&request.name, definition.as_ref(), directory.as_deref());
-        let explanation = self.inner.explain(facts, &subject_of(&request.arguments));
-        Ok(to_json(&explanation.describe(&self.inner)))
+        let subject = subject_of(&request.arguments);
+        let told = self.inner.explain(facts, &subject).describe(&self.inner);
+        let bad = definition.as_ref().and_then(|known| validate(known, &request.arguments).err());
+        let problem = bad.map(|bad| bad.0).or_else(|| unreachable_path(&subject));
+        Ok(to_json(&PermissionExplanation { problem, ..told }))
     }
 
     /// `allow`, `ask` or `deny`.

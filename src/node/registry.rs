@@ -9,8 +9,8 @@ use napi::Env;
 use napi::bindgen_prelude::{PromiseRaw, within_runtime_if_available};
 use napi_derive::napi;
 use parking_lot::Mutex;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::bridge::{Bridge, NativeBridge};
 use super::cancel::{CancelHandle, token_of};
@@ -24,7 +24,7 @@ use super::text::{JsText, js_text};
 use super::tool::JsTool;
 use crate::agent::{CallEnvironment, CallOutcome, Sink, run_batch, run_call};
 use crate::host::filesystem_tools;
-use crate::protocol::{ToolCallRequest, ToolDefinition};
+use crate::protocol::{ErrorBody, ToolCallRequest, ToolCallResult, ToolDefinition};
 use crate::tool::{Registry, Tool};
 
 /// What a registry is made with.
@@ -167,7 +167,7 @@ impl NativeRegistry {
         let (environment, cancel) = (self.environment.clone(), token_of(cancel));
         settle(env, async move {
             let outcome = run_call(&environment, request, &cancel).await;
-            Ok(js_text(to_json(&show(&outcome))))
+            Ok(js_text(to_json(&Shown::from(&outcome))))
         })
     }
 
@@ -185,7 +185,7 @@ impl NativeRegistry {
         environment.sink = events.map(|events| Arc::clone(&events.queue) as Arc<dyn Sink>);
         env.spawn_future(async move {
             let outcomes = run_batch(&environment, calls, max_concurrency, &cancel).await;
-            let shown: Vec<Value> = outcomes.iter().map(show).collect();
+            let shown: Vec<Shown<'_>> = outcomes.iter().map(Shown::from).collect();
             Ok(js_text(to_json(&shown)))
         })
     }
@@ -223,17 +223,22 @@ fn settle<'env>(
     }
 }
 
-/// An outcome as `js/registry.cjs` reads it.
-fn show(outcome: &CallOutcome) -> Value {
-    let mut shown = json!({ "result": outcome.result });
-    if !outcome.findings.is_empty() {
-        shown["findings"] = json!(outcome.findings);
+/// An outcome as `js/registry-calls.cjs` reads it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    result: &'a ToolCallResult,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    findings: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timed_out_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<&'a ErrorBody>,
+}
+
+impl<'a> From<&'a CallOutcome> for Shown<'a> {
+    fn from(outcome: &'a CallOutcome) -> Self {
+        let CallOutcome { result, findings, timed_out_ms, failure } = outcome;
+        Self { result, findings, timed_out_ms: *timed_out_ms, failure: failure.as_ref() }
     }
-    if let Some(ms) = outcome.timed_out_ms {
-        shown["timedOutMs"] = json!(ms);
-    }
-    if let Some(failure) = &outcome.failure {
-        shown["failure"] = json!(failure);
-    }
-    shown
 }

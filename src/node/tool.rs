@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde::Serialize;
 
 use super::bridge::{Bridge, CallFailure};
 use super::error::to_json;
@@ -24,6 +24,16 @@ pub(super) fn subject_of(arguments: &Arguments) -> Subject {
     argument_subject(arguments, |given| std::path::absolute(given).ok())
 }
 
+/// What a handler is called with.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Input<'a> {
+    handler: u32,
+    arguments: &'a Arguments,
+    call_id: &'a str,
+    session_id: Option<&'a str>,
+}
+
 impl Drop for JsTool {
     fn drop(&mut self) {
         self.bridge.release(self.target, self.handler);
@@ -33,6 +43,11 @@ impl Drop for JsTool {
 impl Tool for JsTool {
     fn definition(&self) -> &ToolDefinition {
         &self.definition
+    }
+
+    /// What a handler reads of its arguments is its own affair.
+    fn takes_unknown(&self) -> bool {
+        true
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {
@@ -45,12 +60,14 @@ impl Tool for JsTool {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let input = to_json(&json!({
-                "handler": self.handler,
-                "arguments": arguments,
-                "callId": context.call_id,
-                "sessionId": context.session,
-            }));
+            let session = context.session.as_ref().map(ToString::to_string);
+            let input = to_json(&Input {
+                handler: self.handler,
+                arguments: &arguments,
+                call_id: &context.call_id,
+                session_id: session.as_deref(),
+            });
+            drop(arguments);
             match self.bridge.call(self.target, "tool", input, &context.cancel).await {
                 Ok(text) => Ok(ToolOutput::from(text)),
                 Err(CallFailure::Threw(message)) => Err(ToolError::Failed(message)),

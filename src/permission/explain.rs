@@ -50,6 +50,7 @@ impl Explanation {
             source,
             rule,
             reason: reason(self.verdict, decisive, rules),
+            problem: None,
             mode: None,
             grant: None,
             parts: parts.collect(),

@@ -139,6 +139,9 @@ pub struct PermissionExplanation {
     pub rule: Option<usize>,
     /// The same in words.
     pub reason: String,
+    /// Why the call could not run at all, whatever is decided: its arguments, or a path that leads out of the roots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// The session's mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PermissionMode>,
@@ -214,7 +217,11 @@ pub struct ExplainCall {
     /// In this session. None: in a new one.
     #[serde(default)]
     pub session_id: Option<SessionId>,
-    /// The tool.
+    /// The call's id, where a whole call is handed in. Nothing rests on it.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// The tool; `name`, as in a call, says the same.
+    #[serde(alias = "name")]
     pub tool: String,
     /// Its arguments.
     #[serde(default)]

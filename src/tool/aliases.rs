@@ -1,6 +1,40 @@
-//! Arguments under the names that models give them.
+//! Tools and arguments under the names that models give them.
 
 use super::{Arguments, Tool};
+
+/// What models call tools like ours (what they write, our name). A tool that is registered under such a name comes first.
+const TOOL_NAMES: [(&str, &str); 25] = [
+    ("Read", "fs_read"),
+    ("read", "fs_read"),
+    ("read_file", "fs_read"),
+    ("Write", "fs_write"),
+    ("write", "fs_write"),
+    ("write_file", "fs_write"),
+    ("Edit", "fs_edit"),
+    ("edit", "fs_edit"),
+    ("edit_file", "fs_edit"),
+    ("MultiEdit", "fs_multi_edit"),
+    ("multi_edit", "fs_multi_edit"),
+    ("Patch", "apply_patch"),
+    ("ApplyPatch", "apply_patch"),
+    ("Glob", "fs_glob"),
+    ("glob", "fs_glob"),
+    ("Grep", "fs_grep"),
+    ("grep", "fs_grep"),
+    ("grep_files", "fs_grep"),
+    ("LS", "fs_list"),
+    ("List", "fs_list"),
+    ("list_dir", "fs_list"),
+    ("ViewImage", "view_image"),
+    ("Bash", "bash"),
+    ("ExecCommand", "exec_command"),
+    ("WriteStdin", "write_stdin"),
+];
+
+/// Our name of a tool that models call so. None: they call none of ours so.
+pub(super) fn proper_name(asked: &str) -> Option<&'static str> {
+    TOOL_NAMES.iter().find(|(alias, _)| *alias == asked).map(|(_, name)| *name)
+}
 
 /// The arguments of a call under the names of its tool's definition.
 ///

@@ -28,8 +28,8 @@ pub use events::ToolEvents;
 pub use marks::{FileMark, FileMarks, FileStamp};
 pub use output::{bound_output, bound_parts};
 pub use registry::{Registry, RegistryError};
-pub use subject::argument_subject;
-pub use validate::{BadArguments, json_schema, validate};
+pub use subject::{argument_subject, unreachable_path};
+pub use validate::{BadArguments, json_schema, validate, validate_call};
 
 /// A tool's arguments by name.
 pub type Arguments = Map<String, Value>;
@@ -107,6 +107,12 @@ pub trait Tool: Send + Sync + 'static {
     /// Other names of its arguments that models use: (what they write, what the definition says).
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
         &[]
+    }
+
+    /// Whether arguments that the definition does not name are handed on. If not, a call with one is refused; a
+    /// definition in JSON Schema says so itself (`additionalProperties`).
+    fn takes_unknown(&self) -> bool {
+        false
     }
 
     /// What permission patterns are held against. Must be cheap; may look at the file system to resolve a path.

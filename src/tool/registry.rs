@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
+use super::aliases::proper_name;
 use super::{Scope, Tool};
 use crate::base::{clock, limit};
 use crate::protocol::{ToolDefinition, ToolMetrics};
@@ -108,9 +109,11 @@ impl Registry {
         entries.len() < before
     }
 
-    /// The tool of that name.
+    /// The tool of that name; failing that, the one of ours that models call so: `Read` is `fs_read`.
     pub fn get(&self, name: &str) -> Option<Arc<dyn Tool>> {
-        self.entries.read().iter().find(|e| *e.name == *name).map(|e| Arc::clone(&e.tool))
+        let entries = self.entries.read();
+        let find = |name: &str| entries.iter().find(|e| *e.name == *name).map(|e| Arc::clone(&e.tool));
+        find(name).or_else(|| find(proper_name(name)?))
     }
 
     /// All definitions, in the order of registration.

@@ -25,6 +25,13 @@ pub fn argument_subject(arguments: &Arguments, absolute: impl Fn(&str) -> Option
     if paths.is_empty() { Subject::None } else { Subject::Paths(paths) }
 }
 
+/// Why a call on these paths cannot run: one of them leads where it may not, or nowhere.
+pub fn unreachable_path(subject: &Subject) -> Option<String> {
+    let Subject::Paths(paths) = subject else { return None };
+    let lost = paths.iter().find(|path| path.resolved.is_none())?;
+    Some(format!("the path \"{}\" leads out of the allowed directories, or cannot be resolved", lost.given))
+}
+
 /// Through links as far as it exists, its `..` taken out in any case.
 fn resolve(path: PathBuf) -> Option<PathBuf> {
     let mut rest: Vec<std::ffi::OsString> = Vec::new();

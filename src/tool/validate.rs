@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Arguments;
+use super::{Arguments, Tool};
 use crate::protocol::ToolDefinition;
 
 /// Nested schemas, at most; a schema that refers to itself ends here.
@@ -41,6 +41,21 @@ pub fn validate(definition: &ToolDefinition, arguments: &Arguments) -> Result<()
         }
     }
     Ok(())
+}
+
+/// The same for a call of `tool`: what its definition does not name is refused, unless the tool takes it.
+///
+/// # Errors
+/// [`BadArguments`] that names the argument, and those that are known.
+pub fn validate_call(tool: &dyn Tool, arguments: &Arguments) -> Result<(), BadArguments> {
+    let definition = tool.definition();
+    if !tool.takes_unknown() && !is_schema(&definition.parameters) {
+        let known = &definition.parameters;
+        if let Some(name) = arguments.keys().find(|name| !known.contains_key(name.as_str())) {
+            return Err(unknown(name, Some(known)));
+        }
+    }
+    validate(definition, arguments)
 }
 
 /// The definition's parameters as a JSON Schema object, for a model.

@@ -1,0 +1,55 @@
+//! The loop breaker at the hooks of a turn: what it finds in results goes the way of all findings, into the log and into
+//! the next request.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::LoopBreaker;
+use crate::base::BoxFuture;
+use crate::hook::{Before, Hooks};
+use crate::protocol::{Message, ToolCallRequest, ToolCallResult};
+use crate::tool::Registry;
+
+/// The hooks of a turn, and behind them its breaker.
+pub(super) struct Watched {
+    pub hooks: Arc<dyn Hooks>,
+    pub registry: Arc<Registry>,
+    pub breaker: Arc<Mutex<LoopBreaker>>,
+}
+
+impl Hooks for Watched {
+    fn before_tool(&self, request: ToolCallRequest) -> BoxFuture<'_, Before> {
+        self.hooks.before_tool(request)
+    }
+
+    fn after_tool<'a>(&'a self, request: &'a ToolCallRequest, result: ToolCallResult) -> BoxFuture<'a, ToolCallResult> {
+        self.hooks.after_tool(request, result)
+    }
+
+    fn validate_result<'a>(
+        &'a self,
+        request: &'a ToolCallRequest,
+        result: &'a ToolCallResult,
+    ) -> BoxFuture<'a, Vec<String>> {
+        Box::pin(async move {
+            let mut findings = self.hooks.validate_result(request, result).await;
+            let tool = self.registry.get(&request.name);
+            let hint = self.breaker.lock().result(tool.as_ref().map(|tool| tool.definition()), result);
+            findings.extend(hint);
+            findings
+        })
+    }
+
+    fn transform_system(&self, prompt: String) -> BoxFuture<'_, String> {
+        self.hooks.transform_system(prompt)
+    }
+
+    fn transform_messages(&self, messages: Vec<Message>) -> BoxFuture<'_, Vec<Message>> {
+        self.hooks.transform_messages(messages)
+    }
+
+    fn compacting<'a>(&'a self, messages: &'a [Message], summary: String) -> BoxFuture<'a, String> {
+        self.hooks.compacting(messages, summary)
+    }
+}
