@@ -176,11 +176,21 @@ export interface ToolContext {
   readonly signal: AbortSignal
 }
 
+/** What a handler gives back that is more than a text. */
+export interface ToolHandlerOutput {
+  /** What the model is told. */
+  readonly output: string
+  /** What it is shown beside that. Images are PNG, JPEG, GIF or WebP; texts join the output. */
+  readonly parts?: readonly MessagePart[]
+  /** What happened, for programs and people; plain JSON, the model is not told. */
+  readonly details?: unknown
+}
+
 /** Does what a tool is for. What it returns goes to the model; what it throws becomes a failed result. */
 export type ToolHandler<Arguments = Record<string, unknown>> = (
   args: Arguments,
   context?: ToolContext,
-) => Promise<string>
+) => Promise<string | ToolHandlerOutput>
 
 /** One call that a model or a program makes. */
 export interface ToolCallRequest {
@@ -447,7 +457,9 @@ export interface ToolRegistry {
   /** Runs a call. What goes wrong with it is a failed result, never a rejection. */
   execute(call: ToolCallRequest, options?: { readonly signal?: AbortSignal }): Promise<ToolCallResult>
   /**
-   * Runs calls side by side, each by itself. One result for each call, in the order of the calls.
+   * Runs calls side by side, each by itself. One result for each call, in the order of the calls. A call of a tool that changes something (its
+   * annotations say `readOnly: false` or `destructive: true`, or they say neither and its category is `edit` or `execute`) is a barrier: it runs
+   * alone, after those before it and before those behind it.
    * Rejects with a `RangeError` when `maxConcurrency` (default 8) is no integer of at least 1.
    */
   batchExecute(
@@ -473,6 +485,243 @@ export interface ToolRegistry {
  * @throws {SimseError} `CONFIG_VALIDATION` for options that do not fit.
  */
 export function createToolRegistry(options?: ToolRegistryOptions): ToolRegistry
+
+// ── Loop breaker ────────────────────────────────────────────────────────────────────────────────
+
+/** How often something may come in a row before it counts as a circle; 0: as often as it likes. */
+export interface LoopBreakerLimits {
+  /** The same call; default 3: the third is not to be run. */
+  readonly identicalCalls?: number
+  /** Searches that find nothing; default 4. */
+  readonly emptySearches?: number
+  /** The same reply, text and calls; default 4, and at twice as many the loop is to end. */
+  readonly identicalReplies?: number
+  /** Replies whose calls have no readable arguments; default 4. */
+  readonly unreadableReplies?: number
+}
+
+/** What to do about a model's reply. */
+export type LoopAdvice =
+  /** What it asks for. */
+  | { readonly action: 'continue' }
+  /** `tell`: run none of its calls, and answer each with the message. `stop`: end the loop with it. */
+  | { readonly action: 'tell' | 'stop'; readonly message: string }
+
+/** Notices when a loop goes in circles, as the server's own loop does. One for each turn, or `reset()` between them. */
+export interface LoopBreaker {
+  /** Looks at a reply before its calls are answered. `unreadable`: it has calls, and none has arguments that can be read. */
+  checkReply(reply: {
+    readonly text?: string
+    readonly toolCalls?: readonly { readonly name: string; readonly arguments?: Record<string, unknown> }[]
+    readonly unreadable?: boolean
+  }): LoopAdvice
+  /** Counts a call that is about to run: why it is not to be run, as the model is told; else `undefined`. */
+  checkCall(call: { readonly name: string; readonly arguments?: Record<string, unknown> }): string | undefined
+  /** Looks at a result: a hint for the model, when searches find nothing again and again; else `undefined`. */
+  checkResult(
+    result: Pick<ToolCallResult, 'name' | 'output' | 'isError'>,
+    definition?: Pick<ToolDefinition, 'category' | 'annotations'>,
+  ): string | undefined
+  /** Does the last two at the hooks of a registry: a repeated call is blocked, a hint is a finding. What it returns ends that. */
+  attach(hooks: Pick<HookSystem, 'register'>, registry: Pick<ToolRegistry, 'getToolDefinition'>): () => void
+  /** Forgets everything. */
+  reset(): void
+}
+
+/**
+ * Creates a loop breaker.
+ * @throws {SimseError} `CONFIG_VALIDATION` for limits that do not fit.
+ */
+export function createLoopBreaker(limits?: LoopBreakerLimits): LoopBreaker
+
+// ── Other interfaces ────────────────────────────────────────────────────────────────────────────
+
+/** How calls of another interface are run. */
+export interface RunToolCallsOptions {
+  /** Aborts them. */
+  readonly signal?: AbortSignal
+  /** How many at once; default 8. */
+  readonly maxConcurrency?: number
+  /** Whether the model can be shown images; default `true`. If not, it is told what they are. */
+  readonly images?: boolean
+}
+
+/** A tool for chat completions (`openai`: `ChatCompletionFunctionTool`). */
+export interface OpenAITool {
+  /** Always a function. */
+  type: 'function'
+  /** What the model is told. */
+  function: { name: string; description: string; parameters: Record<string, unknown> }
+}
+
+/** What answers the calls of a chat completion: a tool's message for each call, and behind them one of the user with what they show. */
+export type OpenAIToolMessage =
+  | { role: 'tool'; tool_call_id: string; content: string }
+  | {
+      role: 'user'
+      content: ({ type: 'text'; text: string } | { type: 'image_url'; image_url: { url: string } })[]
+    }
+
+/** The tools of a registry for OpenAI's chat completions: `tools`. Names are spelt in letters that it takes. */
+export function toOpenAITools(registry: ToolRegistry): OpenAITool[]
+
+/**
+ * Runs the `tool_calls` of a chat completion's message through the registry: the messages to send next, behind that one.
+ * Calls of other kinds than functions are left to the caller. Arguments that are no JSON are a failed result.
+ */
+export function runOpenAIToolCalls(
+  registry: ToolRegistry,
+  toolCalls:
+    | readonly {
+        readonly id: string
+        readonly type: string
+        readonly function?: { readonly name: string; readonly arguments: string }
+      }[]
+    | null
+    | undefined,
+  options?: RunToolCallsOptions,
+): Promise<OpenAIToolMessage[]>
+
+/** A tool for the Responses interface (`openai`: `FunctionTool`). */
+export interface OpenAIResponsesTool {
+  /** Always a function. */
+  type: 'function'
+  /** Its name, in letters that OpenAI takes. */
+  name: string
+  /** What it does. */
+  description: string
+  /** Its arguments as JSON Schema. */
+  parameters: Record<string, unknown>
+  /** The registry holds arguments against the schema, which need not be of the strict subset. */
+  strict: false
+}
+
+/** What answers a function call of a response. */
+export interface OpenAIFunctionCallOutput {
+  /** Its kind. */
+  type: 'function_call_output'
+  /** The call. */
+  call_id: string
+  /** What came of it. */
+  output: string | ({ type: 'input_text'; text: string } | { type: 'input_image'; image_url: string; detail: 'auto' })[]
+}
+
+/** The tools of a registry for OpenAI's Responses interface: `tools`. */
+export function toOpenAIResponsesTools(registry: ToolRegistry): OpenAIResponsesTool[]
+
+/** Runs the function calls among the `output` of a response: what to send as `input` next. Other items are left to the caller. */
+export function runOpenAIResponsesToolCalls(
+  registry: ToolRegistry,
+  output: readonly { readonly type: string }[] | null | undefined,
+  options?: RunToolCallsOptions,
+): Promise<OpenAIFunctionCallOutput[]>
+
+/** A tool for Anthropic's Messages interface (`@anthropic-ai/sdk`: `Tool`). */
+export interface AnthropicTool {
+  /** Its name, in letters that Anthropic takes. */
+  name: string
+  /** What it does. */
+  description: string
+  /** Its arguments. */
+  input_schema: { type: 'object'; [keyword: string]: unknown }
+}
+
+/** What answers a `tool_use` block. */
+export interface AnthropicToolResult {
+  /** Its kind. */
+  type: 'tool_result'
+  /** The block. */
+  tool_use_id: string
+  /** What came of it. */
+  content:
+    | string
+    | (
+        | { type: 'text'; text: string }
+        | {
+            type: 'image'
+            source: {
+              type: 'base64'
+              media_type: 'image/jpeg' | 'image/png' | 'image/gif' | 'image/webp'
+              data: string
+            }
+          }
+      )[]
+  /** Whether it failed. */
+  is_error?: true
+}
+
+/** The tools of a registry for Anthropic's Messages interface: `tools`. */
+export function toAnthropicTools(registry: ToolRegistry): AnthropicTool[]
+
+/** Runs the `tool_use` blocks among the `content` of a message: the `content` of the user's message to send next. */
+export function runAnthropicToolCalls(
+  registry: ToolRegistry,
+  content: string | readonly { readonly type: string }[] | null | undefined,
+  options?: RunToolCallsOptions,
+): Promise<AnthropicToolResult[]>
+
+/** A tool as an MCP server lists it (`@modelcontextprotocol/sdk`: `Tool`). */
+export interface McpTool {
+  /** Its name. */
+  name: string
+  /** What it does. */
+  description: string
+  /** Its arguments. */
+  inputSchema: { type: 'object'; [keyword: string]: unknown }
+  /** Its annotations in the protocol's words. */
+  annotations: { title?: string; readOnlyHint?: boolean; destructiveHint?: boolean }
+}
+
+/** What a `tools/call` request is answered with (`@modelcontextprotocol/sdk`: `CallToolResult`). */
+export interface McpToolResult {
+  /** What came of it. */
+  content: ({ type: 'text'; text: string } | { type: 'image'; data: string; mimeType: string })[]
+  /** Whether it failed. */
+  isError?: true
+  /** Room for what the protocol adds. */
+  [member: string]: unknown
+}
+
+/** The tools of a registry for an MCP server: what `tools/list` answers with. */
+export function toMcpTools(registry: ToolRegistry): McpTool[]
+
+/** Runs the call of a `tools/call` request, given as its `params`. What goes wrong with it is a result with `isError`. */
+export function runMcpToolCall(
+  registry: ToolRegistry,
+  params: { readonly name: string; readonly arguments?: Readonly<Record<string, unknown>> | undefined },
+  options?: RunToolCallsOptions,
+): Promise<McpToolResult>
+
+/** A tool of the Vercel AI SDK (`ai`: `Tool`), which runs it by itself. */
+export interface VercelTool {
+  /** What it does. */
+  description: string
+  /** A name for people. */
+  title?: string
+  /** Its arguments. The registry holds calls against them. */
+  inputSchema: StandardSchema<Record<string, unknown>>
+  /** Runs it. A failed result is thrown, as the SDK wants it. */
+  execute(
+    input: Record<string, unknown>,
+    options: { readonly toolCallId: string; readonly abortSignal?: AbortSignal | undefined },
+  ): Promise<ToolCallResult>
+  /** What the model is told of a result. */
+  toModelOutput(options: { readonly output: ToolCallResult }):
+    | { type: 'text'; value: string }
+    | {
+        type: 'content'
+        value: ({ type: 'text'; text: string } | { type: 'image-data'; data: string; mediaType: string })[]
+      }
+}
+
+/**
+ * The tools of a registry for the Vercel AI SDK: `tools` of `generateText` and `streamText`, by name. The SDK starts the calls of one reply by
+ * itself, all at once: writers are no barriers there.
+ */
+export function toVercelTools(
+  registry: ToolRegistry,
+  options?: { readonly images?: boolean },
+): Record<string, VercelTool>
 
 // ── Permissions ─────────────────────────────────────────────────────────────────────────────────
 

@@ -1,17 +1,20 @@
 /** The package for CommonJS. index.js gives the same functions, and the same state, to ES modules. */
 'use strict'
 
+const { createLoopBreaker } = require('./breaker.cjs')
 const { createEventBus } = require('./bus.cjs')
 const { createHookSystem } = require('./hooks.cjs')
 const { createMCPClient } = require('./mcp-client.cjs')
 const { createToolPermissionResolver } = require('./permissions.cjs')
 const { createToolRegistry, registerMemoryTools } = require('./registry.cjs')
 const { fuzzyMatch, registerBashTool, registerFilesystemTools, registerGitTools } = require('./host.cjs')
+const interop = require('./interop.cjs')
 const { createSimseServer } = require('./server.cjs')
 
 module.exports = {
   createEventBus,
   createHookSystem,
+  createLoopBreaker,
   createMCPClient,
   createSimseServer,
   createToolPermissionResolver,
@@ -21,4 +24,5 @@ module.exports = {
   registerFilesystemTools,
   registerGitTools,
   registerMemoryTools,
+  ...interop,
 }

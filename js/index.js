@@ -5,6 +5,7 @@ import simse from './index.cjs'
 export const {
   createEventBus,
   createHookSystem,
+  createLoopBreaker,
   createMCPClient,
   createSimseServer,
   createToolPermissionResolver,
@@ -14,4 +15,13 @@ export const {
   registerFilesystemTools,
   registerGitTools,
   registerMemoryTools,
+  runAnthropicToolCalls,
+  runMcpToolCall,
+  runOpenAIResponsesToolCalls,
+  runOpenAIToolCalls,
+  toAnthropicTools,
+  toMcpTools,
+  toOpenAIResponsesTools,
+  toOpenAITools,
+  toVercelTools,
 } = simse

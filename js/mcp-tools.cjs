@@ -1,20 +1,40 @@
 /** Tools of an MCP client, registered as `mcp:<server>/<tool>`. */
 'use strict'
 
+const { native } = require('./bridge.cjs')
 const { plain } = require('./check.cjs')
-const { messageOf } = require('./errors.cjs')
+const { messageOf, revive } = require('./errors.cjs')
+const { toJson } = require('./json.cjs')
 
-/** What a call returned, as text. An answer marked as an error becomes one. */
-function textOf(answer) {
+/** What a call returned, for the model. An answer marked as an error becomes one. */
+function outputOf(answer) {
   if (typeof answer === 'string') return answer
   const content = answer?.content
-  const text = Array.isArray(content)
-    ? content.map((part) => (part?.type === 'text' ? String(part.text) : JSON.stringify(part))).join('\n')
-    : typeof content === 'string'
-      ? content
-      : JSON.stringify(answer ?? null)
+  if (Array.isArray(content)) return answerOf(answer)
+  const text = typeof content === 'string' ? content : JSON.stringify(answer ?? null)
   if (answer?.isError === true) throw new Error(text)
   return text
+}
+
+/** An answer of the protocol: texts, images as such, and what cannot be shown by name. */
+function answerOf(answer) {
+  try {
+    return JSON.parse(native.readMcpAnswer(toJson(answer)))
+  } catch (cause) {
+    throw revive(cause)
+  }
+}
+
+/** The protocol's hints as ours. */
+function annotationsOf({ annotations, title }) {
+  const { readOnlyHint: readOnly, destructiveHint: destructive, title: inner } = plain(annotations) ? annotations : {}
+  const name = inner ?? title
+  const hints = {
+    ...(typeof name === 'string' && { title: name }),
+    ...(typeof destructive === 'boolean' && { destructive }),
+    ...(typeof readOnly === 'boolean' && { readOnly }),
+  }
+  return Object.keys(hints).length > 0 ? { annotations: hints } : {}
 }
 
 /** A client without `connectedServerNames` is one that lists all servers at once. */
@@ -41,8 +61,9 @@ function addTool(state, client, server, tool) {
     description: String(tool.description ?? ''),
     parameters: plain(schema) ? schema : { type: 'object', properties: {} },
     category: 'other',
+    ...annotationsOf(tool),
   }
-  state.add(definition, async (args) => textOf(await client.callTool(server, tool.name, args)), 'mcp')
+  state.add(definition, async (args) => outputOf(await client.callTool(server, tool.name, args)), 'mcp')
 }
 
 async function discover(state) {

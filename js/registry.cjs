@@ -5,7 +5,19 @@
 'use strict'
 
 const { addTarget, bridge, native, BadInput } = require('./bridge.cjs')
-const { assertFits, describe, fn, having, integer, optional, plain, shape } = require('./check.cjs')
+const {
+  assertFits,
+  describe,
+  fn,
+  having,
+  integer,
+  list,
+  oneOf,
+  optional,
+  plain,
+  shape,
+  string,
+} = require('./check.cjs')
 const { invalid, messageOf, revive } = require('./errors.cjs')
 const { createCalls } = require('./registry-calls.cjs')
 const { watchHooks } = require('./hooks.cjs')
@@ -27,12 +39,47 @@ const optionsShape = shape({
   maxOutputChars: optional(integer(0)),
 })
 
+/** What an answer begins with that is no plain text (src/node/tool.rs). */
+const MORE = '\u0001simse:'
+const IMAGES = ['image/png', 'image/jpeg', 'image/gif', 'image/webp']
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
+
+const part = (value, path, issues) => {
+  if (value?.type === 'text') shape({ type: string, text: string })(value, path, issues)
+  else if (value?.type === 'image')
+    shape({ type: string, mediaType: oneOf(...IMAGES), data: base64 })(value, path, issues)
+  else
+    issues.push({
+      path,
+      message: `expected {type: 'text', text} or {type: 'image', mediaType, data}, got ${describe(value)}`,
+    })
+}
+const base64 = (value, path, issues) => {
+  const fits = typeof value === 'string' && value.length % 4 === 0 && BASE64.test(value)
+  if (!fits) issues.push({ path, message: `expected base64 without a data: prefix, got ${describe(value)}` })
+}
+const handlerOutput = shape({ output: string, parts: optional(list(part)), details: () => {} })
+
+/** What a handler returned, as Rust reads it. */
+function encodeOutput(returned) {
+  if (typeof returned === 'string') return returned.startsWith(MORE) ? MORE + toJson({ output: returned }) : returned
+  if (!plain(returned) || typeof returned.output !== 'string') {
+    throw new Error(`expected the handler to return a string or {output, parts?, details?}, got ${describe(returned)}`)
+  }
+  const issues = []
+  handlerOutput(returned, '', issues)
+  if (issues.length > 0) throw new Error(`the handler's answer: ${issues[0].path}: ${issues[0].message}`)
+  return MORE + toJson(returned)
+}
+
 /** What Rust calls: everything a registry needs at run time, and nothing that holds its facade. */
 class State {
   /** Name → `{definition, origin}`, in the order of registration. */
   tools = new Map()
   /** Handler number → `{handler, schema}`, as long as Rust may call it. */
   handlers = new Map()
+  /** Counts the changes of `tools`. */
+  version = 0
   #lastHandler = 0
 
   constructor(options) {
@@ -65,6 +112,7 @@ class State {
     this.native.register(toJson(definition), number)
     this.handlers.set(number, { handler, schema })
     this.tools.set(definition.name, { definition, origin })
+    this.version += 1
   }
 
   /** Notes native tools, which Rust has registered already. */
@@ -72,11 +120,13 @@ class State {
     for (const definition of JSON.parse(definitionsJson)) {
       this.tools.set(definition.name, { definition: deepFreeze(definition), origin: 'native' })
     }
+    this.version += 1
   }
 
   remove(name) {
     if (!this.tools.has(name)) return false
     this.tools.delete(name)
+    this.version += 1
     return this.native.unregister(name)
   }
 
@@ -109,9 +159,7 @@ class State {
         return call.signal
       },
     })
-    const output = await found.handler(value, context)
-    if (typeof output !== 'string') throw new Error(`expected the handler to return a string, got ${describe(output)}`)
-    return output
+    return encodeOutput(await found.handler(value, context))
   }
 
   async #check({ request, definition }) {

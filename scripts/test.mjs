@@ -47,7 +47,7 @@ const STEPS = [
   {
     name: 'types',
     shows: 'index.d.ts and what uses it type-check',
-    go: () => run(tool('tsc'), ['-p', 'tsconfig.json']),
+    go: types,
   },
   {
     name: 'biome',
@@ -108,6 +108,12 @@ function seconds(from) {
 
 function tool(name) {
   return join(top, 'node_modules', '.bin', name)
+}
+
+/** The types of other packages need other libraries than ours: they are held against ours in a project of their own. */
+async function types() {
+  const own = await run(tool('tsc'), ['-p', 'tsconfig.json'])
+  return own === 0 ? run(tool('tsc'), ['-p', join('__test__', 'interop')]) : own
 }
 
 function docs() {

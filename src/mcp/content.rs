@@ -40,6 +40,11 @@ pub(super) fn lenient_outcome(answer: Value) -> Option<Result<ToolOutput, ToolEr
     Some(assemble(content.into_iter().map(part).collect(), answer.remove("structuredContent"), is_error))
 }
 
+/// An answer that came to a program's own client: `content` and what goes with it, in JSON. None: it is no answer.
+pub fn read_answer(answer: Value) -> Option<Result<ToolOutput, ToolError>> {
+    lenient_outcome(answer)
+}
+
 fn assemble(pieces: Vec<Piece>, structured: Option<Value>, is_error: bool) -> Result<ToolOutput, ToolError> {
     let has_text = pieces.iter().any(|piece| piece.is_text && !piece.text.is_empty());
     let shown = structured.as_ref().filter(|_| !has_text).map(|value| format!("{value:#}"));

@@ -39,6 +39,7 @@ use crate::tool::Tool;
 use link::Link;
 
 pub use client::{Client, ClientError};
+pub use content::read_answer;
 
 /// Who we say that we are.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -26,13 +26,18 @@ pub struct WireNames {
 impl WireNames {
     /// The spellings of these tools.
     pub fn of(tools: &[ToolDefinition]) -> Self {
+        Self::of_names(tools.iter().map(|tool| tool.name.as_str()))
+    }
+
+    /// The spellings of tools of these names.
+    pub fn of_names<'n>(all: impl Iterator<Item = &'n str> + Clone) -> Self {
         let mut names = Self::default();
-        let misfits: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).filter(|name| !fits(name)).collect();
+        let misfits: Vec<&str> = all.clone().filter(|name| !fits(name)).collect();
         if misfits.is_empty() {
             return names;
         }
         let mut taken: HashMap<String, usize> = HashMap::new();
-        let plain = tools.iter().map(|tool| spelt(&tool.name).into_owned());
+        let plain = all.map(|name| spelt(name).into_owned());
         plain.for_each(|spelling| *taken.entry(spelling).or_default() += 1);
         for name in misfits {
             let plain = spelt(name);

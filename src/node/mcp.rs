@@ -16,7 +16,8 @@ use super::cancel::{CancelHandle, token_of};
 use super::error::{envelope, parse, to_json};
 use super::text::{JsText, js_text};
 use crate::config::McpServer;
-use crate::mcp::{Client, ClientError, Identity};
+use super::tool::HandlerOutput;
+use crate::mcp::{Client, ClientError, Identity, read_answer};
 
 /// What a client is made with.
 #[derive(Debug, Deserialize)]
@@ -139,4 +140,15 @@ fn client_error(error: &ClientError, server: &str) -> napi::Error {
         ClientError::Aborted => "ABORTED",
     };
     envelope(code, error.to_string(), json!({ "server": server }))
+}
+
+/// What a tool's answer, as a client of the caller's own got it, is for a model: `{output, parts?, details?}` in JSON. None: it
+/// is no answer of the protocol. A reported failure is thrown.
+#[napi(catch_unwind)]
+pub fn read_mcp_answer(answer: String) -> napi::Result<Option<JsText>> {
+    match read_answer(parse("answer", &answer)?) {
+        None => Ok(None),
+        Some(Ok(output)) => Ok(Some(js_text(to_json(&HandlerOutput::from(output))))),
+        Some(Err(error)) => Err(envelope("MCP_TOOL_ERROR", error.to_string(), Value::Null)),
+    }
 }

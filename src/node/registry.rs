@@ -24,8 +24,9 @@ use super::text::{JsText, js_text};
 use super::tool::JsTool;
 use crate::agent::{CallEnvironment, CallOutcome, Sink, run_batch, run_call};
 use crate::host::filesystem_tools;
-use crate::protocol::{ErrorBody, ToolCallRequest, ToolCallResult, ToolDefinition};
-use crate::tool::{Registry, Tool};
+use crate::model::WireNames;
+use crate::protocol::{ErrorBody, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolDefinition};
+use crate::tool::{Registry, Tool, json_schema};
 
 /// What a registry is made with.
 #[derive(Debug, Deserialize)]
@@ -137,6 +138,21 @@ impl NativeRegistry {
         self.add_all(options.tools()?)
     }
 
+    /// All tools as models' interfaces take them: a list of [`WireTool`].
+    #[napi(catch_unwind)]
+    pub fn wire_tools(&self) -> JsText {
+        let definitions = self.environment.registry.definitions();
+        let names = WireNames::of(&definitions);
+        let wire = |definition: &ToolDefinition| WireTool {
+            wire_name: names.wire(&definition.name).into_owned(),
+            schema: json_schema(definition),
+            name: definition.name.clone(),
+            description: definition.description.clone(),
+            annotations: definition.annotations.clone().unwrap_or_default(),
+        };
+        js_text(to_json(&definitions.iter().map(wire).collect::<Vec<_>>()))
+    }
+
     /// Says which hook points have handlers, a bit for each.
     #[napi(catch_unwind)]
     pub fn set_hook_mask(&self, mask: u32) {
@@ -221,6 +237,18 @@ fn settle<'env>(
         Some(Err(error)) => PromiseRaw::reject(env, error),
         None => env.spawn_future(work),
     }
+}
+
+/// A tool as `js/interop.cjs` reads it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct WireTool {
+    name: String,
+    /// Its name in letters that all interfaces take.
+    wire_name: String,
+    description: String,
+    schema: Value,
+    annotations: ToolAnnotations,
 }
 
 /// An outcome as `js/registry-calls.cjs` reads it.

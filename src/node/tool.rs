@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::bridge::{Bridge, CallFailure};
 use super::error::to_json;
 use crate::permission::Subject;
-use crate::protocol::ToolDefinition;
+use crate::protocol::{Part, ToolDefinition};
 use crate::tool::{Arguments, BoxFuture, Tool, ToolContext, ToolError, ToolOutput, argument_subject};
 
 /// Calls handler number `handler` of the JavaScript registry `target`, which keeps it while this lives: a call keeps
@@ -32,6 +33,33 @@ struct Input<'a> {
     arguments: &'a Arguments,
     call_id: &'a str,
     session_id: Option<&'a str>,
+}
+
+/// What a handler gives back that is more than a text, as JSON behind [`MORE`].
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct HandlerOutput {
+    output: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Part>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    details: Option<Value>,
+}
+
+impl From<ToolOutput> for HandlerOutput {
+    fn from(output: ToolOutput) -> Self {
+        let ToolOutput { text, parts, details } = output;
+        Self { output: text, parts, details }
+    }
+}
+
+/// What an answer begins with that is no plain text. `js/registry.cjs` puts a text that begins so into the other form.
+const MORE: &str = "\u{1}simse:";
+
+fn output_of(answer: String) -> Result<ToolOutput, ToolError> {
+    let Some(json) = answer.strip_prefix(MORE) else { return Ok(ToolOutput::from(answer)) };
+    let read: HandlerOutput = serde_json::from_str(json).map_err(|e| ToolError::failed(format!("its answer: {e}")))?;
+    Ok(ToolOutput { text: read.output, parts: read.parts, details: read.details })
 }
 
 impl Drop for JsTool {
@@ -69,7 +97,7 @@ impl Tool for JsTool {
             });
             drop(arguments);
             match self.bridge.call(self.target, "tool", input, &context.cancel).await {
-                Ok(text) => Ok(ToolOutput::from(text)),
+                Ok(answer) => output_of(answer),
                 Err(CallFailure::Threw(message)) => Err(ToolError::Failed(message)),
                 Err(CallFailure::BadInput(message)) => Err(ToolError::BadArguments(message)),
                 Err(CallFailure::Aborted) => Err(ToolError::Aborted),
