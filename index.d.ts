@@ -554,6 +554,16 @@ export interface OpenAITool {
   function: { name: string; description: string; parameters: Record<string, unknown> }
 }
 
+/** A call in a chat completion's message (`openai`: `ChatCompletionMessageToolCall`). */
+export interface OpenAIToolCall {
+  /** Its id. */
+  readonly id: string
+  /** `function`, or another kind. */
+  readonly type: string
+  /** What is called. */
+  readonly function?: { readonly name: string; readonly arguments: string }
+}
+
 /** What answers the calls of a chat completion: a tool's message for each call, and behind them one of the user with what they show. */
 export type OpenAIToolMessage =
   | { role: 'tool'; tool_call_id: string; content: string }
@@ -571,14 +581,7 @@ export function toOpenAITools(registry: ToolRegistry): OpenAITool[]
  */
 export function runOpenAIToolCalls(
   registry: ToolRegistry,
-  toolCalls:
-    | readonly {
-        readonly id: string
-        readonly type: string
-        readonly function?: { readonly name: string; readonly arguments: string }
-      }[]
-    | null
-    | undefined,
+  toolCalls: readonly OpenAIToolCall[] | null | undefined,
   options?: RunToolCallsOptions,
 ): Promise<OpenAIToolMessage[]>
 

@@ -4,7 +4,13 @@ import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import { inspect } from 'node:util'
 import { z } from 'zod'
-import { createEventBus, createToolRegistry } from '../js/index.js'
+import {
+  createEventBus,
+  createToolPermissionResolver,
+  createToolRegistry,
+  registerBashTool,
+  registerFilesystemTools,
+} from '../js/index.js'
 import { waitingCalls } from './support/addon.mjs'
 import { call, deferred, define, registryOf } from './support/registry.mjs'
 
@@ -551,3 +557,99 @@ async function collected() {
   await new Promise(setImmediate)
   globalThis.gc()
 }
+
+const PNG = { type: 'image', mediaType: 'image/png', data: 'iVBORw0KGgo=' }
+
+test('a handler may give images and details beside its text', async () => {
+  const registry = registryOf({ show: async ({ answer }) => JSON.parse(answer) })
+  const show = (answer) => registry.execute(call('show', { answer: JSON.stringify(answer) }))
+  const given = { output: 'a dot', parts: [PNG, { type: 'text', text: 'and a word' }], details: { size: 8 } }
+  const { output, parts, details, isError } = await show(given)
+  assert.deepEqual([output, parts, details, isError], ['a dot\nand a word', [PNG], { size: 8 }, false])
+  // A text that looks like the inner form is a text all the same.
+  const text = '\u0001simse:{"output":"no"}'
+  assert.equal((await show(text)).output, text)
+  for (const [answer, words] of [
+    [{ output: 5 }, /expected the handler to return a string, got an object/],
+    [
+      { output: '', parts: [{ type: 'image', mediaType: 'image/tiff', data: 'AAAA' }] },
+      /parts\.0\.mediaType: expected one of/,
+    ],
+    [{ output: '', parts: [{ ...PNG, data: 'data:image/png;base64,AAAA' }] }, /parts\.0\.data: expected base64/],
+    [{ output: '', parts: [{ type: 'video' }] }, /parts\.0: expected \{type: 'text', text\} or/],
+    [{ output: '', part: [] }, /part: unknown field/],
+  ]) {
+    const failed = await show(answer)
+    assert.equal(failed.isError, true)
+    assert.match(failed.output, words)
+  }
+})
+
+test('writers are barriers in a batch', async () => {
+  const seen = []
+  const gates = { read: deferred(), write: deferred() }
+  const registry = createToolRegistry()
+  const note = (name, more) =>
+    registry.register(define(name, more), async (_args, { callId }) => {
+      seen.push(`+${callId}`)
+      if (seen.length === 2) gates.read.resolve()
+      if (name === 'read') await gates.read.promise
+      seen.push(`-${callId}`)
+      return ''
+    })
+  note('read', { annotations: { readOnly: true } })
+  note('write', { category: 'edit' })
+  const calls = ['read', 'read', 'write', 'read', 'write'].map((name, i) => ({
+    id: `${name[0]}${i}`,
+    name,
+    arguments: {},
+  }))
+  const results = await registry.batchExecute(calls)
+  assert.deepEqual(
+    results.map(({ id }) => id),
+    calls.map(({ id }) => id),
+  )
+  // Both readers had begun before either ended.
+  assert.deepEqual(seen.slice(0, 2), ['+r0', '+r1'])
+  assert.deepEqual(seen.slice(4), ['+w2', '-w2', '+r3', '-r3', '+w4', '-w4'])
+})
+
+test('the host tools answer to the names that models give them and their arguments, and refuse what they do not know', async (t) => {
+  const { mkdtemp, rm, writeFile } = await import('node:fs/promises')
+  const { tmpdir } = await import('node:os')
+  const { join } = await import('node:path')
+  const workingDirectory = await mkdtemp(join(tmpdir(), 'simse-names-'))
+  t.after(() => rm(workingDirectory, { recursive: true, force: true }))
+  await writeFile(join(workingDirectory, 'a.txt'), 'one\ntwo\n')
+  const permissionResolver = createToolPermissionResolver({
+    defaultPolicy: 'allow',
+    rules: [{ tool: 'bash', pattern: 'rm *', policy: 'deny' }],
+  })
+  const registry = createToolRegistry({ permissionResolver })
+  registerFilesystemTools(registry, { workingDirectory })
+  registerBashTool(registry, { workingDirectory })
+  for (const [name, args, want] of [
+    ['Read', { file: 'a.txt' }, '     1\tone\n     2\ttwo'],
+    ['Read', { filepath: 'a.txt', limit: 1 }, /^ {5}1\tone\n/],
+    ['Grep', { query: 'TWO', '-i': true }, 'a.txt:2: two'],
+    ['Glob', { glob: '*.txt' }, 'a.txt'],
+    ['LS', { dir: '.' }, 'f a.txt'],
+    ['Edit', { file: 'a.txt', old: 'one', new: '1' }, 'Edited a.txt using strategy: exact'],
+    ['Write', { filepath: 'b.txt', content: 'x' }, 'Wrote 1 bytes to b.txt'],
+    ['Bash', { cmd: 'echo hi' }, 'hi\n'],
+    ['Bash', { cmd: 'rm b.txt' }, 'Permission denied for tool: "bash"'],
+    ['fs_move', { from: 'b.txt', to: 'c.txt' }, 'Moved b.txt → c.txt'],
+    [
+      'fs_read',
+      { path: 'a.txt', lines: 3 },
+      'Tool "fs_read" execution failed: argument "lines" is unknown: expected only path, offset, pages, raw, limit',
+    ],
+  ]) {
+    const { output } = await registry.execute(call(name, args))
+    if (typeof want === 'string') assert.equal(output, want, name)
+    else assert.match(output, want)
+  }
+  // A tool of that very name comes first.
+  registry.register(define('Read'), async () => 'mine')
+  assert.equal((await registry.execute(call('Read', { file: 'a.txt' }))).output, 'mine')
+})

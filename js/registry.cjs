@@ -64,7 +64,7 @@ const handlerOutput = shape({ output: string, parts: optional(list(part)), detai
 function encodeOutput(returned) {
   if (typeof returned === 'string') return returned.startsWith(MORE) ? MORE + toJson({ output: returned }) : returned
   if (!plain(returned) || typeof returned.output !== 'string') {
-    throw new Error(`expected the handler to return a string or {output, parts?, details?}, got ${describe(returned)}`)
+    throw new Error(`expected the handler to return a string, got ${describe(returned)}`)
   }
   const issues = []
   handlerOutput(returned, '', issues)

@@ -189,8 +189,10 @@ mod tests {
 
     fn definition(category: Option<&str>, read_only: bool) -> ToolDefinition {
         let annotations = json!({ "readOnly": read_only });
-        serde_json::from_value(json!({ "name": "t", "description": "", "category": category, "annotations": annotations }))
-            .unwrap()
+        serde_json::from_value(
+            json!({ "name": "t", "description": "", "category": category, "annotations": annotations }),
+        )
+        .unwrap()
     }
 
     fn result(output: &str, is_error: bool) -> ToolCallResult {
@@ -263,8 +265,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_zero_is_none() {
-        let none =
-            BreakerLimits { identical_calls: 0, empty_searches: 0, identical_replies: 0, unreadable_replies: 0 };
+        let none = BreakerLimits { identical_calls: 0, empty_searches: 0, identical_replies: 0, unreadable_replies: 0 };
         let mut breaker = LoopBreaker::new(none);
         let (same, search) = (call("a", json!({})), definition(Some("search"), true));
         for _ in 0..20 {

@@ -194,8 +194,7 @@ async fn admit(
             return Err(Failure::new(ErrorCode::Forbidden, format!("Tool \"{asked}\" was blocked: {reason}")));
         }
     };
-    let (request, found) =
-        if request.name == asked { (request, found) } else { properly_named(environment, request) };
+    let (request, found) = if request.name == asked { (request, found) } else { properly_named(environment, request) };
     let Some(tool) = found else {
         return Err(Failure::new(ErrorCode::NotFound, format!("Tool not found: \"{}\"", request.name)));
     };

@@ -289,6 +289,124 @@ async fn a_batch_keeps_order_and_width() {
     assert!(run_batch(&environment, Vec::new(), 8, &CancellationToken::new()).await.is_empty());
 }
 
+#[tokio::test]
+async fn a_writer_is_a_barrier_and_readers_run_side_by_side() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let registry = Registry::default();
+    let noted = |name: &'static str, more: Value| {
+        let seen = Arc::clone(&seen);
+        let mut definition = more;
+        definition["name"] = json!(name);
+        tool(definition, move |_, _| {
+            let seen = Arc::clone(&seen);
+            async move {
+                seen.lock().push(format!("+{name}"));
+                for _ in 0..10 {
+                    tokio::task::yield_now().await;
+                }
+                seen.lock().push(format!("-{name}"));
+                Ok(String::new().into())
+            }
+        })
+    };
+    for (name, more) in [
+        ("read", json!({"annotations": {"readOnly": true}, "category": "execute"})),
+        ("plain", json!({})),
+        ("edit", json!({"category": "edit"})),
+        ("destroy", json!({"annotations": {"destructive": true}})),
+        ("change", json!({"annotations": {"readOnly": false}, "category": "read"})),
+    ] {
+        registry.register(noted(name, more)).unwrap();
+    }
+    let log = Arc::new(Log::default());
+    let environment = CallEnvironment { registry: Arc::new(registry), ..environment(&log) };
+    for writer in ["edit", "destroy", "change"] {
+        seen.lock().clear();
+        let names = ["read", "plain", writer, "plain", "read", writer, writer];
+        let requests = names.iter().enumerate().map(|(n, name)| call(&n.to_string(), name, json!({}))).collect();
+        let outcomes = run_batch(&environment, requests, 8, &CancellationToken::new()).await;
+        let answered: Vec<_> = outcomes.iter().map(|o| o.result.name.as_str()).collect();
+        assert_eq!(answered, names);
+        let mut seen = seen.lock().clone();
+        assert_eq!(seen[..2], ["+read", "+plain"], "they start in their order");
+        // Which of two that run side by side ends first is open.
+        seen[2..4].sort();
+        seen[8..10].sort();
+        let (on, off) = (format!("+{writer}"), format!("-{writer}"));
+        #[rustfmt::skip]
+        let want = [
+            "+read", "+plain", "-plain", "-read", &on, &off, "+plain", "+read", "-plain", "-read", &on, &off, &on, &off,
+        ];
+        assert_eq!(seen, want, "{writer}");
+    }
+}
+
+/// Strict about its arguments, with another name for one of them.
+struct FileTool(ToolDefinition);
+
+impl Tool for FileTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.0
+    }
+    fn aliases(&self) -> &'static [(&'static str, &'static str)] {
+        &[("file", "path")]
+    }
+    fn run<'a>(&'a self, a: Arguments, _: &'a ToolContext) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
+        Box::pin(std::future::ready(Ok(Value::Object(a).to_string().into())))
+    }
+}
+
+#[tokio::test]
+async fn models_names_lead_to_the_tool_and_unknown_arguments_are_refused() {
+    let log = Arc::new(Log::default());
+    let environment = environment(&log);
+    let definition = json!({"name": "fs_read", "description": "", "parameters": {"path": {"type": "string"}}});
+    environment.registry.register(Arc::new(FileTool(serde_json::from_value(definition).unwrap()))).unwrap();
+    #[rustfmt::skip]
+    let table = [
+        ("fs_read", json!({"path": "a"}), r#"{"path":"a"}"#),
+        ("Read", json!({"file": "a"}), r#"{"path":"a"}"#),
+        ("read_file", json!({}), "{}"),
+        ("Read", json!({"path": "a", "lines": 3}), "Tool \"fs_read\" execution failed: argument \"lines\" is unknown: expected only path"),
+        ("Read", json!({"path": "a", "file": "b"}), "Tool \"fs_read\" execution failed: argument \"file\" is unknown: expected only path"),
+        ("Write", json!({}), "Tool not found: \"Write\""),
+    ];
+    for (name, arguments, want) in table {
+        let outcome = result_of(&environment, name, arguments).await;
+        assert_eq!((outcome.result.name.as_str(), outcome.result.output.as_str()), (name, want));
+    }
+    // What is refused by its own name is refused by every other: hooks and figures know one tool.
+    assert_eq!(environment.registry.metrics()[0].name, "fs_read");
+    let blocked = CallEnvironment { hooks: Arc::new(Forbids("fs_read")), ..environment };
+    assert!(result_of(&blocked, "Read", json!({})).await.result.output.contains("was blocked"));
+}
+
+/// Blocks one tool.
+struct Forbids(&'static str);
+
+impl Hooks for Forbids {
+    fn before_tool(&self, request: ToolCallRequest) -> BoxFuture<'_, Before> {
+        let verdict =
+            if request.name == self.0 { Before::Blocked { reason: "no".into() } } else { Before::Continue(request) };
+        Box::pin(std::future::ready(verdict))
+    }
+    fn after_tool<'a>(&'a self, _: &'a ToolCallRequest, r: ToolCallResult) -> BoxFuture<'a, ToolCallResult> {
+        Box::pin(std::future::ready(r))
+    }
+    fn validate_result<'a>(&'a self, _: &'a ToolCallRequest, _: &'a ToolCallResult) -> BoxFuture<'a, Vec<String>> {
+        Box::pin(std::future::ready(Vec::new()))
+    }
+    fn transform_system(&self, prompt: String) -> BoxFuture<'_, String> {
+        Box::pin(std::future::ready(prompt))
+    }
+    fn transform_messages(&self, messages: Vec<Message>) -> BoxFuture<'_, Vec<Message>> {
+        Box::pin(std::future::ready(messages))
+    }
+    fn compacting<'a>(&'a self, _: &'a [Message], summary: String) -> BoxFuture<'a, String> {
+        Box::pin(std::future::ready(summary))
+    }
+}
+
 /// Replies in order; the last one is repeated. Keeps the requests.
 struct Script {
     replies: Mutex<VecDeque<Vec<Result<ModelEvent, ModelError>>>>,
@@ -664,4 +782,64 @@ async fn a_flood_looks_at_the_disk_now_and_then() {
     let outcome = run_turn(input(Script::new([items]), &log), CancellationToken::new()).await;
     assert_eq!(outcome.final_text.len(), 1000);
     assert_eq!(log.looks.load(Ordering::Relaxed), 1000 / 64);
+}
+
+/// How a turn of these replies ends, and its last message to the model.
+async fn circling(replies: Vec<Vec<Result<ModelEvent, ModelError>>>) -> (Ended, Arc<Log>, Vec<Message>) {
+    let log = Arc::new(Log::default());
+    let script = Script::new(replies);
+    let input = input(script, &log);
+    let find = json!({"name": "find", "category": "search"});
+    input
+        .environment
+        .registry
+        .register(tool(find, |_, _| async { Ok("No matches found.".to_owned().into()) }))
+        .unwrap();
+    let outcome = run_turn(input, CancellationToken::new()).await;
+    (outcome.ended, log, outcome.messages)
+}
+
+#[tokio::test]
+async fn a_model_in_circles_is_told_and_at_last_stopped() {
+    // Two calls by turns: no call is the same as the one before it, but each reply is.
+    let both = || vec![calls("a", "echo", json!({"text": "1"})), calls("b", "echo", json!({"text": "2"})), TOOLS];
+    let (ended, _, messages) = circling(vec![both()]).await;
+    let Ended::Failed(body) = ended else { panic!("{ended:?}") };
+    assert_eq!(body.message, "The model gave the same reply 8 times in a row; the turn was stopped.");
+    assert_eq!(body.details, Some(json!({"kind": "loop"})));
+    let results: Vec<_> = messages
+        .iter()
+        .filter_map(|m| if let Message::ToolResult { output, .. } = m { Some(output.as_str()) } else { None })
+        .collect();
+    assert_eq!(results.len(), 16, "one result for each call");
+    assert_eq!(results[..6], ["1", "2", "1", "2", "1", "2"]);
+    assert!(results[6].contains("this same reply 4 times in a row"), "{}", results[6]);
+    // Arguments that cannot be read.
+    let bad = |n: usize| {
+        let problem = format!("not JSON {n}");
+        vec![Ok(ModelEvent::BadCall { id: "x".into(), name: "echo".into(), problem }), TOOLS]
+    };
+    let (ended, log, _) = circling((0..6).map(bad).collect()).await;
+    let Ended::Failed(body) = ended else { panic!("{ended:?}") };
+    assert_eq!(
+        body.message,
+        "The model made calls whose arguments cannot be read 4 times in a row; the turn was stopped."
+    );
+    assert_eq!(log.words().iter().filter(|w| *w == "stream.start").count(), 4);
+}
+
+#[tokio::test]
+async fn the_fourth_empty_search_in_a_row_is_a_finding() {
+    let find = |n: usize| vec![calls("a", "find", json!({ "n": n })), TOOLS];
+    let replies = (0..4).map(find).chain([vec![says("It is not there."), DONE]]).collect();
+    let (ended, log, messages) = circling(replies).await;
+    assert_eq!(ended, Ended::Completed);
+    let findings =
+        log.find(|e| if let EventBody::ToolCallEnd { findings, .. } = e { Some(findings.len()) } else { None });
+    assert_eq!(findings, [0, 0, 0, 1]);
+    let Some(Message::User(parts)) = messages.iter().rev().nth(1) else { panic!("{messages:?}") };
+    assert!(
+        matches!(&parts[..], [Part::Text { text }] if text.starts_with("4 searches in a row found nothing")),
+        "{parts:?}"
+    );
 }

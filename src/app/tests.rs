@@ -681,6 +681,16 @@ async fn an_explanation_needs_no_session_and_names_the_floor() {
     let told = house.app.explain(&anyone(), explained(None, "bash", json!({ "command": "ls; make" }))).await.unwrap();
     assert_eq!(told.parts.iter().map(|part| part.part.as_str()).collect::<Vec<_>>(), ["ls", "make"]);
     assert_eq!((told.decision, told.mode), (PermissionPolicy::Ask, Some(PermissionMode::Ask)));
+    assert_eq!(told.problem, None);
+    let read = async |arguments| house.app.explain(&anyone(), explained(None, "Read", arguments)).await.unwrap();
+    assert_eq!(read(json!({ "file": "a.txt" })).await.problem, None);
+    let bad = read(json!({ "path": 5 })).await;
+    assert_eq!(bad.problem.as_deref(), Some("argument \"path\": expected a string, got the number 5"));
+    let out = read(json!({ "path": "../../etc/passwd" })).await.problem.unwrap();
+    assert!(out.starts_with("the path \"../../etc/passwd\" leads out"), "{out}");
+    let call = json!({ "id": "1", "name": "bash", "arguments": { "command": "ls" } });
+    let call: ExplainCall = serde_json::from_value(call).unwrap();
+    assert_eq!(house.app.explain(&anyone(), call).await.unwrap().problem, None);
     let unknown = house.app.explain(&anyone(), explained(None, "none", json!({}))).await.unwrap_err();
     assert_eq!(unknown.code(), ErrorCode::NotFound);
     let strange = SessionId::generate();

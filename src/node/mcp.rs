@@ -15,8 +15,8 @@ use super::bridge::{Bridge, NativeBridge};
 use super::cancel::{CancelHandle, token_of};
 use super::error::{envelope, parse, to_json};
 use super::text::{JsText, js_text};
-use crate::config::McpServer;
 use super::tool::HandlerOutput;
+use crate::config::McpServer;
 use crate::mcp::{Client, ClientError, Identity, read_answer};
 
 /// What a client is made with.
