@@ -92,7 +92,7 @@ impl PatchCall {
     /// All its paths. None when it cannot be read: then it will not be applied either.
     pub(super) fn subject(&self) -> Subject {
         let Ok(patch) = parse(&self.patch) else { return Subject::None };
-        let subject = |(given, resolved)| PathSubject { given, resolved };
+        let subject = |(given, resolved)| PathSubject { below: false, given, resolved };
         Subject::Paths(paths(&self.workspace, &self.base, &patch).into_iter().map(subject).collect())
     }
 

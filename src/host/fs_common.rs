@@ -116,7 +116,7 @@ pub(super) fn paths(workspace: &Workspace, arguments: &Arguments, names: &[&str]
 
 /// One path for the permission rules.
 pub(super) fn path_subject(workspace: &Workspace, given: &str) -> PathSubject {
-    PathSubject { given: given.to_owned(), resolved: workspace.whereabouts(given) }
+    PathSubject { below: false, given: given.to_owned(), resolved: workspace.whereabouts(given) }
 }
 
 /// Runs `work` where it may block.

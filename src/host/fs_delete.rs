@@ -91,7 +91,11 @@ impl Tool for FsDelete {
 /// The entries that a call touches, links as themselves.
 pub(super) fn entries(workspace: &Workspace, arguments: &Arguments, names: &[&str]) -> Subject {
     let given = names.iter().filter_map(|name| arguments.get(*name)?.as_str());
-    let subject = |given: &str| PathSubject { given: given.to_owned(), resolved: workspace.entry_whereabouts(given) };
+    let subject = |given: &str| {
+        let resolved = workspace.entry_whereabouts(given);
+        let below = resolved.as_ref().is_some_and(|path| path.symlink_metadata().is_ok_and(|found| found.is_dir()));
+        PathSubject { given: given.to_owned(), resolved, below }
+    };
     let paths: Vec<PathSubject> = given.map(subject).collect();
     if paths.is_empty() { Subject::None } else { Subject::Paths(paths) }
 }

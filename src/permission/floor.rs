@@ -217,7 +217,8 @@ impl Floor {
 
     /// Whether a word names a root: `/`, a home, a system directory, or all that is in one.
     fn is_root(&self, word: &str) -> bool {
-        let mut word = word;
+        // `/*/` is every directory in it.
+        let mut word = if word.ends_with(&format!("{UNKNOWN}/")) { word.trim_end_matches('/') } else { word };
         while let Some(shorter) =
             word.strip_suffix(UNKNOWN).filter(|w| w.ends_with('/')).or_else(|| word.strip_suffix("/."))
         {
@@ -428,7 +429,7 @@ mod tests {
     fn what_is_never_done() {
         #[rustfmt::skip]
         let table = [
-            ("remove-root", "rm -rf /"), ("remove-root", "rm -rf /*"), ("remove-root", "rm -fr -- /"), ("remove-root", "rm -r --force /"), ("remove-root", "rm --recursive /"),
+            ("remove-root", "rm -rf /"), ("remove-root", "rm -rf /*"), ("remove-root", "rm -rf /*/"), ("remove-root", "rm -rf /{bin,usr}"), ("remove-root", "rm -fr -- /"), ("remove-root", "rm -r --force /"), ("remove-root", "rm --recursive /"),
             ("remove-root", "rm -rf ~"), ("remove-root", "rm -rf ~/"), ("remove-root", "rm -rf ~/*"), ("remove-root", "rm -rf $HOME"), ("remove-root", "rm -rf \"$HOME\"/*"),
             ("remove-root", "rm -rf ${HOME:?}/"), ("remove-root", "rm -rf /home/u"), ("remove-root", "rm -rf /etc /tmp/x"), ("remove-root", "rm -rf /usr/"), ("remove-root", "rm -rf //"),
             ("remove-root", "rm -rf /tmp/../"), ("remove-root", "rm -rf /./"), ("remove-root", "rm -rf --no-preserve-root x"), ("remove-root", "sudo rm -rf /"), ("remove-root", "sudo -u root rm -rf /"),
@@ -472,7 +473,11 @@ mod tests {
 
     #[test]
     fn paths_of_file_tools() {
-        let path = |given: &str, resolved: &str| PathSubject { given: given.into(), resolved: Some(resolved.into()) };
+        let path = |given: &str, resolved: &str| PathSubject {
+            below: false,
+            given: given.into(),
+            resolved: Some(resolved.into()),
+        };
         let of = |p: PathSubject| floor().check(&Subject::Paths(vec![p]), Some(Path::new("/home/u"))).is_some();
         assert!(of(path("x/token", "/home/u/.local/share/simse/token")));
         assert!(of(path(".local/share/simse/token", "/elsewhere")));

@@ -1,9 +1,9 @@
 //! What a client allowed once and for all: for a session, a project, or wherever it works.
 //!
-//! Narrow on purpose. Of a command line, each simple command in it is granted, word for word: granted
-//! `npm test && git status`, both run again, alone or together with other granted ones; `npm test x` asks.
-//! A line that cannot be read, or whose words only the shell will know, is granted as it is written and in
-//! no other form. A path is granted as it resolves, for the one tool. A call that has no subject
+//! Narrow on purpose: a yes reaches what was shown. One simple command is granted word for word: granted `npm test`
+//! and `git status`, they run again, alone or one after the other; `npm test x` asks. Any other line is
+//! granted as it is written and in no other form: with several commands (what stands behind `cd build &&` was not
+//! agreed to elsewhere), with something to read (`tee x <<E`), or that nobody can read beforehand. A path is granted as it resolves, for the one tool. A call that has no subject
 //! has nothing narrower than its tool.
 //!
 //! Grants only answer what would be asked: a verdict of deny is looked at first, by who holds them.
@@ -52,11 +52,12 @@ impl Grants {
                 }
             }
             Subject::Command(command) => {
-                let parts = Line::parse(command).parts;
-                if !parts.is_empty() && parts.iter().all(is_plain) {
-                    parts.into_iter().for_each(|part| granted.parts.entry(part).or_default().push(mark()));
-                } else {
-                    granted.lines.entry(command.clone()).or_default().push(mark());
+                let mut parts = Line::parse(command).parts;
+                match parts.pop() {
+                    Some(part) if parts.is_empty() && is_plain(&part) && stands_alone(command) => {
+                        granted.parts.entry(part).or_default().push(mark());
+                    }
+                    Some(_) | None => granted.lines.entry(command.clone()).or_default().push(mark()),
                 }
             }
         }
@@ -78,6 +79,9 @@ impl Grants {
             }),
             Subject::Command(command) => {
                 granted.iter().find_map(|g| g.lines.get(command).and_then(live)).or_else(|| {
+                    if !stands_alone(command) {
+                        return None;
+                    }
                     all(&Line::parse(command).parts, |part| {
                         is_plain(part).then(|| granted.iter().find_map(|g| g.parts.get(part).and_then(live)))?
                     })
@@ -93,9 +97,15 @@ fn all<T>(things: &[T], find: impl Fn(&T) -> Option<GrantId>) -> Option<GrantId>
     found?.into_iter().next()
 }
 
-/// Whether the same words mean the same again.
+/// Whether the same words mean the same again, and for those behind them.
 fn is_plain(part: &Part) -> bool {
-    !part.opaque && !part.has_unknown()
+    let moves = matches!(part.program(), Some("cd" | "pushd" | "popd" | "chdir" | "exec" | "exit" | "set" | "shopt"));
+    !part.opaque && !part.has_unknown() && !moves
+}
+
+/// Whether nothing in a line gives one of its commands something to read that is not among its words.
+fn stands_alone(command: &str) -> bool {
+    !command.contains('<') && !command.replace("||", "").contains('|')
 }
 
 #[cfg(test)]
@@ -117,7 +127,7 @@ mod tests {
         let ids = [GrantId::generate(), GrantId::generate()];
         let (mut session, mut project) = (Grants::default(), Grants::default());
         session.add(&ids[0], ("bash", &command("make")), Some(10));
-        project.add(&ids[1], ("bash", &command("ls && git status")), None);
+        project.add(&ids[1], ("bash", &command("ls")), None);
         let books = [&session, &project];
         #[rustfmt::skip]
         let table = [
@@ -134,14 +144,27 @@ mod tests {
     fn a_command_is_granted_word_for_word() {
         let command = |c: &str| Subject::Command(c.to_owned());
         let mut grants = Grants::default();
-        for line in ["npm test && git status", "sudo ls", "echo $HOME", "X=1 make", "git log > out"] {
+        let whole = [
+            "mkdir -p b && cd b && rm -rf o",
+            "test -f x && echo no",
+            "tee t <<E\nx\nE",
+            "psql db < a.sql",
+            "cat a | psql",
+            "cd sub",
+        ];
+        for line in
+            ["npm test", "git status", "sudo ls", "echo $HOME", "X=1 make", "git log > out"].into_iter().chain(whole)
+        {
             assert!(!covers(&grants, "bash", &command(line)), "{line}");
             add(&mut grants, "bash", &command(line));
         }
         #[rustfmt::skip]
         let table = [
             ("npm test && git status", true), ("git status; npm  'test'", true), ("npm test", true), ("sudo ls", true),
-            ("echo $HOME", true), ("X=1 make", true), ("git log > out", true), ("X=1 make | npm test", true),
+            ("echo $HOME", true), ("X=1 make", true), ("git log > out", true), ("X=1 make; npm test", true), ("npm test || git status", true),
+            ("X=1 make | npm test", false), ("cd sub && npm test", false), ("cd sub", true), ("mkdir -p b && cd b && rm -rf o", true), ("rm -rf o", false),
+            ("mkdir -p b", false), ("test -f x || echo no", false), ("echo no", false), ("tee t <<E\nx\nE", true), ("tee t <<E\ny\nE", false), ("tee t", false),
+            ("psql db < a.sql", true), ("psql db < b.sql", false), ("psql db", false), ("psql", false), ("cat a", false), ("npm test <<< x", false),
             ("npm test x", false), ("npm", false), ("npm test; rm x", false), ("sudo  ls", false), ("ls", false),
             ("echo $HOME; npm test", false), ("make", false), ("X=2 make", false), ("git log", false),
             ("git log > other", false), ("npm test $(rm x)", false), ("npm \"test git\" status", false), ("", false),
@@ -156,6 +179,7 @@ mod tests {
     fn a_path_is_granted_as_it_resolves() {
         let paths = |all: &[(&str, Option<&str>)]| {
             let one = |(given, resolved): &(&str, Option<&str>)| PathSubject {
+                below: false,
                 given: (*given).to_owned(),
                 resolved: resolved.map(PathBuf::from),
             };

@@ -205,13 +205,33 @@ impl Pattern {
         self.is_about(resolved) || self.is_about_relative(resolved, working_directory)
     }
 
-    /// Whether a deny or ask rule is about a path: as given, by name, or as it resolves.
-    pub(super) fn hits_path(&self, path: &PathSubject, working_directory: Option<&Path>) -> bool {
+    /// Whether a deny or ask rule is about a path: as given, by name, or as it resolves. It may be about something
+    /// below a directory.
+    pub(super) fn hits_path(&self, path: &PathSubject, working_directory: Option<&Path>) -> Hit {
         let given = Path::new(&path.given);
         let by_name = by_name(given);
         let absolute = working_directory.map(|directory| self::by_name(&directory.join(given)));
         let all = [Some(given), Some(&by_name), absolute.as_deref(), path.resolved.as_deref()];
-        all.into_iter().flatten().any(|p| self.is_about(p) || self.is_about_relative(p, working_directory))
+        let mut all = all.into_iter().flatten();
+        if all.clone().any(|p| self.is_about(p) || self.is_about_relative(p, working_directory)) {
+            return Hit::Certain;
+        }
+        let relative = |p: &Path| working_directory.and_then(|d| p.strip_prefix(d).ok()).map(Path::to_owned);
+        let may_be =
+            path.below && all.any(|p| self.may_be_below(p) || relative(p).is_some_and(|p| self.may_be_below(&p)));
+        if may_be { Hit::Possible } else { Hit::No }
+    }
+
+    /// Whether it may be about something below a directory. The directory may be the empty path.
+    fn may_be_below(&self, directory: &Path) -> bool {
+        let pattern = self.raw.strip_prefix("./").unwrap_or(&self.raw);
+        let front = pattern.split(['*', '?']).next().unwrap_or("");
+        let directory = match directory.to_string_lossy() {
+            text if text.is_empty() || text.ends_with('/') => text.into_owned(),
+            text => format!("{text}/"),
+        };
+        let both = front.starts_with(&directory) || directory.starts_with(front);
+        both && (front.len() < pattern.len() || front.len() > directory.len())
     }
 
     fn is_about_relative(&self, path: &Path, working_directory: Option<&Path>) -> bool {

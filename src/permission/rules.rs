@@ -101,6 +101,8 @@ struct Rule {
     annotations: Option<ToolAnnotations>,
     /// None: the rule is about the whole tool.
     pattern: Option<Pattern>,
+    /// It allows the whole tool by a pattern, `*`, and no pattern allows what nobody can read.
+    only_readable: bool,
     /// Its tool is a name and no glob.
     literal: bool,
     /// The first word of the commands that it can be about.
@@ -140,6 +142,7 @@ impl Rules {
                 policy: rule.policy,
                 category: rule.category.clone(),
                 annotations: rule.annotations.clone(),
+                only_readable: allows && pattern.is_none() && rule.pattern.is_some(),
                 head: pattern.as_ref().map_or(0, |pattern| pattern.head(allows)),
                 pattern,
             }
@@ -190,7 +193,7 @@ impl Rules {
         let mut rules: Vec<Candidate<'_>> = Vec::with_capacity(self.rules.len());
         for rule in self.rules.iter().rev().filter(|rule| rule.is_about(facts)) {
             rules.push(Candidate { head: rule.head, rule });
-            if rule.pattern.is_none() {
+            if rule.pattern.is_none() && !rule.only_readable {
                 break;
             }
         }
@@ -216,7 +219,7 @@ impl Rules {
                 }
             }
             Subject::Paths(_) | Subject::None => {
-                told.hears(self.first(&rules, |_| true, |_, _| Hit::No), false, String::new)
+                told.hears(self.first(&rules, true, |_| true, |_, _| Hit::No), false, String::new)
             }
         }
     }
@@ -228,6 +231,7 @@ impl Rules {
             let judged = Judged::new(part);
             let verdict = self.first(
                 rules,
+                !part.is_unreadable(),
                 |head| judged.may_be(head),
                 |policy, pattern| match policy {
                     PermissionPolicy::Allow if pattern.covers(&judged) => Hit::Certain,
@@ -246,13 +250,12 @@ impl Rules {
     fn decide_path(&self, rules: &[Candidate<'_>], path: &PathSubject, working_directory: Option<&Path>) -> Verdict {
         self.first(
             rules,
+            true,
             |_| true,
-            |policy, pattern| {
-                let matches = match policy {
-                    PermissionPolicy::Allow => pattern.covers_path(path, working_directory),
-                    PermissionPolicy::Ask | PermissionPolicy::Deny => pattern.hits_path(path, working_directory),
-                };
-                if matches { Hit::Certain } else { Hit::No }
+            |policy, pattern| match policy {
+                PermissionPolicy::Allow if pattern.covers_path(path, working_directory) => Hit::Certain,
+                PermissionPolicy::Allow => Hit::No,
+                PermissionPolicy::Ask | PermissionPolicy::Deny => pattern.hits_path(path, working_directory),
             },
         )
     }
@@ -261,12 +264,14 @@ impl Rules {
     fn first(
         &self,
         rules: &[Candidate<'_>],
+        readable: bool,
         may_be: impl Fn(Head) -> bool,
         matches: impl Fn(PermissionPolicy, &Pattern) -> Hit,
     ) -> Verdict {
         let mut unsure = Unsure::default();
         let certain = rules.iter().filter(|c| may_be(c.head)).map(|c| c.rule).find(|rule| {
-            match rule.pattern.as_ref().map_or(Hit::Certain, |p| matches(rule.policy, p)) {
+            let whole = if readable || !rule.only_readable { Hit::Certain } else { Hit::No };
+            match rule.pattern.as_ref().map_or(whole, |p| matches(rule.policy, p)) {
                 Hit::Certain => true,
                 Hit::Possible => {
                     unsure.add(rule);

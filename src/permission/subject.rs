@@ -20,4 +20,6 @@ pub struct PathSubject {
     pub given: String,
     /// As it resolves. None when it cannot be resolved (the tool will then fail by itself).
     pub resolved: Option<PathBuf>,
+    /// The call changes whatever lies below it too: a directory that is moved or deleted.
+    pub below: bool,
 }

@@ -293,9 +293,11 @@ fn paths_are_judged_as_they_resolve() {
         ("other", &[("src/a", Some("/w/src/a"))], ASK),
     ];
     for (tool, paths, want) in table {
-        let subjects = paths
-            .iter()
-            .map(|(given, resolved)| PathSubject { given: (*given).to_owned(), resolved: resolved.map(PathBuf::from) });
+        let subjects = paths.iter().map(|(given, resolved)| PathSubject {
+            below: false,
+            given: (*given).to_owned(),
+            resolved: resolved.map(PathBuf::from),
+        });
         let verdict = decide(&config, facts(tool), &Subject::Paths(subjects.collect()));
         assert_eq!(verdict.policy, want, "{tool} {paths:?}");
     }
@@ -477,3 +479,40 @@ const PIECES: &[&str] = &[
     "é",
     "\u{202e}",
 ];
+
+#[test]
+fn what_lies_below_a_directory_is_asked_for() {
+    let config = config(ALLOW, &[("fs_*", "sec/*", DENY), ("fs_*", "*.env", DENY), ("fs_*", "docs/x/y", ASK)]);
+    let judge = |config: &PermissionConfig, given: &str, below| {
+        let resolved = Some(Path::new("/w").join(given));
+        let path = PathSubject { given: given.to_owned(), resolved, below };
+        decide(config, facts("fs_move"), &Subject::Paths(vec![path])).policy
+    };
+    #[rustfmt::skip]
+    let table = [
+        ("sec", true, ASK), ("sec", false, ALLOW), ("sec/k", false, DENY), ("other", true, ASK), ("other", false, ALLOW), ("", true, ASK),
+    ];
+    for (given, below, want) in table {
+        assert_eq!(judge(&config, given, below), want, "{given:?} below: {below}");
+    }
+    let exact = self::config(ALLOW, &[("fs_*", "docs/x/y", DENY)]);
+    for (given, want) in
+        [("docs", ASK), ("docs/x", ASK), ("docs/x/y", DENY), ("doc", ALLOW), ("docs/x/yz", ALLOW), ("src", ALLOW)]
+    {
+        assert_eq!(judge(&exact, given, true), want, "{given}");
+    }
+}
+
+#[test]
+fn no_pattern_allows_what_nobody_can_read() {
+    for pattern in ["*", "**"] {
+        let config = config(DENY, &[("bash", pattern, ALLOW)]);
+        #[rustfmt::skip]
+        let table = [
+            ("git \"unclosed; rm -rf x", DENY), ("ls $(", DENY), ("ls", ALLOW), ("sudo ls", ALLOW), ("ls $(pwd)", ALLOW), ("", ALLOW),
+        ];
+        check(&config, &table);
+    }
+    check(&config(DENY, &[("bash", "", ALLOW)]), &[("git \"unclosed; rm -rf x", ALLOW)]);
+    check(&config(ASK, &[("bash", "", DENY), ("bash", "*", ALLOW)]), &[("ls $(", DENY)]);
+}

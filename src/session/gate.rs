@@ -35,6 +35,7 @@ pub(super) fn subject_of(on: &GrantSubject) -> Subject {
         GrantSubject::Command(command) => Subject::Command(command.clone()),
         GrantSubject::Paths(paths) => {
             let path = |p: &std::path::PathBuf| crate::permission::PathSubject {
+                below: false,
                 given: p.display().to_string(),
                 resolved: Some(p.clone()),
             };

@@ -260,7 +260,7 @@ mod tests {
         let subject = match tool {
             "bash" => Subject::Command(on.into()),
             _ if on.is_empty() => Subject::None,
-            _ => Subject::Paths(vec![PathSubject { given: on.into(), resolved: Some(on.into()) }]),
+            _ => Subject::Paths(vec![PathSubject { below: false, given: on.into(), resolved: Some(on.into()) }]),
         };
         (definition(tool, category), subject)
     }

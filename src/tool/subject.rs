@@ -20,7 +20,7 @@ pub fn argument_subject(arguments: &Arguments, absolute: impl Fn(&str) -> Option
     let several = arguments.get(PATHS_ARGUMENT).and_then(Value::as_array).into_iter().flatten();
     let given = PATH_ARGUMENTS.iter().filter_map(|name| arguments.get(*name)).chain(several).filter_map(Value::as_str);
     let paths: Vec<PathSubject> = given
-        .map(|given| PathSubject { given: given.to_owned(), resolved: absolute(given).and_then(resolve) })
+        .map(|given| PathSubject { below: false, given: given.to_owned(), resolved: absolute(given).and_then(resolve) })
         .collect();
     if paths.is_empty() { Subject::None } else { Subject::Paths(paths) }
 }
@@ -73,7 +73,7 @@ mod tests {
         };
         assert_eq!(paths.iter().map(|p| p.given.as_str()).collect::<Vec<_>>(), ["/a", "/b", "/c"]);
         let Value::Object(arguments) = json!({"path": "/tmp"}) else { panic!("an object") };
-        let nowhere = vec![PathSubject { given: "/tmp".into(), resolved: None }];
+        let nowhere = vec![PathSubject { below: false, given: "/tmp".into(), resolved: None }];
         assert_eq!(argument_subject(&arguments, |_| None), Subject::Paths(nowhere));
     }
 }

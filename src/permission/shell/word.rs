@@ -31,7 +31,12 @@ pub(super) fn read(raw: &str, depth: usize) -> Reading {
                 reading.take(piece, raw, depth);
             }
             if expands_braces(&pieces) {
-                reading.text = UNKNOWN.to_string();
+                // Each of them begins alike.
+                let front = match pieces.first().map(|piece| &piece.piece) {
+                    Some(WordPiece::Text(text)) => text.split('{').next().unwrap_or(""),
+                    Some(_) | None => "",
+                };
+                reading.text = front.chars().take_while(|c| !matches!(c, '*' | '?' | '[')).chain([UNKNOWN]).collect();
             }
         }
         None => reading.give_up(raw),

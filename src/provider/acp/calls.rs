@@ -371,7 +371,10 @@ fn paths(call: &acp::ToolCall, directory: &Path) -> Subject {
     given.dedup();
     // A workspace that reaches everywhere only says where a path really leads.
     let everywhere = Workspace::lenient(directory, &[PathBuf::from("/")]).ok();
-    let resolve =
-        |given: String| PathSubject { resolved: everywhere.as_ref().and_then(|all| all.resolve(&given).ok()), given };
+    let resolve = |given: String| PathSubject {
+        below: false,
+        resolved: everywhere.as_ref().and_then(|all| all.resolve(&given).ok()),
+        given,
+    };
     Subject::Paths(given.into_iter().map(resolve).collect())
 }
