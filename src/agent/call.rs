@@ -118,7 +118,9 @@ impl CallEnvironment {
 
     /// What a tool's own events go to. A sink that fails is noticed by the turn at its next event.
     fn tool_events(&self) -> ToolEvents {
-        self.sink.clone().map_or_else(ToolEvents::default, |sink| ToolEvents::new(move |event| drop(sink.emit(event))))
+        let Some(sink) = self.sink.clone() else { return ToolEvents::default() };
+        let audience = Arc::clone(&sink);
+        ToolEvents::new(move |event| drop(sink.emit(event))).while_wanted(move || audience.has_audience())
     }
 
     /// Hands in the events that end a call. A sink that fails is noticed by the turn at its next event.
@@ -372,7 +374,7 @@ impl Prepared {
                 let code = match error {
                     ToolError::Failed(_) => ErrorCode::Internal,
                     ToolError::BadArguments(_) => ErrorCode::InvalidArgument,
-                    ToolError::Aborted => ErrorCode::Conflict,
+                    ToolError::Aborted | ToolError::AbortedAfter(_) => ErrorCode::Conflict,
                 };
                 Failure::execution(code, name, &bound_output(error.to_string(), chars_max))
             }

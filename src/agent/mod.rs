@@ -38,6 +38,11 @@ pub trait Sink: Send + Sync + 'static {
     /// [`SinkError`] when an earlier one could not be written down.
     fn emit(&self, event: EventBody) -> Result<(), SinkError>;
 
+    /// Whether somebody hears events as they come: what is only a preview of a later one need not be handed in else.
+    fn has_audience(&self) -> bool {
+        true
+    }
+
     /// Waits until few enough events wait for the disk. Called between events of a flood.
     fn ready(&self) -> BoxFuture<'_, Result<(), SinkError>>;
 }

@@ -781,3 +781,37 @@ async fn what_hooks_found_is_in_the_conversation_after_a_restart_too() {
     assert_eq!(found, [("call_1".into(), 0), ("call_2".into(), 2), ("call_3".into(), 2)]);
     app.shutdown(Duration::from_secs(5)).await.unwrap();
 }
+
+/// A round that runs a command line.
+fn runs(command: &str) -> Round {
+    calls("bash", json!({ "command": command }))
+}
+
+/// Whether a process is there and no zombie.
+fn is_running(id: &str) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{}/stat", id.trim()));
+    state.is_ok_and(|text| !text.contains(") Z "))
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn what_a_session_leaves_running_goes_with_it_or_with_the_server() {
+    let allow = |settings: &mut Settings| settings.permissions.default_policy = PermissionPolicy::Allow;
+    let house = open(Storage::Memory, allow).await;
+    let left = |name: &str| std::fs::read_to_string(house.directory.path().join(name)).unwrap();
+    let (first, second) = (house.session().await, house.session().await);
+    for (id, name) in [(&first, "one"), (&second, "two")] {
+        // In a group of its own as well, as a daemon would be.
+        let command = format!("setsid sleep 600 > log 2>&1 & echo $! > {name}");
+        house.plays([runs(&command), says("started")]);
+        assert_eq!(house.turn(id, "start").await.status, TurnStatus::Completed);
+        house.plays([runs("true"), says("still there")]);
+        assert_eq!(house.turn(id, "look").await.status, TurnStatus::Completed);
+        assert!(is_running(&left(name)), "it goes on from call to call and from turn to turn");
+    }
+    house.app.delete_session(&anyone(), &first).await.unwrap();
+    assert!(!is_running(&left("one")), "it went with its session");
+    assert!(is_running(&left("two")), "another session's goes on");
+    house.app.shutdown(Duration::from_secs(1)).await.unwrap();
+    assert!(!is_running(&left("two")), "it went with the server");
+}

@@ -64,6 +64,14 @@ pub const BASH_TIMEOUT_MS_MAX: u64 = 3_600_000;
 pub const BASH_COMMAND_BYTES_MAX: usize = 120_000;
 /// Output of a started program that is kept, in bytes (typescript-api.md §4).
 pub const PROCESS_OUTPUT_BYTES_MAX: usize = 50_000;
+/// Largest whole output of a command that is kept in a file, in bytes; of a longer one, the first.
+pub const KEPT_OUTPUT_BYTES_MAX: u64 = 64 << 20;
+/// Such outputs of one server or one registry, in bytes; the oldest go first.
+pub const KEPT_OUTPUTS_BYTES_MAX: u64 = 512 << 20;
+/// Newest bytes of a running command's output that one event shows.
+pub const LIVE_OUTPUT_BYTES_MAX: usize = 4 << 10;
+/// Variables that a shell command is given or leaves behind for the next ones, in bytes of names and values.
+pub const SHELL_ENVIRONMENT_BYTES_MAX: usize = 64 << 10;
 /// Longest run of a git command that stays on this machine, in milliseconds.
 pub const GIT_TIMEOUT_MS: u64 = 60_000;
 /// Longest list of the names in a repository's configuration, in bytes.

@@ -120,6 +120,11 @@ impl Topic {
         self.durable.subscribe()
     }
 
+    /// Whether somebody waits for new events.
+    pub fn is_watched(&self) -> bool {
+        self.durable.receiver_count() > 0
+    }
+
     /// What comes after event `after`.
     pub fn next(&self, after: u64) -> Next {
         if after >= self.durable_seq() {

@@ -86,6 +86,7 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::StreamReasoning { .. }
         | EventBody::StreamComplete { .. }
         | EventBody::ToolCallError { .. }
+        | EventBody::ToolCallOutput { .. }
         | EventBody::ToolTimeout { .. }
         | EventBody::TurnComplete { .. }
         | EventBody::MemoryAdd { .. }

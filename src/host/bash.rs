@@ -1,34 +1,40 @@
 //! `bash`: runs a shell command line, and remembers where the shell was left.
 //!
 //! A command runs in a shell of its own, so variables and functions do not outlive it; the directory
-//! does, for as long as the session (or, outside one, the registry). The shell itself reports it as it
-//! exits, into a file that is not part of its output; a subshell's `cd` therefore does not count, and
-//! neither does one in a call that names its own `cwd`. A shell that is replaced (`exec`), is killed,
-//! or sets its own EXIT trap reports nothing, and the directory stays.
+//! does, for as long as the session (or, outside one, the registry), and so does what it exports where that is asked
+//! for. The shell itself reports both as it exits, into a file that is not part of its output (`bash_shell`); a subshell's
+//! `cd` therefore does not count, and neither does one in a call that names its own `cwd`. A shell that is replaced
+//! (`exec`), is killed, or sets its own EXIT trap reports nothing, and all stays as it was.
+//!
+//! Of long output the start and the end are shown; the whole of it goes to a file that `fs_read` pages. What a command
+//! leaves running belongs to the session and ends with it.
 //!
 //! Invariant: a command starts inside the workspace's roots. Where it goes from there is a matter of
 //! permission, not of this file.
 
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::os::unix::ffi::OsStringExt;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use super::bash_patch::{BashCall, bash_call};
+use super::bash_shell::{Report, Variables, changes, given, judged, lay_over, may_move, read_report, script};
 use super::confine::Sandbox;
 use super::fs_guard::Guard;
-use crate::base::process::{Ending, Invocation, RunLimits, environment, run};
+use crate::base::process::{Captured, Ending, Follow, Invocation, RunLimits, Spill, Taps, environment, run_tapped};
 use crate::base::sandbox::{Level, denial};
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
 use crate::config::inherited_environment;
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
-use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
+use crate::tool::{
+    Arguments, LiveOutput, OutputFile, Share, Subject, Tool, ToolContext, ToolError, ToolOutput,
+};
 
 /// How `bash` runs commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,14 +90,16 @@ static CONFINED_DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
 
 const OUTSIDE: &str = "outside_sandbox";
 const JUSTIFICATION: &str = "justification";
+const ENV: &str = "env";
 
 static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| ToolDefinition {
     name: "bash".into(),
     description: "Runs a command line in a shell. Output is stdout and stderr in the order they came; a command \
                   that fails says `[exit code N]` first. The directory is kept from call to call, variables are \
-                  not. There is no terminal and no input: use options that do not ask. The call ends when the \
+                  not unless you ask. There is no terminal and no input: use options that do not ask. The call ends when the \
                   shell ends; start a program that shall go on with its output redirected, as in \
-                  `server > log 2>&1 &`. Of long output the start and the end are shown."
+                  `server > log 2>&1 &`. Of long output the start and the end are shown, and the whole is \
+                  kept in a file for fs_read."
         .into(),
     parameters: parameters(),
     category: Some(ToolCategory::Execute),
@@ -112,6 +120,15 @@ fn parameters() -> Arguments {
         "cwd": {
             "type": "string",
             "description": "Directory for this command alone, relative to the working directory. Default: where the last command left the shell",
+        },
+        "env": {
+            "type": "object",
+            "description": "Variables for this command, by name; null takes one out",
+            "additionalProperties": {"type": ["string", "null"]},
+        },
+        "persist_env": {
+            "type": "boolean",
+            "description": "Keep what is exported when this command ends (env, export, a sourced file) for the commands after it. Default: false",
         },
     });
     match parameters {
@@ -173,19 +190,12 @@ impl Bash {
         }
     }
 
-    fn invocation(&self, command: &str, directory: &Path, report: Option<&NamedTempFile>) -> Invocation {
-        let script = match report {
-            Some(report) => {
-                let note = format!("command pwd -P >|{}", quoted(&report.path().to_string_lossy()));
-                format!("trap {} EXIT; {command}", quoted(&note))
-            }
-            None => command.to_owned(),
-        };
+    fn invocation(&self, script: String, directory: &Path, environment: Vec<(OsString, OsString)>) -> Invocation {
         Invocation {
             program: self.options.shell.clone().into(),
             arguments: vec!["-c".into(), script.into()],
             directory: directory.to_owned(),
-            environment: environment(inherited_environment(), &self.options.env),
+            environment,
             confinement: None,
         }
     }
@@ -220,23 +230,43 @@ impl Bash {
     }
 
     async fn execute(&self, arguments: Arguments, context: &ToolContext) -> Result<ToolOutput, ToolError> {
-        let command = command(&arguments)?;
-        let timeout_ms = self.timeout_ms(&arguments)?;
-        let (directory, keeps) = self.start(&arguments, context).await?;
-        // Without a file (a full disk) the command still runs: it may be the one that makes room.
-        let report = if keeps { blocking(|| NamedTempFile::new().ok()).await? } else { None };
-        let mut invocation = self.invocation(&command, &directory, report.as_ref());
+        let call = Call::new(self, &arguments)?;
         let sandbox = self.sandbox(&arguments)?;
-        let files = report.as_ref().map(|report| report.path().to_owned()).into_iter().collect();
-        invocation.confinement =
-            sandbox.confinement((&self.workspace, &context.scope), &invocation.environment, files).await?;
-        let limits =
-            RunLimits { timeout: Duration::from_millis(timeout_ms), output_bytes_max: self.options.output_bytes_max };
-        let finished = run(&invocation, limits, &context.cancel).await.map_err(|e| ToolError::failed(e.to_string()))?;
-        let output = finished.output.text();
+        let (directory, keeps) = self.start(&arguments, context).await?;
+        let usual = environment(inherited_environment(), &self.options.env);
+        let kept = context.scope.shell_environment.lock().clone();
+        let mut environment = lay_over(usual.clone(), &[&kept, &call.given]);
+        let tells = call.persists || (keeps && may_move(&self.options.shell, &call.command, &environment));
+        // Without a file (a full disk) the command still runs: it may be the one that makes room.
+        let report = if tells { blocking(|| NamedTempFile::new().ok()).await? } else { None };
+        let path = report.as_ref().map(NamedTempFile::path);
+        environment.push(context.scope.share().mark());
+        let mut invocation = self.invocation(script(&call.command, path, call.persists), &directory, environment);
+        invocation.confinement = sandbox
+            .confinement((&self.workspace, &context.scope), &invocation.environment, path.map(Path::to_owned).into_iter().collect())
+            .await?;
+        let limits = RunLimits { timeout: call.timeout, output_bytes_max: self.options.output_bytes_max };
+        let whole = Whole::default();
+        let taps = Taps { follow: follow(context), spill: Some(whole.spill(context.scope.share())) };
+        let finished = run_tapped(&invocation, limits, &context.cancel, taps).await;
+        let finished = finished.map_err(|e| ToolError::failed(e.to_string()))?;
+        let (mut output, details) = whole.told(&finished.output);
+        if !matches!(finished.ending, Ending::Cancelled | Ending::TimedOut) {
+            let said = match report {
+                Some(report) => blocking(move || read_report(report)).await?,
+                None => Report::default(),
+            };
+            if let (true, Some(end)) = (keeps, &said.directory) {
+                output.push_str(&self.keep(&directory, end, context));
+            }
+            if call.persists {
+                output.push_str(&keep_environment(&usual, said, context));
+            }
+        }
         let text = match finished.ending {
-            Ending::Cancelled => return Err(ToolError::Aborted),
-            Ending::TimedOut => format!("[timeout after {timeout_ms}ms]\n{output}"),
+            Ending::Cancelled if output.is_empty() => return Err(ToolError::Aborted),
+            Ending::Cancelled => return Err(ToolError::AbortedAfter(output)),
+            Ending::TimedOut => format!("[timeout after {}ms]\n{output}", call.timeout.as_millis()),
             Ending::Exited(0) => output,
             Ending::Exited(code) => {
                 let why = sandbox.explain(denial(&output), &self.workspace);
@@ -244,13 +274,93 @@ impl Bash {
             }
             Ending::Signalled(signal) => format!("[exit code {}]\n{output}", 128 + signal),
         };
-        let end = match report {
-            Some(report) => blocking(move || reported(report)).await?,
-            None => None,
-        };
-        let note = end.map(|end| self.keep(&directory, &end, context)).unwrap_or_default();
-        Ok((text + &note).into())
+        Ok(ToolOutput { text, details, ..ToolOutput::default() })
     }
+}
+
+/// A call's arguments, read.
+struct Call {
+    command: String,
+    timeout: Duration,
+    given: Variables,
+    persists: bool,
+}
+
+impl Call {
+    fn new(bash: &Bash, arguments: &Arguments) -> Result<Self, ToolError> {
+        Ok(Self {
+            command: command(arguments)?,
+            timeout: Duration::from_millis(bash.timeout_ms(arguments)?),
+            given: given(arguments, ENV)?,
+            persists: flag(arguments, "persist_env")?,
+        })
+    }
+}
+
+/// Who hears of the output while the command runs.
+fn follow(context: &ToolContext) -> Option<Box<dyn Follow>> {
+    let live = || LiveOutput::new(context.events.clone(), &context.call_id, &DEFINITION.name);
+    context.events.are_taken().then(|| Box::new(live()) as Box<dyn Follow>)
+}
+
+/// The whole of an output that is too long to be shown.
+#[derive(Clone, Default)]
+struct Whole(Arc<Mutex<Keeping>>);
+
+#[derive(Default)]
+enum Keeping {
+    /// It is not too long, so far.
+    #[default]
+    Nothing,
+    File(OutputFile),
+    Failed(String),
+}
+
+impl Whole {
+    /// What writes it.
+    fn spill(&self, share: &Share) -> Spill {
+        let (whole, share) = (Arc::clone(&self.0), share.clone());
+        Box::new(move |bytes| {
+            let mut keeping = whole.lock();
+            let written = match &mut *keeping {
+                Keeping::File(file) => file.write(bytes),
+                Keeping::Nothing | Keeping::Failed(_) => share.begin_output().and_then(|mut file| {
+                    file.write(bytes)?;
+                    *keeping = Keeping::File(file);
+                    Ok(())
+                }),
+            };
+            written.inspect_err(|cause| *keeping = Keeping::Failed(cause.to_string()))
+        })
+    }
+
+    /// What the model is told of an output, and what programs are told of its file.
+    fn told(&self, output: &Captured) -> (String, Option<Value>) {
+        match std::mem::take(&mut *self.0.lock()) {
+            Keeping::Nothing => (output.text(), None),
+            Keeping::Failed(cause) => (output.text_and(&format!("; the whole could not be kept: {cause}")), None),
+            Keeping::File(file) => {
+                let (kept, total) = (file.keep(), output.total_bytes());
+                let (path, part) = (kept.path.display(), kept.bytes);
+                let what = if part < total { format!("the first {part} bytes are") } else { "the whole is".to_owned() };
+                let details = json!({"outputPath": kept.path, "outputBytes": part, "totalBytes": total});
+                (output.text_and(&format!("; {what} in {path}, see fs_read")), Some(details))
+            }
+        }
+    }
+}
+
+/// Keeps what the shell exported in the end. What it says is a line for the model, or nothing.
+fn keep_environment(usual: &[(OsString, OsString)], said: Report, context: &ToolContext) -> String {
+    let why = match said.environment.map(|environment| changes(usual, &environment)) {
+        Some(Some(changed)) => {
+            *context.scope.shell_environment.lock() = changed;
+            return String::new();
+        }
+        Some(None) => format!("it is larger than {} bytes", limit::SHELL_ENVIRONMENT_BYTES_MAX),
+        None => "the shell did not tell it".to_owned(),
+    };
+    format!("\n[the environment was not kept: {why}]")
 }
 
 impl Tool for Bash {
@@ -274,7 +384,10 @@ impl Tool for Bash {
         match patch {
             Subject::Paths(_) => patch,
             Subject::None | Subject::Command(_) => {
-                arguments.get("command").and_then(Value::as_str).map_or(patch, |c| Subject::Command(c.to_owned()))
+                // Variables that make no sense are refused when it runs.
+                let given = given(arguments, ENV).unwrap_or_default();
+                let command = arguments.get("command").and_then(Value::as_str);
+                command.map_or(patch, |command| Subject::Command(judged(command, &given)))
             }
         }
     }
@@ -327,17 +440,12 @@ fn command(arguments: &Arguments) -> Result<String, ToolError> {
     }
 }
 
-/// Where the shell was when it exited. None: it did not say.
-fn reported(mut report: NamedTempFile) -> Option<PathBuf> {
-    let mut bytes = Vec::new();
-    report.read_to_end(&mut bytes).ok()?;
-    let path = bytes.strip_suffix(b"\n").filter(|path| path.starts_with(b"/"))?;
-    Some(PathBuf::from(std::ffi::OsString::from_vec(path.to_vec())))
-}
-
-/// One word of a shell's language that means `text`.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
+fn flag(arguments: &Arguments, name: &str) -> Result<bool, ToolError> {
+    match arguments.get(name) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(flag)) => Ok(*flag),
+        Some(other) => Err(ToolError::BadArguments(format!("`{name}`: expected true or false, got {other}"))),
+    }
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
@@ -351,6 +459,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
+    use crate::protocol::EventBody;
 
     struct Place {
         directory: tempfile::TempDir,
@@ -479,6 +588,53 @@ mod tests {
         assert!(begin.elapsed() < Duration::from_secs(8));
     }
 
+    /// Whether a process is there and no zombie.
+    fn is_running(id: &str) -> bool {
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", id.trim()));
+        state.is_ok_and(|text| !text.contains(") Z "))
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn what_left_the_group_ends_with_it_and_an_abort_tells_the_output() {
+        let place = place();
+        // One with a session of its own, one that scrubbed its environment as well.
+        let command = "setsid sleep 60 & echo $! > one; env -i setsid sleep 60 & echo $! > two; echo started; wait";
+        let cancel = place.context.cancel.clone();
+        let started = place.path("two");
+        let abort = async {
+            while !std::fs::read_to_string(&started).is_ok_and(|text| text.ends_with('\n')) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            cancel.cancel();
+        };
+        let (said, ()) = tokio::join!(place.call(json!({"command": command})), abort);
+        assert_eq!(said, Err(ToolError::AbortedAfter("started\n".into())));
+        for name in ["one", "two"] {
+            assert!(!is_running(&std::fs::read_to_string(place.path(name)).unwrap()), "{name}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn what_goes_on_ends_with_the_scope() {
+        let Place { directory, bash, context } = place();
+        let place = Place { directory, bash, context };
+        assert_eq!(place.says("setsid sleep 600 > log 2>&1 & echo $!").await.lines().count(), 1);
+        let id = place.says("setsid sleep 600 > log 2>&1 & echo $!").await;
+        assert_eq!(place.says("true").await, "");
+        assert!(is_running(&id), "it goes on from call to call");
+        let share = place.context.scope.share().clone();
+        drop(place);
+        assert!(is_running(&id), "somebody holds its share");
+        drop(share);
+        let begin = Instant::now();
+        while is_running(&id) && begin.elapsed() < Duration::from_secs(8) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(!is_running(&id));
+    }
+
     #[tokio::test]
     async fn a_background_child_does_not_hold_it_up() {
         let begin = Instant::now();
@@ -499,10 +655,98 @@ mod tests {
     async fn long_output_is_cut_and_said() {
         let place = Place::new(BashOptions { output_bytes_max: 9, ..BashOptions::default() });
         assert_eq!(place.says("printf 123456789").await, "123456789");
-        assert_eq!(
-            place.says("printf ääääääää").await,
-            "ää\n[… 8 bytes left out …]\nää\n[truncated: 16 bytes total, showing the first 4 and the last 4]"
+        let said = place.says("printf 'ää\\nää ä\\näää'").await;
+        let front = "ää\n\n[… 10 bytes left out …]\nää\n[truncated: 19 bytes total, showing the first 5 and the last 4; the whole is in ";
+        let path = said.strip_prefix(front).and_then(|rest| rest.strip_suffix(", see fs_read]")).expect(&said);
+        let fs_read = super::super::FsRead::new(Arc::new(Workspace::new(place.directory.path(), &[]).unwrap()));
+        let read = async |path: &str, context: &ToolContext| {
+            let Value::Object(arguments) = json!({"path": path, "offset": 2}) else { panic!("an object") };
+            fs_read.run(arguments, context).await.map(|output| output.text).map_err(|error| error.to_string())
+        };
+        let want = "     2\tää ä\n     3\täää\n\n(Showing lines 2-3 of 3.)";
+        assert_eq!(read(path, &place.context).await.as_deref(), Ok(want));
+        let beside = Path::new(path).with_file_name("lock");
+        for (path, context) in [(path, Place::new(BashOptions::default()).context), (beside.to_str().unwrap(), place.context.clone())] {
+            let refused = read(path, &context).await.unwrap_err();
+            assert!(refused.contains("escapes the working directory"), "{refused}");
+        }
+        assert!(Path::new(path).exists());
+        let path = PathBuf::from(path);
+        drop(place);
+        assert!(!path.exists(), "it went with its session");
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_kept_up_to_a_limit_and_costs_no_memory() {
+        let place = Place::new(BashOptions { output_bytes_max: 100, ..BashOptions::default() });
+        let before = resident_bytes();
+        let call = json!({"command": "head -c 100000000 /dev/zero | tr '\\0' x; echo end"});
+        let Value::Object(call) = call else { panic!("an object") };
+        let output = place.bash.run(call, &place.context).await.unwrap();
+        assert!(resident_bytes() < before + 10_000_000, "{before} then {}", resident_bytes());
+        let details = output.details.unwrap();
+        let path = details["outputPath"].as_str().unwrap();
+        assert_eq!(details["totalBytes"], 100_000_004);
+        assert_eq!(details["outputBytes"], limit::KEPT_OUTPUT_BYTES_MAX);
+        assert_eq!(std::fs::metadata(path).unwrap().len(), limit::KEPT_OUTPUT_BYTES_MAX);
+        let want = format!(
+            "xend\n\n[truncated: 100000004 bytes total, showing the first 50 and the last 50; the first 67108864 bytes are in {path}, see fs_read]"
         );
+        assert!(output.text.ends_with(&want), "{}", output.text);
+    }
+
+    /// What this process holds in memory.
+    fn resident_bytes() -> u64 {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    }
+
+    #[tokio::test]
+    async fn variables_are_for_one_call_unless_asked() {
+        let place = place();
+        let env = json!({"command": "echo $A $B", "env": {"A": "1", "B": "it's", "HOME": null}});
+        assert_eq!(place.call(env).await.unwrap(), "1 it's\n");
+        assert_eq!(place.says("echo $A${HOME:+home}").await, "home\n");
+        let call = json!({"command": "export C='2\n3'; D=4; cd sub", "env": {"A": "1", "HOME": null}, "persist_env": true});
+        assert_eq!(place.call(call).await.unwrap(), "");
+        assert_eq!(place.says("echo \"$A $C $D ${HOME-none}\"; pwd").await, format!("1 2\n3  none\n{}\n", place.path("sub")));
+        let call = json!({"command": "unset A; export HOME=/h; kill -9 $$", "persist_env": true});
+        assert_eq!(place.call(call).await.unwrap(), "[exit code 137]\n\n[the environment was not kept: the shell did not tell it]");
+        assert_eq!(place.says("echo $A $HOME").await, "1\n");
+        place.call(json!({"command": "export A=5", "persist_env": true, "cwd": "."})).await.unwrap();
+        assert_eq!(place.says("echo $A $C; pwd").await, format!("5 2 3\n{}\n", place.path("sub")));
+    }
+
+    #[test]
+    fn rules_see_the_variables_of_a_call() {
+        let place = place();
+        let Value::Object(call) = json!({"command": "git fetch", "env": {"GIT_SSH_COMMAND": "x"}}) else { panic!() };
+        let want = Subject::Command("export GIT_SSH_COMMAND='x'; git fetch".into());
+        assert_eq!(place.bash.subject(&call), want);
+    }
+
+    #[tokio::test]
+    async fn what_it_writes_is_heard_while_it_runs() {
+        let mut place = place();
+        let (hear, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        place.context.events = crate::tool::ToolEvents::new(move |event| {
+            let EventBody::ToolCallOutput { call_id, name, text, .. } = event else { panic!("{event:?}") };
+            assert_eq!((call_id.as_str(), name.as_str()), ("c", "bash"));
+            let _ = hear.send(text);
+        });
+        let go = place.path("go");
+        let command = format!("echo one; echo two >&2; while ! [ -e {go} ]; do sleep 0.01; done; echo three");
+        let run = place.says(&command);
+        let hears = async {
+            let mut text = String::new();
+            while text != "one\ntwo\n" {
+                text += &heard.recv().await.unwrap();
+            }
+            // Only now can it end.
+            std::fs::write(&go, "").unwrap();
+        };
+        let (said, ()) = tokio::join!(run, hears);
+        assert_eq!(said, "one\ntwo\nthree\n");
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 mod apply_patch;
 pub mod bash;
 mod bash_patch;
+mod bash_shell;
 mod commit;
 mod confine;
 mod fs_common;

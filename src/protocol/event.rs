@@ -145,6 +145,19 @@ pub enum EventBody {
         /// Its arguments.
         args: Map<String, Value>,
     },
+    /// A piece of what a running call has written. A preview: `tool.call.end` has what counts. Only while somebody reads.
+    #[serde(rename = "tool.call.output")]
+    ToolCallOutput {
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// The piece.
+        text: String,
+        /// Bytes left out in front of it; absent when none were.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        skipped_bytes: u64,
+    },
     /// A call ended, well or badly. Exactly one for each start.
     #[serde(rename = "tool.call.end")]
     ToolCallEnd {
@@ -267,6 +280,11 @@ pub enum EventBody {
     },
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands in a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// The wire names of all events, in the order of [`EventBody`].
 pub const EVENT_TYPES: &[&str] = &[
     "session.created",
@@ -285,6 +303,7 @@ pub const EVENT_TYPES: &[&str] = &[
     "stream.retry",
     "stream.complete",
     "tool.call.start",
+    "tool.call.output",
     "tool.call.end",
     "tool.call.error",
     "tool.timeout",
@@ -350,6 +369,7 @@ impl EventBody {
             Self::StreamRetry { .. } => "stream.retry",
             Self::StreamComplete { .. } => "stream.complete",
             Self::ToolCallStart { .. } => "tool.call.start",
+            Self::ToolCallOutput { .. } => "tool.call.output",
             Self::ToolCallEnd { .. } => "tool.call.end",
             Self::ToolCallError { .. } => "tool.call.error",
             Self::ToolTimeout { .. } => "tool.timeout",
@@ -410,6 +430,8 @@ mod tests {
             json!({"type": "stream.retry", "payload": {"attempt": 2, "delayMs": 1, "error": "e"}}),
             json!({"type": "stream.complete", "payload": {"text": ""}}),
             json!({"type": "tool.call.start", "payload": {"callId": "c", "name": "n", "args": {}}}),
+            json!({"type": "tool.call.output", "payload": {"callId": "c", "name": "bash", "text": "a"}}),
+            json!({"type": "tool.call.output", "payload": {"callId": "c", "name": "bash", "text": "a", "skippedBytes": 3}}),
             json!({"type": "tool.call.end", "payload": {"callId": "c", "name": "n", "output": "o", "isError": true, "durationMs": 0}}),
             json!({"type": "tool.call.end", "payload": {"callId": "c", "name": "n", "output": "o", "isError": false, "durationMs": 0, "parts": [{"type": "image", "mediaType": "image/png", "data": "AA=="}], "details": {"diff": "d"}, "findings": ["f"]}}),
             json!({"type": "tool.call.error", "payload": {"callId": "c", "name": "n", "error": error}}),

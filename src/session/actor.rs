@@ -180,6 +180,7 @@ impl Actor {
         let (bench, terms) = (Arc::clone(&shelf.bench), Arc::clone(&shelf.terms));
         let policy = Arc::new(Policy::new(&terms, &row));
         let scope = shelf.scopes.take(&row.id);
+        scope.take_share(shelf.estate.share(row.id.as_str()));
         Self {
             live,
             shelf,
@@ -361,6 +362,7 @@ impl Actor {
             // Who waits for a turn of it hears that it is gone before the readers' end tells of a stop.
             self.waiters.clear();
             self.live.over.cancel();
+            self.scope.share().end().await;
         }
         let _ = reply.send(result.map_err(|e| store_failure(&e)));
         if !gone {

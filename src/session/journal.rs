@@ -131,6 +131,11 @@ impl Journal {
         }
     }
 
+    /// Whether somebody reads events as they come.
+    pub(super) fn is_read(&self) -> bool {
+        self.topic.is_watched()
+    }
+
     /// Takes a turn's events again after a failure, and says what it was.
     pub(super) fn reopen(&self) -> Option<StoreError> {
         self.state.lock().failure.take()

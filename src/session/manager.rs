@@ -27,7 +27,7 @@ use crate::protocol::{
     SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus,
 };
 use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
-use crate::tool::Scope;
+use crate::tool::{Estate, Scope};
 
 /// What all sessions share.
 pub(super) struct Shelf {
@@ -39,6 +39,8 @@ pub(super) struct Shelf {
     lives: Mutex<HashMap<SessionId, Arc<Live>>>,
     /// What tools remember of sessions that are not in memory.
     pub(super) scopes: Scopes,
+    /// What tools leave behind, by session.
+    pub(super) estate: Arc<Estate>,
     /// Grows with each session that leaves memory.
     departures: AtomicU64,
     running: watch::Sender<usize>,
@@ -106,6 +108,7 @@ impl Manager {
             closing: AtomicBool::new(false),
             lives: Mutex::default(),
             scopes: Scopes::default(),
+            estate: Arc::default(),
             departures: AtomicU64::new(0),
             running: watch::Sender::new(0),
         };
@@ -280,7 +283,8 @@ impl Manager {
         Ok(late)
     }
 
-    /// Refuses new work, lets turns finish for `grace`, aborts the rest, and ends all readers. Idempotent.
+    /// Refuses new work, lets turns finish for `grace`, aborts the rest, and ends all readers and all that tools have
+    /// left behind. Idempotent.
     ///
     /// # Errors
     /// `INTERNAL` when the end of a turn could not be stored. The next start writes it.
@@ -306,6 +310,7 @@ impl Manager {
             }
             live.over.cancel();
         }
+        self.shelf.estate.end().await;
         if unsaved.is_empty() {
             return Ok(());
         }

@@ -77,6 +77,7 @@ impl Remains {
             | EventBody::AgentSession { .. }
             | EventBody::StreamReasoning { .. }
             | EventBody::ToolCallError { .. }
+            | EventBody::ToolCallOutput { .. }
             | EventBody::ToolTimeout { .. }
             | EventBody::MemoryAdd { .. }
             | EventBody::MemorySearch { .. }

@@ -66,6 +66,10 @@ impl Sink for TurnSink {
         Ok(())
     }
 
+    fn has_audience(&self) -> bool {
+        self.journal.is_read()
+    }
+
     fn ready(&self) -> BoxFuture<'_, Result<(), SinkError>> {
         Box::pin(async { self.journal.ready().await.map_err(|e| SinkError(e.to_string())) })
     }

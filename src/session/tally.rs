@@ -52,6 +52,7 @@ impl Tally {
             | EventBody::StreamReasoning { .. }
             | EventBody::StreamRetry { .. }
             | EventBody::ToolCallError { .. }
+            | EventBody::ToolCallOutput { .. }
             | EventBody::ToolTimeout { .. }
             | EventBody::PermissionRequest { .. }
             | EventBody::PermissionResponse { .. }

@@ -7,19 +7,42 @@ use std::sync::Arc;
 
 use crate::protocol::EventBody;
 
+type Take = Arc<dyn Fn(EventBody) + Send + Sync>;
+type Wanted = Arc<dyn Fn() -> bool + Send + Sync>;
+
 /// Takes a tool's events. The default takes none.
 #[derive(Clone, Default)]
-pub struct ToolEvents(Option<Arc<dyn Fn(EventBody) + Send + Sync>>);
+pub struct ToolEvents {
+    take: Option<Take>,
+    /// None: always.
+    wanted: Option<Wanted>,
+}
 
 impl ToolEvents {
     /// Hands each event to `take`, which must not block.
     pub fn new(take: impl Fn(EventBody) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(take)))
+        Self { take: Some(Arc::new(take)), wanted: None }
+    }
+
+    /// The same; `wanted` says whether somebody listens now.
+    #[must_use]
+    pub fn while_wanted(self, wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self { wanted: Some(Arc::new(wanted)), ..self }
+    }
+
+    /// Whether somebody takes events at all.
+    pub fn are_taken(&self) -> bool {
+        self.take.is_some()
+    }
+
+    /// Whether somebody listens now: what is only a preview need not be published else.
+    pub fn are_wanted(&self) -> bool {
+        self.are_taken() && self.wanted.as_ref().is_none_or(|wanted| wanted())
     }
 
     /// Hands in an event. Never blocks.
     pub fn publish(&self, event: EventBody) {
-        if let Some(take) = &self.0 {
+        if let Some(take) = &self.take {
             take(event);
         }
     }
@@ -27,6 +50,6 @@ impl ToolEvents {
 
 impl fmt::Debug for ToolEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ToolEvents").field(&self.0.is_some()).finish()
+        f.debug_tuple("ToolEvents").field(&self.are_taken()).finish()
     }
 }

@@ -4,15 +4,20 @@
 //! after permission was given. It stops soon after `ToolContext::cancel` fires.
 
 mod aliases;
+mod estate;
 mod events;
+mod live;
 mod marks;
 mod output;
+mod outputs;
 mod registry;
 mod subject;
 mod validate;
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
@@ -24,9 +29,12 @@ pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{Part, SessionId, ToolDefinition};
 
 pub use aliases::canonical;
+pub use estate::{Estate, Share, end_estates};
 pub use events::ToolEvents;
+pub use live::LiveOutput;
 pub use marks::{FileMark, FileMarks, FileStamp};
 pub use output::{bound_output, bound_parts};
+pub use outputs::{KeptOutput, OutputFile, Outputs};
 pub use registry::{Registry, RegistryError};
 pub use subject::{argument_subject, unreachable_path};
 pub use validate::{BadArguments, json_schema, validate, validate_call};
@@ -55,10 +63,26 @@ pub struct ToolContext {
 pub struct Scope {
     /// Where the shell is. None until the first `cd`.
     pub shell_directory: Mutex<Option<PathBuf>>,
+    /// What the shell's environment has beyond the usual, as far as it is to be kept; None: it lacks that variable.
+    pub shell_environment: Mutex<BTreeMap<OsString, Option<OsString>>>,
+    share: OnceLock<Share>,
     /// Which files were read, and how they were then.
     pub files: FileMarks,
     /// Where its programs meet that the sandbox keeps from the network. None inside: this machine has none.
     pub loopback: tokio::sync::OnceCell<Option<Arc<Loopback>>>,
+}
+
+impl Scope {
+    /// What its tools leave behind goes where this share goes. Nothing changes when it has one.
+    pub fn take_share(&self, share: Share) {
+        // One that was remembered has it already.
+        let _ = self.share.set(share);
+    }
+
+    /// Where what its tools leave behind belongs. Outside a server it is its own, and goes with it.
+    pub fn share(&self) -> &Share {
+        self.share.get_or_init(Share::default)
+    }
 }
 
 /// What a tool gives back.
@@ -90,6 +114,9 @@ pub enum ToolError {
     /// It was stopped by an abort.
     #[error("aborted")]
     Aborted,
+    /// The same, with what it had said until then.
+    #[error("aborted\n{0}")]
+    AbortedAfter(String),
 }
 
 impl ToolError {

@@ -37,6 +37,12 @@ impl Captured {
         self.total_bytes
     }
 
+    /// All that came so far, when `more` bytes are the first of which some will be left out.
+    pub(super) fn all_before_cut(&self, more: usize) -> Option<Vec<u8>> {
+        let room = self.head_max + self.tail_max - self.head.len() - self.tail.len();
+        (!self.is_cut() && more > room).then(|| self.head.iter().chain(&self.tail).copied().collect())
+    }
+
     /// Whether something was left out.
     pub fn is_cut(&self) -> bool {
         self.total_bytes > (self.head.len() + self.tail.len()) as u64
@@ -47,6 +53,11 @@ impl Captured {
     /// Where something was left out, the gap is marked and the last line says so (typescript-api.md §4):
     /// `[truncated: N bytes total, showing the first A and the last B]`.
     pub fn text(&self) -> String {
+        self.text_and("")
+    }
+
+    /// The same; `where_all_is` stands at the end of that line.
+    pub fn text_and(&self, where_all_is: &str) -> String {
         let (one, two) = self.tail.as_slices();
         if !self.is_cut() {
             return String::from_utf8_lossy(&[&self.head, one, two].concat()).into_owned();
@@ -56,7 +67,7 @@ impl Captured {
         let (shown, total) = (head.len() + tail.len(), self.total_bytes);
         let left_out = total.saturating_sub(shown as u64);
         format!(
-            "{head}\n[… {left_out} bytes left out …]\n{tail}\n[truncated: {total} bytes total, showing the first {} and the last {}]",
+            "{head}\n[… {left_out} bytes left out …]\n{tail}\n[truncated: {total} bytes total, showing the first {} and the last {}{where_all_is}]",
             head.len(),
             tail.len()
         )

@@ -1,8 +1,9 @@
 //! A started program and everything it starts, as one thing that can be ended.
 //!
 //! Its process group catches the ordinary descendants. One that leaves the group (`setsid`, a daemon)
-//! still carries the mark in its environment, and on Linux it is looked for there. What does both,
-//! leaves the group and scrubs its environment, escapes.
+//! still carries the mark in its environment, and on Linux it is looked for there; so are the children of
+//! children, whatever they carry. What escapes: a daemon that leaves the group, scrubs its environment and
+//! lets its parent die, before its end is asked for.
 //!
 //! Invariant: the group is signalled only while its leader is not reaped, so the number cannot be another's.
 
@@ -17,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use super::sweep::{self, Seen};
 use super::{Confinement, Invocation};
 use crate::base::sandbox::Cage;
 
@@ -24,8 +26,6 @@ use crate::base::sandbox::Cage;
 const MARK: &str = "SIMSE_PROCESS";
 /// How long a killed process may take to be gone. Only one that hangs in the kernel takes longer.
 const REAP_GRACE: Duration = Duration::from_secs(2);
-/// Searches for marked processes: one that is starting another may be seen only the next time.
-const SWEEPS_MAX: usize = 5;
 
 /// A running program and its group.
 pub(super) struct Group {
@@ -101,12 +101,32 @@ impl Group {
         }
     }
 
-    /// Kills the group and whatever carries its mark, and reaps the program.
-    pub(super) async fn kill(&mut self) {
+    /// Asks the group and all that descends from it to end; what was found beyond the group, for [`Group::kill`].
+    pub(super) async fn ask_to_end(&self) -> Vec<Seen> {
+        let Some(leader) = self.leader else { return Vec::new() };
+        let look = tokio::task::spawn_blocking(move || sweep::descendants(leader));
+        // A look that panicked found nobody.
+        let mut found = look.await.unwrap_or_default();
+        found.retain(|seen| seen.group != leader.as_raw_pid());
+        // First of all the group: a shell of it shall not wonder about its children's end.
+        self.signal(Signal::TERM);
+        let tell = move || {
+            sweep::signal(Signal::TERM, &found);
+            found
+        };
+        tokio::task::spawn_blocking(tell).await.unwrap_or_default()
+    }
+
+    /// Kills the group, whatever carries its mark, and what was found before; and reaps the program.
+    pub(super) async fn kill(&mut self, found: Vec<Seen>) {
         self.signal(Signal::KILL);
         let mark = self.mark.clone();
+        let work = move || {
+            sweep::signal(Signal::KILL, &found);
+            kill_marked(&mark);
+        };
         // A sweep that panicked found nothing more to kill.
-        let _swept = tokio::task::spawn_blocking(move || sweep(&mark)).await;
+        let _swept = tokio::task::spawn_blocking(work).await;
         // One that hangs in the kernel is left to the runtime, which reaps it when it can.
         let _reaped = timeout(REAP_GRACE, self.wait()).await;
     }
@@ -120,7 +140,7 @@ impl Drop for Group {
         self.signal(Signal::KILL);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             let mark = std::mem::take(&mut self.mark);
-            runtime.spawn_blocking(move || sweep(&mark));
+            runtime.spawn_blocking(move || kill_marked(&mark));
         }
     }
 }
@@ -136,31 +156,8 @@ fn explain(cause: io::Error, invocation: &Invocation) -> io::Error {
     io::Error::new(cause.kind(), message)
 }
 
-/// Kills what carries the mark, until a search finds nothing more.
-#[cfg(target_os = "linux")]
-fn sweep(mark: &str) {
+/// Kills what carries the mark of one start.
+fn kill_marked(mark: &str) {
     let entry = format!("{MARK}={mark}");
-    for _ in 0..SWEEPS_MAX {
-        let found = std::fs::read_dir("/proc").into_iter().flatten().flatten().filter(|p| kill_if_marked(p, &entry));
-        if found.count() == 0 {
-            return;
-        }
-    }
-}
-
-/// Only where `/proc` can be asked.
-#[cfg(not(target_os = "linux"))]
-fn sweep(_mark: &str) {}
-
-/// Whether the process was there, carried the mark, and was sent its end.
-#[cfg(target_os = "linux")]
-fn kill_if_marked(process: &std::fs::DirEntry, entry: &str) -> bool {
-    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-
-    let id = process.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-    let environ = process.path().join("environ");
-    let marked = || std::fs::read(&environ).is_ok_and(|all| all.split(|&b| b == 0).any(|one| one == entry.as_bytes()));
-    let Some(id) = id.filter(|_| marked()) else { return false };
-    // Asked again once the handle is held: then the number belongs to what the handle means.
-    pidfd_open(id, PidfdFlags::empty()).is_ok_and(|handle| marked() && pidfd_send_signal(handle, Signal::KILL).is_ok())
+    sweep::kill_marked(&|one| one == entry.as_bytes());
 }

@@ -11,7 +11,10 @@
 mod capture;
 mod environment;
 mod group;
+mod kin;
 mod piped;
+mod sweep;
+mod tap;
 
 use std::ffi::OsString;
 use std::io;
@@ -22,26 +25,25 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::Signal;
-use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use capture::Captured;
 pub use environment::{environment, hide_own, trusted_environment};
+pub use kin::{Family, Kin};
 pub use piped::{Piped, spawn};
+pub use tap::{Follow, Spill, Taps};
 pub use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
 use super::sandbox::{Loopback, Policy};
 use group::Group;
+use tap::Tap;
 
 /// Between the request to end and the end: what a group has for tidying up.
 const TERM_GRACE: Duration = Duration::from_millis(250);
 /// How long output is read after the program has ended, while something else holds the pipe.
 const DRAIN_GRACE: Duration = Duration::from_millis(50);
-/// One read.
-const CHUNK_BYTES: usize = 64 * 1024;
 
 /// What to start.
 #[derive(Debug, Clone)]
@@ -128,9 +130,22 @@ pub struct Finished {
 /// # Errors
 /// When it cannot be started: no such program, no such directory, no permission.
 pub async fn run(invocation: &Invocation, limits: RunLimits, cancel: &CancellationToken) -> io::Result<Finished> {
+    run_tapped(invocation, limits, cancel, Taps::default()).await
+}
+
+/// The same; `taps` get the output too. What they spill is written when this returns.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_tapped(
+    invocation: &Invocation,
+    limits: RunLimits,
+    cancel: &CancellationToken,
+    taps: Taps,
+) -> io::Result<Finished> {
     // Starting a program can take a millisecond. Whoever polls first, such as Node's thread, gets its thread back before.
     tokio::task::yield_now().await;
-    let (mut group, mut tap) = start(invocation, limits.output_bytes_max)?;
+    let (mut group, mut tap) = start(invocation, limits.output_bytes_max, taps)?;
     let ending = tokio::select! {
         biased;
         () = cancel.cancelled() => Ending::Cancelled,
@@ -141,62 +156,36 @@ pub async fn run(invocation: &Invocation, limits: RunLimits, cancel: &Cancellati
         // What it wrote is in the pipe already; only what it does not wait for can come later.
         Ending::Exited(_) | Ending::Signalled(_) => drop(timeout(DRAIN_GRACE, tap.read_to_end()).await),
         Ending::TimedOut | Ending::Cancelled => {
-            group.signal(Signal::TERM);
+            let found = group.ask_to_end().await;
             drop(timeout(TERM_GRACE, tap.read_to_end()).await);
-            group.kill().await;
-            tap.read_what_is_there();
+            group.kill(found).await;
         }
     }
-    Ok(Finished { ending, output: tap.output })
+    tap.read_what_is_there();
+    Ok(Finished { ending, output: tap.finish().await })
 }
 
 /// One pipe for both streams, so that their order is kept.
-fn start(invocation: &Invocation, output_bytes_max: usize) -> io::Result<(Group, Tap)> {
+fn start(invocation: &Invocation, output_bytes_max: usize, taps: Taps) -> io::Result<(Group, Tap)> {
     let (reader, writer) = io::pipe()?;
     let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
     let mut command = group::command(invocation)?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let group = Group::spawn(command, invocation)?;
-    Ok((group, Tap { reader: Some(reader), chunk: vec![0; CHUNK_BYTES], output: Captured::new(output_bytes_max) }))
+    Ok((group, Tap::new(reader, output_bytes_max, taps)))
 }
 
 async fn wait_and_read(group: &mut Group, tap: &mut Tap) -> io::Result<ExitStatus> {
     loop {
+        let due = tap.due();
         tokio::select! {
             biased;
             status = group.wait() => return status,
-            () = tap.read_to_end(), if tap.reader.is_some() => {}
+            () = tap.read_some(), if tap.is_open() => {}
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
         }
-    }
-}
-
-/// The reading end of a program's output.
-struct Tap {
-    /// None: everybody has closed the other end, or it broke.
-    reader: Option<pipe::Receiver>,
-    chunk: Vec<u8>,
-    output: Captured,
-}
-
-impl Tap {
-    /// Reads until everybody has closed the other end. Cancel-safe.
-    async fn read_to_end(&mut self) {
-        while let Some(reader) = &mut self.reader {
-            match reader.read(&mut self.chunk).await {
-                Ok(count) if count > 0 => self.output.push(&self.chunk[..count]),
-                Ok(_) | Err(_) => self.reader = None,
-            }
-        }
-    }
-
-    /// Reads what can be had without waiting, at most one full pipe.
-    fn read_what_is_there(&mut self) {
-        for _ in 0..16 {
-            let Some(reader) = &self.reader else { return };
-            match reader.try_read(&mut self.chunk) {
-                Ok(count) if count > 0 => self.output.push(&self.chunk[..count]),
-                Ok(_) | Err(_) => self.reader = None,
-            }
+        if due.is_some_and(|due| due <= Instant::now()) {
+            tap.wake();
         }
     }
 }

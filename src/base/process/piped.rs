@@ -4,7 +4,6 @@ use std::io;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::Signal;
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
@@ -59,11 +58,12 @@ impl Piped {
     /// Ends it and its group: closes its input, waits `grace` for it to go by itself, asks it to end, kills what is left.
     pub async fn stop(mut self, grace: Duration) {
         drop(self.stdin.take());
+        let mut found = Vec::new();
         if timeout(grace, self.group.wait()).await.is_err() {
-            self.group.signal(Signal::TERM);
+            found = self.group.ask_to_end().await;
             // Not waited for: once the leader is reaped, its group can no longer be named.
             tokio::time::sleep(TERM_GRACE).await;
         }
-        self.group.kill().await;
+        self.group.kill(found).await;
     }
 }

@@ -9,12 +9,14 @@ mod pdf;
 mod pdf_text;
 mod window;
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::hash::Hasher;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use encoding_rs::{Decoder, UTF_16BE, UTF_16LE};
+use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +28,7 @@ use crate::base::text::{self, ByteOrder, Content};
 use crate::base::workspace::{PathError, Workspace};
 use crate::base::{BoxFuture, image, limit};
 use crate::protocol::{ToolCategory, ToolDefinition};
-use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
+use crate::tool::{Arguments, Share, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
 use window::Window;
 
@@ -85,6 +87,7 @@ impl Tool for FsRead {
                 workspace: Arc::clone(&self.workspace),
                 guard: Guard::new(&self.workspace, context),
                 path: text_argument(&arguments, "path")?,
+                share: context.scope.share().clone(),
                 first,
                 count,
                 pages: optional_text(&arguments, "pages")?,
@@ -101,6 +104,7 @@ struct Reading {
     workspace: Arc<Workspace>,
     guard: Guard,
     path: String,
+    share: Share,
     first: usize,
     count: usize,
     pages: Option<String>,
@@ -110,7 +114,7 @@ struct Reading {
 
 impl Reading {
     fn run(&self) -> Result<String, ToolError> {
-        let file = open(&self.workspace, &self.path)?;
+        let file = self.open()?;
         let found = file.metadata().map_err(|e| self.failed(&e))?;
         let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
         let start = reader.fill_buf().map_err(|e| self.failed(&e))?;
@@ -130,6 +134,15 @@ impl Reading {
         };
         self.remember(&found, hash);
         Ok(text)
+    }
+
+    /// Opens the file: of the workspace, or a whole output that a command of this session left.
+    fn open(&self) -> Result<File, ToolError> {
+        let path = Path::new(&self.path);
+        if path.is_absolute() && self.share.holds_output(path) {
+            return open_output(path).map_err(|e| self.failed(&e));
+        }
+        open(&self.workspace, &self.path)
     }
 
     fn remember(&self, found: &Metadata, hash: Option<u64>) {
@@ -234,7 +247,7 @@ impl Utf16 {
 }
 
 /// Opens the file. What cannot be opened is told with what may have been meant.
-fn open(workspace: &Workspace, input: &str) -> Result<std::fs::File, ToolError> {
+fn open(workspace: &Workspace, input: &str) -> Result<File, ToolError> {
     workspace.open(input).map_err(|error| match &error {
         PathError::NotAFile { kind: "a directory", .. } => {
             ToolError::failed(format!("{error}. fs_list shows what is in it"))
@@ -242,6 +255,11 @@ fn open(workspace: &Workspace, input: &str) -> Result<std::fs::File, ToolError> 
         error if error.is_not_found() => not_found(workspace, input),
         error => refused(error),
     })
+}
+
+/// Opens a kept output, which is no link: its directory is ours alone.
+fn open_output(path: &Path) -> std::io::Result<File> {
+    Ok(File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?))
 }
 
 fn described_image(start: &[u8], path: &str, bytes: u64) -> String {
@@ -437,7 +455,7 @@ mod tests {
             let cancel = CancellationToken::new();
             let workspace = Arc::clone(&workspace);
             let reading =
-                Reading { workspace, guard, path: "huge".into(), first, count, pages: None, raw: false, cancel };
+                Reading { workspace, guard, path: "huge".into(), share: Share::default(), first, count, pages: None, raw: false, cancel };
             let (text, hash) = reading.lines(&mut reader, None, &found).unwrap();
             assert_eq!(hash, None, "not all of it was seen");
             (text, bytes.get())

@@ -1,0 +1,254 @@
+//! What a shell is told around a command, and what it tells as it ends: where it was left, and with which environment.
+//!
+//! It tells it in a file, by a trap at its exit. Nothing here runs anything.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::base::limit;
+use crate::tool::{Arguments, ToolError};
+
+/// Variables over an environment; None takes one out.
+pub(super) type Variables = BTreeMap<OsString, Option<OsString>>;
+
+/// Shells of which [`may_move`] knows by what they move.
+const KNOWN_SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "busybox"];
+/// Words by which they do, or by which another word can become one of these.
+const MOVERS: [&str; 9] = ["cd", "chdir", "pushd", "popd", "eval", "source", "alias", "trap", "exec"];
+/// Characters by which a word can become another one.
+const EXPANSIONS: [char; 9] = ['$', '`', '*', '?', '[', '{', '\\', '~', '!'];
+/// What a shell changes by itself, or what is ours.
+const NOT_KEPT: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
+/// A report that is read; what a shell may keep is far less.
+const REPORT_BYTES_MAX: u64 = 4 << 20;
+
+/// What a shell said as it ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    /// Where it was.
+    pub(super) directory: Option<PathBuf>,
+    /// What it would have given to a program.
+    pub(super) environment: Option<BTreeMap<OsString, OsString>>,
+}
+
+/// Whether the shell may be elsewhere after this command. A plain command cannot move it, and the trap that would tell
+/// costs a fork.
+pub(super) fn may_move(shell: &Path, command: &str, environment: &[(OsString, OsString)]) -> bool {
+    let known = shell.file_name().is_some_and(|name| KNOWN_SHELLS.iter().any(|known| name == *known));
+    // A function that comes with the environment can have any name.
+    let has_functions = || environment.iter().any(|(name, _)| name.as_bytes().starts_with(b"BASH_FUNC_"));
+    if !known || command.contains(EXPANSIONS) || has_functions() {
+        return true;
+    }
+    let bare: String = command.chars().filter(|c| !matches!(c, '\'' | '"')).collect();
+    MOVERS.iter().any(|mover| bare.contains(mover))
+        || bare.split(|c: char| c.is_whitespace() || ";&|()<>".contains(c)).any(|word| word == ".")
+}
+
+/// The script for a command. `report` is where the shell tells how it ended; `environment` whether it tells that too.
+pub(super) fn script(command: &str, report: Option<&Path>, environment: bool) -> String {
+    let Some(report) = report else { return command.to_owned() };
+    let env = if environment { "; command env -0 2>/dev/null" } else { "" };
+    let note = format!("{{ command pwd -P{env}; }} >|{}", quoted(&report.to_string_lossy()));
+    format!("trap {} EXIT; {command}", quoted(&note))
+}
+
+/// One word of a shell's language that means `text`.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// What the shell said.
+pub(super) fn read_report(report: impl Read) -> Report {
+    let mut bytes = Vec::new();
+    if report.take(REPORT_BYTES_MAX).read_to_end(&mut bytes).is_err() {
+        return Report::default();
+    }
+    // A directory's name may hold a newline; a variable's cannot, and the first one follows at once.
+    let (front, rest) = match bytes.iter().position(|&b| b == 0) {
+        None => (bytes.as_slice(), None),
+        Some(nul) => {
+            let first = bytes[..nul].iter().rposition(|&b| b == b'=').unwrap_or(nul);
+            let line = bytes[..first].iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+            (&bytes[..line], Some(&bytes[line..]))
+        }
+    };
+    let path = front.strip_suffix(b"\n").filter(|path| path.starts_with(b"/"));
+    Report {
+        directory: path.map(|path| PathBuf::from(OsString::from_vec(path.to_vec()))),
+        environment: rest.map(|rest| rest.split(|&b| b == 0).filter_map(variable).collect()),
+    }
+}
+
+fn variable(entry: &[u8]) -> Option<(OsString, OsString)> {
+    let at = entry.iter().position(|&b| b == b'=')?;
+    let text = |bytes: &[u8]| OsStr::from_bytes(bytes).to_owned();
+    Some((text(&entry[..at]), text(&entry[at + 1..])))
+}
+
+/// What has to be laid over `before` to get `after`; None: more than is kept.
+pub(super) fn changes(
+    before: &[(OsString, OsString)],
+    after: &BTreeMap<OsString, OsString>,
+) -> Option<Variables> {
+    let kept = |name: &OsStr| !NOT_KEPT.iter().any(|own| name == *own) && !name.as_bytes().starts_with(b"SIMSE_");
+    let before: BTreeMap<&OsString, &OsString> = before.iter().map(|(name, value)| (name, value)).collect();
+    let gone = before.keys().filter(|name| !after.contains_key(**name)).map(|name| ((*name).clone(), None));
+    let set = after.iter().filter(|(name, value)| before.get(name) != Some(value));
+    let set = set.map(|(name, value)| (name.clone(), Some(value.clone())));
+    let changes: Variables = gone.chain(set).filter(|(name, _)| kept(name)).collect();
+    (bytes_of(&changes) <= limit::SHELL_ENVIRONMENT_BYTES_MAX).then_some(changes)
+}
+
+/// Lays variables over an environment.
+pub(super) fn lay_over(environment: Vec<(OsString, OsString)>, over: &[&Variables]) -> Vec<(OsString, OsString)> {
+    if over.iter().all(|variables| variables.is_empty()) {
+        return environment;
+    }
+    let mut all: BTreeMap<OsString, OsString> = environment.into_iter().collect();
+    for (name, value) in over.iter().flat_map(|variables| variables.iter()) {
+        match value {
+            Some(value) => all.insert(name.clone(), value.clone()),
+            None => all.remove(name),
+        };
+    }
+    all.into_iter().collect()
+}
+
+fn bytes_of(variables: &Variables) -> usize {
+    variables.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, |value| value.len()) + 2).sum()
+}
+
+/// The variables that a call names.
+pub(super) fn given(arguments: &Arguments, name: &str) -> Result<Variables, ToolError> {
+    let bad = |what: String| ToolError::BadArguments(format!("`{name}`: expected {what}"));
+    let named = match arguments.get(name) {
+        None | Some(Value::Null) => return Ok(Variables::new()),
+        Some(Value::Object(named)) => named,
+        Some(other) => return Err(bad(format!("an object of texts by name, got {other}"))),
+    };
+    let mut variables = Variables::new();
+    for (variable, value) in named {
+        if !is_name(variable) {
+            return Err(bad(format!("names of variables (letters, digits and `_`), got {variable:?}")));
+        }
+        let value = match value {
+            Value::Null => None,
+            Value::String(text) if !text.contains('\0') => Some(text.into()),
+            other => return Err(bad(format!("a text without NUL, or null, for {variable}, got {other}"))),
+        };
+        variables.insert(variable.into(), value);
+    }
+    let (most, bytes) = (limit::SHELL_ENVIRONMENT_BYTES_MAX, bytes_of(&variables));
+    if bytes > most { Err(bad(format!("at most {most} bytes, got {bytes}"))) } else { Ok(variables) }
+}
+
+fn is_name(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.chars().all(plain) && text.starts_with(|c: char| !c.is_ascii_digit()) && !text.starts_with("SIMSE_")
+}
+
+/// The command as permission rules see it: what it is given beyond the command line is done by it, in front.
+pub(super) fn judged(command: &str, given: &Variables) -> String {
+    let mut line = String::new();
+    for (name, value) in given {
+        let name = name.to_string_lossy();
+        match value {
+            Some(value) => line.push_str(&format!("export {name}={}; ", quoted(&value.to_string_lossy()))),
+            None => line.push_str(&format!("unset {name}; ")),
+        }
+    }
+    line + command
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_plain_command_is_known_to_stay() {
+        #[rustfmt::skip]
+        let table = [
+            ("true", false), ("ls -la src/a.txt | head -3 && cargo test", false), ("echo a; exit 3", false),
+            ("git log --oneline 2>&1 >out", false), ("./run.sh ..", false), ("echo 'a b' \"c\"", false),
+            ("cat <<E\nx\nE", false),
+            ("cd sub", true), ("c''d sub", true), ("\"c\"d sub", true), ("(cd sub)", true), ("c\\d sub", true),
+            ("chdir sub", true), ("pushd a", true), ("popd", true), (". ./x", true), ("true;. x", true), ("source x", true),
+            ("eval x", true), ("$X sub", true), ("`x` sub", true), ("c* sub", true), ("?d sub", true), ("[c]d sub", true),
+            ("{c,x}d sub", true), ("alias x=y", true), ("exec x", true), ("x() { y; }", true),
+        ];
+        for (command, want) in table {
+            assert_eq!(may_move(Path::new("/bin/sh"), command, &[]), want, "{command}");
+        }
+        assert!(may_move(Path::new("/usr/bin/fish"), "true", &[]), "a shell that is not known");
+        let function = [(OsString::from("BASH_FUNC_go%%"), OsString::from("() {  cd /; }"))];
+        assert!(may_move(Path::new("bash"), "go", &function));
+    }
+
+    #[test]
+    fn reports_are_read() {
+        let read = |bytes: &[u8]| read_report(bytes);
+        let directory = |path: &str| Report { directory: Some(path.into()), environment: None };
+        assert_eq!(read(b""), Report::default());
+        assert_eq!(read(b"relative\n"), Report::default());
+        assert_eq!(read(b"/a b\n"), directory("/a b"));
+        assert_eq!(read(b"/a\nb=c\n"), directory("/a\nb=c"));
+        let both = read(b"/a\nb\nX=1\n2\0Y=\0Z=a=b\0");
+        assert_eq!(both.directory, Some("/a\nb".into()));
+        let all: Vec<_> = both.environment.unwrap().into_iter().collect();
+        let want = [("X", "1\n2"), ("Y", ""), ("Z", "a=b")].map(|(name, value)| (name.into(), value.into()));
+        assert_eq!(all, want);
+    }
+
+    #[test]
+    fn changes_bring_one_environment_to_the_other() {
+        let pairs = |of: &[(&str, &str)]| -> Vec<(OsString, OsString)> {
+            of.iter().map(|(name, value)| (name.into(), value.into())).collect()
+        };
+        let before = pairs(&[("A", "1"), ("B", "2"), ("C", "3"), ("PWD", "/")]);
+        let after = pairs(&[("A", "1"), ("B", "9"), ("D", "4"), ("PWD", "/x"), ("_", "env"), ("SIMSE_KIN", "k")]);
+        let changed = changes(&before, &after.into_iter().collect()).unwrap();
+        let want: Variables = [("B", Some("9")), ("C", None), ("D", Some("4"))]
+            .map(|(name, value)| (name.into(), value.map(OsString::from)))
+            .into();
+        assert_eq!(changed, want);
+        assert_eq!(lay_over(before.clone(), &[&changed]), pairs(&[("A", "1"), ("B", "9"), ("D", "4"), ("PWD", "/")]));
+        let large = [("X".into(), OsString::from("x".repeat(limit::SHELL_ENVIRONMENT_BYTES_MAX)))].into();
+        assert_eq!(changes(&before, &large), None);
+    }
+
+    #[test]
+    fn bad_variables_name_what_is_wrong() {
+        let refused = |env: Value| match json!({ "env": env }) {
+            Value::Object(arguments) => given(&arguments, "env").unwrap_err().to_string(),
+            _ => String::new(),
+        };
+        #[rustfmt::skip]
+        let table = [
+            (json!("A=1"), "`env`: expected an object of texts by name, got \"A=1\""),
+            (json!({"A B": "1"}), "`env`: expected names of variables (letters, digits and `_`), got \"A B\""),
+            (json!({"1A": "1"}), "`env`: expected names of variables (letters, digits and `_`), got \"1A\""),
+            (json!({"": "1"}), "`env`: expected names of variables (letters, digits and `_`), got \"\""),
+            (json!({"SIMSE_KIN": "1"}), "`env`: expected names of variables (letters, digits and `_`), got \"SIMSE_KIN\""),
+            (json!({"A": 1}), "`env`: expected a text without NUL, or null, for A, got 1"),
+            (json!({"A": "x".repeat(70_000)}), "`env`: expected at most 65536 bytes, got 70003"),
+        ];
+        for (env, want) in table {
+            assert_eq!(refused(env), want);
+        }
+    }
+
+    #[test]
+    fn rules_see_what_a_command_is_given() {
+        let variables = [("A", Some("it's")), ("B", None)].map(|(n, v)| (n.into(), v.map(OsString::from))).into();
+        assert_eq!(judged("git fetch", &variables), r"export A='it'\''s'; unset B; git fetch");
+        assert_eq!(judged("git fetch", &Variables::new()), "git fetch");
+    }
+}
