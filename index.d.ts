@@ -863,7 +863,7 @@ export interface BashToolOptions {
   readonly workingDirectory: string
   /** Longest run of a command that sets none itself; default 120,000 ms. */
   readonly defaultTimeoutMs?: number
-  /** Longest output in bytes; default 50,000. */
+  /** Longest output in bytes; default 50,000. The whole of a longer one is kept in a file that `fs_read` pages (`CommandDetails`). */
   readonly maxOutputBytes?: number
   /** Over the inherited environment. */
   readonly env?: Readonly<Record<string, string>>
@@ -894,7 +894,21 @@ export interface GitToolOptions {
 /** Registers `fs_read`, `fs_write`, `fs_edit`, `fs_multi_edit`, `apply_patch`, `fs_glob`, `fs_grep`, `fs_list`, `view_image` and the other file tools. */
 export function registerFilesystemTools(registry: ToolRegistry, options: FilesystemToolOptions): void
 
-/** Registers `bash`. */
+/** The `details` of a `bash` call whose output was too long to be shown. */
+export interface CommandDetails {
+  /** The file with the whole output; it goes with the session or the registry, or when newer ones need the room. */
+  readonly outputPath: string
+  /** Its size: all of it, or the first 64 MiB. */
+  readonly outputBytes: number
+  /** Bytes that the command wrote. */
+  readonly totalBytes: number
+}
+
+/**
+ * Registers `bash`: `command`, `timeout`, `cwd`, `env` (variables for this command; null takes one out) and `persist_env` (what is exported
+ * when it ends is kept for the commands after it). The directory is kept from call to call. What a command leaves
+ * running (`server > log 2>&1 &`) goes on, and ends with the registry or the process.
+ */
 export function registerBashTool(registry: ToolRegistry, options: BashToolOptions): void
 
 /** Registers `git_status`, `git_diff`, `git_log`, `git_commit`, `git_branch` and the other git tools. */
@@ -970,6 +984,17 @@ export interface EventPayloads {
   'stream.retry': { readonly attempt: number; readonly delayMs: number; readonly error: string }
   /** A call was announced. */
   'tool.call.start': { readonly callId: string; readonly name: string; readonly args: Record<string, unknown> }
+  /**
+   * A piece of what a running call has written, some ten a second at most. A preview of `tool.call.end`: a call that ends
+   * at once has none, and of a flood the newest bytes are shown.
+   */
+  'tool.call.output': {
+    readonly callId: string
+    readonly name: string
+    readonly text: string
+    /** Bytes left out in front of it; absent when none were. */
+    readonly skippedBytes?: number
+  }
   /** A call ended, well or badly. Exactly one for each start. */
   'tool.call.end': {
     readonly callId: string

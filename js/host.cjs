@@ -5,6 +5,7 @@ const { native } = require('./bridge.cjs')
 const { assertFits, boolean, integer, list, oneOf, optional, record, shape, string, text } = require('./check.cjs')
 const { revive } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
+const { endAtExit } = require('./leftovers.cjs')
 const { stateOf } = require('./registry.cjs')
 
 const filesystemOptions = shape({
@@ -35,8 +36,13 @@ const registrar = (what, options, method) => (registry, given) => {
 }
 
 const registerFilesystemTools = registrar('registerFilesystemTools', filesystemOptions, 'registerFilesystem')
-const registerBashTool = registrar('registerBashTool', bashOptions, 'registerBash')
+const registerBash = registrar('registerBashTool', bashOptions, 'registerBash')
 const registerGitTools = registrar('registerGitTools', gitOptions, 'registerGit')
+
+function registerBashTool(registry, options) {
+  registerBash(registry, options)
+  endAtExit()
+}
 
 /** Replaces the one place that `oldStr` means; null when no tier finds exactly one. */
 function fuzzyMatch(content, oldStr, newStr) {

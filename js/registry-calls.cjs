@@ -89,16 +89,32 @@ function drain(bus, events) {
   }
 }
 
+/** Brings what happens from now on to the bus, until `end`. */
+function listen(bus) {
+  let events
+  const batch = openBatch(() => drain(bus, events))
+  events = new native.NativeEvents(bridge, batch)
+  return {
+    events,
+    end() {
+      closeBatch(batch)
+      drain(bus, events)
+    },
+  }
+}
+
 async function runOne(state, call, signal) {
   const { json, problem } = encodeCall(call)
   if (problem) return refused(call, problem)
   const cancel = signal ? cancelHandle(signal) : undefined
+  const heard = state.publishes(call.name) ? listen(state.options.eventBus) : undefined
   try {
-    return JSON.parse(await state.native.execute(json, cancel?.handle))
+    return JSON.parse(await state.native.execute(json, cancel?.handle, heard?.events))
   } catch (cause) {
     return refused(call, messageOf(revive(cause)))
   } finally {
     cancel?.release()
+    heard?.end()
   }
 }
 
@@ -107,19 +123,14 @@ async function runMany(state, calls, maxConcurrency, signal) {
   const bus = state.options.eventBus
   const json = `{"calls":${calls},"maxConcurrency":${maxConcurrency}}`
   const cancel = signal ? cancelHandle(signal) : undefined
-  let events
-  const batch = bus && openBatch(() => drain(bus, events))
-  if (bus) events = new native.NativeEvents(bridge, batch)
+  const heard = bus && listen(bus)
   try {
-    return JSON.parse(await state.native.executeBatch(json, cancel?.handle, events))
+    return JSON.parse(await state.native.executeBatch(json, cancel?.handle, heard?.events))
   } catch (cause) {
     throw revive(cause)
   } finally {
     cancel?.release()
-    if (bus) {
-      closeBatch(batch)
-      drain(bus, events)
-    }
+    heard?.end()
   }
 }
 

@@ -123,6 +123,13 @@ class State {
     this.version += 1
   }
 
+  /** Whether a call of this tool has events of its own for the bus: those that run programs tell what these write. */
+  publishes(name) {
+    if (this.options.eventBus === undefined) return false
+    const tool = this.tools.get(name)
+    return tool === undefined || (tool.origin === 'native' && tool.definition.category === 'execute')
+  }
+
   remove(name) {
     if (!this.tools.has(name)) return false
     this.tools.delete(name)

@@ -24,7 +24,9 @@ use crate::protocol::{
 
 pub use acp::{AcpPermissionPolicy, AcpServer, BadAcpServer};
 pub use embedded::embedded_data_directory;
-pub use environment::{PLATFORM, find_program, find_program_in, home_directory, inherited_environment, temporary_directory};
+pub use environment::{
+    PLATFORM, find_program, find_program_in, home_directory, inherited_environment, temporary_directory,
+};
 pub use mcp::{BadMcpServer, McpServer, McpTransport};
 pub use names::{Names, Setting};
 pub use options::{FilePermissions, LogFormat, LogLevel, Options};

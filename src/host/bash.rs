@@ -32,9 +32,7 @@ use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
 use crate::config::inherited_environment;
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
-use crate::tool::{
-    Arguments, LiveOutput, OutputFile, Share, Subject, Tool, ToolContext, ToolError, ToolOutput,
-};
+use crate::tool::{Arguments, LiveOutput, OutputFile, Share, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
 /// How `bash` runs commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,10 +94,10 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| ToolDefinition {
     name: "bash".into(),
     description: "Runs a command line in a shell. Output is stdout and stderr in the order they came; a command \
                   that fails says `[exit code N]` first. The directory is kept from call to call, variables are \
-                  not unless you ask. There is no terminal and no input: use options that do not ask. The call ends when the \
-                  shell ends; start a program that shall go on with its output redirected, as in \
-                  `server > log 2>&1 &`. Of long output the start and the end are shown, and the whole is \
-                  kept in a file for fs_read."
+                  not unless you ask. There is no terminal and no input: use options that do not ask. The call \
+                  ends when the shell ends; start a program that shall go on with its output redirected, as in \
+                  `server > log 2>&1 &`. Of long output the start and the end are shown, and the whole is kept \
+                  in a file for fs_read."
         .into(),
     parameters: parameters(),
     category: Some(ToolCategory::Execute),
@@ -243,7 +241,11 @@ impl Bash {
         environment.push(context.scope.share().mark());
         let mut invocation = self.invocation(script(&call.command, path, call.persists), &directory, environment);
         invocation.confinement = sandbox
-            .confinement((&self.workspace, &context.scope), &invocation.environment, path.map(Path::to_owned).into_iter().collect())
+            .confinement(
+                (&self.workspace, &context.scope),
+                &invocation.environment,
+                path.map(Path::to_owned).into_iter().collect(),
+            )
             .await?;
         let limits = RunLimits { timeout: call.timeout, output_bytes_max: self.options.output_bytes_max };
         let whole = Whole::default();
@@ -666,7 +668,9 @@ mod tests {
         let want = "     2\tää ä\n     3\täää\n\n(Showing lines 2-3 of 3.)";
         assert_eq!(read(path, &place.context).await.as_deref(), Ok(want));
         let beside = Path::new(path).with_file_name("lock");
-        for (path, context) in [(path, Place::new(BashOptions::default()).context), (beside.to_str().unwrap(), place.context.clone())] {
+        for (path, context) in
+            [(path, Place::new(BashOptions::default()).context), (beside.to_str().unwrap(), place.context.clone())]
+        {
             let refused = read(path, &context).await.unwrap_err();
             assert!(refused.contains("escapes the working directory"), "{refused}");
         }
@@ -707,11 +711,18 @@ mod tests {
         let env = json!({"command": "echo $A $B", "env": {"A": "1", "B": "it's", "HOME": null}});
         assert_eq!(place.call(env).await.unwrap(), "1 it's\n");
         assert_eq!(place.says("echo $A${HOME:+home}").await, "home\n");
-        let call = json!({"command": "export C='2\n3'; D=4; cd sub", "env": {"A": "1", "HOME": null}, "persist_env": true});
+        let call =
+            json!({"command": "export C='2\n3'; D=4; cd sub", "env": {"A": "1", "HOME": null}, "persist_env": true});
         assert_eq!(place.call(call).await.unwrap(), "");
-        assert_eq!(place.says("echo \"$A $C $D ${HOME-none}\"; pwd").await, format!("1 2\n3  none\n{}\n", place.path("sub")));
+        assert_eq!(
+            place.says("echo \"$A $C $D ${HOME-none}\"; pwd").await,
+            format!("1 2\n3  none\n{}\n", place.path("sub"))
+        );
         let call = json!({"command": "unset A; export HOME=/h; kill -9 $$", "persist_env": true});
-        assert_eq!(place.call(call).await.unwrap(), "[exit code 137]\n\n[the environment was not kept: the shell did not tell it]");
+        assert_eq!(
+            place.call(call).await.unwrap(),
+            "[exit code 137]\n\n[the environment was not kept: the shell did not tell it]"
+        );
         assert_eq!(place.says("echo $A $HOME").await, "1\n");
         place.call(json!({"command": "export A=5", "persist_env": true, "cwd": "."})).await.unwrap();
         assert_eq!(place.says("echo $A $C; pwd").await, format!("5 2 3\n{}\n", place.path("sub")));

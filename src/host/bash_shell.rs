@@ -92,10 +92,7 @@ fn variable(entry: &[u8]) -> Option<(OsString, OsString)> {
 }
 
 /// What has to be laid over `before` to get `after`; None: more than is kept.
-pub(super) fn changes(
-    before: &[(OsString, OsString)],
-    after: &BTreeMap<OsString, OsString>,
-) -> Option<Variables> {
+pub(super) fn changes(before: &[(OsString, OsString)], after: &BTreeMap<OsString, OsString>) -> Option<Variables> {
     let kept = |name: &OsStr| !NOT_KEPT.iter().any(|own| name == *own) && !name.as_bytes().starts_with(b"SIMSE_");
     let before: BTreeMap<&OsString, &OsString> = before.iter().map(|(name, value)| (name, value)).collect();
     let gone = before.keys().filter(|name| !after.contains_key(**name)).map(|name| ((*name).clone(), None));

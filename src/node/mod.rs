@@ -16,6 +16,7 @@ mod events;
 mod gate;
 mod hooks;
 mod host_options;
+mod leftovers;
 mod mcp;
 mod permission;
 mod probe;

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::bridge::{Bridge, NativeBridge};
 use super::cancel::{CancelHandle, token_of};
 use super::error::{envelope, parse, to_json};
-use super::events::NativeEvents;
+use super::events::{NativeEvents, OwnEvents};
 use super::gate::RegistryGate;
 use super::hooks::JsHooks;
 use super::host_options::{BashOptions, FilesystemOptions, GitOptions};
@@ -171,16 +171,18 @@ impl NativeRegistry {
         self.environment.registry.clear_metrics();
     }
 
-    /// Runs one call; its outcome.
+    /// Runs one call; its outcome. `events` takes what the tool itself publishes meanwhile.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn execute<'env>(
         &self,
         env: &'env Env,
         request: String,
         cancel: Option<&CancelHandle>,
+        events: Option<&NativeEvents>,
     ) -> napi::Result<PromiseRaw<'env, JsText>> {
         let request: ToolCallRequest = parse("call", &request)?;
-        let (environment, cancel) = (self.environment.clone(), token_of(cancel));
+        let (mut environment, cancel) = (self.environment.clone(), token_of(cancel));
+        environment.sink = events.map(|events| Arc::new(OwnEvents(Arc::clone(&events.queue))) as Arc<dyn Sink>);
         settle(env, async move {
             let outcome = run_call(&environment, request, &cancel).await;
             Ok(js_text(to_json(&Shown::from(&outcome))))

@@ -24,6 +24,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::{BoxFuture, Committed, GrantRow, SessionRow, Store, StoreError, TurnRow, Which, Write};
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
+use directory::Lock;
 use write::Job;
 
 pub(super) use directory::make_private_file;
@@ -39,7 +40,7 @@ pub struct SqliteStore {
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
     directory: PathBuf,
-    lock: Arc<Mutex<Option<std::fs::File>>>,
+    lock: Arc<Mutex<Option<Lock>>>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -78,7 +79,7 @@ impl SqliteStore {
         Self::open_locked(&directory, lock)
     }
 
-    fn open_locked(directory: &Path, lock: std::fs::File) -> Result<Self, StoreError> {
+    fn open_locked(directory: &Path, lock: Lock) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
         make_private_file(&path)?;
         let writer = schema::open(&path)?;

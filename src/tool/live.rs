@@ -215,6 +215,10 @@ mod tests {
         }
         let count = pieces.lock().len();
         assert!((300..500).contains(&count), "{count} pieces in an hour");
-        assert_eq!(pieces.lock().iter().map(|(text, skipped)| text.len() as u64 + skipped).sum::<u64>() + live.waiting.len() as u64, 36_000);
+        assert_eq!(
+            pieces.lock().iter().map(|(text, skipped)| text.len() as u64 + skipped).sum::<u64>()
+                + live.waiting.len() as u64,
+            36_000
+        );
     }
 }

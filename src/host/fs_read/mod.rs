@@ -454,8 +454,17 @@ mod tests {
             let guard = Guard::new(&workspace, &context());
             let cancel = CancellationToken::new();
             let workspace = Arc::clone(&workspace);
-            let reading =
-                Reading { workspace, guard, path: "huge".into(), share: Share::default(), first, count, pages: None, raw: false, cancel };
+            let reading = Reading {
+                workspace,
+                guard,
+                path: "huge".into(),
+                share: Share::default(),
+                first,
+                count,
+                pages: None,
+                raw: false,
+                cancel,
+            };
             let (text, hash) = reading.lines(&mut reader, None, &found).unwrap();
             assert_eq!(hash, None, "not all of it was seen");
             (text, bytes.get())

@@ -26,12 +26,26 @@ pub(in crate::store) fn make_private_file(path: &Path) -> Result<(), StoreError>
     open(path).map(drop).map_err(|e| failure("open the database", path, &e))
 }
 
+/// The directory's lock, held as long as this lives.
+///
+/// It is given back by word and not only by closing the file: a program that is just being started holds a copy of
+/// every open file for a moment.
+#[derive(Debug)]
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing does it all the same, if later.
+        let _ = self.0.unlock();
+    }
+}
+
 /// Takes the directory's lock.
-pub(super) fn lock(directory: &Path) -> Result<File, StoreError> {
+pub(super) fn lock(directory: &Path) -> Result<Lock, StoreError> {
     let path = directory.join("lock");
     let file = open(&path).map_err(|e| failure("open the lock of the data directory", &path, &e))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => {
             Err(StoreError::InUse { directory: directory.to_owned(), holder: holder(directory) })
         }
@@ -40,7 +54,7 @@ pub(super) fn lock(directory: &Path) -> Result<File, StoreError> {
 }
 
 /// Takes the lock of the first numbered directory that is free.
-pub(super) fn lock_first_free(under: &Path) -> Result<(PathBuf, File), StoreError> {
+pub(super) fn lock_first_free(under: &Path) -> Result<(PathBuf, Lock), StoreError> {
     for number in 0..NUMBERED_MAX {
         let directory = under.join(number.to_string());
         make(&directory)?;
