@@ -159,7 +159,8 @@ export interface ToolDefinition {
 
 /**
  * A definition as `register` takes it: `parameters` may also be a Zod schema or any other Standard Schema.
- * Arguments are held against it, and the handler gets what the schema made of them.
+ * Arguments are held against it, and the handler gets what the schema made of them. Models are told its JSON Schema; of one that has none
+ * (Valibot's without `toStandardJsonSchema`) they are told that any object fits, with a warning.
  */
 export interface ToolRegistration extends Omit<ToolDefinition, 'parameters'> {
   /** Its arguments. */

@@ -143,6 +143,16 @@ test('a signal cancels a call, on the server too', async () => {
   await assert.rejects(client.callTool('slow', 'wait', {}, { signal: stop.signal }), { name: 'AbortError' })
 })
 
+test('an image of a server is an image of the registry', async () => {
+  const { client } = clientOf([program('painter')])
+  await client.connect('painter')
+  const registry = createToolRegistry({ mcpClient: client })
+  await registry.discover()
+  const { output, parts, isError } = await registry.execute(call('mcp:painter/picture'))
+  const image = { type: 'image', mediaType: 'image/png', data: 'AAECAw==' }
+  assert.deepEqual([output, parts, isError], ['[image, image/png, 4 bytes]', [image], false])
+})
+
 test('changed tools are told, and a registry takes them', async () => {
   const { client, warnings } = clientOf([program('growing')])
   await client.connect('growing')

@@ -256,3 +256,23 @@ test('explain: the answer, what it rests on, and each part', async () => {
   for (const wrong of [undefined, {}, { name: 5 }, { name: 'bash', arguments: 'ls' }])
     await assert.rejects(explain(wrong), { code: 'CONFIG_VALIDATION' })
 })
+
+test('explain says why a call could not run at all', async () => {
+  const { explain } = createToolPermissionResolver({ defaultPolicy: 'allow', rules: [] })
+  const read = (args) => ({ id: '1', name: 'fs_read', arguments: args })
+  const parameters = { path: { type: 'string', description: 'Which', required: true } }
+  const definition = { name: 'fs_read', description: '', parameters, category: 'read' }
+  assert.equal('problem' in (await explain(read({ path: 'a.txt' }), definition)), false)
+  const bad = await explain(read({}), definition)
+  assert.deepEqual(
+    [bad.decision, bad.problem],
+    ['allow', 'argument "path" is missing: expected a string (Which), got nothing'],
+  )
+  const lost = await explain(read({ path: 'none/../../a' }))
+  assert.match(
+    lost.problem,
+    /^the path "none\/\.\.\/\.\.\/a" leads out of the allowed directories, or cannot be resolved$/,
+  )
+  const standard = { ...definition, parameters: { '~standard': { version: 1, vendor: 'x', validate: () => ({}) } } }
+  assert.equal((await explain(read({ path: 'a.txt' }), standard)).decision, 'allow')
+})

@@ -3,6 +3,8 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
 import { inspect } from 'node:util'
+import { type } from 'arktype'
+import * as v from 'valibot'
 import { z } from 'zod'
 import {
   createEventBus,
@@ -10,6 +12,7 @@ import {
   createToolRegistry,
   registerBashTool,
   registerFilesystemTools,
+  toMcpTools,
 } from '../js/index.js'
 import { waitingCalls } from './support/addon.mjs'
 import { call, deferred, define, registryOf } from './support/registry.mjs'
@@ -208,6 +211,44 @@ test('a Standard Schema makes the value that the handler gets; one without JSON 
   assert.equal((await registry.execute(call('own', { ok: true }))).output, 'made')
   const refused = await registry.execute(call('own'))
   assert.equal(refused.output, 'Tool "own" execution failed: argument "ok": is missing')
+})
+
+test('schemas of other libraries: what is wrong is named, and the model is told what fits', async () => {
+  const warnings = []
+  const registry = createToolRegistry({ logger: { warn: (message) => warnings.push(message) } })
+  const answer = async (args) => JSON.stringify(args)
+  registry.register(define('ark', { parameters: type({ n: 'number', 'in?': { 'deep?': 'string[]' } }) }), answer)
+  assert.deepEqual(warnings, [])
+  const inner = v.object({ deep: v.optional(v.array(v.string())) })
+  const parameters = v.object({ n: v.pipe(v.number(), v.minValue(1)), in: v.optional(inner) })
+  registry.register(define('vali', { parameters }), answer)
+  assert.match(warnings[0], /^tool "vali": its schema \(valibot\) does not say itself as JSON Schema/)
+  const inZod = z.object({ n: z.number(), in: z.object({ deep: z.array(z.string()).optional() }).optional() })
+  registry.register(define('zod', { parameters: inZod }), answer)
+  for (const name of ['ark', 'vali', 'zod']) {
+    const good = { n: 1, in: { deep: ['a'] } }
+    assert.equal((await registry.execute(call(name, good))).output, JSON.stringify(good))
+    for (const [args, field] of [
+      [{}, 'n'],
+      [{ n: 'x' }, 'n'],
+      [{ n: 1, in: { deep: ['a', 5] } }, 'in'],
+    ]) {
+      const { output, isError } = await registry.execute(call(name, args))
+      assert.ok(isError && output.startsWith(`Tool "${name}" execution failed: argument "${field}`), output)
+    }
+  }
+  const told = Object.fromEntries(toMcpTools(registry).map((tool) => [tool.name, tool.inputSchema]))
+  for (const name of ['ark', 'zod']) {
+    assert.deepEqual([told[name].required, told[name].properties.n], [['n'], { type: 'number' }])
+    assert.deepEqual(told[name].properties.in.properties.deep, { type: 'array', items: { type: 'string' } })
+  }
+  assert.deepEqual(told.vali, { type: 'object', properties: {} })
+  const untellable = define('when', { parameters: z.object({ when: z.date() }) })
+  assert.throws(() => registry.register(untellable, answer), /parameters: this schema has no form in JSON Schema/)
+  assert.throws(
+    () => registry.register(define('n', { parameters: z.number() }), answer),
+    /expected a schema of an object/,
+  )
 })
 
 test('arguments that are no object, or no JSON', async () => {

@@ -362,6 +362,52 @@ test('JavaScript tools of a registry are called by the loop, several at once, wi
   )
 })
 
+test('an image that a JavaScript tool gives is shown to the model', async () => {
+  const data = 'iVBORw0KGgo='
+  const parts = [{ type: 'image', mediaType: 'image/png', data }]
+  const toolRegistry = registryOf({ look: async () => ({ output: 'a dot', parts, details: { seen: 1 } }) })
+  const { server, model } = await scripted([toolCall('look', {}), { text: 'A dot.' }], {
+    toolRegistry,
+    toolPermissions: { defaultPolicy: 'allow', rules: [] },
+  })
+  const { last, events: seen } = await turn(server, 'look')
+  assert.equal(last.payload.result, 'A dot.')
+  const end = seen.find((event) => event.type === 'tool.call.end').payload
+  assert.deepEqual([end.output, end.parts, end.details], ['a dot', parts, { seen: 1 }])
+  const shown = model.requests[1].messages.at(-1)
+  assert.deepEqual(shown.content.at(-1), { type: 'image_url', image_url: { url: `data:image/png;base64,${data}` } })
+})
+
+test('a call is explained by the names that models use, and what could not run is said', async () => {
+  const server = await started()
+  const explain = async (body) => (await http(server, 'POST', '/permissions/explain', body)).body
+  const read = await explain({ id: '1', name: 'Read', arguments: { file: 'a.txt' } })
+  assert.deepEqual([read.decision, read.problem], ['allow', undefined])
+  assert.match((await explain({ tool: 'fs_read', arguments: { path: '/etc/passwd' } })).problem, /leads out/)
+  assert.equal(
+    (await explain({ tool: 'bash', arguments: { command: 'ls', why: 'x' } })).problem.startsWith(
+      'argument "why" is unknown',
+    ),
+    true,
+  )
+  const both = await http(server, 'POST', '/permissions/explain', { tool: 'bash', name: 'bash' })
+  assert.equal(both.status, 400)
+})
+
+test('a model that gives the same reply again and again is told, and at last stopped', async () => {
+  const reply = { calls: ['a', 'b'].map((id) => ({ id, name: 'note', arguments: { id } })) }
+  let ran = 0
+  const { server, model } = await scripted(Array(9).fill(reply), {
+    toolRegistry: registryOf({ note: async () => `${++ran}` }),
+    toolPermissions: { defaultPolicy: 'allow', rules: [] },
+  })
+  const { last } = await turn(server, 'go')
+  assert.equal(last.type, 'session.error')
+  assert.match(last.payload.error.message, /same reply 8 times in a row/)
+  assert.deepEqual([ran, model.requests.length], [6, 8])
+  assert.match(model.requests[4].messages.at(-1).content, /this same reply 4 times in a row/)
+})
+
 test('an abort reaches a JavaScript handler', async () => {
   const began = deferred()
   const stopped = deferred()

@@ -25,7 +25,7 @@ const { toJson } = require('./json.cjs')
 const { addMemoryTools, manager, registrar } = require('./memory-tools.cjs')
 const { createDiscovery } = require('./mcp-tools.cjs')
 const { askPerson, resolverInsides } = require('./permissions.cjs')
-const { deepFreeze, readDefinition, validateStandard } = require('./schema.cjs')
+const { deepFreeze, isTold, readDefinition, validateStandard } = require('./schema.cjs')
 const { formatForSystemPrompt, parseToolCalls } = require('./tool-text.cjs')
 
 const optionsShape = shape({
@@ -108,6 +108,12 @@ class State {
   add(given, handler, origin) {
     const { definition, schema } = readDefinition(given)
     assertFits('register', fn, handler, 'handler')
+    if (schema && !isTold(schema)) {
+      this.log(
+        `tool "${definition.name}": its schema (${schema['~standard'].vendor}) does not say itself as JSON Schema, so models are told that any object fits`,
+        { tool: definition.name },
+      )
+    }
     const number = ++this.#lastHandler
     this.native.register(toJson(definition), number)
     this.handlers.set(number, { handler, schema })

@@ -2,7 +2,7 @@
 'use strict'
 
 const { assertFits, boolean, describe, integer, oneOf, optional, plain, shape, string, text } = require('./check.cjs')
-const { invalid } = require('./errors.cjs')
+const { invalid, messageOf } = require('./errors.cjs')
 
 const CATEGORIES = Object.freeze(['read', 'edit', 'search', 'execute', 'memory', 'vfs', 'task', 'subagent', 'other'])
 const annotations = shape({ title: optional(string), destructive: optional(boolean), readOnly: optional(boolean) })
@@ -41,13 +41,20 @@ const isJsonSchema = (value) =>
   typeof value.$ref === 'string' ||
   ['anyOf', 'oneOf', 'allOf'].some((word) => Array.isArray(value[word]))
 
+/** Whether a Standard Schema can be told to a model. */
+const isTold = (schema) => typeof schema['~standard'].jsonSchema?.input === 'function'
+
 /** A Standard Schema as JSON Schema. One that cannot say so takes any object here and is held against arguments in JavaScript. */
 function standardToJson(schema) {
-  const convert = schema['~standard'].jsonSchema?.input
-  const converted = typeof convert === 'function' ? convert({ target: 'draft-2020-12' }) : undefined
+  const refuse = (message) => invalid('register', [{ path: 'parameters', message }])
+  let converted
+  try {
+    converted = isTold(schema) ? schema['~standard'].jsonSchema.input({ target: 'draft-2020-12' }) : undefined
+  } catch (cause) {
+    throw refuse(`this schema has no form in JSON Schema, which models are told: ${messageOf(cause)}`)
+  }
   const { $schema, ...json } = converted ?? { type: 'object', properties: {} }
-  if (!isJsonSchema(json))
-    throw invalid('register', [{ path: 'parameters', message: 'expected a schema of an object' }])
+  if (!isJsonSchema(json)) throw refuse('expected a schema of an object')
   return json
 }
 
@@ -114,4 +121,4 @@ async function validateStandard(schema, args) {
   return { problem: said.join('; ') }
 }
 
-module.exports = { isStandard, readDefinition, listParameters, validateStandard, deepFreeze, CATEGORIES }
+module.exports = { isStandard, isTold, readDefinition, listParameters, validateStandard, deepFreeze, CATEGORIES }
