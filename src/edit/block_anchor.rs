@@ -5,15 +5,13 @@
 //! at the ends are no anchors; they must stand there all the same. A block that differs in blank lines alone is
 //! nearer than any other.
 //!
-//! Everything is bounded: long blocks, many candidates and much work make the tier give up, which is a
-//! miss and never a wrong place.
+//! Blocks that begin at the same line are measured in one run along the text, the likeliest first, each no farther
+//! than it could still matter. Everything is bounded: long blocks, many candidates and much work make the tier give
+//! up, which is a miss and never a wrong place.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::Hash;
 
-use rapidfuzz::HashableChar;
-use rapidfuzz::distance::levenshtein;
-
+use super::distance::{Budget, Class, Column, End, Exhausted, Target};
 use super::lines::{Text, places};
 
 /// Largest part of a block that may differ.
@@ -24,10 +22,14 @@ const MARGIN_RATIO: f64 = 0.1;
 const BLOCK_CHARS_MAX: usize = 64 * 1024;
 /// Most candidates of a fitting length that are looked at.
 const CANDIDATES_MAX: usize = 20_000;
-/// Most work of all comparisons together: characters times those that each is compared with.
-const WORK_MAX: usize = 1_500_000_000;
+/// Most work of all comparisons together, in words of 64 rows of a column. It takes some 15 milliseconds.
+const WORK_MAX: usize = 4_000_000;
 /// What a comparison costs at least, in the same unit.
-const WORK_MIN: usize = 20_000;
+const WORK_MIN: usize = 100;
+/// Most memory of a prepared block, in words.
+const BLOCK_WORDS_MAX: usize = 1 << 20;
+/// Blocks from this length on are first looked for very near: a miss there costs little, and a hit makes all others cheap.
+const CLOSE_LOOK_CHARS: usize = 512;
 
 /// Lines of a candidate: the first, and how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,16 +45,15 @@ struct Measured {
 
 /// The one block that `old` must mean. None: none near enough, two too close, or too much to compare.
 pub(super) fn find(content: &Text<'_>, old: &Text<'_>) -> Option<Block> {
-    let all: Vec<&str> = old.iter().map(str::trim).collect();
+    let (lines, all) = (content.trimmed(), old.trimmed());
     let full = |line: &&str| !line.is_empty();
     let (first, last) = (all.iter().position(full)?, all.iter().rposition(full)?);
     let wanted = &all[first..=last];
     if wanted.len() < 2 {
         return None;
     }
-    let lines: Vec<&str> = content.iter().map(str::trim).collect();
-    let found = match but_for_blank_lines(&lines, wanted).as_slice() {
-        [] => nearest(&lines, wanted)?,
+    let found = match but_for_blank_lines(lines, wanted).as_slice() {
+        [] => nearest(lines, wanted)?,
         [one] => *one,
         [_, _, ..] => return None,
     };
@@ -77,118 +78,201 @@ fn but_for_blank_lines(lines: &[&str], wanted: &[&str]) -> Vec<Block> {
     places(&keys, &needle, 2).into_iter().map(block).collect()
 }
 
-/// The nearest block between the anchors, by characters; by bytes, where those are the same.
+/// The nearest block between the anchors.
 fn nearest(lines: &[&str], wanted: &[&str]) -> Option<Block> {
-    let ascii = |lines: &[&str]| lines.iter().all(|line| line.is_ascii());
-    if ascii(lines) && ascii(wanted) {
-        return Search::new(lines, wanted, |line| line.bytes().collect(), b'\n').nearest();
+    let search = Search::new(lines, wanted);
+    // Anchors with nothing between were looked for before.
+    if search.length == 0 || search.length > BLOCK_CHARS_MAX {
+        return None;
     }
-    Search::new(lines, wanted, |line| line.chars().collect(), '\n').nearest()
+    let groups = search.groups()?;
+    let inner = wanted[1..wanted.len() - 1].iter().enumerate();
+    let middle = inner.flat_map(|(at, line)| (at > 0).then_some('\n').into_iter().chain(line.chars()));
+    let run = Run::new(&search, &groups, Target::new(middle, BLOCK_WORDS_MAX)?)?;
+    run.nearest(&groups).ok().flatten()
 }
 
-/// The lines of the content as one run of characters, with line ends between.
-struct Search<'t, C> {
+/// Blocks that begin at the same line, by their last lines, which ascend.
+#[derive(Debug)]
+struct Group {
+    start: usize,
+    ends: Vec<usize>,
+}
+
+impl Group {
+    fn block(&self, end: usize) -> Block {
+        Block { start: self.start, count: end - self.start + 1 }
+    }
+
+    fn blocks(&self) -> impl Iterator<Item = Block> {
+        self.ends.iter().map(|&end| self.block(end))
+    }
+}
+
+/// The lines of the content, and where each begins when they are one run of characters with line ends between.
+struct Search<'t> {
     lines: &'t [&'t str],
     wanted: &'t [&'t str],
-    chars: Vec<C>,
-    /// Where each line begins in it; one more than there are lines.
+    /// One more than there are lines.
     starts: Vec<usize>,
-    middle: Vec<C>,
+    /// Characters between the anchors that are looked for.
+    length: usize,
 }
 
-impl<'t, C: Copy + Hash + Eq + HashableChar> Search<'t, C> {
-    fn new(lines: &'t [&'t str], wanted: &'t [&'t str], split: fn(&str) -> Vec<C>, end: C) -> Self {
-        let join = |lines: &[&str]| {
-            let (mut chars, mut starts) = (Vec::new(), vec![0]);
-            for line in lines {
-                chars.extend(split(line));
-                chars.push(end);
-                starts.push(chars.len());
-            }
-            (chars, starts)
-        };
-        let (chars, starts) = join(lines);
-        let (mut middle, _) = join(&wanted[1..wanted.len() - 1]);
-        middle.pop();
-        Self { lines, wanted, chars, starts, middle }
-    }
-
-    /// The characters between the anchors of a block.
-    fn between(&self, block: Block) -> &[C] {
-        let (from, to) = (self.starts[block.start + 1], self.starts[block.start + block.count - 1]);
-        &self.chars[from..to.saturating_sub(1).max(from)]
-    }
-
-    fn nearest(&self) -> Option<Block> {
-        if self.middle.len() > BLOCK_CHARS_MAX {
-            return None;
+impl<'t> Search<'t> {
+    fn new(lines: &'t [&'t str], wanted: &'t [&'t str]) -> Self {
+        let chars = |line: &str| if line.is_ascii() { line.len() } else { line.chars().count() };
+        let mut starts = Vec::with_capacity(lines.len() + 1);
+        let mut at = 0;
+        starts.push(at);
+        for line in lines {
+            at += chars(line) + 1;
+            starts.push(at);
         }
-        let candidates = self.likeliest_first(self.candidates()?);
-        let comparator = levenshtein::BatchComparator::new(self.middle.iter().copied());
-        let (mut work, mut best) = (0_usize, DISTANCE_RATIO_MAX);
-        let mut near: Vec<Measured> = Vec::new();
-        for block in candidates {
-            let between = self.between(block);
-            let longer = between.len().max(self.middle.len());
-            // What is farther than this from the best is no rival to it.
-            let cutoff = allowed(longer, best + MARGIN_RATIO);
-            let band = (2 * cutoff + 1).min(self.middle.len());
-            work = work.saturating_add(between.len().saturating_mul(band).max(WORK_MIN));
-            if work > WORK_MAX {
-                return None;
-            }
-            let args = levenshtein::Args::default().score_cutoff(cutoff);
-            if let Some(distance) = comparator.distance_with_args(between.iter().copied(), &args) {
-                let ratio = ratio(distance, longer);
-                best = best.min(ratio);
-                near.push(Measured { block, ratio });
-            }
-        }
-        clear_winner(&near, self.wanted.len())
+        let inner = &wanted[1..wanted.len() - 1];
+        let length = inner.iter().map(|line| chars(line) + 1).sum::<usize>().saturating_sub(1);
+        Self { lines, wanted, starts, length }
     }
 
-    /// The pairs of anchors whose blocks have a fitting length. None when there are too many to look at.
-    fn candidates(&self) -> Option<Vec<Block>> {
+    /// Characters between the anchors of a block.
+    fn between(&self, block: Block) -> usize {
+        (self.starts[block.start + block.count - 1] - self.starts[block.start + 1]).saturating_sub(1)
+    }
+
+    /// The pairs of anchors whose blocks have a fitting length, the likeliest group first. None when there are too many.
+    fn groups(&self) -> Option<Vec<Group>> {
         let (first, last) = (self.wanted[0], self.wanted[self.wanted.len() - 1]);
         let most = DISTANCE_RATIO_MAX + MARGIN_RATIO;
-        let length = self.middle.len();
+        let length = self.length;
         let least = length - allowed(length, most);
-        let ends: Vec<usize> = (0..self.lines.len()).filter(|&index| self.lines[index] == last).collect();
-        let mut out = Vec::new();
-        for start in (0..self.lines.len()).filter(|&index| self.lines[index] == first) {
+        let lines_that_are =
+            |line: &str| -> Vec<usize> { (0..self.lines.len()).filter(|&index| self.lines[index] == line).collect() };
+        let ends = lines_that_are(last);
+        let (mut groups, mut count) = (Vec::new(), 0);
+        for start in lines_that_are(first) {
             let from = self.starts[start + 1];
             let near = ends.partition_point(|&end| end <= start || self.starts[end] < from + least);
-            for &end in &ends[near..] {
-                let block = Block { start, count: end - start + 1 };
-                let between = self.between(block).len();
-                let longer = between.max(length);
-                if between > length && between - length > allowed(longer, most) {
-                    break;
-                }
-                if between.abs_diff(length) <= allowed(longer, most) {
-                    out.push(block);
-                }
-                if out.len() > CANDIDATES_MAX {
-                    return None;
-                }
+            let fitting = ends[near..].iter().copied().take_while(|&end| {
+                let between = self.between(Block { start, count: end - start + 1 });
+                between <= length || between - length <= allowed(between, most)
+            });
+            let group = Group { start, ends: fitting.collect() };
+            count += group.ends.len();
+            if count > CANDIDATES_MAX {
+                return None;
+            }
+            if !group.ends.is_empty() {
+                groups.push(group);
             }
         }
-        Some(out)
+        if groups.len() > 1 {
+            self.likeliest_first(&mut groups);
+        }
+        Some(groups)
     }
 
-    /// The candidates that share most lines with what is looked for first: a near one soon makes the others cheap.
-    fn likeliest_first(&self, mut candidates: Vec<Block>) -> Vec<Block> {
+    /// The groups that share most lines with what is looked for first: a near one soon makes the others cheap.
+    fn likeliest_first(&self, groups: &mut [Group]) {
         let wanted: HashSet<&str> = self.wanted.iter().copied().collect();
+        let longest = wanted.iter().map(|line| line.len()).max().unwrap_or(0);
+        // Most lines are told apart by their length alone.
+        let mut lengths = vec![false; longest + 1];
+        wanted.iter().for_each(|line| lengths[line.len()] = true);
+        let is_wanted = |line: &str| lengths.get(line.len()).copied().unwrap_or(false) && wanted.contains(line);
         let mut shared = vec![0_usize; self.lines.len() + 1];
         for (index, line) in self.lines.iter().enumerate() {
-            shared[index + 1] = shared[index] + usize::from(wanted.contains(line));
+            shared[index + 1] = shared[index] + usize::from(is_wanted(line));
         }
-        let unlike = |block: &Block| {
+        let unlike = |block: Block| {
             let same = shared[block.start + block.count] - shared[block.start];
             block.count.max(self.wanted.len()) - same.min(block.count)
         };
-        candidates.sort_by_key(|block| (unlike(block), block.start));
-        candidates
+        groups.sort_by_cached_key(|group| (group.blocks().map(unlike).min(), group.start));
+    }
+}
+
+/// The measuring of one search.
+struct Run<'s> {
+    search: &'s Search<'s>,
+    target: Target,
+    /// The characters from the first block on, as they are compared.
+    text: Vec<Class>,
+    /// Where they begin among all.
+    offset: usize,
+    column: Column,
+    budget: Budget,
+    /// What was near enough, some of it more than once.
+    near: Vec<Measured>,
+    /// The least ratio among it.
+    best: Option<f64>,
+}
+
+impl<'s> Run<'s> {
+    /// None without groups.
+    fn new(search: &'s Search<'s>, groups: &[Group], target: Target) -> Option<Self> {
+        let first = groups.iter().map(|group| group.start + 1).min()?;
+        let last = groups.iter().filter_map(|group| group.ends.last()).max().copied()?;
+        let offset = search.starts[first];
+        let mut text = Vec::with_capacity(search.starts[last] - offset);
+        for line in &search.lines[first..last] {
+            target.encode(line, &mut text);
+            text.push(target.class('\n'));
+        }
+        let (column, budget) = (Column::default(), Budget(WORK_MAX));
+        Some(Self { search, target, text, offset, column, budget, near: Vec::new(), best: None })
+    }
+
+    fn nearest(mut self, groups: &[Group]) -> Result<Option<Block>, Exhausted> {
+        let mut cutoffs = Vec::with_capacity(groups.len());
+        for group in groups {
+            cutoffs.push(self.look(group)?);
+        }
+        let Some(best) = self.best else { return Ok(None) };
+        // Those that were measured before the best was known may hide a rival that is farther than was asked for.
+        let rivals = best + MARGIN_RATIO;
+        for (group, _) in groups.iter().zip(cutoffs).filter(|(_, cutoff)| *cutoff < rivals) {
+            self.measure(group, rivals)?;
+        }
+        Ok(clear_winner(&self.near, self.search.wanted.len()))
+    }
+
+    /// Measures a group as far as it matters now, and says how far that is.
+    fn look(&mut self, group: &Group) -> Result<f64, Exhausted> {
+        let closely = self.best.is_none();
+        if closely {
+            let steps: &[f64] = if self.search.length < CLOSE_LOOK_CHARS { &[1.0] } else { &[1.0 / 16.0, 0.25, 1.0] };
+            for step in steps {
+                self.measure(group, DISTANCE_RATIO_MAX * step)?;
+                if self.best.is_some() {
+                    break;
+                }
+            }
+        }
+        // What is farther than this from the best is no rival to it.
+        let Some(best) = self.best else { return Ok(DISTANCE_RATIO_MAX) };
+        let cutoff = best + MARGIN_RATIO;
+        if !(closely && group.ends.len() == 1) {
+            self.measure(group, cutoff)?;
+        }
+        Ok(cutoff)
+    }
+
+    /// Measures a group's blocks, and keeps those that are no farther than this.
+    fn measure(&mut self, group: &Group, cutoff: f64) -> Result<(), Exhausted> {
+        let Self { search, target, text, offset, column, budget, near, best } = self;
+        let longer = |len: usize| len.max(search.length);
+        let ends: Vec<End> = group
+            .blocks()
+            .map(|block| search.between(block))
+            .map(|len| End { len, most: allowed(longer(len), cutoff) })
+            .collect();
+        budget.0 = budget.0.checked_sub(WORK_MIN).ok_or(Exhausted)?;
+        let from = search.starts[group.start + 1] - *offset;
+        target.distances(&text[from..], &ends, column, budget, |end, distance| {
+            let ratio = ratio(distance, longer(ends[end].len));
+            near.push(Measured { block: group.block(group.ends[end]), ratio });
+            *best = Some(best.map_or(ratio, |best| best.min(ratio)));
+        })
     }
 }
 
@@ -245,7 +329,6 @@ pub(super) fn correspondence<'t>(content: &Text<'t>, block: Block, old: &Text<'_
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn at(content: &str, old: &str) -> Option<(usize, usize)> {
         find(&Text::new(content), &Text::new(old)).map(|block| (block.start, block.count))
@@ -312,14 +395,5 @@ mod tests {
         let same = "x\n".repeat(20_000);
         assert_eq!(at(&same, "x\nabc\nx\n"), None);
         assert!(started.elapsed().as_secs() < 20, "took {:?}", started.elapsed());
-    }
-
-    proptest! {
-        /// The library's distance against an independent one.
-        #[test]
-        fn the_distance_is_levenshtein(a in "[abc\n]{0,40}", b in "[abc\n]{0,40}") {
-            let (x, y): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-            prop_assert_eq!(levenshtein::distance(x.iter().copied(), y.iter().copied()), strsim::levenshtein(&a, &b));
-        }
     }
 }

@@ -4,9 +4,7 @@ use super::lines::{Text, places};
 
 /// The first lines of the places where `old` stands, at most `most`.
 pub(super) fn find(content: &Text<'_>, old: &Text<'_>, most: usize) -> Vec<usize> {
-    let hay: Vec<&str> = content.iter().map(str::trim).collect();
-    let needle: Vec<&str> = old.iter().map(str::trim).collect();
-    places(&hay, &needle, most)
+    places(content.trimmed(), old.trimmed(), most)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! Only `\n` and `\r\n` end a line; a lone `\r` is a character like any other.
 
+use std::cell::OnceCell;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ pub(super) struct Line {
 pub(super) struct Text<'t> {
     pub text: &'t str,
     pub lines: Vec<Line>,
+    trimmed: OnceCell<Vec<&'t str>>,
 }
 
 impl<'t> Text<'t> {
@@ -40,7 +42,7 @@ impl<'t> Text<'t> {
         if start < text.len() {
             lines.push(Line { start, end: text.len(), next: text.len() });
         }
-        Self { text, lines }
+        Self { text, lines, trimmed: OnceCell::new() }
     }
 
     /// The text of line `index`, without its ending.
@@ -51,6 +53,11 @@ impl<'t> Text<'t> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &'t str> + '_ {
         self.lines.iter().map(|line| &self.text[line.start..line.end])
+    }
+
+    /// The lines without the blanks at their ends. Made once: most ways to look for a place need them.
+    pub(super) fn trimmed(&self) -> &[&'t str] {
+        self.trimmed.get_or_init(|| self.iter().map(str::trim).collect())
     }
 
     /// The index of the line that holds byte `at`; the last line for the end of the text.

@@ -9,6 +9,7 @@
 
 mod block_anchor;
 mod diff;
+mod distance;
 mod exact;
 mod indent;
 mod indentation_flexible;

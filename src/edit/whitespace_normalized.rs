@@ -1,11 +1,27 @@
 //! Tier 3: the same lines after every run of blanks became one, and the ends of each were trimmed.
 
+use std::borrow::Cow;
+
 use super::lines::{Text, places};
 
 /// The first lines of the places where `old` stands, at most `most`.
 pub(super) fn find(content: &Text<'_>, old: &Text<'_>, most: usize) -> Vec<usize> {
-    let keys = |text: &Text<'_>| text.iter().map(normalized).collect::<Vec<_>>();
     places(&keys(content), &keys(old), most)
+}
+
+fn keys<'t>(text: &Text<'t>) -> Vec<Cow<'t, str>> {
+    let key = |line: &&'t str| if is_normal(line) { Cow::Borrowed(*line) } else { Cow::Owned(normalized(line)) };
+    text.trimmed().iter().map(key).collect()
+}
+
+/// Whether a trimmed line has no blanks but single spaces, as most lines have. False for what takes longer to tell.
+fn is_normal(line: &str) -> bool {
+    let mut last = 0;
+    line.bytes().all(|byte| {
+        let normal = (b' '..0x80).contains(&byte) && !(byte == b' ' && last == b' ');
+        last = byte;
+        normal
+    })
 }
 
 fn normalized(line: &str) -> String {

@@ -78,8 +78,8 @@ fn spliced(text: &Text<'_>, order: &[(&Place, &Chunk)]) -> String {
     out.finish()
 }
 
-struct Output<'t> {
-    text: &'t Text<'t>,
+struct Output<'o, 't> {
+    text: &'o Text<'t>,
     out: String,
     /// The patch itself says how the text begins.
     own_start: bool,
@@ -87,7 +87,7 @@ struct Output<'t> {
     own_end: bool,
 }
 
-impl Output<'_> {
+impl Output<'_, '_> {
     /// A line of the old text, as it is.
     fn line(&mut self, index: usize) {
         self.close_line(index);
