@@ -27,7 +27,9 @@ const binary = join(top, 'js', 'bin', 'simse')
 const SERVER_GROUPS = { start, sessions, turn, tools, deltas, database }
 const NODE_GROUPS = { call, import: load }
 /** Those that print a table of their own: other contestants, other columns. */
-const OWN_TABLES = { search: join(top, 'benches', 'tools', 'search.mjs') }
+const OWN_TABLES = Object.fromEntries(
+  ['search', 'edit', 'loop'].map((name) => [name, join(top, 'benches', 'tools', `${name}.mjs`)]),
+)
 
 /** Group, figure, what it is, unit, aim, whether more is better. */
 const ROWS = [
@@ -200,12 +202,17 @@ async function main() {
     `load ${load.before.toFixed(1)} before and ${load.after.toFixed(1)} after${priority()}`,
     `simse ${version}${peer ? `, opencode ${peer}` : ''}; ${((performance.now() - begin) / 1000).toFixed(0)} s`,
   ]
-  const text = `${about.join('\n\n')}\n\n${table(figures)}\n${skipped.map((why) => `\nNot measured: ${why}`).join('')}\n`
+  let text = `${about.join('\n\n')}\n\n${table(figures)}\n${skipped.map((why) => `\nNot measured: ${why}`).join('')}\n`
   process.stdout.write(text)
   for (const [name, script] of Object.entries(OWN_TABLES)) {
     if (!settings.only.includes(name)) continue
-    const { status } = spawnSync(process.execPath, [script], { stdio: 'inherit' })
-    if (status !== 0) skipped.push(`${name}: ended with ${status}`)
+    say(name)
+    const { status, stdout } = spawnSync(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] })
+    process.stdout.write(stdout)
+    text += `\n## ${name}\n\n${stdout}`
+    if (status === 0) continue
+    skipped.push(`${name}: ended with ${status}`)
+    process.stdout.write(`\nNot measured: ${skipped.at(-1)}\n`)
   }
   if (settings.markdown) writeFileSync(settings.markdown, text)
   if (settings.json) writeFileSync(settings.json, `${JSON.stringify({ about, figures, skipped }, null, 2)}\n`)

@@ -9,40 +9,20 @@
  */
 
 import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
-import { availableParallelism, cpus, getPriority, homedir, loadavg, release, tmpdir } from 'node:os'
+import { homedir, loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import process from 'node:process'
 import { parseArgs } from 'node:util'
 import { createToolRegistry, registerFilesystemTools } from 'simse'
 import { median, number } from '../lib/figures.mjs'
+import { caller, machine, race, table } from '../lib/race.mjs'
 import { agree } from './agree.mjs'
 import { globbers, ripgrep, ripgrepVersion } from './rivals.mjs'
 import { makeTree } from './tree.mjs'
 
 const SMALL_FILES = 500
 
-/** Milliseconds of each contestant, in turns; the first round warms up and does not count. */
-async function race(rounds, contestants) {
-  const times = Object.fromEntries(Object.keys(contestants).map((name) => [name, []]))
-  for (let round = 0; round <= rounds; round++) {
-    for (const [name, run] of Object.entries(contestants)) {
-      const begin = performance.now()
-      await run()
-      if (round > 0) times[name].push(performance.now() - begin)
-    }
-  }
-  return Object.fromEntries(Object.entries(times).map(([name, each]) => [name, median(each)]))
-}
-
-function toolsIn(workingDirectory) {
-  const registry = createToolRegistry({})
-  registerFilesystemTools(registry, { workingDirectory })
-  return async (name, args) => {
-    const { output, isError } = await registry.execute({ id: 'call_1', name, arguments: args })
-    if (isError) throw new Error(output)
-    return output
-  }
-}
+const toolsIn = (workingDirectory) => caller((registry) => registerFilesystemTools(registry, { workingDirectory }))
 
 /** A grep as ours and as rg's. `firstOnly`: rg in the order of the paths, ended after as many lines as ours shows. */
 function grep(cwd, pattern, firstOnly = false) {
@@ -65,21 +45,6 @@ function glob(cwd, pattern, packages, withRipgrep = true) {
     ...(withRipgrep ? { 'rg --files -g': () => ripgrep(cwd, ['--files', '-g', pattern]) } : {}),
     ...Object.fromEntries(others),
   }
-}
-
-/** The longest silence of Node's own thread while `run` works, beyond the 1 ms between two looks. */
-async function eventLoopDelay(run) {
-  const delays = []
-  let last = performance.now()
-  const timer = setInterval(() => {
-    const now = performance.now()
-    delays.push(Math.max(0, now - last - 1))
-    last = now
-  }, 1)
-  await run()
-  clearInterval(timer)
-  delays.sort((a, b) => a - b)
-  return delays[Math.floor(delays.length * 0.99)] ?? 0
 }
 
 /** Milliseconds from an abort to the answer, in the middle of a search of the large tree. */
@@ -158,19 +123,8 @@ async function measure({ files, cache }) {
       await race(7, glob(sources, '**/*.rs', packages.paths)),
     ])
   }
-  const tool = toolsIn(large)
-  const delay = await eventLoopDelay(() => tool('fs_grep', { pattern: '\\w{12}\\s\\w{9}\\s\\w{12}' }))
   const abort = await abortTimes(large, 11)
-  return { rows, delay, abort }
-}
-
-function table(rows) {
-  const lines = ['| what | aim | simse | others |', '|---|---|---|---|']
-  for (const [what, aim, { simse, ...others }] of rows) {
-    const shown = Object.entries(others).map(([name, ms]) => `${name}: ${number(ms)} ms (${number(ms / simse)}×)`)
-    lines.push(`| ${what} | ${aim} | ${number(simse)} ms | ${shown.join('; ')} |`)
-  }
-  return lines.join('\n')
+  return { rows, abort }
 }
 
 async function main() {
@@ -185,15 +139,12 @@ async function main() {
   if (version === undefined) throw new Error('rg is not installed (Debian, Ubuntu: apt install ripgrep)')
   const load = loadavg()[0]
   const agreed = await agree(3)
-  const { rows, delay, abort } = await measure({ files: Number(values.files), cache: values.cache })
+  const { rows, abort } = await measure({ files: Number(values.files), cache: values.cache })
   const text = [
-    `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, ${availableParallelism()} × ${cpus()[0]?.model.trim()}, ` +
-      `Linux ${release()}, Node ${process.versions.node}, ${version}; load ${load.toFixed(1)} before and ` +
-      `${loadavg()[0].toFixed(1)} after, priority ${getPriority()}`,
+    machine(load, version),
     `${agreed} searches on trees made by rule agreed with rg first.`,
     table(rows),
-    `From an abort to the answer, in the middle of the large tree: ${number(abort)} ms (median of 11). ` +
-      `Delay of Node's event loop during a grep of it, p99: ${number(delay)} ms.`,
+    `From an abort to the answer, in the middle of the large tree: ${number(abort)} ms (median of 11).`,
   ].join('\n\n')
   console.log(text)
   if (values.markdown) writeFileSync(values.markdown, `${text}\n`)

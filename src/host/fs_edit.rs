@@ -4,12 +4,11 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use super::fs_common::{PATH_ALIASES, blocking, definition, flag, paths, text_argument};
-use super::fs_file::{Target, change_preview, failing_preview, read_text, turn};
-use super::fs_guard::Guard;
+use super::fs_change::{self, Change, Planned};
+use super::fs_common::{PATH_ALIASES, definition, flag, paths, text_argument};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
-use crate::edit::{self, Replaced};
+use crate::edit;
 use crate::protocol::{ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
@@ -70,15 +69,18 @@ impl Request {
             all: flag(arguments, "replace_all")?,
         })
     }
+}
 
-    /// The file as it is, and as it would be.
-    fn plan(&self, workspace: &Workspace, guard: &Guard) -> Result<(String, Replaced), ToolError> {
-        if let Ok(target) = Target::find(workspace, &self.path) {
-            guard.check(&target, &self.path)?;
-        }
-        let before = read_text(workspace, &self.path)?;
-        let replaced = edit::edit(&before, &self.old, &self.new, self.all);
-        Ok((before, replaced.map_err(|e| ToolError::failed(e.to_string()))?))
+impl Change for Request {
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn plan(&self, before: &str) -> Result<Planned, ToolError> {
+        let replaced = edit::edit(before, &self.old, &self.new, self.all);
+        let replaced = replaced.map_err(|e| ToolError::failed(e.to_string()))?;
+        let said = format!("Edited {} using strategy: {}", self.path, replaced.strategy.name());
+        Ok(Planned { after: replaced.text, said })
     }
 }
 
@@ -98,14 +100,7 @@ impl Tool for FsEdit {
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             let request = Request::new(arguments).ok()?;
-            let (workspace, guard) = (Arc::clone(&self.workspace), Guard::new(&self.workspace, context));
-            let work = move || {
-                Ok(match request.plan(&workspace, &guard) {
-                    Ok((before, replaced)) => change_preview(&request.path, Some(&before), &replaced.text),
-                    Err(error) => failing_preview(&request.path, &error),
-                })
-            };
-            blocking(work).await.ok()
+            fs_change::preview(&self.workspace, context, request).await
         })
     }
 
@@ -114,29 +109,8 @@ impl Tool for FsEdit {
         arguments: Arguments,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let request = Request::new(&arguments)?;
-            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
-            let guard = Guard::new(&workspace, context);
-            blocking(move || {
-                let _turn = turn(Target::find(&workspace, &request.path)?.path());
-                let (before, replaced) = request.plan(&workspace, &guard)?;
-                if cancel.is_cancelled() {
-                    return Err(ToolError::Aborted);
-                }
-                let target = Target::find(&workspace, &request.path)?;
-                let stamp = target.write(&workspace, &request.path, &replaced.text)?;
-                guard.wrote(target.path(), stamp, replaced.text.as_bytes());
-                let details = Some(change_preview(&request.path, Some(&before), &replaced.text));
-                Ok(ToolOutput { text: done(&request.path, &replaced), details, ..ToolOutput::default() })
-            })
-            .await
-        })
+        Box::pin(async move { fs_change::make(&self.workspace, context, Request::new(&arguments)?).await })
     }
-}
-
-fn done(path: &str, replaced: &Replaced) -> String {
-    format!("Edited {path} using strategy: {}", replaced.strategy.name())
 }
 
 #[cfg(test)]

@@ -42,8 +42,10 @@ fn turn_index(path: &Path) -> usize {
 /// Not there, not a regular file, too large, not UTF-8: each said with the path as given.
 pub(super) fn read_text(workspace: &Workspace, input: &str) -> Result<String, ToolError> {
     let file = open(workspace, input)?;
-    let mut bytes = Vec::new();
     let most = limit::EDIT_FILE_BYTES_MAX;
+    // Room for all of it, and for the empty read at its end.
+    let size = file.metadata().map_or(0, |found| found.len().min(most));
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or(0) + 64);
     file.take(most + 1).read_to_end(&mut bytes).map_err(|e| io_failed("read", input, &e))?;
     if bytes.len() as u64 > most {
         return Err(ToolError::failed(format!("\"{input}\" is larger than {most} bytes, the most that is edited")));

@@ -4,10 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use super::fs_common::{PATH_ALIASES, blocking, definition, flag, paths, text_argument};
+use super::fs_change::{self, Change, Planned};
+use super::fs_common::{PATH_ALIASES, definition, flag, paths, text_argument};
 use super::fs_edit::EDIT_ALIASES;
-use super::fs_file::{Target, change_preview, failing_preview, read_text, turn};
-use super::fs_guard::Guard;
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
 use crate::edit::{self, Step, Strategy};
@@ -51,13 +50,6 @@ struct Request {
     steps: Vec<Step>,
 }
 
-/// The file as it is, and as it would be.
-struct Planned {
-    before: String,
-    after: String,
-    strategies: Vec<Strategy>,
-}
-
 impl Request {
     fn new(arguments: &Arguments) -> Result<Self, ToolError> {
         let path = text_argument(arguments, "path")?;
@@ -75,18 +67,20 @@ impl Request {
         let steps = edits.iter().enumerate().map(|(index, edit)| step(index, edit)).collect::<Result<_, _>>()?;
         Ok(Self { path, steps })
     }
+}
 
-    fn plan(&self, workspace: &Workspace, guard: &Guard) -> Result<Planned, ToolError> {
-        if let Ok(target) = Target::find(workspace, &self.path) {
-            guard.check(&target, &self.path)?;
-        }
-        let before = read_text(workspace, &self.path)?;
-        let edited = edit::edit_all(&before, &self.steps);
+impl Change for Request {
+    fn path(&self) -> &str {
+        &self.path
+    }
+
+    fn plan(&self, before: &str) -> Result<Planned, ToolError> {
+        let edited = edit::edit_all(before, &self.steps);
         let (after, strategies) = edited.map_err(|e| ToolError::failed(e.to_string()))?;
         if before == after {
             return Err(ToolError::failed("the edits undo each other: the file would be what it is"));
         }
-        Ok(Planned { before, after, strategies })
+        Ok(Planned { after, said: done(&self.path, &strategies) })
     }
 }
 
@@ -129,14 +123,7 @@ impl Tool for FsMultiEdit {
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             let request = Request::new(arguments).ok()?;
-            let (workspace, guard) = (Arc::clone(&self.workspace), Guard::new(&self.workspace, context));
-            let work = move || {
-                Ok(match request.plan(&workspace, &guard) {
-                    Ok(planned) => change_preview(&request.path, Some(&planned.before), &planned.after),
-                    Err(error) => failing_preview(&request.path, &error),
-                })
-            };
-            blocking(work).await.ok()
+            fs_change::preview(&self.workspace, context, request).await
         })
     }
 
@@ -145,24 +132,7 @@ impl Tool for FsMultiEdit {
         arguments: Arguments,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            let request = Request::new(&arguments)?;
-            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
-            let guard = Guard::new(&workspace, context);
-            blocking(move || {
-                let _turn = turn(Target::find(&workspace, &request.path)?.path());
-                let planned = request.plan(&workspace, &guard)?;
-                if cancel.is_cancelled() {
-                    return Err(ToolError::Aborted);
-                }
-                let target = Target::find(&workspace, &request.path)?;
-                let stamp = target.write(&workspace, &request.path, &planned.after)?;
-                guard.wrote(target.path(), stamp, planned.after.as_bytes());
-                let details = Some(change_preview(&request.path, Some(&planned.before), &planned.after));
-                Ok(ToolOutput { text: done(&request.path, &planned.strategies), details, ..ToolOutput::default() })
-            })
-            .await
-        })
+        Box::pin(async move { fs_change::make(&self.workspace, context, Request::new(&arguments)?).await })
     }
 }
 

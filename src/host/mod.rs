@@ -6,6 +6,7 @@ mod bash_patch;
 mod bash_shell;
 mod commit;
 mod confine;
+mod fs_change;
 mod fs_common;
 mod fs_delete;
 mod fs_edit;

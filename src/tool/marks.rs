@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::fs::Metadata;
-use std::hash::{BuildHasher, DefaultHasher, RandomState};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +53,68 @@ pub struct FileMark {
     pub hash: Option<u64>,
 }
 
+/// A hash of a file's content, about as fast as memory is read. Its secrets make it useless to guess at, but it is no
+/// protection against somebody who knows them.
+#[derive(Debug)]
+pub struct ContentHasher {
+    state: u64,
+    secrets: [u64; 2],
+    /// Bytes that make no whole piece yet.
+    rest: [u8; PIECE],
+    len: u64,
+}
+
+/// Bytes that are mixed in at once.
+const PIECE: usize = 16;
+
+impl ContentHasher {
+    fn new(seeds: &RandomState) -> Self {
+        let secrets = [seeds.hash_one(1), seeds.hash_one(2)];
+        Self { state: seeds.hash_one(0), secrets, rest: [0; PIECE], len: 0 }
+    }
+
+    fn mix(&mut self, piece: &[u8; PIECE]) {
+        let number = u128::from_le_bytes(*piece);
+        let (low, high) = halves(number);
+        let (low, high) = halves(u128::from(low ^ self.secrets[0] ^ self.state) * u128::from(high ^ self.secrets[1]));
+        self.state = self.state.rotate_left(23) ^ low ^ high;
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the halves are meant")]
+fn halves(number: u128) -> (u64, u64) {
+    (number as u64, (number >> 64) as u64)
+}
+
+impl Hasher for ContentHasher {
+    fn write(&mut self, mut bytes: &[u8]) {
+        let begun = usize::try_from(self.len % PIECE as u64).unwrap_or(0);
+        self.len += bytes.len() as u64;
+        if begun > 0 {
+            let (more, after) = bytes.split_at(bytes.len().min(PIECE - begun));
+            self.rest[begun..begun + more.len()].copy_from_slice(more);
+            if begun + more.len() < PIECE {
+                return;
+            }
+            self.mix(&{ self.rest });
+            bytes = after;
+        }
+        let (pieces, after) = bytes.as_chunks::<PIECE>();
+        pieces.iter().for_each(|piece| self.mix(piece));
+        self.rest[..after.len()].copy_from_slice(after);
+    }
+
+    fn finish(&self) -> u64 {
+        let begun = usize::try_from(self.len % PIECE as u64).unwrap_or(0);
+        let mut last = Self { rest: [0; PIECE], ..*self };
+        last.rest[..begun].copy_from_slice(&self.rest[..begun]);
+        last.mix(&{ last.rest });
+        // The length tells texts apart that end in different numbers of zeros.
+        last.mix(&u128::from(self.len).to_le_bytes());
+        last.state
+    }
+}
+
 /// The marks of one session.
 #[derive(Debug, Default)]
 pub struct FileMarks {
@@ -68,8 +130,8 @@ struct Marks {
 
 impl FileMarks {
     /// Takes the bytes of a file, for [`FileMark::hash`]. Its hashes compare only with those of the same session.
-    pub fn hasher(&self) -> DefaultHasher {
-        self.hashes.build_hasher()
+    pub fn hasher(&self) -> ContentHasher {
+        ContentHasher::new(&self.hashes)
     }
 
     /// Remembers how a file is now. `path` names no link.
@@ -101,7 +163,7 @@ impl FileMarks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::hash::Hasher;
+    use proptest::prelude::*;
 
     fn mark(bytes: u64) -> FileMark {
         let stamp = FileStamp { bytes, modified: (0, 0), changed: (0, 0), file: (0, 0) };
@@ -133,5 +195,36 @@ mod tests {
         };
         assert_eq!(hash(&[b"abc", b"", b"defghijklmn"]), hash(&[b"abcdefghijklmn"]));
         assert_ne!(hash(&[b"abc"]), hash(&[b"abd"]));
+        assert_ne!(hash(&[b""]), hash(&[b"\0"]));
+        assert_ne!(hash(&[&[0; 16]]), hash(&[&[0; 17]]));
+    }
+
+    proptest! {
+        /// However a text is cut it has one hash, and a change of one bit anywhere gives another.
+        #[test]
+        fn a_hash_is_of_every_byte(
+            mut text in proptest::collection::vec(any::<u8>(), 1..200),
+            cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..4),
+            at in any::<prop::sample::Index>(),
+            bit in 0_u8..8,
+        ) {
+            let marks = FileMarks::default();
+            let hash = |text: &[u8], mut cuts: Vec<usize>| {
+                cuts.sort_unstable();
+                let mut hasher = marks.hasher();
+                let mut from = 0;
+                for cut in cuts {
+                    hasher.write(&text[from..cut]);
+                    from = cut;
+                }
+                hasher.write(&text[from..]);
+                hasher.finish()
+            };
+            let whole = hash(&text, Vec::new());
+            prop_assert_eq!(hash(&text, cuts.iter().map(|cut| cut.index(text.len() + 1)).collect()), whole);
+            let at = at.index(text.len());
+            text[at] ^= 1 << bit;
+            prop_assert_ne!(hash(&text, Vec::new()), whole);
+        }
     }
 }

@@ -32,7 +32,7 @@ pub use aliases::canonical;
 pub use estate::{Estate, Share, end_estates};
 pub use events::ToolEvents;
 pub use live::LiveOutput;
-pub use marks::{FileMark, FileMarks, FileStamp};
+pub use marks::{ContentHasher, FileMark, FileMarks, FileStamp};
 pub use output::{bound_output, bound_parts};
 pub use outputs::{KeptOutput, OutputFile, Outputs};
 pub use registry::{Registry, RegistryError};

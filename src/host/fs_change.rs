@@ -1,0 +1,83 @@
+//! A text file that becomes another text: what a person is shown before, and the change itself.
+//!
+//! For tools that plan a change from what the file holds. Invariant: calls on one file take turns, and between the look at
+//! the file and its new content nobody is asked anything.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::fs_common::blocking;
+use super::fs_file::{Target, change_preview, failing_preview, read_text, turn};
+use super::fs_guard::Guard;
+use crate::base::workspace::Workspace;
+use crate::tool::{ToolContext, ToolError, ToolOutput};
+
+/// What a file is to become, and what is said when it has.
+pub(super) struct Planned {
+    /// The whole text.
+    pub after: String,
+    /// The answer.
+    pub said: String,
+}
+
+/// A request to change one file.
+pub(super) trait Change: Send + 'static {
+    /// The file, as given.
+    fn path(&self) -> &str;
+
+    /// What a file with this text is to become.
+    ///
+    /// # Errors
+    /// Why it stays what it is.
+    fn plan(&self, before: &str) -> Result<Planned, ToolError>;
+}
+
+/// What a person is shown: the diff, or why there will be none.
+pub(super) async fn preview(workspace: &Arc<Workspace>, context: &ToolContext, change: impl Change) -> Option<Value> {
+    let (workspace, guard) = (Arc::clone(workspace), Guard::new(workspace, context));
+    let work = move || {
+        Ok(match plan(&workspace, &guard, &change) {
+            Ok((before, planned)) => change_preview(change.path(), Some(&before), &planned.after),
+            Err(error) => failing_preview(change.path(), &error),
+        })
+    };
+    blocking(work).await.ok()
+}
+
+/// Makes the change.
+///
+/// # Errors
+/// An abort, why the change cannot be planned, and what the file system says; then the file is what it was.
+pub(super) async fn make(
+    workspace: &Arc<Workspace>,
+    context: &ToolContext,
+    change: impl Change,
+) -> Result<ToolOutput, ToolError> {
+    let (workspace, guard) = (Arc::clone(workspace), Guard::new(workspace, context));
+    let cancel = context.cancel.clone();
+    blocking(move || {
+        let path = change.path();
+        let _turn = turn(Target::find(&workspace, path)?.path());
+        let (before, planned) = plan(&workspace, &guard, &change)?;
+        if cancel.is_cancelled() {
+            return Err(ToolError::Aborted);
+        }
+        let target = Target::find(&workspace, path)?;
+        let stamp = target.write(&workspace, path, &planned.after)?;
+        guard.wrote(target.path(), stamp, planned.after.as_bytes());
+        let details = Some(change_preview(path, Some(&before), &planned.after));
+        Ok(ToolOutput { text: planned.said, details, ..ToolOutput::default() })
+    })
+    .await
+}
+
+/// The file as it is, and as it would be.
+fn plan(workspace: &Workspace, guard: &Guard, change: &impl Change) -> Result<(String, Planned), ToolError> {
+    if let Ok(target) = Target::find(workspace, change.path()) {
+        guard.check(&target, change.path())?;
+    }
+    let before = read_text(workspace, change.path())?;
+    let planned = change.plan(&before)?;
+    Ok((before, planned))
+}
