@@ -13,8 +13,8 @@ use simse::edit::fuzzy_match;
 const ROUNDS: usize = 15;
 const LINES: usize = 20_000;
 const WORDS: [&str; 24] = [
-    "let", "total", "=", "value", "+", "count", "if", "index", "return", "self", "name", "match", "result", "for", "item",
-    "in", "list", ".push(", ")", "{", "}", "&mut", "Some(", "None",
+    "let", "total", "=", "value", "+", "count", "if", "index", "return", "self", "name", "match", "result", "for",
+    "item", "in", "list", ".push(", ")", "{", "}", "&mut", "Some(", "None",
 ];
 
 fn main() {
@@ -27,7 +27,11 @@ fn main() {
         let blocks = blocks(height, 7);
         let text = join(&blocks);
         let other = &self::blocks(height, 99)[0];
-        row(&format!("{} blocks of {height} lines, none near", blocks.len()), &text, &join(std::slice::from_ref(other)));
+        row(
+            &format!("{} blocks of {height} lines, none near", blocks.len()),
+            &text,
+            &join(std::slice::from_ref(other)),
+        );
         let mut near = blocks[blocks.len() * 3 / 4].clone();
         near[1].push('x');
         near[height / 2] = near[height / 2].replace('e', "E");
@@ -45,7 +49,12 @@ fn row(name: &str, text: &str, old: &str) {
         .collect();
     times.sort_by(f64::total_cmp);
     let found = fuzzy_match(text, old, "new").map_or("none", |found| found.strategy.name());
-    println!("{name:<45} {:>8.2} ms  (best {:.2}, worst {:.2})  {found}", times[ROUNDS / 2], times[0], times[ROUNDS - 1]);
+    println!(
+        "{name:<45} {:>8.2} ms  (best {:.2}, worst {:.2})  {found}",
+        times[ROUNDS / 2],
+        times[0],
+        times[ROUNDS - 1]
+    );
 }
 
 /// 20,000 lines of code-like blocks, all of which begin and end alike.

@@ -11,7 +11,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::distance::{Budget, Class, Column, End, Exhausted, Target};
+use super::distance::{Class, End, Exhausted, Table, Target};
 use super::lines::{Text, places};
 
 /// Largest part of a block that may differ.
@@ -199,8 +199,7 @@ struct Run<'s> {
     text: Vec<Class>,
     /// Where they begin among all.
     offset: usize,
-    column: Column,
-    budget: Budget,
+    table: Table,
     /// What was near enough, some of it more than once.
     near: Vec<Measured>,
     /// The least ratio among it.
@@ -218,8 +217,7 @@ impl<'s> Run<'s> {
             target.encode(line, &mut text);
             text.push(target.class('\n'));
         }
-        let (column, budget) = (Column::default(), Budget(WORK_MAX));
-        Some(Self { search, target, text, offset, column, budget, near: Vec::new(), best: None })
+        Some(Self { search, target, text, offset, table: Table::new(WORK_MAX), near: Vec::new(), best: None })
     }
 
     fn nearest(mut self, groups: &[Group]) -> Result<Option<Block>, Exhausted> {
@@ -259,16 +257,16 @@ impl<'s> Run<'s> {
 
     /// Measures a group's blocks, and keeps those that are no farther than this.
     fn measure(&mut self, group: &Group, cutoff: f64) -> Result<(), Exhausted> {
-        let Self { search, target, text, offset, column, budget, near, best } = self;
+        let Self { search, target, text, offset, table, near, best } = self;
         let longer = |len: usize| len.max(search.length);
         let ends: Vec<End> = group
             .blocks()
             .map(|block| search.between(block))
             .map(|len| End { len, most: allowed(longer(len), cutoff) })
             .collect();
-        budget.0 = budget.0.checked_sub(WORK_MIN).ok_or(Exhausted)?;
+        table.pay(WORK_MIN)?;
         let from = search.starts[group.start + 1] - *offset;
-        target.distances(&text[from..], &ends, column, budget, |end, distance| {
+        target.distances(&text[from..], &ends, table, |end, distance| {
             let ratio = ratio(distance, longer(ends[end].len));
             near.push(Measured { block: group.block(group.ends[end]), ratio });
             *best = Some(best.map_or(ratio, |best| best.min(ratio)));

@@ -36,9 +36,14 @@ pub(super) struct Target {
     masks: Vec<u64>,
 }
 
-/// The column that a run is at, by words.
-#[derive(Debug, Default)]
-pub(super) struct Column(Vec<Cell>);
+/// Where runs are made, one after the other.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// The column that a run is at, by words.
+    column: Vec<Cell>,
+    /// What runs may still cost together, in words of the table.
+    budget: usize,
+}
 
 /// Sixty-four rows of a column.
 #[derive(Debug, Clone, Copy)]
@@ -51,13 +56,25 @@ struct Cell {
     score: usize,
 }
 
-/// What a run may still cost, in words of the table.
-#[derive(Debug)]
-pub(super) struct Budget(pub usize);
-
 /// The work would cost more than its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exhausted;
+
+impl Table {
+    /// A table for runs that cost no more than this together, in words of 64 rows of a column.
+    pub(super) fn new(budget: usize) -> Self {
+        Self { column: Vec::new(), budget }
+    }
+
+    /// Takes so many words from the budget.
+    ///
+    /// # Errors
+    /// [`Exhausted`].
+    pub(super) fn pay(&mut self, words: usize) -> Result<(), Exhausted> {
+        self.budget = self.budget.checked_sub(words).ok_or(Exhausted)?;
+        Ok(())
+    }
+}
 
 impl Target {
     /// Prepares a text. None when it is longer, or of more different characters, than fits `words_max` words.
@@ -115,8 +132,7 @@ impl Target {
         &self,
         text: &[Class],
         ends: &[End],
-        column: &mut Column,
-        budget: &mut Budget,
+        table: &mut Table,
         mut found: impl FnMut(usize, usize),
     ) -> Result<(), Exhausted> {
         let mut next = 0;
@@ -130,19 +146,18 @@ impl Target {
         let (Some(first), Some(last)) = (ends.get(next), ends.last()) else { return Ok(()) };
         let most = ends[next..].iter().map(|end| end.most).max().unwrap_or(0);
         let mut band = Band { target: self, least_len: first.len, most_len: last.len, most, first: 0, last: 0 };
-        band.begin(column);
+        band.begin(&mut table.column);
         let mut at = 0;
         while at < last.len {
             let step = STEP.min(last.len - at);
-            band.extend(at + 1, column);
-            let words = (band.last + 1 - band.first) * step;
-            budget.0 = budget.0.checked_sub(words).ok_or(Exhausted)?;
+            band.extend(at + 1, &mut table.column);
+            table.pay((band.last + 1 - band.first) * step)?;
             let mut scores = [usize::MAX; STEP];
             match text[at..] {
-                [a, b, c, d, ..] if step == STEP => self.step([a, b, c, d], &band, column, &mut scores),
+                [a, b, c, d, ..] if step == STEP => self.step([a, b, c, d], &band, &mut table.column, &mut scores),
                 _ => {
                     for (class, score) in text[at..at + step].iter().zip(&mut scores) {
-                        self.step([*class], &band, column, std::slice::from_mut(score));
+                        self.step([*class], &band, &mut table.column, std::slice::from_mut(score));
                     }
                 }
             }
@@ -153,7 +168,7 @@ impl Target {
                 next += 1;
             }
             at += step;
-            if !band.narrow(at, column) {
+            if !band.narrow(at, &table.column) {
                 break;
             }
         }
@@ -161,11 +176,11 @@ impl Target {
     }
 
     /// Goes on by some columns, in the words of the band. `scores` takes the distances in the last row, if the band has it.
-    fn step<const N: usize>(&self, classes: [Class; N], band: &Band<'_>, column: &mut Column, scores: &mut [usize]) {
+    fn step<const N: usize>(&self, classes: [Class; N], band: &Band<'_>, column: &mut [Cell], scores: &mut [usize]) {
         let masks = classes.map(|class| &self.masks[usize::from(class) * self.words..][..self.words]);
         // What comes from the word above: at its top all columns differ by one from the one before.
         let (mut up, mut down) = ([1; N], [0; N]);
-        for (word, cell) in column.0.iter_mut().enumerate().take(band.last + 1).skip(band.first) {
+        for (word, cell) in column.iter_mut().enumerate().take(band.last + 1).skip(band.first) {
             let is_last = word + 1 == self.words;
             let row = if is_last { (self.rows - 1) % WORD } else { WORD - 1 };
             let Cell { mut more, mut less, mut score } = *cell;
@@ -213,10 +228,10 @@ impl Band<'_> {
     }
 
     /// The column before the first character.
-    fn begin(&mut self, column: &mut Column) {
+    fn begin(&mut self, column: &mut Vec<Cell>) {
         let words = self.target.words;
-        column.0.clear();
-        column.0.extend((0..words).map(|word| Cell { more: !0, less: 0, score: self.bottom(word) }));
+        column.clear();
+        column.extend((0..words).map(|word| Cell { more: !0, less: 0, score: self.bottom(word) }));
         while self.last + 1 < words {
             let row = self.bottom(self.last) + 1;
             if row + self.rest(row, 0) > self.most {
@@ -227,26 +242,26 @@ impl Band<'_> {
     }
 
     /// Takes the next word in when a way of interest can lead into it in this column or those of the same step.
-    fn extend(&mut self, at: usize, column: &mut Column) {
+    fn extend(&mut self, at: usize, column: &mut [Cell]) {
         if self.last + 1 == self.target.words {
             return;
         }
-        let (row, score) = (self.bottom(self.last) + 1, column.0[self.last].score);
+        let (row, score) = (self.bottom(self.last) + 1, column[self.last].score);
         // In each further column the distance and the rest of the way may be one less.
         if score + self.rest(row, at) <= self.most + 2 * (STEP - 1) {
             self.last += 1;
             // What it would be by rows that are only left out: never too little.
             let score = score + self.bottom(self.last) - (row - 1);
-            column.0[self.last] = Cell { more: !0, less: 0, score };
+            column[self.last] = Cell { more: !0, less: 0, score };
         }
     }
 
     /// Leaves the words out that lead to nothing of interest any more. False when none is left.
-    fn narrow(&mut self, at: usize, column: &Column) -> bool {
+    fn narrow(&mut self, at: usize, column: &[Cell]) -> bool {
         let hopeless = |word: usize| {
             // The bound is least in the first row of a word: rows differ by one at most, as the rest of the way does.
             let (top, bottom) = (word * WORD + 1, self.bottom(word));
-            column.0[word].score + self.rest(top, at) > self.most + (bottom - top)
+            column[word].score + self.rest(top, at) > self.most + (bottom - top)
         };
         let (mut first, mut last) = (self.first, self.last);
         // A way may also come down from the row above the first word.
@@ -280,7 +295,7 @@ mod tests {
         let ends: Vec<End> = lens.iter().map(|&len| End { len, most }).collect();
         let mut out = vec![None; lens.len()];
         let told = |end: usize, distance| out[end] = Some(distance);
-        let run = prepared.distances(&classes, &ends, &mut Column::default(), &mut Budget(usize::MAX), told);
+        let run = prepared.distances(&classes, &ends, &mut Table::new(usize::MAX), told);
         assert_eq!(run, Ok(()));
         out
     }
@@ -308,7 +323,7 @@ mod tests {
         let text = vec![0; 300];
         let run = |words| {
             let ends = [End { len: 300, most: 300 }];
-            target.distances(&text, &ends, &mut Column::default(), &mut Budget(words), |_, _| {})
+            target.distances(&text, &ends, &mut Table::new(words), |_, _| {})
         };
         assert_eq!(run(299), Err(Exhausted));
         assert_eq!(run(300 * 5), Ok(()));

@@ -1,6 +1,6 @@
 //! For a miss: the lines of the file that look most like what was looked for.
 
-use super::distance::{Budget, Column, End, Target};
+use super::distance::{End, Table, Target};
 use super::lines::Text;
 
 /// Lines that are told.
@@ -26,7 +26,8 @@ pub(super) fn find(content: &Text<'_>, old: &Text<'_>) -> Vec<NearLine> {
     let Some(wanted) = old.trimmed().iter().find(|line| !line.is_empty()) else { return Vec::new() };
     let Some(target) = Target::new(wanted.chars().take(LINE_CHARS_MAX), usize::MAX) else { return Vec::new() };
     let mut near: Vec<(f64, usize)> = Vec::with_capacity(NEAR_LINES_MAX + 1);
-    let (mut classes, mut column) = (Vec::new(), Column::default());
+    // A line is short: what it costs has its bound already.
+    let (mut classes, mut table) = (Vec::new(), Table::new(usize::MAX));
     for (index, line) in content.trimmed().iter().take(LINES_MAX).enumerate().filter(|(_, line)| !line.is_empty()) {
         // A line that is only as near as those before it comes after them.
         let full = near.get(NEAR_LINES_MAX - 1).map(|(likeness, _)| *likeness);
@@ -39,9 +40,7 @@ pub(super) fn find(content: &Text<'_>, old: &Text<'_>) -> Vec<NearLine> {
         target.encode(head(line), &mut classes);
         let longer = classes.len().max(target.len());
         let end = End { len: classes.len(), most: longest(longer, least) };
-        // A line is short: what it costs has its bound already.
-        let mut budget = Budget(usize::MAX);
-        let told = target.distances(&classes, &[end], &mut column, &mut budget, |_, distance| {
+        let told = target.distances(&classes, &[end], &mut table, |_, distance| {
             let likeness = likeness(distance, longer);
             if full.is_none_or(|full| likeness > full) && likeness >= LIKENESS_MIN {
                 let place = near.partition_point(|(other, _)| *other >= likeness);
