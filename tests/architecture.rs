@@ -35,7 +35,6 @@ const HOMES: &[(&[&str], &[&str])] = &[
         &["src/base/process", "src/base/sandbox"],
     ),
     (&["landlock", "seccompiler", "libc"], &["src/base/sandbox"]),
-    (&["clap"], &["src/cli/", "src/config/"]),
     (&["rusqlite"], &["src/store/"]),
     (&["agent_client_protocol"], &["src/provider/acp"]),
     (&["rmcp"], &["src/mcp/"]),

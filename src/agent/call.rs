@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Gate, GateQuestion, Preview, Sink, SinkError};
 use crate::base::{BoxFuture, limit};
-use crate::hook::{Before, Hooks};
+use crate::hook::{Before, Hooks, NoHooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult};
 use crate::tool::{
     Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
@@ -35,6 +35,16 @@ pub struct CallEnvironment {
     pub session: Option<SessionId>,
     /// State that tools keep between calls.
     pub scope: Arc<Scope>,
+}
+
+impl CallEnvironment {
+    /// The surroundings of calls that belong to no session: no hooks, nobody who takes events, and the registry's own scope.
+    ///
+    /// What more there is goes over it: `CallEnvironment { hooks, ..CallEnvironment::new(registry, gate) }`.
+    pub fn new(registry: Arc<Registry>, gate: Arc<dyn Gate>) -> Self {
+        let scope = Arc::clone(&registry.scope);
+        Self { registry, gate, hooks: Arc::new(NoHooks), sink: None, session: None, scope }
+    }
 }
 
 /// What came of a call. Always exactly one for each request.

@@ -8,13 +8,14 @@ mod breaker;
 mod call;
 mod calls;
 mod delegate;
+mod gate;
 mod reply;
 #[cfg(test)]
 mod tests;
 mod turn;
 mod watch;
 
-use tokio_util::sync::CancellationToken;
+pub use tokio_util::sync::CancellationToken;
 
 use crate::base::BoxFuture;
 use crate::protocol::{EventBody, Part, PermissionVerdict, ToolCallRequest, ToolDefinition};
@@ -23,6 +24,7 @@ use crate::tool::{Arguments, Subject};
 pub use batch::run_batch;
 pub use breaker::{BreakerLimits, LoopBreaker, Repeated, Step};
 pub use call::{CallEnvironment, CallOutcome, run_call};
+pub use gate::RulesGate;
 pub use turn::{Ended, TurnInput, TurnOutcome, run_turn};
 
 /// Events could not be written down. The turn ends.
@@ -45,6 +47,18 @@ pub trait Sink: Send + Sync + 'static {
 
     /// Waits until few enough events wait for the disk. Called between events of a flood.
     fn ready(&self) -> BoxFuture<'_, Result<(), SinkError>>;
+}
+
+/// A function that takes events. It must not block; nothing waits for it.
+impl<F: Fn(EventBody) + Send + Sync + 'static> Sink for F {
+    fn emit(&self, event: EventBody) -> Result<(), SinkError> {
+        self(event);
+        Ok(())
+    }
+
+    fn ready(&self) -> BoxFuture<'_, Result<(), SinkError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// What a gate is asked.

@@ -1,5 +1,6 @@
 //! Unified diffs for people: in permission questions and results.
 
+use std::fmt::Write;
 use std::time::Duration;
 
 use similar::udiff::UnifiedHunkHeader;
@@ -102,7 +103,10 @@ fn common_end(a: &[u8], b: &[u8]) -> usize {
 /// place of a change is a matter of choice.
 fn changes(before: &str, after: &str, middle: Middle, head: &str) -> Option<Diff> {
     let (old, new) = (&before[middle.start..middle.ends.0], &after[middle.start..middle.ends.1]);
-    let diff = TextDiff::configure().timeout(Duration::from_millis(DIFF_MS_MAX)).diff_lines(old, new);
+    // As everywhere, a lone carriage return ends no line.
+    let old: Vec<&str> = old.split_inclusive('\n').collect();
+    let new: Vec<&str> = new.split_inclusive('\n').collect();
+    let diff = TextDiff::configure().timeout(Duration::from_millis(DIFF_MS_MAX)).diff_slices(&old, &new);
     let changed = |op: &&DiffOp| !matches!(op, DiffOp::Equal { .. });
     let context = |cut: bool, op: Option<&DiffOp>| {
         !cut || op.is_none_or(|op| matches!(op, DiffOp::Equal { len, .. } if *len >= CONTEXT_LINES))
@@ -121,12 +125,14 @@ fn changes(before: &str, after: &str, middle: Middle, head: &str) -> Option<Diff
     let lines_before = memchr::memchr_iter(b'\n', &before.as_bytes()[..middle.start]).count();
     for hunk in diff.unified_diff().context_radius(CONTEXT_LINES).iter_hunks() {
         let ops: Vec<DiffOp> = hunk.ops().iter().map(|op| moved(*op, lines_before)).collect();
-        let shown = hunk.to_string();
-        let body = shown.split_once('\n').map_or("", |(_, body)| body);
         if out.text.is_empty() {
             out.text.push_str(head);
         }
-        out.text.push_str(&format!("{}\n{body}", UnifiedHunkHeader::new(&ops)));
+        let _infallible = writeln!(out.text, "{}", UnifiedHunkHeader::new(&ops));
+        for change in hunk.iter_changes() {
+            let end = if change.value().ends_with('\n') { "" } else { "\n\\ No newline at end of file\n" };
+            let _infallible = write!(out.text, "{}{}{end}", change.tag(), change.value());
+        }
     }
     Some(out)
 }
@@ -167,6 +173,9 @@ mod tests {
         let new = unified_diff("x.txt", None, "a\n", 1000);
         assert_eq!(new.text, "--- /dev/null\n+++ b/x.txt\n@@ -0,0 +1 @@\n+a\n");
         assert_eq!(unified_diff("x", Some("a"), "a", 1000).text, "");
+        let carriage = unified_diff("x", Some("a\rb\nc\r"), "a\rB\nc\r", 1000);
+        let want = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n-a\rb\n+a\rB\n c\r\n\\ No newline at end of file\n";
+        assert_eq!((carriage.text.as_str(), carriage.added), (want, 1), "a lone carriage return ends no line");
         let gone = diff_between(("x", Some("a\n")), ("x", None), 1000);
         assert_eq!(gone.text, "--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n");
     }

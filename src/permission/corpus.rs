@@ -118,6 +118,7 @@ const LINES: &[(&str, &str)] = &[
     // What nobody can read, and signs that look like others.
     ("ls \0; rm x", "D D"), ("ls '", "? ?"), ("ls $(", "? ?"), ("ls \"; rm x", "D D"), ("ls )", "? ?"), ("ls\r\nrm x", "D D"), ("rm\r x", "? A"), ("rm\u{a0}x", "? A"), ("ｒm x", "? A"), ("rｍ x", "? A"),
     ("r\u{200b}m x", "? A"), ("ls \u{202e}x mr", "A A"), ("ls;rm\tx", "D D"), ("ls\u{2028}rm x", "? A"), ("git\u{3000}push", "? A"), ("ls；rm x", "? A"), ("", "? A"), ("\n\n", "? A"), ("   ", "? A"),
+    ("cat <<\"\" ", "? ?"), ("cat <<'' x\n\n", "? ?"), ("cat <<-\"\" ; rm x", "D D"), ("ls $(cat << > a) < ", "? ?"), ("cat <<\u{c} ", "? ?"), ("sh -c 'cat <<\"\" '", "? ?"), ("cat <<<<<\"\" ", "? ?"), ("cat <<< ''", "A A"),
     ("ls \\", "? ?"), ("a=(rm x)", "D D"), ("ls <<E\nno end", "? ?"), ("ls ;; rm x", "D D"), ("if ls", "? ?"), ("rm", "D D"), ("ls -l rm", "A A"), ("/bin/../bin/rm x", "D D"), ("./rm x", "D D"),
     // What a reader of the tables above would try next.
     ("cat $'\\'\nrm x\n#\\''", "D D"), ("cat <<E\nE\\\n\nrm x\nE", "D D"), ("python3 -W ignore -c 'import os; os.system(\"rm x\")'", "D D"), ("python3 -X importtime -c 'rm x'", "D D"),

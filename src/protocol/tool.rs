@@ -81,6 +81,21 @@ pub struct ToolDefinition {
     pub max_output_chars: Option<usize>,
 }
 
+impl ToolDefinition {
+    /// A definition without hints. `parameters` in either form (see [`parameters`](Self::parameters)).
+    pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Map<String, Value>) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            parameters,
+            category: None,
+            annotations: None,
+            timeout_ms: None,
+            max_output_chars: None,
+        }
+    }
+}
+
 /// One call that a model or a program makes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallRequest {

@@ -6,6 +6,7 @@
 mod aliases;
 mod estate;
 mod events;
+mod function;
 mod live;
 mod marks;
 mod output;
@@ -31,6 +32,7 @@ use crate::protocol::{Part, SessionId, ToolDefinition};
 pub use aliases::canonical;
 pub use estate::{Estate, Share, end_estates};
 pub use events::ToolEvents;
+pub use function::function;
 pub use live::LiveOutput;
 pub use marks::{ContentHasher, FileMark, FileMarks, FileStamp};
 pub use output::{bound_output, bound_parts};

@@ -7,6 +7,7 @@
 mod acp;
 mod demo;
 mod editing;
+mod fuzzing;
 mod guard;
 mod main_job;
 mod malformed;

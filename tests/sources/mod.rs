@@ -83,6 +83,7 @@ fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
 
 fn is_test(path: &str, tests: &BTreeSet<String>) -> bool {
     path.starts_with("tests/")
+        || path.starts_with("fuzz/")
         || tests.iter().any(|test| path == format!("{test}.rs") || path.starts_with(&format!("{test}/")))
 }
 

@@ -237,6 +237,8 @@ fn what_cannot_be_read_says_why() {
         ("--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\ndiff --cc x\n".into(), "the combined diff of a merge"),
         (begin(&"*** Delete File: a\n".repeat(1001)), "more than 1000 files"), ("x".repeat(5_000_000), "has 5000000 bytes, more than"),
         (git("rename from a\nindex 1..2"), "a file's name could not be read"), ("diff --git \"a/\\xff\" b/x\nold mode 100644\n".into(), "name could not be read"),
+        ("--- /dev/null\n+++ b/\n@@ -0,0 +1 @@\n+a\n".into(), "line 1 of the patch: a file's name could not be read"),
+        (git("rename from a\nrename to \"\""), "line 1 of the patch: a file's name could not be read"),
     ];
     for (text, want) in table {
         let said = parse(&text).unwrap_err().to_string();

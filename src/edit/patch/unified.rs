@@ -334,5 +334,7 @@ fn file_of(head: Head, chunks: Vec<Chunk>, first: Source<'_>) -> Result<FileChan
         return Err(PatchError::at(first.number, format!("no change of `{path}` follows")));
     }
     let executable = if deleted { None } else { head.executable };
-    Ok(FileChange { path, action, chunks, executable, line: first.number })
+    let change = FileChange { path, action, chunks, executable, line: first.number };
+    // `+++ b/` and `""` are what is left of a name.
+    if change.paths().any(str::is_empty) { Err(bad_name(first)) } else { Ok(change) }
 }

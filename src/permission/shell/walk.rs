@@ -33,7 +33,7 @@ const HARMLESS_TARGETS: [&str; 5] = ["/dev/null", "/dev/stdout", "/dev/stderr", 
 pub(super) fn parse(command: &str, depth: usize) -> Line {
     // Where `$'\''` ends, shells disagree: for some it is a quote in a quote, for others the end of one.
     let ends_twice = command.contains("$'") && command.contains("\\'");
-    if command.contains('\0') || ends_twice || openings(command) > OPENINGS_MAX {
+    if command.contains('\0') || ends_twice || openings(command) > OPENINGS_MAX || has_empty_tag(command) {
         return Line::unreadable(command);
     }
     let program = guarded(|| Parser::new(command.as_bytes(), &OPTIONS).parse_program().ok());
@@ -70,6 +70,28 @@ fn plain_test(text: &str) -> Option<Vec<String>> {
     }
     words.push("]]".to_owned());
     (words.len() <= 5).then_some(words)
+}
+
+/// Whether a here-document's end may be marked by nothing (`<<""`): the parser reads such a one without end, and takes all
+/// memory for it. A `<<` of another kind may be taken for one.
+fn has_empty_tag(command: &str) -> bool {
+    let mut rest = command;
+    while let Some(at) = rest.find('<') {
+        let after = rest[at..].trim_start_matches('<');
+        // Three of them are a here-string, as often as there are three.
+        let is_document = (rest.len() - at - after.len()) % 3 == 2;
+        if is_document && is_empty_tag(after.strip_prefix('-').unwrap_or(after)) {
+            return true;
+        }
+        rest = after;
+    }
+    false
+}
+
+fn is_empty_tag(text: &str) -> bool {
+    let text = text.trim_start_matches([' ', '\t']);
+    let end = text.find([' ', '\t', '\n', ';', '&', '|', '<', '>', '(', ')']).unwrap_or(text.len());
+    text[..end].chars().all(|c| c.is_ascii_whitespace() || matches!(c, '\'' | '"' | '\\'))
 }
 
 struct Walk {
