@@ -117,7 +117,11 @@ pub(in crate::host) fn alternatives(glob: &str) -> Vec<String> {
     if inside.contains(['{', '}']) || inside.split(',').count() > limit::GLOB_ALTERNATIVES_MAX {
         return whole();
     }
-    inside.split(',').map(|part| format!("{before}{part}{after}")).collect()
+    // `**` means directories by what stands beside it: where a border would come to stand there, it would mean another thing.
+    let doubles = |text: &str| text.as_bytes().windows(2).filter(|pair| pair == b"**").count();
+    let plain: Vec<String> = inside.split(',').map(|part| format!("{before}{part}{after}")).collect();
+    let joined = plain.iter().any(|plain| doubles(plain) > doubles(before) + doubles(after));
+    if joined || before.ends_with("**") || after.starts_with("**") { whole() } else { plain }
 }
 
 /// Whether a glob names something hidden: a name in it begins with a dot.
@@ -225,6 +229,12 @@ mod tests {
             ("{a,{b,c}}", &["{a,{b,c}}"]),
             ("{a,b}{c,d}", &["{a,b}{c,d}"]),
             ("[{]a}", &["[{]a}"]),
+            ("**/*{.a,.b}", &["**/*.a", "**/*.b"]),
+            ("{a,b}/**", &["a/**", "b/**"]),
+            ("{**/}", &["{**/}"]),
+            ("*{*,a}", &["*{*,a}"]),
+            ("{a/,}**", &["{a/,}**"]),
+            ("**{/a,b}", &["**{/a,b}"]),
         ];
         for (glob, want) in table {
             assert_eq!(alternatives(glob), *want, "{glob}");
