@@ -38,7 +38,7 @@ impl Tool for CountLines {
     fn subject(&self, arguments: &Arguments) -> Subject {
         let given = arguments.get("path").and_then(Value::as_str).unwrap_or_default().to_owned();
         let resolved = self.workspace.resolve(&given).ok();
-        Subject::Paths(vec![PathSubject { given, resolved }])
+        Subject::Paths(vec![PathSubject { given, resolved, below: false }])
     }
 
     fn run<'a>(

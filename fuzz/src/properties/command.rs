@@ -118,7 +118,11 @@ fn beside(line: &str) {
 
 /// The same text as a path: no panic, and a whole-tool rule decides.
 fn as_a_path(line: &str) {
-    let path = PathSubject { given: line.to_owned(), resolved: Some(Path::new("/work/tree").join(line)) };
+    let path = PathSubject {
+        given: line.to_owned(),
+        resolved: Some(Path::new("/work/tree").join(line)),
+        below: line.len() % 2 == 0,
+    };
     let subject = Subject::Paths(vec![path]);
     for rules in [&SETS.some, &SETS.not_some] {
         let _whatever = rules.decide(facts(), &subject);
