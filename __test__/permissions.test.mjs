@@ -1,8 +1,11 @@
 /** Permission resolvers: typescript-api.md §3, as JavaScript sees them. */
 
 import assert from 'node:assert/strict'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { mock, test } from 'node:test'
-import { createEventBus, createToolPermissionResolver, createToolRegistry } from '../js/index.js'
+import { createEventBus, createToolPermissionResolver, createToolRegistry, registerFilesystemTools } from '../js/index.js'
 import { call, define, registryOf } from './support/registry.mjs'
 
 const allow = (tool, pattern) => ({ tool, policy: 'allow', ...(pattern && { pattern }) })
@@ -78,6 +81,30 @@ test('a path is judged after it is resolved', async () => {
   const path = (text) => ({ id: '1', name: 'fs_read', arguments: { path: text } })
   assert.equal(await judge.check(path('/tmp/work/../../etc/passwd')), false)
   assert.equal(await judge.check(path('/tmp/other')), false)
+})
+
+test('what a rule denies by name is passed over by searches, and not moved with its directory', async () => {
+  const home = mkdtempSync(join(tmpdir(), 'simse-veil-'))
+  try {
+    mkdirSync(join(home, 'sec'))
+    writeFileSync(join(home, 'sec', 'k'), 'key\n')
+    writeFileSync(join(home, '.env'), 'key\n')
+    writeFileSync(join(home, 'open'), 'key\n')
+    const rules = [allow('*'), deny('fs_*', 'sec/*'), deny('fs_*', '*.env')]
+    const registry = createToolRegistry({ permissionResolver: resolver('deny', ...rules) })
+    registerFilesystemTools(registry, { workingDirectory: home })
+    const run = async (name, args) => (await registry.execute(call(name, args))).output
+    assert.equal(await run('fs_grep', { pattern: 'key', hidden: true }), 'open:1: key')
+    assert.equal(await run('fs_grep', { pattern: 'key', path: 'sec' }), 'No matches found.')
+    assert.equal(await run('fs_glob', { pattern: '**/*', hidden: true }), 'open')
+    assert.equal(await run('fs_list', { depth: 2 }), 'f open\nd sec')
+    assert.match(await run('fs_read', { path: 'sec/k' }), /Permission denied/)
+    assert.match(await run('fs_move', { source: 'sec', destination: 'z' }), /Permission denied/)
+    assert.match(await run('fs_delete', { path: 'sec', recursive: true }), /Permission denied/)
+    assert.doesNotMatch(await run('fs_move', { source: 'open', destination: 'opened' }), /denied/)
+  } finally {
+    rmSync(home, { recursive: true })
+  }
 })
 
 test('ask: nobody to ask is no; only true is yes; an error is no, and said', async () => {

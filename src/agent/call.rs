@@ -218,6 +218,7 @@ async fn admit(
         cancel: cancel.child_token(),
         scope: Arc::clone(&environment.scope),
         events: environment.tool_events(),
+        veil: environment.gate.veil(tool.definition()),
     };
     let admitted = Prepared { tool, request, context };
     admitted.permit(environment, cancel).await?;

@@ -19,7 +19,7 @@ pub use tokio_util::sync::CancellationToken;
 
 use crate::base::BoxFuture;
 use crate::protocol::{EventBody, Part, PermissionVerdict, ToolCallRequest, ToolDefinition};
-use crate::tool::{Arguments, Subject};
+use crate::tool::{Arguments, Subject, Veil};
 
 pub use batch::run_batch;
 pub use breaker::{BreakerLimits, LoopBreaker, Repeated, Step};
@@ -92,6 +92,11 @@ pub trait Gate: Send + Sync + 'static {
         question: GateQuestion<'a>,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, PermissionVerdict>;
+
+    /// What a call that was allowed does not get to see when it searches. None: nothing is hidden from it.
+    fn veil(&self, _tool: &ToolDefinition) -> Option<Veil> {
+        None
+    }
 }
 
 /// Somebody in the same program who answers permission questions, beside the clients.

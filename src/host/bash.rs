@@ -480,6 +480,7 @@ mod tests {
                 cancel: CancellationToken::new(),
                 scope: Arc::default(),
                 events: Default::default(),
+                veil: None,
             };
             Self { directory, bash: Bash::new(workspace, options), context }
         }

@@ -218,6 +218,7 @@ pub(super) mod testing {
             cancel: CancellationToken::new(),
             scope: Arc::default(),
             events: Default::default(),
+            veil: None,
         }
     }
 

@@ -23,7 +23,7 @@ use super::search::{
 use crate::base::workspace::{PathError, Workspace};
 use crate::base::{BoxFuture, limit};
 use crate::protocol::{ToolCategory, ToolDefinition};
-use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
+use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput, Veil};
 
 /// Files that a worker takes at a time: looking at a path is quick.
 const SHARE_FILES: usize = 4_096;
@@ -98,8 +98,9 @@ impl Tool for FsGlob {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let workspace = Arc::clone(&self.workspace);
+            let veil = context.veil.clone();
             let search = move |stop: &Stop| {
-                let query = Query::new(&arguments)?;
+                let query = Query { veil, ..Query::new(&arguments)? };
                 query.run(&workspace, stop).map(ToolOutput::from)
             };
             searching(&context.cancel, self.time, search).await
@@ -136,6 +137,7 @@ struct Query {
     outs: Vec<String>,
     hidden: bool,
     ignored: bool,
+    veil: Option<Veil>,
     limit: usize,
     offset: usize,
 }
@@ -158,6 +160,7 @@ impl Query {
             path: optional_text(arguments, "path")?,
             outs: outs.into_iter().map(|glob| if glob.starts_with('!') { glob } else { format!("!{glob}") }).collect(),
             ignored: flag(arguments, "no_ignore")?,
+            veil: None,
             limit: whole(arguments, "limit", 1)?.unwrap_or(usize::MAX).min(limit::GLOB_FILES_MAX),
             offset,
             pattern,
@@ -190,6 +193,7 @@ impl Query {
             workspace,
             hidden: self.hidden,
             ignored: self.ignored,
+            veil: self.veil.as_ref(),
             skipped: SKIPPED_DIRECTORIES.into_iter().filter(|name| !named.contains(name)).collect(),
             depth: if wanted.is_none() || rest.contains("**") { usize::MAX } else { rest.split('/').count() },
             share: SHARE_FILES,

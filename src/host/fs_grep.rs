@@ -14,7 +14,7 @@ use super::search::{Pattern, Stop, names_hidden, searching};
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit, text};
 use crate::protocol::{ToolCategory, ToolDefinition};
-use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
+use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput, Veil};
 
 /// Lines of context on each side, at most.
 const CONTEXT_LINES_MAX: usize = 20;
@@ -111,8 +111,9 @@ impl Tool for FsGrep {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let workspace = Arc::clone(&self.workspace);
+            let veil = context.veil.clone();
             let search = move |stop: &Stop| {
-                let query = Query::new(&arguments)?;
+                let query = Query { veil, ..Query::new(&arguments)? };
                 let scope = Scope::new(&workspace, &query)?;
                 Search::new(&query, &scope, stop)?.run().map(ToolOutput::from)
             };
@@ -146,6 +147,7 @@ pub(super) struct Query {
     pub offset: usize,
     pub hidden: bool,
     pub ignored: bool,
+    pub veil: Option<Veil>,
     pub binary: bool,
 }
 
@@ -180,6 +182,7 @@ impl Query {
             offset,
             hidden,
             ignored: on("no_ignore")?,
+            veil: None,
             binary: on("binary")?,
         })
     }
@@ -213,7 +216,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::super::fs_common::testing::{aborted, call, put, workspace};
+    use super::super::fs_common::testing::{aborted, call, call_in, context, put, workspace};
+    use super::super::{FsGlob, FsList};
     use super::*;
 
     fn place() -> (tempfile::TempDir, FsGrep) {
@@ -229,6 +233,28 @@ mod tests {
         ]);
         fs::write(home.path().join("latin.txt"), b"caf\xe9 one\n").unwrap();
         (home, FsGrep::new(workspace))
+    }
+
+    #[test]
+    fn a_veil_is_passed_over_by_every_search() {
+        let (home, grep) = place();
+        let workspace = Arc::clone(&grep.workspace);
+        let hidden = home.path().canonicalize().unwrap().join("a");
+        let veiled = move |path: &std::path::Path| path.starts_with(&hidden) || path.ends_with(".env");
+        let context = crate::tool::ToolContext { veil: Some(Veil::new(veiled)), ..context() };
+        let (glob, list) = (FsGlob::new(Arc::clone(&workspace)), FsList::new(workspace));
+        #[rustfmt::skip]
+        let table: [(&dyn Tool, serde_json::Value, &[&str], &[&str]); 4] = [
+            (&grep, json!({"pattern": "one", "hidden": true}), &["a.rs:1", "b.txt:1"], &["z.rs", ".env"]),
+            (&grep, json!({"pattern": "one", "path": "a"}), &["No matches"], &["z.rs"]),
+            (&glob, json!({"pattern": "**/*", "hidden": true}), &["a.rs", "b.txt"], &["z.rs", ".env"]),
+            (&list, json!({"depth": 3}), &["a.rs", "b.txt"], &["z.rs", ".env", "d a"]),
+        ];
+        for (tool, arguments, shown, hidden) in table {
+            let text = call_in(tool, arguments.clone(), &context).unwrap();
+            assert!(shown.iter().all(|name| text.contains(name)), "{arguments}: {text}");
+            assert!(!hidden.iter().any(|name| text.contains(name)), "{arguments}: {text}");
+        }
     }
 
     #[test]

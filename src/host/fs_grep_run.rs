@@ -123,6 +123,7 @@ impl<'s> Search<'s> {
             workspace: self.scope.workspace,
             hidden: query.hidden,
             ignored: query.ignored,
+            veil: query.veil.as_ref(),
             skipped: SKIPPED_DIRECTORIES.into_iter().filter(|name| !named.contains(name)).collect(),
             depth: usize::MAX,
             share: SHARE_FILES,

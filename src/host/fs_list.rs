@@ -20,7 +20,7 @@ use super::search::{Entries, Kind, Rules, Stop, Stopped, Verdict, as_path, join,
 use crate::base::workspace::{PathError, Workspace};
 use crate::base::{BoxFuture, limit, text};
 use crate::protocol::{ToolCategory, ToolDefinition};
-use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
+use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput, Veil};
 
 static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     let parameters = json!({
@@ -72,7 +72,7 @@ impl Tool for FsList {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let query = Query::new(&arguments)?;
+            let query = Query { veil: context.veil.clone(), ..Query::new(&arguments)? };
             let workspace = Arc::clone(&self.workspace);
             let list = move |stop: &Stop| query.run(&workspace, stop).map(ToolOutput::from);
             searching(&context.cancel, Duration::from_millis(limit::SEARCH_TIME_MS), list).await
@@ -88,6 +88,7 @@ struct Query {
     sizes: bool,
     ignores: bool,
     offset: usize,
+    veil: Option<Veil>,
 }
 
 impl Query {
@@ -98,6 +99,7 @@ impl Query {
             sizes: flag(arguments, "sizes")?,
             ignores: flag(arguments, "gitignore")?,
             offset: whole(arguments, "offset", 0)?.unwrap_or(0),
+            veil: None,
         })
     }
 
@@ -166,6 +168,10 @@ impl Listing<'_> {
                 continue;
             }
             if rules.as_ref().is_some_and(|rules| ignored(rules, &absolute, name, entry.kind)) {
+                continue;
+            }
+            let veil = self.query.veil.as_ref();
+            if veil.is_some_and(|veil| veil.hides(&absolute.join(as_path(name)))) {
                 continue;
             }
             self.entry(handle, &below, name, entry.kind);

@@ -72,6 +72,7 @@ fn same_name(workspace: &Workspace, path: &Path) -> Vec<PathBuf> {
         workspace,
         hidden: false,
         ignored: false,
+        veil: None,
         skipped: SKIPPED_DIRECTORIES.to_vec(),
         depth: usize::MAX,
         share: usize::MAX,

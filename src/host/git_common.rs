@@ -240,6 +240,7 @@ pub(super) mod testing {
                 cancel: CancellationToken::new(),
                 scope: Arc::default(),
                 events: Default::default(),
+                veil: None,
             };
             let repository = Self { directory: tempfile::tempdir().unwrap(), context };
             repository.git(&["init", "-q", "-b", "main"]);

@@ -306,6 +306,7 @@ async fn call(manager: &MemoryManager, name: &str, arguments: Value) -> Said {
         cancel: never(),
         scope: Arc::default(),
         events: ToolEvents::new(move |event| events.lock().push(event)),
+        veil: None,
     };
     let tools = memory_tools(manager);
     let tool = tools.iter().find(|tool| tool.definition().name == name).unwrap();

@@ -12,7 +12,8 @@ use super::error::to_json;
 use crate::agent::{Asker, Gate, GateQuestion};
 use crate::base::BoxFuture;
 use crate::permission::{Facts, Rules};
-use crate::protocol::{PermissionPolicy, PermissionVerdict, ToolCallRequest, VerdictSource};
+use crate::protocol::{PermissionPolicy, PermissionVerdict, ToolCallRequest, ToolDefinition, VerdictSource};
+use crate::tool::Veil;
 
 /// The gate of one registry.
 pub(super) struct RegistryGate {
@@ -83,6 +84,12 @@ impl Gate for RegistryGate {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, PermissionVerdict> {
         Box::pin(self.decide(question, cancel))
+    }
+
+    fn veil(&self, tool: &ToolDefinition) -> Option<Veil> {
+        let directory = self.working_directory.lock().clone().or_else(process_directory);
+        let hidden = self.rules.as_ref()?.hidden(Facts::new(&tool.name, Some(tool), directory.as_deref()), true)?;
+        Some(Veil::new(move |path| hidden.names(path)))
     }
 }
 

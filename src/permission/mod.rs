@@ -29,7 +29,7 @@ mod subject;
 pub use explain::{Explanation, PartVerdict};
 pub use floor::{FLOOR, Floor, FloorEntry, FloorHit};
 pub use grants::Grants;
-pub use rules::{Basis, Facts, Rules, Verdict, decide};
+pub use rules::{Basis, Facts, Hidden, Rules, Verdict, decide};
 pub use shell::command_parts;
 pub use subject::{PathSubject, Subject};
 

@@ -1,6 +1,6 @@
 //! The rules of one configuration, prepared once, and the verdict on a call.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::explain::{Explanation, PartVerdict};
@@ -169,6 +169,20 @@ impl Rules {
         Explanation { verdict, parts }
     }
 
+    /// What the rules name below a directory that a tool may look around in: what they deny it, and with `asks` what
+    /// they want to be asked about. None: they name nothing.
+    pub fn hidden(&self, facts: Facts<'_>, asks: bool) -> Option<Hidden> {
+        let mut rules = Vec::new();
+        for rule in self.rules.iter().rev().filter(|rule| rule.is_about(facts)) {
+            rules.push(rule.clone());
+            if rule.pattern.is_none() {
+                break;
+            }
+        }
+        let hidden = Hidden { rules, asks, working_directory: facts.working_directory.map(Path::to_owned) };
+        hidden.rules.iter().any(|rule| rule.pattern.is_some() && hidden.stops(rule)).then_some(hidden)
+    }
+
     /// The policy of a rule, by its place in the configuration.
     pub fn policy_of(&self, index: usize) -> Option<PermissionPolicy> {
         self.rules.get(index).map(|rule| rule.policy)
@@ -289,6 +303,39 @@ impl Rules {
 
     fn strictest(&self, verdicts: impl Iterator<Item = Verdict>) -> Verdict {
         verdicts.reduce(Verdict::or_stricter).unwrap_or(Verdict::new(self.default_policy, Basis::Default))
+    }
+}
+
+/// What the rules deny a tool, or want to be asked about, by name.
+#[derive(Debug, Clone)]
+pub struct Hidden {
+    /// The last rule first.
+    rules: Vec<Rule>,
+    asks: bool,
+    working_directory: Option<PathBuf>,
+}
+
+impl Hidden {
+    /// Whether a path, absolute and without links, is named.
+    pub fn names(&self, path: &Path) -> bool {
+        let subject = PathSubject { given: path.display().to_string(), resolved: Some(path.to_owned()), below: false };
+        let directory = self.working_directory.as_deref();
+        let last = self.rules.iter().find(|rule| match (&rule.pattern, rule.policy) {
+            (None, _) => true,
+            (Some(pattern), PermissionPolicy::Allow) => pattern.covers_path(&subject, directory),
+            (Some(pattern), PermissionPolicy::Ask | PermissionPolicy::Deny) => {
+                pattern.hits_path(&subject, directory) == Hit::Certain
+            }
+        });
+        last.is_some_and(|rule| rule.pattern.is_some() && self.stops(rule))
+    }
+
+    fn stops(&self, rule: &Rule) -> bool {
+        match rule.policy {
+            PermissionPolicy::Allow => false,
+            PermissionPolicy::Ask => self.asks,
+            PermissionPolicy::Deny => true,
+        }
     }
 }
 

@@ -516,3 +516,23 @@ fn no_pattern_allows_what_nobody_can_read() {
     check(&config(DENY, &[("bash", "", ALLOW)]), &[("git \"unclosed; rm -rf x", ALLOW)]);
     check(&config(ASK, &[("bash", "", DENY), ("bash", "*", ALLOW)]), &[("ls $(", DENY)]);
 }
+
+#[test]
+fn a_search_passes_over_what_the_rules_name() {
+    let rules = |list: &[(&str, &str, PermissionPolicy)]| Rules::new(&config(ASK, list));
+    let named =
+        rules(&[("*", "", ALLOW), ("fs_*", "sec/*", DENY), ("fs_*", "*.env", ASK), ("fs_*", "sec/open/*", ALLOW)]);
+    #[rustfmt::skip]
+    let table = [
+        ("/w/sec/k", true, true), ("/w/a.env", true, false), ("/w/x/.env", true, false), ("/w/sec", false, false), ("/w/sec/open/k", false, false), ("/w/src/a", false, false),
+    ];
+    let (asks, denies) =
+        (named.hidden(facts("fs_grep"), true).unwrap(), named.hidden(facts("fs_grep"), false).unwrap());
+    for (path, with_asks, without) in table {
+        assert_eq!((asks.names(Path::new(path)), denies.names(Path::new(path))), (with_asks, without), "{path}");
+    }
+    assert!(named.hidden(facts("bash"), true).is_none());
+    let open = rules(&[("fs_*", "sec/*", DENY), ("*", "", ALLOW)]);
+    assert!(open.hidden(facts("fs_grep"), true).is_none(), "the last rule allows the whole tool");
+    assert!(rules(&[("fs_*", "", DENY)]).hidden(facts("fs_grep"), true).is_none(), "that is about the tool");
+}

@@ -17,8 +17,11 @@ use super::policy::Policy;
 use crate::agent::{Gate, GateQuestion};
 use crate::base::{BoxFuture, clock};
 use crate::permission::{Facts, Subject};
-use crate::protocol::{PermissionMode, PermissionPolicy, PermissionVerdict, RequestId, TurnId, VerdictSource};
+use crate::protocol::{
+    PermissionMode, PermissionPolicy, PermissionVerdict, RequestId, ToolDefinition, TurnId, VerdictSource,
+};
 use crate::store::GrantSubject;
+use crate::tool::Veil;
 
 /// What a grant for these things is about.
 fn grant_subject(subject: &Subject) -> GrantSubject {
@@ -79,6 +82,10 @@ impl Gate for SessionGate {
                 PermissionPolicy::Ask => self.ask(question, cancel).await,
             }
         })
+    }
+
+    fn veil(&self, tool: &ToolDefinition) -> Option<Veil> {
+        self.policy.veil(Facts::new(&tool.name, Some(tool), Some(&self.directory)), self.mode)
     }
 }
 

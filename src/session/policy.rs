@@ -19,12 +19,13 @@ use parking_lot::Mutex;
 use super::Terms;
 use super::book::GrantBook;
 use super::gate::subject_of;
-use crate::permission::{Basis, Facts, Grants, Rules, Subject, Verdict};
+use crate::permission::{Basis, Facts, Grants, Hidden, Rules, Subject, Verdict};
 use crate::protocol::{
     ClientId, GrantId, PermissionExplanation, PermissionMode, PermissionPolicy, ToolCategory, VerdictBasis,
     VerdictSource,
 };
 use crate::store::{Grant, SessionRow};
+use crate::tool::Veil;
 
 /// The rules of a session, prepared, and what was granted in it.
 pub(super) struct Policy {
@@ -119,6 +120,15 @@ impl Policy {
             PermissionPolicy::Allow | PermissionPolicy::Ask => (Verdict { may_be_denied, ..own }, true),
             PermissionPolicy::Deny => (own, true),
         }
+    }
+
+    /// What a search by this tool passes over: what is denied, and what would have to be asked about.
+    pub(super) fn veil(&self, facts: Facts<'_>, mode: PermissionMode) -> Option<Veil> {
+        let asks = mode != PermissionMode::Auto;
+        let server = self.server.hidden(facts, asks && self.session.is_none());
+        let session = self.session.as_ref().and_then(|rules| rules.hidden(facts, asks));
+        let all: Vec<Hidden> = server.into_iter().chain(session).collect();
+        (!all.is_empty()).then(|| Veil::new(move |path| all.iter().any(|hidden| hidden.names(path))))
     }
 
     fn edits_inside(&self, facts: Facts<'_>, subject: &Subject) -> bool {

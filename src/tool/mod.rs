@@ -14,6 +14,7 @@ mod outputs;
 mod registry;
 mod subject;
 mod validate;
+mod veil;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -40,6 +41,7 @@ pub use outputs::{KeptOutput, OutputFile, Outputs};
 pub use registry::{Registry, RegistryError};
 pub use subject::{argument_subject, unreachable_path};
 pub use validate::{BadArguments, json_schema, validate, validate_call};
+pub use veil::Veil;
 
 /// A tool's arguments by name.
 pub type Arguments = Map<String, Value>;
@@ -57,6 +59,8 @@ pub struct ToolContext {
     pub scope: Arc<Scope>,
     /// Takes events of the tool's own, such as `memory.add`.
     pub events: ToolEvents,
+    /// What a search passes over. None: nothing.
+    pub veil: Option<Veil>,
 }
 
 /// State that tools keep between the calls of one session. It outlives the time that the session is in memory, within

@@ -102,6 +102,7 @@ fn by_us(tree: &Tree, diff: &str) -> Result<Tree, String> {
         cancel: CancellationToken::new(),
         scope: Arc::default(),
         events: Default::default(),
+        veil: None,
     };
     let Value::Object(arguments) = json!({ "patch": diff }) else { panic!("an object") };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

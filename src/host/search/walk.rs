@@ -18,11 +18,12 @@ use std::thread::Scope;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::entries::{Entries, Kind, open_below, open_directory, short_reads_end};
+use super::entries::{Entries, Kind, as_path, open_below, open_directory, short_reads_end};
 use super::rules::{Rules, Verdict, prefix};
 use super::{Stop, by_path};
 use crate::base::limit;
 use crate::base::workspace::Workspace;
+use crate::tool::Veil;
 
 /// Directories kept open for what is still to be entered; what lies deeper is opened again from the top.
 const OPEN_MAX: usize = 256;
@@ -44,6 +45,8 @@ pub(in crate::host) struct Walk<'w> {
     pub hidden: bool,
     /// What ignore files leave out, too.
     pub ignored: bool,
+    /// What is passed over as if it were not there.
+    pub veil: Option<&'w Veil>,
     /// Directories that are not entered.
     pub skipped: Vec<&'static str>,
     /// Levels of directories that are entered, the base being the first.
@@ -352,13 +355,14 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
             Some(rules) if taken => rules.verdict(&self.path, directory),
             Some(_) | None => None,
         };
-        self.path.truncate(at);
         let kept = match verdict {
             Some(Verdict::Ignored) => false,
             Some(Verdict::Wanted) => true,
             None => shown,
         };
-        taken && kept
+        let seen = taken && kept && !self.crew.walk.veil.is_some_and(|veil| veil.hides(as_path(&self.path)));
+        self.path.truncate(at);
+        seen
     }
 
     /// The files of a large directory that are left to whoever has time.
@@ -455,6 +459,7 @@ mod tests {
             workspace: &workspace,
             hidden: true,
             ignored: true,
+            veil: None,
             skipped: vec!["skipped"],
             depth: usize::MAX,
             share: 4,
@@ -533,6 +538,7 @@ mod tests {
             workspace: &workspace,
             hidden: false,
             ignored: false,
+            veil: None,
             skipped: Vec::new(),
             depth: usize::MAX,
             share: 1,
