@@ -21,6 +21,7 @@ mod restart;
 mod routes;
 mod sandbox;
 mod serve;
+mod shell;
 mod stream;
 mod support;
 mod turn;
