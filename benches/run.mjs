@@ -28,7 +28,7 @@ const SERVER_GROUPS = { start, sessions, turn, tools, deltas, database }
 const NODE_GROUPS = { call, import: load }
 /** Those that print a table of their own: other contestants, other columns. */
 const OWN_TABLES = Object.fromEntries(
-  ['search', 'edit', 'loop'].map((name) => [name, join(top, 'benches', 'tools', `${name}.mjs`)]),
+  ['search', 'edit', 'loop', 'bus'].map((name) => [name, join(top, 'benches', 'tools', `${name}.mjs`)]),
 )
 
 /** Group, figure, what it is, unit, aim, whether more is better. */
