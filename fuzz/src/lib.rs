@@ -9,9 +9,11 @@ extern crate self as simse;
 #[path = "../../src/base"]
 pub mod base {
     //! The outside world, as far as the targets need it.
+    pub mod beneath;
     pub mod glob;
     pub mod image;
     pub mod limit;
+    pub mod place;
     pub mod sse;
     pub mod text;
     pub mod workspace;

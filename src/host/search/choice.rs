@@ -41,6 +41,11 @@ impl FileChoice {
                 return Err(ToolError::BadArguments(format!("`{name}`: {expected}, got {}", glob.len())));
             }
             let (out, body) = glob.strip_prefix('!').map_or((false, glob.as_str()), |rest| (true, rest));
+            if body.strip_prefix("./").unwrap_or(body).trim_matches('/').is_empty() {
+                return Err(ToolError::BadArguments(format!(
+                    "`{name}`: expected a glob that names something, got `{glob}`"
+                )));
+            }
             for plain in alternatives(&anchored(body)) {
                 set.add(parse(&plain).map_err(bad)?);
                 outs.push(out);
@@ -259,5 +264,9 @@ mod tests {
         let said = |glob: &str| FileChoice::new("glob", &strings(&[glob])).unwrap_err().to_string();
         assert!(said("[").starts_with("`glob`: error parsing glob '**/['"), "{}", said("["));
         assert!(said("").contains("1 to 4096"));
+        for nothing in ["/", "!/", "!", "./", "!.//"] {
+            let want = format!("`glob`: expected a glob that names something, got `{nothing}`");
+            assert_eq!(said(nothing), want);
+        }
     }
 }
