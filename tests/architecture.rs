@@ -44,7 +44,8 @@ const HOMES: &[(&[&str], &[&str])] = &[
         &["print!", "println!", "eprint!", "eprintln!", "io::stdout", "io::stderr", "io::stdin"],
         &["src/cli/", "src/main.rs"],
     ),
-    (&["napi", "napi_derive", "unsafe"], &["src/node/", "src/base/sandbox"]),
+    (&["napi", "napi_derive"], &["src/node/"]),
+    (&["unsafe"], &["src/node/", "src/base/sandbox", "src/base/process/pty"]),
     (&["SystemTime::now", "Timestamp::now", "Zoned::now"], &["src/base/clock"]),
 ];
 

@@ -67,7 +67,7 @@ pub(super) async fn run_planned(
 /// neither runs beside others.
 fn is_writer(environment: &CallEnvironment, request: &ToolCallRequest) -> bool {
     let Some(tool) = environment.registry.get(&request.name) else { return false };
-    let definition = tool.definition();
+    let definition = tool.judged_as(&request.arguments);
     let hints = definition.annotations.as_ref();
     match hints.and_then(|hints| hints.read_only) {
         Some(read_only) => !read_only,

@@ -247,9 +247,9 @@ fn properly_named(
 impl Prepared {
     async fn permit(&self, environment: &CallEnvironment, cancel: &CancellationToken) -> Result<(), Failure> {
         let Self { tool, request, context } = self;
-        let subject: Subject = tool.subject(&request.arguments);
+        let subject: Subject = tool.subject_in(&request.arguments, context);
         let preview = ToolPreview { tool: tool.as_ref(), context };
-        let definition = Some(tool.definition());
+        let definition = Some(tool.judged_as(&request.arguments));
         let verdict = environment
             .gate
             .check(

@@ -61,14 +61,16 @@ pub(super) async fn answer_calls(
     (text, calls): (&str, Vec<Asked>),
     cancel: &CancellationToken,
 ) -> Result<(Vec<CallOutcome>, Option<String>), SinkError> {
-    let (told, stopped) = match judge(memory, text, &calls) {
+    let looks = !calls.is_empty() && calls.iter().all(|asked| may_repeat(environment, &asked.request));
+    let step = if looks { Step::GoOn } else { judge(memory, text, &calls) };
+    let (told, stopped) = match step {
         Step::GoOn => (None, None),
         Step::Tell(told) => (Some(told), None),
         Step::Stop(why) => (Some("the turn was stopped".to_owned()), Some(why)),
     };
     let mut planned = Vec::with_capacity(calls.len());
     for Asked { request, problem } in calls {
-        let repeated = memory.breaker.lock().call(&request);
+        let repeated = memory.breaker.lock().call(&request).filter(|_| !may_repeat(environment, &request));
         let refusal = match (problem, repeated) {
             (Some(problem), _) => Some((ErrorCode::InvalidArgument, problem)),
             (None, Some(Repeated { times, told })) => {
@@ -84,6 +86,11 @@ pub(super) async fn answer_calls(
         planned.push(Planned { request, refusal });
     }
     Ok((run_planned(environment, planned, limit::CONCURRENT_CALLS_MAX, cancel).await, stopped))
+}
+
+/// Whether the same call again is sensible: it looks at something that goes on.
+fn may_repeat(environment: &CallEnvironment, request: &ToolCallRequest) -> bool {
+    environment.registry.get(&request.name).is_some_and(|tool| tool.may_repeat(&request.arguments))
 }
 
 fn judge(memory: &CallMemory, text: &str, calls: &[Asked]) -> Step {

@@ -87,7 +87,7 @@ impl Looked {
         let subject = tool.subject(&arguments);
         let bad = validate_call(tool, &arguments).err().map(|bad| bad.0);
         Self {
-            definition: tool.definition().clone(),
+            definition: tool.judged_as(&arguments).clone(),
             insists: tool.insists(&arguments),
             problem: bad.or_else(|| unreachable_path(&subject)),
             subject,

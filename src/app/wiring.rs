@@ -9,7 +9,7 @@ use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock};
 use crate::config::{InstructionDiscovery, Names, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
-use crate::host::{self, BashOptions, Sandbox};
+use crate::host::{self, BashOptions, ExecOptions, Sandbox};
 use crate::mcp::Servers;
 use crate::memory::{Memories, Project, Wanted, memory_tools};
 use crate::model::{Embedder, Model, Models};
@@ -286,6 +286,7 @@ fn host_tools(
     let workspace = Arc::new(workspace.with_stale_check(stale_check));
     let mut tools = host::filesystem_tools(&workspace);
     tools.push(host::bash_tool(&workspace, BashOptions { sandbox: sandbox.clone(), ..BashOptions::default() }));
+    tools.extend(host::exec_tools(&workspace, ExecOptions { sandbox: sandbox.clone(), ..ExecOptions::default() }));
     tools.extend(host::git_tools(&workspace));
     Ok(tools)
 }

@@ -72,6 +72,28 @@ pub const KEPT_OUTPUTS_BYTES_MAX: u64 = 512 << 20;
 pub const LIVE_OUTPUT_BYTES_MAX: usize = 4 << 10;
 /// Variables that a shell command is given or leaves behind for the next ones, in bytes of names and values.
 pub const SHELL_ENVIRONMENT_BYTES_MAX: usize = 64 << 10;
+/// Output of a program that goes on, since it was read last, in bytes (capabilities C7).
+pub const CONSOLE_OUTPUT_BYTES_MAX: usize = 1 << 20;
+/// Programs of one session that go on beside each other, those that have ended and wait to be read among them.
+pub const CONSOLES_MAX: usize = 64;
+/// Those looked at last, which are not ended to make room.
+pub const CONSOLES_SPARED: usize = 8;
+/// Programs of one session that have gone, of which is known what became of them.
+pub const CONSOLES_REMEMBERED_MAX: usize = 256;
+/// Longest wait for the end of a program that is being killed, in milliseconds.
+pub const CONSOLE_END_MS_MAX: u64 = 4_000;
+/// Shortest and longest wait of one call for a program that goes on, and the usual one, in milliseconds.
+pub const YIELD_MS_MIN: u64 = 250;
+/// See [`YIELD_MS_MIN`].
+pub const YIELD_MS_MAX: u64 = 30_000;
+/// See [`YIELD_MS_MIN`]: of a call that starts one.
+pub const YIELD_MS: u64 = 10_000;
+/// Shortest wait of a call that only looks at a program.
+pub const YIELD_LOOK_MS_MIN: u64 = 5_000;
+/// Tokens of a program's output that one call shows, when nobody says.
+pub const YIELD_OUTPUT_TOKENS: usize = 10_000;
+/// Text that one call types, in bytes.
+pub const TYPED_BYTES_MAX: usize = 64 << 10;
 /// Longest run of a git command that stays on this machine, in milliseconds.
 pub const GIT_TIMEOUT_MS: u64 = 60_000;
 /// Longest list of the names in a repository's configuration, in bytes.

@@ -2,6 +2,7 @@
 
 pub mod beneath;
 pub mod clock;
+pub mod console;
 pub mod file;
 pub mod glob;
 pub mod http;

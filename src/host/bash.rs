@@ -271,7 +271,7 @@ impl Bash {
             Ending::TimedOut => format!("[timeout after {}ms]\n{output}", call.timeout.as_millis()),
             Ending::Exited(0) => output,
             Ending::Exited(code) => {
-                let why = sandbox.explain(denial(&output), &self.workspace);
+                let why = sandbox.explain("bash", denial(&output), &self.workspace);
                 format!("[exit code {code}]\n{output}{why}")
             }
             Ending::Signalled(signal) => format!("[exit code {}]\n{output}", 128 + signal),

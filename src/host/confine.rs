@@ -52,8 +52,8 @@ impl Sandbox {
         Ok(Some(Confinement { policy: Arc::new(policy), files, loopback }))
     }
 
-    /// What a model is told when a confined program failed and the sandbox may be why. Empty: nothing.
-    pub(super) fn explain(&self, denial: Option<Denial>, workspace: &Workspace) -> String {
+    /// What a model is told when a confined program of `tool` failed and the sandbox may be why. Empty: nothing.
+    pub(super) fn explain(&self, tool: &str, denial: Option<Denial>, workspace: &Workspace) -> String {
         let (Some(level), Some(denial)) = (self.level(), denial) else { return String::new() };
         let what = match (denial, level) {
             (Denial::Network, _) if self.network => return String::new(),
@@ -68,7 +68,7 @@ impl Sandbox {
             }
         };
         format!(
-            "\n[The command ran in a sandbox ({}): {what}. If that is why it failed and it is needed, call bash again with \
+            "\n[The command ran in a sandbox ({}): {what}. If that is why it failed and it is needed, call {tool} again with \
              `outside_sandbox` and a `justification`; the user is asked.]",
             self.mode
         )

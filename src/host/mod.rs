@@ -6,6 +6,8 @@ mod bash_patch;
 mod bash_shell;
 mod commit;
 mod confine;
+mod exec_command;
+mod exec_look;
 mod fs_change;
 mod fs_common;
 mod fs_delete;
@@ -41,7 +43,9 @@ mod patch_plan;
 mod search;
 #[cfg(test)]
 mod swap_tests;
+mod typed;
 mod view_image;
+mod write_stdin;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -52,6 +56,7 @@ use crate::tool::Tool;
 pub use apply_patch::{ApplyPatch, recover_changes};
 pub use bash::{Bash, BashOptions};
 pub use confine::Sandbox;
+pub use exec_command::{ExecCommand, ExecOptions};
 pub use fs_delete::FsDelete;
 pub use fs_edit::FsEdit;
 pub use fs_glob::FsGlob;
@@ -75,6 +80,7 @@ pub use git_stash::GitStash;
 pub use git_status::GitStatus;
 pub use git_worktree::GitWorktree;
 pub use view_image::ViewImage;
+pub use write_stdin::WriteStdin;
 
 /// The tools that read, search and change files inside `workspace`, in the order in which they are told.
 ///
@@ -100,6 +106,14 @@ pub fn filesystem_tools(workspace: impl Borrow<Arc<Workspace>>) -> Vec<Arc<dyn T
 /// The shell, inside `workspace`.
 pub fn bash_tool(workspace: &Arc<Workspace>, options: BashOptions) -> Arc<dyn Tool> {
     Arc::new(Bash::new(Arc::clone(workspace), options))
+}
+
+/// Commands that go on after the call, inside `workspace`, and what goes on with them.
+pub fn exec_tools(workspace: &Arc<Workspace>, options: ExecOptions) -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(ExecCommand::new(Arc::clone(workspace), options.clone())),
+        Arc::new(WriteStdin::new(Arc::clone(workspace), options)),
+    ]
 }
 
 /// The git tools, in the order in which they are told.

@@ -12,12 +12,15 @@ use crate::protocol::{
     CategoryFilter, PermissionConfig, PermissionPolicy, PermissionRule, ToolAnnotations, ToolCategory, ToolDefinition,
 };
 
+/// Our tools that run commands as `bash` does: a rule about that is about them too.
+const SHELLS_ALIKE: [&str; 2] = ["exec_command", "write_stdin"];
+
 /// What rules want to know about a call beside its subject.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// The tool's name.
     pub tool: &'a str,
-    /// The names of our tools that do the like, for a tool that is not ours: a rule about one is about it too.
+    /// The names of our other tools that do the like: a rule about one of them is about this one too.
     pub like: &'a [&'a str],
     /// Its category. None: the tool is not known, and no rule about categories matches.
     pub category: Option<ToolCategory>,
@@ -32,17 +35,25 @@ impl<'a> Facts<'a> {
     pub fn new(tool: &'a str, definition: Option<&'a ToolDefinition>, working_directory: Option<&'a Path>) -> Self {
         Self {
             tool,
-            like: &[],
+            like: if SHELLS_ALIKE.contains(&tool) { &["bash"] } else { &[] },
             category: definition.map(|d| d.category.unwrap_or_default()),
             annotations: definition.and_then(|d| d.annotations.as_ref()),
             working_directory,
         }
     }
 
+    /// The same for a tool that does what these do, when there are any.
+    #[must_use]
+    pub fn like(self, tools: &'a [&'a str]) -> Self {
+        if tools.is_empty() { self } else { Self { like: tools, ..self } }
+    }
+
     /// Whether a command among its arguments is one for a shell, and not a word of its own.
     fn runs_commands(&self) -> bool {
-        const SHELL_TOOLS: [&str; 4] = ["bash", "shell", "local_shell", "exec_command"];
-        self.category == Some(ToolCategory::Execute) || SHELL_TOOLS.contains(&self.tool)
+        const SHELL_TOOLS: [&str; 3] = ["bash", "shell", "local_shell"];
+        self.category == Some(ToolCategory::Execute)
+            || SHELL_TOOLS.contains(&self.tool)
+            || SHELLS_ALIKE.contains(&self.tool)
     }
 }
 

@@ -67,7 +67,7 @@ impl Gate for SessionGate {
     ) -> BoxFuture<'a, PermissionVerdict> {
         Box::pin(async move {
             let name = question.request.name.as_str();
-            let facts = Facts { like: question.like, ..Facts::new(name, question.definition, Some(&self.directory)) };
+            let facts = Facts::new(name, question.definition, Some(&self.directory)).like(question.like);
             let ruling = self.policy.rule(facts, question.subject, self.mode);
             let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
             match ruling.policy {

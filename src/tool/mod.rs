@@ -26,6 +26,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 pub use crate::base::BoxFuture;
+use crate::base::console::Consoles;
 use crate::base::sandbox::Loopback;
 pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{Part, SessionId, ToolDefinition};
@@ -74,6 +75,8 @@ pub struct Scope {
     share: OnceLock<Share>,
     /// Which files were read, and how they were then.
     pub files: FileMarks,
+    /// Its programs that go on from call to call.
+    pub consoles: Consoles,
     /// Where its programs meet that the sandbox keeps from the network. None inside: this machine has none.
     pub loopback: tokio::sync::OnceCell<Option<Arc<Loopback>>>,
 }
@@ -151,6 +154,21 @@ pub trait Tool: Send + Sync + 'static {
     /// What permission patterns are held against. Must be cheap; may look at the file system to resolve a path.
     fn subject(&self, _arguments: &Arguments) -> Subject {
         Subject::None
+    }
+
+    /// The same for a call whose meaning depends on the calls before it: a line that is typed in pieces.
+    fn subject_in(&self, arguments: &Arguments, _context: &ToolContext) -> Subject {
+        self.subject(arguments)
+    }
+
+    /// What rules know of a call: one that only looks may say so, whatever else its tool can do.
+    fn judged_as(&self, _arguments: &Arguments) -> &ToolDefinition {
+        self.definition()
+    }
+
+    /// Whether the same call again is sensible: it looks at something that goes on.
+    fn may_repeat(&self, _arguments: &Arguments) -> bool {
+        false
     }
 
     /// Whether a person has to be asked whatever the rules allow: the call leaves the sandbox.

@@ -7,6 +7,8 @@ use serde_json::Value;
 use super::Arguments;
 use crate::permission::{PathSubject, Subject};
 
+/// Arguments that are command lines, by the names the host tools use: what is typed to a program is judged as one.
+const COMMAND_ARGUMENTS: [&str; 3] = ["command", "cmd", "chars"];
 /// Arguments that name files, by the names the host tools use.
 const PATH_ARGUMENTS: [&str; 3] = ["path", "source", "destination"];
 /// An argument that names several, by the name that tool servers use.
@@ -14,8 +16,9 @@ const PATHS_ARGUMENT: &str = "paths";
 
 /// A command, else paths, else nothing. `absolute` makes a path absolute, or says that it cannot be.
 pub fn argument_subject(arguments: &Arguments, absolute: impl Fn(&str) -> Option<PathBuf>) -> Subject {
-    if let Some(Value::String(command)) = arguments.get("command") {
-        return Subject::Command(command.clone());
+    let mut commands = COMMAND_ARGUMENTS.iter().filter_map(|name| arguments.get(*name)).filter_map(Value::as_str);
+    if let Some(command) = commands.next() {
+        return Subject::Command(command.to_owned());
     }
     let several = arguments.get(PATHS_ARGUMENT).and_then(Value::as_array).into_iter().flatten();
     let given = PATH_ARGUMENTS.iter().filter_map(|name| arguments.get(*name)).chain(several).filter_map(Value::as_str);
@@ -63,6 +66,8 @@ mod tests {
     fn a_command_comes_before_paths_and_paths_are_resolved() {
         assert_eq!(subject_of(json!({"a": 1})), Subject::None);
         assert_eq!(subject_of(json!({"command": "ls", "path": "x"})), Subject::Command("ls".into()));
+        assert_eq!(subject_of(json!({"cmd": "ls"})), Subject::Command("ls".into()));
+        assert_eq!(subject_of(json!({"session_id": "1000", "chars": "rm x\n"})), Subject::Command("rm x\n".into()));
         let Subject::Paths(paths) = subject_of(json!({"path": "/tmp/../tmp/none/file"})) else { panic!("paths") };
         let tmp = std::path::Path::new("/tmp").canonicalize().unwrap();
         assert_eq!(paths[0].resolved.as_deref(), Some(tmp.join("none/file").as_path()));

@@ -43,7 +43,6 @@ pub(super) fn command(invocation: &Invocation) -> io::Result<Command> {
         .current_dir(&invocation.directory)
         .env_clear()
         .envs(invocation.environment.iter().map(|(name, value)| (name, value)))
-        .process_group(0)
         .kill_on_drop(true);
     if let Some(confinement) = &invocation.confinement {
         let Confinement { policy, files, loopback } = confinement;
@@ -79,6 +78,12 @@ fn is_executable(path: &Path) -> bool {
 
 impl Group {
     pub(super) fn spawn(mut command: Command, invocation: &Invocation) -> io::Result<Self> {
+        command.process_group(0);
+        Self::spawn_leader(command, invocation)
+    }
+
+    /// The same for a command that makes itself the leader of a group.
+    pub(super) fn spawn_leader(mut command: Command, invocation: &Invocation) -> io::Result<Self> {
         let mark = uuid::Uuid::new_v4().simple().to_string();
         command.env(MARK, &mark);
         let child = command.spawn().map_err(|cause| explain(cause, invocation))?;

@@ -1,9 +1,10 @@
 //! The one place that starts other programs, and the one that ends them.
 //!
 //! [`run`] takes a program to its end with its output captured; [`spawn`] starts one that is talked to
-//! over pipes. Both start it in a process group of its own, with exactly the environment they are given
-//! (see [`environment`]), and both end the whole group: on time-out, on cancellation, and when the future
-//! or the handle is dropped. On Linux a descendant that left the group is found by a mark in its environment.
+//! over pipes; [`follow`] one that is looked at while it runs, on a terminal if need be. All start it in a process
+//! group of its own, with exactly the environment they are given (see [`environment`]), and end the whole group: on
+//! time-out, on cancellation, and when the future or the handle is dropped. On Linux a descendant that left the group
+//! is found by a mark in its environment.
 //!
 //! Invariants: [`run`] returns soon after the program itself ends, whatever still holds its output open;
 //! the output is bounded whatever it writes; the id of a process that may be gone is never signalled.
@@ -13,6 +14,7 @@ mod environment;
 mod group;
 mod kin;
 mod piped;
+mod pty;
 mod sweep;
 mod tap;
 
@@ -33,6 +35,7 @@ pub use capture::Captured;
 pub use environment::{environment, hide_own, trusted_environment};
 pub use kin::{Family, Kin};
 pub use piped::{Piped, spawn};
+pub use pty::{Followed, FollowedOutput, Terminal, TerminalSize, follow};
 pub use tap::{Follow, Spill, Taps};
 pub use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
