@@ -879,6 +879,40 @@ export interface BashToolOptions {
   readonly sandboxNetwork?: boolean
 }
 
+/** How commands that go on after the call work. */
+export interface ExecToolOptions {
+  /** Where commands start, and the root of every `workdir`. */
+  readonly workingDirectory: string
+  /** Output that a call shows which does not say, at four bytes a token; default 10,000. */
+  readonly maxOutputTokens?: number
+  /** Over the inherited environment, and over what is set so that nothing waits for a person (`TERM`, `PAGER`, …). */
+  readonly env?: Readonly<Record<string, string>>
+  /** Default `/bin/sh`. */
+  readonly shell?: string
+  /** As for the shell tool: `exec_command` then takes `outside_sandbox` and `justification`. */
+  readonly sandbox?: SandboxMode
+  /** Whether sandboxed commands reach the network; default no. */
+  readonly sandboxNetwork?: boolean
+}
+
+/** `details` of the results of `exec_command` and `write_stdin`. */
+export interface ExecDetails {
+  /** Names this piece of output. */
+  readonly chunkId: string
+  /** How long the call waited. */
+  readonly wallTimeMs: number
+  /** As a shell tells it; null while the command runs. */
+  readonly exitCode: number | null
+  /** What `write_stdin` asks for it by; null when it has ended. */
+  readonly sessionId: string | null
+  /** Of the output since the last call, at four bytes a token. */
+  readonly originalTokenCount: number
+  /** The same in bytes. */
+  readonly outputBytes: number
+  /** Bytes of it that are not shown. */
+  readonly omittedBytes: number
+}
+
 /**
  * How far programs may go. `read-only`: they write nowhere; `workspace-write`: under the working directory and where
  * temporary files lie, but neither hooks nor configuration of the repository there; `off`: as far as this process. On a kernel that cannot
@@ -911,6 +945,12 @@ export interface CommandDetails {
  * running (`server > log 2>&1 &`) goes on, and ends with the registry or the process.
  */
 export function registerBashTool(registry: ToolRegistry, options: BashToolOptions): void
+
+/**
+ * Registers `exec_command` and `write_stdin`: commands that go on after the call, also on a terminal, that are looked at,
+ * typed to, resized and ended. Those that still run end with the registry.
+ */
+export function registerExecTools(registry: ToolRegistry, options: ExecToolOptions): void
 
 /** Registers `git_status`, `git_diff`, `git_log`, `git_commit`, `git_branch` and the other git tools. */
 export function registerGitTools(registry: ToolRegistry, options: GitToolOptions): void

@@ -23,6 +23,14 @@ const bashOptions = shape({
   sandbox: optional(oneOf('read-only', 'workspace-write', 'off')),
   sandboxNetwork: optional(boolean),
 })
+const execOptions = shape({
+  workingDirectory: text,
+  maxOutputTokens: optional(integer(1)),
+  env: optional(record(string)),
+  shell: optional(text),
+  sandbox: optional(oneOf('read-only', 'workspace-write', 'off')),
+  sandboxNetwork: optional(boolean),
+})
 
 /** Registers a family of native tools. */
 const registrar = (what, options, method) => (registry, given) => {
@@ -37,10 +45,16 @@ const registrar = (what, options, method) => (registry, given) => {
 
 const registerFilesystemTools = registrar('registerFilesystemTools', filesystemOptions, 'registerFilesystem')
 const registerBash = registrar('registerBashTool', bashOptions, 'registerBash')
+const registerExec = registrar('registerExecTools', execOptions, 'registerExec')
 const registerGitTools = registrar('registerGitTools', gitOptions, 'registerGit')
 
 function registerBashTool(registry, options) {
   registerBash(registry, options)
+  endAtExit()
+}
+
+function registerExecTools(registry, options) {
+  registerExec(registry, options)
   endAtExit()
 }
 
@@ -53,4 +67,4 @@ function fuzzyMatch(content, oldStr, newStr) {
   return match && Object.freeze(match)
 }
 
-module.exports = { registerFilesystemTools, registerBashTool, registerGitTools, fuzzyMatch }
+module.exports = { registerFilesystemTools, registerBashTool, registerExecTools, registerGitTools, fuzzyMatch }

@@ -7,7 +7,13 @@ const { createHookSystem } = require('./hooks.cjs')
 const { createMCPClient } = require('./mcp-client.cjs')
 const { createToolPermissionResolver } = require('./permissions.cjs')
 const { createToolRegistry, registerMemoryTools } = require('./registry.cjs')
-const { fuzzyMatch, registerBashTool, registerFilesystemTools, registerGitTools } = require('./host.cjs')
+const {
+  fuzzyMatch,
+  registerBashTool,
+  registerExecTools,
+  registerFilesystemTools,
+  registerGitTools,
+} = require('./host.cjs')
 const interop = require('./interop.cjs')
 const { createSimseServer } = require('./server.cjs')
 
@@ -21,6 +27,7 @@ module.exports = {
   createToolRegistry,
   fuzzyMatch,
   registerBashTool,
+  registerExecTools,
   registerFilesystemTools,
   registerGitTools,
   registerMemoryTools,

@@ -12,6 +12,7 @@ export const {
   createToolRegistry,
   fuzzyMatch,
   registerBashTool,
+  registerExecTools,
   registerFilesystemTools,
   registerGitTools,
   registerMemoryTools,

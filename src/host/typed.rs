@@ -42,8 +42,8 @@ pub(super) fn begun_after(begun: &str, chars: &str) -> String {
     let line = format!("{begun}{rest}").replace('\r', "\n");
     let ends = line.match_indices('\n').map(|(at, _)| at);
     // Behind a backslash the line goes on.
-    let sent = ends.filter(|&at| line[..at].bytes().rev().take_while(|&b| b == b'\\').count() % 2 == 0);
-    let left = sent.last().map_or(line.as_str(), |at| &line[at + 1..]);
+    let mut sent = ends.filter(|&at| line[..at].bytes().rev().take_while(|&b| b == b'\\').count() % 2 == 0);
+    let left = sent.next_back().map_or(line.as_str(), |at| &line[at + 1..]);
     if left.len() <= LINE_BYTES_MAX { left.to_owned() } else { "\0".to_owned() }
 }
 

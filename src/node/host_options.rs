@@ -10,7 +10,9 @@ use serde_json::json;
 use super::error::envelope;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::{StaleCheck, Workspace};
-use crate::host::{BashOptions as HostBashOptions, Sandbox, bash_tool, git_tools};
+use crate::host::{
+    BashOptions as HostBashOptions, ExecOptions as HostExecOptions, Sandbox, bash_tool, exec_tools, git_tools,
+};
 use crate::tool::Tool;
 
 /// `FilesystemToolOptions`.
@@ -31,6 +33,21 @@ pub(super) struct BashOptions {
     working_directory: PathBuf,
     default_timeout_ms: Option<u64>,
     max_output_bytes: Option<usize>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    shell: Option<PathBuf>,
+    #[serde(default)]
+    sandbox: Mode,
+    #[serde(default)]
+    sandbox_network: bool,
+}
+
+/// `ExecToolOptions`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct ExecOptions {
+    working_directory: PathBuf,
+    max_output_tokens: Option<usize>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     shell: Option<PathBuf>,
@@ -77,6 +94,20 @@ impl BashOptions {
             sandbox: Sandbox { mode: self.sandbox, network: self.sandbox_network, hidden: Vec::new() },
         };
         Ok(vec![bash_tool(&workspace, options)])
+    }
+}
+
+impl ExecOptions {
+    pub(super) fn tools(self) -> Tools {
+        let workspace = Arc::new(workspace(&self.working_directory, &[])?);
+        let defaults = HostExecOptions::default();
+        let options = HostExecOptions {
+            env: self.env,
+            shell: self.shell.unwrap_or(defaults.shell),
+            output_tokens: self.max_output_tokens.unwrap_or(defaults.output_tokens),
+            sandbox: Sandbox { mode: self.sandbox, network: self.sandbox_network, hidden: Vec::new() },
+        };
+        Ok(exec_tools(&workspace, options))
     }
 }
 

@@ -18,7 +18,7 @@ use super::error::{envelope, parse, to_json};
 use super::events::{NativeEvents, OwnEvents};
 use super::gate::RegistryGate;
 use super::hooks::JsHooks;
-use super::host_options::{BashOptions, FilesystemOptions, GitOptions};
+use super::host_options::{BashOptions, ExecOptions, FilesystemOptions, GitOptions};
 use super::permission::NativeRules;
 use super::text::{JsText, js_text};
 use super::tool::JsTool;
@@ -128,6 +128,13 @@ impl NativeRegistry {
     #[napi(catch_unwind)]
     pub fn register_bash(&self, options: String) -> napi::Result<String> {
         let options: BashOptions = parse("options", &options)?;
+        self.add_all(options.tools()?)
+    }
+
+    /// Registers the tools for commands that go on; their definitions.
+    #[napi(catch_unwind)]
+    pub fn register_exec(&self, options: String) -> napi::Result<String> {
+        let options: ExecOptions = parse("options", &options)?;
         self.add_all(options.tools()?)
     }
 

@@ -7,6 +7,7 @@
 mod acp;
 mod demo;
 mod editing;
+mod exec;
 mod fuzzing;
 mod guard;
 mod main_job;
