@@ -147,7 +147,7 @@ async fn many_run_beside_each_other_and_end_with_their_session_or_the_server() {
     let work = room.house.work.path().to_owned();
     let start = |n: usize| {
         let command = format!("setsid sleep 600 & echo $! $$ > p{n}; exec sleep 600");
-        ("exec_command", json!({"cmd": command, "tty": n % 2 == 0, "yield_time_ms": 1_000}))
+        ("exec_command", json!({"cmd": command, "tty": n.is_multiple_of(2), "yield_time_ms": 1_000}))
     };
     let ended = room.calls(&(0..8).map(start).collect::<Vec<_>>()).await;
     let mut ids: Vec<&str> = ended.iter().map(|end| end["details"]["sessionId"].as_str().unwrap()).collect();
