@@ -61,7 +61,8 @@ pub(super) async fn answer_calls(
     (text, calls): (&str, Vec<Asked>),
     cancel: &CancellationToken,
 ) -> Result<(Vec<CallOutcome>, Option<String>), SinkError> {
-    let looks = !calls.is_empty() && calls.iter().all(|asked| may_repeat(environment, &asked.request));
+    let looking = |asked: &Asked| asked.problem.is_none() && may_repeat(environment, &asked.request);
+    let looks = !calls.is_empty() && calls.iter().all(looking);
     let step = if looks { Step::GoOn } else { judge(memory, text, &calls) };
     let (told, stopped) = match step {
         Step::GoOn => (None, None),

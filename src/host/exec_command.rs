@@ -564,7 +564,7 @@ mod tests {
         let table = [
             (json!({"session_id": "1"}), (read, true)),
             (json!({"session_id": "1", "chars": ""}), (read, true)),
-            (json!({"session_id": "1", "kill": true}), (read, true)),
+            (json!({"session_id": "1", "kill": true}), (read, false)),
             (json!({"session_id": "1", "chars": "\u{3}"}), (read, false)),
             (json!({"session_id": "1", "chars": "\n"}), (execute, false)),
             (json!({"session_id": "1", "chars": "\u{3}x"}), (execute, false)),

@@ -186,7 +186,7 @@ impl Tool for WriteStdin {
     }
 
     fn may_repeat(&self, arguments: &Arguments) -> bool {
-        given(arguments).is_empty()
+        given(arguments).is_empty() && arguments.get("kill") != Some(&Value::Bool(true))
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

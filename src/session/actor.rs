@@ -362,6 +362,7 @@ impl Actor {
             // Who waits for a turn of it hears that it is gone before the readers' end tells of a stop.
             self.waiters.clear();
             self.live.over.cancel();
+            self.shelf.scopes.end(&self.row.id, &self.scope).await;
             self.scope.share().end().await;
         }
         let _ = reply.send(result.map_err(|e| store_failure(&e)));

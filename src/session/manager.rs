@@ -310,6 +310,7 @@ impl Manager {
             }
             live.over.cancel();
         }
+        self.shelf.scopes.end_all().await;
         self.shelf.estate.end().await;
         if unsaved.is_empty() {
             return Ok(());

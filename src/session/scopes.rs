@@ -3,8 +3,8 @@
 //! A person may change a file between two prompts, long after the session left memory; what it read before has to be
 //! known then. Bounded: the sessions that have rested longest are forgotten.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
@@ -12,15 +12,17 @@ use crate::base::limit;
 use crate::protocol::SessionId;
 use crate::tool::Scope;
 
-/// The scopes of resting sessions, the newest last.
+/// The scopes of resting sessions, the newest last, and which ones the others hold.
 #[derive(Debug, Default)]
 pub(super) struct Scopes {
     kept: Mutex<VecDeque<(SessionId, Arc<Scope>)>>,
+    held: Mutex<HashMap<SessionId, Weak<Scope>>>,
 }
 
 impl Scopes {
     /// Keeps the scope of a session that leaves memory.
     pub fn keep(&self, id: &SessionId, scope: &Arc<Scope>) {
+        self.held.lock().remove(id);
         let mut kept = self.kept.lock();
         kept.retain(|(other, _)| other != id);
         kept.push_back((id.clone(), Arc::clone(scope)));
@@ -33,7 +35,25 @@ impl Scopes {
     pub fn take(&self, id: &SessionId) -> Arc<Scope> {
         let mut kept = self.kept.lock();
         let at = kept.iter().position(|(other, _)| other == id);
-        at.and_then(|at| kept.remove(at)).map(|(_, scope)| scope).unwrap_or_default()
+        let scope = at.and_then(|at| kept.remove(at)).map(|(_, scope)| scope).unwrap_or_default();
+        self.held.lock().insert(id.clone(), Arc::downgrade(&scope));
+        scope
+    }
+
+    /// Ends the programs of a session that is deleted, and forgets it.
+    pub async fn end(&self, id: &SessionId, scope: &Scope) {
+        self.held.lock().remove(id);
+        scope.consoles.end_all().await;
+    }
+
+    /// Ends the programs of all sessions.
+    pub async fn end_all(&self) {
+        let mut all: Vec<Arc<Scope>> = self.kept.lock().iter().map(|(_, scope)| Arc::clone(scope)).collect();
+        all.extend(self.held.lock().values().filter_map(Weak::upgrade));
+        all.iter().for_each(|scope| scope.consoles.stop_all());
+        for scope in all {
+            scope.consoles.end_all().await;
+        }
     }
 }
 

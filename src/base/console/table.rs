@@ -129,6 +129,11 @@ impl Consoles {
         self.len() == 0
     }
 
+    /// Begins to end all programs and what they started.
+    pub fn stop_all(&self) {
+        self.table.lock().entries.values().for_each(|entry| entry.console.stop());
+    }
+
     /// Ends all programs and what they started, waits for that, and forgets them.
     pub async fn end_all(&self) {
         let entries = std::mem::take(&mut self.table.lock().entries);
