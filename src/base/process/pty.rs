@@ -275,7 +275,7 @@ mod tests {
     #[tokio::test]
     async fn whatever_it_started_ends_with_it() {
         for size in [None, Some(TerminalSize::default())] {
-            let script = "setsid sleep 600 & echo $!; trap '' TERM HUP; sleep 600; sleep 600";
+            let script = "trap '' TERM HUP; setsid sleep 600 & echo $!; sleep 600; sleep 600";
             let (mut program, mut output, _terminal) = follow(&shell(script), size).unwrap();
             let id = read_until(&mut output, "\n").await.trim().to_owned();
             program.end(std::future::pending()).await;
