@@ -170,7 +170,8 @@ impl ExecCommand {
         let plain = PLAIN.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let mut explicit = BTreeMap::from(plain);
         explicit.extend(self.options.env.clone());
-        let environment = environment(inherited_environment(), &explicit);
+        let mut environment = environment(inherited_environment(), &explicit);
+        environment.push(context.scope.share().mark());
         let place = (&*self.workspace, &*context.scope);
         let confinement = self.sandbox(arguments)?.confinement(place, &environment, Vec::new()).await?;
         let directory = self.directory(arguments).await?;

@@ -139,10 +139,10 @@ impl Followed {
 
     /// Ends it: asks its group to, gives it until `quiet` or a moment, then kills the group and what carries its mark.
     pub async fn end(&mut self, quiet: impl Future<Output = ()>) {
-        self.group.signal(Signal::TERM);
+        let found = self.group.ask_to_end().await;
         // Its own end is not waited for: once the leader is reaped, its group can no longer be named.
         let _was_quiet = timeout(TERM_GRACE, quiet).await;
-        self.group.kill().await;
+        self.group.kill(found).await;
     }
 }
 
