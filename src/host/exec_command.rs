@@ -307,8 +307,7 @@ pub(super) fn code_of(ending: Ending) -> i32 {
 mod tests {
     use std::time::Duration;
 
-    use tokio_util::sync::CancellationToken;
-
+    use super::super::fs_common::testing::context;
     use super::super::write_stdin::WriteStdin;
     use super::*;
 
@@ -324,13 +323,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             std::fs::create_dir_all(directory.path().join("sub")).unwrap();
             let workspace = Arc::new(Workspace::new(directory.path(), &[]).unwrap());
-            let context = ToolContext {
-                call_id: "c".into(),
-                session: None,
-                cancel: CancellationToken::new(),
-                scope: Arc::default(),
-                events: Default::default(),
-            };
+            let context = context();
             let stdin = WriteStdin::new(Arc::clone(&workspace), options.clone());
             Self { directory, exec: ExecCommand::new(workspace, options), stdin, context }
         }
