@@ -28,7 +28,7 @@ const SERVER_GROUPS = { start, sessions, turn, tools, deltas, database }
 const NODE_GROUPS = { call, import: load }
 /** Those that print a table of their own: other contestants, other columns. */
 const OWN_TABLES = Object.fromEntries(
-  ['search', 'edit', 'loop', 'bus'].map((name) => [name, join(top, 'benches', 'tools', `${name}.mjs`)]),
+  ['search', 'edit', 'bash', 'loop', 'bus'].map((name) => [name, join(top, 'benches', 'tools', `${name}.mjs`)]),
 )
 
 /** Group, figure, what it is, unit, aim, whether more is better. */
@@ -176,9 +176,10 @@ function priority() {
   return getPriority() === 0 ? '' : `, all at priority ${getPriority()}`
 }
 
-/** Builds the release binary and addon where one is missing. What still is missing is said with its rows. */
-function buildOurs() {
-  if (simse(binary).absent === undefined && addonAbsent() === undefined) return
+/** Builds the release binary and addon where one that is measured is missing. What still is missing is said with its rows. */
+function buildOurs(only) {
+  const serves = only.some((name) => name in SERVER_GROUPS)
+  if ((!serves || simse(binary).absent === undefined) && addonAbsent() === undefined) return
   say('the release build is missing: npm run build')
   spawnSync('npm', ['run', 'build'], { cwd: top, stdio: ['ignore', process.stderr, process.stderr] })
 }
@@ -190,7 +191,7 @@ async function main() {
   const skipped = []
   const figures = {}
   const load = { before: loadavg()[0], after: 0 }
-  buildOurs()
+  buildOurs(settings.only)
   buildClients()
   settings.targets = targets(settings, skipped)
   await measure(settings, figures, skipped)
