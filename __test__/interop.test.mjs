@@ -24,7 +24,7 @@ import {
   toOpenAITools,
   toVercelTools,
 } from '../js/index.js'
-import { define } from './support/registry.mjs'
+import { deferred, define } from './support/registry.mjs'
 import { vendor } from './support/vendor.mjs'
 
 const PNG = 'iVBORw0KGgo='
@@ -252,8 +252,8 @@ test('MCP: a registry as a server, with the official client', async () => {
     { content: [text(OUTPUTS[4])], isError: true },
   ])
   // A cancelled request aborts its call.
-  const started = Promise.withResolvers?.() ?? withResolvers()
-  const aborted = withResolvers()
+  const started = deferred()
+  const aborted = deferred()
   registry.register(define('wait'), async (_args, { signal }) => {
     signal.addEventListener('abort', () => aborted.resolve())
     started.resolve()
@@ -268,12 +268,6 @@ test('MCP: a registry as a server, with the official client', async () => {
   await aborted.promise
   await client.close()
 })
-
-function withResolvers() {
-  const made = {}
-  made.promise = new Promise((resolve, reject) => Object.assign(made, { resolve, reject }))
-  return made
-}
 
 test('the Vercel AI SDK runs the tools by itself', async () => {
   const usage = { inputTokens: { total: 1 }, outputTokens: { total: 1 } }

@@ -83,9 +83,10 @@ function drain(bus, events) {
   const taken = JSON.parse(events.take())
   for (let i = 0; i < taken.length; i += 2) {
     const type = taken[i]
-    const payload = taken[i + 1]
-    if (type === 'tool.call.error') payload.error = failureOf(payload.error, payload.name, '')
-    bus.publish(type, payload)
+    for (const payload of taken[i + 1]) {
+      if (type === 'tool.call.error') payload.error = failureOf(payload.error, payload.name, '')
+      bus.publish(type, payload)
+    }
   }
 }
 

@@ -25,11 +25,40 @@ const PIECES_MAX: usize = 64;
 pub(super) struct EventQueue {
     bridge: Arc<Bridge>,
     batch: u32,
-    /// The inside of a JSON array: type and payload by turns. Written by whoever has the event, not by JavaScript's
-    /// thread.
-    waiting: Mutex<String>,
+    waiting: Mutex<Waiting>,
     /// How many of them are pieces of output.
     pieces: AtomicUsize,
+}
+
+/// Events as the inside of a JSON array: a type, and a list of the payloads that came one after the other; by turns. Written
+/// by whoever has the event, not by JavaScript's thread, and read there much faster than type and payload by turns.
+#[derive(Default)]
+struct Waiting {
+    json: Vec<u8>,
+    /// The type whose list is open.
+    kind: &'static str,
+}
+
+impl Waiting {
+    fn push(&mut self, event: &EventBody) {
+        let kind = event.kind();
+        if self.json.is_empty() || kind != self.kind {
+            let before = if self.json.is_empty() { "" } else { "]," };
+            self.json.extend_from_slice(format!("{before}\"{kind}\",[").as_bytes());
+            self.kind = kind;
+        } else {
+            self.json.push(b',');
+        }
+        event.append_payload(&mut self.json);
+    }
+
+    fn into_json(self) -> String {
+        if self.json.is_empty() {
+            return "[]".to_owned();
+        }
+        // What serde writes is UTF-8.
+        format!("[{}]]", String::from_utf8(self.json).unwrap_or_default())
+    }
 }
 
 /// The events that a tool publishes by itself; those around its call are made by JavaScript.
@@ -57,15 +86,9 @@ impl Sink for EventQueue {
         if is_piece && self.pieces.fetch_add(1, Ordering::AcqRel) >= PIECES_MAX {
             return Ok(());
         }
-        let (kind, payload) = event.encode();
         let mut waiting = self.waiting.lock();
-        let wake = waiting.is_empty();
-        if !wake {
-            waiting.push(',');
-        }
-        for piece in ["\"", &kind, "\",", payload.get()] {
-            waiting.push_str(piece);
-        }
+        let wake = waiting.json.is_empty();
+        waiting.push(&event);
         drop(waiting);
         if wake {
             self.bridge.notify(self.batch, "events");
@@ -93,11 +116,29 @@ impl NativeEvents {
         Self { queue: Arc::new(EventQueue { bridge, batch, waiting: Mutex::default(), pieces: AtomicUsize::new(0) }) }
     }
 
-    /// Takes what is there: a JSON array of type and payload by turns.
+    /// Takes what is there: a JSON array of a type and a list of payloads, by turns.
     #[napi(catch_unwind)]
     pub fn take(&self) -> JsText {
         let taken = std::mem::take(&mut *self.queue.waiting.lock());
         self.queue.pieces.store(0, Ordering::Release);
-        js_text(format!("[{taken}]"))
+        js_text(taken.into_json())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_of_one_type_stand_together_and_keep_their_order() {
+        let delta = |text: &str| EventBody::StreamDelta { text: text.into() };
+        let mut waiting = Waiting::default();
+        for event in [delta("a\"b"), delta("ü"), EventBody::StreamStart {}, delta("c")] {
+            waiting.push(&event);
+        }
+        let want =
+            r#"["stream.delta",[{"text":"a\"b"},{"text":"ü"}],"stream.start",[{}],"stream.delta",[{"text":"c"}]]"#;
+        assert_eq!(waiting.into_json(), want);
+        assert_eq!(Waiting::default().into_json(), "[]");
     }
 }

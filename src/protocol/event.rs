@@ -385,14 +385,24 @@ impl EventBody {
 
     /// The wire name, and the payload in JSON.
     pub fn encode(&self) -> (String, Box<RawValue>) {
-        let kind = self.kind();
-        // Plain data with string keys: serialising it cannot fail. serde writes `{"type":KIND,"payload":PAYLOAD}`.
-        let mut text = serde_json::to_string(self).unwrap_or_default();
-        let front = r#"{"type":"","payload":"#.len() + kind.len();
-        text.pop();
-        text.drain(..front.min(text.len()));
+        let mut text = Vec::new();
+        self.append_payload(&mut text);
+        let text = String::from_utf8(text).unwrap_or_default();
         let payload = RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        (kind.to_owned(), payload)
+        (self.kind().to_owned(), payload)
+    }
+
+    /// Writes the payload in JSON behind what is there.
+    pub fn append_payload(&self, out: &mut Vec<u8>) {
+        let from = out.len();
+        // Plain data with string keys: serialising it into memory cannot fail. serde writes `{"type":KIND,"payload":PAYLOAD}`.
+        if serde_json::to_writer(&mut *out, self).is_err() {
+            out.truncate(from);
+            return out.extend_from_slice(b"null");
+        }
+        let front = r#"{"type":"","payload":"#.len() + self.kind().len();
+        out.pop();
+        out.drain(from..(from + front).min(out.len()));
     }
 
     /// Whether it ends a turn.
