@@ -121,7 +121,7 @@ fn as_a_path(line: &str) {
     let path = PathSubject {
         given: line.to_owned(),
         resolved: Some(Path::new("/work/tree").join(line)),
-        below: line.len() % 2 == 0,
+        below: line.len().is_multiple_of(2),
     };
     let subject = Subject::Paths(vec![path]);
     for rules in [&SETS.some, &SETS.not_some] {
