@@ -145,7 +145,11 @@ export interface ToolDefinition {
   readonly name: string
   /** What it does, for the model. */
   readonly description: string
-  /** Its arguments: by name, or as a JSON Schema of an object. */
+  /**
+   * Its arguments: by name, or as a JSON Schema of an object. By name, an optional argument that is null is left out. Of a schema, `format` is left
+   * to the tool, patterns are regular expressions without look-around, and `register` refuses what is no schema and words that are not checked
+   * (`unevaluatedProperties`, references to elsewhere).
+   */
   readonly parameters: Readonly<Record<string, ToolParameter>> | JsonSchemaObject
   /** What it does, in one word. */
   readonly category?: ToolCategory
@@ -159,8 +163,8 @@ export interface ToolDefinition {
 
 /**
  * A definition as `register` takes it: `parameters` may also be a Zod schema or any other Standard Schema.
- * Arguments are held against it, and the handler gets what the schema made of them. Models are told its JSON Schema; of one that has none
- * (Valibot's without `toStandardJsonSchema`) they are told that any object fits, with a warning.
+ * Arguments are held against the schema itself, and the handler gets what it made of them. Models are told as much of it as JSON Schema can say; of
+ * one that has no form there (Valibot's without `toStandardJsonSchema`) they are told that any object fits, with a warning.
  */
 export interface ToolRegistration extends Omit<ToolDefinition, 'parameters'> {
   /** Its arguments. */
@@ -245,10 +249,16 @@ export interface ToolMetrics {
   readonly lastCalledAt: number
 }
 
+/** A call that somebody is asked about. */
+export interface ToolPermissionRequest extends ToolCallRequest {
+  /** What it would do, where the arguments do not say it all: a {@link FileChange} of the tools that change a file, a warning of git's. */
+  readonly preview?: Readonly<Record<string, unknown>>
+}
+
 /** Decides whether a call may run. */
 export interface ToolPermissionResolver {
   /** Only `true` is yes; an error is no. */
-  check(request: ToolCallRequest, definition?: ToolDefinition): Promise<boolean>
+  check(request: ToolPermissionRequest, definition?: ToolDefinition): Promise<boolean>
 }
 
 /** A tool of an MCP server. */
@@ -357,7 +367,7 @@ export interface MCPPrompt {
 /** How a call is made. */
 export interface MCPCallOptions {
   /** Cancels the call, on the server too. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   /** Longest wait for the answer; default 600,000 ms. */
   readonly timeoutMs?: number
 }
@@ -434,7 +444,7 @@ export interface ToolRegistryOptions {
 
 /** Tools by name, and the way of a call: hooks, permission, validation, time limit, output limit, figures. */
 export interface ToolRegistry {
-  /** (Re)loads the tools of the MCP client, as `mcp:<server>/<tool>`. Other tools stay. A server that cannot list is skipped with a warning. */
+  /** (Re)loads the tools of the MCP client, as `mcp:<server>/<tool>`. Other tools stay. A server that cannot list is skipped with a warning, and keeps the tools that it had. */
   discover(): Promise<void>
   /**
    * Adds a tool; one of the same name is replaced in its place. A call that waits or runs keeps the tool that it found.
@@ -455,8 +465,8 @@ export interface ToolRegistry {
   isRegistered(name: string): boolean
   /** The tools as a part of a system prompt, for models without calls of their own; empty without tools. */
   formatForSystemPrompt(): string
-  /** Runs a call. What goes wrong with it is a failed result, never a rejection. */
-  execute(call: ToolCallRequest, options?: { readonly signal?: AbortSignal }): Promise<ToolCallResult>
+  /** Runs a call. What goes wrong with it is a failed result, never a rejection; so is what is no call at all. */
+  execute(call: ToolCallRequest, options?: { readonly signal?: AbortSignal | undefined }): Promise<ToolCallResult>
   /**
    * Runs calls side by side, each by itself. One result for each call, in the order of the calls. A call of a tool that changes something (its
    * annotations say `readOnly: false` or `destructive: true`, or they say neither and its category is `edit` or `execute`) is a barrier: it runs
@@ -465,7 +475,7 @@ export interface ToolRegistry {
    */
   batchExecute(
     calls: readonly ToolCallRequest[],
-    options?: { readonly maxConcurrency?: number; readonly signal?: AbortSignal },
+    options?: { readonly maxConcurrency?: number | undefined; readonly signal?: AbortSignal | undefined },
   ): Promise<readonly ToolCallResult[]>
   /** The calls in a model's reply, and its text without them. Malformed blocks are in neither. */
   parseToolCalls(response: string): { readonly text: string; readonly toolCalls: readonly ToolCallRequest[] }
@@ -540,9 +550,9 @@ export function createLoopBreaker(limits?: LoopBreakerLimits): LoopBreaker
 /** How calls of another interface are run. */
 export interface RunToolCallsOptions {
   /** Aborts them. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
   /** How many at once; default 8. */
-  readonly maxConcurrency?: number
+  readonly maxConcurrency?: number | undefined
   /** Whether the model can be shown images; default `true`. If not, it is told what they are. */
   readonly images?: boolean
 }
@@ -753,7 +763,7 @@ export interface ToolPermissionConfig {
   /** In order; the last one that matches wins. */
   readonly rules: readonly ToolPermissionRule[]
   /** Answers an `ask`; only `true` is yes, an error is no. Without it (and without a connected client) `ask` is no. */
-  readonly onPermissionRequest?: (request: ToolCallRequest) => Promise<boolean>
+  readonly onPermissionRequest?: (request: ToolPermissionRequest) => Promise<boolean>
 }
 
 /**
@@ -1065,6 +1075,8 @@ export interface EventPayloads {
     readonly callId: string
     readonly toolName: string
     readonly args: Record<string, unknown>
+    /** What the call would do; see {@link ToolPermissionRequest}. */
+    readonly preview?: Readonly<Record<string, unknown>>
   }
   /** The answer. */
   'permission.response': { readonly callId: string; readonly allowed: boolean }

@@ -72,6 +72,33 @@ test('the same function subscribed twice is called once; unsubscribing twice is 
   assert.equal(calls, 2)
 })
 
+test('what ends a subscription ends no later one of the same function', () => {
+  const bus = createEventBus()
+  let calls = 0
+  const handler = () => {
+    calls += 1
+  }
+  for (const subscribe of [() => bus.subscribe('abort', handler), () => bus.subscribeAll(handler)]) {
+    calls = 0
+    const first = subscribe()
+    first()
+    const second = subscribe()
+    first()
+    bus.publish('abort', { reason: '' })
+    assert.equal(calls, 1)
+    second()
+    const third = subscribe()
+    bus.clear()
+    const last = subscribe()
+    third()
+    bus.publish('abort', { reason: '' })
+    assert.equal(calls, 2)
+    last()
+    bus.publish('abort', { reason: '' })
+    assert.equal(calls, 2)
+  }
+})
+
 test('handlers may subscribe, unsubscribe and publish while they are called', () => {
   const bus = createEventBus()
   const seen = []

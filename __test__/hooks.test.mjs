@@ -74,6 +74,39 @@ for (const [type, context, untouched, handler, twice] of CHAINED) {
   })
 }
 
+test('a handler that changes what it is given and returns nothing, or throws, changes nothing', async () => {
+  const warn = mock.method(console, 'warn', () => {})
+  try {
+    for (const [type, field, value] of [
+      ['tool.execute.before', 'request', { id: '1', name: 'a', arguments: { deep: { n: 1 } } }],
+      ['tool.execute.after', 'result', { id: '1', name: 'a', output: 'x', isError: false }],
+      ['prompt.messages.transform', 'messages', [{ role: 'user', content: 'x' }]],
+    ]) {
+      const hooks = createHookSystem()
+      const seen = []
+      hooks.register(type, (context) => {
+        const given = context[field]
+        if (Array.isArray(given)) given.push({ role: 'user', content: 'more' })
+        else Object.assign(given, { name: 'other', output: 'other', arguments: given.arguments })
+        if (given.arguments) given.arguments.deep.n = 2
+        if (type === 'tool.execute.after') throw new Error('broken')
+      })
+      hooks.register(type, (context) => {
+        seen.push(structuredClone(context[field]))
+      })
+      const given = structuredClone(value)
+      assert.deepEqual(await hooks.run(type, { request: {}, [field]: given }), value, type)
+      assert.deepEqual(seen, [value], type)
+    }
+    const hooks = createHookSystem()
+    hooks.register('tool.execute.before', ({ request }) => request)
+    const request = { id: '1', name: 'a', arguments: {} }
+    assert.equal(await hooks.run('tool.execute.before', { request }), request, 'the very object')
+  } finally {
+    warn.mock.restore()
+  }
+})
+
 test('the first block ends the chain', async () => {
   const hooks = createHookSystem()
   let later = 0

@@ -2,10 +2,16 @@
 
 import assert from 'node:assert/strict'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { mock, test } from 'node:test'
-import { createEventBus, createToolPermissionResolver, createToolRegistry, registerFilesystemTools } from '../js/index.js'
+import {
+  createEventBus,
+  createToolPermissionResolver,
+  createToolRegistry,
+  registerFilesystemTools,
+} from '../js/index.js'
 import { call, define, registryOf } from './support/registry.mjs'
 
 const allow = (tool, pattern) => ({ tool, policy: 'allow', ...(pattern && { pattern }) })
@@ -161,6 +167,65 @@ test('an ask is on the bus, with its answer, each call of a batch by itself', as
     ['permission.request', { callId: 'c0', toolName: 'a', args: { n: 0 } }],
     ['permission.response', { callId: 'c0', allowed: true }],
   ])
+})
+
+test('whoever is asked is told what would happen: the diff of a write', async (t) => {
+  const workingDirectory = await mkdtemp(join(tmpdir(), 'simse-ask-'))
+  t.after(() => rm(workingDirectory, { recursive: true, force: true }))
+  await writeFile(join(workingDirectory, 'a.txt'), 'one\n')
+  const eventBus = createEventBus()
+  const asked = []
+  eventBus.subscribe('permission.request', ({ args, preview }) => asked.push(['event', args.content, preview]))
+  const note =
+    (who) =>
+    async ({ arguments: { content }, preview }) => {
+      asked.push([who, content, preview])
+      return true
+    }
+  const onPermissionRequest = note('person')
+  for (const [who, permissionResolver] of [
+    ['person', createToolPermissionResolver({ defaultPolicy: 'ask', rules: [], onPermissionRequest })],
+    ['resolver', { check: note('resolver') }],
+  ]) {
+    asked.length = 0
+    const registry = registryOf({ mine: async () => 'x' }, { permissionResolver, eventBus })
+    registerFilesystemTools(registry, { workingDirectory })
+    await registry.execute(call('mine', { content: 'plain' }))
+    assert.ok(asked.every(([, content, preview]) => content === 'plain' && preview === undefined))
+    const content = `two ${who}\n`
+    await registry.execute(call('fs_write', { path: 'a.txt', content }))
+    const told = asked.filter((each) => each[1] === content)
+    assert.deepEqual(
+      told.map(([by]) => by),
+      who === 'person' ? ['event', 'person'] : ['resolver'],
+    )
+    for (const [, , preview] of told) {
+      assert.deepEqual([preview.path, preview.isNew, preview.added, preview.removed], ['a.txt', false, 1, 1])
+      assert.ok(preview.diff.includes(`+${content}`), preview.diff)
+    }
+  }
+})
+
+test('a call that is aborted while somebody is asked about it is aborted, and not refused', async () => {
+  const eventBus = createEventBus()
+  const errors = []
+  eventBus.subscribe('tool.call.error', ({ error }) => errors.push(error.code))
+  const open = []
+  const onPermissionRequest = () => {
+    open.shift()()
+    return new Promise(() => {})
+  }
+  for (const permissionResolver of [
+    createToolPermissionResolver({ defaultPolicy: 'ask', rules: [], onPermissionRequest }),
+    { check: onPermissionRequest },
+  ]) {
+    const registry = registryOf({ t: async () => 'ran' }, { permissionResolver, eventBus })
+    const controller = new AbortController()
+    open.push(() => controller.abort())
+    const { output } = await registry.execute(call('t'), { signal: controller.signal })
+    assert.equal(output, 'Tool "t" execution failed: aborted')
+  }
+  assert.deepEqual(errors, ['TOOL_EXECUTION_ERROR', 'TOOL_EXECUTION_ERROR'])
 })
 
 test('a resolver of the caller: asked with call and definition; what is not true, or fails, is no', async () => {

@@ -243,8 +243,9 @@ test('schemas of other libraries: what is wrong is named, and the model is told 
     assert.deepEqual(told[name].properties.in.properties.deep, { type: 'array', items: { type: 'string' } })
   }
   assert.deepEqual(told.vali, { type: 'object', properties: {} })
-  const untellable = define('when', { parameters: z.object({ when: z.date() }) })
-  assert.throws(() => registry.register(untellable, answer), /parameters: this schema has no form in JSON Schema/)
+  registry.register(define('when', { parameters: z.object({ n: z.number(), when: z.date() }) }), answer)
+  const { properties } = registry.getToolDefinition('when').parameters
+  assert.deepEqual(properties, { n: { type: 'number' }, when: {} }, 'all that can be said')
   assert.throws(
     () => registry.register(define('n', { parameters: z.number() }), answer),
     /expected a schema of an object/,
@@ -263,7 +264,168 @@ test('arguments that are no object, or no JSON', async () => {
   assert.equal((await registry.execute({ id: '1', name: 'X' })).output, '{}')
   const lone = await registry.execute(call('X', { text: `a\ud800b` }))
   assert.equal(lone.output, '{"text":"a\ufffdb"}')
-  for (const bad of [undefined, null, 'x']) await assert.rejects(registry.execute(bad), { code: 'CONFIG_VALIDATION' })
+})
+
+test('what is no call is a failed result, never a rejection', async () => {
+  const bus = createEventBus()
+  const events = recorded(bus)
+  const registry = registryOf({ X: async () => 'ran' }, { eventBus: bus })
+  const bad = [undefined, null, 'x', { id: '1' }, { id: '2', name: 5 }]
+  const words = [/got nothing$/, /got null$/, /got string "x"$/, /name: expected a string, got nothing$/, /number 5$/]
+  const batch = [...(await registry.batchExecute([...bad, call('X')]))]
+  assert.equal(batch.pop().output, 'ran')
+  const alone = []
+  for (const each of bad) alone.push(await registry.execute(each))
+  for (const results of [alone, batch]) {
+    for (const [i, { id, name, output, isError }] of results.entries()) {
+      assert.deepEqual([isError, name, typeof id], [true, '', 'string'])
+      assert.match(output, /^Malformed tool call: /)
+      assert.match(output, words[i])
+    }
+    assert.deepEqual([results[3].id, results[4].id], ['1', '2'])
+  }
+  const of = (wanted) => events.filter(([type]) => type === wanted).length
+  assert.deepEqual([of('tool.call.start'), of('tool.call.end'), of('tool.call.error')], [11, 11, 10])
+})
+
+test('arguments nested without end are refused in one sentence, and nobody else is', async () => {
+  const nested = (depth) => {
+    let value = 0
+    for (let i = 0; i < depth; i++) value = { a: value }
+    return value
+  }
+  const depthOf = (value) => (typeof value === 'object' ? 1 + depthOf(value.a) : 0)
+  const registry = registryOf({ X: async (args) => String(depthOf(args)) })
+  const said = 'Tool "X" execution failed: arguments: nested more than 100 deep'
+  for (const [depth, want] of [
+    [100, '100'],
+    [101, said],
+    [5000, said],
+  ]) {
+    assert.equal((await registry.execute(call('X', nested(depth)))).output, want)
+    const batch = await registry.batchExecute([call('X', nested(depth)), call('X', { a: 1 })])
+    assert.deepEqual(
+      batch.map((r) => r.output),
+      [want, '1'],
+    )
+  }
+})
+
+test('an optional argument that is null is one that is left out; a schema that takes null gets it', async () => {
+  const registry = createToolRegistry()
+  const handler = async ({ b = 5 }) => String(b)
+  const b = { type: 'number', description: '' }
+  registry.register(define('simple', { parameters: { b } }), handler)
+  registry.register(define('required', { parameters: { b: { ...b, required: true } } }), handler)
+  registry.register(define('schema', { parameters: { type: 'object', properties: { b: {} } } }), handler)
+  registry.register(define('zod', { parameters: z.object({ b: z.number().nullable() }) }), handler)
+  for (const none of [null, Number.NaN, undefined]) {
+    assert.equal((await registry.execute(call('simple', { b: none }))).output, '5')
+  }
+  assert.match((await registry.execute(call('required', { b: null }))).output, /expected a number, got null/)
+  assert.equal((await registry.execute(call('schema', { b: null }))).output, 'null')
+  assert.equal((await registry.execute(call('zod', { b: null }))).output, 'null')
+})
+
+test('a JSON Schema that calls cannot be held against is refused when it is registered', async () => {
+  const registry = createToolRegistry()
+  const of = (a) => define('t', { parameters: { type: 'object', properties: { a } } })
+  for (const [a, path] of [
+    [{ type: 'strin' }, 'parameters.properties.a.type'],
+    [{ pattern: '(' }, 'parameters.properties.a.pattern'],
+    [{ $ref: '#/$defs/none' }, 'parameters.properties.a.$ref'],
+    [{ unevaluatedProperties: false }, 'parameters.properties.a.unevaluatedProperties'],
+  ]) {
+    assert.throws(
+      () => registry.register(of(a), async () => ''),
+      (error) => error.code === 'CONFIG_VALIDATION' && error.issues[0].path === path,
+    )
+  }
+  assert.equal(registry.toolCount, 0)
+  registry.register(of({ pattern: '^a+$', uniqueItems: true }), async ({ a }) => String(a))
+  assert.equal((await registry.execute(call('t', { a: 'aa' }))).output, 'aa')
+  const wrong = 'Tool "t" execution failed: argument "a": expected a text that matches /^a+$/, got the string "ab"'
+  assert.equal((await registry.execute(call('t', { a: 'ab' }))).output, wrong)
+  assert.match((await registry.execute(call('t', { a: [1, 1] }))).output, /expected an item that is not there yet/)
+})
+
+test('arguments are held against a Standard Schema itself: what it makes of them reaches the handler', async () => {
+  const registry = createToolRegistry()
+  for (const [schema, given, want] of [
+    [z.coerce.number(), '7', 7],
+    [z.preprocess(Number, z.number()), '8', 8],
+    [z.number().catch(3), 'x', 3],
+    [z.coerce.date(), '2026-01-02', new Date('2026-01-02')],
+    [z.coerce.bigint(), '12345678901234567890', 12345678901234567890n],
+    [z.custom((value) => value === 1), 1, 1],
+    [z.string().transform((text) => text.length), 'abc', 3],
+  ]) {
+    let got
+    registry.register(define('t', { parameters: z.object({ d: schema, s: z.string() }) }), async ({ d }) => {
+      got = d
+      return ''
+    })
+    const { output } = await registry.execute(call('t', { d: given, s: '' }))
+    assert.deepEqual([output, got], ['', want])
+    assert.match((await registry.execute(call('t', { d: given }))).output, /execution failed: argument "s": /)
+    const { parameters } = registry.getToolDefinition('t')
+    assert.equal(parameters.properties.s.type, 'string', 'the model is told all that can be said')
+  }
+  // One that throws away everything it knows when it is asked in other words is taken as any object.
+  const silent = { input: () => assert.fail('no words for it') }
+  const own = { '~standard': { version: 1, vendor: 'own', validate: (value) => ({ value }), jsonSchema: silent } }
+  const warn = mock.method(console, 'warn', () => {})
+  registry.register(define('own', { parameters: own }), async ({ a }) => String(a))
+  warn.mock.restore()
+  assert.match(String(warn.mock.calls[0].arguments[0]), /any object fits/)
+  assert.equal((await registry.execute(call('own', { a: 1 }))).output, '1')
+})
+
+test('a bus that throws is reported, and every call runs and has its result', async () => {
+  const error = mock.method(console, 'error', () => {})
+  try {
+    const publishers = [
+      () => {
+        throw new Error('bus boom')
+      },
+      () => Promise.reject(new Error('bus boom')),
+    ]
+    for (const publish of publishers) {
+      const before = error.mock.callCount()
+      const permissionResolver = createToolPermissionResolver({
+        defaultPolicy: 'ask',
+        rules: [],
+        onPermissionRequest: async () => true,
+      })
+      const registry = registryOf({ X: async () => 'ran' }, { eventBus: { publish }, permissionResolver })
+      assert.equal((await registry.execute(call('X'))).output, 'ran')
+      const batch = await registry.batchExecute([call('X'), call('none'), call('X')])
+      assert.deepEqual(
+        batch.map((r) => r.output),
+        ['ran', 'Tool not found: "none"', 'ran'],
+      )
+      await new Promise(setImmediate)
+      // Start, question, answer and end of three calls; start, failure and end of the one that is not found.
+      assert.equal(error.mock.callCount() - before, 3 * 4 + 3)
+      assert.match(String(error.mock.calls.at(-1).arguments[0]), /event bus failed to publish "tool\.call\.end"/)
+    }
+  } finally {
+    error.mock.restore()
+  }
+})
+
+test('a listener that changes the arguments changes nobody else’s', async () => {
+  const bus = createEventBus()
+  bus.subscribe('tool.call.start', ({ args }) => {
+    args.n = 2
+    args.deep.n = 2
+  })
+  const registry = registryOf({ X: async (args) => JSON.stringify(args) }, { eventBus: bus })
+  const request = call('X', { n: 1, deep: { n: 1 } })
+  for (const run of [() => registry.execute(request), async () => (await registry.batchExecute([request]))[0]]) {
+    assert.equal((await run()).output, '{"n":1,"deep":{"n":1}}')
+    assert.deepEqual(request.arguments, { n: 1, deep: { n: 1 } })
+  }
 })
 
 test('too long an output is cut and says so; 0 means no limit', async () => {
@@ -322,6 +484,15 @@ test('an AbortSignal stops a call and reaches its handler', async () => {
   const batch = await registry.batchExecute([call('wait'), call('wait')], { signal: controller.signal })
   assert.ok(batch.every((r) => r.isError))
   await assert.rejects(registry.execute(call('wait'), { signal: 'now' }), { code: 'CONFIG_VALIDATION' })
+})
+
+test('a signal that only the call holds fires, whatever is collected meanwhile', async () => {
+  const registry = registryOf({ never: () => new Promise(() => {}) })
+  const run = () => registry.execute(call('never'), { signal: AbortSignal.any([AbortSignal.timeout(100)]) })
+  const running = run()
+  const plainly = registry.execute(call('never'), { signal: AbortSignal.timeout(100) })
+  await collected()
+  for (const each of [running, plainly]) assert.equal((await each).output, 'Tool "never" execution failed: aborted')
 })
 
 test('many calls on one signal have one listener', async () => {
@@ -411,7 +582,7 @@ test('a batch never runs more than maxConcurrency at once, and as many as that',
 
 test('a maxConcurrency that makes no sense is a RangeError', async () => {
   const registry = registryOf({ echo })
-  for (const maxConcurrency of [0, -1, 1.5, Number.NaN, '8', Number.POSITIVE_INFINITY]) {
+  for (const maxConcurrency of [0, -1, 1.5, Number.NaN, '8', null, Number.POSITIVE_INFINITY]) {
     await assert.rejects(registry.batchExecute([call('echo')], { maxConcurrency }), RangeError)
   }
   await assert.rejects(registry.batchExecute('x'), { code: 'CONFIG_VALIDATION' })
@@ -531,6 +702,38 @@ test('discover() brings the tools of MCP servers, again and again, and leaves th
   await Promise.all([registry.discover(), registry.discover()])
   assert.deepEqual(registry.toolNames, ['mine', 'mcp:math/sub'])
   await registryOf({ mine: () => 'x' }).discover()
+})
+
+test('a server that does not list is skipped, and keeps the tools that it had', async () => {
+  const warnings = []
+  const logger = { warn: (message) => warnings.push(message) }
+  const lists = { a: [{ name: 'x' }], b: [{ name: 'y' }] }
+  const listTools = async (server) => {
+    const wanted = server ? [server] : Object.keys(lists)
+    return wanted.flatMap((name) => {
+      if (lists[name] === undefined) throw new Error(`${name} is down`)
+      return lists[name].map((tool) => ({ ...tool, serverName: name }))
+    })
+  }
+  const callTool = async (server, tool) => `${server} ${tool}`
+  for (const connectedServerNames of [['a', 'b'], undefined]) {
+    warnings.length = 0
+    Object.assign(lists, { a: [{ name: 'x' }], b: [{ name: 'y' }] })
+    const mcpClient = { connectedServerNames, listTools, callTool }
+    const registry = registryOf({ mine: () => 'x' }, { mcpClient, logger })
+    await registry.discover()
+    assert.deepEqual(registry.toolNames, ['mine', 'mcp:a/x', 'mcp:b/y'])
+    Object.assign(lists, { a: [{ name: 'x2' }], b: undefined })
+    await registry.discover()
+    assert.equal(warnings.length, 1)
+    assert.match(warnings[0], /b is down/)
+    const names = connectedServerNames ? ['mcp:a/x2', 'mcp:b/y'] : ['mcp:a/x', 'mcp:b/y']
+    assert.deepEqual(registry.toolNames.toSorted(), [...names, 'mine'])
+    assert.equal((await registry.execute(call('mcp:b/y'))).output, 'b y')
+    Object.assign(lists, { a: [], b: [] })
+    await registry.discover()
+    assert.deepEqual(registry.toolNames, ['mine'])
+  }
 })
 
 test('a tool that is registered again, or taken out, takes no call with it', async () => {

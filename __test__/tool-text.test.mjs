@@ -44,17 +44,19 @@ test('an id and arguments are made where they are missing', () => {
   assert.notEqual(toolCalls[0].id, toolCalls[1].id)
 })
 
-const MALFORMED = [
-  '{',
-  'null',
-  '[]',
-  '"text"',
-  '{}',
-  '{"name": 5}',
-  '{"name": ""}',
-  '{"name": "a", "arguments": [1]}',
-  '{"name": "a\nb"}',
-]
+test('a block with a name is a call, whatever its arguments are: it fails with words about them', async () => {
+  const of = (args) => registry.parseToolCalls(block({ id: '1', name: 'a', arguments: args })).toolCalls[0]
+  assert.deepEqual(of('{"q": 1}').arguments, { q: 1 }, 'JSON in a text')
+  for (const args of ['q', '[1]', [1], 5, false]) {
+    const made = of(args)
+    assert.deepEqual(made.arguments, args)
+    const { output, isError } = await registry.execute(made)
+    assert.ok(isError)
+    assert.match(output, /^Tool "a" execution failed: arguments: expected an object, got /)
+  }
+})
+
+const MALFORMED = ['{', 'null', '[]', '"text"', '{}', '{"name": 5}', '{"name": ""}', '{"name": "a\nb"}']
 for (const body of MALFORMED) {
   test(`a malformed block is in neither, and the next one counts: ${JSON.stringify(body)}`, () => {
     const { text, toolCalls } = registry.parseToolCalls(`x${block(body)}y${block({ id: '1', name: 'good' })}z`)

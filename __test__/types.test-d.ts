@@ -161,3 +161,21 @@ stopListening()
 client.callTool('a', 't', {}, { signal: new AbortController().signal }).then((answer) => answer.content[0]?.text)
 // @ts-expect-error a misspelt option
 createMCPClient({ server: [] })
+
+// What may be left out may be undefined, too: under exactOptionalPropertyTypes that is another thing.
+export async function maybe(signal: AbortSignal | undefined, maxConcurrency: number | undefined): Promise<void> {
+  await createToolRegistry().execute({ id: '1', name: 'a', arguments: {} }, { signal })
+  await createToolRegistry().batchExecute([], { signal, maxConcurrency })
+}
+
+// Whoever is asked sees what would happen; one who reads the call alone will do.
+createToolPermissionResolver({
+  defaultPolicy: 'ask',
+  rules: [],
+  onPermissionRequest: async ({ preview }) => typeof preview?.diff === 'string',
+})
+createToolPermissionResolver({
+  defaultPolicy: 'ask',
+  rules: [],
+  onPermissionRequest: async (request: ToolCallRequest) => request.name === 'a',
+})

@@ -21,8 +21,16 @@ use simse::tool::Registry;
 struct YesToFiles;
 
 impl Asker for YesToFiles {
-    fn ask<'a>(&'a self, request: &'a ToolCallRequest, _cancel: &'a CancellationToken) -> BoxFuture<'a, bool> {
+    fn ask<'a>(
+        &'a self,
+        request: &'a ToolCallRequest,
+        preview: Option<&'a serde_json::Value>,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, bool> {
         println!("  asked about {}", request.name);
+        if let Some(diff) = preview.and_then(|preview| preview["diff"].as_str()) {
+            println!("{diff}");
+        }
         Box::pin(std::future::ready(request.name.starts_with("fs_")))
     }
 }

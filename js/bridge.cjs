@@ -107,7 +107,17 @@ function closeBatch(batch) {
 /** Signal → the handles that it cancels. One listener for each signal, however many calls wait on it. */
 const fans = new WeakMap()
 
-/** Makes a handle that the signal cancels. `release` when the call is over. */
+/**
+ * The sources of an `AbortSignal.any()`. Node 20 holds them weakly even while somebody listens, so that one that nobody else holds, such as an
+ * `AbortSignal.timeout()`, would never fire.
+ */
+function sourcesOf(signal) {
+  const hidden = Object.getOwnPropertySymbols(signal).find((symbol) => symbol.description === 'kSourceSignals')
+  const sources = hidden && signal[hidden]
+  return typeof sources?.[Symbol.iterator] === 'function' ? Array.from(sources, (source) => source?.deref?.()) : []
+}
+
+/** Makes a handle that the signal cancels, and holds the signal with all that it hangs on. `release` when the call is over. */
 function cancelHandle(signal) {
   const handle = new native.CancelHandle()
   if (signal.aborted) {
@@ -116,7 +126,7 @@ function cancelHandle(signal) {
   }
   let fan = fans.get(signal)
   if (fan === undefined) {
-    fan = { handles: new Set(), listener: null }
+    fan = { handles: new Set(), listener: null, sources: sourcesOf(signal) }
     fan.listener = () => {
       for (const each of fan.handles) each.cancel()
     }

@@ -19,6 +19,29 @@ function settle(type, returned) {
   if (typeof returned?.then === 'function') returned.then(undefined, (cause) => report(type, cause))
 }
 
+/** A list with the handler in it, and its entry there: what ends a subscription ends that one, and no later one of the same function. */
+function entered(list, handler) {
+  const found = list.find((each) => each.handler === handler)
+  if (found !== undefined) return { list, entry: found }
+  const entry = { handler }
+  return { list: [...list, entry], entry }
+}
+
+/** Publishes on a bus of whatever make, if there is one: a bus that throws is reported once, and stops nobody. */
+function publishTo(bus, type, payload) {
+  if (bus === undefined) return
+  try {
+    const returned = bus.publish(type, payload)
+    if (typeof returned?.then === 'function') returned.then(undefined, (cause) => reportBus(type, cause))
+  } catch (cause) {
+    reportBus(type, cause)
+  }
+}
+
+function reportBus(type, cause) {
+  console.error(`simse: the event bus failed to publish "${type}":`, cause)
+}
+
 /** Creates an event bus. */
 function createEventBus() {
   const typed = new Map()
@@ -31,7 +54,8 @@ function createEventBus() {
     if (handlers !== undefined) {
       for (let i = 0; i < handlers.length; i++) {
         try {
-          const returned = handlers[i](payload)
+          const { handler } = handlers[i]
+          const returned = handler(payload)
           if (returned !== undefined) settle(type, returned)
         } catch (cause) {
           report(type, cause)
@@ -40,7 +64,8 @@ function createEventBus() {
     }
     for (let i = 0; i < wildcards.length; i++) {
       try {
-        const returned = wildcards[i](type, payload)
+        const { handler } = wildcards[i]
+        const returned = handler(type, payload)
         if (returned !== undefined) settle(type, returned)
       } catch (cause) {
         report(type, cause)
@@ -51,10 +76,10 @@ function createEventBus() {
   function subscribe(type, handler) {
     assertFits('subscribe', text, type, 'type')
     assertFits('subscribe', fn, handler, 'handler')
-    const before = typed.get(type) ?? NONE
-    if (!before.includes(handler)) typed.set(type, [...before, handler])
+    const { list, entry } = entered(typed.get(type) ?? NONE, handler)
+    typed.set(type, list)
     return () => {
-      const left = (typed.get(type) ?? NONE).filter((other) => other !== handler)
+      const left = (typed.get(type) ?? NONE).filter((other) => other !== entry)
       if (left.length > 0) typed.set(type, left)
       else typed.delete(type)
     }
@@ -62,9 +87,10 @@ function createEventBus() {
 
   function subscribeAll(handler) {
     assertFits('subscribeAll', fn, handler, 'handler')
-    if (!all.includes(handler)) all = [...all, handler]
+    const { list, entry } = entered(all, handler)
+    all = list
     return () => {
-      all = all.filter((other) => other !== handler)
+      all = all.filter((other) => other !== entry)
     }
   }
 
@@ -76,4 +102,4 @@ function createEventBus() {
   return Object.freeze({ publish, subscribe, subscribeAll, clear })
 }
 
-module.exports = { createEventBus }
+module.exports = { createEventBus, publishTo }

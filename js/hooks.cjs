@@ -1,6 +1,7 @@
 /** The hook system: handlers in the order of registration, composed here; Rust sees the composition. */
 'use strict'
 
+const { isDeepStrictEqual } = require('node:util')
 const { assertFits, fn, plain } = require('./check.cjs')
 const { messageOf, simseError } = require('./errors.cjs')
 
@@ -26,17 +27,30 @@ const isCall = (value) => plain(value) && typeof value.name === 'string' && plai
 const isResult = (value) =>
   plain(value) && [value.id, value.name, value.output].every(isString) && typeof value.isError === 'boolean'
 
+/** What gives a value as it is now, whatever a handler does to it meanwhile. */
+function snapshot(value) {
+  if (typeof value !== 'object' || value === null) return () => value
+  try {
+    const copy = structuredClone(value)
+    return () => (isDeepStrictEqual(copy, value) ? value : copy)
+  } catch {
+    // It holds something that has no copy.
+    return () => value
+  }
+}
+
 /** Chains handlers over one field of the context. A handler that fails or answers with another form changes nothing. */
 function chain(field, fits, expected) {
   return async (type, handlers, context) => {
     let current = context[field]
     for (const handler of handlers) {
+      const before = snapshot(current)
       try {
         const next = await handler({ ...context, [field]: current })
-        if (next === undefined) continue
-        if (!fits(next)) throw new TypeError(`it returned something that is not ${expected}`)
-        current = next
+        if (next !== undefined && !fits(next)) throw new TypeError(`it returned something that is not ${expected}`)
+        current = next === undefined ? before() : next
       } catch (cause) {
+        current = before()
         warn(type, cause)
       }
     }
@@ -47,9 +61,13 @@ function chain(field, fits, expected) {
 async function runBefore(_type, handlers, { request }) {
   let current = request
   for (const handler of handlers) {
+    const before = snapshot(current)
     try {
       const next = await handler({ request: current })
-      if (next === undefined) continue
+      if (next === undefined) {
+        current = before()
+        continue
+      }
       if (next?.blocked === true)
         return Object.freeze({ blocked: true, reason: String(next.reason ?? 'blocked by a hook') })
       if (!isCall(next)) throw new TypeError('it returned neither a call nor {blocked: true, reason}')

@@ -6,6 +6,9 @@ const { plain } = require('./check.cjs')
 const { messageOf, revive } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
 
+const NONE = new Set()
+const ALL = { has: () => true }
+
 /** What a call returned, for the model. An answer marked as an error becomes one. */
 function outputOf(answer) {
   if (typeof answer === 'string') return answer
@@ -37,21 +40,30 @@ function annotationsOf({ annotations, title }) {
   return Object.keys(hints).length > 0 ? { annotations: hints } : {}
 }
 
-/** A client without `connectedServerNames` is one that lists all servers at once. */
+/** All servers' tools, and the servers that did not list theirs. A client without `connectedServerNames` lists all servers at once. */
 async function listAll(client, log) {
   const servers = client.connectedServerNames
-  if (!Array.isArray(servers)) return (await client.listTools()).map((tool) => [tool.serverName ?? tool.server, tool])
+  if (!Array.isArray(servers)) {
+    try {
+      return { listed: (await client.listTools()).map((tool) => [tool.serverName ?? tool.server, tool]), silent: NONE }
+    } catch (cause) {
+      log(`the MCP servers did not list their tools and are skipped: ${messageOf(cause)}`, { cause })
+      return { listed: [], silent: ALL }
+    }
+  }
+  const silent = new Set()
   const lists = await Promise.all(
     servers.map(async (server) => {
       try {
         return (await client.listTools(server)).map((tool) => [server, tool])
       } catch (cause) {
         log(`MCP server "${server}" did not list its tools and is skipped: ${messageOf(cause)}`, { server, cause })
+        silent.add(server)
         return []
       }
     }),
   )
-  return lists.flat()
+  return { listed: lists.flat(), silent }
 }
 
 function addTool(state, client, server, tool) {
@@ -64,16 +76,21 @@ function addTool(state, client, server, tool) {
     ...annotationsOf(tool),
   }
   state.add(definition, async (args) => outputOf(await client.callTool(server, tool.name, args)), 'mcp')
+  return definition.name
 }
 
-async function discover(state) {
+/** `servers`: tool → its server. A server that is skipped keeps the tools that it had. */
+async function discover(state, servers) {
   const client = state.options.mcpClient
   if (client === undefined) return
-  const listed = await listAll(client, state.log)
-  for (const [name, { origin }] of [...state.tools]) if (origin === 'mcp') state.remove(name)
+  const { listed, silent } = await listAll(client, state.log)
+  for (const [name, { origin }] of [...state.tools]) {
+    if (origin === 'mcp' && !silent.has(servers.get(name))) state.remove(name)
+  }
+  for (const name of servers.keys()) if (!state.tools.has(name)) servers.delete(name)
   for (const [server, tool] of listed) {
     try {
-      addTool(state, client, server, tool)
+      servers.set(addTool(state, client, server, tool), server)
     } catch (cause) {
       state.log(`tool "${tool?.name}" of MCP server "${server}" is skipped: ${messageOf(cause)}`, { server, cause })
     }
@@ -83,8 +100,9 @@ async function discover(state) {
 /** `discover` of one registry; several at once run one after the other. */
 function createDiscovery(state) {
   let last = Promise.resolve()
+  const servers = new Map()
   return () => {
-    const next = last.then(() => discover(state))
+    const next = last.then(() => discover(state, servers))
     last = next.catch(() => {})
     return next
   }

@@ -1,6 +1,7 @@
 /** The memory tools over any memory manager: the same names, parameters, words and events as those of the server. */
 'use strict'
 
+const { publishTo } = require('./bus.cjs')
 const { assertFits, describe, having, plain } = require('./check.cjs')
 
 const manager = having('search', 'add', 'delete')
@@ -75,19 +76,19 @@ function handlers(memory, bus) {
       const from = performance.now()
       const found = checked(await memory.search(query, maxResults ?? undefined))
       const durationMs = Math.round(performance.now() - from)
-      bus?.publish('memory.search', { query, resultCount: found.length, durationMs })
+      publishTo(bus, 'memory.search', { query, resultCount: found.length, durationMs })
       return told(found)
     },
     async memory_add({ text, topic }) {
       const about = topic?.trim()
       const id = await memory.add(filled(text, 'text').trim(), about ? { topic: about } : {})
-      bus?.publish('memory.add', { id, contentLength: text.trim().length })
+      publishTo(bus, 'memory.add', { id, contentLength: text.trim().length })
       return `Remembered: ${id}`
     },
     async memory_delete({ id }) {
       if ((await memory.delete(id)) !== true)
         throw new Error(`no note with the id "${id}" in the memory of this project`)
-      bus?.publish('memory.delete', { id })
+      publishTo(bus, 'memory.delete', { id })
       return `Forgotten: ${id}`
     },
   }

@@ -62,6 +62,9 @@ function rulesJson({ defaultPolicy, rules = [] }) {
   return toJson({ defaultPolicy, rules })
 }
 
+/** A call, and what it would do where that is known, for whoever is asked about it. */
+const questionOf = ({ request, preview }) => (preview ? { ...request, preview } : request)
+
 /** Asks a person through `onPermissionRequest`. Only `true` is yes; a failure is no, and `log` hears of it. */
 async function askPerson(onPermissionRequest, request, log) {
   try {
@@ -132,4 +135,4 @@ function createToolPermissionResolver(config) {
 /** What a resolver of ours is made of; undefined for others. */
 const resolverInsides = (resolver) => insides.get(resolver)
 
-module.exports = { createToolPermissionResolver, resolverInsides, permissionConfig, rulesJson, askPerson }
+module.exports = { createToolPermissionResolver, resolverInsides, permissionConfig, rulesJson, askPerson, questionOf }

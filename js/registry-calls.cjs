@@ -2,12 +2,16 @@
 'use strict'
 
 const { bridge, cancelHandle, closeBatch, native, openBatch } = require('./bridge.cjs')
+const { publishTo } = require('./bus.cjs')
 const { describe, plain } = require('./check.cjs')
 const { invalid, messageOf, revive, simseError } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
 const { newCallId } = require('./tool-text.cjs')
 
 const CONCURRENCY = 8
+/** Arguments inside arguments, at most: what reads JSON has an end somewhere. */
+const NESTED_MAX = 100
+const NESTED = `arguments: nested more than ${NESTED_MAX} deep`
 
 /** The engine's codes in the words of this package. */
 const CODES = { NOT_FOUND: 'TOOL_NOT_FOUND', FORBIDDEN: 'PERMISSION_DENIED', TIMEOUT: 'OPERATION_TIMEOUT' }
@@ -25,29 +29,56 @@ function checkSignal(signal) {
     throw invalid('execute', [{ path: 'signal', message: `expected an AbortSignal, got ${describe(signal)}` }])
 }
 
-/** A call as Rust reads it; throws for what is no call at all. */
-function readCall(call, path) {
-  if (!plain(call))
-    throw invalid('execute', [{ path, message: `expected {id, name, arguments}, got ${describe(call)}` }])
-  const { id, name, arguments: args } = call
-  return { id: typeof id === 'string' ? id : newCallId(), name: String(name), arguments: args ?? {} }
+/** A call as Rust reads it, and what is wrong with one that it need not read. */
+function readCall(call) {
+  const { id, name, arguments: args } = plain(call) ? call : {}
+  const request = {
+    id: typeof id === 'string' ? id : newCallId(),
+    name: typeof name === 'string' ? name : '',
+    arguments: args ?? {},
+  }
+  return {
+    request,
+    problem: plain(call) ? problemOf(request, name) : `a call: expected {id, name, arguments}, got ${describe(call)}`,
+  }
+}
+
+function problemOf({ arguments: args }, name) {
+  if (typeof name !== 'string') return `name: expected a string, got ${describe(name)}`
+  if (!plain(args)) return `arguments: expected an object, got ${describe(args)}`
+  return undefined
+}
+
+/** Whether a value holds others more than `left` deep. */
+function tooDeep(value, left) {
+  if (typeof value !== 'object' || value === null) return false
+  if (left === 0) return true
+  for (const key in value) if (tooDeep(value[key], left - 1)) return true
+  return false
 }
 
 /** A call as JSON, or why it has none. */
-function encodeCall(call) {
-  if (!plain(call.arguments)) return { problem: `arguments: expected an object, got ${describe(call.arguments)}` }
+function encodeCall({ request, problem }) {
+  if (problem) return { problem }
   try {
-    return { json: toJson(call) }
+    const json = toJson(request)
+    const deep = json.length > 2 * NESTED_MAX && tooDeep(request.arguments, NESTED_MAX)
+    return deep ? { problem: NESTED } : { json }
   } catch (cause) {
+    // The stack has an end, too.
+    if (cause instanceof RangeError) return { problem: NESTED }
     return { problem: `the arguments are not JSON: ${messageOf(cause)}` }
   }
 }
 
-/** Calls as JSON: all at once, or one by one where something in one of them has none. */
+/** Calls as a JSON array, those that have none left out; and the problems of these, each at its place. */
 function encodeAll(calls) {
-  if (calls.every((call) => plain(call.arguments))) {
+  if (calls.every(({ problem }) => problem === undefined)) {
+    const requests = calls.map(({ request }) => request)
     try {
-      return { json: toJson(calls), problems: [] }
+      const json = toJson(requests)
+      const deep = json.length > 2 * NESTED_MAX && requests.some(({ arguments: args }) => tooDeep(args, NESTED_MAX))
+      if (!deep) return { json, problems: [] }
     } catch {
       // Which of them it is, is found out below.
     }
@@ -57,7 +88,7 @@ function encodeAll(calls) {
 }
 
 function refused({ id, name }, problem) {
-  const output = `Tool "${name}" execution failed: ${problem}`
+  const output = name ? `Tool "${name}" execution failed: ${problem}` : `Malformed tool call: ${problem}`
   return { result: { id, name, output, isError: true }, failure: { code: 'INVALID_ARGUMENT', message: output } }
 }
 
@@ -67,15 +98,15 @@ function freezeResult({ result, findings }) {
 }
 
 function publishStart(bus, { id, name, arguments: args }) {
-  bus.publish('tool.call.start', { callId: id, name, args })
+  publishTo(bus, 'tool.call.start', { callId: id, name, args })
 }
 
 function publishEnd(bus, { result, findings, timedOutMs, failure }) {
   const { id, name, output, isError, durationMs = 0, parts, details } = result
-  if (timedOutMs !== undefined) bus.publish('tool.timeout', { name, timeoutMs: timedOutMs })
-  if (isError) bus.publish('tool.call.error', { callId: id, name, error: failureOf(failure, name, output) })
+  if (timedOutMs !== undefined) publishTo(bus, 'tool.timeout', { name, timeoutMs: timedOutMs })
+  if (isError) publishTo(bus, 'tool.call.error', { callId: id, name, error: failureOf(failure, name, output) })
   const more = { ...(parts && { parts }), ...(details && { details }), ...(findings && { findings }) }
-  bus.publish('tool.call.end', { callId: id, name, output, isError, durationMs, ...more })
+  publishTo(bus, 'tool.call.end', { callId: id, name, output, isError, durationMs, ...more })
 }
 
 /** Publishes what happened during a batch, as far as it is known. */
@@ -85,7 +116,7 @@ function drain(bus, events) {
     const type = taken[i]
     for (const payload of taken[i + 1]) {
       if (type === 'tool.call.error') payload.error = failureOf(payload.error, payload.name, '')
-      bus.publish(type, payload)
+      publishTo(bus, type, payload)
     }
   }
 }
@@ -104,9 +135,8 @@ function listen(bus) {
   }
 }
 
-async function runOne(state, call, signal) {
-  const { json, problem } = encodeCall(call)
-  if (problem) return refused(call, problem)
+/** Runs a call, given as JSON too. */
+async function runOne(state, call, json, signal) {
   const cancel = signal ? cancelHandle(signal) : undefined
   const heard = state.publishes(call.name) ? listen(state.options.eventBus) : undefined
   try {
@@ -149,24 +179,29 @@ function createCalls(state) {
   async function execute(call, options) {
     const signal = options?.signal
     checkSignal(signal)
-    const request = readCall(call, 'call')
-    if (bus) publishStart(bus, request)
-    const outcome = await runOne(state, request, signal)
+    const read = readCall(call)
+    const { request } = read
+    const { json, problem } = encodeCall(read)
+    // A copy: what a listener does to the arguments is done to nobody's call.
+    if (bus) publishStart(bus, json ? JSON.parse(json) : request)
+    const outcome = problem ? refused(request, problem) : await runOne(state, request, json, signal)
     if (bus) publishEnd(bus, outcome)
     return freezeResult(outcome)
   }
 
   async function batchExecute(calls, options) {
-    const maxConcurrency = checkConcurrency(options?.maxConcurrency ?? CONCURRENCY)
+    const maxConcurrency = checkConcurrency(
+      options?.maxConcurrency === undefined ? CONCURRENCY : options.maxConcurrency,
+    )
     checkSignal(options?.signal)
     if (!Array.isArray(calls))
       throw invalid('batchExecute', [{ path: 'calls', message: `expected an array, got ${describe(calls)}` }])
-    const requests = calls.map((call, i) => readCall(call, `calls.${i}`))
-    if (requests.length === 0) return Object.freeze([])
-    const { json, problems } = encodeAll(requests)
+    const read = Array.from(calls, readCall)
+    if (read.length === 0) return Object.freeze([])
+    const { json, problems } = encodeAll(read)
     const outcomes = await runMany(state, json, maxConcurrency, options?.signal)
     let next = 0
-    const results = requests.map((request, i) => {
+    const results = read.map(({ request }, i) => {
       if (!problems[i]) return freezeResult(outcomes[next++])
       const outcome = refused(request, problems[i])
       if (bus) {

@@ -22,10 +22,11 @@ const { invalid, messageOf, revive } = require('./errors.cjs')
 const { createCalls } = require('./registry-calls.cjs')
 const { watchHooks } = require('./hooks.cjs')
 const { toJson } = require('./json.cjs')
+const { publishTo } = require('./bus.cjs')
 const { addMemoryTools, manager, registrar } = require('./memory-tools.cjs')
 const { createDiscovery } = require('./mcp-tools.cjs')
-const { askPerson, resolverInsides } = require('./permissions.cjs')
-const { deepFreeze, isTold, readDefinition, validateStandard } = require('./schema.cjs')
+const { askPerson, questionOf, resolverInsides } = require('./permissions.cjs')
+const { deepFreeze, readDefinition, validateStandard } = require('./schema.cjs')
 const { formatForSystemPrompt, parseToolCalls } = require('./tool-text.cjs')
 
 const optionsShape = shape({
@@ -106,19 +107,29 @@ class State {
   }
 
   add(given, handler, origin) {
-    const { definition, schema } = readDefinition(given)
+    const { definition, schema, told } = readDefinition(given)
     assertFits('register', fn, handler, 'handler')
-    if (schema && !isTold(schema)) {
+    if (schema && !told) {
       this.log(
         `tool "${definition.name}": its schema (${schema['~standard'].vendor}) does not say itself as JSON Schema, so models are told that any object fits`,
         { tool: definition.name },
       )
     }
+    // What others' servers describe badly is taken as far as it goes.
+    if (schema === undefined && origin !== 'mcp') this.#checkParameters(definition)
     const number = ++this.#lastHandler
-    this.native.register(toJson(definition), number)
+    this.native.register(toJson(definition), number, schema !== undefined)
     this.handlers.set(number, { handler, schema })
     this.tools.set(definition.name, { definition, origin })
     this.version += 1
+  }
+
+  #checkParameters({ parameters }) {
+    try {
+      this.native.checkParameters(toJson(parameters))
+    } catch (cause) {
+      throw revive(cause)
+    }
   }
 
   /** Notes native tools, which Rust has registered already. */
@@ -175,9 +186,9 @@ class State {
     return encodeOutput(await found.handler(value, context))
   }
 
-  async #check({ request, definition }) {
+  async #check({ request, definition, preview }) {
     try {
-      return String((await this.resolver.check(request, definition ?? undefined)) === true)
+      return String((await this.resolver.check(questionOf({ request, preview }), definition ?? undefined)) === true)
     } catch (cause) {
       this.log(`the permission resolver failed for tool "${request.name}", which counts as no: ${messageOf(cause)}`, {
         cause,
@@ -186,11 +197,12 @@ class State {
     }
   }
 
-  async #ask({ request }) {
+  async #ask({ request, preview }) {
     const bus = this.options.eventBus
-    bus?.publish('permission.request', { callId: request.id, toolName: request.name, args: request.arguments })
-    const allowed = await askPerson(this.onPermissionRequest, request, this.log)
-    bus?.publish('permission.response', { callId: request.id, allowed })
+    const { id: callId, name: toolName, arguments: args } = request
+    publishTo(bus, 'permission.request', { callId, toolName, args, ...(preview && { preview }) })
+    const allowed = await askPerson(this.onPermissionRequest, questionOf({ request, preview }), this.log)
+    publishTo(bus, 'permission.response', { callId, allowed })
     return String(allowed)
   }
 

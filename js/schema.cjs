@@ -2,7 +2,7 @@
 'use strict'
 
 const { assertFits, boolean, describe, integer, oneOf, optional, plain, shape, string, text } = require('./check.cjs')
-const { invalid, messageOf } = require('./errors.cjs')
+const { invalid } = require('./errors.cjs')
 
 const CATEGORIES = Object.freeze(['read', 'edit', 'search', 'execute', 'memory', 'vfs', 'task', 'subagent', 'other'])
 const annotations = shape({ title: optional(string), destructive: optional(boolean), readOnly: optional(boolean) })
@@ -41,21 +41,25 @@ const isJsonSchema = (value) =>
   typeof value.$ref === 'string' ||
   ['anyOf', 'oneOf', 'allOf'].some((word) => Array.isArray(value[word]))
 
-/** Whether a Standard Schema can be told to a model. */
-const isTold = (schema) => typeof schema['~standard'].jsonSchema?.input === 'function'
-
-/** A Standard Schema as JSON Schema. One that cannot say so takes any object here and is held against arguments in JavaScript. */
-function standardToJson(schema) {
-  const refuse = (message) => invalid('register', [{ path: 'parameters', message }])
-  let converted
+/** What a converter makes; what has no form in JSON becomes anything (`unrepresentable` is Zod's word). Undefined: it cannot say. */
+function converted(schema) {
+  const { vendor, jsonSchema } = schema['~standard']
+  if (typeof jsonSchema?.input !== 'function') return undefined
+  const libraryOptions = vendor === 'zod' ? { unrepresentable: 'any' } : undefined
   try {
-    converted = isTold(schema) ? schema['~standard'].jsonSchema.input({ target: 'draft-2020-12' }) : undefined
-  } catch (cause) {
-    throw refuse(`this schema has no form in JSON Schema, which models are told: ${messageOf(cause)}`)
+    return jsonSchema.input({ target: 'draft-2020-12', ...(libraryOptions && { libraryOptions }) })
+  } catch {
+    return undefined
   }
-  const { $schema, ...json } = converted ?? { type: 'object', properties: {} }
-  if (!isJsonSchema(json)) throw refuse('expected a schema of an object')
-  return json
+}
+
+/** A Standard Schema as JSON Schema, for models: arguments are held against the schema itself. One that cannot say so is told as any object. */
+function standardToJson(schema) {
+  const { $schema, ...json } = converted(schema) ?? {}
+  if (Object.keys(json).length === 0) return { data: { type: 'object', properties: {} }, told: false }
+  if (!isJsonSchema(json))
+    throw invalid('register', [{ path: 'parameters', message: 'expected a schema of an object' }])
+  return { data: json, told: true }
 }
 
 function checkByName(parameters) {
@@ -75,20 +79,20 @@ function checkByName(parameters) {
 
 /** Parameters as data, and what holds arguments against them beyond that. */
 function parametersOf(parameters) {
-  if (isStandard(parameters)) return { data: standardToJson(parameters), schema: parameters }
+  if (isStandard(parameters)) return { ...standardToJson(parameters), schema: parameters }
   if (!isJsonSchema(parameters)) checkByName(parameters)
   return { data: structuredClone(parameters), schema: undefined }
 }
 
 /**
- * A definition, checked, copied and frozen; `schema` is the Standard Schema of its parameters, if it has one.
- * @returns {{ definition: object, schema: object | undefined }}
+ * A definition, checked, copied and frozen; `schema` is the Standard Schema of its parameters, if it has one, and `told` whether models know it.
+ * @returns {{ definition: object, schema: object | undefined, told: boolean | undefined }}
  */
 function readDefinition(given) {
   assertFits('register', definitionShape, given)
-  const { data, schema } = parametersOf(given.parameters)
+  const { data, schema, told } = parametersOf(given.parameters)
   const { parameters: _, ...rest } = given
-  return { definition: deepFreeze(structuredClone({ ...rest, parameters: data })), schema }
+  return { definition: deepFreeze(structuredClone({ ...rest, parameters: data })), schema, told }
 }
 
 /** Parameters as `[name, {type, required}]`, whatever their form. */
@@ -121,4 +125,4 @@ async function validateStandard(schema, args) {
   return { problem: said.join('; ') }
 }
 
-module.exports = { isStandard, isTold, readDefinition, listParameters, validateStandard, deepFreeze, CATEGORIES }
+module.exports = { isStandard, readDefinition, listParameters, validateStandard, deepFreeze, CATEGORIES }

@@ -6,7 +6,7 @@ const { revive, simseError } = require('./errors.cjs')
 const { createHookSystem, watchHooks, HOOK_TYPES } = require('./hooks.cjs')
 const { toJson } = require('./json.cjs')
 const { endAtExit } = require('./leftovers.cjs')
-const { askPerson } = require('./permissions.cjs')
+const { askPerson, questionOf } = require('./permissions.cjs')
 const { stateOf } = require('./registry.cjs')
 const { checkConfig, nativeConfig } = require('./server-config.cjs')
 
@@ -46,7 +46,7 @@ class State {
 
   async handle(operation, input) {
     if (operation === 'ask')
-      return String(await askPerson(this.config.toolPermissions.onPermissionRequest, input.request, warn))
+      return String(await askPerson(this.config.toolPermissions.onPermissionRequest, questionOf(input), warn))
     return toJson(await this.hooks.run(operation.slice('hook:'.length), input))
   }
 }

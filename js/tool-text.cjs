@@ -48,12 +48,7 @@ function endOfBlock(text, start) {
 function parseBody(body) {
   try {
     const call = JSON.parse(body)
-    const usable =
-      plain(call) &&
-      typeof call.name === 'string' &&
-      call.name !== '' &&
-      (call.arguments == null || plain(call.arguments))
-    return usable ? call : undefined
+    return plain(call) && typeof call.name === 'string' && call.name !== '' ? call : undefined
   } catch {
     return undefined
   }
@@ -64,9 +59,20 @@ function newCallId() {
   return `call_${globalThis.crypto.randomUUID().replaceAll('-', '')}`
 }
 
+/** Arguments as an object, out of a text too. What is none stays as it is: the call fails with words about it. */
+function readArguments(given) {
+  if (typeof given !== 'string') return given ?? {}
+  try {
+    const read = JSON.parse(given)
+    return plain(read) ? read : given
+  } catch {
+    return given
+  }
+}
+
 function readCall(call) {
   const id = typeof call.id === 'string' && call.id !== '' ? call.id : newCallId()
-  return Object.freeze({ id, name: call.name, arguments: call.arguments ?? {} })
+  return Object.freeze({ id, name: call.name, arguments: readArguments(call.arguments) })
 }
 
 /** A model's reply, taken apart: its calls, and its text without them. Malformed blocks are in neither. */

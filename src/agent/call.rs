@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Gate, GateQuestion, Preview, Sink, SinkError};
 use crate::base::{BoxFuture, limit};
 use crate::hook::{Before, Hooks, NoHooks};
-use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult};
+use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, VerdictSource};
 use crate::tool::{
     Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
     bound_parts, canonical, validate_call,
@@ -266,6 +266,10 @@ impl Prepared {
             .await;
         if verdict.allowed {
             return Ok(());
+        }
+        // A question that nobody could answer any more is no refusal.
+        if verdict.by == VerdictSource::Abort && cancel.is_cancelled() {
+            return Err(Failure::execution(ErrorCode::Conflict, &request.name, "aborted"));
         }
         let mut output = format!("Permission denied for tool: \"{}\"", request.name);
         if !verdict.reason.is_empty() {

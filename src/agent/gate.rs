@@ -60,7 +60,11 @@ impl Gate for RulesGate {
                     verdict(false, VerdictSource::Policy, told.reason)
                 }
                 PermissionPolicy::Allow | PermissionPolicy::Ask => match &self.asker {
-                    Some(asker) => verdict(asker.ask(request, cancel).await, VerdictSource::Program, String::new()),
+                    Some(asker) => {
+                        let preview = question.preview.compute(&request.arguments).await;
+                        let allowed = asker.ask(request, preview.as_ref(), cancel).await;
+                        verdict(allowed, VerdictSource::Program, String::new())
+                    }
                     None => verdict(false, VerdictSource::NoClient, "nobody is there who could be asked".to_owned()),
                 },
             }
@@ -78,17 +82,23 @@ mod tests {
     struct Says(bool);
 
     impl Asker for Says {
-        fn ask<'a>(&'a self, _: &'a ToolCallRequest, _: &'a CancellationToken) -> BoxFuture<'a, bool> {
+        fn ask<'a>(
+            &'a self,
+            _: &'a ToolCallRequest,
+            preview: Option<&'a serde_json::Value>,
+            _: &'a CancellationToken,
+        ) -> BoxFuture<'a, bool> {
+            assert_eq!(preview, Some(&serde_json::json!("what it does")));
             Box::pin(std::future::ready(self.0))
         }
     }
 
     #[derive(Debug)]
-    struct NoPreview;
+    struct Shown;
 
-    impl crate::agent::Preview for NoPreview {
+    impl crate::agent::Preview for Shown {
         fn compute<'a>(&'a self, _: &'a Arguments) -> BoxFuture<'a, Option<serde_json::Value>> {
-            Box::pin(std::future::ready(None))
+            Box::pin(std::future::ready(Some("what it does".into())))
         }
     }
 
@@ -123,7 +133,7 @@ mod tests {
                     definition: None,
                     subject: &subject,
                     insists,
-                    preview: &NoPreview,
+                    preview: &Shown,
                 };
                 let got = gate.check(question, &CancellationToken::new()).await;
                 assert_eq!((got.allowed, got.by), (allowed, by), "{command}: {got:?}");

@@ -101,8 +101,13 @@ pub trait Gate: Send + Sync + 'static {
 
 /// Somebody in the same program who answers permission questions, beside the clients.
 pub trait Asker: Send + Sync + 'static {
-    /// Whether the call may run. Fails closed: an error is a no. Ends soon after `cancel` fires.
-    fn ask<'a>(&'a self, request: &'a ToolCallRequest, cancel: &'a CancellationToken) -> BoxFuture<'a, bool>;
+    /// Whether the call may run, which would do `preview`. Fails closed: an error is a no. Ends soon after `cancel` fires.
+    fn ask<'a>(
+        &'a self,
+        request: &'a ToolCallRequest,
+        preview: Option<&'a serde_json::Value>,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, bool>;
 }
 
 /// Messages for a turn that runs already.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::{Bridge, CallFailure};
@@ -42,7 +42,8 @@ fn verdict(allowed: bool, by: VerdictSource) -> PermissionVerdict {
 impl RegistryGate {
     async fn decide(&self, question: GateQuestion<'_>, cancel: &CancellationToken) -> PermissionVerdict {
         if self.foreign {
-            let input = json!({ "request": question.request, "definition": question.definition });
+            let Some(preview) = previewed(question, cancel).await else { return verdict(false, VerdictSource::Abort) };
+            let input = json!({ "request": question.request, "definition": question.definition, "preview": preview });
             return answer(&self.bridge, self.target, "check", to_json(&input), cancel).await;
         }
         let policy = self.rules.as_ref().map_or(PermissionPolicy::Allow, |rules| {
@@ -54,11 +55,23 @@ impl RegistryGate {
             PermissionPolicy::Allow if !question.insists => verdict(true, VerdictSource::Policy),
             PermissionPolicy::Deny => verdict(false, VerdictSource::Policy),
             PermissionPolicy::Allow | PermissionPolicy::Ask if self.asks => {
-                let input = json!({ "request": question.request });
+                let Some(preview) = previewed(question, cancel).await else {
+                    return verdict(false, VerdictSource::Abort);
+                };
+                let input = json!({ "request": question.request, "preview": preview });
                 answer(&self.bridge, self.target, "ask", to_json(&input), cancel).await
             }
             PermissionPolicy::Allow | PermissionPolicy::Ask => verdict(false, VerdictSource::NoClient),
         }
+    }
+}
+
+/// What the call would do. None: it was aborted meanwhile.
+async fn previewed(question: GateQuestion<'_>, cancel: &CancellationToken) -> Option<Option<Value>> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => None,
+        preview = question.preview.compute(&question.request.arguments) => Some(preview),
     }
 }
 
@@ -100,8 +113,13 @@ pub(super) struct JsAsker {
 }
 
 impl Asker for JsAsker {
-    fn ask<'a>(&'a self, request: &'a ToolCallRequest, cancel: &'a CancellationToken) -> BoxFuture<'a, bool> {
-        let input = to_json(&json!({ "request": request }));
+    fn ask<'a>(
+        &'a self,
+        request: &'a ToolCallRequest,
+        preview: Option<&'a Value>,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, bool> {
+        let input = to_json(&json!({ "request": request, "preview": preview }));
         Box::pin(async move { answer(&self.bridge, self.target, "ask", input, cancel).await.allowed })
     }
 }

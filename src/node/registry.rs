@@ -10,7 +10,7 @@ use napi::bindgen_prelude::{PromiseRaw, within_runtime_if_available};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::bridge::{Bridge, NativeBridge};
 use super::cancel::{CancelHandle, token_of};
@@ -26,7 +26,7 @@ use crate::agent::{CallEnvironment, CallOutcome, Sink, run_batch, run_call};
 use crate::host::filesystem_tools;
 use crate::model::WireNames;
 use crate::protocol::{ErrorBody, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolDefinition};
-use crate::tool::{Registry, Tool, json_schema};
+use crate::tool::{Registry, Tool, check_parameters, json_schema};
 
 /// What a registry is made with.
 #[derive(Debug, Deserialize)]
@@ -101,12 +101,22 @@ impl NativeRegistry {
         Ok(Self { environment, bridge, target: options.target, hook_mask, working_directory })
     }
 
-    /// Registers a tool whose handler is number `handler` of the JavaScript object.
+    /// Registers a tool whose handler is number `handler` of the JavaScript object. `checks`: arguments are held against a
+    /// schema there, and not against the definition.
     #[napi(catch_unwind)]
-    pub fn register(&self, definition: String, handler: u32) -> napi::Result<()> {
+    pub fn register(&self, definition: String, handler: u32, checks: bool) -> napi::Result<()> {
         let definition: ToolDefinition = parse("definition", &definition)?;
-        let tool = JsTool { definition, bridge: Arc::clone(&self.bridge), target: self.target, handler };
+        let tool = JsTool { definition, bridge: Arc::clone(&self.bridge), target: self.target, handler, checks };
         self.add(Arc::new(tool))
+    }
+
+    /// Says where parameters are no schema that arguments can be held against.
+    #[napi(catch_unwind)]
+    pub fn check_parameters(&self, parameters: String) -> napi::Result<()> {
+        check_parameters(&parse("parameters", &parameters)?).map_err(|(path, message)| {
+            let issues = json!({ "issues": [{ "path": path, "message": message }] });
+            envelope("CONFIG_VALIDATION", format!("register: {path}: {message}"), issues)
+        })
     }
 
     /// Takes a tool out.

@@ -18,6 +18,8 @@ pub(super) struct JsTool {
     pub(super) bridge: Arc<Bridge>,
     pub(super) target: u32,
     pub(super) handler: u32,
+    /// Whether arguments are held against a schema of the handler's.
+    pub(super) checks: bool,
 }
 
 /// What permission patterns are held against, for a tool that only its arguments describe: a command, else paths.
@@ -76,6 +78,10 @@ impl Tool for JsTool {
     /// What a handler reads of its arguments is its own affair.
     fn takes_unknown(&self) -> bool {
         true
+    }
+
+    fn checks_arguments(&self) -> bool {
+        self.checks
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +19,8 @@ use crate::agent::{Gate, GateQuestion};
 use crate::base::{BoxFuture, clock};
 use crate::permission::{Facts, Subject};
 use crate::protocol::{
-    PermissionMode, PermissionPolicy, PermissionVerdict, RequestId, ToolDefinition, TurnId, VerdictSource,
+    PermissionMode, PermissionPolicy, PermissionVerdict, RequestId, ToolCallRequest, ToolDefinition, TurnId,
+    VerdictSource,
 };
 use crate::store::GrantSubject;
 use crate::tool::Veil;
@@ -99,6 +101,7 @@ impl SessionGate {
             preview = question.preview.compute(&request.arguments) => preview,
         };
         let wait_ms = self.terms.limits.permission_timeout_ms;
+        let shown = self.terms.asker.as_ref().and(preview.clone());
         let put = Question {
             turn: self.turn.clone(),
             call_id: request.id.clone(),
@@ -119,7 +122,7 @@ impl SessionGate {
             biased;
             answer = &mut verdict => return answer.unwrap_or_else(|_| lost()),
             () = cancel.cancelled() => denied(VerdictSource::Abort, "the turn was aborted"),
-            allowed = self.asker(request, cancel) => PermissionVerdict {
+            allowed = self.asker(request, shown.as_ref(), cancel) => PermissionVerdict {
                 allowed,
                 by: VerdictSource::Program,
                 reason: String::new(),
@@ -139,9 +142,9 @@ impl SessionGate {
     }
 
     /// The answer of somebody in this program; never, when there is nobody.
-    async fn asker(&self, request: &crate::protocol::ToolCallRequest, cancel: &CancellationToken) -> bool {
+    async fn asker(&self, request: &ToolCallRequest, preview: Option<&Value>, cancel: &CancellationToken) -> bool {
         match &self.terms.asker {
-            Some(asker) => asker.ask(request, cancel).await,
+            Some(asker) => asker.ask(request, preview, cancel).await,
             None => std::future::pending().await,
         }
     }

@@ -1,5 +1,8 @@
 //! Tools and arguments under the names that models give them.
 
+use serde_json::{Map, Value};
+
+use super::validate::{is_known_type, is_schema};
 use super::{Arguments, Tool};
 
 /// What models call tools like ours (what they write, our name). A tool that is registered under such a name comes first.
@@ -36,7 +39,19 @@ pub(super) fn proper_name(asked: &str) -> Option<&'static str> {
     TOOL_NAMES.iter().find(|(alias, _)| *alias == asked).map(|(_, name)| *name)
 }
 
-/// The arguments of a call under the names of its tool's definition.
+/// Takes out each optional argument that is null, for definitions in the simple form: to a program it is left out.
+fn drop_left_out(parameters: &Map<String, Value>, arguments: &mut Arguments) {
+    if is_schema(parameters) {
+        return;
+    }
+    arguments.retain(|name, value| {
+        let Some(parameter) = parameters.get(name).filter(|_| value.is_null()) else { return true };
+        let takes_null = parameter.get("type").is_none_or(|kind| kind == "null" || !is_known_type(kind));
+        parameter.get("required") == Some(&Value::Bool(true)) || takes_null
+    });
+}
+
+/// The arguments of a call under the names of its tool's definition; what is optional and null is left out.
 ///
 /// A name that the definition has, or one whose proper name is given too, stays as it is: nothing is written over.
 pub fn canonical(tool: &dyn Tool, mut arguments: Arguments) -> Arguments {
@@ -49,6 +64,9 @@ pub fn canonical(tool: &dyn Tool, mut arguments: Arguments) -> Arguments {
             arguments.insert((*name).to_owned(), value);
         }
     }
+    if !tool.checks_arguments() {
+        drop_left_out(parameters, &mut arguments);
+    }
     arguments
 }
 
@@ -56,7 +74,7 @@ pub fn canonical(tool: &dyn Tool, mut arguments: Arguments) -> Arguments {
 mod tests {
     use std::sync::LazyLock;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::base::BoxFuture;
@@ -81,6 +99,25 @@ mod tests {
 
         fn run<'a>(&'a self, _: Arguments, _: &'a ToolContext) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
             Box::pin(std::future::ready(Ok(ToolOutput::default())))
+        }
+    }
+
+    #[test]
+    fn an_optional_argument_that_is_null_is_left_out() {
+        #[rustfmt::skip]
+        let table = [
+            (json!({"a": {"type": "string"}}), json!({}), "in the simple form"),
+            (json!({"a": {"type": "string", "required": true}}), json!({"a": null}), "a required one is refused later"),
+            (json!({"a": {"type": "any"}}), json!({"a": null}), "a type of the caller's own"),
+            (json!({"a": {"type": "null"}}), json!({"a": null}), "null itself"),
+            (json!({"b": {"type": "string"}}), json!({"a": null}), "not named"),
+            (json!({"type": "object", "properties": {"a": {"type": ["string", "null"]}}}), json!({"a": null}), "a schema"),
+        ];
+        for (parameters, want, what) in table {
+            let Value::Object(parameters) = parameters else { panic!("an object") };
+            let mut arguments = Map::from_iter([("a".to_owned(), Value::Null)]);
+            drop_left_out(&parameters, &mut arguments);
+            assert_eq!(Value::Object(arguments), want, "{what}");
         }
     }
 

@@ -12,9 +12,11 @@ mod marks;
 mod output;
 mod outputs;
 mod registry;
+mod schema;
 mod subject;
 mod validate;
 mod veil;
+mod words;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -40,6 +42,7 @@ pub use marks::{ContentHasher, FileMark, FileMarks, FileStamp};
 pub use output::{bound_output, bound_parts};
 pub use outputs::{KeptOutput, OutputFile, Outputs};
 pub use registry::{Registry, RegistryError};
+pub use schema::check_parameters;
 pub use subject::{argument_subject, unreachable_path};
 pub use validate::{BadArguments, json_schema, validate, validate_call};
 pub use veil::Veil;
@@ -148,6 +151,11 @@ pub trait Tool: Send + Sync + 'static {
     /// Whether arguments that the definition does not name are handed on. If not, a call with one is refused; a
     /// definition in JSON Schema says so itself (`additionalProperties`).
     fn takes_unknown(&self) -> bool {
+        false
+    }
+
+    /// Whether it holds its arguments against something of its own. If so, the definition is for the model only.
+    fn checks_arguments(&self) -> bool {
         false
     }
 

@@ -1,16 +1,21 @@
 //! Holds a call's arguments against its tool's definition, before anything runs.
 //!
 //! A definition names its parameters in the simple form (name → `{type, description, required?}`) or as
-//! a JSON Schema object. Nothing is coerced: `"5"` is no number. Of JSON Schema the words are checked
-//! that a model gets wrong; `pattern` and `format` are left to the tool.
+//! a JSON Schema object. Nothing is coerced: `"5"` is no number. Of JSON Schema, `format` and the `unevaluated` words are
+//! left to the tool; `words` has those that are less common.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use grep_regex::RegexMatcher;
 use serde_json::{Map, Value, json};
 
 use super::{Arguments, Tool};
 use crate::protocol::ToolDefinition;
 
 /// Nested schemas, at most; a schema that refers to itself ends here.
-const DEPTH_MAX: u32 = 64;
+pub(super) const DEPTH_MAX: u32 = 64;
 /// Characters of a value that are repeated in an error.
 const SHOWN_CHARS_MAX: usize = 60;
 
@@ -29,8 +34,7 @@ pub struct BadArguments(pub String);
 pub fn validate(definition: &ToolDefinition, arguments: &Arguments) -> Result<(), BadArguments> {
     let parameters = &definition.parameters;
     if is_schema(parameters) {
-        let checker = Checker { root: parameters };
-        return checker.check_object(parameters, arguments, "", 0);
+        return Checker::new(parameters).check_object(parameters, arguments, "", 0);
     }
     for (name, parameter) in parameters {
         let required = parameter.get("required") == Some(&Value::Bool(true));
@@ -48,6 +52,9 @@ pub fn validate(definition: &ToolDefinition, arguments: &Arguments) -> Result<()
 /// # Errors
 /// [`BadArguments`] that names the argument, and those that are known.
 pub fn validate_call(tool: &dyn Tool, arguments: &Arguments) -> Result<(), BadArguments> {
+    if tool.checks_arguments() {
+        return Ok(());
+    }
     let definition = tool.definition();
     if !tool.takes_unknown() && !is_schema(&definition.parameters) {
         let known = &definition.parameters;
@@ -83,42 +90,67 @@ pub fn json_schema(definition: &ToolDefinition) -> Value {
 }
 
 /// Whether the parameters are a JSON Schema. In the simple form every entry is an object.
-fn is_schema(parameters: &Map<String, Value>) -> bool {
+pub(super) fn is_schema(parameters: &Map<String, Value>) -> bool {
     parameters.get("type").is_some_and(Value::is_string)
         || parameters.get("$ref").is_some_and(Value::is_string)
         || ["anyOf", "oneOf", "allOf"].iter().any(|word| parameters.get(*word).is_some_and(Value::is_array))
 }
 
-fn is_known_type(name: &Value) -> bool {
+pub(super) fn is_known_type(name: &Value) -> bool {
     matches!(name.as_str(), Some("string" | "number" | "integer" | "boolean" | "object" | "array" | "null"))
 }
 
-struct Checker<'s> {
+/// Holds values against the parts of one schema.
+pub(super) struct Checker<'s> {
     root: &'s Map<String, Value>,
+    /// The patterns that were needed so far; None: it is none.
+    pub(super) patterns: RefCell<HashMap<String, Option<Rc<RegexMatcher>>>>,
+}
+
+impl<'s> Checker<'s> {
+    pub(super) fn new(root: &'s Map<String, Value>) -> Self {
+        Self { root, patterns: RefCell::default() }
+    }
 }
 
 impl Checker<'_> {
-    fn check(&self, schema: &Value, value: &Value, path: &str, depth: u32) -> Result<(), BadArguments> {
-        let schema = match schema {
-            Value::Object(schema) => schema,
-            Value::Bool(false) => return Err(wrong(path, "nothing: it is not allowed here", value)),
-            _ => return Ok(()),
-        };
+    pub(super) fn check(&self, schema: &Value, value: &Value, path: &str, depth: u32) -> Result<(), BadArguments> {
+        match schema {
+            Value::Object(schema) => self.check_schema(schema, value, path, depth),
+            Value::Bool(false) => Err(wrong(path, "nothing: it is not allowed here", value)),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_schema(
+        &self,
+        schema: &Map<String, Value>,
+        value: &Value,
+        path: &str,
+        depth: u32,
+    ) -> Result<(), BadArguments> {
         if depth > DEPTH_MAX {
             return Err(BadArguments(format!("{}: nested more than {DEPTH_MAX} deep", named(path))));
         }
-        if let Some(target) = schema.get("$ref").and_then(|r| self.resolve(r)) {
-            self.check(target, value, path, depth + 1)?;
+        match schema.get("$ref") {
+            Some(reference) if reference == "#" => self.check_schema(self.root, value, path, depth + 1)?,
+            Some(reference) => {
+                let target = self.resolve(reference);
+                target.map_or(Ok(()), |target| self.check(target, value, path, depth + 1))?;
+            }
+            None => {}
         }
         if let Some(kinds) = schema.get("type") {
             check_kinds(kinds, value, path)?;
         }
         check_choice(schema, value, path)?;
         self.check_combined(schema, value, path, depth)?;
+        self.check_condition(schema, value, path, depth)?;
         match value {
             Value::Number(_) => check_number(schema, value, path),
             Value::String(text) => {
-                check_size(schema, ["minLength", "maxLength", "characters"], text.chars().count(), path)
+                check_size(schema, ["minLength", "maxLength", "characters"], text.chars().count(), path)?;
+                self.check_pattern(schema, text, path)
             }
             Value::Array(items) => self.check_array(schema, items, path, depth),
             Value::Object(members) => self.check_members(schema, members, path, depth),
@@ -133,9 +165,9 @@ impl Checker<'_> {
         path: &str,
         depth: u32,
     ) -> Result<(), BadArguments> {
-        let combined = ["$ref", "anyOf", "oneOf", "allOf", "not"].iter().any(|word| schema.contains_key(*word));
+        let combined = ["$ref", "anyOf", "oneOf", "allOf", "not", "if"].iter().any(|word| schema.contains_key(*word));
         if combined {
-            return self.check(&Value::Object(schema.clone()), &Value::Object(members.clone()), path, depth);
+            return self.check_schema(schema, &Value::Object(members.clone()), path, depth);
         }
         self.check_members(schema, members, path, depth)
     }
@@ -154,10 +186,13 @@ impl Checker<'_> {
                 return Err(missing(&join(path, name), property));
             }
         }
+        self.check_whole(schema, members, path, depth)?;
         let rest = schema.get("additionalProperties");
         for (name, value) in members {
+            let by_pattern = self.check_named(schema, (name, value), path, depth)?;
             match (properties.and_then(|p| p.get(name)), rest) {
                 (Some(property), _) => self.check(property, value, &join(path, name), depth + 1)?,
+                (None, _) if by_pattern => {}
                 (None, Some(Value::Bool(false))) => return Err(unknown(&join(path, name), properties)),
                 (None, Some(rest)) => self.check(rest, value, &join(path, name), depth + 1)?,
                 (None, None) => {}
@@ -174,9 +209,14 @@ impl Checker<'_> {
         depth: u32,
     ) -> Result<(), BadArguments> {
         check_size(schema, ["minItems", "maxItems", "items"], items.len(), path)?;
-        let first = schema.get("prefixItems").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        self.check_items(schema, items, path, depth)?;
+        // Earlier drafts have the first ones in `items`, and the rest in `additionalItems`.
+        let (first, rest) = match schema.get("items") {
+            Some(Value::Array(first)) => (Some(first), schema.get("additionalItems")),
+            rest => (schema.get("prefixItems").and_then(Value::as_array), rest),
+        };
         for (at, item) in items.iter().enumerate() {
-            if let Some(schema) = first.get(at).or_else(|| schema.get("items")) {
+            if let Some(schema) = first.and_then(|first| first.get(at)).or(rest) {
                 self.check(schema, item, &format!("{path}[{at}]"), depth + 1)?;
             }
         }
@@ -220,7 +260,7 @@ impl Checker<'_> {
     }
 
     /// What a reference inside this schema means. None for one that leads elsewhere: nothing is fetched.
-    fn resolve(&self, reference: &Value) -> Option<&Value> {
+    pub(super) fn resolve(&self, reference: &Value) -> Option<&Value> {
         let pointer = reference.as_str()?.strip_prefix("#/")?;
         let mut parts = pointer.split('/').map(|p| p.replace("~1", "/").replace("~0", "~"));
         let mut at = self.root.get(&parts.next()?)?;
@@ -311,7 +351,7 @@ fn check_number(schema: &Map<String, Value>, value: &Value, path: &str) -> Resul
     }
 }
 
-fn check_size(
+pub(super) fn check_size(
     schema: &Map<String, Value>,
     [least, most, unit]: [&str; 3],
     size: usize,
@@ -326,7 +366,7 @@ fn check_size(
     Err(BadArguments(format!("{}: expected {problem}, got {size}", named(path))))
 }
 
-fn wrong(path: &str, expected: &str, value: &Value) -> BadArguments {
+pub(super) fn wrong(path: &str, expected: &str, value: &Value) -> BadArguments {
     let kind = match value {
         Value::Null => return BadArguments(format!("{}: expected {expected}, got null", named(path))),
         Value::Bool(_) => "boolean",
@@ -338,7 +378,7 @@ fn wrong(path: &str, expected: &str, value: &Value) -> BadArguments {
     BadArguments(format!("{}: expected {expected}, got the {kind} {}", named(path), shown(value)))
 }
 
-fn missing(path: &str, parameter: &Value) -> BadArguments {
+pub(super) fn missing(path: &str, parameter: &Value) -> BadArguments {
     let kind = parameter.get("type").and_then(Value::as_str).map_or_else(|| "a value".to_owned(), with_article);
     let purpose = parameter.get("description").and_then(Value::as_str).filter(|d| !d.is_empty());
     let purpose = purpose.map_or_else(String::new, |d| format!(" ({})", clip(d, 2 * SHOWN_CHARS_MAX)));
@@ -351,11 +391,11 @@ fn unknown(path: &str, properties: Option<&Map<String, Value>>) -> BadArguments 
     BadArguments(format!("{} is unknown: expected only {known}", named(path)))
 }
 
-fn named(path: &str) -> String {
+pub(super) fn named(path: &str) -> String {
     if path.is_empty() { "the arguments".to_owned() } else { format!("argument \"{path}\"") }
 }
 
-fn join(path: &str, name: &str) -> String {
+pub(super) fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
@@ -367,7 +407,7 @@ fn with_article(kind: &str) -> String {
     }
 }
 
-fn shown(value: &Value) -> String {
+pub(super) fn shown(value: &Value) -> String {
     clip(&value.to_string(), SHOWN_CHARS_MAX)
 }
 
