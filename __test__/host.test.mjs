@@ -16,9 +16,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import {
+  createToolPermissionResolver,
   createToolRegistry,
   fuzzyMatch,
   registerBashTool,
+  registerExecTools,
   registerFilesystemTools,
   registerGitTools,
 } from '../js/index.js'
@@ -35,6 +37,7 @@ function host(more = {}) {
   const registry = createToolRegistry({})
   registerFilesystemTools(registry, { workingDirectory, ...more.filesystem })
   registerBashTool(registry, { workingDirectory, ...more.bash })
+  registerExecTools(registry, { workingDirectory, ...more.exec })
   registerGitTools(registry, { workingDirectory })
   const run = async (name, args = {}, options) => registry.execute(call(name, args), options)
   const ok = async (name, args, options) => {
@@ -55,6 +58,8 @@ const TOOLS = {
   fs_grep: 'search',
   fs_list: 'read',
   bash: 'execute',
+  exec_command: 'execute',
+  write_stdin: 'execute',
   git_status: undefined,
   git_diff: undefined,
   git_log: undefined,
@@ -182,6 +187,82 @@ test('bash: output in order, exit codes, time-outs, its own directory and enviro
   assert.ok(Date.now() - from < 10_000)
 })
 
+test('exec: sessions that go on, a terminal, details, an abort', async () => {
+  const { run, ok, registry } = host({ exec: { env: { FOO: 'bar' }, maxOutputTokens: 500 } })
+  const quick = await run('exec_command', { cmd: 'echo $FOO; exit 3' })
+  assert.match(
+    quick.output,
+    /^Chunk ID: \w{6}\nWall time: [\d.]+ seconds\nProcess exited with code 3\nOriginal token count: 1\nOutput:\nbar\n$/,
+  )
+  const { exitCode, sessionId, outputBytes, omittedBytes } = quick.details
+  assert.deepEqual([exitCode, sessionId, outputBytes, omittedBytes], [3, null, 4, 0])
+  const cut = await run('exec_command', { cmd: 'seq 1 100000' })
+  assert.ok(cut.details.omittedBytes > 500_000 && cut.output.length < 2_300, cut.output.length)
+
+  const shell = await run('exec_command', {
+    cmd: 'read x; stty size; echo got $x; sleep 600',
+    tty: true,
+    yield_time_ms: 250,
+  })
+  assert.equal(shell.details.sessionId, '1000')
+  const typed = { session_id: '1000', rows: 30, cols: 90, chars: 'ä\n', yield_time_ms: 3000 }
+  assert.match(await ok('write_stdin', typed), /^ä\n30 90\ngot ä$/m)
+  const unknown = await run('write_stdin', { session_id: '7' })
+  assert.match(unknown.output, /session 7 is not known; there are 1000 \(`read x/)
+  assert.equal((await run('write_stdin', { session_id: '1000', kill: true })).details.exitCode > 128, true)
+
+  const controller = new AbortController()
+  const running = registry.execute(call('exec_command', { cmd: 'sleep 30', yield_time_ms: 30_000 }), {
+    signal: controller.signal,
+  })
+  setTimeout(() => controller.abort(), 50)
+  const from = Date.now()
+  assert.equal((await running).isError, true)
+  assert.ok(Date.now() - from < 10_000)
+})
+
+test('exec: what still runs ends with the process', async () => {
+  const program = `
+import { createToolRegistry, registerExecTools } from ${JSON.stringify(new URL('../js/index.js', import.meta.url).href)}
+const registry = createToolRegistry()
+registerExecTools(registry, { workingDirectory: ${JSON.stringify(room)} })
+const call = { id: '1', name: 'exec_command', arguments: { cmd: 'setsid sleep 600 & echo $! $$; wait', yield_time_ms: 500 } }
+console.log((await registry.execute(call)).output)
+`
+  const said = execFileSync(process.execPath, ['--input-type=module', '-e', program], { encoding: 'utf8' })
+  const pids = said.match(/^\d+ \d+$/m)[0].split(' ')
+  const runs = (pid) => existsSync(`/proc/${pid}/fd/0`)
+  for (let tries = 0; pids.some(runs) && tries < 200; tries++) await new Promise((done) => setTimeout(done, 50))
+  assert.deepEqual(pids.filter(runs), [])
+})
+
+test('exec: rules about bash are about it, and typed text is a command line', async () => {
+  const permissionResolver = createToolPermissionResolver({
+    defaultPolicy: 'deny',
+    rules: [
+      { tool: 'bash', pattern: 'cat *', policy: 'allow' },
+      { tool: 'bash', pattern: 'ls *', policy: 'allow' },
+      { tool: '*', category: 'read', policy: 'allow' },
+    ],
+  })
+  const registry = createToolRegistry({ permissionResolver })
+  registerExecTools(registry, { workingDirectory: room })
+  const allowed = async (name, args) =>
+    !(await registry.execute(call(name, args))).output.startsWith('Permission denied')
+  assert.equal(await allowed('exec_command', { cmd: 'cat', tty: true, yield_time_ms: 250 }), true)
+  assert.equal(await allowed('exec_command', { cmd: 'rm x' }), false)
+  assert.equal(await allowed('exec_command', { cmd: 'cat', shell: '/tmp/evil' }), false)
+  assert.equal(await allowed('write_stdin', { session_id: '1000', chars: 'ls\n' }), true)
+  assert.equal(await allowed('write_stdin', { session_id: '1000', chars: 'rm x\n' }), false)
+  assert.equal(await allowed('write_stdin', { session_id: '1000', rows: 5, cols: 5 }), true)
+  assert.equal(await allowed('write_stdin', { session_id: '1000', kill: true }), true)
+  for (const args of [{ cmd: 'rm -rf /' }, { command: 'rm -rf /' }]) {
+    assert.equal((await permissionResolver.explain({ name: 'exec_command', arguments: args })).source, 'floor')
+  }
+  const typed = { name: 'write_stdin', arguments: { session_id: '1', chars: 'rm -rf /\n' } }
+  assert.equal((await permissionResolver.explain(typed)).source, 'floor')
+})
+
 test('git: status, commit, log, diff, branch', async () => {
   const { ok, run, path, workingDirectory } = host()
   execFileSync('git', ['init', '-q', '-b', 'main'], { cwd: workingDirectory })
@@ -220,6 +301,8 @@ test('options that do not fit name the field; so does a registry that is none', 
     [() => registerFilesystemTools(registry, { workingDirectory: room, allowedPaths: 'x' }), 'options.allowedPaths'],
     [() => registerBashTool(registry, { workingDirectory: room, env: { A: 1 } }), 'options.env.A'],
     [() => registerBashTool(registry, { workingDirectory: room, timeout: 5 }), 'options.timeout'],
+    [() => registerExecTools(registry, { workingDirectory: room, maxOutputTokens: 0 }), 'options.maxOutputTokens'],
+    [() => registerExecTools(registry, { workingDirectory: room, sandbox: 'on' }), 'options.sandbox'],
     [() => registerGitTools(registry), 'options'],
   ]
   for (const [bad, path] of table) {

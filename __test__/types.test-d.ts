@@ -15,6 +15,7 @@ import {
   type HookSystem,
   type MCPClient,
   registerBashTool,
+  registerExecTools,
   registerFilesystemTools,
   registerGitTools,
   registerMemoryTools,
@@ -86,6 +87,7 @@ same<typeof toolCalls, readonly ToolCallRequest[]>(true)
 // Host tools
 registerFilesystemTools(registry, { workingDirectory: '.', allowedPaths: ['../other'] })
 registerBashTool(registry, { workingDirectory: '.', env: { A: 'b' }, shell: '/bin/bash', maxOutputBytes: 5 })
+registerExecTools(registry, { workingDirectory: '.', maxOutputTokens: 5, sandbox: 'read-only' })
 registerGitTools(registry, { workingDirectory: '.' })
 const memoryManager = {
   add: async (text: string) => text,
