@@ -125,7 +125,7 @@ pub(in crate::host) fn alternatives(glob: &str) -> Vec<String> {
     // `**` means directories by what stands beside it: where a border would come to stand there, it would mean another thing.
     let doubles = |text: &str| text.as_bytes().windows(2).filter(|pair| pair == b"**").count();
     let plain: Vec<String> = inside.split(',').map(|part| format!("{before}{part}{after}")).collect();
-    let joined = plain.iter().any(|plain| doubles(plain) > doubles(before) + doubles(after));
+    let joined = plain.iter().any(|plain| doubles(plain) > doubles(before) + doubles(after) || plain.ends_with('/'));
     if joined || before.ends_with("**") || after.starts_with("**") { whole() } else { plain }
 }
 
@@ -237,6 +237,8 @@ mod tests {
             ("**/*{.a,.b}", &["**/*.a", "**/*.b"]),
             ("{a,b}/**", &["a/**", "b/**"]),
             ("{**/}", &["{**/}"]),
+            ("**/{}", &["**/{}"]),
+            ("x/{a/,b}", &["x/{a/,b}"]),
             ("*{*,a}", &["*{*,a}"]),
             ("{a/,}**", &["{a/,}**"]),
             ("**{/a,b}", &["**{/a,b}"]),
