@@ -8,6 +8,7 @@ import * as v from 'valibot'
 import { z } from 'zod'
 import {
   createEventBus,
+  createHookSystem,
   createToolPermissionResolver,
   createToolRegistry,
   registerBashTool,
@@ -286,6 +287,29 @@ test('what is no call is a failed result, never a rejection', async () => {
   }
   const of = (wanted) => events.filter(([type]) => type === wanted).length
   assert.deepEqual([of('tool.call.start'), of('tool.call.end'), of('tool.call.error')], [11, 11, 10])
+})
+
+test('numbers reach handlers, hooks and resolvers as the ones that were given', async () => {
+  const hooks = createHookSystem()
+  const seen = { hook: [], resolver: [] }
+  hooks.register('tool.execute.before', ({ request }) => void seen.hook.push(request.arguments.a))
+  const check = async (request) => {
+    seen.resolver.push(request.arguments.a)
+    return true
+  }
+  const registry = registryOf({ X: async ({ a }) => JSON.stringify(a) }, { hooks, permissionResolver: { check } })
+  const bits = new DataView(new ArrayBuffer(8))
+  const random = () => {
+    bits.setUint32(0, Math.random() * 2 ** 32)
+    bits.setUint32(4, Math.random() * 2 ** 32)
+    return bits.getFloat64(0)
+  }
+  const numbers = [0.16776309410825085, 114716.49381494497, 123456789012345680000, 5e-324, Number.MAX_VALUE]
+  for (let i = 0; i < 2000; i++) numbers.push(random(), Math.random())
+  const given = numbers.filter(Number.isFinite)
+  const { output } = await registry.execute(call('X', { a: given }))
+  assert.deepEqual(JSON.parse(output), given)
+  assert.deepEqual([seen.hook, seen.resolver], [[given], [given]])
 })
 
 test('arguments nested without end are refused in one sentence, and nobody else is', async () => {

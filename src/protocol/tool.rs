@@ -148,3 +148,22 @@ pub struct ToolMetrics {
     /// When the last call ended.
     pub last_called_at: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// A number is handed on as the very number that was written: a last digit may be a price or a key.
+        #[test]
+        fn numbers_are_read_as_they_were_written(numbers in proptest::collection::vec(proptest::num::f64::NORMAL | proptest::num::f64::SUBNORMAL | proptest::num::f64::ZERO, 1..40)) {
+            let text = serde_json::json!({ "id": "1", "name": "n", "arguments": { "a": numbers } }).to_string();
+            let read: ToolCallRequest = serde_json::from_str(&text).unwrap();
+            let list = read.arguments["a"].as_array().unwrap();
+            let back: Vec<u64> = list.iter().map(|n| n.as_f64().unwrap().to_bits()).collect();
+            prop_assert_eq!(back, numbers.iter().map(|n| n.to_bits()).collect::<Vec<_>>());
+            prop_assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        }
+    }
+}
