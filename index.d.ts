@@ -934,6 +934,14 @@ export type SandboxMode = 'read-only' | 'workspace-write' | 'off'
 export interface GitToolOptions {
   /** A directory in the working tree. */
   readonly workingDirectory: string
+  /**
+   * What the operating system holds git and all that it starts to (hooks, filters, credential helpers); default `off`. With
+   * another, looking writes nowhere, changing writes in the working directory and its repository, and a call may ask to
+   * leave it as one of `bash` may.
+   */
+  readonly sandbox?: SandboxMode
+  /** Whether they reach the network; default no, but for `git_push` and `git_pull`. */
+  readonly sandboxNetwork?: boolean
 }
 
 /** Registers `fs_read`, `fs_write`, `fs_edit`, `fs_multi_edit`, `apply_patch`, `fs_glob`, `fs_grep`, `fs_list`, `view_image` and the other file tools. */

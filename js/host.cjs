@@ -13,7 +13,11 @@ const filesystemOptions = shape({
   allowedPaths: optional(list(text)),
   staleCheck: optional(oneOf('strict', 'warn', 'off')),
 })
-const gitOptions = shape({ workingDirectory: text })
+const gitOptions = shape({
+  workingDirectory: text,
+  sandbox: optional(oneOf('read-only', 'workspace-write', 'off')),
+  sandboxNetwork: optional(boolean),
+})
 const bashOptions = shape({
   workingDirectory: text,
   defaultTimeoutMs: optional(integer(1)),

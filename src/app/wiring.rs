@@ -9,7 +9,7 @@ use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock};
 use crate::config::{InstructionDiscovery, Names, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
-use crate::host::{self, BashOptions, ExecOptions, Sandbox};
+use crate::host::{self, BashOptions, ExecOptions, GitOptions, Sandbox};
 use crate::mcp::Servers;
 use crate::memory::{Memories, Project, Wanted, memory_tools};
 use crate::model::{Embedder, Model, Models};
@@ -283,11 +283,11 @@ fn host_tools(
     (stale_check, sandbox): (StaleCheck, &Sandbox),
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
     let workspace = Workspace::lenient(directory, allowed).map_err(|error| error.to_string())?;
-    let workspace = Arc::new(workspace.with_stale_check(stale_check));
+    let workspace = Arc::new(workspace.with_stale_check(stale_check).without(&sandbox.hidden));
     let mut tools = host::filesystem_tools(&workspace);
     tools.push(host::bash_tool(&workspace, BashOptions { sandbox: sandbox.clone(), ..BashOptions::default() }));
     tools.extend(host::exec_tools(&workspace, ExecOptions { sandbox: sandbox.clone(), ..ExecOptions::default() }));
-    tools.extend(host::git_tools(&workspace));
+    tools.extend(host::git_tools(&workspace, &GitOptions { sandbox: sandbox.clone() }));
     Ok(tools)
 }
 

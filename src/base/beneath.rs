@@ -15,10 +15,10 @@ use rustix::io::Errno;
 
 /// A directory that others are found in, whether or not it may be listed.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) const STEP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+pub const STEP: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// The same where such a handle needs the right to list.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) const STEP: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+pub const STEP: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// Times that the kernel is asked again when it met a rename.
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::commit::{Change, commit, recover};
-use super::fs_common::{blocking, definition, text_argument};
+use super::fs_common::{blocking, changes_git, definition, text_argument};
 use super::fs_file::turns;
 use super::fs_guard::Guard;
 use super::patch_plan::{Ground, Plan, Told, paths, plan};
@@ -199,6 +199,10 @@ impl Tool for ApplyPatch {
 
     fn subject(&self, arguments: &Arguments) -> Subject {
         text_argument(arguments, "patch").map_or(Subject::None, |patch| self.call(patch).subject())
+    }
+
+    fn insists(&self, arguments: &Arguments) -> bool {
+        changes_git(&self.workspace, &self.subject(arguments))
     }
 
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {

@@ -9,6 +9,21 @@ use crate::base::sandbox::{Denial, Level, Loopback, Mode, Policy};
 use crate::base::workspace::Workspace;
 use crate::tool::{Scope, ToolError};
 
+/// How far a program goes, where that differs from a shell.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Reach {
+    /// It writes nowhere, at any level.
+    pub looks: bool,
+    /// It talks to the network.
+    pub network: bool,
+    /// Directories beside the roots that it may write to.
+    pub places: Vec<PathBuf>,
+    /// It may change hooks and configuration of git repositories.
+    pub git_settings: bool,
+    /// Files that it may write besides; they exist.
+    pub files: Vec<PathBuf>,
+}
+
 /// What the sandbox of a session's programs is like.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Sandbox {
@@ -34,22 +49,44 @@ impl Sandbox {
     /// None where the sandbox is off.
     pub(super) async fn confinement(
         &self,
-        (workspace, scope): (&Workspace, &Scope),
+        place: (&Workspace, &Scope),
         environment: &[(OsString, OsString)],
         files: Vec<PathBuf>,
     ) -> Result<Option<Confinement>, ToolError> {
+        let reach = Reach { files, ..Reach::default() };
+        self.confine(place, environment, reach).await
+    }
+
+    /// The same for a program that goes further, or less far, than a shell.
+    pub(super) async fn confine(
+        &self,
+        (workspace, scope): (&Workspace, &Scope),
+        environment: &[(OsString, OsString)],
+        reach: Reach,
+    ) -> Result<Option<Confinement>, ToolError> {
         let Some(level) = self.level() else { return Ok(None) };
+        let level = if reach.looks { Level::ReadOnly } else { level };
         let temporary = environment.iter().find(|(name, _)| name == "TMPDIR").map(|(_, place)| PathBuf::from(place));
         let temporary = temporary.filter(|place| place.is_absolute());
         let policy = Policy {
             level,
-            network: self.network,
-            writable: workspace.roots().iter().cloned().chain(temporary).collect(),
+            network: self.network || reach.network,
+            writable: workspace.roots().iter().cloned().chain(reach.places).chain(temporary).collect(),
             hidden: self.hidden.clone(),
-            git_settings: false,
+            git_settings: reach.git_settings,
         };
-        let loopback = if self.network { None } else { loopback(scope).await? };
-        Ok(Some(Confinement { policy: Arc::new(policy), files, loopback }))
+        let policy = Arc::new(policy);
+        let loopback = loopback(scope).await?;
+        if let Some(home) = loopback.clone() {
+            let policy = Arc::clone(&policy);
+            match tokio::task::spawn_blocking(move || home.furnish(&policy)).await {
+                Ok(Ok(())) => {}
+                // The start prepares it by itself, or says what is wrong.
+                Ok(Err(error)) => tracing::debug!(%error, "no room for the programs of a session"),
+                Err(error) => tracing::debug!(%error, "no room for the programs of a session"),
+            }
+        }
+        Ok(Some(Confinement { policy, files: reach.files, loopback }))
     }
 
     /// What a model is told when a confined program of `tool` failed and the sandbox may be why. Empty: nothing.
@@ -57,7 +94,11 @@ impl Sandbox {
         let (Some(level), Some(denial)) = (self.level(), denial) else { return String::new() };
         let what = match (denial, level) {
             (Denial::Network, _) if self.network => return String::new(),
-            (Denial::Network, _) => "the network cannot be reached, but for this session's own loopback".to_owned(),
+            (Denial::Network, _) => {
+                "there is no network but this session's own loopback: neither other machines, nor what listens on this \
+                 one outside the session, nor sockets of other programs"
+                    .to_owned()
+            }
             (Denial::Files, Level::ReadOnly) => "nothing can be written".to_owned(),
             (Denial::Files, Level::WorkspaceWrite) => {
                 let roots: Vec<String> = workspace.roots().iter().map(|root| root.display().to_string()).collect();

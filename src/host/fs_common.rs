@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::fs::File;
+use std::path::Path;
 
 use super::fs_missing::alike;
 use crate::base::text;
@@ -117,6 +118,20 @@ pub(super) fn paths(workspace: &Workspace, arguments: &Arguments, names: &[&str]
 /// One path for the permission rules.
 pub(super) fn path_subject(workspace: &Workspace, given: &str) -> PathSubject {
     PathSubject { below: false, given: given.to_owned(), resolved: workspace.whereabouts(given) }
+}
+
+/// Whether a change of these paths has to be asked about whatever the rules allow: one is, or lies in, the own directory of a
+/// repository, and what stands there is run by git later (hooks, configuration).
+pub(super) fn changes_git(workspace: &Workspace, subject: &Subject) -> bool {
+    let Subject::Paths(paths) = subject else { return false };
+    let named = |path: &Path| path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
+    paths.iter().any(|path| match &path.resolved {
+        Some(resolved) => {
+            let below = workspace.roots().iter().find_map(|root| resolved.strip_prefix(root).ok());
+            below.is_some_and(named)
+        }
+        None => named(Path::new(&path.given)),
+    })
 }
 
 /// Runs `work` where it may block.

@@ -11,7 +11,9 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::fs_common::{PATH_ALIASES, blocking, definition, flag, io_failed, not_found, refused, text_argument};
+use super::fs_common::{
+    PATH_ALIASES, blocking, changes_git, definition, flag, io_failed, not_found, refused, text_argument,
+};
 use super::fs_file::{failing_preview, turn};
 use super::fs_guard::Guard;
 use super::search::{Entries, Kind, as_path, open_below};
@@ -59,6 +61,10 @@ impl Tool for FsDelete {
 
     fn subject(&self, arguments: &Arguments) -> Subject {
         entries(&self.workspace, arguments, &["path"])
+    }
+
+    fn insists(&self, arguments: &Arguments) -> bool {
+        changes_git(&self.workspace, &self.subject(arguments))
     }
 
     fn preview<'a>(&'a self, arguments: &'a Arguments, _context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {

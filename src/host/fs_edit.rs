@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_change::{self, Change, Planned};
-use super::fs_common::{PATH_ALIASES, definition, flag, paths, text_argument};
+use super::fs_common::{PATH_ALIASES, changes_git, definition, flag, paths, text_argument};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::edit;
@@ -95,6 +95,10 @@ impl Tool for FsEdit {
 
     fn subject(&self, arguments: &Arguments) -> Subject {
         paths(&self.workspace, arguments, &["path"])
+    }
+
+    fn insists(&self, arguments: &Arguments) -> bool {
+        changes_git(&self.workspace, &self.subject(arguments))
     }
 
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {

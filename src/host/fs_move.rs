@@ -7,7 +7,9 @@ use std::sync::{Arc, LazyLock};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::fs_common::{blocking, definition, io_failed, no_directory_name, not_found, refused, text_argument};
+use super::fs_common::{
+    blocking, changes_git, definition, io_failed, no_directory_name, not_found, refused, text_argument,
+};
 use super::fs_delete::{entries, stays};
 use super::fs_guard::Guard;
 use super::fs_put::{is_unsupported, rename_new};
@@ -65,6 +67,10 @@ impl Tool for FsMove {
 
     fn subject(&self, arguments: &Arguments) -> Subject {
         entries(&self.workspace, arguments, &["source", "destination"])
+    }
+
+    fn insists(&self, arguments: &Arguments) -> bool {
+        changes_git(&self.workspace, &self.subject(arguments))
     }
 
     fn run<'a>(

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_change::{self, Change, Planned};
-use super::fs_common::{PATH_ALIASES, definition, flag, paths, text_argument};
+use super::fs_common::{PATH_ALIASES, changes_git, definition, flag, paths, text_argument};
 use super::fs_edit::EDIT_ALIASES;
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
@@ -118,6 +118,10 @@ impl Tool for FsMultiEdit {
 
     fn subject(&self, arguments: &Arguments) -> Subject {
         paths(&self.workspace, arguments, &["path"])
+    }
+
+    fn insists(&self, arguments: &Arguments) -> bool {
+        changes_git(&self.workspace, &self.subject(arguments))
     }
 
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use super::fs_common::{PATH_ALIASES, blocking, definition, paths, text_argument};
+use super::fs_common::{PATH_ALIASES, blocking, changes_git, definition, paths, text_argument};
 use super::fs_file::{Target, change_preview, failing_preview, read_text, turn};
 use super::fs_guard::{Guard, Known};
 use crate::base::BoxFuture;
@@ -52,6 +52,10 @@ impl Tool for FsWrite {
 
     fn subject(&self, arguments: &Arguments) -> Subject {
         paths(&self.workspace, arguments, &["path"])
+    }
+
+    fn insists(&self, arguments: &Arguments) -> bool {
+        changes_git(&self.workspace, &self.subject(arguments))
     }
 
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {

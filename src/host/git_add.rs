@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::{optional_text, paths, refused};
-use super::git_common::{Effect, Git, define};
+use super::git_common::{Effect, Git, GitOptions, define};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -28,7 +28,13 @@ pub struct GitAdd {
 impl GitAdd {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { git: Git { workspace } }
+        Self { git: Git::new(workspace) }
+    }
+
+    /// The same, held to what the options say.
+    #[must_use]
+    pub fn with(self, options: GitOptions) -> Self {
+        Self { git: self.git.with(options) }
     }
 }
 
@@ -53,7 +59,8 @@ impl Tool for GitAdd {
         Box::pin(async move {
             let path = optional_text(&arguments, "path")?.unwrap_or_else(|| ".".to_owned());
             self.git.workspace.resolve_entry(&path).map_err(|e| refused(&e))?;
-            self.git.run(Effect::Change, &["add", "--all", "--", &path], context).await?.success()?;
+            let paths = self.git.pathspecs(Some(path.as_str()).filter(|path| *path != "."), Some("."));
+            self.git.run_on(Effect::Record, (&["add", "--all"], &paths), context).await?.success()?;
             let staged = ["diff", "--cached", "--name-status", "--no-ext-diff"];
             let said = self.git.run(Effect::Look, &staged, context).await?.success()?;
             Ok(if said.text.is_empty() { "Nothing is staged.".to_owned().into() } else { said })

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::json;
 
 use super::fs_common::{optional_text, paths, refused, text_argument, whole};
-use super::git_common::{Effect, Git, define, revision};
+use super::git_common::{Effect, Git, GitOptions, define, revision};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -35,7 +35,13 @@ pub struct GitBlame {
 impl GitBlame {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { git: Git { workspace } }
+        Self { git: Git::new(workspace) }
+    }
+
+    /// The same, held to what the options say.
+    #[must_use]
+    pub fn with(self, options: GitOptions) -> Self {
+        Self { git: self.git.with(options) }
     }
 }
 

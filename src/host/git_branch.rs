@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::{flag, optional_text};
-use super::git_common::{Effect, Git, define, name};
+use super::git_common::{Effect, Git, GitOptions, define, name};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -30,7 +30,13 @@ pub struct GitBranch {
 impl GitBranch {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { git: Git { workspace } }
+        Self { git: Git::new(workspace) }
+    }
+
+    /// The same, held to what the options say.
+    #[must_use]
+    pub fn with(self, options: GitOptions) -> Self {
+        Self { git: self.git.with(options) }
     }
 }
 
@@ -60,7 +66,7 @@ impl Tool for GitBranch {
             let branch = name("name", given, "branch")?;
             // Ignored files count as work too: by default git would write over them.
             let command = ["switch", "--no-overwrite-ignore", if create { "--create" } else { "--no-force" }, &branch];
-            self.git.run(Effect::Change, &command, context).await?.success()
+            self.git.run(Effect::Rework, &command, context).await?.success()
         })
     }
 }

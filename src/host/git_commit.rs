@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::text_argument;
-use super::git_common::{Effect, Git, define};
+use super::git_common::{Effect, Git, GitOptions, define};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -29,7 +29,13 @@ pub struct GitCommit {
 impl GitCommit {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { git: Git { workspace } }
+        Self { git: Git::new(workspace) }
+    }
+
+    /// The same, held to what the options say.
+    #[must_use]
+    pub fn with(self, options: GitOptions) -> Self {
+        Self { git: self.git.with(options) }
     }
 
     async fn commit(&self, arguments: Arguments, context: &ToolContext) -> Result<ToolOutput, ToolError> {
@@ -47,14 +53,14 @@ impl GitCommit {
         let staged = self.git.run(Effect::Look, &staged, context).await?;
         match staged.code {
             0 => {
-                let everything = ["add", "--all", "--", "."];
-                self.git.run(Effect::Change, &everything, context).await?.success()?;
+                let everything = self.git.pathspecs(None, Some("."));
+                self.git.run_on(Effect::Record, (&["add", "--all"], &everything), context).await?.success()?;
             }
             1 => {}
             _ => return staged.success(),
         }
         let message = format!("--message={message}");
-        self.git.run(Effect::Change, &["commit", &message], context).await?.success()
+        self.git.run(Effect::Record, &["commit", &message], context).await?.success()
     }
 }
 

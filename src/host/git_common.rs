@@ -3,7 +3,8 @@
 //! git runs in the working directory, without pager, prompt and editor, and within a time limit. What a
 //! repository's own configuration could make a looking command run is switched off (see `git_hostile`): looking is
 //! allowed without a question, and must not run anything.
-//! An argument that comes from a model never reaches git in the place of an option.
+//! An argument that comes from a model never reaches git in the place of an option. Where the sandbox is on, git and what it
+//! starts run in it: looking writes nowhere, and only talking to another repository has the network.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,9 +13,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::confine::{Reach, Sandbox};
 use super::fs_common::definition;
 use super::git_hostile::{LIST, LOOKING, LOOKING_VARIABLES, own_keys, programs, without_filters};
-use crate::base::process::{Ending, Invocation, RunLimits, environment, run};
+use super::git_place::repository;
+use crate::base::process::{Confinement, Ending, Invocation, RunLimits, environment, run};
+use crate::base::sandbox::denial;
 use crate::base::workspace::Workspace;
 use crate::base::{limit, text};
 use crate::config::inherited_environment;
@@ -34,10 +38,18 @@ const OPTIONS: [&str; 9] = [
     "advice.detachedHead=false",
 ];
 
+/// How the git tools run git.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GitOptions {
+    /// What git and all that it starts (hooks, filters) are held to.
+    pub sandbox: Sandbox,
+}
+
 /// git in a workspace.
 #[derive(Debug, Clone)]
 pub(super) struct Git {
     pub(super) workspace: Arc<Workspace>,
+    sandbox: Sandbox,
 }
 
 /// How much a command may do.
@@ -45,10 +57,20 @@ pub(super) struct Git {
 pub(super) enum Effect {
     /// It looks.
     Look,
-    /// It changes the repository or the files.
-    Change,
+    /// It records what is in the files: the repository changes, its configuration does not.
+    Record,
+    /// It changes files all over the working tree, and perhaps the configuration.
+    Rework,
     /// It talks to another repository.
     Remote,
+}
+
+/// One start of git.
+struct Started {
+    /// None: it reads configuration, and runs nothing whatever that says.
+    effect: Option<Effect>,
+    /// Its time, and the bytes of output that are kept.
+    bounds: (Duration, usize),
 }
 
 /// What git said.
@@ -71,7 +93,38 @@ impl Said {
     }
 }
 
+/// The files of a command.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Pathspecs {
+    specs: Vec<String>,
+    /// They mean themselves; else they have signs in front that say so.
+    literal: bool,
+}
+
 impl Git {
+    /// git for a workspace, held to nothing.
+    pub(super) fn new(workspace: Arc<Workspace>) -> Self {
+        Self { workspace, sandbox: Sandbox::default() }
+    }
+
+    /// The same, held to what the options say.
+    pub(super) fn with(self, options: GitOptions) -> Self {
+        Self { sandbox: options.sandbox, ..self }
+    }
+
+    /// `path`, or else the whole of `all` (`.` or the top, `:/`), without the server's own data. Nothing where that is what
+    /// the command works on anyway.
+    pub(super) fn pathspecs(&self, path: Option<&str>, all: Option<&str>) -> Pathspecs {
+        let own = self.workspace.protected_below(self.workspace.working_directory());
+        let own: Vec<String> = own.map(|path| format!(":(exclude,literal){}", path.display())).collect();
+        if own.is_empty() {
+            let specs = path.or(all.filter(|all| *all == ".")).map(str::to_owned);
+            return Pathspecs { specs: specs.into_iter().collect(), literal: true };
+        }
+        let wanted = path.map_or_else(|| all.unwrap_or(":/").to_owned(), |path| format!(":(literal){path}"));
+        Pathspecs { specs: [wanted].into_iter().chain(own).collect(), literal: false }
+    }
+
     /// Runs git to its end. `arguments` begin with the command; whatever came from a model stands behind `--`,
     /// is joined to its option, or went through [`name`].
     pub(super) async fn run(
@@ -80,10 +133,35 @@ impl Git {
         arguments: &[&str],
         context: &ToolContext,
     ) -> Result<Said, ToolError> {
+        // A path means itself. Not for commands without paths: git's own `stash` counts on patterns.
+        self.run_plain(effect, (arguments, arguments.contains(&"--")), context).await
+    }
+
+    /// The same on these files.
+    pub(super) async fn run_on(
+        &self,
+        effect: Effect,
+        (arguments, paths): (&[&str], &Pathspecs),
+        context: &ToolContext,
+    ) -> Result<Said, ToolError> {
+        if paths.specs.is_empty() {
+            return self.run_plain(effect, (arguments, false), context).await;
+        }
+        let specs = std::iter::once("--").chain(paths.specs.iter().map(String::as_str));
+        let all: Vec<&str> = arguments.iter().copied().chain(specs).collect();
+        self.run_plain(effect, (&all, paths.literal), context).await
+    }
+
+    async fn run_plain(
+        &self,
+        effect: Effect,
+        (arguments, literal): (&[&str], bool),
+        context: &ToolContext,
+    ) -> Result<Said, ToolError> {
         let timeout_ms = match effect {
             Effect::Look => limit::GIT_TIMEOUT_MS,
             // A commit may run the tests, a push may be long.
-            Effect::Change | Effect::Remote => limit::GIT_REMOTE_TIMEOUT_MS,
+            Effect::Record | Effect::Rework | Effect::Remote => limit::GIT_REMOTE_TIMEOUT_MS,
         };
         let mut variables = quiet();
         if effect == Effect::Look {
@@ -91,13 +169,46 @@ impl Git {
             variables.extend(without_filters(&own_keys(&listed)));
         }
         let bounds = (Duration::from_millis(timeout_ms), limit::PROCESS_OUTPUT_BYTES_MAX);
-        self.start(effect, (arguments, variables), bounds, context).await.map(|(said, _)| said)
+        let literal: &[&str] = if literal { &["--literal-pathspecs"] } else { &[] };
+        let all: Vec<&str> = literal.iter().chain(arguments).copied().collect();
+        let started = Started { effect: Some(effect), bounds };
+        let (mut said, _) = self.start(started, (&all, variables), context).await?;
+        if said.code != 0 && effect != Effect::Look {
+            said.text += &self.sandbox.explain("this tool", denial(&said.text), &self.workspace);
+        }
+        Ok(said)
+    }
+
+    /// What a command is held to.
+    async fn confinement(
+        &self,
+        effect: Effect,
+        environment: &[(OsString, OsString)],
+        context: &ToolContext,
+    ) -> Result<Option<Confinement>, ToolError> {
+        if self.sandbox.level().is_none() {
+            return Ok(None);
+        }
+        let mut reach = Reach { looks: effect == Effect::Look, ..Reach::default() };
+        if effect != Effect::Look {
+            // The repository may lie above the roots; without it nothing can be recorded.
+            let directory = self.workspace.working_directory().to_owned();
+            let found = tokio::task::spawn_blocking(move || repository(&directory)).await.ok().flatten();
+            let whole = effect != Effect::Record;
+            if let Some(found) = found {
+                let places = found.directories.into_iter().chain(whole.then_some(found.top));
+                reach.places = places.filter(|place| !self.workspace.contains(place)).collect();
+            }
+            reach.git_settings = whole;
+            reach.network = effect == Effect::Remote;
+        }
+        self.sandbox.confine((&self.workspace, &context.scope), environment, reach).await
     }
 
     /// The names of the configuration, with where they come from. Reading them runs nothing.
     async fn configuration(&self, context: &ToolContext) -> Result<String, ToolError> {
         let bounds = (Duration::from_millis(limit::GIT_TIMEOUT_MS), limit::GIT_CONFIG_BYTES_MAX);
-        let (said, cut) = self.start(Effect::Look, (&LIST, quiet()), bounds, context).await?;
+        let (said, cut) = self.start(Started { effect: None, bounds }, (&LIST, quiet()), context).await?;
         if cut {
             return Err(ToolError::failed(format!(
                 "the repository's configuration is longer than {} bytes, so that it cannot be told what it runs",
@@ -113,7 +224,7 @@ impl Git {
         let listed = self.configuration(context).await.ok()?;
         let look = ["rev-parse", "--git-common-dir"];
         let bounds = (Duration::from_millis(limit::GIT_TIMEOUT_MS), limit::PROCESS_OUTPUT_BYTES_MAX);
-        let (said, _) = self.start(Effect::Look, (&look, quiet()), bounds, context).await.ok()?;
+        let (said, _) = self.start(Started { effect: None, bounds }, (&look, quiet()), context).await.ok()?;
         let directory = self.workspace.working_directory().join(said.text.trim_end_matches('\n'));
         let find = move || programs(&own_keys(&listed), &directory);
         tokio::task::spawn_blocking(find).await.ok().flatten()
@@ -122,24 +233,25 @@ impl Git {
     /// Runs git once. True: its output was cut.
     async fn start(
         &self,
-        effect: Effect,
+        Started { effect, bounds: (timeout, output_bytes_max) }: Started,
         (arguments, mut variables): (&[&str], BTreeMap<String, String>),
-        (timeout, output_bytes_max): (Duration, usize),
         context: &ToolContext,
     ) -> Result<(Said, bool), ToolError> {
-        let looking: &[&str] = if effect == Effect::Look { &LOOKING } else { &[] };
-        if effect == Effect::Look {
+        let looks = matches!(effect, None | Some(Effect::Look));
+        let looking: &[&str] = if looks { &LOOKING } else { &[] };
+        if looks {
             variables.extend(LOOKING_VARIABLES.map(|(name, value)| (name.to_owned(), value.to_owned())));
         }
-        // A path means itself. Not for commands without paths: git's own `stash` counts on patterns.
-        let literal: &[&str] = if arguments.contains(&"--") { &["--literal-pathspecs"] } else { &[] };
-        let invocation = Invocation {
+        let mut invocation = Invocation {
             program: "git".into(),
-            arguments: OPTIONS.iter().chain(looking).chain(literal).chain(arguments).map(OsString::from).collect(),
+            arguments: OPTIONS.iter().chain(looking).chain(arguments).map(OsString::from).collect(),
             directory: self.workspace.working_directory().to_owned(),
             environment: environment(inherited_environment(), &variables),
             confinement: None,
         };
+        if let Some(effect) = effect {
+            invocation.confinement = self.confinement(effect, &invocation.environment, context).await?;
+        }
         let limits = RunLimits { timeout, output_bytes_max };
         let finished = run(&invocation, limits, &context.cancel).await.map_err(|e| ToolError::failed(e.to_string()))?;
         let (text, cut) = (finished.output.text(), finished.output.is_cut());
@@ -149,7 +261,7 @@ impl Git {
             Ending::Cancelled => Err(ToolError::Aborted),
             Ending::TimedOut => Err(ToolError::failed(format!(
                 "git {} was stopped after {} ms. {}",
-                arguments.first().unwrap_or(&""),
+                arguments.iter().find(|argument| !argument.starts_with("--")).unwrap_or(&""),
                 timeout.as_millis(),
                 text.trim()
             ))),

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::json;
 
 use super::fs_common::{flag, optional_text, paths, refused};
-use super::git_common::{Effect, Git, define};
+use super::git_common::{Effect, Git, GitOptions, define};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -29,7 +29,13 @@ pub struct GitDiff {
 impl GitDiff {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { git: Git { workspace } }
+        Self { git: Git::new(workspace) }
+    }
+
+    /// The same, held to what the options say.
+    #[must_use]
+    pub fn with(self, options: GitOptions) -> Self {
+        Self { git: self.git.with(options) }
     }
 }
 
@@ -56,9 +62,9 @@ impl Tool for GitDiff {
             let path = optional_text(&arguments, "path")?;
             if let Some(path) = &path {
                 self.git.workspace.resolve_entry(path).map_err(|e| refused(&e))?;
-                command.extend(["--", path]);
             }
-            self.git.run(Effect::Look, &command, context).await?.success()
+            let paths = self.git.pathspecs(path.as_deref(), None);
+            self.git.run_on(Effect::Look, (&command, &paths), context).await?.success()
         })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::{flag, whole};
-use super::git_common::{Effect, Git, define};
+use super::git_common::{Effect, Git, GitOptions, define};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -31,7 +31,13 @@ pub struct GitLog {
 impl GitLog {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { git: Git { workspace } }
+        Self { git: Git::new(workspace) }
+    }
+
+    /// The same, held to what the options say.
+    #[must_use]
+    pub fn with(self, options: GitOptions) -> Self {
+        Self { git: self.git.with(options) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::optional_text;
-use super::git_common::{Effect, Git, define, name};
+use super::git_common::{Effect, Git, GitOptions, define, name};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -30,7 +30,13 @@ pub struct GitPull {
 impl GitPull {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { git: Git { workspace } }
+        Self { git: Git::new(workspace) }
+    }
+
+    /// The same, held to what the options say.
+    #[must_use]
+    pub fn with(self, options: GitOptions) -> Self {
+        Self { git: self.git.with(options) }
     }
 }
 

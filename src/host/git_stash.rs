@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::optional_text;
-use super::git_common::{Effect, Git, define};
+use super::git_common::{Effect, Git, GitOptions, Pathspecs, define};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -32,7 +32,13 @@ pub struct GitStash {
 impl GitStash {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { git: Git { workspace } }
+        Self { git: Git::new(workspace) }
+    }
+
+    /// The same, held to what the options say.
+    #[must_use]
+    pub fn with(self, options: GitOptions) -> Self {
+        Self { git: self.git.with(options) }
     }
 }
 
@@ -58,15 +64,17 @@ impl Tool for GitStash {
             }
             let message = message.map(|message| format!("--message={message}"));
             let mut command = vec!["stash", &action];
+            let mut paths = Pathspecs::default();
             let effect = match action.as_str() {
                 "push" => {
                     command.push("--include-untracked");
                     command.extend(message.as_deref());
-                    Effect::Change
+                    paths = self.git.pathspecs(None, None);
+                    Effect::Rework
                 }
                 "pop" | "apply" => {
                     command.push("--index");
-                    Effect::Change
+                    Effect::Rework
                 }
                 "list" => Effect::Look,
                 other => {
@@ -74,7 +82,7 @@ impl Tool for GitStash {
                     return Err(ToolError::BadArguments(format!("{expected}, got {other:?}")));
                 }
             };
-            self.git.run(effect, &command, context).await?.success()
+            self.git.run_on(effect, (&command, &paths), context).await?.success()
         })
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
 
-use super::git_common::{Effect, Git, define};
+use super::git_common::{Effect, Git, GitOptions, define};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -24,7 +24,13 @@ pub struct GitStatus {
 impl GitStatus {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { git: Git { workspace } }
+        Self { git: Git::new(workspace) }
+    }
+
+    /// The same, held to what the options say.
+    #[must_use]
+    pub fn with(self, options: GitOptions) -> Self {
+        Self { git: self.git.with(options) }
     }
 }
 
@@ -35,10 +41,14 @@ impl Tool for GitStatus {
 
     fn run<'a>(&'a self, _: Arguments, context: &'a ToolContext) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let mut said =
-                self.git.run(Effect::Look, &["status", "--ignore-submodules=dirty"], context).await?.success()?;
+            let paths = self.git.pathspecs(None, None);
+            let mut said = self
+                .git
+                .run_on(Effect::Look, (&["status", "--ignore-submodules=dirty"], &paths), context)
+                .await?
+                .success()?;
             let porcelain = ["status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=dirty"];
-            let listed = self.git.run(Effect::Look, &porcelain, context).await?.success()?;
+            let listed = self.git.run_on(Effect::Look, (&porcelain, &paths), context).await?.success()?;
             said.details = Some(details(&listed.text));
             Ok(said)
         })

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::{flag, optional_text, paths, refused, text_argument};
-use super::git_common::{Effect, Git, define, name};
+use super::git_common::{Effect, Git, GitOptions, define, name};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -31,7 +31,13 @@ pub struct GitWorktree {
 impl GitWorktree {
     /// The tool for a workspace.
     pub fn new(workspace: Arc<Workspace>) -> Self {
-        Self { git: Git { workspace } }
+        Self { git: Git::new(workspace) }
+    }
+
+    /// The same, held to what the options say.
+    #[must_use]
+    pub fn with(self, options: GitOptions) -> Self {
+        Self { git: self.git.with(options) }
     }
 
     async fn change(&self, arguments: Arguments, context: &ToolContext, add: bool) -> Result<ToolOutput, ToolError> {
@@ -60,7 +66,7 @@ impl GitWorktree {
                 ));
             }
         }
-        let said = self.git.run(Effect::Change, &command, context).await?.success()?;
+        let said = self.git.run(Effect::Rework, &command, context).await?.success()?;
         Ok(if said.text.is_empty() { format!("Removed the worktree {path}\n").into() } else { said })
     }
 }

@@ -33,6 +33,7 @@ mod git_common;
 mod git_diff;
 mod git_hostile;
 mod git_log;
+mod git_place;
 mod git_pull;
 mod git_push;
 mod git_show;
@@ -45,13 +46,16 @@ mod search;
 mod swap_tests;
 mod typed;
 mod view_image;
+mod way_out;
 mod write_stdin;
 
 use std::borrow::Borrow;
 use std::sync::Arc;
 
 use crate::base::workspace::Workspace;
+use crate::protocol::ToolCategory;
 use crate::tool::Tool;
+use way_out::WayOut;
 
 pub use apply_patch::{ApplyPatch, recover_changes};
 pub use bash::{Bash, BashOptions};
@@ -71,6 +75,7 @@ pub use git_add::GitAdd;
 pub use git_blame::GitBlame;
 pub use git_branch::GitBranch;
 pub use git_commit::GitCommit;
+pub use git_common::GitOptions;
 pub use git_diff::GitDiff;
 pub use git_log::GitLog;
 pub use git_pull::GitPull;
@@ -116,21 +121,36 @@ pub fn exec_tools(workspace: &Arc<Workspace>, options: ExecOptions) -> Vec<Arc<d
     ]
 }
 
-/// The git tools, in the order in which they are told.
-pub fn git_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {
-    let workspace = || Arc::clone(workspace);
+/// The git tools, in the order in which they are told. With a sandbox, those that change something can be asked to run
+/// outside of it for one call.
+pub fn git_tools(workspace: &Arc<Workspace>, options: &GitOptions) -> Vec<Arc<dyn Tool>> {
+    let inside = git_family(workspace, options);
+    if options.sandbox.level().is_none() {
+        return inside;
+    }
+    let outside = git_family(workspace, &GitOptions::default());
+    let both = inside.into_iter().zip(outside);
+    both.map(|(inside, outside)| match inside.definition().category {
+        Some(ToolCategory::Edit | ToolCategory::Execute) => Arc::new(WayOut::new(inside, outside)) as Arc<dyn Tool>,
+        Some(_) | None => inside,
+    })
+    .collect()
+}
+
+fn git_family(workspace: &Arc<Workspace>, options: &GitOptions) -> Vec<Arc<dyn Tool>> {
+    let (workspace, options) = (|| Arc::clone(workspace), || options.clone());
     vec![
-        Arc::new(GitStatus::new(workspace())),
-        Arc::new(GitDiff::new(workspace())),
-        Arc::new(GitLog::new(workspace())),
-        Arc::new(GitCommit::new(workspace())),
-        Arc::new(GitBranch::new(workspace())),
-        Arc::new(GitAdd::new(workspace())),
-        Arc::new(GitStash::new(workspace())),
-        Arc::new(GitPush::new(workspace())),
-        Arc::new(GitPull::new(workspace())),
-        Arc::new(GitShow::new(workspace())),
-        Arc::new(GitBlame::new(workspace())),
-        Arc::new(GitWorktree::new(workspace())),
+        Arc::new(GitStatus::new(workspace()).with(options())),
+        Arc::new(GitDiff::new(workspace()).with(options())),
+        Arc::new(GitLog::new(workspace()).with(options())),
+        Arc::new(GitCommit::new(workspace()).with(options())),
+        Arc::new(GitBranch::new(workspace()).with(options())),
+        Arc::new(GitAdd::new(workspace()).with(options())),
+        Arc::new(GitStash::new(workspace()).with(options())),
+        Arc::new(GitPush::new(workspace()).with(options())),
+        Arc::new(GitPull::new(workspace()).with(options())),
+        Arc::new(GitShow::new(workspace()).with(options())),
+        Arc::new(GitBlame::new(workspace()).with(options())),
+        Arc::new(GitWorktree::new(workspace()).with(options())),
     ]
 }

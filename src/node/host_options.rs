@@ -11,7 +11,8 @@ use super::error::envelope;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::{StaleCheck, Workspace};
 use crate::host::{
-    BashOptions as HostBashOptions, ExecOptions as HostExecOptions, Sandbox, bash_tool, exec_tools, git_tools,
+    BashOptions as HostBashOptions, ExecOptions as HostExecOptions, GitOptions as HostGitOptions, Sandbox, bash_tool,
+    exec_tools, git_tools,
 };
 use crate::tool::Tool;
 
@@ -62,6 +63,10 @@ pub(super) struct ExecOptions {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct GitOptions {
     working_directory: PathBuf,
+    #[serde(default)]
+    sandbox: Mode,
+    #[serde(default)]
+    sandbox_network: bool,
 }
 
 type Tools = napi::Result<Vec<Arc<dyn Tool>>>;
@@ -113,6 +118,7 @@ impl ExecOptions {
 
 impl GitOptions {
     pub(super) fn tools(self) -> Tools {
-        Ok(git_tools(&Arc::new(workspace(&self.working_directory, &[])?)))
+        let sandbox = Sandbox { mode: self.sandbox, network: self.sandbox_network, hidden: Vec::new() };
+        Ok(git_tools(&Arc::new(workspace(&self.working_directory, &[])?), &HostGitOptions { sandbox }))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use simse::agent::{Ended, run_turn};
 use simse::base::workspace::Workspace;
 use simse::cli::example_repository;
-use simse::host::{BashOptions, bash_tool, git_tools};
+use simse::host::{BashOptions, GitOptions, bash_tool, git_tools};
 use simse::provider::demo;
 use simse::tool::Tool;
 use tokio_util::sync::CancellationToken;
@@ -21,7 +21,7 @@ fn git(directory: &Path, command: &str) -> String {
 
 fn tools(directory: &Path) -> Vec<Arc<dyn Tool>> {
     let workspace = Arc::new(Workspace::new(directory, &[]).unwrap());
-    let mut tools = git_tools(&workspace);
+    let mut tools = git_tools(&workspace, &GitOptions::default());
     tools.push(bash_tool(&workspace, BashOptions::default()));
     tools
 }

@@ -165,6 +165,9 @@ pub async fn run_tapped(
         }
     }
     tap.read_what_is_there();
+    if let Some(home) = invocation.confinement.as_ref().and_then(|confinement| confinement.loopback.as_ref()) {
+        home.tidy();
+    }
     Ok(Finished { ending, output: tap.finish().await })
 }
 

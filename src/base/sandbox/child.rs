@@ -9,13 +9,17 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use landlock::RulesetCreated;
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change};
-use rustix::thread::{CapabilitySet, CapabilitySets, UnshareFlags};
+use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use seccompiler::BpfProgram;
+
+use super::room::Room;
 
 /// Who the program is in its own name spaces.
 #[derive(Debug, Clone)]
@@ -38,16 +42,21 @@ pub(super) enum Network {
     Whole,
     /// A loopback of its own.
     Own,
-    /// A loopback that it shares with others, and their user name space with it.
-    Joined(Arc<Loopback>),
+    /// The loopback of its home.
+    Shared,
 }
 
-/// A network that has nothing but a loopback, kept for the programs that shall meet there.
+/// What the programs of one session share: a network that has nothing but a loopback, on which they meet, and the rooms that
+/// were prepared for them.
 #[derive(Debug)]
 pub struct Loopback {
-    /// The user name space that it belongs to; None: that of this process.
+    /// The user name space that all of it belongs to; None: that of this process.
     pub(super) users: Option<OwnedFd>,
     pub(super) network: OwnedFd,
+    /// The last that was made is the last here.
+    pub(super) rooms: Mutex<Vec<Arc<Room>>>,
+    /// Places that were searched for repositories, and what was found.
+    pub(super) searched: Mutex<Vec<(PathBuf, Arc<Vec<PathBuf>>)>>,
 }
 
 /// Something laid over the tree.
@@ -75,6 +84,10 @@ pub(super) struct Spaces {
     /// Laid over the tree after that, in this order.
     pub(super) mounts: Vec<Mount>,
     pub(super) network: Network,
+    /// Whose user name space it joins, and whose network when that is shared.
+    pub(super) home: Option<Arc<Loopback>>,
+    /// A view of mounts that was prepared; what is said of them above is in it.
+    pub(super) room: Option<Arc<Room>>,
     /// Entered again once the mounts are there: the old way would lead past them.
     pub(super) directory: CString,
     /// Whether the user is root, whose powers are cut down.
@@ -140,10 +153,15 @@ fn enter(spaces: Option<&mut Spaces>, ruleset: Option<RulesetCreated>, filter: &
 impl Spaces {
     fn enter(&mut self) -> io::Result<()> {
         self.part()?;
-        mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-        self.close_the_tree()?;
-        for mount in &self.mounts {
-            mount.lay()?;
+        match &self.room {
+            Some(room) => move_into_link_name_space(room.mounts.as_fd(), Some(LinkNameSpaceType::Mount))?,
+            None => {
+                mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+                self.close_the_tree()?;
+                for mount in &self.mounts {
+                    mount.lay()?;
+                }
+            }
         }
         rustix::process::chdir(self.directory.as_c_str())?;
         if let Network::Own = self.network {
@@ -159,22 +177,24 @@ impl Spaces {
 impl Spaces {
     /// Leaves the parent's name spaces.
     fn part(&self) -> io::Result<()> {
-        use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-        let mut flags = UnshareFlags::NEWNS;
+        let mut flags = if self.room.is_some() { UnshareFlags::empty() } else { UnshareFlags::NEWNS };
         let mut identity = Some(&self.identity);
-        match &self.network {
-            Network::Whole => {}
-            Network::Own => flags |= UnshareFlags::NEWNET,
-            Network::Joined(loopback) => {
-                if let Some(users) = &loopback.users {
-                    move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))?;
-                    identity = None;
-                }
-                move_into_link_name_space(loopback.network.as_fd(), Some(LinkNameSpaceType::Network))?;
+        if let Some(users) = self.home.as_ref().and_then(|home| home.users.as_ref()) {
+            move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))?;
+            identity = None;
+        }
+        match (&self.network, &self.home) {
+            (Network::Whole, _) => {}
+            (Network::Shared, Some(home)) => {
+                move_into_link_name_space(home.network.as_fd(), Some(LinkNameSpaceType::Network))?;
             }
+            (Network::Own, _) | (Network::Shared, None) => flags |= UnshareFlags::NEWNET,
         }
         if let Some(Identity::Mapped { .. }) = identity {
             flags |= UnshareFlags::NEWUSER;
+        }
+        if flags.is_empty() {
+            return Ok(());
         }
         // SAFETY: no flag among them takes file descriptors apart from other threads, and there are none.
         unsafe { rustix::thread::unshare_unsafe(flags) }?;

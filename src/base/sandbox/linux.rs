@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,11 +12,13 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, Scope,
 };
+use parking_lot::Mutex;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
 use super::child::{self, Identity, Loopback, Mount, Network, Spaces};
+use super::guard::{self, Guarded};
 use super::{Level, Policy, Support, support};
 
 /// The newest version whose rights are asked for; an older kernel gives what it has.
@@ -24,9 +27,7 @@ const LANDLOCK: ABI = ABI::V6;
 const DEVICES: [&str; 8] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
 /// Where temporary files lie, beside what the policy names.
-const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
-/// What git runs or follows later, in the directory of a repository.
-const GIT_SETTINGS: [&str; 2] = ["hooks", "config"];
+pub(super) const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 #[cfg(target_arch = "x86_64")]
 const ARCHITECTURE: TargetArch = TargetArch::x86_64;
 #[cfg(target_arch = "aarch64")]
@@ -81,23 +82,23 @@ impl Cage {
         (directory, extra): (&Path, &[PathBuf]),
         loopback: Option<Arc<Loopback>>,
     ) -> io::Result<Self> {
+        let network = match (policy.network, &loopback) {
+            (true, _) => Network::Whole,
+            (false, None) => Network::Own,
+            (false, Some(_)) => Network::Shared,
+        };
+        let room = loopback.as_ref().and_then(|home| home.room(policy)).filter(|_| serves(policy, extra));
+        if let (Some(room), true) = (room, support.namespaces) {
+            let (ruleset, filter) = (room.ruleset()?, room.filter.clone());
+            let plain = Spaces::new(&[], Vec::new(), directory);
+            let spaces = Spaces { network, home: loopback, room: Some(room), ..plain };
+            return Ok(Self { spaces: Some(spaces), ruleset, filter });
+        }
         let spaces = support.namespaces.then(|| {
-            let writable = writable(policy, extra);
-            let network = match (policy.network, loopback) {
-                (true, _) => Network::Whole,
-                (false, None) => Network::Own,
-                (false, Some(loopback)) => Network::Joined(loopback),
-            };
-            Spaces { network, ..Spaces::new(&writable, mounts(policy), directory) }
+            let mounts = mounts(policy, &guarded_here(policy));
+            Spaces { network, home: loopback, ..Spaces::new(&writable(policy, extra), mounts, directory) }
         });
-        let ruleset = match support.landlock {
-            0 => None,
-            _ => Some(ruleset(policy, extra, support.namespaces).map_err(io::Error::other)?),
-        };
-        let filter = match (policy.network, support.seccomp) {
-            (false, true) => filter(support.namespaces).map_err(io::Error::other)?,
-            (true, _) | (_, false) => BpfProgram::new(),
-        };
+        let (ruleset, filter) = rules(support, policy, extra)?;
         Ok(Self { spaces, ruleset, filter })
     }
 
@@ -117,27 +118,64 @@ impl Loopback {
             return Ok(None);
         }
         let spaces = Spaces::new(&[], Vec::new(), Path::new("/"));
-        let own_users = match spaces.identity {
-            Identity::Kept => false,
-            Identity::Mapped { .. } => true,
+        let names: &[&str] = match spaces.identity {
+            Identity::Kept => &["net"],
+            Identity::Mapped { .. } => &["net", "user"],
         };
-        // It waits for its input, which never comes: it is there for as long as its name spaces are looked up.
-        let mut command = std::process::Command::new("/bin/sh");
-        command.args(["-c", "read nothing"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        child::put_on_plain(&mut command, Some(spaces), BpfProgram::new());
-        let mut holder = command.spawn()?;
-        let open = |name: &str| std::fs::File::open(format!("/proc/{}/ns/{name}", holder.id()));
-        let users = if own_users { open("user").map(|file| Some(file.into())) } else { Ok(None) };
-        let network = open("net");
-        drop(holder.stdin.take());
-        let _exit_code = holder.wait();
-        Ok(Some(Arc::new(Self { users: users?, network: network?.into() })))
+        let mut held = held(spaces, names)?.into_iter();
+        let network = held.next().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Some(Arc::new(Self { users: held.next(), network, rooms: Mutex::default(), searched: Mutex::default() })))
     }
+}
+
+/// Starts a program in these spaces, looks up its name spaces, and lets it end.
+pub(super) fn held(spaces: Spaces, names: &[&str]) -> io::Result<Vec<OwnedFd>> {
+    // It waits for its input, which never comes.
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", "read nothing"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    child::put_on_plain(&mut command, Some(spaces), BpfProgram::new());
+    let mut holder = command.spawn()?;
+    let open = |name: &&str| std::fs::File::open(format!("/proc/{}/ns/{name}", holder.id())).map(OwnedFd::from);
+    let held = names.iter().map(open).collect();
+    drop(holder.stdin.take());
+    let _exit_code = holder.wait();
+    held
+}
+
+/// Whether this process may enter a view of mounts that was made for it.
+pub(super) fn may_enter_rooms() -> bool {
+    use rustix::thread::{CapabilitySet, capabilities};
+    let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_CHROOT;
+    // Another user has all powers in his own user name space.
+    !has_admin_power() || capabilities(None).is_ok_and(|sets| sets.effective.contains(needed))
+}
+
+/// Whether a room is all that a start with these further files needs.
+fn serves(policy: &Policy, extra: &[PathBuf]) -> bool {
+    let places = if extra.is_empty() { Vec::new() } else { writable(policy, &[]) };
+    extra.iter().all(|file| places.iter().any(|place| file.starts_with(place)))
+}
+
+/// The rules for files and the filter of calls, as far as the kernel has them.
+pub(super) fn rules(
+    support: Support,
+    policy: &Policy,
+    extra: &[PathBuf],
+) -> io::Result<(Option<RulesetCreated>, BpfProgram)> {
+    let ruleset = match support.landlock {
+        0 => None,
+        _ => Some(ruleset(policy, extra, support.namespaces).map_err(io::Error::other)?),
+    };
+    let filter = match (policy.network, support.seccomp) {
+        (false, true) => filter(support.namespaces).map_err(io::Error::other)?,
+        (true, _) | (_, false) => BpfProgram::new(),
+    };
+    Ok((ruleset, filter))
 }
 
 impl Spaces {
     /// With a network of its own.
-    fn new(writable: &[PathBuf], mounts: Vec<Mount>, directory: &Path) -> Self {
+    pub(super) fn new(writable: &[PathBuf], mounts: Vec<Mount>, directory: &Path) -> Self {
         let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
         // Root's powers over other people's files would be lost in a user name space of its own.
         let identity = if has_admin_power() {
@@ -154,6 +192,8 @@ impl Spaces {
             trees,
             mounts,
             network: Network::Own,
+            home: None,
+            room: None,
             directory: bytes(directory),
             root: user.is_root(),
         }
@@ -166,7 +206,7 @@ fn has_admin_power() -> bool {
 }
 
 /// What exists of the places that a program may change.
-fn writable(policy: &Policy, extra: &[PathBuf]) -> Vec<PathBuf> {
+pub(super) fn writable(policy: &Policy, extra: &[PathBuf]) -> Vec<PathBuf> {
     let level = match policy.level {
         Level::ReadOnly => Vec::new(),
         Level::WorkspaceWrite => policy.writable.iter().cloned().chain(TEMPORARY.map(PathBuf::from)).collect(),
@@ -175,40 +215,28 @@ fn writable(policy: &Policy, extra: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// What is laid over the tree: hidden places, and what must stay as it is inside writable ones.
-fn mounts(policy: &Policy) -> Vec<Mount> {
+pub(super) fn mounts(policy: &Policy, guarded: &Guarded) -> Vec<Mount> {
     let needed = |place: &PathBuf| !policy.writable.iter().any(|root| root.starts_with(place));
     let hidden = policy.hidden.iter().filter(|place| needed(place)).filter_map(|place| hide(place));
-    let guarded = match (policy.level, policy.git_settings) {
-        (Level::WorkspaceWrite, false) => policy.writable.as_slice(),
-        (Level::WorkspaceWrite, true) | (Level::ReadOnly, _) => &[],
-    };
     // A repository's own directory must not be moved away and made again without what guards it.
-    let pinned = repositories(guarded).map(|directory| Mount::Pinned { place: bytes(&directory) });
-    let frozen = git_settings(guarded).into_iter().map(|place| Mount::Frozen { place: bytes(&place) });
+    let pinned = guarded.pinned.iter().map(|place| Mount::Pinned { place: bytes(place) });
+    let frozen = guarded.frozen.iter().map(|place| Mount::Frozen { place: bytes(place) });
     hidden.chain(pinned).chain(frozen).collect()
 }
 
-fn repositories(roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
-    roots.iter().map(|root| root.join(".git")).filter(|directory| directory.is_dir())
+/// What is guarded without a search: the repositories that lie directly in writable places.
+fn guarded_here(policy: &Policy) -> Guarded {
+    if policy.git_settings || policy.level == Level::ReadOnly {
+        return Guarded::default();
+    }
+    let repositories: Vec<PathBuf> = policy.writable.iter().map(|root| root.join(".git")).collect();
+    guard::guarded(&repositories, &policy.writable)
 }
 
 fn hide(place: &Path) -> Option<Mount> {
     let found = std::fs::metadata(place).ok()?;
     let place = bytes(place);
     Some(if found.is_dir() { Mount::Empty { place } } else { Mount::Nothing { place } })
-}
-
-/// The hooks and the configuration of the repositories that lie directly in these places.
-fn git_settings(writable: &[PathBuf]) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for directory in repositories(writable) {
-        // What is not there cannot be laid over; git itself makes this directory in every new repository.
-        if directory.join("HEAD").exists() && !directory.join("hooks").exists() {
-            let _read_only_repository = std::fs::create_dir(directory.join("hooks"));
-        }
-        found.extend(GIT_SETTINGS.iter().map(|name| directory.join(name)).filter(|place| place.exists()));
-    }
-    found
 }
 
 fn ruleset(

@@ -13,9 +13,13 @@
 #[cfg(target_os = "linux")]
 mod child;
 #[cfg(target_os = "linux")]
+mod guard;
+#[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod other;
+#[cfg(target_os = "linux")]
+mod room;
 mod signs;
 
 use std::path::PathBuf;
@@ -74,8 +78,8 @@ pub struct Policy {
     pub writable: Vec<PathBuf>,
     /// Directories or files (absolute) whose content it may not see.
     pub hidden: Vec<PathBuf>,
-    /// Whether the hooks and the configuration of git repositories directly in a writable place may change:
-    /// what stands there is run by git later, outside.
+    /// Whether the hooks and the configuration of git repositories in writable places may change: what stands there is
+    /// run by git later, outside.
     pub git_settings: bool,
 }
 

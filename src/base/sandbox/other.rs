@@ -44,4 +44,15 @@ impl Loopback {
     pub fn make() -> io::Result<Option<Arc<Self>>> {
         Ok(None)
     }
+
+    /// Nothing to make.
+    ///
+    /// # Errors
+    /// None.
+    pub fn furnish(self: &Arc<Self>, _policy: &Policy) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Nothing to take away.
+    pub fn tidy(&self) {}
 }

@@ -10,7 +10,7 @@ pub enum Denial {
 }
 
 /// In lower case.
-const NETWORK: [&str; 9] = [
+const NETWORK: [&str; 13] = [
     "network is unreachable",
     "enetunreach",
     "could not resolve host",
@@ -20,6 +20,10 @@ const NETWORK: [&str; 9] = [
     "enotfound",
     "no route to host",
     "dns error",
+    "connection refused",
+    "econnrefused",
+    "docker daemon",
+    "unix://",
 ];
 
 /// In lower case.
@@ -54,6 +58,8 @@ mod tests {
             ("error: could not lock config file .git/config: Read-only file system", Some(Denial::Files)),
             ("curl: (6) Could not resolve host: example.org", Some(Denial::Network)),
             ("Error: connect ENETUNREACH 1.1.1.1:443", Some(Denial::Network)),
+            ("connect ECONNREFUSED 127.0.0.1:5432", Some(Denial::Network)),
+            ("permission denied while trying to connect to the Docker daemon socket", Some(Denial::Network)),
             ("AssertionError: 1 == 2", None),
             ("", None),
         ];

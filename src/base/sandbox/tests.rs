@@ -13,6 +13,8 @@ use crate::base::process::{Confinement, Finished, Invocation, RunLimits, run};
 /// A home with a repository, a place beside it, and a hidden one.
 struct Place {
     home: tempfile::TempDir,
+    /// Where its programs have rooms. None: each start is prepared by itself.
+    rooms: Option<Arc<Loopback>>,
 }
 
 impl Place {
@@ -26,7 +28,12 @@ impl Place {
         {
             std::fs::write(home.path().join(file), "secret").unwrap();
         }
-        Self { home }
+        Self { home, rooms: None }
+    }
+
+    /// The same with rooms.
+    fn with_rooms() -> Self {
+        Self { rooms: Loopback::make().unwrap(), ..Self::new() }
     }
 
     fn policy(&self, level: Level, network: bool) -> Policy {
@@ -53,7 +60,12 @@ impl Place {
     }
 
     async fn run(&self, policy: Policy, script: &str, files: Vec<PathBuf>) -> Finished {
-        let invocation = self.invocation(policy, script, files);
+        let mut invocation = self.invocation(policy, script, files);
+        if let Some(rooms) = &self.rooms {
+            let confinement = invocation.confinement.as_mut().unwrap();
+            rooms.furnish(&confinement.policy).unwrap();
+            confinement.loopback = Some(Arc::clone(rooms));
+        }
         let limits = RunLimits { timeout: Duration::from_secs(60), output_bytes_max: 50_000 };
         run(&invocation, limits, &CancellationToken::new()).await.unwrap()
     }
@@ -94,7 +106,12 @@ async fn files_are_held_to_the_level() {
     if !all_there() {
         return;
     }
-    let place = Place::new();
+    for place in [Place::new(), Place::with_rooms()] {
+        files_are_held(&place).await;
+    }
+}
+
+async fn files_are_held(place: &Place) {
     let (no, write) = (Level::ReadOnly, Level::WorkspaceWrite);
     #[rustfmt::skip]
     let table = [
@@ -206,6 +223,75 @@ async fn nothing_outside_can_be_signalled() {
     let script = format!("kill -0 {}", std::process::id());
     assert!(!place.works(Level::WorkspaceWrite, &script).await);
     assert!(place.works(Level::WorkspaceWrite, "sleep 100 & kill $! && ! wait $!").await);
+}
+
+/// A repository with a submodule, a worktree, and another repository below it.
+fn real_repositories(place: &Place) {
+    let git = |arguments: &[&str]| {
+        let run = std::process::Command::new("git").args(arguments).current_dir(place.home.path()).output().unwrap();
+        assert!(run.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&run.stderr));
+    };
+    std::fs::remove_dir_all(place.home.path().join("work")).unwrap();
+    for directory in ["work", "work/nested", "source"] {
+        git(&["init", "-q", directory]);
+        git(&["-C", directory, "-c", "user.name=T", "-c", "user.email=t@x", "commit", "-qm", "1", "--allow-empty"]);
+    }
+    let source = place.home.path().join("source");
+    let add = ["-C", "work", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add"];
+    git(&[&add[..], &[source.to_str().unwrap(), "module"]].concat());
+    git(&["-C", "work", "worktree", "add", "-q", "tree"]);
+}
+
+#[tokio::test]
+async fn what_git_runs_later_cannot_be_changed_in_any_repository() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::with_rooms();
+    real_repositories(&place);
+    #[rustfmt::skip]
+    let table = [
+        ("echo x >> .git/config", false), ("echo x > .git/hooks/pre-commit", false), ("mv .git g", false),
+        ("echo x >> .git/modules/module/config", false), ("echo x > .git/modules/module/hooks/pre-commit", false),
+        ("mv .git/modules .git/m", false), ("mv .git/modules/module .git/modules/m", false),
+        ("echo x > .git/worktrees/tree/commondir", false), ("mv .git/worktrees .git/w", false), ("rm .git/worktrees/tree/gitdir", false),
+        ("echo 'gitdir: /tmp/g' > module/.git", false), ("rm module/.git", false), ("echo x > tree/.git", false), ("mv tree/.git t", false),
+        ("echo x >> nested/.git/config", false), ("echo x > nested/.git/hooks/pre-commit", false), ("mv nested/.git n", false),
+        // What git itself does is done as before.
+        ("echo 1 > a && git add a && git -c user.name=T -c user.email=t@x commit -qm 2", true),
+        ("cd tree && echo 1 > b && git add b && git -c user.name=T -c user.email=t@x commit -qm 2", true),
+        ("cd nested && echo 1 > c && git add c && git -c user.name=T -c user.email=t@x commit -qm 2", true),
+        ("cd module && echo 1 > d && git add d && git -c user.name=T -c user.email=t@x commit -qm 2", true),
+        ("git stash -u && git stash list && git status && git gc -q", true),
+        ("git init -q new && echo x >> new/.git/config && rm -rf new", true),
+    ];
+    for (script, want) in table {
+        let finished = place.run(place.policy(Level::WorkspaceWrite, false), script, Vec::new()).await;
+        assert_eq!(finished.ending.code() == Some(0), want, "{script}: {}", finished.output.text());
+    }
+    // What is not there cannot be laid over: it is gone when the program has ended.
+    for git in [".git", ".git/modules/module", "nested/.git"] {
+        assert!(place.works(Level::WorkspaceWrite, &format!("mkdir -p /tmp && echo /tmp > {git}/commondir")).await);
+        assert!(!place.exists(&format!("work/{git}/commondir")), "{git}");
+    }
+    // A file that the user has replaced is guarded again.
+    std::fs::rename(place.home.path().join("work/.git/config"), place.home.path().join("work/.git/old")).unwrap();
+    std::fs::copy(place.home.path().join("work/.git/old"), place.home.path().join("work/.git/config")).unwrap();
+    assert!(!place.works(Level::WorkspaceWrite, "echo x >> .git/config").await);
+}
+
+#[tokio::test]
+async fn redirected_repositories_are_restored_through_no_link() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::with_rooms();
+    real_repositories(&place);
+    std::fs::create_dir_all(place.home.path().join("beside/.git")).unwrap();
+    std::fs::write(place.home.path().join("beside/.git/commondir"), "somebody else's").unwrap();
+    assert!(place.works(Level::WorkspaceWrite, "mv nested n && ln -s ../beside nested").await);
+    assert!(place.works(Level::WorkspaceWrite, "true").await);
+    assert!(place.exists("beside/.git/commondir"), "nothing outside is taken away");
 }
 
 #[tokio::test]
