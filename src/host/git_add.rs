@@ -95,4 +95,41 @@ mod tests {
         let error = repository.call(&tool, json!({"path": "../x"})).await.unwrap_err();
         assert!(error.starts_with("Path \"../x\" escapes"), "{error}");
     }
+
+    #[tokio::test]
+    async fn the_servers_own_data_is_passed_over() {
+        let repository = Repository::new();
+        let top = repository.directory.path().canonicalize().unwrap();
+        let workspace = Arc::new(Workspace::clone(&repository.workspace()).without(&[top.join("x/data")]));
+        let tool = |name: &str| {
+            let tools = crate::host::git_tools(&workspace, &GitOptions::default());
+            tools.into_iter().find(|tool| tool.definition().name == name).unwrap()
+        };
+        for file in ["x/data/token", "x/data/log", "x/seen", "*", ":(x"] {
+            repository.write(file, "1\n");
+        }
+        let status = repository.call(tool("git_status").as_ref(), json!({})).await.unwrap();
+        assert!(status.contains("x/") && !status.contains("data"), "{status}");
+        for (path, want) in
+            [(Some("*"), "A\t*\n"), (Some("x"), "A\t*\nA\tx/seen\n"), (None, "A\t*\nA\t:(x\nA\tx/seen\n")]
+        {
+            assert_eq!(repository.call(tool("git_add").as_ref(), json!({ "path": path })).await.unwrap(), want);
+        }
+        let refused = repository.call(tool("git_add").as_ref(), json!({"path": "x/data/token"})).await.unwrap_err();
+        assert!(refused.contains("the server's own data"), "{refused}");
+        repository.call(tool("git_stash").as_ref(), json!({})).await.unwrap();
+        assert_eq!(repository.read("x/data/token"), "1\n", "not put aside");
+        assert!(!top.join("x/seen").exists());
+        repository.call(tool("git_stash").as_ref(), json!({"action": "pop"})).await.unwrap();
+        repository.git(&["reset", "-q"]);
+        repository.call(tool("git_commit").as_ref(), json!({"message": "all"})).await.unwrap();
+        assert_eq!(repository.git(&["ls-files"]), "*\n:(x\na\nx/seen\n");
+        // What was recorded before is not shown as it is now.
+        repository.git(&["add", "x/data/log"]);
+        repository.git(&["commit", "-qm", "log"]);
+        repository.write("x/data/log", "secret\n");
+        repository.write("x/seen", "2\n");
+        let diff = repository.call(tool("git_diff").as_ref(), json!({})).await.unwrap();
+        assert!(diff.contains("x/seen") && !diff.contains("secret"), "{diff}");
+    }
 }

@@ -116,7 +116,7 @@ mod tests {
 
     use super::super::git_common::testing::Repository;
     use super::*;
-    use crate::host::{GitBlame, GitBranch, GitDiff, GitLog, GitShow, GitStash, GitStatus, GitWorktree};
+    use crate::host::{GitBlame, GitBranch, GitCommit, GitDiff, GitLog, GitShow, GitStash, GitStatus, GitWorktree};
     use crate::tool::Tool;
 
     #[test]
@@ -259,5 +259,67 @@ mod tests {
         let plain = Repository::new();
         let nothing = GitBranch::new(plain.workspace()).preview(&arguments, &plain.context).await;
         assert_eq!(nothing, None);
+    }
+
+    /// A directory that the sandbox does not hold for temporary. None: this checkout lies in one that is.
+    fn beside_temporary() -> Option<tempfile::TempDir> {
+        let place = concat!(env!("CARGO_MANIFEST_DIR"), "/target");
+        let temporary = ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|t| Path::new(place).starts_with(t));
+        if temporary { None } else { tempfile::tempdir_in(place).ok() }
+    }
+
+    #[tokio::test]
+    async fn what_changing_commands_run_is_held_to_the_sandbox() {
+        use std::os::unix::fs::PermissionsExt;
+
+        use crate::base::sandbox::{Mode, support};
+        use crate::host::{GitOptions, Sandbox, git_tools};
+
+        let Some(outside) = beside_temporary().filter(|_| support().missing().is_empty()) else {
+            eprintln!("not tested here: {}", support().missing().join("; "));
+            return;
+        };
+        let at = |name: &str| outside.path().join(name);
+        let repository = Repository::new();
+        let write = |name: &str| format!("touch {}; touch .git/hooks/{name} 2>/dev/null", at(name).display());
+        let script = |name: &str| format!("#!/bin/sh\n{}; echo {name} >> ran\n", write(name));
+        for hook in ["pre-commit", "post-commit", "post-checkout"] {
+            let path = repository.directory.path().join(".git/hooks").join(hook);
+            std::fs::write(&path, script(hook)).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        repository.git(&["config", "filter.f.clean", &format!("sh -c '{}; cat'", write("filter"))]);
+        repository.write(".git/info/attributes", "a filter=f\n.gitignore -filter\n");
+        repository.write(".gitignore", "ran\n");
+        let sandbox = Sandbox { mode: Mode::WorkspaceWrite, ..Sandbox::default() };
+        let call = async |sandbox: &Sandbox, name: &str, arguments: Value| {
+            let tools = git_tools(&repository.workspace(), &GitOptions { sandbox: sandbox.clone() });
+            let tool = tools.into_iter().find(|tool| tool.definition().name == name).unwrap();
+            repository.call(tool.as_ref(), arguments).await
+        };
+        repository.write("a", "two\n");
+        call(&sandbox, "git_commit", json!({"message": "inside"})).await.unwrap();
+        call(&sandbox, "git_branch", json!({"name": "x", "create": true})).await.unwrap();
+        call(&sandbox, "git_status", json!({})).await.unwrap();
+        assert_eq!(repository.read("ran"), "pre-commit\npost-commit\npost-checkout\n");
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0, "nothing is written outside");
+        assert!(!repository.directory.path().join(".git/hooks/filter").exists());
+        // Below the top, the repository above is worked on.
+        repository.write("sub/b", "1\n");
+        let below =
+            Arc::new(crate::base::workspace::Workspace::new(&repository.directory.path().join("sub"), &[]).unwrap());
+        let commit = GitCommit::new(below).with(GitOptions { sandbox: sandbox.clone() });
+        repository.call(&commit, json!({"message": "below"})).await.unwrap();
+        // Where nothing may be written, nothing is recorded, and it is said why.
+        repository.write("a", "three\n");
+        let read_only = Sandbox { mode: Mode::ReadOnly, ..Sandbox::default() };
+        let said = call(&read_only, "git_add", json!({})).await.unwrap_err();
+        assert!(said.contains("[The command ran in a sandbox (read-only): nothing can be written."), "{said}");
+        let left = json!({"message": "outside", "outside_sandbox": true});
+        assert!(call(&sandbox, "git_commit", left.clone()).await.unwrap_err().starts_with("`justification`: expected"));
+        let mut left = left;
+        left["justification"] = "the hook needs it".into();
+        call(&sandbox, "git_commit", left).await.unwrap();
+        assert!(at("pre-commit").exists() && at("filter").exists(), "outside they do as they like");
     }
 }

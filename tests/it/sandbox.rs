@@ -128,3 +128,111 @@ async fn leaving_the_sandbox_asks_whatever_the_rules_say() {
     }
     house.close().await;
 }
+
+/// With the data directory inside the root, every tool refuses it or passes it over.
+#[tokio::test]
+async fn what_the_server_keeps_in_a_root_is_seen_by_no_tool() {
+    let house = House::with(ListenOptions::default(), |settings| {
+        settings.permissions.default_policy = PermissionPolicy::Allow;
+        settings.storage = Storage::Directory(settings.working_directory.join("deep/data"));
+    })
+    .await;
+    let at = |path: &str| house.work.path().join(path);
+    std::fs::write(at("deep/data/canary"), "sung\n").unwrap();
+    std::fs::write(at("deep/seen"), "sung\n").unwrap();
+    std::os::unix::fs::symlink("deep/data", at("link")).unwrap();
+    let git = |arguments: &[&str]| {
+        let run = std::process::Command::new("git").arg("-C").arg(house.work.path()).args(arguments).output().unwrap();
+        assert!(run.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&run.stderr));
+        String::from_utf8(run.stdout).unwrap()
+    };
+    git(&["init", "-q"]);
+    for (key, value) in [("user.name", "T"), ("user.email", "t@example.org")] {
+        git(&["config", key, value]);
+    }
+    let session = house.session(json!({})).await;
+    #[rustfmt::skip]
+    let calls = [
+        ("fs_grep", json!({"pattern": "sung", "hidden": true, "no_ignore": true})), ("fs_grep", json!({"pattern": "sung", "path": "deep"})),
+        ("fs_glob", json!({"pattern": "**/*", "hidden": true, "no_ignore": true})), ("fs_list", json!({"depth": 5})),
+        ("fs_grep", json!({"pattern": "sung", "path": "link"})), ("fs_list", json!({"path": "deep/data"})), ("fs_read", json!({"path": "link/canary"})),
+        ("fs_stat", json!({"path": "deep/data/canary"})), ("fs_write", json!({"path": "deep/data/new", "content": "x"})),
+        ("fs_move", json!({"source": "deep", "destination": "elsewhere"})), ("fs_delete", json!({"path": "deep", "recursive": true})),
+        ("apply_patch", json!({"patch": "*** Begin Patch\n*** Delete File: link/canary\n*** End Patch"})),
+        ("git_add", json!({})), ("git_add", json!({"path": "deep"})), ("git_status", json!({})), ("git_commit", json!({"message": "all"})),
+        ("git_stash", json!({})),
+    ];
+    for (tool, arguments) in calls.clone() {
+        house.round(&[Does::Calls(tool, arguments)]);
+    }
+    let outputs = outputs(&house, &session).await;
+    for ((tool, arguments), output) in calls.iter().zip(&outputs) {
+        assert!(
+            !output.contains("canary") || output.contains("denied") || output.contains("own data"),
+            "{tool} {arguments}: {output}"
+        );
+    }
+    assert_eq!(outputs[0], "deep/seen:1: sung");
+    assert_eq!(outputs[1], "deep/seen:1: sung");
+    for refused in &outputs[4..12] {
+        assert!(refused.contains("own data") || refused.contains("denied"), "{refused}");
+    }
+    assert_eq!(git(&["ls-files"]), "deep/seen\nlink\n");
+    assert_eq!(std::fs::read_to_string(at("deep/data/canary")).unwrap(), "sung\n");
+    assert!(!at("deep/data/new").exists());
+    house.close().await;
+}
+
+/// Hooks that a repository brings along run where bash does.
+#[tokio::test]
+async fn what_git_starts_is_held_to_the_sandbox() {
+    if !all_there() {
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let (data, outside) = (room(), room());
+    let house = house(data.path()).await;
+    let target = outside.path().join("x");
+    let hook = house.work.path().join(".git/hooks/pre-commit");
+    house
+        .round(&[bash("git init -q . && git config user.name T && git config user.email t@example.org && echo 1 > a")]);
+    let session = house.session(json!({})).await;
+    assert_eq!(outputs(&house, &session).await, [""]);
+    let text = format!("#!/bin/sh\ntouch ran && echo x > {} || exit 1\n", target.display());
+    std::fs::write(&hook, text).unwrap();
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let commit = json!({"message": "m"});
+    house.round(&[Does::Calls("git_commit", commit)]);
+    // Once it is there, neither the shell nor a file tool changes it without a person.
+    house.round(&[bash("echo true > .git/hooks/pre-commit")]);
+    let outputs = outputs(&house, &session).await;
+    assert!(outputs[0].contains("[The command ran in a sandbox (workspace-write): only "), "{}", outputs[0]);
+    assert!(outputs[0].contains("call this tool again with `outside_sandbox`"), "{}", outputs[0]);
+    assert!(house.work.path().join("ran").exists() && !target.exists());
+    assert!(outputs[1].starts_with("[exit code") && outputs[1].contains("git hooks"), "{}", outputs[1]);
+    let write = json!({ "path": ".git/hooks/pre-commit", "content": "true" });
+    for (number, (tool, arguments, done)) in [
+        ("fs_write", write, false),
+        ("git_commit", json!({"message": "m", "outside_sandbox": true, "justification": "the hook"}), true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        house.round(&[Does::Calls(tool, arguments)]);
+        let mut stream = house.events(&session, "").await;
+        let prompt = json!({ "prompt": "go" });
+        assert_eq!(house.call("POST", &format!("/sessions/{session}/prompt"), Some(prompt)).await.status, 202);
+        let mut asked = Vec::new();
+        for _ in 0..=number {
+            asked = stream.until("permission.request").await;
+        }
+        let request = asked.last().unwrap().data["payload"]["requestId"].clone();
+        let decision = if done { "allow" } else { "deny" };
+        let feedback = json!({ "requestId": request, "decision": decision });
+        let answered = house.call("POST", &format!("/sessions/{session}/feedback"), Some(feedback)).await;
+        assert_eq!(answered.status, 200, "{tool}: {answered:?}");
+        stream.until("session.completed").await;
+        assert_eq!(target.exists(), done, "{tool}");
+    }
+    house.close().await;
+}
