@@ -858,7 +858,10 @@ export interface FileChange {
   readonly warning?: string
 }
 
-/** Where the file tools work. */
+/**
+ * Where the file tools work. Whatever is linked or renamed while they do, nothing outside is read or changed. A change inside
+ * a `.git` is asked about whatever the rules allow (`onPermissionRequest`; without one it is no): git runs what stands there.
+ */
 export interface FilesystemToolOptions {
   /** The root, and where relative paths start. */
   readonly workingDirectory: string
@@ -925,8 +928,8 @@ export interface ExecDetails {
 
 /**
  * How far programs may go. `read-only`: they write nowhere; `workspace-write`: under the working directory and where
- * temporary files lie, but neither hooks nor configuration of the repository there; `off`: as far as this process. On a kernel that cannot
- * do all of it (Landlock, name spaces, seccomp), `GET /health` says what is missing.
+ * temporary files lie, but neither hooks nor configuration of the repositories there, their submodules and worktrees;
+ * `off`: as far as this process. On a kernel that cannot do all of it (Landlock, name spaces, seccomp), `GET /health` says what is missing.
  */
 export type SandboxMode = 'read-only' | 'workspace-write' | 'off'
 

@@ -6,6 +6,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   realpathSync,
   rmSync,
@@ -15,6 +16,7 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import {
   createToolPermissionResolver,
   createToolRegistry,
@@ -38,7 +40,7 @@ function host(more = {}) {
   registerFilesystemTools(registry, { workingDirectory, ...more.filesystem })
   registerBashTool(registry, { workingDirectory, ...more.bash })
   registerExecTools(registry, { workingDirectory, ...more.exec })
-  registerGitTools(registry, { workingDirectory })
+  registerGitTools(registry, { workingDirectory, ...more.git })
   const run = async (name, args = {}, options) => registry.execute(call(name, args), options)
   const ok = async (name, args, options) => {
     const result = await run(name, args, options)
@@ -304,11 +306,38 @@ test('options that do not fit name the field; so does a registry that is none', 
     [() => registerExecTools(registry, { workingDirectory: room, maxOutputTokens: 0 }), 'options.maxOutputTokens'],
     [() => registerExecTools(registry, { workingDirectory: room, sandbox: 'on' }), 'options.sandbox'],
     [() => registerGitTools(registry), 'options'],
+    [() => registerGitTools(registry, { workingDirectory: room, sandbox: 'on' }), 'options.sandbox'],
   ]
   for (const [bad, path] of table) {
     assert.throws(bad, (e) => e.code === 'CONFIG_VALIDATION' && e.issues[0].path === path)
   }
   assert.throws(() => registerBashTool({}, { workingDirectory: room }), { code: 'CONFIG_VALIDATION' })
+})
+
+test('what a sandboxed shell leaves for git to run is held to the sandbox of the git tools', async (t) => {
+  const target = fileURLToPath(new URL('../target', import.meta.url))
+  if (process.platform !== 'linux' || ['/tmp/', '/var/tmp/', '/dev/shm/'].some((place) => target.startsWith(place))) {
+    return t.skip('there is no place beside the temporary directories')
+  }
+  const outside = mkdtempSync(join(target, 'simse-host-'))
+  t.after(() => rmSync(outside, { recursive: true, force: true }))
+  const plant = `git init -q . && git config user.name T && git config user.email t@example.org &&
+    git config filter.f.clean "sh -c 'touch ${outside}/filter; cat'" && echo 'a filter=f' > .gitattributes && echo 1 > a &&
+    printf '#!/bin/sh\ntouch ${outside}/hook\ntouch ran\n' > .git/hooks/post-commit && chmod +x .git/hooks/post-commit`
+  const table = [
+    ['workspace-write', []],
+    ['off', ['filter', 'hook']],
+  ]
+  for (const [sandbox, want] of table) {
+    const { ok } = host({ bash: { sandbox: 'workspace-write' }, git: { sandbox } })
+    assert.equal(await ok('bash', { command: plant }), '')
+    await ok('git_status')
+    await ok('git_diff')
+    assert.deepEqual(readdirSync(outside), [])
+    await ok('git_commit', { message: 'x' })
+    assert.match(await ok('fs_list'), /f ran/)
+    assert.deepEqual(readdirSync(outside).sort(), want)
+  }
 })
 
 const EDITS = [

@@ -6,6 +6,7 @@ use super::arguments::Serve;
 use super::log::Log;
 use super::running::{Running, StartError};
 use super::{Exit, screen, signal};
+use crate::base::beneath::{Way, way};
 use crate::base::sandbox::Mode;
 use crate::config::{Launch, LogFormat, Options, data_directory};
 
@@ -86,6 +87,9 @@ async fn summary(running: &Running, launch: &Launch) -> String {
         format!("  data       {data}"),
     ];
     lines.push(format!("  sandbox    {}", sandbox(running, launch).await));
+    if way() == Way::Names {
+        lines.push("             no openat2 here: paths are followed name by name".to_owned());
+    }
     if data_directory::is_open_to_others(&launch.data_directory) {
         lines.push("             other users can look into it; `chmod 700` closes it".to_owned());
     }

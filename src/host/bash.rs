@@ -25,6 +25,7 @@ use tempfile::NamedTempFile;
 use super::bash_patch::{BashCall, bash_call};
 use super::bash_shell::{Report, Variables, changes, given, judged, lay_over, may_move, read_report, script};
 use super::confine::Sandbox;
+use super::fs_common::changes_git;
 use super::fs_guard::Guard;
 use crate::base::process::{Captured, Ending, Follow, Invocation, RunLimits, Spill, Taps, environment, run_tapped};
 use crate::base::sandbox::{Level, denial};
@@ -371,7 +372,9 @@ impl Tool for Bash {
     }
 
     fn insists(&self, arguments: &Arguments) -> bool {
-        self.options.sandbox.level().is_some() && arguments.get(OUTSIDE) == Some(&Value::Bool(true))
+        let leaves = self.options.sandbox.level().is_some() && arguments.get(OUTSIDE) == Some(&Value::Bool(true));
+        // A patch that was typed here is judged like one that was not.
+        leaves || changes_git(&self.workspace, &self.subject(arguments))
     }
 
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
