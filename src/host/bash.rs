@@ -244,7 +244,8 @@ impl Bash {
         invocation.confinement = sandbox
             .confinement(
                 (&self.workspace, &context.scope),
-                &invocation.environment,
+                // Not what the call or an earlier one has set: a directory for temporary files may be written to.
+                &usual,
                 path.map(Path::to_owned).into_iter().collect(),
             )
             .await?;

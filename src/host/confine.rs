@@ -45,8 +45,9 @@ impl Sandbox {
         }
     }
 
-    /// What a program is held to that works on `workspace` with this environment and may write `files` besides.
-    /// None where the sandbox is off.
+    /// What a program is held to that works on `workspace` and may write `files` besides; None where the sandbox is off.
+    ///
+    /// `environment` is one that no call can change: where it says that temporary files lie may be written to.
     pub(super) async fn confinement(
         &self,
         place: (&Workspace, &Scope),

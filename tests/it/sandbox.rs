@@ -239,3 +239,22 @@ async fn what_git_starts_is_held_to_the_sandbox() {
     }
     house.close().await;
 }
+
+#[tokio::test]
+async fn no_variable_of_a_call_opens_a_place() {
+    if !all_there() {
+        return;
+    }
+    let (data, outside) = (room(), room());
+    let house = house(data.path()).await;
+    let session = house.session(json!({})).await;
+    let place = outside.path().display().to_string();
+    let write = format!("echo x > {place}/x");
+    house.round(&[Does::Calls("bash", json!({ "command": write, "env": { "TMPDIR": place } }))]);
+    house.round(&[Does::Calls("bash", json!({ "command": format!("export TMPDIR={place}"), "persist_env": true }))]);
+    house.round(&[bash(&write)]);
+    let outputs = outputs(&house, &session).await;
+    assert!(outputs[0].starts_with("[exit code") && outputs[2].starts_with("[exit code"), "{outputs:?}");
+    assert!(!outside.path().join("x").exists());
+    house.close().await;
+}

@@ -8,6 +8,10 @@ use super::disk::Fault;
 use super::recovery::recover_on;
 use super::*;
 
+/// A program that another test starts holds copies of open files, and of their locks, for a moment between fork and exec:
+/// what is locked then is left to the next recovery.
+const TRIES_MAX: usize = 100_000;
+
 /// A directory with files, and one for the records.
 struct Place {
     home: tempfile::TempDir,
@@ -166,7 +170,7 @@ fn a_crash_at_any_step_leaves_all_or_nothing() {
         for again in 0.. {
             let second = place.faulty(again, Fault::Crash);
             place.recover(&second);
-            if second.is_sound() {
+            if second.is_sound() && (place.records_left().is_empty() || again > TRIES_MAX) {
                 break;
             }
         }
@@ -193,7 +197,9 @@ fn what_others_changed_since_a_crash_stays() {
             break;
         }
         fs::write(place.at("changed"), "theirs").unwrap();
-        place.recover(&place.disk());
+        (0..TRIES_MAX)
+            .take_while(|_| !place.records_left().is_empty())
+            .for_each(|_| drop(place.recover(&place.disk())));
         let after = place.state();
         assert_eq!(after["changed"], "theirs", "step {step}");
         let gone = |path: &str| !after.contains_key(path);
