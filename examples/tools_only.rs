@@ -12,7 +12,7 @@ use simse::agent::{Asker, CallEnvironment, CancellationToken, RulesGate, run_cal
 use simse::base::BoxFuture;
 use simse::base::workspace::Workspace;
 use simse::hook::{Before, Handler, HookSystem};
-use simse::host::{BashOptions, bash_tool, filesystem_tools, git_tools};
+use simse::host::{BashOptions, GitOptions, bash_tool, filesystem_tools, git_tools};
 use simse::permission::Rules;
 use simse::protocol::{EventBody, ToolCallRequest};
 use simse::tool::Registry;
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let registry = Arc::new(Registry::default());
     registry.extend(filesystem_tools(&workspace));
     registry.register(bash_tool(&workspace, BashOptions::default()))?;
-    registry.extend(git_tools(&workspace));
+    registry.extend(git_tools(&workspace, &GitOptions::default()));
 
     // The last rule that matches wins. Of a command line each part is judged, and the strictest counts.
     let rules = serde_json::from_value(json!({
