@@ -172,7 +172,9 @@ fn line_in(text: &str, depth: usize, shadows: &mut Vec<Part>) {
         return;
     }
     if depth >= DEPTH_MAX {
+        // Quoting is not followed any more: it may be anything.
         shadows.extend(fragments(text));
+        shadows.push(Part::unreadable());
         return;
     }
     let inner = Line::parse_at(text, depth + 1);
