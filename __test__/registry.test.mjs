@@ -305,7 +305,7 @@ test('numbers reach handlers, hooks and resolvers as the ones that were given', 
     return bits.getFloat64(0)
   }
   const numbers = [0.16776309410825085, 114716.49381494497, 123456789012345680000, 5e-324, Number.MAX_VALUE]
-  for (let i = 0; i < 2000; i++) numbers.push(random(), Math.random())
+  for (let i = 0; i < 500; i++) numbers.push(random(), Math.random())
   const given = numbers.filter(Number.isFinite)
   const { output } = await registry.execute(call('X', { a: given }))
   assert.deepEqual(JSON.parse(output), given)
