@@ -47,6 +47,12 @@ impl FileChoice {
                 )));
             }
             for plain in alternatives(&anchored(body)) {
+                // No path has one, and beside `**` two slashes would close every directory.
+                if plain.contains("//") {
+                    return Err(ToolError::BadArguments(format!(
+                        "`{name}`: expected a name between any two slashes, got `{glob}`"
+                    )));
+                }
                 set.add(parse(&plain).map_err(bad)?);
                 outs.push(out);
                 if let Some(directory) = plain.strip_suffix("/**").filter(|_| out) {
@@ -269,6 +275,9 @@ mod tests {
         for nothing in ["/", "!/", "!", "./", "!.//"] {
             let want = format!("`glob`: expected a glob that names something, got `{nothing}`");
             assert_eq!(said(nothing), want);
+        }
+        for gap in ["!**//", "a//b", "{a/,b}/c//"] {
+            assert_eq!(said(gap), format!("`glob`: expected a name between any two slashes, got `{gap}`"));
         }
     }
 }
