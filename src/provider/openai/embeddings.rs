@@ -153,7 +153,7 @@ mod tests {
             (r#"{"data":[{"index":0,"embedding":[1]},{"index":2,"embedding":[1]}]}"#, Err("index 2 comes twice or lies outside")),
             (r#"{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1,2]}]}"#, Err("got 1 and 2")),
             (r#"{"data":[{"index":0,"embedding":[]},{"index":1,"embedding":[]}]}"#, Err("from 1 to")),
-            (r#"{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1e99]}]}"#, Err("not finite")),
+            (r#"{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1e99]}]}"#, Err("number out of range")),
             (r#"{"data":[{"index":0,"embedding":["1"]},{"index":1,"embedding":[1]}]}"#, Err("invalid type")),
             (r#"{"data":[{"index":0,"embedding":"AACAPw=="}]}"#, Err("invalid type")),
             (r#"{"data":[{"index":0,"embedding":[1]"#, Err("EOF")),
