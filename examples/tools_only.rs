@@ -99,9 +99,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
 // Prints:
 //   event: fs_write starts
 //   asked about fs_write
+// --- /dev/null
+// +++ b/a.txt
+// @@ -0,0 +1,2 @@
+// +one
+// +two
+//
 // fs_write ok: Wrote 8 bytes to a.txt
 //   event: fs_edit starts
 //   asked about fs_edit
+// --- a/a.txt
+// +++ b/a.txt
+// @@ -1,2 +1,2 @@
+//  one
+// -two
+// +three
+//
 // fs_edit ok: Edited a.txt using strategy: exact
 //   event: bash starts
 // bash ok: done
