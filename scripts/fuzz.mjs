@@ -5,6 +5,7 @@
  *     npm run fuzz -- edit path                 these
  *     npm run fuzz -- --seconds 600 --jobs 1    for longer, one after the other
  *     npm run fuzz -- edit --input FILE         once, with this input: what a finding does
+ *     npm run fuzz -- --seed 1                  the same inputs each time, as far as the time goes: for judging a change
  *
  * Needs stable Rust and a C++ compiler (libFuzzer is C++); `cargo fuzz run edit` does the same for who has cargo-fuzz. What
  * is found new is kept beside the build and begun with next time; what breaks a property is written to fuzz/artifacts, and
@@ -82,6 +83,7 @@ async function fuzz(name) {
     `-max_len=${BYTES_MAX[name] ?? 4096}`,
     `-artifact_prefix=${artifacts}/`,
     '-print_final_stats=1',
+    ...(wanted.seed ? [`-seed=${wanted.seed}`] : []),
     ...(existsSync(dictionary) ? [`-dict=${dictionary}`] : []),
   ]
   const code = await quietly(program(name), [grown, join(folder, 'corpus', name), ...options], log)
@@ -125,10 +127,10 @@ function known() {
 }
 
 function parse(args) {
-  const options = { seconds: 60, jobs: 2, input: undefined, targets: [] }
+  const options = { seconds: 60, jobs: 2, seed: undefined, input: undefined, targets: [] }
   for (let at = 0; at < args.length; at += 1) {
     const arg = args[at]
-    if (arg === '--seconds' || arg === '--jobs') {
+    if (arg === '--seconds' || arg === '--jobs' || arg === '--seed') {
       at += 1
       const number = Number(args[at])
       if (!Number.isInteger(number) || number < 1) refuse(`${arg}: expected a whole number, 1 or more, got ${args[at]}`)
