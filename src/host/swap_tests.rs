@@ -96,7 +96,7 @@ fn swapped(way: Way, swaps_min: u64) -> (usize, Vec<usize>) {
     let succeeded: Vec<AtomicUsize> = works.iter().map(|_| AtomicUsize::new(0)).collect();
     let (dir, away, out) = (home.join("wd/dir"), home.join("wd/away"), home.join("out"));
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let swapper = scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 // Somebody may make the directory anew while it is away.
                 if fs::rename(&dir, &away).is_err() || symlink(&out, &dir).is_err() {
@@ -105,15 +105,17 @@ fn swapped(way: Way, swaps_min: u64) -> (usize, Vec<usize>) {
                     continue;
                 }
                 std::hint::spin_loop();
-                fs::remove_file(&dir).unwrap();
-                while fs::rename(&away, &dir).is_err() {
-                    fs::remove_dir_all(&dir).unwrap();
+                let _link = fs::remove_file(&dir);
+                while fs::rename(&away, &dir).is_err() && away.exists() {
+                    // A tool may be writing into it at this moment: tried again.
+                    let _made_by_a_tool = (fs::remove_dir_all(&dir), fs::remove_file(&dir));
                 }
                 swaps.fetch_add(1, Ordering::Relaxed);
             }
         });
         let context = context();
         for n in 0.. {
+            assert!(!swapper.is_finished(), "somebody goes on swapping");
             for (work, count) in works.iter().zip(&succeeded) {
                 let answer = call_in(work.tool.as_ref(), (work.arguments)(n), &context);
                 count.fetch_add(usize::from(answer.is_ok()), Ordering::Relaxed);
