@@ -319,6 +319,8 @@ test('what a sandboxed shell leaves for git to run is held to the sandbox of the
   if (process.platform !== 'linux' || ['/tmp/', '/var/tmp/', '/dev/shm/'].some((place) => target.startsWith(place))) {
     return t.skip('there is no place beside the temporary directories')
   }
+  // Cargo may be told to build elsewhere: then nobody has made this directory.
+  mkdirSync(target, { recursive: true })
   const outside = mkdtempSync(join(target, 'simse-host-'))
   t.after(() => rmSync(outside, { recursive: true, force: true }))
   const plant = `git init -q . && git config user.name T && git config user.email t@example.org &&
