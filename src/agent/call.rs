@@ -218,7 +218,7 @@ async fn admit(
         cancel: cancel.child_token(),
         scope: Arc::clone(&environment.scope),
         events: environment.tool_events(),
-        veil: environment.gate.veil(tool.definition()),
+        veil: tool.searches().then(|| environment.gate.veil(tool.definition())).flatten(),
     };
     let admitted = Prepared { tool, request, context };
     admitted.permit(environment, cancel).await?;

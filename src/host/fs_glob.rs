@@ -82,6 +82,10 @@ impl Tool for FsGlob {
         &ALIASES
     }
 
+    fn searches(&self) -> bool {
+        true
+    }
+
     fn subject(&self, arguments: &Arguments) -> Subject {
         let text = |name: &str| arguments.get(name).and_then(|value| value.as_str());
         let Some(pattern) = text("pattern") else { return Subject::None };

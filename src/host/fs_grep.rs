@@ -99,6 +99,10 @@ impl Tool for FsGrep {
         &ALIASES
     }
 
+    fn searches(&self) -> bool {
+        true
+    }
+
     fn subject(&self, arguments: &Arguments) -> Subject {
         let given = arguments.get("path").and_then(|path| path.as_str()).unwrap_or(".");
         Subject::Paths(vec![path_subject(&self.workspace, given)])

@@ -100,8 +100,10 @@ impl Gate for RegistryGate {
     }
 
     fn veil(&self, tool: &ToolDefinition) -> Option<Veil> {
+        // First of all: asking the system where we are is dearer than the rest of a call.
+        let rules = self.rules.as_ref()?;
         let directory = self.working_directory.lock().clone().or_else(process_directory);
-        let hidden = self.rules.as_ref()?.hidden(Facts::new(&tool.name, Some(tool), directory.as_deref()), true)?;
+        let hidden = rules.hidden(Facts::new(&tool.name, Some(tool), directory.as_deref()), true)?;
         Some(Veil::new(move |path| hidden.names(path)))
     }
 }

@@ -63,7 +63,7 @@ pub struct ToolContext {
     pub scope: Arc<Scope>,
     /// Takes events of the tool's own, such as `memory.add`.
     pub events: ToolEvents,
-    /// What a search passes over. None: nothing.
+    /// What a search passes over. None: nothing, or the tool does not search ([`Tool::searches`]).
     pub veil: Option<Veil>,
 }
 
@@ -176,6 +176,12 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Whether the same call again is sensible: it looks at something that goes on.
     fn may_repeat(&self, _arguments: &Arguments) -> bool {
+        false
+    }
+
+    /// Whether it comes upon files that its arguments do not name. Only then is it told what to pass over
+    /// ([`ToolContext::veil`]): finding that out costs more than a small call.
+    fn searches(&self) -> bool {
         false
     }
 
