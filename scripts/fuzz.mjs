@@ -14,7 +14,7 @@
  */
 
 import { spawn } from 'node:child_process'
-import { createWriteStream, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs'
+import { createWriteStream, existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import process from 'node:process'
 import { answers, EXIT_MISSING, missing, needNode, needRust, run, say, top } from './tools.mjs'
@@ -71,7 +71,9 @@ async function main() {
 
 /** Runs one target; its output goes to a file, and here when it fails. */
 async function fuzz(name) {
-  const grown = join(target, 'corpus', name)
+  // What was found before would make it other inputs.
+  const grown = join(target, wanted.seed ? 'seeded' : 'corpus', name)
+  if (wanted.seed) rmSync(grown, { recursive: true, force: true })
   const artifacts = join(folder, 'artifacts', name)
   const log = join(target, `${name}.log`)
   for (const place of [grown, artifacts]) mkdirSync(place, { recursive: true })
