@@ -42,25 +42,34 @@ pub(super) async fn run_planned(
     concurrency_max: usize,
     cancel: &CancellationToken,
 ) -> Vec<CallOutcome> {
-    if calls.len() == 1 || concurrency_max <= 1 {
-        let mut outcomes = Vec::with_capacity(calls.len());
-        for call in calls {
-            outcomes.push(run_one(environment, call, cancel).await);
+    let mut outcomes: Vec<Option<CallOutcome>> = std::iter::repeat_with(|| None).take(calls.len()).collect();
+    let mut running = FuturesUnordered::new();
+    for (at, call) in calls.into_iter().enumerate() {
+        let alone = concurrency_max <= 1 || (call.refusal.is_none() && is_writer(environment, &call.request));
+        while running.len() >= if alone { 1 } else { concurrency_max }
+            && let Some((at, outcome)) = running.next().await
+        {
+            outcomes[at] = Some(outcome);
         }
-        return outcomes;
-    }
-    let mut outcomes = Vec::with_capacity(calls.len());
-    let mut together = Vec::new();
-    for call in calls {
-        if call.refusal.is_some() || !is_writer(environment, &call.request) {
-            together.push(call);
+        if alone {
+            outcomes[at] = Some(run_one(environment, call, cancel).await);
             continue;
         }
-        run_together(environment, std::mem::take(&mut together), concurrency_max, cancel, &mut outcomes).await;
-        outcomes.push(run_one(environment, call, cancel).await);
+        let mut work = Box::pin(async move { (at, run_one(environment, call, cancel).await) });
+        // What is done at once needs no place among those that wait.
+        match (&mut work).now_or_never() {
+            Some((at, outcome)) => outcomes[at] = Some(outcome),
+            None => running.push(work),
+        }
+        if at % CALLS_PER_BREATH == CALLS_PER_BREATH - 1 {
+            tokio::task::yield_now().await;
+        }
     }
-    run_together(environment, together, concurrency_max, cancel, &mut outcomes).await;
-    outcomes
+    while let Some((at, outcome)) = running.next().await {
+        outcomes[at] = Some(outcome);
+    }
+    // Each place was filled: a call is either among those that ran, or was waited for.
+    outcomes.into_iter().flatten().collect()
 }
 
 /// Whether the tool of a call says that it changes something: by its annotations, else by its category. What says
@@ -74,36 +83,6 @@ fn is_writer(environment: &CallEnvironment, request: &ToolCallRequest) -> bool {
         None if hints.and_then(|hints| hints.destructive) == Some(true) => true,
         None => matches!(definition.category, Some(ToolCategory::Edit | ToolCategory::Execute)),
     }
-}
-
-async fn run_together(
-    environment: &CallEnvironment,
-    calls: Vec<Planned>,
-    concurrency_max: usize,
-    cancel: &CancellationToken,
-    outcomes: &mut Vec<CallOutcome>,
-) {
-    let mut numbered = Vec::with_capacity(calls.len());
-    let mut running = FuturesUnordered::new();
-    for (at, call) in calls.into_iter().enumerate() {
-        if running.len() >= concurrency_max
-            && let Some(done) = running.next().await
-        {
-            numbered.push(done);
-        }
-        let mut work = Box::pin(async move { (at, run_one(environment, call, cancel).await) });
-        // What is done at once needs no place among those that wait.
-        match (&mut work).now_or_never() {
-            Some(done) => numbered.push(done),
-            None => running.push(work),
-        }
-        if at % CALLS_PER_BREATH == CALLS_PER_BREATH - 1 {
-            tokio::task::yield_now().await;
-        }
-    }
-    numbered.extend(running.collect::<Vec<_>>().await);
-    numbered.sort_unstable_by_key(|(at, _)| *at);
-    outcomes.extend(numbered.into_iter().map(|(_, outcome)| outcome));
 }
 
 async fn run_one(environment: &CallEnvironment, call: Planned, cancel: &CancellationToken) -> CallOutcome {
