@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
@@ -103,7 +104,7 @@ impl Tool for FsGlob {
         Box::pin(async move {
             let workspace = Arc::clone(&self.workspace);
             let veil = context.veil.clone();
-            let search = move |stop: &Stop| {
+            let search = move |stop: &Arc<Stop>| {
                 let query = Query { veil, ..Query::new(&arguments)? };
                 query.run(&workspace, stop).map(ToolOutput::from)
             };
@@ -171,7 +172,7 @@ impl Query {
         })
     }
 
-    fn run(&self, workspace: &Workspace, stop: &Stop) -> Result<String, ToolError> {
+    fn run(&self, workspace: &Arc<Workspace>, stop: &Arc<Stop>) -> Result<String, ToolError> {
         let pattern = self.pattern.as_str();
         let (directory, rest) = split(pattern);
         if rest.split('/').any(|name| name == "..") {
@@ -193,18 +194,19 @@ impl Query {
         let choice = FileChoice::new("exclude", &outs)?;
         let named: Vec<&str> = pattern.split('/').chain(self.path.iter().flat_map(|path| path.split('/'))).collect();
         let walk = Walk {
-            base: &base,
-            workspace,
+            base: base.clone(),
+            workspace: Arc::clone(workspace),
             hidden: self.hidden,
             ignored: self.ignored,
-            veil: self.veil.as_ref(),
+            veil: self.veil.clone(),
             skipped: SKIPPED_DIRECTORIES.into_iter().filter(|name| !named.contains(name)).collect(),
             depth: if wanted.is_none() || rest.contains("**") { usize::MAX } else { rest.split('/').count() },
             share: SHARE_FILES,
             reads: false,
         };
-        let hunt = Hunt { workspace, walk: &walk, wanted, room: self.offset + self.limit };
-        let newest = hunt.run(stop, &choice).map_err(|e| io_failed("search", pattern, &e))?;
+        let room = self.offset + self.limit;
+        let hunt = Arc::new(Hunt { workspace: Arc::clone(workspace), base, wanted, room });
+        let newest = hunt.run(walk, stop, choice).map_err(|e| io_failed("search", pattern, &e))?;
         match stop.check() {
             Err(Stopped::Aborted) => Err(ToolError::Aborted),
             late => Ok(self.page(&hunt, newest, late.is_err())),
@@ -223,7 +225,7 @@ impl Query {
     }
 
     /// The text for the model.
-    fn page(&self, hunt: &Hunt<'_>, newest: Newest, late: bool) -> String {
+    fn page(&self, hunt: &Hunt, newest: Newest, late: bool) -> String {
         let (found, more) = (newest.files.len(), newest.more);
         let files = newest.files.into_sorted_vec();
         let mut lines: Vec<String> = files.iter().skip(self.offset).map(|file| hunt.shown(&file.path)).collect();
@@ -313,18 +315,19 @@ impl Newest {
 }
 
 /// One search.
-struct Hunt<'h> {
-    workspace: &'h Workspace,
-    walk: &'h Walk<'h>,
+struct Hunt {
+    workspace: Arc<Workspace>,
+    base: PathBuf,
     /// None: all files.
     wanted: Option<GlobSet>,
     room: usize,
 }
 
-impl Hunt<'_> {
-    fn run(&self, stop: &Stop, choice: &FileChoice) -> io::Result<Newest> {
-        let visitor = || Hunter { hunt: self, choice: choice.share(), newest: Newest::default() };
-        let hunters = match self.walk.run(stop, &visitor) {
+impl Hunt {
+    fn run(self: &Arc<Self>, walk: Walk, stop: &Arc<Stop>, choice: FileChoice) -> io::Result<Newest> {
+        let hunt = Arc::clone(self);
+        let visitor = move || Hunter { hunt: Arc::clone(&hunt), choice: choice.share(), newest: Newest::default() };
+        let hunters = match walk.run(stop, visitor) {
             Ok(hunters) => hunters,
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Vec::new(),
             Err(e) => return Err(e),
@@ -340,7 +343,7 @@ impl Hunt<'_> {
     }
 
     fn shown(&self, path: &[u8]) -> String {
-        self.workspace.shown(&self.walk.base.join(as_path(path)))
+        self.workspace.shown(&self.base.join(as_path(path)))
     }
 
     /// When a file that fits was changed. None: it is none, or leads out of the roots.
@@ -351,7 +354,7 @@ impl Hunt<'_> {
                 Some((found.st_mtime, i64::try_from(found.st_mtime_nsec).unwrap_or_default()))
             }
             Kind::Link => {
-                let found = self.workspace.look_at(self.walk.base.join(as_path(place.path)).to_str()?).ok()?;
+                let found = self.workspace.look_at(self.base.join(as_path(place.path)).to_str()?).ok()?;
                 let found = Some(found).filter(std::fs::Metadata::is_file)?.modified().ok()?;
                 Some(match found.duration_since(SystemTime::UNIX_EPOCH) {
                     Ok(since) => (i64::try_from(since.as_secs()).ok()?, i64::from(since.subsec_nanos())),
@@ -364,13 +367,13 @@ impl Hunt<'_> {
 }
 
 /// One worker of a hunt.
-struct Hunter<'h> {
-    hunt: &'h Hunt<'h>,
+struct Hunter {
+    hunt: Arc<Hunt>,
     choice: FileChoice,
     newest: Newest,
 }
 
-impl Visit for Hunter<'_> {
+impl Visit for Hunter {
     fn enters(&mut self, path: &[u8]) -> bool {
         self.choice.enters(path)
     }

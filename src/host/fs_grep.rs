@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::fs_common::{definition, flag, list_argument, optional_text, path_subject, text_argument, whole};
-use super::fs_grep_run::{Scope, Search};
+use super::fs_grep_run::Search;
 use super::search::{Pattern, Stop, names_hidden, searching};
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit, text};
@@ -116,10 +116,9 @@ impl Tool for FsGrep {
         Box::pin(async move {
             let workspace = Arc::clone(&self.workspace);
             let veil = context.veil.clone();
-            let search = move |stop: &Stop| {
+            let search = move |stop: &Arc<Stop>| {
                 let query = Query { veil, ..Query::new(&arguments)? };
-                let scope = Scope::new(&workspace, &query)?;
-                Search::new(&query, &scope, stop)?.run().map(ToolOutput::from)
+                Arc::new(Search::new(query, &workspace, stop)?).run().map(ToolOutput::from)
             };
             searching(&context.cancel, self.time, search).await
         })

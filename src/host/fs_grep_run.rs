@@ -25,21 +25,21 @@ use crate::tool::ToolError;
 const SHARE_FILES: usize = 32;
 
 /// Where a query searches.
-pub(super) struct Scope<'q> {
-    workspace: &'q Workspace,
-    given: &'q str,
+struct Scope {
+    workspace: Arc<Workspace>,
+    given: String,
     base: PathBuf,
     directory: bool,
     /// In front of each path that is shown.
     prefix: String,
 }
 
-impl<'q> Scope<'q> {
+impl Scope {
     /// Where `query` searches, if that is inside the roots and there.
     ///
     /// # Errors
     /// What is wrong with its path.
-    pub(super) fn new(workspace: &'q Workspace, query: &'q Query) -> Result<Self, ToolError> {
+    fn new(workspace: &Arc<Workspace>, query: &Query) -> Result<Self, ToolError> {
         let given = query.path.as_str();
         let base = workspace.resolve(given).map_err(|e| refused(&e))?;
         let directory = match workspace.look_at(given) {
@@ -52,7 +52,7 @@ impl<'q> Scope<'q> {
         if directory && !prefix.is_empty() && !prefix.ends_with('/') {
             prefix.push('/');
         }
-        Ok(Self { workspace, given, base, directory, prefix })
+        Ok(Self { workspace: Arc::clone(workspace), given: given.to_owned(), base, directory, prefix })
     }
 
     /// How a path below the base is shown.
@@ -65,7 +65,7 @@ impl<'q> Scope<'q> {
     /// Opens a file that was found before.
     fn open(&self, path: &[u8]) -> io::Result<OwnedFd> {
         if !self.directory {
-            return open(self.workspace, self.given).map(OwnedFd::from).map_err(|e| io::Error::other(e.to_string()));
+            return open(&self.workspace, &self.given).map(OwnedFd::from).map_err(|e| io::Error::other(e.to_string()));
         }
         let base = self.workspace.open_directory(&self.base)?;
         match path.iter().rposition(|byte| *byte == b'/') {
@@ -76,28 +76,30 @@ impl<'q> Scope<'q> {
 }
 
 /// One run of a query.
-pub(super) struct Search<'s> {
-    query: &'s Query,
-    scope: &'s Scope<'s>,
+pub(super) struct Search {
+    query: Query,
+    scope: Scope,
     matcher: Arc<RegexMatcher>,
-    stop: &'s Stop,
+    stop: Arc<Stop>,
 }
 
-impl<'s> Search<'s> {
+impl Search {
     /// A search that can begin: its pattern is compiled.
     ///
     /// # Errors
-    /// What is wrong with the pattern.
-    pub(super) fn new(query: &'s Query, scope: &'s Scope<'s>, stop: &'s Stop) -> Result<Self, ToolError> {
-        Ok(Self { query, scope, matcher: Arc::new(query.pattern.compile()?), stop })
+    /// What is wrong with its path, or with the pattern.
+    pub(super) fn new(query: Query, workspace: &Arc<Workspace>, stop: &Arc<Stop>) -> Result<Self, ToolError> {
+        let scope = Scope::new(workspace, &query)?;
+        let matcher = Arc::new(query.pattern.compile()?);
+        Ok(Self { query, scope, matcher, stop: Arc::clone(stop) })
     }
 
     /// Searches, and answers with the text for the model.
     ///
     /// # Errors
     /// An abort, and a directory or a named file that cannot be read.
-    pub(super) fn run(&self) -> Result<String, ToolError> {
-        let tally = Tally::new(self.query.offset + self.query.limit, limit::FILE_OUTPUT_CHARS_MAX);
+    pub(super) fn run(self: &Arc<Self>) -> Result<String, ToolError> {
+        let tally = Arc::new(Tally::new(self.query.offset + self.query.limit, limit::FILE_OUTPUT_CHARS_MAX));
         let binary = if self.scope.directory { self.directory(&tally).map(|()| false)? } else { self.file(&tally)? };
         match self.stop.check() {
             Err(Stopped::Aborted) => return Err(ToolError::Aborted),
@@ -112,38 +114,39 @@ impl<'s> Search<'s> {
         Ok(page.finish(&found, binary))
     }
 
-    fn directory(&self, tally: &Tally) -> Result<(), ToolError> {
-        let query = self.query;
+    fn directory(self: &Arc<Self>, tally: &Arc<Tally>) -> Result<(), ToolError> {
+        let query = &self.query;
         let choice = FileChoice::new("glob", &query.globs)?;
         let types = if query.types.is_empty() { None } else { Some(TypeChoice::new(&query.types)?) };
         let named: Vec<&str> =
             query.path.split('/').chain(query.globs.iter().flat_map(|glob| glob.split('/'))).collect();
         let walk = Walk {
-            base: &self.scope.base,
-            workspace: self.scope.workspace,
+            base: self.scope.base.clone(),
+            workspace: Arc::clone(&self.scope.workspace),
             hidden: query.hidden,
             ignored: query.ignored,
-            veil: query.veil.as_ref(),
+            veil: query.veil.clone(),
             skipped: SKIPPED_DIRECTORIES.into_iter().filter(|name| !named.contains(name)).collect(),
             depth: usize::MAX,
             share: SHARE_FILES,
             reads: true,
         };
-        let visitor = || Visitor {
-            search: self,
-            tally,
+        let (search, tally) = (Arc::clone(self), Arc::clone(tally));
+        let visitor = move || Visitor {
+            search: Arc::clone(&search),
+            tally: Arc::clone(&tally),
             choice: choice.share(),
             types: types.clone(),
-            files: self.files(&Arc::new(RegexMatcher::clone(&self.matcher))),
+            files: search.files(&Arc::new(RegexMatcher::clone(&search.matcher))),
             shown: String::new(),
         };
-        walk.run(self.stop, &visitor).map_err(|e| io_failed("search", self.scope.given, &e))?;
+        walk.run(&self.stop, visitor).map_err(|e| io_failed("search", &self.scope.given, &e))?;
         Ok(())
     }
 
     /// A worker's own search of files; its matcher shares no cache with those of others.
     fn files(&self, matcher: &Arc<RegexMatcher>) -> FileSearch {
-        let query = self.query;
+        let query = &self.query;
         let content = query.mode == Mode::Content;
         let mut searcher = SearcherBuilder::new();
         searcher.line_number(content).multi_line(query.pattern.multiline);
@@ -155,7 +158,7 @@ impl<'s> Search<'s> {
 
     /// Searches the one file that was named. True when it is binary.
     fn file(&self, tally: &Tally) -> Result<bool, ToolError> {
-        let file = OwnedFd::from(open(self.scope.workspace, self.scope.given)?);
+        let file = OwnedFd::from(open(&self.scope.workspace, &self.scope.given)?);
         let mut files = self.files(&self.matcher);
         match self.look(&mut files, (file, false), &self.scope.prefix) {
             Ok(Some(hit)) => tally.add(b"", hit),
@@ -167,7 +170,7 @@ impl<'s> Search<'s> {
 
     /// What a file gives at first sight. None when it is binary.
     fn look(&self, files: &mut FileSearch, file: (OwnedFd, bool), shown: &str) -> io::Result<Option<Hit>> {
-        let query = self.query;
+        let query = &self.query;
         let most = query.offset + query.limit;
         let enough = match query.mode {
             Mode::Files => 1,
@@ -177,12 +180,12 @@ impl<'s> Search<'s> {
             Mode::Content => {
                 let room = Room { skip: 0, matches: most, units: limit::FILE_OUTPUT_CHARS_MAX };
                 let mut lines = Lines::new(&self.matcher, shown, room, query.before);
-                let outcome = files.run(file, self.stop, &mut lines)?;
+                let outcome = files.run(file, &self.stop, &mut lines)?;
                 return Ok((outcome == Outcome::Searched).then(|| lines.hit()));
             }
         };
         let mut count = Count { matches: 0, most: enough };
-        let outcome = files.run(file, self.stop, &mut count)?;
+        let outcome = files.run(file, &self.stop, &mut count)?;
         let matches = count.matches;
         let entries = if query.mode == Mode::Content { matches } else { matches.min(1) };
         Ok((outcome == Outcome::Searched).then(|| Hit { matches, entries, ..Hit::default() }))
@@ -190,9 +193,9 @@ impl<'s> Search<'s> {
 }
 
 /// One worker's view of the search.
-struct Visitor<'v> {
-    search: &'v Search<'v>,
-    tally: &'v Tally,
+struct Visitor {
+    search: Arc<Search>,
+    tally: Arc<Tally>,
     choice: FileChoice,
     types: Option<TypeChoice>,
     files: FileSearch,
@@ -200,7 +203,7 @@ struct Visitor<'v> {
     shown: String,
 }
 
-impl Visit for Visitor<'_> {
+impl Visit for Visitor {
     fn enters(&mut self, path: &[u8]) -> bool {
         self.choice.enters(path) && self.tally.wants(path)
     }
@@ -235,7 +238,7 @@ impl Visit for Visitor<'_> {
 
 /// What is shown of what was found.
 struct Page<'p> {
-    search: &'p Search<'p>,
+    search: &'p Search,
     text: String,
     units: usize,
     /// Entries that it shows.
@@ -247,12 +250,12 @@ struct Page<'p> {
 }
 
 impl<'p> Page<'p> {
-    fn new(search: &'p Search<'p>) -> Self {
+    fn new(search: &'p Search) -> Self {
         Self { search, text: String::new(), units: 0, entries: 0, seen: 0, more: false }
     }
 
     fn fill(&mut self, found: &mut Found) {
-        let query = self.search.query;
+        let query = &self.search.query;
         for (path, hit) in &found.hits {
             if self.seen + hit.entries <= query.offset {
                 self.seen += hit.entries;
@@ -277,7 +280,7 @@ impl<'p> Page<'p> {
 
     /// Adds a file's lines, as many as there is room for.
     fn lines_of(&mut self, path: &[u8], hit: &Hit) -> io::Result<()> {
-        let query = self.search.query;
+        let query = &self.search.query;
         let skip = query.offset.saturating_sub(self.seen);
         self.seen += hit.entries;
         let room = Room {
@@ -294,7 +297,7 @@ impl<'p> Page<'p> {
         self.search.scope.shown(path, &mut shown);
         let mut lines = Lines::new(&self.search.matcher, &shown, room, query.before);
         let mut files = self.search.files(&self.search.matcher);
-        files.run((self.search.scope.open(path)?, false), self.search.stop, &mut lines)?;
+        files.run((self.search.scope.open(path)?, false), &self.search.stop, &mut lines)?;
         self.more |= lines.full;
         let again = lines.hit();
         self.append(&again.text, again.units);
@@ -320,7 +323,7 @@ impl<'p> Page<'p> {
     }
 
     fn append(&mut self, text: &str, units: usize) {
-        let query = self.search.query;
+        let query = &self.search.query;
         if !self.text.is_empty() && !text.is_empty() {
             let apart = query.mode == Mode::Content && query.before + query.after > 0;
             self.text.push_str(if apart { "\n--\n" } else { "\n" });
@@ -332,7 +335,7 @@ impl<'p> Page<'p> {
 
     /// The text for the model: the entries, then what they do not say.
     fn finish(mut self, found: &Found, binary: bool) -> String {
-        let query = self.search.query;
+        let query = &self.search.query;
         if self.entries == 0 && self.seen > 0 {
             self.text = format!("No more matches: there are {} in all.", self.seen);
         } else if self.entries == 0 {

@@ -78,7 +78,7 @@ impl Tool for FsList {
         Box::pin(async move {
             let query = Query { veil: context.veil.clone(), ..Query::new(&arguments)? };
             let workspace = Arc::clone(&self.workspace);
-            let list = move |stop: &Stop| query.run(&workspace, stop).map(ToolOutput::from);
+            let list = move |stop: &Arc<Stop>| query.run(&workspace, stop).map(ToolOutput::from);
             searching(&context.cancel, Duration::from_millis(limit::SEARCH_TIME_MS), list).await
         })
     }

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::fs_common::SKIPPED_DIRECTORIES;
@@ -68,8 +69,8 @@ fn like_entries(workspace: &Workspace, directory: &Path, name: &str) -> Vec<Path
 fn same_name(workspace: &Workspace, path: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name().map(OsStr::as_bytes) else { return Vec::new() };
     let walk = Walk {
-        base: workspace.working_directory(),
-        workspace,
+        base: workspace.working_directory().to_owned(),
+        workspace: Arc::new(workspace.clone()),
         hidden: false,
         ignored: false,
         veil: None,
@@ -78,11 +79,11 @@ fn same_name(workspace: &Workspace, path: &Path) -> Vec<PathBuf> {
         share: usize::MAX,
         reads: false,
     };
-    let (stop, seen) = (Stop::default(), AtomicUsize::new(0));
-    let namesakes = || Namesakes { name, stop: &stop, seen: &seen, found: Vec::new() };
-    let Ok(workers) = walk.run(&stop, &namesakes) else { return Vec::new() };
+    let stop = Arc::<Stop>::default();
+    let first = Namesakes { name: name.into(), stop: Arc::clone(&stop), seen: Arc::default(), found: Vec::new() };
+    let Ok(workers) = walk.run(&stop, move || first.clone()) else { return Vec::new() };
     let relative = workers.iter().flat_map(|worker| &worker.found);
-    let mut found: Vec<PathBuf> = relative.map(|path| walk.base.join(as_path(path))).collect();
+    let mut found: Vec<PathBuf> = relative.map(|path| workspace.working_directory().join(as_path(path))).collect();
     let common = |found: &Path| {
         let pairs = found.components().rev().zip(path.components().rev());
         pairs.skip(1).take_while(|(a, b)| a == b).count()
@@ -92,24 +93,25 @@ fn same_name(workspace: &Workspace, path: &Path) -> Vec<PathBuf> {
 }
 
 /// Collects what has one name, and ends the walk when enough was seen.
-struct Namesakes<'n> {
-    name: &'n [u8],
-    stop: &'n Stop,
-    seen: &'n AtomicUsize,
+#[derive(Clone)]
+struct Namesakes {
+    name: Arc<[u8]>,
+    stop: Arc<Stop>,
+    seen: Arc<AtomicUsize>,
     found: Vec<Vec<u8>>,
 }
 
-impl Namesakes<'_> {
+impl Namesakes {
     fn see(&mut self, path: &[u8]) -> bool {
         if self.seen.fetch_add(1, Ordering::Relaxed) >= WALKED_MAX {
             self.stop.stop(Stopped::Late);
         }
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        name.eq_ignore_ascii_case(self.name)
+        name.eq_ignore_ascii_case(&self.name)
     }
 }
 
-impl Visit for Namesakes<'_> {
+impl Visit for Namesakes {
     fn enters(&mut self, path: &[u8]) -> bool {
         if self.see(path) {
             self.found.push(path.to_owned());

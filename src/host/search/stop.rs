@@ -65,7 +65,7 @@ impl Drop for Guard {
 pub(in crate::host) async fn searching<T: Send + 'static>(
     cancel: &CancellationToken,
     time: Duration,
-    work: impl FnOnce(&Stop) -> Result<T, ToolError> + Send + 'static,
+    work: impl FnOnce(&Arc<Stop>) -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
     if cancel.is_cancelled() {
         return Err(ToolError::Aborted);
@@ -115,7 +115,7 @@ mod tests {
         let (begun, begins) = mpsc::channel();
         let (go_on, may_end) = mpsc::channel::<()>();
         let (ended, ends) = mpsc::channel();
-        let work = move |stop: &Stop| {
+        let work = move |stop: &Arc<Stop>| {
             let _ = begun.send(());
             let _ = may_end.recv();
             let _ = ended.send(until_stopped(stop));

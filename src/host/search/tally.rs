@@ -117,9 +117,9 @@ impl Tally {
     }
 
     /// What is left when the search is over. Failures behind the last hit of a full page are none of it.
-    pub(in crate::host) fn finish(self) -> Found {
-        let mut kept = self.kept.into_inner();
-        if self.full.into_inner()
+    pub(in crate::host) fn finish(&self) -> Found {
+        let mut kept = std::mem::take(&mut *self.kept.lock());
+        if self.full.load(Memory::Relaxed)
             && let Some((last, _)) = kept.hits.last_key_value()
         {
             kept.failures.retain(|path, _| path <= last);

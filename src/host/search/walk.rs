@@ -1,9 +1,10 @@
 //! The parallel walk: the workers of one search share a heap of directories and of shares of large directories.
 //!
-//! The first worker is the caller's thread; others start only once there is work for them, so that a small tree costs
-//! no thread. Work is taken in the order of the paths, which keeps few directories open and lets a search that has
-//! enough early results leave the rest out. What a visitor finds is its own until the end: nothing is shared while
-//! walking but the heap.
+//! The first worker is the caller's thread; others are called once there is work for them, from the pool of the runtime
+//! that the caller is in: to wake a thread that is there costs far less than to start one, and less again than a processor
+//! that stands idle meanwhile. Who comes when all is done finds nothing to do, and nobody waits for him. Work is taken in the order
+//! of the paths, which keeps few directories open and lets a search that has enough early results leave the rest out. What
+//! a visitor finds is its own until the end: nothing is shared while walking but the heap.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -11,10 +12,9 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering as Memory};
-use std::sync::{Arc, LazyLock};
-use std::thread::Scope;
+use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -36,17 +36,17 @@ static WORKERS: LazyLock<usize> = LazyLock::new(|| {
 
 /// A walk to be made.
 #[derive(Debug)]
-pub(in crate::host) struct Walk<'w> {
+pub(in crate::host) struct Walk {
     /// Where it begins: absolute, without links, a directory in the workspace.
-    pub base: &'w Path,
+    pub base: PathBuf,
     /// Opens the base, and says what in it is not looked at.
-    pub workspace: &'w Workspace,
+    pub workspace: Arc<Workspace>,
     /// Hidden names too.
     pub hidden: bool,
     /// What ignore files leave out, too.
     pub ignored: bool,
     /// What is passed over as if it were not there.
-    pub veil: Option<&'w Veil>,
+    pub veil: Option<Veil>,
     /// Directories that are not entered.
     pub skipped: Vec<&'static str>,
     /// Levels of directories that are entered, the base being the first.
@@ -87,113 +87,130 @@ pub(in crate::host) trait Visit: Send {
     fn failed(&mut self, path: &[u8], cause: io::Error);
 }
 
-impl Walk<'_> {
+impl Walk {
     /// Walks until all is seen or `stop` says so. `visitor` makes one visitor a worker; they come back with what they found.
     ///
     /// # Errors
     /// The base cannot be opened.
-    pub(in crate::host) fn run<V: Visit>(&self, stop: &Stop, visitor: &(impl Fn() -> V + Sync)) -> io::Result<Vec<V>> {
-        let base = self.workspace.open_directory(self.base)?;
+    ///
+    /// # Panics
+    /// A worker has panicked.
+    pub(in crate::host) fn run<V: Visit + 'static>(
+        self,
+        stop: &Arc<Stop>,
+        visitor: impl Fn() -> V + Send + Sync + 'static,
+    ) -> io::Result<Vec<V>> {
+        let base = self.workspace.open_directory(&self.base)?;
         let home = self.workspace.working_directory();
-        let rules = if self.ignored { None } else { Rules::above(self.base, home) };
-        let closed = self.workspace.protected_below(self.base).map(|path| path.as_os_str().as_bytes()).collect();
+        let rules = if self.ignored { None } else { Rules::above(&self.base, home) };
+        let closed = self.workspace.protected_below(&self.base).map(|path| path.as_os_str().as_bytes().to_vec());
         let mut stem = self.base.as_os_str().as_bytes().to_vec();
-        stem.resize(prefix(self.base), b'/');
+        stem.resize(prefix(&self.base), b'/');
         let first = Task { path: Vec::new(), rules, work: Work::Enter { parent: None, depth: 0 } };
-        let open = AtomicUsize::new(0);
-        let crew = Crew {
-            walk: self,
-            stop,
+        let crew = Arc::new(Crew {
             base,
-            closed,
+            closed: closed.collect(),
             stem,
-            open: &open,
-            heap: Mutex::new(Heap { tasks: BinaryHeap::from([first]), busy: 0, workers: 1 }),
+            open: Arc::default(),
+            heap: Mutex::new(Heap { tasks: BinaryHeap::from([first]), ..Heap::default() }),
             change: Condvar::new(),
             done: Mutex::new(Vec::new()),
-            visitor,
-        };
-        std::thread::scope(|scope| crew.work(scope));
-        Ok(crew.done.into_inner())
+            visitor: Box::new(visitor),
+            stop: Arc::clone(stop),
+            walk: self,
+        });
+        crew.work();
+        crew.end();
+        let done = std::mem::take(&mut *crew.done.lock());
+        Ok(done)
     }
 }
 
 /// A directory that was listed, open for those who take a share of it or enter what is in it.
-struct Directory<'c> {
+struct Directory {
     handle: OwnedFd,
     path: Vec<u8>,
     files: Entries,
     short_reads_end: bool,
-    open: &'c AtomicUsize,
+    open: Arc<AtomicUsize>,
 }
 
-impl Drop for Directory<'_> {
+impl Drop for Directory {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Memory::Relaxed);
     }
 }
 
 /// A piece of work, ordered by its path.
-struct Task<'c> {
+struct Task {
     path: Vec<u8>,
     rules: Option<Arc<Rules>>,
-    work: Work<'c>,
+    work: Work,
 }
 
-enum Work<'c> {
+enum Work {
     /// List the directory at the path. Without a parent it is opened from the base.
-    Enter { parent: Option<Arc<Directory<'c>>>, depth: usize },
+    Enter { parent: Option<Arc<Directory>>, depth: usize },
     /// Look at some files of a directory; the path is that of the first.
-    Look { directory: Arc<Directory<'c>>, files: Range<usize> },
+    Look { directory: Arc<Directory>, files: Range<usize> },
 }
 
-impl Ord for Task<'_> {
+impl Ord for Task {
     fn cmp(&self, other: &Self) -> Ordering {
         // The heap gives the greatest.
         by_path(&other.path, &self.path)
     }
 }
 
-impl PartialOrd for Task<'_> {
+impl PartialOrd for Task {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Task<'_> {
+impl PartialEq for Task {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Task<'_> {}
+impl Eq for Task {}
 
-struct Heap<'c> {
-    tasks: BinaryHeap<Task<'c>>,
+#[derive(Default)]
+struct Heap {
+    tasks: BinaryHeap<Task>,
+    /// Workers that have a task.
     busy: usize,
-    workers: usize,
+    /// Workers that were called beside the first, whether or not they have come.
+    called: usize,
+    /// Those of them that have come and not left.
+    present: usize,
+    /// Whoever comes now comes too late.
+    over: bool,
+    /// One of them has panicked.
+    panicked: bool,
 }
 
 /// What the workers of one walk share.
-struct Crew<'c, V, F> {
-    walk: &'c Walk<'c>,
-    stop: &'c Stop,
+struct Crew<V> {
+    walk: Walk,
+    stop: Arc<Stop>,
     base: OwnedFd,
     /// Paths relative to the base that are passed over, whatever they are.
-    closed: Vec<&'c [u8]>,
+    closed: Vec<Vec<u8>>,
     /// The base with a slash at its end.
     stem: Vec<u8>,
-    open: &'c AtomicUsize,
-    heap: Mutex<Heap<'c>>,
+    open: Arc<AtomicUsize>,
+    heap: Mutex<Heap>,
     change: Condvar,
     done: Mutex<Vec<V>>,
-    visitor: &'c F,
+    visitor: Box<dyn Fn() -> V + Send + Sync>,
 }
 
 /// Counts a worker as busy for as long as it lives, also when the work panics.
-struct Busy<'b, 'c, V, F>(&'b Crew<'c, V, F>);
+struct Busy<'b, V>(&'b Crew<V>);
 
-impl<V, F> Drop for Busy<'_, '_, V, F> {
+impl<V> Drop for Busy<'_, V> {
     fn drop(&mut self) {
         let mut heap = self.0.heap.lock();
         heap.busy -= 1;
@@ -203,10 +220,24 @@ impl<V, F> Drop for Busy<'_, '_, V, F> {
     }
 }
 
-impl<'c, V: Visit, F: Fn() -> V + Sync> Crew<'c, V, F> {
+/// Counts a worker that was called as present, in the same way.
+struct Present<'p, V>(&'p Crew<V>);
+
+impl<V> Drop for Present<'_, V> {
+    fn drop(&mut self) {
+        let mut heap = self.0.heap.lock();
+        heap.present -= 1;
+        heap.panicked |= std::thread::panicking();
+        if heap.present == 0 {
+            self.0.change.notify_all();
+        }
+    }
+}
+
+impl<V: Visit + 'static> Crew<V> {
     /// One worker's whole life.
-    fn work<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>) {
-        let mut worker = Worker { crew: self, scope, visitor: (self.visitor)(), path: self.stem.clone() };
+    fn work(self: &Arc<Self>) {
+        let mut worker = Worker { crew: self, visitor: (self.visitor)(), path: self.stem.clone() };
         while let Some(task) = self.next() {
             let _busy = Busy(self);
             match task.work {
@@ -217,8 +248,31 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Crew<'c, V, F> {
         self.done.lock().push(worker.visitor);
     }
 
+    /// The life of a worker that was called.
+    fn help(crew: &Weak<Self>) {
+        let Some(crew) = crew.upgrade() else { return };
+        let mut heap = crew.heap.lock();
+        if heap.over {
+            return;
+        }
+        heap.present += 1;
+        drop(heap);
+        let _present = Present(&crew);
+        crew.work();
+    }
+
+    /// Waits for those who are still here, and lets nobody else in.
+    fn end(&self) {
+        let mut heap = self.heap.lock();
+        heap.over = true;
+        while heap.present > 0 {
+            self.change.wait(&mut heap);
+        }
+        assert!(!heap.panicked, "a worker of the walk panicked");
+    }
+
     /// The next piece of work. None when there is none and nobody makes more.
-    fn next(&self) -> Option<Task<'c>> {
+    fn next(&self) -> Option<Task> {
         let mut heap = self.heap.lock();
         loop {
             if self.stop.check().is_err() {
@@ -235,36 +289,36 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Crew<'c, V, F> {
         }
     }
 
-    /// Adds work, and a worker when there is enough of it.
-    fn add<'scope, 'env>(&'env self, scope: &'scope Scope<'scope, 'env>, tasks: Vec<Task<'c>>) {
+    /// Adds work, and calls a worker when there is enough of it.
+    fn add(self: &Arc<Self>, tasks: Vec<Task>) {
         if tasks.is_empty() {
             return;
         }
         let mut heap = self.heap.lock();
         heap.tasks.extend(tasks);
-        let hires = heap.tasks.len() >= WAITING_MIN && heap.workers < *WORKERS;
-        heap.workers += usize::from(hires);
+        let calls = heap.tasks.len() >= WAITING_MIN && heap.called + 1 < *WORKERS;
+        heap.called += usize::from(calls);
         drop(heap);
         self.change.notify_all();
-        if hires {
-            // Without another thread those that are there do it all.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, || self.work(scope));
+        // Outside a runtime those that are there do it all.
+        if calls && let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let crew = Arc::downgrade(self);
+            drop(runtime.spawn_blocking(move || Self::help(&crew)));
         }
     }
 }
 
 /// One worker: its visitor, and the path that it is at.
-struct Worker<'scope, 'env, 'c, V, F> {
-    crew: &'env Crew<'c, V, F>,
-    scope: &'scope Scope<'scope, 'env>,
+struct Worker<'c, V> {
+    crew: &'c Arc<Crew<V>>,
     visitor: V,
     /// Absolute; begins with the crew's stem.
     path: Vec<u8>,
 }
 
-impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
+impl<V: Visit + 'static> Worker<'_, V> {
     /// Lists a directory, puts what is below it on the heap, and looks at its files.
-    fn enter(&mut self, task: Task<'c>) {
+    fn enter(&mut self, task: Task) {
         let Task { path, rules, work: Work::Enter { parent, depth } } = task else { return };
         if !self.visitor.enters(&path) {
             return;
@@ -280,7 +334,7 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
             self.visitor.failed(&path, io::Error::other("has more names than are read"));
         }
         self.go_to(&path);
-        let walk = self.crew.walk;
+        let walk = &self.crew.walk;
         let rules = match walk.ignored {
             true => None,
             false => Rules::within(rules.as_ref(), handle.as_fd(), &entries, self.path.len()),
@@ -300,7 +354,7 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
         self.crew.open.fetch_add(1, Memory::Relaxed);
         // The question is worth it for more than one file.
         let short_reads_end = walk.reads && entries.len() > 1 && short_reads_end(handle.as_fd());
-        let directory = Arc::new(Directory { handle, path, files: entries, short_reads_end, open: self.crew.open });
+        let directory = Arc::new(Directory { handle, path, files: entries, short_reads_end, open: Arc::clone(&self.crew.open) });
         let mut tasks = self.shares(&directory);
         let parent = (self.crew.open.load(Memory::Relaxed) < OPEN_MAX).then_some(&directory);
         tasks.extend(below.into_iter().map(|path| Task {
@@ -308,12 +362,12 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
             rules: rules.clone(),
             work: Work::Enter { parent: parent.cloned(), depth: depth + 1 },
         }));
-        self.crew.add(self.scope, tasks);
-        self.look(&directory, 0..directory.files.len().min(walk.share));
+        self.crew.add(tasks);
+        self.look(&directory, 0..directory.files.len().min(self.crew.walk.share));
     }
 
     /// Opens and lists the directory at `path`.
-    fn list(&self, path: &[u8], parent: Option<&Directory<'c>>) -> io::Result<(OwnedFd, Entries)> {
+    fn list(&self, path: &[u8], parent: Option<&Directory>) -> io::Result<(OwnedFd, Entries)> {
         let base = self.crew.base.as_fd();
         let handle = match parent {
             Some(parent) => {
@@ -350,7 +404,7 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
         let at = self.path.len();
         self.path.extend_from_slice(name);
         let below = &self.path[self.crew.stem.len()..];
-        let taken = !self.crew.closed.contains(&below) && (directory || self.visitor.takes(below));
+        let taken = !self.crew.closed.iter().any(|closed| closed == below) && (directory || self.visitor.takes(below));
         let verdict = match rules {
             Some(rules) if taken => rules.verdict(&self.path, directory),
             Some(_) | None => None,
@@ -360,13 +414,13 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
             Some(Verdict::Wanted) => true,
             None => shown,
         };
-        let seen = taken && kept && !self.crew.walk.veil.is_some_and(|veil| veil.hides(as_path(&self.path)));
+        let seen = taken && kept && !self.crew.walk.veil.as_ref().is_some_and(|veil| veil.hides(as_path(&self.path)));
         self.path.truncate(at);
         seen
     }
 
     /// The files of a large directory that are left to whoever has time.
-    fn shares(&self, directory: &Arc<Directory<'c>>) -> Vec<Task<'c>> {
+    fn shares(&self, directory: &Arc<Directory>) -> Vec<Task> {
         let (count, share) = (directory.files.len(), self.crew.walk.share);
         let starts = (share..count).step_by(share);
         let tasks = starts.filter_map(|start| {
@@ -378,7 +432,7 @@ impl<'c, V: Visit, F: Fn() -> V + Sync> Worker<'_, '_, 'c, V, F> {
     }
 
     /// Shows files of a directory to the visitor.
-    fn look(&mut self, directory: &Directory<'c>, files: Range<usize>) {
+    fn look(&mut self, directory: &Directory, files: Range<usize>) {
         self.go_to(&directory.path);
         let at = self.path.len();
         for entry in files.filter_map(|file| directory.files.get(file)) {
@@ -416,7 +470,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
     use std::os::unix::fs::symlink;
-    use std::path::PathBuf;
+    use std::path::Path;
     use std::sync::atomic::{AtomicBool, AtomicU64};
 
     use super::super::{Stopped, open_file};
@@ -452,11 +506,15 @@ mod tests {
         }
     }
 
-    fn walk(base: &Path, change: impl FnOnce(&mut Walk<'_>)) -> (BTreeSet<String>, Vec<Notes>) {
-        let workspace = Workspace::new(base, &[]).unwrap();
+    /// Workers come from here.
+    static RUNTIME: LazyLock<tokio::runtime::Runtime> =
+        LazyLock::new(|| tokio::runtime::Builder::new_current_thread().build().unwrap());
+
+    fn walk(base: &Path, change: impl FnOnce(&mut Walk)) -> (BTreeSet<String>, Vec<Notes>) {
+        let workspace = Arc::new(Workspace::new(base, &[]).unwrap());
         let mut walk = Walk {
-            base,
-            workspace: &workspace,
+            base: base.to_owned(),
+            workspace,
             hidden: true,
             ignored: true,
             veil: None,
@@ -466,7 +524,8 @@ mod tests {
             reads: true,
         };
         change(&mut walk);
-        let notes = walk.run(&Stop::default(), &Notes::default).unwrap();
+        let _inside = RUNTIME.enter();
+        let notes = walk.run(&Arc::default(), Notes::default).unwrap();
         let all: Vec<String> = notes.iter().flat_map(|notes| notes.paths.iter().cloned()).collect();
         let set: BTreeSet<String> = all.iter().cloned().collect();
         assert_eq!(all.len(), set.len(), "nothing is shown twice");
@@ -532,10 +591,10 @@ mod tests {
             fs::create_dir(base.join(format!("d{n}"))).unwrap();
             fs::write(base.join(format!("d{n}/f")), "").unwrap();
         }
-        let workspace = Workspace::new(&base, &[]).unwrap();
+        let workspace = Arc::new(Workspace::new(&base, &[]).unwrap());
         let walk = Walk {
-            base: &base,
-            workspace: &workspace,
+            base,
+            workspace,
             hidden: false,
             ignored: false,
             veil: None,
@@ -544,9 +603,9 @@ mod tests {
             share: 1,
             reads: false,
         };
-        let stop = Stop::default();
+        let stop = Arc::<Stop>::default();
         stop.stop(Stopped::Late);
-        let notes = walk.run(&stop, &Notes::default).unwrap();
+        let notes = walk.run(&stop, Notes::default).unwrap();
         assert!(notes.iter().all(|notes| notes.paths.is_empty()));
     }
 
