@@ -171,6 +171,10 @@ pub const SEARCH_TIME_MS: u64 = 30_000;
 pub const SEARCH_THREADS_MAX: usize = 8;
 /// Names that are read of one directory.
 pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
+/// Ignore files whose compiled patterns are remembered.
+pub const IGNORE_COMPILED_MAX: usize = 64;
+/// Bytes of the texts of these.
+pub const IGNORE_COMPILED_BYTES_MAX: usize = 64 << 10;
 /// Bytes that are read of one ignore file.
 pub const IGNORE_FILE_BYTES_MAX: u64 = 256 << 10;
 /// Longest regular expression in bytes.

@@ -6,6 +6,7 @@
 //!
 //! Not here: the exclude file of a linked worktree, which lies in another directory.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 
 use super::entries::{Entries, as_path, open_below, open_file};
@@ -38,10 +40,16 @@ struct Patterns {
 }
 
 impl Patterns {
-    fn read(file: OwnedFd) -> Option<Self> {
+    /// What stands in a file. The same text is compiled once, as long as it is remembered.
+    fn read(file: OwnedFd) -> Option<Arc<Self>> {
         let mut text = Vec::new();
         File::from(file).take(limit::IGNORE_FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
-        Self::parse(&text)
+        if let Some(known) = COMPILED.lock().find(&text) {
+            return known;
+        }
+        let compiled = Self::parse(&text).map(Arc::new);
+        COMPILED.lock().keep(text, compiled.clone());
+        compiled
     }
 
     fn parse(text: &[u8]) -> Option<Self> {
@@ -71,16 +79,52 @@ impl Patterns {
     }
 }
 
+/// Texts of ignore files, and what they were compiled to: an agent searches the same repository again and again, and to compile
+/// the patterns of a long ignore file takes longer than to search a small repository. The file is read each time.
+#[derive(Debug, Default)]
+struct Compiled {
+    /// The one used last at the end.
+    known: VecDeque<(Vec<u8>, Option<Arc<Patterns>>)>,
+    /// Bytes of all texts.
+    bytes: usize,
+}
+
+static COMPILED: Mutex<Compiled> = Mutex::new(Compiled { known: VecDeque::new(), bytes: 0 });
+
+impl Compiled {
+    /// What a text was compiled to. None when it is not known.
+    fn find(&mut self, text: &[u8]) -> Option<Option<Arc<Patterns>>> {
+        let at = self.known.iter().rposition(|(known, _)| known == text)?;
+        if let Some(found) = self.known.remove(at) {
+            self.known.push_back(found);
+        }
+        self.known.back().map(|(_, compiled)| compiled.clone())
+    }
+
+    /// Remembers it, and forgets those that were used the longest ago. A text that is too long is not remembered.
+    fn keep(&mut self, text: Vec<u8>, compiled: Option<Arc<Patterns>>) {
+        if text.len() > limit::IGNORE_COMPILED_BYTES_MAX || self.known.iter().any(|(known, _)| *known == text) {
+            return;
+        }
+        self.bytes += text.len();
+        self.known.push_back((text, compiled));
+        while self.bytes > limit::IGNORE_COMPILED_BYTES_MAX || self.known.len() > limit::IGNORE_COMPILED_MAX {
+            let Some((oldest, _)) = self.known.pop_front() else { return };
+            self.bytes -= oldest.len();
+        }
+    }
+}
+
 /// The rules that one directory adds to those above it.
 #[derive(Debug, Default)]
 pub(in crate::host) struct Rules {
     above: Option<Arc<Rules>>,
     /// Bytes of the directory's absolute path, with a slash at the end.
     prefix: usize,
-    ignore: Option<Patterns>,
-    git: Option<Patterns>,
-    exclude: Option<Patterns>,
-    global: Option<Patterns>,
+    ignore: Option<Arc<Patterns>>,
+    git: Option<Arc<Patterns>>,
+    exclude: Option<Arc<Patterns>>,
+    global: Option<Arc<Patterns>>,
     /// It is the root of a repository: the `.gitignore` files above do not count.
     repository: bool,
 }
@@ -149,7 +193,7 @@ impl Rules {
 
     /// What the rules say about an absolute path directly in this directory.
     pub(in crate::host) fn verdict(&self, path: &[u8], directory: bool) -> Option<Verdict> {
-        let ask = |patterns: &Option<Patterns>, prefix: usize| {
+        let ask = |patterns: &Option<Arc<Patterns>>, prefix: usize| {
             patterns.as_ref().and_then(|patterns| patterns.verdict(path.get(prefix..)?, directory))
         };
         let (mut git, mut exclude, mut global) = (None, None, None);
@@ -187,7 +231,7 @@ mod tests {
     use super::*;
 
     fn rules(above: Option<Arc<Rules>>, prefix: &str, files: [&str; 2], repository: bool) -> Arc<Rules> {
-        let [ignore, git] = files.map(|text| Patterns::parse(text.as_bytes()));
+        let [ignore, git] = files.map(|text| Patterns::parse(text.as_bytes()).map(Arc::new));
         Arc::new(Rules { above, prefix: prefix.len(), ignore, git, repository, ..Rules::default() })
     }
 
@@ -220,5 +264,25 @@ mod tests {
         assert_eq!(odd.verdict(b"a", false), Some(Verdict::Ignored));
         assert_eq!(odd.verdict(b"{x", false), None);
         assert!(!Patterns::parse(b"b/\nc/ \n").unwrap().files);
+    }
+    #[test]
+    fn the_same_text_is_compiled_once_and_not_kept_for_ever() {
+        let mut compiled = Compiled::default();
+        let patterns = |text: &str| Patterns::parse(text.as_bytes()).map(Arc::new);
+        compiled.keep(b"a".to_vec(), patterns("a"));
+        compiled.keep(b"# none".to_vec(), patterns("# none"));
+        let found = compiled.find(b"a").unwrap().unwrap();
+        assert_eq!(found.verdict(b"a", false), Some(Verdict::Ignored));
+        assert!(compiled.find(b"# none").unwrap().is_none(), "nothing is an answer, too");
+        assert!(compiled.find(b"b").is_none());
+        compiled.keep(vec![b'x'; limit::IGNORE_COMPILED_BYTES_MAX + 1], None);
+        assert_eq!((compiled.known.len(), compiled.bytes), (2, 7), "what is too long is not kept");
+        for n in 0..limit::IGNORE_COMPILED_MAX - 1 {
+            compiled.keep(n.to_string().into_bytes(), None);
+            compiled.find(b"a").unwrap();
+        }
+        assert!(compiled.find(b"a").is_some() && compiled.find(b"# none").is_none(), "the one not used went first");
+        compiled.keep(vec![b'y'; limit::IGNORE_COMPILED_BYTES_MAX], None);
+        assert_eq!((compiled.known.len(), compiled.bytes), (1, limit::IGNORE_COMPILED_BYTES_MAX));
     }
 }

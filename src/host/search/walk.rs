@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering as Memory};
 use std::sync::{Arc, LazyLock, Weak};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::entries::{Entries, Kind, as_path, open_below, open_directory, short_reads_end};
 use super::rules::{Rules, Verdict, prefix};
@@ -29,6 +29,14 @@ use crate::tool::Veil;
 const OPEN_MAX: usize = 256;
 /// Work that waits before another worker is worth its start.
 const WAITING_MIN: usize = 3;
+/// Times that a worker without work looks for some before it sleeps.
+const LOOKS_MAX: usize = 8;
+/// How long it watches between two looks, in the processor's own pauses: some microseconds.
+const LOOK_SPINS: usize = 200;
+/// With less work than this waiting, a directory's files are shared out in smaller parts: so all end at about the same time.
+const WAITING_LOW: usize = 8;
+/// The part then, of the usual one.
+const PART_LOW: usize = 4;
 
 static WORKERS: LazyLock<usize> = LazyLock::new(|| {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get).min(limit::SEARCH_THREADS_MAX)
@@ -113,6 +121,7 @@ impl Walk {
             stem,
             open: Arc::default(),
             heap: Mutex::new(Heap { tasks: BinaryHeap::from([first]), ..Heap::default() }),
+            waiting: AtomicUsize::new(1),
             change: Condvar::new(),
             done: Mutex::new(Vec::new()),
             visitor: Box::new(visitor),
@@ -202,6 +211,8 @@ struct Crew<V> {
     stem: Vec<u8>,
     open: Arc<AtomicUsize>,
     heap: Mutex<Heap>,
+    /// Tasks in the heap, for a look from outside.
+    waiting: AtomicUsize,
     change: Condvar,
     done: Mutex<Vec<V>>,
     visitor: Box<dyn Fn() -> V + Send + Sync>,
@@ -274,18 +285,36 @@ impl<V: Visit + 'static> Crew<V> {
     /// The next piece of work. None when there is none and nobody makes more.
     fn next(&self) -> Option<Task> {
         let mut heap = self.heap.lock();
+        let mut looks = LOOKS_MAX;
         loop {
             if self.stop.check().is_err() {
                 return None;
             }
             if let Some(task) = heap.tasks.pop() {
                 heap.busy += 1;
+                self.waiting.store(heap.tasks.len(), Memory::Relaxed);
                 return Some(task);
             }
             if heap.busy == 0 {
                 return None;
             }
+            if looks > 0 {
+                // Others finish a directory in less time than it takes to fall asleep and to be woken.
+                looks -= 1;
+                MutexGuard::unlocked(&mut heap, || self.watch());
+                continue;
+            }
             self.change.wait(&mut heap);
+        }
+    }
+
+    /// Waits a moment for work without giving up the processor.
+    fn watch(&self) {
+        for _ in 0..LOOK_SPINS {
+            if self.waiting.load(Memory::Relaxed) > 0 {
+                return;
+            }
+            std::hint::spin_loop();
         }
     }
 
@@ -296,6 +325,7 @@ impl<V: Visit + 'static> Crew<V> {
         }
         let mut heap = self.heap.lock();
         heap.tasks.extend(tasks);
+        self.waiting.store(heap.tasks.len(), Memory::Relaxed);
         let calls = heap.tasks.len() >= WAITING_MIN && heap.called + 1 < *WORKERS;
         heap.called += usize::from(calls);
         drop(heap);
@@ -355,7 +385,9 @@ impl<V: Visit + 'static> Worker<'_, V> {
         // The question is worth it for more than one file.
         let short_reads_end = walk.reads && entries.len() > 1 && short_reads_end(handle.as_fd());
         let directory = Arc::new(Directory { handle, path, files: entries, short_reads_end, open: Arc::clone(&self.crew.open) });
-        let mut tasks = self.shares(&directory);
+        let low = walk.reads && self.crew.waiting.load(Memory::Relaxed) + below.len() < WAITING_LOW;
+        let share = if low { (walk.share / PART_LOW).max(1) } else { walk.share };
+        let mut tasks = shares(&directory, share);
         let parent = (self.crew.open.load(Memory::Relaxed) < OPEN_MAX).then_some(&directory);
         tasks.extend(below.into_iter().map(|path| Task {
             path,
@@ -363,7 +395,7 @@ impl<V: Visit + 'static> Worker<'_, V> {
             work: Work::Enter { parent: parent.cloned(), depth: depth + 1 },
         }));
         self.crew.add(tasks);
-        self.look(&directory, 0..directory.files.len().min(self.crew.walk.share));
+        self.look(&directory, 0..directory.files.len().min(share));
     }
 
     /// Opens and lists the directory at `path`.
@@ -419,18 +451,6 @@ impl<V: Visit + 'static> Worker<'_, V> {
         seen
     }
 
-    /// The files of a large directory that are left to whoever has time.
-    fn shares(&self, directory: &Arc<Directory>) -> Vec<Task> {
-        let (count, share) = (directory.files.len(), self.crew.walk.share);
-        let starts = (share..count).step_by(share);
-        let tasks = starts.filter_map(|start| {
-            let first = directory.files.name(directory.files.get(start)?);
-            let work = Work::Look { directory: Arc::clone(directory), files: start..count.min(start + share) };
-            Some(Task { path: join(&directory.path, first), rules: None, work })
-        });
-        tasks.collect()
-    }
-
     /// Shows files of a directory to the visitor.
     fn look(&mut self, directory: &Directory, files: Range<usize>) {
         self.go_to(&directory.path);
@@ -452,6 +472,18 @@ impl<V: Visit + 'static> Worker<'_, V> {
             });
         }
     }
+}
+
+/// The files of a large directory that are left to whoever has time.
+fn shares(directory: &Arc<Directory>, share: usize) -> Vec<Task> {
+    let count = directory.files.len();
+    let starts = (share..count).step_by(share);
+    let tasks = starts.filter_map(|start| {
+        let first = directory.files.name(directory.files.get(start)?);
+        let work = Work::Look { directory: Arc::clone(directory), files: start..count.min(start + share) };
+        Some(Task { path: join(&directory.path, first), rules: None, work })
+    });
+    tasks.collect()
 }
 
 /// A name below a directory, which may be the base (the empty path).
