@@ -384,7 +384,8 @@ impl<V: Visit + 'static> Worker<'_, V> {
         self.crew.open.fetch_add(1, Memory::Relaxed);
         // The question is worth it for more than one file.
         let short_reads_end = walk.reads && entries.len() > 1 && short_reads_end(handle.as_fd());
-        let directory = Arc::new(Directory { handle, path, files: entries, short_reads_end, open: Arc::clone(&self.crew.open) });
+        let directory =
+            Arc::new(Directory { handle, path, files: entries, short_reads_end, open: Arc::clone(&self.crew.open) });
         let low = walk.reads && self.crew.waiting.load(Memory::Relaxed) + below.len() < WAITING_LOW;
         let share = if low { (walk.share / PART_LOW).max(1) } else { walk.share };
         let mut tasks = shares(&directory, share);
@@ -504,6 +505,7 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, AtomicU64};
+    use std::time::Duration;
 
     use super::super::{Stopped, open_file};
     use super::*;
@@ -542,11 +544,10 @@ mod tests {
     static RUNTIME: LazyLock<tokio::runtime::Runtime> =
         LazyLock::new(|| tokio::runtime::Builder::new_current_thread().build().unwrap());
 
-    fn walk(base: &Path, change: impl FnOnce(&mut Walk)) -> (BTreeSet<String>, Vec<Notes>) {
-        let workspace = Arc::new(Workspace::new(base, &[]).unwrap());
-        let mut walk = Walk {
+    fn walk_of(base: &Path) -> Walk {
+        Walk {
             base: base.to_owned(),
-            workspace,
+            workspace: Arc::new(Workspace::new(base, &[]).unwrap()),
             hidden: true,
             ignored: true,
             veil: None,
@@ -554,7 +555,11 @@ mod tests {
             depth: usize::MAX,
             share: 4,
             reads: true,
-        };
+        }
+    }
+
+    fn walk(base: &Path, change: impl FnOnce(&mut Walk)) -> (BTreeSet<String>, Vec<Notes>) {
+        let mut walk = walk_of(base);
         change(&mut walk);
         let _inside = RUNTIME.enter();
         let notes = walk.run(&Arc::default(), Notes::default).unwrap();
@@ -623,22 +628,69 @@ mod tests {
             fs::create_dir(base.join(format!("d{n}"))).unwrap();
             fs::write(base.join(format!("d{n}/f")), "").unwrap();
         }
-        let workspace = Arc::new(Workspace::new(&base, &[]).unwrap());
-        let walk = Walk {
-            base,
-            workspace,
-            hidden: false,
-            ignored: false,
-            veil: None,
-            skipped: Vec::new(),
-            depth: usize::MAX,
-            share: 1,
-            reads: false,
-        };
+        let walk = walk_of(&base);
         let stop = Arc::<Stop>::default();
         stop.stop(Stopped::Late);
         let notes = walk.run(&stop, Notes::default).unwrap();
         assert!(notes.iter().all(|notes| notes.paths.is_empty()));
+    }
+
+    /// One of two: the first waits at its first file until the second has one.
+    struct Meets {
+        first: bool,
+        met: Arc<(Mutex<bool>, Condvar)>,
+        panics: bool,
+    }
+
+    impl Visit for Meets {
+        fn enters(&mut self, _: &[u8]) -> bool {
+            true
+        }
+
+        fn takes(&mut self, _: &[u8]) -> bool {
+            true
+        }
+
+        fn file(&mut self, _: Place<'_>) {
+            let mut met = self.met.0.lock();
+            if !self.first {
+                *met = true;
+                self.met.1.notify_all();
+                assert!(!self.panics, "as it was told");
+                return;
+            }
+            while !*met {
+                assert!(!self.met.1.wait_for(&mut met, Duration::from_secs(120)).timed_out(), "nobody came");
+            }
+        }
+
+        fn failed(&mut self, _: &[u8], _: io::Error) {}
+    }
+
+    #[test]
+    fn whoever_is_called_comes_and_fails_for_all() {
+        if *WORKERS < 2 {
+            return;
+        }
+        let (_home, base) = home();
+        for n in 0..20 {
+            fs::create_dir(base.join(format!("d{n}"))).unwrap();
+            fs::write(base.join(format!("d{n}/f")), "").unwrap();
+        }
+        let _inside = RUNTIME.enter();
+        for panics in [false, true] {
+            let walk = walk_of(&base);
+            let (met, made) = (Arc::default(), AtomicUsize::new(0));
+            let visitor = move || {
+                let first = made.fetch_add(1, Memory::Relaxed) == 0;
+                Meets { first, met: Arc::clone(&met), panics }
+            };
+            let run = std::panic::AssertUnwindSafe(|| walk.run(&Arc::default(), visitor));
+            match std::panic::catch_unwind(run) {
+                Ok(visitors) => assert!(!panics && visitors.unwrap().len() > 1),
+                Err(_) => assert!(panics),
+            }
+        }
     }
 
     #[test]
