@@ -11,14 +11,6 @@ pub fn inherited_environment() -> Vec<(OsString, OsString)> {
     std::env::vars_os().collect()
 }
 
-/// Where large temporary files go: what `TMPDIR` says, else a place on disk, else the system's.
-pub fn temporary_directory() -> PathBuf {
-    const ON_DISK: &str = "/var/tmp";
-    let given = std::env::var_os("TMPDIR").map(PathBuf::from).filter(|place| place.is_absolute());
-    let found = given.or_else(|| Some(PathBuf::from(ON_DISK))).filter(|place| place.is_dir());
-    found.unwrap_or_else(std::env::temp_dir)
-}
-
 /// The user's home directory, as `~` in a command means it.
 pub fn home_directory() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())

@@ -24,13 +24,11 @@ use crate::protocol::{
 
 pub use acp::{AcpPermissionPolicy, AcpServer, BadAcpServer};
 pub use embedded::embedded_data_directory;
-pub use environment::{
-    PLATFORM, find_program, find_program_in, home_directory, inherited_environment, temporary_directory,
-};
+pub use environment::{PLATFORM, find_program, find_program_in, home_directory, inherited_environment};
 pub use mcp::{BadMcpServer, McpServer, McpTransport};
 pub use names::{Names, Setting};
 pub use options::{FilePermissions, LogFormat, LogLevel, Options};
-pub use records::change_records_directory;
+pub use records::{change_records_directory, state_directory, temporary_state_directory};
 pub use resolve::{ConfigError, Launch, Listen};
 
 /// Everything that the application can be told.

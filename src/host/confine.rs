@@ -69,11 +69,13 @@ impl Sandbox {
         let level = if reach.looks { Level::ReadOnly } else { level };
         let temporary = environment.iter().find(|(name, _)| name == "TMPDIR").map(|(_, place)| PathBuf::from(place));
         let temporary = temporary.filter(|place| place.is_absolute());
+        // What other sessions were shown, and this one.
+        let outputs = scope.share().outputs_home().await;
         let policy = Policy {
             level,
             network: self.network || reach.network,
             writable: workspace.roots().iter().cloned().chain(reach.places).chain(temporary).collect(),
-            hidden: self.hidden.clone(),
+            hidden: self.hidden.iter().cloned().chain(outputs).collect(),
             git_settings: reach.git_settings,
         };
         let policy = Arc::new(policy);

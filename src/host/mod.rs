@@ -40,6 +40,8 @@ mod git_show;
 mod git_stash;
 mod git_status;
 mod git_worktree;
+#[cfg(test)]
+mod kept_tests;
 mod patch_plan;
 mod search;
 #[cfg(test)]

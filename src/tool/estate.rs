@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -42,6 +42,11 @@ impl Default for Share {
 }
 
 impl Estate {
+    /// One that keeps outputs there.
+    pub fn keeping(outputs: Outputs) -> Self {
+        Self { outputs: Arc::new(outputs), ..Self::default() }
+    }
+
     /// The share of a session.
     pub fn share(self: &Arc<Self>, member: &str) -> Share {
         Share { kin: self.family.kin(member), estate: Arc::clone(self), member: member.to_owned() }
@@ -79,6 +84,16 @@ impl Share {
     pub fn mark(&self) -> (OsString, OsString) {
         self.estate.note();
         self.kin.mark()
+    }
+
+    /// Where the outputs of this user lie, those of other processes too. None: no place can be had, and nothing is kept.
+    pub async fn outputs_home(&self) -> Option<PathBuf> {
+        let outputs = Arc::clone(&self.estate.outputs);
+        if let Some(home) = outputs.known_home() {
+            return Some(home.to_owned());
+        }
+        // One that panicked made nothing.
+        tokio::task::spawn_blocking(move || outputs.home().ok().map(Path::to_owned)).await.ok().flatten()
     }
 
     /// A new file for an output of this session. Blocking.

@@ -1,8 +1,9 @@
 //! Whole outputs of commands that were too long to be shown, in files that a later call reads.
 //!
-//! The files lie in a directory that only this user can enter, below the place for temporary files, and go with the
-//! session they belong to; the directory goes with the server or the registry. What a process that was killed left
-//! behind is removed by the next one that keeps an output.
+//! The files lie in a directory that only this user can enter, and go with the session they belong to; the directory
+//! goes with the server or the registry. What a process that was killed left behind is removed by the next one that
+//! keeps an output. All such directories of a user have one home, which is no place for temporary files as long as there
+//! is another: the sandbox hides it from commands, so that none reads or changes what another session was shown.
 //!
 //! Invariants: what is kept is bounded, a file and all together, the oldest go first; a session finds its own alone.
 
@@ -11,15 +12,17 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 use rustix::fs::FlockOperation;
 
 use crate::base::limit;
-use crate::config::temporary_directory;
+use crate::config::{state_directory, temporary_state_directory};
 
+/// The home's name.
+const HOME: &str = "outputs";
 /// How the directories begin.
 const FRONT: &str = "simse-output-";
 /// The file in each that its owner keeps locked.
@@ -30,8 +33,9 @@ const MAKING: Duration = Duration::from_secs(60);
 /// The kept outputs of one server, or one registry.
 #[derive(Debug)]
 pub struct Outputs {
-    /// Below which the directory is made.
-    parent: PathBuf,
+    /// Where their home may be, the best first.
+    homes: Vec<PathBuf>,
+    home: OnceLock<PathBuf>,
     total_bytes_max: u64,
     state: Mutex<State>,
 }
@@ -83,14 +87,39 @@ pub struct KeptOutput {
 
 impl Default for Outputs {
     fn default() -> Self {
-        Self::new(temporary_directory(), limit::KEPT_OUTPUTS_BYTES_MAX)
+        let homes = state_directory().into_iter().chain([temporary_state_directory()]);
+        Self::new(homes.map(|home| home.join(HOME)).collect(), limit::KEPT_OUTPUTS_BYTES_MAX)
     }
 }
 
 impl Outputs {
-    /// Outputs in a directory of their own below `parent`, all together at most `total_bytes_max`. Nothing is made yet.
-    pub fn new(parent: PathBuf, total_bytes_max: u64) -> Self {
-        Self { parent, total_bytes_max, state: Mutex::default() }
+    /// Outputs in a directory of their own below the first of `homes` that can be had, all together at most
+    /// `total_bytes_max`. Nothing is made yet.
+    pub fn new(homes: Vec<PathBuf>, total_bytes_max: u64) -> Self {
+        Self { homes, home: OnceLock::new(), total_bytes_max, state: Mutex::default() }
+    }
+
+    /// Where the outputs of this user lie, those of other processes too, when that is known already.
+    pub fn known_home(&self) -> Option<&Path> {
+        self.home.get().map(PathBuf::as_path)
+    }
+
+    /// The same; made when it is not there. Blocking.
+    ///
+    /// # Errors
+    /// What the file system says of the last place that was tried.
+    pub fn home(&self) -> io::Result<&Path> {
+        if let Some(home) = self.home.get().filter(|home| home.is_dir()) {
+            return Ok(home);
+        }
+        let mut failed = io::Error::from(io::ErrorKind::NotFound);
+        for home in &self.homes {
+            match make_home(home) {
+                Ok(home) => return Ok(self.home.get_or_init(|| home)),
+                Err(cause) => failed = cause,
+            }
+        }
+        Err(failed)
     }
 
     /// A new file for an output of `member`. Blocking.
@@ -102,7 +131,7 @@ impl Outputs {
         let directory = match state.directory.take() {
             Some(directory) if directory.path.is_dir() => directory,
             // Somebody tidied up.
-            Some(_) | None => Directory::make(&self.parent)?,
+            Some(_) | None => Directory::make(self.home()?)?,
         };
         let path = directory.path.join(format!("{}.txt", state.last + 1));
         state.directory = Some(directory);
@@ -202,6 +231,19 @@ impl Drop for Directory {
     }
 }
 
+/// A directory that is ours alone, and so is the one it lies in; its real path.
+fn make_home(home: &Path) -> io::Result<PathBuf> {
+    std::fs::DirBuilder::new().mode(0o700).recursive(true).create(home)?;
+    let own = rustix::process::geteuid().as_raw();
+    for path in home.parent().into_iter().chain([home]) {
+        if path.symlink_metadata()?.uid() != own {
+            let message = format!("{} belongs to somebody else", path.display());
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+    }
+    std::fs::canonicalize(home)
+}
+
 /// Removes the directories of processes that are gone.
 fn remove_forsaken(parent: &Path) {
     let own = rustix::process::geteuid().as_raw();
@@ -239,7 +281,7 @@ mod tests {
     #[test]
     fn each_session_finds_its_own_and_they_go_with_it() {
         let home = tempfile::tempdir().unwrap();
-        let outputs = Arc::new(Outputs::new(home.path().to_owned(), 1000));
+        let outputs = Arc::new(Outputs::new(vec![home.path().join(HOME)], 1000));
         let (one, two) = (kept(&outputs, "a", b"1"), kept(&outputs, "b", b"2"));
         assert!(outputs.holds("a", &one) && outputs.holds("b", &two));
         assert!(!outputs.holds("a", &two), "another's");
@@ -249,13 +291,26 @@ mod tests {
         outputs.forget("a");
         assert!(!one.exists() && !outputs.holds("a", &one) && two.exists());
         drop(outputs);
-        assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0, "the directory has gone");
+        assert_eq!(std::fs::read_dir(home.path().join(HOME)).unwrap().count(), 0, "the directory has gone");
+    }
+
+    #[test]
+    fn the_home_is_the_first_that_is_ours() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |name: &str| home.path().canonicalize().unwrap().join(name);
+        std::fs::write(at("file"), "").unwrap();
+        let outputs = Arc::new(Outputs::new(vec![at("file/outputs"), "/proc/self/outputs".into(), at("deep/outputs")], 9));
+        assert_eq!(outputs.known_home(), None);
+        assert!(kept(&outputs, "a", b"1").starts_with(at("deep/outputs")));
+        assert_eq!(outputs.known_home(), Some(at("deep/outputs").as_path()));
+        let nowhere = Arc::new(Outputs::new(vec![at("file/outputs")], 9));
+        assert_eq!(nowhere.begin("a").unwrap_err().kind(), io::ErrorKind::NotADirectory);
     }
 
     #[test]
     fn the_oldest_go_first_and_an_unfinished_one_at_once() {
         let home = tempfile::tempdir().unwrap();
-        let outputs = Arc::new(Outputs::new(home.path().to_owned(), 10));
+        let outputs = Arc::new(Outputs::new(vec![home.path().join(HOME)], 10));
         let paths: Vec<PathBuf> = (0..4).map(|_| kept(&outputs, "a", b"1234")).collect();
         let there: Vec<bool> = paths.iter().map(|path| path.exists() && outputs.holds("a", path)).collect();
         assert_eq!(there, [false, false, true, true]);
@@ -270,8 +325,8 @@ mod tests {
     #[test]
     fn what_a_killed_process_left_is_removed_and_nothing_else() {
         let home = tempfile::tempdir().unwrap();
-        let at = |name: &str| home.path().join(name);
-        let outputs = Arc::new(Outputs::new(home.path().to_owned(), 10));
+        let at = |name: &str| home.path().join(HOME).join(name);
+        let outputs = Arc::new(Outputs::new(vec![home.path().join(HOME)], 10));
         let used = kept(&outputs, "a", b"1");
         for name in ["simse-output-dead", "simse-output-new", "other-dead"] {
             std::fs::create_dir(at(name)).unwrap();
@@ -280,7 +335,7 @@ mod tests {
             std::fs::write(at(name).join(LOCK), "").unwrap();
         }
         std::os::unix::fs::symlink(at("other-dead"), at("simse-output-link")).unwrap();
-        let others = Arc::new(Outputs::new(home.path().to_owned(), 10));
+        let others = Arc::new(Outputs::new(vec![home.path().join(HOME)], 10));
         kept(&others, "a", b"1");
         assert!(used.exists(), "its owner lives");
         let left = ["simse-output-dead", "simse-output-new", "other-dead", "simse-output-link"];
@@ -290,7 +345,7 @@ mod tests {
     #[test]
     fn a_directory_that_was_tidied_away_is_made_again() {
         let home = tempfile::tempdir().unwrap();
-        let outputs = Arc::new(Outputs::new(home.path().to_owned(), 10));
+        let outputs = Arc::new(Outputs::new(vec![home.path().join(HOME)], 10));
         let path = kept(&outputs, "a", b"1");
         std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
         assert_eq!(std::fs::read(kept(&outputs, "a", b"2")).unwrap(), b"2");
