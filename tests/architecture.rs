@@ -45,7 +45,7 @@ const HOMES: &[(&[&str], &[&str])] = &[
         &["src/cli/", "src/main.rs"],
     ),
     (&["napi", "napi_derive"], &["src/node/"]),
-    (&["unsafe"], &["src/node/", "src/base/sandbox", "src/base/process/pty"]),
+    (&["unsafe"], &["src/node/", "src/base/sandbox", "src/base/process/pty", "src/base/process/leader"]),
     (&["SystemTime::now", "Timestamp::now", "Zoned::now"], &["src/base/clock"]),
 ];
 

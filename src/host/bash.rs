@@ -2,9 +2,9 @@
 //!
 //! A command runs in a shell of its own, so variables and functions do not outlive it; the directory
 //! does, for as long as the session (or, outside one, the registry), and so does what it exports where that is asked
-//! for. The shell itself reports both as it exits, into a file that is not part of its output (`bash_shell`); a subshell's
-//! `cd` therefore does not count, and neither does one in a call that names its own `cwd`. A shell that is replaced
-//! (`exec`), is killed, or sets its own EXIT trap reports nothing, and all stays as it was.
+//! for. The shell itself reports both, into a file that is not part of its output (`bash_shell`); a subshell's `cd` therefore
+//! does not count, and neither does one in a call that names its own `cwd`. A shell that is replaced (`exec`), is killed,
+//! or sets its own EXIT trap does not report its environment, which stays as it was.
 //!
 //! Of long output the start and the end are shown; the whole of it goes to a file that `fs_read` pages. What a command
 //! leaves running belongs to the session and ends with it.
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
 use super::bash_patch::{BashCall, bash_call};
-use super::bash_shell::{Report, Variables, changes, given, judged, lay_over, may_move, read_report, script};
+use super::bash_shell::{Report, Telling, Variables, changes, given, judged, lay_over, read_report, script, telling};
 use super::confine::Sandbox;
 use super::fs_common::changes_git;
 use super::fs_guard::Guard;
@@ -235,12 +235,15 @@ impl Bash {
         let usual = environment(inherited_environment(), &self.options.env);
         let kept = context.scope.shell_environment.lock().clone();
         let mut environment = lay_over(usual.clone(), &[&kept, &call.given]);
-        let tells = call.persists || (keeps && may_move(&self.options.shell, &call.command, &environment));
+        let telling =
+            if keeps { telling(&self.options.shell, &call.command, &environment) } else { Telling::default() };
+        let tells = call.persists || telling.any();
         // Without a file (a full disk) the command still runs: it may be the one that makes room.
         let report = if tells { blocking(|| NamedTempFile::new().ok()).await? } else { None };
         let path = report.as_ref().map(NamedTempFile::path);
         environment.push(context.scope.share().mark());
-        let mut invocation = self.invocation(script(&call.command, path, call.persists), &directory, environment);
+        let mut invocation =
+            self.invocation(script(&call.command, telling, path, call.persists), &directory, environment);
         invocation.confinement = sandbox
             .confinement(
                 (&self.workspace, &context.scope),
@@ -257,7 +260,7 @@ impl Bash {
         let (mut output, details) = whole.told(&finished.output);
         if !matches!(finished.ending, Ending::Cancelled | Ending::TimedOut) {
             let said = match report {
-                Some(report) => blocking(move || read_report(report)).await?,
+                Some(report) => blocking(move || there(read_report(report))).await?,
                 None => Report::default(),
             };
             if let (true, Some(end)) = (keeps, &said.directory) {
@@ -299,6 +302,12 @@ impl Call {
             persists: flag(arguments, "persist_env")?,
         })
     }
+}
+
+/// A shell may be told to have moved to a directory that it took away afterwards.
+fn there(mut said: Report) -> Report {
+    said.directory = said.directory.filter(|directory| directory.is_dir());
+    said
 }
 
 /// Who hears of the output while the command runs.
@@ -518,12 +527,18 @@ mod tests {
             ("(exit 4)", "[exit code 4]\n"),
             ("set -e; false; echo no", "[exit code 1]\n"),
             ("trap 'echo mine' EXIT; exit 5", "[exit code 5]\nmine\n"),
+            ("trap", ""),
+            ("trap; cd .; trap", ""),
+            ("set -e; cd nowhere 2>/dev/null; echo no", "[exit code 2]\n"),
+            ("cd nowhere 2>/dev/null || echo $?", "2\n"),
+            ("CDPATH=$PWD; cd sub", "HERE/sub\n"),
             ("echo \"$0 $# [$*]\"", "/bin/sh 0 []\n"),
             ("cat", ""),
             ("# a comment", ""),
             ("cat <<E\nit's \"here\"\nE", "it's \"here\"\n"),
         ];
         for (command, want) in table {
+            let want = want.replace("HERE", place.path("").trim_end_matches('/'));
             assert_eq!(place.says(command).await, want, "{command}");
         }
     }
@@ -538,9 +553,21 @@ mod tests {
             ("cd deep && pwd; exit 3", "sub/deep"),
             ("pwd", "sub/deep"),
             ("sh -c 'cd /'; cd .. | cat; pwd", "sub/deep"),
-            ("cd ..; kill -9 $$", "sub/deep"),
-            ("set -C; pwd() { echo fake; }; cd ..", "sub"),
-            ("cd ../sub/deep; pwd; false", "sub/deep"),
+            ("cd ..; kill -9 $$", "sub"),
+            ("set -C; pwd() { echo fake; }; cd ..", ""),
+            ("cd ./sub/deep; pwd; false", "sub/deep"),
+            ("cd nowhere; cd nowhere || true; (cd ..); cd .. &", "sub/deep"),
+            ("cd ..; trap 'echo bye' EXIT", "sub"),
+            ("trap 'cd ..' EXIT; cd deep", "sub"),
+            ("cd deep && exec true", "sub/deep"),
+            ("cd .. && exec sh -c 'cd deep'", "sub"),
+            ("command cd ..", ""),
+            ("set -eux; cd sub", "sub"),
+            ("eval 'command cd deep'", "sub/deep"),
+            ("X=cd; $X ..", "sub"),
+            ("chdir deep", "sub/deep"),
+            ("set -e; go() { cd \"$1\"; }; go ../..", ""),
+            ("echo 'command cd sub' > moves; . ./moves", "sub"),
         ];
         for (command, want) in table {
             place.says(command).await;

@@ -1,6 +1,8 @@
 //! What a shell is told around a command, and what it tells as it ends: where it was left, and with which environment.
 //!
-//! It tells it in a file, by a trap at its exit. Nothing here runs anything.
+//! It tells it in a file: whenever it moves, by functions in front of `cd` and its like, so that neither a trap of the
+//! command's own nor another program in the shell's place (`exec`) keeps it from that; or by a trap at its exit, where
+//! such a function would not do. Nothing here runs anything.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,12 +18,16 @@ use crate::tool::{Arguments, ToolError};
 /// Variables over an environment; None takes one out.
 pub(super) type Variables = BTreeMap<OsString, Option<OsString>>;
 
-/// Shells of which [`may_move`] knows by what they move.
+/// Shells of which [`telling`] knows by what they move.
 const KNOWN_SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "busybox"];
-/// Words by which they do, or by which another word can become one of these.
-const MOVERS: [&str; 9] = ["cd", "chdir", "pushd", "popd", "eval", "source", "alias", "trap", "exec"];
+/// Words by which they do.
+const MOVERS: [&str; 4] = ["cd", "chdir", "pushd", "popd"];
+/// Words by which a shell can get past a function, or run what is not in sight.
+const BLIND: [&str; 5] = ["eval", "source", "alias", "command", "builtin"];
 /// Characters by which a word can become another one.
 const EXPANSIONS: [char; 9] = ['$', '`', '*', '?', '[', '{', '\\', '~', '!'];
+/// Characters between simple commands.
+const BETWEEN: [char; 9] = ['\n', ';', '&', '|', '(', ')', '<', '>', '`'];
 /// What a shell changes by itself, or what is ours.
 const NOT_KEPT: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
 /// A report that is read; what a shell may keep is far less.
@@ -36,26 +42,61 @@ pub(super) struct Report {
     pub(super) environment: Option<BTreeMap<OsString, OsString>>,
 }
 
-/// Whether the shell may be elsewhere after this command. A plain command cannot move it, and the trap that would tell
-/// costs a fork.
-pub(super) fn may_move(shell: &Path, command: &str, environment: &[(OsString, OsString)]) -> bool {
+/// How a shell tells where it was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Telling {
+    /// Whenever it moves.
+    pub(super) moving: bool,
+    /// As it exits. Costs a fork for each program that it would otherwise become in the end.
+    pub(super) ending: bool,
+}
+
+impl Telling {
+    /// Whether it tells at all.
+    pub(super) fn any(self) -> bool {
+        self.moving || self.ending
+    }
+}
+
+/// How the shell of this command is made to tell where it was left. Not at all, when a plain command cannot move it.
+pub(super) fn telling(shell: &Path, command: &str, environment: &[(OsString, OsString)]) -> Telling {
     let known = shell.file_name().is_some_and(|name| KNOWN_SHELLS.iter().any(|known| name == *known));
     // A function that comes with the environment can have any name.
     let has_functions = || environment.iter().any(|(name, _)| name.as_bytes().starts_with(b"BASH_FUNC_"));
-    if !known || command.contains(EXPANSIONS) || has_functions() {
-        return true;
+    // The functions ask `/proc` whether they run in the shell itself.
+    if !known || !cfg!(target_os = "linux") || has_functions() {
+        return Telling { moving: false, ending: true };
     }
-    let bare: String = command.chars().filter(|c| !matches!(c, '\'' | '"')).collect();
-    MOVERS.iter().any(|mover| bare.contains(mover))
-        || bare.split(|c: char| c.is_whitespace() || ";&|()<>".contains(c)).any(|word| word == ".")
+    let bare: String = command.chars().filter(|c| !matches!(c, '\'' | '"' | '\\')).collect();
+    // A file is sourced by a `.` in front of its name; elsewhere it is a directory.
+    let sources = |simple: &str| simple.split_whitespace().rev().skip(1).any(|word| word == ".");
+    let blind = BLIND.iter().any(|word| bare.contains(word)) || bare.split(BETWEEN).any(sources);
+    if !blind && !command.contains(EXPANSIONS) && !MOVERS.iter().any(|mover| bare.contains(mover)) {
+        return Telling::default();
+    }
+    // What a function does would be in the trace.
+    let words: Vec<&str> = bare.split_whitespace().collect();
+    let traced = words.windows(2).any(|pair| pair[0] == "set" && pair[1].contains('x')) || bare.contains("xtrace");
+    Telling { moving: !traced, ending: traced || blind }
 }
 
-/// The script for a command. `report` is where the shell tells how it ended; `environment` whether it tells that too.
-pub(super) fn script(command: &str, report: Option<&Path>, environment: bool) -> String {
+/// The script for a command. `report` is where the shell tells; `environment` whether it tells that too.
+pub(super) fn script(command: &str, telling: Telling, report: Option<&Path>, environment: bool) -> String {
     let Some(report) = report else { return command.to_owned() };
-    let env = if environment { "; command env -0 2>/dev/null" } else { "" };
-    let note = format!("{{ command pwd -P{env}; }} >|{}", quoted(&report.to_string_lossy()));
-    format!("trap {} EXIT; {command}", quoted(&note))
+    let report = quoted(&report.to_string_lossy());
+    let mut front = String::new();
+    for mover in MOVERS.iter().filter(|mover| telling.moving && (**mover == "cd" || command.contains(**mover))) {
+        // A subshell is elsewhere on its own.
+        front.push_str(&format!(
+            "{mover}() {{ command {mover} \"$@\" || return; command test /proc/self -ef /proc/$$ || return 0; \
+             {{ {{ command pwd -P; }} >|{report}; }} 2>/dev/null || :; }}; "
+        ));
+    }
+    if telling.ending || environment {
+        let env = if environment { "; command env -0 2>/dev/null" } else { "" };
+        front.push_str(&format!("trap {} EXIT; ", quoted(&format!("{{ command pwd -P{env}; }} >|{report}"))));
+    }
+    front + command
 }
 
 /// One word of a shell's language that means `text`.
@@ -169,24 +210,30 @@ mod tests {
 
     use super::*;
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn a_plain_command_is_known_to_stay() {
+        let (stays, moving) = (Telling::default(), Telling { moving: true, ending: false });
+        let (both, ending) = (Telling { moving: true, ending: true }, Telling { moving: false, ending: true });
         #[rustfmt::skip]
         let table = [
-            ("true", false), ("ls -la src/a.txt | head -3 && cargo test", false), ("echo a; exit 3", false),
-            ("git log --oneline 2>&1 >out", false), ("./run.sh ..", false), ("echo 'a b' \"c\"", false),
-            ("cat <<E\nx\nE", false),
-            ("cd sub", true), ("c''d sub", true), ("\"c\"d sub", true), ("(cd sub)", true), ("c\\d sub", true),
-            ("chdir sub", true), ("pushd a", true), ("popd", true), (". ./x", true), ("true;. x", true), ("source x", true),
-            ("eval x", true), ("$X sub", true), ("`x` sub", true), ("c* sub", true), ("?d sub", true), ("[c]d sub", true),
-            ("{c,x}d sub", true), ("alias x=y", true), ("exec x", true), ("x() { y; }", true),
+            ("true", stays), ("ls -la src/a.txt | head -3 && cargo test", stays), ("echo a; exit 3", stays),
+            ("git log --oneline 2>&1 >out", stays), ("./run.sh ..", stays), ("echo 'a b' \"c\"", stays),
+            ("cat <<E\nx\nE", stays), ("exec x", stays), ("trap 'echo x' EXIT", stays), ("x() { y; }", moving),
+            ("cd sub", moving), ("c''d sub", moving), ("\"c\"d sub", moving), ("(cd sub)", moving), ("c\\d sub", moving),
+            ("chdir sub", moving), ("pushd a", moving), ("popd", moving), ("cd sub && exec x", moving),
+            ("cd sub; trap 'echo x' EXIT", moving), ("$X sub", moving), ("c* sub", moving), ("?d sub", moving),
+            ("[c]d sub", moving), ("{c,x}d sub", moving), ("set -e; cd sub", moving), ("`x` sub", moving),
+            ("cd . && ls .", moving), ("ls .", stays), (". ./x", both), ("true;. x", both), ("source x", both), ("eval x", both), ("alias x=y", both),
+            ("command cd sub", both), ("b''uiltin cd sub", both), ("com\\mand cd sub", both),
+            ("set -x; cd sub", ending), ("set -eux; cd sub", ending), ("set -o xtrace; cd sub", ending),
         ];
         for (command, want) in table {
-            assert_eq!(may_move(Path::new("/bin/sh"), command, &[]), want, "{command}");
+            assert_eq!(telling(Path::new("/bin/sh"), command, &[]), want, "{command}");
         }
-        assert!(may_move(Path::new("/usr/bin/fish"), "true", &[]), "a shell that is not known");
+        assert_eq!(telling(Path::new("/usr/bin/fish"), "true", &[]), ending, "a shell that is not known");
         let function = [(OsString::from("BASH_FUNC_go%%"), OsString::from("() {  cd /; }"))];
-        assert!(may_move(Path::new("bash"), "go", &function));
+        assert_eq!(telling(Path::new("bash"), "go", &function), ending);
     }
 
     #[test]

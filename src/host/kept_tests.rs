@@ -42,7 +42,8 @@ async fn no_command_gets_at_a_kept_output() {
 async fn out_of_reach(place: &Path) {
     let (_work, workspace) = workspace(&[("a", "")]);
     let sandbox = Sandbox { mode: Mode::WorkspaceWrite, ..Sandbox::default() };
-    let bash = Bash::new(Arc::clone(&workspace), BashOptions { sandbox, output_bytes_max: 100, ..BashOptions::default() });
+    let bash =
+        Bash::new(Arc::clone(&workspace), BashOptions { sandbox, output_bytes_max: 100, ..BashOptions::default() });
     let estate = Arc::new(Estate::keeping(Outputs::new(vec![place.join("own/outputs")], 1 << 20)));
     let (one, two) = (session(&estate, "one"), session(&estate, "two"));
     // What was prepared for a session's commands was prepared before there was any output.

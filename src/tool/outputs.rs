@@ -299,7 +299,8 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let at = |name: &str| home.path().canonicalize().unwrap().join(name);
         std::fs::write(at("file"), "").unwrap();
-        let outputs = Arc::new(Outputs::new(vec![at("file/outputs"), "/proc/self/outputs".into(), at("deep/outputs")], 9));
+        let outputs =
+            Arc::new(Outputs::new(vec![at("file/outputs"), "/proc/self/outputs".into(), at("deep/outputs")], 9));
         assert_eq!(outputs.known_home(), None);
         assert!(kept(&outputs, "a", b"1").starts_with(at("deep/outputs")));
         assert_eq!(outputs.known_home(), Some(at("deep/outputs").as_path()));

@@ -7,20 +7,22 @@
 //!
 //! Invariant: the group is signalled only while its leader is not reaped, so the number cannot be another's.
 
-use std::ffi::{OsStr, OsString};
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::leader::{Caged, Leader};
 use super::sweep::{self, Seen};
 use super::{Confinement, Invocation};
-use crate::base::sandbox::Cage;
+use crate::base::sandbox::{Cage, Program};
 
 /// The variable that marks what was started here.
 const MARK: &str = "SIMSE_PROCESS";
@@ -29,7 +31,7 @@ const REAP_GRACE: Duration = Duration::from_secs(2);
 
 /// A running program and its group.
 pub(super) struct Group {
-    pub(super) child: Child,
+    pub(super) child: Leader,
     /// None once the program is reaped.
     leader: Option<Pid>,
     mark: String,
@@ -37,6 +39,18 @@ pub(super) struct Group {
 
 /// A command for `invocation`, without its standard streams.
 pub(super) fn command(invocation: &Invocation) -> io::Result<Command> {
+    command_in(invocation, cage(invocation)?)
+}
+
+/// What it puts on.
+fn cage(invocation: &Invocation) -> io::Result<Option<Cage>> {
+    let Some(Confinement { policy, files, loopback }) = &invocation.confinement else { return Ok(None) };
+    Cage::prepare(policy, &invocation.directory, files, loopback.clone())
+        .map(Some)
+        .map_err(|cause| io::Error::new(cause.kind(), format!("cannot prepare the sandbox: {cause}")))
+}
+
+fn command_in(invocation: &Invocation, cage: Option<Cage>) -> io::Result<Command> {
     let mut command = Command::new(find(&invocation.program, invocation)?);
     command
         .args(&invocation.arguments)
@@ -44,11 +58,8 @@ pub(super) fn command(invocation: &Invocation) -> io::Result<Command> {
         .env_clear()
         .envs(invocation.environment.iter().map(|(name, value)| (name, value)))
         .kill_on_drop(true);
-    if let Some(confinement) = &invocation.confinement {
-        let Confinement { policy, files, loopback } = confinement;
-        Cage::prepare(policy, &invocation.directory, files, loopback.clone())
-            .map_err(|cause| io::Error::new(cause.kind(), format!("cannot prepare the sandbox: {cause}")))?
-            .put_on(&mut command);
+    if let Some(cage) = cage {
+        cage.put_on(&mut command);
     }
     Ok(command)
 }
@@ -77,6 +88,34 @@ fn is_executable(path: &Path) -> bool {
 }
 
 impl Group {
+    /// Starts a program that reads nothing and writes both of its outputs there.
+    pub(super) fn spawn_writing(invocation: &Invocation, writer: io::PipeWriter) -> io::Result<Self> {
+        let cage = cage(invocation)?;
+        if let Some(cage) = cage.as_ref().filter(|cage| cage.can_start()) {
+            return Self::start(cage, invocation, writer);
+        }
+        let mut command = command_in(invocation, cage)?;
+        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        Self::spawn(command, invocation)
+    }
+
+    /// The same where the sandbox starts it.
+    fn start(cage: &Cage, invocation: &Invocation, writer: io::PipeWriter) -> io::Result<Self> {
+        let mark = uuid::Uuid::new_v4().simple().to_string();
+        let nothing = std::fs::File::open("/dev/null")?;
+        let path = text(find(&invocation.program, invocation)?.into_os_string())?;
+        let arguments = invocation.arguments.iter().map(|argument| text(argument.clone()));
+        let program = Program {
+            arguments: [Ok(path.clone())].into_iter().chain(arguments).collect::<io::Result<_>>()?,
+            environment: entries(&invocation.environment, &mark)?,
+            streams: [nothing.into(), writer.try_clone()?.into(), writer.into()],
+            path,
+        };
+        let started = cage.start(&program).map_err(|cause| explain(cause, invocation))?;
+        let leader = Some(started.id);
+        Ok(Self { child: Leader::Caged(Caged::new(started)?), leader, mark })
+    }
+
     pub(super) fn spawn(mut command: Command, invocation: &Invocation) -> io::Result<Self> {
         command.process_group(0);
         Self::spawn_leader(command, invocation)
@@ -88,7 +127,7 @@ impl Group {
         command.env(MARK, &mark);
         let child = command.spawn().map_err(|cause| explain(cause, invocation))?;
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
-        Ok(Self { child, leader, mark })
+        Ok(Self { child: Leader::Standard(child), leader, mark })
     }
 
     /// Waits for the program's own end. Cancel-safe.
@@ -148,6 +187,18 @@ impl Drop for Group {
             runtime.spawn_blocking(move || kill_marked(&mark));
         }
     }
+}
+
+/// As the kernel takes it.
+fn text(text: OsString) -> io::Result<CString> {
+    CString::new(text.into_vec()).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "a text with a NUL in it"))
+}
+
+/// An environment as the kernel takes it: each name once, the last value counts.
+fn entries(environment: &[(OsString, OsString)], mark: &str) -> io::Result<Vec<CString>> {
+    let given = environment.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+    let all: BTreeMap<&OsStr, &OsStr> = given.chain([(OsStr::new(MARK), OsStr::new(mark))]).collect();
+    all.into_iter().map(|(name, value)| text([name, OsStr::new("="), value].into_iter().collect())).collect()
 }
 
 /// The operating system says "not found" for a missing program and a missing directory alike.

@@ -13,6 +13,7 @@ mod capture;
 mod environment;
 mod group;
 mod kin;
+mod leader;
 mod piped;
 mod pty;
 mod sweep;
@@ -23,7 +24,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -175,9 +176,7 @@ pub async fn run_tapped(
 fn start(invocation: &Invocation, output_bytes_max: usize, taps: Taps) -> io::Result<(Group, Tap)> {
     let (reader, writer) = io::pipe()?;
     let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-    let mut command = group::command(invocation)?;
-    command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-    let group = Group::spawn(command, invocation)?;
+    let group = Group::spawn_writing(invocation, writer)?;
     Ok((group, Tap::new(reader, output_bytes_max, taps)))
 }
 

@@ -37,8 +37,8 @@ pub fn spawn(invocation: &Invocation) -> io::Result<Piped> {
     let mut command = command(invocation)?;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut group = Group::spawn(command, invocation)?;
-    let child = &mut group.child;
-    Ok(Piped { stdin: child.stdin.take(), stdout: child.stdout.take(), stderr: child.stderr.take(), group })
+    let (stdin, stdout, stderr) = group.child.streams();
+    Ok(Piped { stdin, stdout, stderr, group })
 }
 
 impl Piped {

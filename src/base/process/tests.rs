@@ -38,7 +38,7 @@ fn alive(id: &str) -> bool {
 
 /// Waits until it is gone; a signal takes a moment to be acted on.
 fn gone(id: &str) -> bool {
-    (0..200).any(|_| {
+    (0..4000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
         !alive(id)
     })

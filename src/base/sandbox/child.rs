@@ -12,7 +12,6 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use landlock::RulesetCreated;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change};
@@ -104,26 +103,46 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// Makes `command` put these on when it starts.
-pub(super) fn put_on(
-    command: &mut tokio::process::Command,
-    spaces: Option<Spaces>,
-    ruleset: Option<RulesetCreated>,
-    filter: BpfProgram,
-) {
-    let (mut spaces, mut ruleset) = (spaces, ruleset);
-    // SAFETY: `enter` makes system calls only, on memory that was prepared before the fork.
-    unsafe {
-        command.pre_exec(move || enter(spaces.as_mut(), ruleset.take(), &filter));
+/// What it wears in its spaces, and never takes off.
+#[derive(Debug, Default)]
+pub(super) struct Gear {
+    /// Landlock's rules for files. None: the kernel has none.
+    pub(super) ruleset: Option<OwnedFd>,
+    /// Calls that are refused. Empty: none.
+    pub(super) filter: BpfProgram,
+}
+
+impl Gear {
+    /// Puts it on, in the child.
+    pub(super) fn put_on(&self) -> io::Result<()> {
+        if let Some(ruleset) = &self.ruleset {
+            rustix::thread::set_no_new_privs(true)?;
+            // SAFETY: it takes the number of an open descriptor and no flags, and returns a number.
+            let done = unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) };
+            if done != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        if !self.filter.is_empty() {
+            seccompiler::apply_filter(&self.filter).map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
+        }
+        Ok(())
     }
 }
 
-/// The same without rules for files.
-pub(super) fn put_on_plain(command: &mut std::process::Command, spaces: Option<Spaces>, filter: BpfProgram) {
-    let mut spaces = spaces;
+/// Makes `command` put these on when it starts.
+pub(super) fn put_on(command: &mut tokio::process::Command, mut spaces: Option<Spaces>, gear: Arc<Gear>) {
+    // SAFETY: `enter` makes system calls only, on memory that was prepared before the fork.
+    unsafe {
+        command.pre_exec(move || enter(spaces.as_mut(), &gear));
+    }
+}
+
+/// The same for a command that is waited for.
+pub(super) fn put_on_plain(command: &mut std::process::Command, mut spaces: Option<Spaces>, gear: Gear) {
     // SAFETY: as in `put_on`.
     unsafe {
-        command.pre_exec(move || enter(spaces.as_mut(), None, &filter));
+        command.pre_exec(move || enter(spaces.as_mut(), &gear));
     }
 }
 
@@ -136,33 +155,38 @@ pub(super) fn landlock_version() -> u8 {
     u8::try_from(version).unwrap_or(0)
 }
 
-fn enter(spaces: Option<&mut Spaces>, ruleset: Option<RulesetCreated>, filter: &BpfProgram) -> io::Result<()> {
-    if let Some(spaces) = spaces {
-        spaces.enter()?;
+fn enter(spaces: Option<&mut Spaces>, gear: &Gear) -> io::Result<()> {
+    match spaces {
+        Some(spaces) if spaces.room.is_some() => spaces.enter_room()?,
+        Some(spaces) => spaces.enter()?,
+        None => {}
     }
-    if let Some(ruleset) = ruleset {
-        // Without a word of the cause: making one would allocate.
-        ruleset.restrict_self().map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
-    }
-    if !filter.is_empty() {
-        seccompiler::apply_filter(filter).map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
-    }
-    Ok(())
+    // Until it is another program its memory is a copy of ours, and no business of those that are held to the same.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    gear.put_on()
 }
 
 impl Spaces {
     fn enter(&mut self) -> io::Result<()> {
         self.part()?;
-        match &self.room {
-            Some(room) => move_into_link_name_space(room.mounts.as_fd(), Some(LinkNameSpaceType::Mount))?,
-            None => {
-                mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
-                self.close_the_tree()?;
-                for mount in &self.mounts {
-                    mount.lay()?;
-                }
-            }
+        mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+        self.close_the_tree()?;
+        for mount in &self.mounts {
+            mount.lay()?;
         }
+        self.settle()
+    }
+
+    /// Enters the view that was prepared. Changes nothing here.
+    pub(super) fn enter_room(&self) -> io::Result<()> {
+        let Some(room) = &self.room else { return Err(io::ErrorKind::NotFound.into()) };
+        self.part()?;
+        move_into_link_name_space(room.mounts.as_fd(), Some(LinkNameSpaceType::Mount))?;
+        self.settle()
+    }
+
+    /// Once all is in its place.
+    fn settle(&self) -> io::Result<()> {
         rustix::process::chdir(self.directory.as_c_str())?;
         if let Network::Own = self.network {
             raise_loopback()?;

@@ -17,9 +17,9 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 
-use super::child::{self, Identity, Loopback, Mount, Network, Spaces};
+use super::child::{self, Gear, Identity, Loopback, Mount, Network, Spaces};
 use super::guard::{self, Guarded};
-use super::{Level, Policy, Support, support};
+use super::{Level, Policy, Program, Started, Support, start, support};
 
 /// The newest version whose rights are asked for; an older kernel gives what it has.
 const LANDLOCK: ABI = ABI::V6;
@@ -42,8 +42,7 @@ const X32: i64 = 0x4000_0000;
 #[derive(Debug)]
 pub struct Cage {
     spaces: Option<Spaces>,
-    ruleset: Option<RulesetCreated>,
-    filter: BpfProgram,
+    gear: Arc<Gear>,
 }
 
 impl Cage {
@@ -51,7 +50,7 @@ impl Cage {
         let with = |spaces: Option<Spaces>, filter: BpfProgram| {
             let mut command = std::process::Command::new("/bin/sh");
             command.args(["-c", ":"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            child::put_on_plain(&mut command, spaces, filter);
+            child::put_on_plain(&mut command, spaces, Gear { ruleset: None, filter });
             command.status().is_ok_and(|status| status.success())
         };
         Support {
@@ -89,22 +88,35 @@ impl Cage {
         };
         let room = loopback.as_ref().and_then(|home| home.room(policy)).filter(|_| serves(policy, extra));
         if let (Some(room), true) = (room, support.namespaces) {
-            let (ruleset, filter) = (room.ruleset()?, room.filter.clone());
+            let gear = Arc::clone(&room.gear);
             let plain = Spaces::new(&[], Vec::new(), directory);
             let spaces = Spaces { network, home: loopback, room: Some(room), ..plain };
-            return Ok(Self { spaces: Some(spaces), ruleset, filter });
+            return Ok(Self { spaces: Some(spaces), gear });
         }
         let spaces = support.namespaces.then(|| {
             let mounts = mounts(policy, &guarded_here(policy));
             Spaces { network, home: loopback, ..Spaces::new(&writable(policy, extra), mounts, directory) }
         });
-        let (ruleset, filter) = rules(support, policy, extra)?;
-        Ok(Self { spaces, ruleset, filter })
+        Ok(Self { spaces, gear: Arc::new(rules(support, policy, extra)?) })
+    }
+
+    /// Whether [`Cage::start`] works: there is a room.
+    pub fn can_start(&self) -> bool {
+        self.spaces.as_ref().is_some_and(|spaces| spaces.room.is_some())
+    }
+
+    /// Starts a program that puts it on. Blocks for as long as that takes, which is less than for a command.
+    ///
+    /// # Errors
+    /// What the kernel says: no such program, no such directory, no permission. Always, where it cannot.
+    pub fn start(&self, program: &Program) -> io::Result<Started> {
+        let spaces = self.spaces.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        start::start(program, spaces, &self.gear)
     }
 
     /// Makes the command put it on when it starts; a start that cannot fails.
     pub fn put_on(self, command: &mut tokio::process::Command) {
-        child::put_on(command, self.spaces, self.ruleset, self.filter);
+        child::put_on(command, self.spaces, self.gear);
     }
 }
 
@@ -133,7 +145,7 @@ pub(super) fn held(spaces: Spaces, names: &[&str]) -> io::Result<Vec<OwnedFd>> {
     // It waits for its input, which never comes.
     let mut command = std::process::Command::new("/bin/sh");
     command.args(["-c", "read nothing"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    child::put_on_plain(&mut command, Some(spaces), BpfProgram::new());
+    child::put_on_plain(&mut command, Some(spaces), Gear::default());
     let mut holder = command.spawn()?;
     let open = |name: &&str| std::fs::File::open(format!("/proc/{}/ns/{name}", holder.id())).map(OwnedFd::from);
     let held = names.iter().map(open).collect();
@@ -157,20 +169,16 @@ fn serves(policy: &Policy, extra: &[PathBuf]) -> bool {
 }
 
 /// The rules for files and the filter of calls, as far as the kernel has them.
-pub(super) fn rules(
-    support: Support,
-    policy: &Policy,
-    extra: &[PathBuf],
-) -> io::Result<(Option<RulesetCreated>, BpfProgram)> {
+pub(super) fn rules(support: Support, policy: &Policy, extra: &[PathBuf]) -> io::Result<Gear> {
     let ruleset = match support.landlock {
         0 => None,
-        _ => Some(ruleset(policy, extra, support.namespaces).map_err(io::Error::other)?),
+        _ => ruleset(policy, extra, support.namespaces).map_err(io::Error::other)?.into(),
     };
     let filter = match (policy.network, support.seccomp) {
         (false, true) => filter(support.namespaces).map_err(io::Error::other)?,
         (true, _) | (_, false) => BpfProgram::new(),
     };
-    Ok((ruleset, filter))
+    Ok(Gear { ruleset, filter })
 }
 
 impl Spaces {

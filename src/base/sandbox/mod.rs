@@ -3,7 +3,7 @@
 //!
 //! A [`Policy`] says it in words; [`Cage::prepare`] opens what is needed for one start, and
 //! [`Cage::put_on`] makes the program put it on between fork and exec, so that neither it nor anything it
-//! starts can take it off again. What this kernel cannot do is told by [`support`] and never passed over:
+//! starts can take it off again. [`Cage::start`] does the same at a fraction of the cost, where a room was prepared. What this kernel cannot do is told by [`support`] and never passed over:
 //! who starts programs asks it first and says so.
 //!
 //! Promises: reading is free except for hidden places; writing works in the writable places, a few
@@ -21,10 +21,15 @@ mod other;
 #[cfg(target_os = "linux")]
 mod room;
 mod signs;
+#[cfg(target_os = "linux")]
+mod start;
 
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 #[cfg(target_os = "linux")]
@@ -112,6 +117,28 @@ impl Support {
         ];
         rows.into_iter().filter(|(is, _)| *is).map(|(_, clause)| clause).collect()
     }
+}
+
+/// What [`Cage::start`] starts. It leads a process group of its own.
+#[derive(Debug)]
+pub struct Program {
+    /// The file.
+    pub path: CString,
+    /// Its arguments, its name first.
+    pub arguments: Vec<CString>,
+    /// Its environment, `NAME=value` each.
+    pub environment: Vec<CString>,
+    /// Its standard input, output and error.
+    pub streams: [OwnedFd; 3],
+}
+
+/// A program that was started.
+#[derive(Debug)]
+pub struct Started {
+    /// Its number, and that of its group.
+    pub id: Pid,
+    /// The kernel's handle of it: there is something to read when the program has ended.
+    pub handle: OwnedFd,
 }
 
 /// What this machine can do. Tried out once, with a program that does nothing.

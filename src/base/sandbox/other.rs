@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Policy, Support};
+use super::{Policy, Program, Started, Support};
 
 /// Nothing.
 #[derive(Debug)]
@@ -26,6 +26,19 @@ impl Cage {
         _loopback: Option<Arc<Loopback>>,
     ) -> io::Result<Self> {
         Ok(Self)
+    }
+
+    /// It cannot.
+    pub fn can_start(&self) -> bool {
+        false
+    }
+
+    /// Cannot.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn start(&self, _program: &Program) -> io::Result<Started> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     /// Leaves the command as it is.

@@ -10,11 +10,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use landlock::RulesetCreated;
 use rustix::fs::AtFlags;
-use seccompiler::BpfProgram;
 
-use super::child::{Loopback, Network, Spaces};
+use super::child::{Gear, Loopback, Network, Spaces};
 use super::guard::{self, Guarded};
 use super::linux::{self, TEMPORARY};
 use super::{Level, Policy, support};
@@ -28,19 +26,13 @@ const ROOMS_MAX: usize = 8;
 pub(super) struct Room {
     policy: Policy,
     pub(super) mounts: OwnedFd,
-    ruleset: Option<RulesetCreated>,
-    pub(super) filter: BpfProgram,
+    pub(super) gear: Arc<Gear>,
     /// What it stands on, and who was there.
     seen: Vec<(PathBuf, Option<(u64, u64)>)>,
     absent: Vec<PathBuf>,
 }
 
 impl Room {
-    /// Another handle of its rules.
-    pub(super) fn ruleset(&self) -> io::Result<Option<RulesetCreated>> {
-        self.ruleset.as_ref().map(RulesetCreated::try_clone).transpose()
-    }
-
     fn stands(&self) -> bool {
         self.seen.iter().all(|(path, then)| guard::identity(path) == *then)
     }
@@ -65,8 +57,8 @@ impl Loopback {
         let spaces = Spaces { network: Network::Whole, home: Some(Arc::clone(self)), ..plain };
         let mut held = linux::held(spaces, &["mnt"])?.into_iter();
         let mounts = held.next().ok_or(io::ErrorKind::NotFound)?;
-        let (ruleset, filter) = linux::rules(support(), policy, &[])?;
-        let room = Room { policy: policy.clone(), mounts, ruleset, filter, seen, absent: guarded.absent };
+        let gear = Arc::new(linux::rules(support(), policy, &[])?);
+        let room = Room { policy: policy.clone(), mounts, gear, seen, absent: guarded.absent };
         let mut rooms = self.rooms.lock();
         rooms.retain(|room| room.policy != *policy);
         if rooms.len() == ROOMS_MAX {

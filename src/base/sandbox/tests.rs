@@ -294,6 +294,96 @@ async fn redirected_repositories_are_restored_through_no_link() {
     assert!(place.exists("beside/.git/commondir"), "nothing outside is taken away");
 }
 
+/// Says what a shell in a room finds itself with: signals held back and ignored, its group, its open files.
+const FOUND: &str = "grep -E '^Sig(Blk|Ign)' /proc/self/status; \
+    read -r own _ _ _ group _ < /proc/self/stat; test $own = $group && echo leads; ls /proc/self/fd | wc -l; ";
+
+#[tokio::test]
+async fn a_program_in_a_room_starts_as_any_other_does() {
+    if !all_there() {
+        return;
+    }
+    let (alone, rooms) = (Place::new(), Place::with_rooms());
+    let script =
+        format!("{FOUND} echo $0; pwd | sed 's:.*/::'; cat; env | sed 's/=.*//' | sort | tr '\n' ' '; kill -11 $$");
+    let mut said = Vec::new();
+    for place in [&alone, &rooms] {
+        let finished = place.run(place.policy(Level::WorkspaceWrite, false), &script, Vec::new()).await;
+        assert_eq!(finished.ending, crate::base::process::Ending::Signalled(11));
+        said.push(finished.output.text());
+    }
+    assert!(said[0].contains("SigBlk:\t0000000000000000\n") && said[0].contains("\nleads\n"), "{said:?}");
+    assert_eq!(said[0], said[1]);
+    // Our memory is as readable as before, once the other tests start nothing.
+    use rustix::process::{DumpableBehavior, dumpable_behavior};
+    while dumpable_behavior().unwrap() != DumpableBehavior::Dumpable {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_started_in_a_room_is_said() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::with_rooms();
+    let policy = place.policy(Level::WorkspaceWrite, false);
+    place.rooms.as_ref().unwrap().furnish(&policy).unwrap();
+    let nothing = place.home.path().join("work/a");
+    let table = [
+        ("/no/such", None, "cannot start /no/such: No such file or directory (os error 2)"),
+        ("no-such", None, "no program no-such in PATH"),
+        (nothing.to_str().unwrap(), None, "Permission denied (os error 13)"),
+        ("/bin/sh", Some("/no/such"), "cannot start /bin/sh in /no/such: not a directory"),
+        ("/bin/sh\0", None, "a text with a NUL in it"),
+    ];
+    for (program, directory, want) in table {
+        let mut invocation = place.invocation(policy.clone(), "true", Vec::new());
+        invocation.confinement.as_mut().unwrap().loopback.clone_from(&place.rooms);
+        invocation.program = program.into();
+        if let Some(directory) = directory {
+            invocation.directory = directory.into();
+        }
+        let limits = RunLimits { timeout: Duration::from_secs(60), output_bytes_max: 50_000 };
+        let error = run(&invocation, limits, &CancellationToken::new()).await.unwrap_err().to_string();
+        assert!(error.ends_with(want), "{program}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn many_start_at_once_and_each_ends_by_itself_or_with_us() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::with_rooms();
+    let policy = || place.policy(Level::WorkspaceWrite, false);
+    let all = (0..20).map(|number| {
+        let script = format!("echo {number}; exit {number}");
+        let (place, policy) = (&place, policy());
+        async move { place.run(policy, &script, Vec::new()).await }
+    });
+    for (number, finished) in (0..).zip(futures_util::future::join_all(all).await) {
+        assert_eq!((finished.ending.code(), finished.output.text()), (Some(number), format!("{number}\n")));
+    }
+    // One that is dropped is killed, and reaped.
+    let mut invocation = place.invocation(policy(), "echo $$ > id.new; mv id.new id; sleep 600", Vec::new());
+    invocation.confinement.as_mut().unwrap().loopback.clone_from(&place.rooms);
+    let running = tokio::spawn(async move {
+        let limits = RunLimits { timeout: Duration::from_secs(60), output_bytes_max: 50_000 };
+        run(&invocation, limits, &CancellationToken::new()).await
+    });
+    let file = place.home.path().join("work/id");
+    while !file.exists() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    running.abort();
+    assert!(running.await.unwrap_err().is_cancelled());
+    let process = format!("/proc/{}", std::fs::read_to_string(file).unwrap().trim());
+    while Path::new(&process).exists() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_repository_without_hooks_gets_none() {
     if !all_there() {

@@ -1,0 +1,107 @@
+//! A started program: the standard library's, or one that the sandbox started in a room.
+//!
+//! Invariant: its number is given up only by the wait that reaps it. One that is dropped before is killed, and reaped as
+//! soon as it is gone.
+
+#![allow(unsafe_code, reason = "to be woken by a descriptor it has to be registered")]
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use tokio::io::unix::AsyncFd;
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+
+use crate::base::sandbox::Started;
+
+/// A program that was started.
+pub(super) enum Leader {
+    /// By the standard library.
+    Standard(Child),
+    /// By the sandbox.
+    Caged(Caged),
+}
+
+impl Leader {
+    /// Its number. None once it was waited for.
+    pub(super) fn id(&self) -> Option<u32> {
+        match self {
+            Self::Standard(child) => child.id(),
+            Self::Caged(caged) => caged.state.as_ref().and_then(|(id, _)| u32::try_from(id.as_raw_pid()).ok()),
+        }
+    }
+
+    /// Waits for its end. Cancel-safe.
+    pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
+        match self {
+            Self::Standard(child) => child.wait().await,
+            Self::Caged(caged) => caged.wait().await,
+        }
+    }
+
+    /// The pipes on its standard streams, where there are any.
+    pub(super) fn streams(&mut self) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        match self {
+            Self::Standard(child) => (child.stdin.take(), child.stdout.take(), child.stderr.take()),
+            Self::Caged(_) => (None, None, None),
+        }
+    }
+}
+
+/// One that the sandbox started.
+pub(super) struct Caged {
+    /// Its number, and what can be read when it has ended. None once it is reaped.
+    state: Option<(Pid, AsyncFd<OwnedFd>)>,
+    status: ExitStatus,
+}
+
+impl Caged {
+    pub(super) fn new(started: Started) -> io::Result<Self> {
+        let Started { id, handle } = started;
+        // SAFETY: an owned descriptor stays open and the same for as long as it is registered.
+        match unsafe { AsyncFd::register(handle) } {
+            Ok(handle) => Ok(Self { state: Some((id, handle)), status: ExitStatus::default() }),
+            Err(cause) => {
+                let _already_gone = kill_process(id, Signal::KILL);
+                let _status = waitpid(Some(id), WaitOptions::empty());
+                Err(cause.into())
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> io::Result<ExitStatus> {
+        if let Some((id, handle)) = &self.state {
+            self.status = reap(*id, handle).await?;
+            self.state = None;
+        }
+        Ok(self.status)
+    }
+}
+
+/// Waits for a program's end. Cancel-safe: nothing is awaited once it is reaped.
+async fn reap(id: Pid, handle: &AsyncFd<OwnedFd>) -> io::Result<ExitStatus> {
+    loop {
+        let mut ready = handle.readable().await?;
+        if let Some((_, status)) = waitpid(Some(id), WaitOptions::NOHANG)? {
+            return Ok(ExitStatus::from_raw(status.as_raw()));
+        }
+        ready.clear_ready();
+    }
+}
+
+impl Drop for Caged {
+    fn drop(&mut self) {
+        let Some((id, handle)) = self.state.take() else { return };
+        let _already_gone = kill_process(id, Signal::KILL);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move { reap(id, &handle).await })),
+            // Without a runtime nobody could wait; a killed process is gone soon, unless it hangs in the kernel.
+            Err(_) => {
+                let wait = move || waitpid(Some(id), WaitOptions::empty());
+                let _thread = std::thread::Builder::new().name("simse-reaper".into()).spawn(wait);
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Starts a program in a room without copying this process first.
+//!
+//! `fork` copies the tables of a whole process's memory, which takes longer than all else that a start needs. Here the child
+//! borrows the memory instead (`CLONE_VM`), and the thread that started it waits until the child has become the program
+//! or has given up (`CLONE_VFORK`): what the standard library does too, unless something is to happen in between.
+//!
+//! Invariants: the child writes to its own stack and to one number, allocates nothing, takes no lock, and drops nothing that
+//! the parent owns; no signal handler of the parent runs in it. While it is in the room and still has our memory, that memory
+//! cannot be read or written by the programs in the room: it counts as not dumpable.
+
+#![allow(unsafe_code, reason = "no safe wrapper starts a process that borrows the memory of its parent")]
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use parking_lot::Mutex;
+use rustix::process::{DumpableBehavior, Pid, WaitOptions, dumpable_behavior, set_dumpable_behavior, waitpid};
+
+use super::child::{Gear, Spaces};
+use super::{Program, Started};
+
+/// The child's stack. It makes system calls and little else.
+const STACK_BYTES: usize = 256 * 1024;
+/// One more than the number of the last signal.
+const SIGNALS_END: libc::c_int = 65;
+/// The exit code of a child that could not become the program; nobody sees it.
+const GAVE_UP: libc::c_int = 127;
+
+/// All that the child needs, where it finds it.
+struct Order<'a> {
+    spaces: &'a Spaces,
+    gear: &'a Gear,
+    path: &'a CStr,
+    arguments: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+    streams: [RawFd; 3],
+    /// Why it gave up: a number of the operating system's. 0: it did not.
+    fault: AtomicI32,
+}
+
+/// Starts it. Blocks until it is the program.
+///
+/// # Errors
+/// What the kernel says to one of the steps.
+pub(super) fn start(program: &Program, spaces: &Spaces, gear: &Gear) -> io::Result<Started> {
+    // Above the numbers that they become, or one would be closed by the other.
+    let above = |stream: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(stream, 3);
+    let [input, output, error] = &program.streams;
+    let streams = [above(input)?, above(output)?, above(error)?];
+    let order = Order {
+        spaces,
+        gear,
+        path: &program.path,
+        arguments: pointers(&program.arguments),
+        environment: pointers(&program.environment),
+        streams: [streams[0].as_raw_fd(), streams[1].as_raw_fd(), streams[2].as_raw_fd()],
+        fault: AtomicI32::new(0),
+    };
+    let started = {
+        let _unreadable = Unreadable::begin();
+        let _quiet = Quiet::begin();
+        clone(&order)?
+    };
+    match order.fault.load(Ordering::Acquire) {
+        0 => Ok(started),
+        fault => {
+            // It is gone already, and nobody else waits for it.
+            let _status = waitpid(Some(started.id), WaitOptions::empty());
+            Err(io::Error::from_raw_os_error(fault))
+        }
+    }
+}
+
+fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+}
+
+fn clone(order: &Order<'_>) -> io::Result<Started> {
+    let mut stack = Vec::<MaybeUninit<u8>>::with_capacity(STACK_BYTES);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let mut handle: libc::c_int = -1;
+    // SAFETY: the address is at the end of memory that is the child's alone while this thread waits in here, and is aligned
+    // downwards to what every architecture asks for. `order` and `handle` live over the call.
+    let id = unsafe {
+        let end = stack.as_mut_ptr().add(STACK_BYTES);
+        let end = end.sub(end.addr() % 64);
+        libc::clone(child, end.cast(), flags, ptr::from_ref(order).cast_mut().cast(), &raw mut handle)
+    };
+    if id < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor, and nobody else knows of it.
+    let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+    let id = Pid::from_raw(id).ok_or(io::ErrorKind::NotFound)?;
+    Ok(Started { id, handle })
+}
+
+extern "C" fn child(order: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: it is the order that `start` made, which waits for us.
+    let order = unsafe { &*order.cast_const().cast::<Order<'_>>() };
+    let cause = order.carry_out();
+    order.fault.store(cause.raw_os_error().unwrap_or(libc::EPERM), Ordering::Release);
+    // SAFETY: it ends this process at once; nothing of the parent's is dropped or flushed.
+    unsafe { libc::_exit(GAVE_UP) }
+}
+
+impl Order<'_> {
+    /// Becomes the program; comes back only when that fails.
+    fn carry_out(&self) -> io::Error {
+        match self.prepare() {
+            Err(cause) => cause,
+            Ok(()) => {
+                // SAFETY: all three were made from NUL-terminated texts that live, and the lists end with a null pointer.
+                unsafe { libc::execve(self.path.as_ptr(), self.arguments.as_ptr(), self.environment.as_ptr()) };
+                io::Error::last_os_error()
+            }
+        }
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        forget_handlers();
+        rustix::process::setpgid(None, None)?;
+        for (number, stream) in (0..).zip(self.streams) {
+            // SAFETY: the numbers are in the child's own table, and nothing in the child owns either.
+            if unsafe { libc::dup2(stream, number) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        self.spaces.enter_room()?;
+        self.gear.put_on()?;
+        // As every started program finds it: nothing is held back.
+        hold(&no_signals()).map(drop)
+    }
+}
+
+/// Signals do what they do by themselves from here on; what is ignored stays so, but for a broken pipe.
+fn forget_handlers() {
+    for number in 1..SIGNALS_END {
+        // SAFETY: all zeroes is a valid value of this plain C structure: no flags, no mask, the default.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: it writes to a structure that is ours. Numbers that are no signal's are refused.
+        let known = unsafe { libc::sigaction(number, ptr::null(), &raw mut action) } == 0;
+        let keeps = action.sa_sigaction == libc::SIG_DFL || action.sa_sigaction == libc::SIG_IGN;
+        if known && (!keeps || number == libc::SIGPIPE) {
+            // SAFETY: as above.
+            let default: libc::sigaction = unsafe { std::mem::zeroed() };
+            // SAFETY: it reads a structure that is ours; the table of handlers is the child's own.
+            unsafe { libc::sigaction(number, &raw const default, ptr::null_mut()) };
+        }
+    }
+}
+
+fn no_signals() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the call fills it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+/// Holds these signals back from this thread, and no others; what was held before.
+fn hold(set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
+    let mut before = no_signals();
+    // SAFETY: both sets live over the call.
+    match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, ptr::from_ref(set), &raw mut before) } {
+        0 => Ok(before),
+        number => Err(io::Error::from_raw_os_error(number)),
+    }
+}
+
+/// No signal reaches this thread as long as it lives, nor a child that is made meanwhile.
+struct Quiet(Option<libc::sigset_t>);
+
+impl Quiet {
+    fn begin() -> Self {
+        let mut all = no_signals();
+        // SAFETY: it fills a set that is ours.
+        unsafe { libc::sigfillset(&raw mut all) };
+        Self(hold(&all).ok())
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        if let Some(before) = &self.0 {
+            // It was possible a moment ago.
+            let _held = hold(before);
+        }
+    }
+}
+
+/// As long as one lives, other processes of this user cannot get at our memory.
+struct Unreadable;
+
+/// How many live, and how it was before the first.
+static UNREADABLE: Mutex<(usize, Option<DumpableBehavior>)> = Mutex::new((0, None));
+
+impl Unreadable {
+    fn begin() -> Self {
+        let mut state = UNREADABLE.lock();
+        if state.0 == 0 {
+            state.1 = dumpable_behavior().ok().filter(|now| *now == DumpableBehavior::Dumpable);
+            if state.1.is_some() {
+                // Every kernel that has rooms can.
+                let _done = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+            }
+        }
+        state.0 += 1;
+        Self
+    }
+}
+
+impl Drop for Unreadable {
+    fn drop(&mut self) {
+        let mut state = UNREADABLE.lock();
+        state.0 -= 1;
+        if state.0 == 0
+            && let Some(before) = state.1.take()
+        {
+            let _done = set_dumpable_behavior(before);
+        }
+    }
+}
