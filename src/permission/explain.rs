@@ -129,7 +129,7 @@ mod tests {
         let table = [
             ("git log", ALLOW, VerdictBasis::Rule, "rule 0 (tool \"bash\", pattern \"git *\") allows `git log`"),
             ("make", ASK, VerdictBasis::Default, "no rule is about `make`; the default is ask"),
-            ("$X y", ASK, VerdictBasis::Uncertain, "rule 1 (tool \"bash\", pattern \"rm *\") may be about `… y`: what it runs cannot be known beforehand"),
+            ("$X y", ASK, VerdictBasis::Uncertain, "rule 1 (tool \"bash\", pattern \"rm *\") may be about `$X y`: what it runs cannot be known beforehand"),
             ("git log; rm -rf /", DENY, VerdictBasis::Floor, "`rm -rf /` is never allowed (remove-root): it would remove the file system, a home directory or a system directory as a whole"),
         ];
         for (line, decision, source, reason) in table {

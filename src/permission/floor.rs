@@ -7,8 +7,11 @@
 //!
 //! Invariant: no rule, grant or mode turns a hit into a permission.
 
+mod seen;
+
 use std::path::{Path, PathBuf};
 
+use self::seen::{Here, fed, spread, with_values};
 use super::pattern::by_name;
 use super::shell::{Line, Part, UNKNOWN};
 use super::{PathSubject, Subject};
@@ -112,48 +115,48 @@ impl Floor {
         Self { protected: protected.into_iter().map(|path| by_name(&path)).collect(), home }
     }
 
-    /// What of a call is never done; None: nothing.
+    /// What of a call is never done; None: nothing. A command starts in the working directory, or below it.
     pub fn check(&self, subject: &Subject, working_directory: Option<&Path>) -> Option<FloorHit> {
         match subject {
             Subject::None => None,
-            Subject::Command(command) => self.check_line(command, &Line::parse(command), working_directory),
+            Subject::Command(command) => self.check_line((command, &Line::parse(command)), working_directory, false),
             Subject::Paths(paths) => self.check_paths(paths, working_directory),
         }
     }
 
-    pub(super) fn check_line(&self, command: &str, line: &Line, directory: Option<&Path>) -> Option<FloorHit> {
-        if command.contains("HOME") {
-            // Only here does it matter what a variable stands for.
-            let at_home = with_home(command);
-            if at_home != command {
-                return self.check_parts(&Line::parse(&at_home), directory);
-            }
+    /// The same of a line, taken apart. `sure`: it starts in `directory`, and not in one below.
+    pub(super) fn check_line(
+        &self,
+        (command, line): (&str, &Line),
+        directory: Option<&Path>,
+        sure: bool,
+    ) -> Option<FloorHit> {
+        let here = || Here::new(directory, sure);
+        let variants = with_values(command, line);
+        if variants.is_empty() {
+            return self.check_parts(line, here(), directory);
         }
-        self.check_parts(line, directory)
+        variants.iter().find_map(|variant| self.check_parts(&Line::parse(variant), here(), directory))
     }
 
-    fn check_parts(&self, line: &Line, directory: Option<&Path>) -> Option<FloorHit> {
+    fn check_parts(&self, line: &Line, mut here: Here, directory: Option<&Path>) -> Option<FloorHit> {
         if line.bomb {
-            return Some(FloorHit { entry: FORK_BOMB, part: line.parts.first().map(Part::text).unwrap_or_default() });
+            return Some(FloorHit { entry: FORK_BOMB, part: line.parts.first().map(Part::shown).unwrap_or_default() });
         }
-        // `cd / && rm -rf *`: where a root was gone to, what is here is the root.
-        let mut at_root = false;
+        let mut before = None;
         for part in line.parts.iter().chain(&line.inner) {
-            let there;
-            let judged = if at_root && part.program() == Some("rm") {
-                there = Part { words: part.words.iter().map(|word| from_root(word)).collect(), ..part.clone() };
-                &there
-            } else {
-                part
-            };
+            let spread = spread(part);
+            let seen = here.see(&spread);
+            let fed = fed(before, &spread).filter(|fed| FLOOR.iter().any(|entry| (entry.found)(fed, self)));
+            let judged = fed.as_ref().unwrap_or(&seen);
             let found = FLOOR.iter().position(|entry| (entry.found)(judged, self));
-            let found = found.or_else(|| self.touches_own(part, directory).then_some(OWN_DATA));
+            let found = found.or_else(|| self.touches_own(part, here.or(directory)).then_some(OWN_DATA));
             if let Some(entry) = found {
-                return Some(FloorHit { entry, part: part.text().replace(UNKNOWN, "…") });
+                return Some(FloorHit { entry, part: part.shown() });
             }
-            if matches!(part.program(), Some("cd" | "pushd")) {
-                at_root = part.words.get(1).is_none_or(|to| self.is_root(to));
-            }
+            // `cd / && rm -rf *`: where a root was gone to, what is here is the root.
+            here.follow(part);
+            before = Some(part);
         }
         None
     }
@@ -178,7 +181,11 @@ impl Floor {
         if self.protected.is_empty() {
             return false;
         }
-        let removes = matches!(part.program(), Some("rm" | "mv" | "shred" | "chmod" | "chown" | "rsync"));
+        let removes = match part.program() {
+            Some("rm" | "mv" | "shred" | "rsync") => true,
+            Some("chmod" | "chown") => has_option(part, &['R'], "recursive"),
+            Some(_) | None => false,
+        };
         // From elsewhere a word leads there only by a path that is absolute, or climbs.
         let apart =
             directory.is_some_and(|d| !self.protected.iter().any(|own| own.starts_with(d) || d.starts_with(own)));
@@ -217,57 +224,27 @@ impl Floor {
 
     /// Whether a word names a root: `/`, a home, a system directory, or all that is in one.
     fn is_root(&self, word: &str) -> bool {
-        // `/*/` is every directory in it.
-        let mut word = if word.ends_with(&format!("{UNKNOWN}/")) { word.trim_end_matches('/') } else { word };
-        while let Some(shorter) =
-            word.strip_suffix(UNKNOWN).filter(|w| w.ends_with('/')).or_else(|| word.strip_suffix("/."))
-        {
-            word = shorter;
-            if word.is_empty() {
-                word = "/";
+        const ALL: &str = "/\u{F8FF}";
+        let mut word = word;
+        while word != "/" {
+            let slash = word.strip_suffix('/');
+            let Some(shorter) = slash.or_else(|| word.strip_suffix(ALL)).or_else(|| word.strip_suffix("/.")) else {
                 break;
-            }
+            };
+            word = if shorter.is_empty() { "/" } else { shorter };
         }
-        if word.contains(UNKNOWN) {
+        if word.contains(UNKNOWN) || word.is_empty() {
             return false;
         }
-        let trimmed = if word.len() > 1 { word.trim_end_matches('/') } else { word };
-        if trimmed.starts_with('~') && !trimmed.contains('/') {
+        if word.starts_with('~') && !word.contains('/') {
             return true;
         }
-        let path = by_name(Path::new(if trimmed.is_empty() { "/" } else { trimmed }));
-        path.to_str().is_some_and(|path| SYSTEM.contains(&path.trim_start_matches("/..")))
-            || self.home.as_ref() == Some(&path)
+        let path = match word.strip_prefix("~/").zip(self.home.as_ref()) {
+            Some((rest, home)) => by_name(&home.join(rest)),
+            None => by_name(Path::new(word)),
+        };
+        path.to_str().is_some_and(|path| SYSTEM.contains(&path) || path == "~") || self.home.as_ref() == Some(&path)
     }
-}
-
-/// `$HOME` and `${HOME…}` written as `~`.
-fn with_home(command: &str) -> String {
-    let mut out = String::with_capacity(command.len());
-    let mut rest = command;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        let ends = |text: &str| !text.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-        if let Some(tail) = after.strip_prefix("HOME").filter(|tail| ends(tail)) {
-            out.push('~');
-            rest = tail;
-        } else if let Some((_, tail)) =
-            after.strip_prefix("{HOME").filter(|tail| ends(tail)).and_then(|tail| tail.split_once('}'))
-        {
-            out.push('~');
-            rest = tail;
-        } else {
-            out.push('$');
-            rest = after;
-        }
-    }
-    out.push_str(rest);
-    out
-}
-
-fn from_root(word: &str) -> String {
-    if word.starts_with(['/', '-', '~']) { word.to_owned() } else { format!("/{word}") }
 }
 
 fn operands(part: &Part) -> impl Iterator<Item = &String> {
@@ -297,6 +274,10 @@ fn removes_root(part: &Part, floor: &Floor) -> bool {
         }
         Some("mv") => {
             part.words.len() > 2 && part.words[1..part.words.len() - 1].iter().any(|word| floor.is_root(word))
+        }
+        Some("rsync") => {
+            let deletes = part.words.iter().any(|word| word.starts_with("--del"));
+            deletes && operands(part).last().is_some_and(|word| floor.is_root(word))
         }
         Some("find") => {
             // Without a condition on names, what is deleted is everything.
@@ -329,7 +310,7 @@ fn removes_root(part: &Part, floor: &Floor) -> bool {
 
 fn formats_disk(part: &Part, _: &Floor) -> bool {
     let Some(name) = part.program() else { return false };
-    let on_disk = || operands(part).any(|word| is_disk(word) || word.starts_with(UNKNOWN));
+    let on_disk = || operands(part).any(|word| is_disk(word) || word.starts_with([UNKNOWN, '$', '`']));
     let has = |words: &[&str]| part.words.iter().any(|word| words.contains(&word.as_str()));
     match name {
         "mkfs" | "mke2fs" | "mkswap" | "mkntfs" | "mkdosfs" | "wipefs" | "blkdiscard" | "newfs" => on_disk(),
@@ -368,8 +349,25 @@ fn writes_disk(part: &Part, _: &Floor) -> bool {
 
 fn opens_root(part: &Part, floor: &Floor) -> bool {
     matches!(part.program(), Some("chmod" | "chown" | "chgrp" | "chattr" | "setfacl"))
-        && has_option(part, &['R'], "recursive")
+        && (has_option(part, &['R'], "recursive") || closes(part))
         && operands(part).any(|word| floor.is_root(word))
+}
+
+/// `chmod 000`, `chmod a-x` and their kind: what lies below such a directory is out of reach.
+fn closes(part: &Part) -> bool {
+    let by_number = |mode: &str| {
+        (3..=4).contains(&mode.len())
+            && mode.bytes().all(|digit| (b'0'..=b'7').contains(&digit))
+            && mode[mode.len() - 3..].starts_with(['0', '2', '4', '6'])
+    };
+    let by_letters = |mode: &str| {
+        mode.split_once('-').is_some_and(|(who, rights)| {
+            (who.is_empty() || who.contains(['a', 'u'])) && who.chars().all(|c| "augo".contains(c)) && {
+                rights.contains('x') && rights.chars().all(|c| "rwxXst".contains(c))
+            }
+        })
+    };
+    part.program() == Some("chmod") && part.words.iter().skip(1).any(|word| by_number(word) || by_letters(word))
 }
 
 fn stops_machine(part: &Part, _: &Floor) -> bool {
@@ -380,8 +378,23 @@ fn stops_machine(part: &Part, _: &Floor) -> bool {
         Some("shutdown" | "reboot" | "halt" | "poweroff") => !has(&["--help", "--version", "-c"]),
         Some("init" | "telinit") => has(&["0", "1", "6", "s", "S"]) && part.words.len() == 2,
         Some("systemctl" | "loginctl") => has(&VERBS),
+        Some("kill") => ends_first(&part.words[1..]),
         Some(_) | None => false,
     }
+}
+
+/// Whether the arguments of `kill` end the first process, with which all others go.
+fn ends_first(arguments: &[String]) -> bool {
+    const HARMLESS: [&str; 9] = ["0", "1", "HUP", "CONT", "WINCH", "CHLD", "l", "L", "l1"];
+    let (signal, behind) = match arguments.split_first() {
+        Some((option, rest)) if matches!(option.as_str(), "-s" | "-n" | "--signal") => {
+            (rest.first().map_or("", String::as_str), rest.get(1..).unwrap_or_default())
+        }
+        Some((option, rest)) if option.starts_with('-') && option != "--" => (option.trim_start_matches('-'), rest),
+        Some(_) | None => ("", arguments),
+    };
+    let harmless = HARMLESS.contains(&signal.to_ascii_uppercase().trim_start_matches("SIG")) || signal == "l";
+    !harmless && behind.iter().any(|word| word == "1")
 }
 
 fn kills_all(part: &Part, _: &Floor) -> bool {
@@ -446,7 +459,22 @@ mod tests {
             ("fork-bomb", ":(){ :|:& };:"), ("fork-bomb", "f() { f | f & }; f"), ("fork-bomb", "bomb() { bomb; bomb; }; bomb"),
             ("own-data", "cat ~/.local/share/simse/token"), ("own-data", "cat $HOME/.local/share/simse/token"), ("own-data", "echo x > /home/u/.local/share/simse/token"),
             ("own-data", "rm -rf ~/.local/share"), ("own-data", "sqlite3 ../.local/share/simse/simse.db"), ("own-data", "cp x --target-directory=/home/u/.local/share/simse"),
-            ("own-data", "cat /home/u/.local/share/simse/*"), ("own-data", "mv ~/.local x"),
+            ("own-data", "cat /home/u/.local/share/simse/*"), ("own-data", "mv ~/.local x"), ("own-data", "rm -rf ~/.local/sh*"), ("own-data", "D=~/.local/share/simse; cat $D/token"),
+            // Paths that climb, and what one line does with a directory before.
+            ("remove-root", "rm -rf ../../../../../../.."), ("remove-root", "rm -rf ../../../../../../../*"), ("remove-root", "rm -rf ../../../../../../../usr"), ("remove-root", "rm -rf /.."), ("remove-root", "rm -rf /../.."),
+            ("remove-root", "rm -rf /tmp/../../etc"), ("remove-root", "rm -rf ~/.."), ("remove-root", "cd /tmp && rm -rf ../etc"), ("remove-root", "cd /; rm -rf etc usr"), ("remove-root", "cd / && cd usr && rm -rf bin"),
+            ("remove-root", "cd ../../../../../../../.. && rm -rf *"), ("remove-root", "cd ~ && rm -rf ."), ("open-root", "cd / && chmod -R 777 ."), ("remove-root", "cd -- / && rm -rf ./*"), ("remove-root", "pushd /; rm -rf *"),
+            // All there is in a directory.
+            ("remove-root", "rm -rf /{bin,usr}/"), ("remove-root", "rm -rf /{x,{y,usr}}"), ("remove-root", "rm -rf /?*"), ("remove-root", "rm -rf /[a-z]*"), ("remove-root", "rm -rf /**"), ("remove-root", "rm -rf ~/{*,x}"), ("remove-root", "rm -rf /*; echo '"),
+            ("remove-root", "rsync -a --delete empty/ /"), ("remove-root", "rsync -a --delete-before x/ ~/"), ("remove-root", "rsync --del -r x/ /usr/"),
+            // Variables that the line itself sets.
+            ("remove-root", "x=/; rm -rf $x"), ("remove-root", "x=/; rm -rf \"$x\""), ("remove-root", "x=/ && rm -rf ${x}"), ("remove-root", "export d=/usr; rm -rf $d/*"), ("remove-root", "x=; rm -rf \"$x\"/*"), ("remove-root", "c=rm; $c -rf /"),
+            ("remove-root", "for d in /tmp/x /usr; do rm -rf $d; done"), ("remove-root", "for d in a /; do rm -rf \"$d\"; done"), ("remove-root", "a=/; b=$a; rm -rf $b"), ("remove-root", "x=~; rm -rf $x"), ("remove-root", "c='rm -rf /'; $c"),
+            ("remove-root", "x=/; sudo rm -rf ${x:?}"),
+            // What a pipeline hands on.
+            ("remove-root", "echo / | xargs rm -rf"), ("remove-root", "printf '/\\n' | xargs -0 rm -rf"), ("remove-root", "find / -print0 | xargs -0 rm -rf"), ("remove-root", "echo /usr /etc | sudo xargs rm -rf"), ("remove-root", "echo / | xargs -n1 sudo rm -rf"),
+            ("open-root", "chmod 000 /"), ("open-root", "chmod 0600 /usr"), ("open-root", "chmod a-x /"), ("open-root", "chmod -x /"), ("open-root", "chmod u-rwx ~"),
+            ("stop-machine", "kill -9 1"), ("stop-machine", "kill 1"), ("stop-machine", "sudo kill -KILL 1"), ("stop-machine", "kill -s TERM 1"), ("stop-machine", "kill 22 1"),
         ];
         for (want, command) in table {
             assert_eq!(hit(command, "/home/u/work"), Some(want), "{command}");
@@ -461,6 +489,10 @@ mod tests {
             "timeout 5 grep shutdown x", "sudo grep -r shutdown /etc", "cat /etc/passwd", "ls /", "ls -R /", "find / -name x", "find / -name '*.tmp' -delete", "find . -delete", "chmod -R u+w .", "chmod 755 /",
             "chown -R u: build", "dd if=/dev/zero of=x.img", "dd if=/dev/sda of=x.img", "dd if=x of=/dev/null", "cat x > /dev/null", "mkfs.ext4 disk.img", "fdisk -l /dev/sda", "systemctl status x", "kill -1 123",
             "kill -9 123", "shutdown --help", "man reboot", "cd build && rm -rf *", "cd / && ls", "f() { f; }; f", "f() { g; g; }; f", "cat ~/.local/share/other", "ls ~/.local", "rm -rf ~/.cache/x", "echo $HOME",
+            "rm -rf ../x", "rm -rf ../../work/x", "cd sub && rm -rf ../out", "cd / && ls && cd /tmp && rm -rf *", "cd ~ && rm -rf bin", "cd /tmp/x && rm -rf ..", "cd $X && rm -rf *", "cd - && rm -rf *", "rm -rf /opt/$APP", "rm -rf /var/{log/x,cache/y}",
+            "rm -rf /{tmp/a,tmp/b}", "rm -rf /usr/local/x*", "rm -rf /opt/\"$APP\"", "rm -rf '/*'", "x=/; ls $x", "x=/tmp/a; rm -rf $x", "x=/; x=/tmp/a; rm -rf $x", "x=$1; rm -rf $x", "x='; rm -rf /'; echo $x", "HOME=/tmp/h; rm -rf $HOME",
+            "for d in a b; do rm -rf $d; done", "x=/; echo '$x'", "x=/; rm -rf ${x#/}tmp/a", "echo / | xargs ls", "echo a b | xargs rm -rf", "find / -name x | xargs rm -rf", "find build | xargs rm -rf", "echo x; ls / | wc", "rsync -a --delete a/ b/",
+            "rsync -a --delete a/ host:/", "rsync -a / backup/", "chmod 700 ~", "chmod 750 /home", "chmod u+x /", "chmod 600 ~/.ssh/id", "chmod o-rwx /home", "kill -0 1", "kill -HUP 1", "kill -l 1", "kill -9 11", "kill %1", "kill -s HUP 1", "kill -1 1",
             "awk '/reboot/' x", "npm run halt", "docker exec c rm -rf /", "cp /etc/passwd x", "rm -rf \"~x/y\"", "git push", "",
         ];
         for command in table {

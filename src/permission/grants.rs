@@ -100,7 +100,7 @@ fn all<T>(things: &[T], find: impl Fn(&T) -> Option<GrantId>) -> Option<GrantId>
 /// Whether the same words mean the same again, and for those behind them.
 fn is_plain(part: &Part) -> bool {
     let moves = matches!(part.program(), Some("cd" | "pushd" | "popd" | "chdir" | "exec" | "exit" | "set" | "shopt"));
-    !part.opaque && !part.has_unknown() && !moves
+    !part.opaque && part.spell == 0 && !part.has_unknown() && !moves
 }
 
 /// Whether nothing in a line gives one of its commands something to read that is not among its words.

@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use super::PathSubject;
-use super::shell::{GIT_VALUE_OPTIONS, Part, Redirect, UNKNOWN};
+use super::shell::{GIT_VALUE_OPTIONS, Part, Redirect, Spot, UNKNOWN};
 use crate::base::glob;
 
 /// A pattern, taken apart once.
@@ -38,6 +38,8 @@ pub(super) enum Hit {
 pub(super) struct Judged<'a> {
     part: &'a Part,
     text: String,
+    /// As it stands in the line, when not all of it is known.
+    typed: Option<String>,
     forms: Vec<String>,
     has_unknown: bool,
     /// The heads of its forms; None: only the shell will know one of them.
@@ -103,7 +105,7 @@ impl<'a> Judged<'a> {
             heads.dedup();
             heads
         });
-        Self { part, text, forms, has_unknown, heads }
+        Self { part, text, typed: part.typed_text(), forms, has_unknown, heads }
     }
 
     /// Whether a rule with this head can be about it.
@@ -152,41 +154,72 @@ impl Pattern {
     /// Whether an allow rule covers the whole of a command.
     pub(super) fn covers(&self, judged: &Judged<'_>) -> bool {
         let part = judged.part;
-        if !judged.text.starts_with(&self.command_front)
-            || part.opaque
-            || part.words.first().is_some_and(|program| program.contains(|c: char| c == UNKNOWN || c.is_whitespace()))
-            // `?` stands for one character, an unknown for any number of them.
-            || (judged.has_unknown && self.raw.contains('?'))
-        {
+        let covered = self.covers_text(judged) || judged.typed.as_ref().is_some_and(|typed| self.covers_typed(typed));
+        let in_one = part.typed_at(Spot::Word(0)).is_some_and(|program| program.contains(char::is_whitespace));
+        if !covered || in_one || part.opaque || (part.spell > 0 && !self.spells(part)) {
             return false;
         }
         let assigned = self.assignments.len() == part.assignments.len()
-            && self
-                .assignments
-                .iter()
-                .zip(&part.assignments)
-                .all(|((name, glob), (given, value))| name == given && glob::matches(glob, value));
-        assigned
-            && self.covers_redirects(&part.redirects)
+            && self.assignments.iter().zip(&part.assignments).enumerate().all(
+                |(at, ((name, glob), (given, value)))| {
+                    let said = part.typed_at(Spot::Value(at)) == Some(glob);
+                    name == given && (said || glob::matches(glob, value))
+                },
+            );
+        assigned && self.covers_redirects(part)
+    }
+
+    fn covers_text(&self, judged: &Judged<'_>) -> bool {
+        let unknown_program = |program: &String| program.contains(|c: char| c == UNKNOWN || c.is_whitespace());
+        judged.text.starts_with(&self.command_front)
+            && !judged.part.words.first().is_some_and(unknown_program)
+            // `?` stands for one character, an unknown for any number of them.
+            && !(judged.has_unknown && self.raw.contains('?'))
             && (glob::matches(&self.command, &judged.text) || self.command_bare.as_ref() == Some(&judged.text))
     }
 
-    fn covers_redirects(&self, redirects: &[Redirect]) -> bool {
+    /// Whether it says a command as that stands in the line: with the signs by which the shell will know more. At least
+    /// the program it has to say in full.
+    fn covers_typed(&self, typed: &str) -> bool {
+        let front = self.command.split(WILD).next().unwrap_or("");
+        let program = typed.split(' ').next().unwrap_or("");
+        let said = self.command == typed || front.strip_prefix(program).is_some_and(|rest| rest.starts_with(' '));
+        said && (says(&self.command, typed) || self.command_bare.as_deref() == Some(typed))
+    }
+
+    /// Whether it says, without a wildcard, what of a command has to be said to cover what that runs.
+    fn spells(&self, part: &Part) -> bool {
+        let needed = part.words[..part.spell.min(part.words.len())].join(" ");
+        if part.spell >= part.words.len() {
+            return self.command == needed;
+        }
+        let front = self.command.split(WILD).next().unwrap_or("");
+        front.strip_prefix(&needed).is_some_and(|rest| rest.starts_with(' '))
+    }
+
+    fn covers_redirects(&self, part: &Part) -> bool {
         let climbs = |target: &str| Path::new(target).components().any(|c| c == Component::ParentDir);
-        self.redirects.len() == redirects.len()
-            && self.redirects.iter().zip(redirects).all(|(named, given)| {
+        self.redirects.len() == part.redirects.len()
+            && self.redirects.iter().zip(&part.redirects).enumerate().all(|(at, (named, given))| {
+                let said = named.target == given.target || part.typed_at(Spot::Target(at)) == Some(&named.target);
                 named.operator == given.operator
-                    && (named.target == given.target
-                        || (glob::matches(&named.target, &given.target) && !climbs(&given.target)))
+                    && (said || (glob::matches(&named.target, &given.target) && !climbs(&given.target)))
             })
     }
 
     /// Whether a deny or ask rule is about a command.
     pub(super) fn hits(&self, judged: &Judged<'_>) -> Hit {
-        let certain = |form: &String| {
-            form.starts_with(&self.front) && (glob::matches(&self.raw, form) || self.bare.as_ref() == Some(form))
+        // `?` stands for one character, an unknown for none or for many.
+        let one = judged.has_unknown && self.raw.contains('?');
+        let fits = |form: &String| match one {
+            false => glob::matches(&self.raw, form),
+            true => {
+                ["", "\u{F8FF}\u{F8FF}"].iter().all(|value| glob::matches(&self.raw, &form.replace(UNKNOWN, value)))
+            }
         };
-        if judged.forms.iter().any(certain) {
+        let certain = |form: &String| form.starts_with(&self.front) && (fits(form) || self.bare.as_ref() == Some(form));
+        let typed = |typed: &String| says(&self.raw, typed) || self.bare.as_ref() == Some(typed);
+        if judged.forms.iter().any(certain) || judged.typed.as_ref().is_some_and(typed) {
             return Hit::Certain;
         }
         // No value of a variable becomes a redirection or an assignment.
@@ -243,6 +276,19 @@ impl Pattern {
     }
 }
 
+/// The wildcards.
+const WILD: [char; 2] = ['*', '?'];
+
+/// Whether a pattern says a text in which `?` is a sign of the shell's own: there it stands for nothing but itself.
+fn says(pattern: &str, typed: &str) -> bool {
+    const ITSELF: &str = "\u{F8FE}";
+    match (pattern.contains('?'), typed.contains('?')) {
+        (false, _) => glob::matches(pattern, typed),
+        (true, false) => false,
+        (true, true) => glob::matches(&pattern.replace('?', ITSELF), &typed.replace('?', ITSELF)),
+    }
+}
+
 /// The text before the first wildcard, without blanks at its end.
 fn front(pattern: &str) -> String {
     pattern.split(['*', '?']).next().unwrap_or("").trim_end().to_owned()
@@ -257,6 +303,8 @@ pub(super) fn by_name(path: &Path) -> PathBuf {
             Component::ParentDir if matches!(out.components().next_back(), Some(Component::Normal(_))) => {
                 out.pop();
             }
+            // Above the root is the root.
+            Component::ParentDir if matches!(out.components().next_back(), Some(Component::RootDir)) => {}
             Component::ParentDir | Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
                 out.push(component);
             }

@@ -28,6 +28,8 @@ pub struct Facts<'a> {
     pub annotations: Option<&'a ToolAnnotations>,
     /// What relative patterns of paths are relative to, without links. None: only absolute ones can allow.
     pub working_directory: Option<&'a Path>,
+    /// Where its command would start. None: nobody knows; in the working directory, or below it.
+    pub place: Option<&'a Path>,
 }
 
 impl<'a> Facts<'a> {
@@ -39,7 +41,14 @@ impl<'a> Facts<'a> {
             category: definition.map(|d| d.category.unwrap_or_default()),
             annotations: definition.and_then(|d| d.annotations.as_ref()),
             working_directory,
+            place: None,
         }
+    }
+
+    /// The same for a command that would start there.
+    #[must_use]
+    pub fn at(self, place: Option<&'a Path>) -> Self {
+        Self { place, ..self }
     }
 
     /// The same for a tool that does what these do, when there are any.
@@ -227,7 +236,8 @@ impl Rules {
             Subject::Command(command) => {
                 let line = Line::parse(command);
                 let floor = self.floor.as_ref().filter(|_| facts.runs_commands());
-                let hit = floor.and_then(|f| f.check_line(command, &line, facts.working_directory));
+                let (place, sure) = (facts.place.or(facts.working_directory), facts.place.is_some());
+                let hit = floor.and_then(|f| f.check_line((command, &line), place, sure));
                 match hit {
                     Some(hit) => floored(hit, &mut told),
                     None => self.decide_line(&rules, &line, &mut told),
@@ -252,6 +262,7 @@ impl Rules {
     fn decide_line(&self, rules: &[Candidate<'_>], line: &Line, told: &mut Told<'_>) -> Verdict {
         let nothing = [Part::default()];
         let parts = if line.parts.is_empty() { &nothing[..] } else { &line.parts };
+        let mut hidden = Vec::new();
         let own = self.strictest(parts.iter().map(|part| {
             let judged = Judged::new(part);
             let verdict = self.first(
@@ -264,9 +275,18 @@ impl Rules {
                     PermissionPolicy::Ask | PermissionPolicy::Deny => pattern.hits(&judged),
                 },
             );
+            if !part.hides.is_empty() {
+                // A rule that spells how a command is run has said so about all that the command runs.
+                let spelt = match verdict {
+                    Verdict { policy: PermissionPolicy::Allow, basis: Basis::Rule(index), .. } => Some(index),
+                    Verdict { .. } => None,
+                };
+                hidden.extend(part.hides.iter().map(|hidden| (later(rules, spelt), hidden)));
+            }
             told.hears(verdict, false, || part.shown())
         }));
-        line.shadows.iter().fold(own, |verdict, part| match shadow_verdict(rules, part) {
+        let hidden = hidden.into_iter().chain(line.shadows.iter().map(|part| (rules, part)));
+        hidden.fold(own, |verdict, (rules, part)| match shadow_verdict(rules, part) {
             Some(shadow) => verdict.or_stricter(told.hears(shadow, true, || part.shown())),
             None => verdict,
         })
@@ -360,6 +380,12 @@ impl Told<'_> {
         }
         verdict
     }
+}
+
+/// Those of the rules, the last first, that stand behind this one.
+fn later<'a, 'r>(rules: &'a [Candidate<'r>], index: Option<usize>) -> &'a [Candidate<'r>] {
+    let end = index.and_then(|index| rules.iter().position(|candidate| candidate.rule.index == index));
+    &rules[..end.unwrap_or(rules.len())]
 }
 
 fn floored(hit: FloorHit, told: &mut Told<'_>) -> Verdict {

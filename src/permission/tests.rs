@@ -338,9 +338,74 @@ fn categories_and_annotations_narrow_a_rule() {
 }
 
 #[test]
+fn a_pattern_that_says_a_text_covers_that_text() {
+    // With this pattern alone allowed: what it covers, and what it does not.
+    #[rustfmt::skip]
+    let table: [(&str, &[&str], &[&str]); 24] = [
+        ("ls a?.txt", &["ls a?.txt", "ls ab.txt", "ls 'a?.txt'", "ls  a?.txt"], &["ls a*.txt", "ls a?.txt b", "ls a??.txt", "ls a$X.txt", "ls a[b].txt"]),
+        ("ls ?", &["ls ?", "ls x"], &["ls *", "ls $X", "ls [ab]", "ls {a,b}"]),
+        ("echo [a]", &["echo [a]", "echo '[a]'"], &["echo [b]", "echo a"]),
+        ("echo $HOME", &["echo $HOME", "echo \"$HOME\"", "echo '$HOME'"], &["echo $PATH", "echo ${HOME}", "echo x", "echo $HOME x", "echo $\"HOME\""]),
+        ("cat ${X:-a}/b", &["cat ${X:-a}/b"], &["cat ${X:-b}/b", "cat $X/b"]),
+        ("echo {a,b}", &["echo {a,b}"], &["echo {a,c}", "echo a b"]),
+        ("ls *.[ch]", &["ls *.[ch]"], &["ls *.*", "ls $X"]),
+        ("ls $DIR *", &["ls $DIR x", "ls $DIR", "ls $DIR *"], &["ls x", "ls $X y"]),
+        ("$EDITOR *", &["$EDITOR x", "$EDITOR"], &["$PAGER x", "\"$EDITOR x\"", "vi x"]),
+        ("$X", &["$X"], &["$Y", "$X y"]),
+        ("* x", &["a x"], &["$X x"]),
+        ("make > $OUT", &["make > $OUT", "make > \"$OUT\""], &["make > $X", "make > x", "make >> $OUT"]),
+        ("X=$Y make", &["X=$Y make"], &["X=$Z make", "X=1 make", "X+=$Y make"]),
+        ("echo $((1+2))", &["echo $((1+2))"], &["echo $((1+3))"]),
+        ("echo $(ls)", &[], &["echo $(ls)", "echo `ls`"]),
+        ("python -c *", &["python -c \"print(1)\"", "python -c 'import os'", "python -c \"$X\""], &["python -Bc x", "python x.py", "python -cx", "python", "python -c \"$(cat x)\"", "python -c x > y", "python3 -c x"]),
+        ("python *", &["python x.py"], &["python -c \"print(1)\"", "python"]),
+        ("python -c print(1)", &["python -c \"print(1)\""], &["python -c \"print(2)\"", "python -c \"print(1)\" x"]),
+        ("node -e *", &["node -e 'x' y"], &["node -p x", "node --eval x"]),
+        ("sudo ls", &["sudo ls", "sudo  'ls'"], &["sudo ls x", "sudo"]),
+        ("sudo ls *", &["sudo ls \\*"], &["sudo ls x", "sudo ls"]),
+        ("find . -name *.o -delete", &[], &["find . -name '*.o' -delete; x", "find . -name x -delete"]),
+        ("sh", &[], &["sh", "echo x | sh", "sh < x"]),
+        ("parallel *", &[], &["parallel", "ls | parallel"]),
+    ];
+    for (pattern, covered, not) in table {
+        let config = config(ASK, &[("bash", pattern, ALLOW)]);
+        for line in covered {
+            assert_eq!(bash(&config, line), ALLOW, "{pattern:?} says {line:?}");
+        }
+        for line in not {
+            assert_eq!(bash(&config, line), ASK, "{pattern:?} does not say {line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_pattern_that_spells_what_runs_speaks_for_it() {
+    let before = config(ALLOW, &[("bash", "python -c *", ALLOW), ("bash", "sudo rm x", ALLOW), ("bash", "rm *", DENY)]);
+    check(&before, &[("python -c 'rm(1)'", DENY), ("python -c 'print(1)'", ASK), ("sudo rm x", DENY), ("rm x", DENY)]);
+    let behind = config(ALLOW, &[("bash", "rm *", DENY), ("bash", "python -c *", ALLOW), ("bash", "sudo rm x", ALLOW)]);
+    #[rustfmt::skip]
+    let table = [
+        ("python -c 'rm(1)'", ALLOW), ("sudo rm x", ALLOW), ("sudo rm y", DENY), ("rm x", DENY), ("python -c 'x'; rm x", DENY), ("sh -c \"python -c 'rm x'\"", DENY),
+        ("python -c 'x' $(rm x)", DENY), ("sudo python -c 'rm x'", DENY),
+    ];
+    check(&behind, &table);
+    let denied = config(ALLOW, &[("bash", "cat $HOME/.ssh/*", DENY), ("bash", "ls ?", DENY)]);
+    check(
+        &denied,
+        &[("cat $HOME/.ssh/id", DENY), ("cat \"$HOME\"/.ssh/id", DENY), ("ls a", DENY), ("ls *", ASK), ("ls ?", DENY)],
+    );
+}
+
+#[test]
 fn parts_are_shown_to_people() {
     let parts = command_parts("A=1 git  'log' > x && rm $X; sh -c 'ls'");
-    assert_eq!(parts, ["A=1 git log > x", "rm …", "sh -c ls"]);
+    assert_eq!(parts, ["A=1 git log > x", "rm $X", "sh -c ls"]);
+    let typed = command_parts(
+        "X=$Y ls a?.txt \"b $Z c\" {d,e} [f] ~/g > $OUT; echo $(pwd) `id` $'h' ${i:-j} \"${k}l\" $((1+1)); ls <(x)",
+    );
+    #[rustfmt::skip]
+    let want = ["X=$Y ls a?.txt b $Z c {d,e} [f] ~/g > $OUT", "pwd", "id", "echo $(pwd) `id` $'h' ${i:-j} ${k}l $((1+1))", "x", "ls …"];
+    assert_eq!(typed, want);
 }
 
 #[test]

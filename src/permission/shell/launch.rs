@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::special::{awk, git, make, sed, tar};
-use super::{Part, UNKNOWN};
+use super::{Part, Spot, UNKNOWN};
 
 /// They read the language that `shell` reads.
 const SHELLS: [&str; 14] =
@@ -447,6 +447,23 @@ pub(super) fn script(part: &Part) -> Script<'_> {
             Script::File
         }
         Some(_) | None => Script::Unknown,
+    }
+}
+
+/// How many of its words a pattern has to spell to cover a command that runs others: those before the code that an
+/// interpreter is given, else all. None: not even then is it known what runs.
+pub(super) fn known_up_to(part: &Part) -> Option<usize> {
+    if part.program().is_none() {
+        // A program that is said as it stands in the line.
+        return part.typed_at(Spot::Word(0)).map(|_| 0);
+    }
+    match (part.program().and_then(known), script(part)) {
+        (Some(Known::Interpreter(..)), Script::Inline(codes)) => {
+            let first = *codes.first()?;
+            part.words.iter().position(|word| word.as_str() == first).filter(|&at| at > 1)
+        }
+        (_, Script::Unknown) => None,
+        (_, Script::None | Script::Inline(_) | Script::File) => (!part.has_unknown()).then_some(part.words.len()),
     }
 }
 

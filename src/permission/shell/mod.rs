@@ -38,10 +38,27 @@ pub(super) struct Part {
     pub(super) words: Vec<String>,
     /// Where it writes, and what else of its redirections is not harmless.
     pub(super) redirects: Vec<Redirect>,
-    /// No pattern covers it: it runs other commands, or it cannot be read.
+    /// No pattern covers it: it runs what nobody has seen, or it cannot be read.
     pub(super) opaque: bool,
+    /// It runs other commands: only a pattern that spells this many of its words covers it. 0: any pattern may.
+    pub(super) spell: usize,
+    /// What may be hidden in it, when it is not opaque.
+    pub(super) hides: Vec<Part>,
+    /// How what is unknown in it stands in the line, quoting removed.
+    pub(super) typed: Vec<(Spot, String)>,
     /// What it reads stands in the line, and was looked at: a here-document, a here-string.
     pub(super) fed: bool,
+}
+
+/// A place in a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Spot {
+    /// This one of its words.
+    Word(usize),
+    /// The value of this one of its assignments.
+    Value(usize),
+    /// The file of this one of its redirections.
+    Target(usize),
 }
 
 /// One redirection.
@@ -60,6 +77,8 @@ pub(super) struct Line {
     pub(super) shadows: Vec<Part>,
     /// Commands that launchers among the parts start for certain, such as `rm x` of `sudo rm x`. Also among the shadows.
     pub(super) inner: Vec<Part>,
+    /// The values that its loops go through, of each by name; without those that only the shell will know.
+    pub(super) loops: Vec<(String, Vec<String>)>,
     /// A function in it calls itself again and again.
     pub(super) bomb: bool,
 }
@@ -91,15 +110,36 @@ impl Part {
         (!name.contains(UNKNOWN)).then_some(name)
     }
 
-    /// The whole of it for people: `…` for what only the shell will know.
+    /// How something in it stands in the line. None: all of it is known, or nothing.
+    pub(super) fn typed_at(&self, spot: Spot) -> Option<&str> {
+        self.typed.iter().find_map(|(at, text)| (*at == spot).then_some(text.as_str()))
+    }
+
+    /// Program and arguments as they stand in the line, quoting removed. None: they are known, all of them, or nobody
+    /// knows how they stand there.
+    pub(super) fn typed_text(&self) -> Option<String> {
+        if self.typed.is_empty() {
+            return None;
+        }
+        let text = self.typed_words();
+        (!text.contains(UNKNOWN)).then_some(text)
+    }
+
+    fn typed_words(&self) -> String {
+        let word = |(at, word): (usize, &String)| self.typed_at(Spot::Word(at)).unwrap_or(word).to_owned();
+        self.words.iter().enumerate().map(word).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The whole of it for people, as it was typed; `…` for what stands nowhere in the line.
     pub(super) fn shown(&self) -> String {
         let mut text = String::new();
-        for (name, value) in &self.assignments {
-            let _infallible = write!(text, "{name}={value} ");
+        for (at, (name, value)) in self.assignments.iter().enumerate() {
+            let _infallible = write!(text, "{name}={} ", self.typed_at(Spot::Value(at)).unwrap_or(value));
         }
-        text.push_str(&self.text());
-        for redirect in &self.redirects {
-            let _infallible = write!(text, " {} {}", redirect.operator, redirect.target);
+        text.push_str(&self.typed_words());
+        for (at, redirect) in self.redirects.iter().enumerate() {
+            let target = self.typed_at(Spot::Target(at)).unwrap_or(&redirect.target);
+            let _infallible = write!(text, " {} {target}", redirect.operator);
         }
         text.trim().replace(UNKNOWN, "…")
     }
@@ -133,17 +173,27 @@ impl Line {
         self.parts.extend(other.parts);
         self.shadows.extend(other.shadows);
         self.inner.extend(other.inner);
+        self.loops.extend(other.loops);
         self.bomb |= other.bomb;
+    }
+
+    /// All commands of it, as what may be hidden in another one.
+    fn hidden(self) -> impl Iterator<Item = Part> {
+        let parts = self.parts.into_iter().flat_map(|mut part| {
+            let hides = std::mem::take(&mut part.hides);
+            std::iter::once(part).chain(hides)
+        });
+        parts.chain(self.shadows)
     }
 
     /// A line that is not understood. Whatever in it may be a command is a shadow.
     fn unreadable(command: &str) -> Self {
         let (shadows, inner) = (wrap::fragments(command), wrap::beginnings(command));
-        Self { parts: vec![Part::unreadable()], shadows, inner, bomb: false }
+        Self { parts: vec![Part::unreadable()], shadows, inner, ..Self::default() }
     }
 }
 
-/// The simple commands of a line, as a person can read them: quoting removed, `…` for what only the shell knows.
+/// The simple commands of a line, as a person can read them: as they were typed, quoting removed.
 ///
 /// For showing what a call would run; not for deciding.
 pub fn command_parts(command: &str) -> Vec<String> {

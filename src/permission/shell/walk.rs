@@ -10,7 +10,7 @@ use brush_parser::{Parser, ParserImpl, ParserOptions};
 
 use super::launch::{is_shell, runs_input};
 use super::word::{Reading, read, read_document};
-use super::{Line, Part, Redirect, UNKNOWN};
+use super::{Line, Part, Redirect, Spot, UNKNOWN};
 
 /// No extended globs: what they mean is a setting of the shell.
 pub(super) const OPTIONS: ParserOptions = ParserOptions {
@@ -120,6 +120,7 @@ impl Walk {
                 // `time -p -- rm x`: the parser takes what belongs to `time` for the program.
                 let own = part.words.iter().take_while(|word| matches!(word.as_str(), "-p" | "--")).count();
                 part.words.drain(..own);
+                part.typed.clear();
             }
         }
     }
@@ -155,9 +156,10 @@ impl Walk {
             CompoundCommand::BraceGroup(group) => self.list(&group.list),
             CompoundCommand::Subshell(subshell) => self.list(&subshell.list),
             CompoundCommand::ForClause(clause) => {
-                for value in clause.values.iter().flatten() {
-                    self.loose_word(value);
-                }
+                let values = clause.values.iter().flatten();
+                let values = values.map(|value| self.loose_word(value)).filter(|value| !value.contains(UNKNOWN));
+                let values = values.collect();
+                self.line.loops.push((clause.variable_name.clone(), values));
                 // A loop over a variable that other programs look at sets it.
                 let name = &clause.variable_name;
                 if name.chars().any(|c| c.is_ascii_uppercase()) || name.contains("proxy") {
@@ -169,7 +171,7 @@ impl Walk {
             CompoundCommand::CaseClause(clause) => {
                 self.loose_word(&clause.value);
                 for case in &clause.cases {
-                    case.patterns.iter().for_each(|pattern| self.loose_word(pattern));
+                    case.patterns.iter().for_each(|pattern| drop(self.loose_word(pattern)));
                     case.cmd.iter().for_each(|list| self.list(list));
                 }
             }
@@ -225,19 +227,21 @@ impl Walk {
 
     fn word(&mut self, raw: &str, part: &mut Part) {
         let reading = read(raw, self.depth);
-        let text = self.keep(reading, part);
+        let text = self.keep(reading, Some(Spot::Word(part.words.len())), part);
         part.words.push(text);
     }
 
     /// A word that belongs to no command of its own.
-    fn loose_word(&mut self, word: &ast::Word) {
+    fn loose_word(&mut self, word: &ast::Word) -> String {
         let reading = read(&word.value, self.depth);
         self.line.take(reading.inner);
+        reading.text
     }
 
-    /// Takes over what a word runs; its text is left.
-    fn keep(&mut self, reading: Reading, part: &mut Part) -> String {
+    /// Takes over what a word runs, and how it stands at its place in the command; its text is left.
+    fn keep(&mut self, reading: Reading, spot: Option<Spot>, part: &mut Part) -> String {
         part.opaque |= reading.opaque;
+        part.typed.extend(spot.zip(reading.typed));
         self.line.take(reading.inner);
         reading.text
     }
@@ -246,7 +250,8 @@ impl Walk {
         match (&assignment.name, &assignment.value) {
             (AssignmentName::VariableName(name), AssignmentValue::Scalar(word)) => {
                 let reading = read(&word.value, self.depth);
-                let value = self.keep(reading, part);
+                let spot = Some(Spot::Value(part.assignments.len())).filter(|_| !assignment.append);
+                let value = self.keep(reading, spot, part);
                 let value = if assignment.append { UNKNOWN.to_string() } else { value };
                 part.assignments.push((name.clone(), value));
             }
@@ -277,7 +282,7 @@ impl Walk {
             }
             IoRedirect::HereString(_, word) => {
                 let reading = read(&word.value, self.depth);
-                let text = self.keep(reading, part);
+                let text = self.keep(reading, None, part);
                 self.input(&text, part);
             }
             IoRedirect::HereDocument(_, document) => {
@@ -289,7 +294,7 @@ impl Walk {
                         self.unreadable(raw);
                     }
                     let reading = read_document(raw, self.depth);
-                    text = self.keep(reading, part);
+                    text = self.keep(reading, None, part);
                 }
                 self.input(&text, part);
             }
@@ -311,8 +316,7 @@ impl Walk {
             if part.fed {
                 self.line.inner.extend(inner.parts.iter().chain(&inner.inner).cloned());
             }
-            self.line.shadows.extend(inner.parts);
-            self.line.shadows.extend(inner.shadows);
+            self.line.shadows.extend(inner.hidden());
         }
     }
 
@@ -339,9 +343,11 @@ impl Walk {
             IoFileRedirectTarget::Duplicate(word) if is_number(&word.value) => {}
             IoFileRedirectTarget::Filename(word) | IoFileRedirectTarget::Duplicate(word) if operator == "<" => {
                 let reading = read(&word.value, self.depth);
-                let target = self.keep(reading, part);
+                let typed = reading.typed.clone();
+                let target = self.keep(reading, None, part);
                 // A file that is read is like an argument; a connection, or who knows what, is not.
                 if target.contains(UNKNOWN) || target.starts_with("/dev/tcp/") || target.starts_with("/dev/udp/") {
+                    part.typed.extend(Some(Spot::Target(part.redirects.len())).zip(typed));
                     part.redirects.push(Redirect { operator: numbered, target });
                 }
             }
@@ -357,8 +363,10 @@ impl Walk {
 
     fn writes(&mut self, operator: String, raw: &str, part: &mut Part) {
         let reading = read(raw, self.depth);
-        let target = self.keep(reading, part);
+        let typed = reading.typed.clone();
+        let target = self.keep(reading, None, part);
         if !HARMLESS_TARGETS.contains(&target.as_str()) {
+            part.typed.extend(Some(Spot::Target(part.redirects.len())).zip(typed));
             part.redirects.push(Redirect { operator, target });
         }
     }

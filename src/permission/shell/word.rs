@@ -11,6 +11,8 @@ use super::{DEPTH_MAX, Line, Part, UNKNOWN, wrap};
 pub(super) struct Reading {
     /// Quoting removed, [`UNKNOWN`] for what only the shell will know.
     pub(super) text: String,
+    /// The same with what is unknown as it stands in the line. None: nothing is.
+    pub(super) typed: Option<String>,
     /// Whether it runs commands, or cannot be read.
     pub(super) opaque: bool,
     /// What it runs.
@@ -36,7 +38,9 @@ pub(super) fn read(raw: &str, depth: usize) -> Reading {
                     Some(WordPiece::Text(text)) => text.split('{').next().unwrap_or(""),
                     Some(_) | None => "",
                 };
-                reading.text = front.chars().take_while(|c| !matches!(c, '*' | '?' | '[')).chain([UNKNOWN]).collect();
+                let front = front.chars().take_while(|c| !matches!(c, '*' | '?' | '[')).chain([UNKNOWN]).collect();
+                let text = std::mem::replace(&mut reading.text, front);
+                reading.typed.get_or_insert(text);
             }
         }
         None => reading.give_up(raw),
@@ -60,26 +64,32 @@ impl Reading {
         match &piece.piece {
             WordPiece::Text(text) if text.contains(['(', ')', '<', '>']) => self.give_up(source),
             WordPiece::Text(text) => {
-                self.text.extend(text.chars().map(|c| if matches!(c, '*' | '?' | '[') { UNKNOWN } else { c }));
+                for piece in text.split_inclusive(['*', '?', '[']) {
+                    let known = piece.trim_end_matches(['*', '?', '[']);
+                    self.known(known);
+                    if known.len() < piece.len() {
+                        self.unknown(&piece[known.len()..]);
+                    }
+                }
             }
-            WordPiece::SingleQuotedText(text) => self.text.push_str(text),
-            WordPiece::EscapeSequence(text) => self.text.push_str(text[1..].trim_start_matches('\n')),
-            WordPiece::TildeExpansion(_) => self.text.push_str(source),
+            WordPiece::SingleQuotedText(text) => self.known(text),
+            WordPiece::EscapeSequence(text) => self.known(text[1..].trim_start_matches('\n')),
+            WordPiece::TildeExpansion(_) => self.known(source),
             WordPiece::DoubleQuotedSequence(pieces) => {
                 pieces.iter().for_each(|inner| self.take_quoted(inner, raw, depth));
             }
             // Shells disagree about these: some take the dollar sign for itself.
-            WordPiece::AnsiCQuotedText(_) => self.text.push(UNKNOWN),
+            WordPiece::AnsiCQuotedText(_) => self.unknown(source),
             WordPiece::GettextDoubleQuotedSequence(pieces) => {
-                self.text.push(UNKNOWN);
+                self.unknown("$\"");
                 pieces.iter().for_each(|inner| self.take_quoted(inner, raw, depth));
             }
             WordPiece::ParameterExpansion(expression) => self.parameter(expression, source),
-            WordPiece::CommandSubstitution(command) => self.run(command, depth),
+            WordPiece::CommandSubstitution(command) => self.run(command, source, depth),
             WordPiece::BackquotedCommandSubstitution(command) => {
-                self.run(command, depth);
+                self.run(command, source, depth);
                 if command.contains('\\') {
-                    self.give_up(command);
+                    self.inner.take(Line::unreadable(command));
                 }
             }
             WordPiece::ArithmeticExpression(expression) => self.arithmetic(expression, source),
@@ -89,7 +99,7 @@ impl Reading {
     /// A piece between double quotes: a backslash is itself there, but for a few, and nothing is a glob.
     fn take_quoted(&mut self, piece: &WordPieceWithSource, raw: &str, depth: usize) {
         match &piece.piece {
-            WordPiece::Text(text) => self.text.push_str(&text.replace("\\\n", "")),
+            WordPiece::Text(text) => self.known(&text.replace("\\\n", "")),
             WordPiece::EscapeSequence(_)
             | WordPiece::SingleQuotedText(_)
             | WordPiece::TildeExpansion(_)
@@ -120,17 +130,30 @@ impl Reading {
                     && operand.strip_prefix(':').is_none_or(|o| o.starts_with(['-', '=', '?', '+']) || digits(o))
             }),
         };
-        if plain { self.text.push(UNKNOWN) } else { self.give_up(source) }
+        if plain { self.unknown(source) } else { self.give_up(source) }
     }
 
     fn arithmetic(&mut self, expression: &UnexpandedArithmeticExpr, source: &str) {
         let harmless = |c: char| c.is_ascii_digit() || matches!(c, ' ' | '+' | '-' | '*' | '/' | '%' | '(' | ')');
-        if expression.value.chars().all(harmless) { self.text.push(UNKNOWN) } else { self.give_up(source) }
+        if expression.value.chars().all(harmless) { self.unknown(source) } else { self.give_up(source) }
     }
 
-    fn run(&mut self, command: &str, depth: usize) {
-        self.opaque = true;
+    fn known(&mut self, text: &str) {
+        self.text.push_str(text);
+        if let Some(typed) = &mut self.typed {
+            typed.push_str(text);
+        }
+    }
+
+    /// What only the shell will know, and how it stands in the line.
+    fn unknown(&mut self, source: &str) {
+        self.typed.get_or_insert_with(|| self.text.clone()).push_str(source);
         self.text.push(UNKNOWN);
+    }
+
+    fn run(&mut self, command: &str, source: &str, depth: usize) {
+        self.opaque = true;
+        self.unknown(source);
         if depth >= DEPTH_MAX {
             self.inner.shadows.extend(wrap::fragments(command));
             self.inner.parts.push(Part::unreadable());
@@ -143,7 +166,7 @@ impl Reading {
     /// Not understood: anything may come of it.
     fn give_up(&mut self, source: &str) {
         self.opaque = true;
-        self.text.push(UNKNOWN);
+        self.unknown(source);
         self.inner.take(Line::unreadable(source));
     }
 }

@@ -1,8 +1,8 @@
 //! Commands that run other commands, and the commands hidden in them.
 
-use super::launch::{Script, command_starts, inner_start, is_code, is_shell, runs_others, script};
+use super::launch::{Script, command_starts, inner_start, is_code, is_shell, known_up_to, runs_others, script};
 use super::special::writes;
-use super::{DEPTH_MAX, Line, PARTS_MAX, Part, UNKNOWN};
+use super::{DEPTH_MAX, Line, PARTS_MAX, Part, Spot, UNKNOWN};
 
 /// Words of one command that are tried as the start of another.
 const SUFFIXES_MAX: usize = 64;
@@ -19,13 +19,31 @@ const RUN_VARIABLE_ENDS: [&str; 7] = ["_COMMAND", "PAGER", "EDITOR", "VISUAL", "
 /// Marks the launchers among the parts, and adds what may be hidden in them.
 pub(super) fn find_shadows(line: &mut Line, depth: usize) {
     let mut reads_script = false;
+    let mut held = 0;
     for part in &mut line.parts {
         part.redirects.extend(writes(part));
         if runs_others(part) {
-            part.opaque = true;
-            reads_script |= unknown_script(part, &mut line.shadows);
-            hidden_in(part, depth, &mut line.shadows);
+            let mut hidden = Vec::new();
+            let unseen = unknown_script(part, &mut hidden);
+            reads_script |= unseen;
+            hidden_in(part, depth, &mut hidden);
             started_by(part, depth, &mut line.inner);
+            let known = !unseen && !part.opaque && !part.fed;
+            let spell = known_up_to(part).filter(|&words| {
+                // Of code nobody knows what it runs; of a launcher it is known, or no pattern covers it.
+                known && (words < part.words.len() || hidden.iter().all(|hidden| hidden.program().is_some()))
+            });
+            match spell.filter(|_| held + hidden.len() + line.shadows.len() <= PARTS_MAX) {
+                Some(words) => {
+                    held += hidden.len();
+                    part.spell = words;
+                    part.hides = hidden;
+                }
+                None => {
+                    part.opaque = true;
+                    line.shadows.extend(hidden);
+                }
+            }
         }
         for (_, value) in part.assignments.iter().filter(|(name, _)| is_run(name)) {
             line_in(value, depth, &mut line.shadows);
@@ -94,9 +112,8 @@ fn started_by(part: &Part, depth: usize, inner: &mut Vec<Part>) {
         inner.extend(line.inner);
     }
     for start in command_starts(part).into_iter().chain(inner_start(part)) {
-        let words = part.words.get(start..).unwrap_or_default();
-        if !words.is_empty() {
-            let command = suffix(words, 0);
+        if start < part.words.len() {
+            let command = suffix(part, start);
             started_by(&command, depth + 1, inner);
             inner.push(command);
         }
@@ -129,7 +146,7 @@ fn fed_with_names(part: &Part, name: &str, depth: usize, shadows: &mut Vec<Part>
 /// Each tail of the words as a command, and each word as a line.
 fn words_of(part: &Part, depth: usize, shadows: &mut Vec<Part>) {
     for start in 1..part.words.len().min(SUFFIXES_MAX) {
-        let tail = suffix(&part.words, start);
+        let tail = suffix(part, start);
         // As an argument a dot is nearly always a directory.
         let is_directory = tail.words[0] == "." && !matches!(part.program(), Some("builtin" | "command" | "eval"));
         if !is_directory {
@@ -141,13 +158,17 @@ fn words_of(part: &Part, depth: usize, shadows: &mut Vec<Part>) {
 }
 
 /// The words from `start` on. Of very many the last are unknown, which is never less strict.
-fn suffix(words: &[String], start: usize) -> Part {
-    let end = words.len().min(start + SUFFIX_WORDS_MAX);
-    let mut words_of_it = words[start..end].to_vec();
-    if end < words.len() {
-        words_of_it.push(UNKNOWN.to_string());
+fn suffix(part: &Part, start: usize) -> Part {
+    let end = part.words.len().min(start + SUFFIX_WORDS_MAX);
+    let mut words = part.words[start..end].to_vec();
+    if end < part.words.len() {
+        words.push(UNKNOWN.to_string());
     }
-    Part::of(words_of_it)
+    let typed = part.typed.iter().filter_map(|(spot, text)| match spot {
+        Spot::Word(at) => (start..end).contains(at).then(|| (Spot::Word(at - start), text.clone())),
+        Spot::Value(_) | Spot::Target(_) => None,
+    });
+    Part { typed: typed.collect(), ..Part::of(words) }
 }
 
 /// Arguments that may be command lines themselves, or hold one behind `=` or behind an option's letter.
@@ -177,17 +198,15 @@ fn line_in(text: &str, depth: usize, shadows: &mut Vec<Part>) {
         shadows.push(Part::unreadable());
         return;
     }
-    let inner = Line::parse_at(text, depth + 1);
-    shadows.extend(inner.parts);
-    shadows.extend(inner.shadows);
+    shadows.extend(Line::parse_at(text, depth + 1).hidden());
 }
 
 /// What an unreadable text begins its pieces with.
 pub(super) fn beginnings(text: &str) -> Vec<Part> {
+    let bare = |word: &str| word.replace(['\\', '"', '\''], "").replace('*', &UNKNOWN.to_string());
     let pieces = text.split([';', '|', '&', '(', ')', '{', '}', '\n', '`', '\0']).take(PARTS_MAX);
-    let words =
-        pieces.map(|piece| piece.split_whitespace().map(|w| w.replace(['\\', '"', '\''], "")).collect::<Vec<_>>());
-    words.filter(|words| !words.is_empty()).map(|words| suffix(&words, 0)).collect()
+    let words = pieces.map(|piece| piece.split_whitespace().map(bare).collect::<Vec<_>>());
+    words.filter(|words| !words.is_empty()).map(|words| suffix(&Part::of(words), 0)).collect()
 }
 
 /// Whatever in an unreadable text may be a command: each run of words between two signs that end one.
@@ -196,8 +215,8 @@ pub(super) fn fragments(text: &str) -> Vec<Part> {
     for piece in
         text.split([';', '|', '&', '!', ':', '=', ',', '(', ')', '{', '}', '<', '>', '\n', '`', '$', '"', '\'', '\0'])
     {
-        let words: Vec<String> = piece.split_whitespace().map(|w| w.replace('\\', "")).collect();
-        for start in 0..words.len().min(SUFFIXES_MAX) {
+        let words = Part::of(piece.split_whitespace().map(|w| w.replace('\\', "")).collect());
+        for start in 0..words.words.len().min(SUFFIXES_MAX) {
             if found.len() >= PARTS_MAX {
                 return found;
             }
