@@ -248,6 +248,10 @@ impl Prepared {
     async fn permit(&self, environment: &CallEnvironment, cancel: &CancellationToken) -> Result<(), Failure> {
         let Self { tool, request, context } = self;
         let subject: Subject = tool.subject_in(&request.arguments, context);
+        let place = match subject {
+            Subject::Command(_) => tool.place(&request.arguments, context),
+            Subject::None | Subject::Paths(_) => None,
+        };
         let preview = ToolPreview { tool: tool.as_ref(), context };
         let definition = Some(tool.judged_as(&request.arguments));
         let verdict = environment
@@ -258,6 +262,7 @@ impl Prepared {
                     like: &[],
                     definition,
                     subject: &subject,
+                    place: place.as_deref(),
                     insists: tool.insists(&request.arguments),
                     preview: &preview,
                 },

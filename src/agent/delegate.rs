@@ -420,6 +420,7 @@ fn ask(
                 like: question.like,
                 definition: Some(&question.definition),
                 subject: &question.subject,
+                place: None,
                 insists: false,
                 preview: &Given(question.preview.clone()),
             };

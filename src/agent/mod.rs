@@ -72,6 +72,8 @@ pub struct GateQuestion<'a> {
     pub definition: Option<&'a ToolDefinition>,
     /// What patterns are held against.
     pub subject: &'a Subject,
+    /// Where its command would start. None: where the tool works, or nobody knows.
+    pub place: Option<&'a std::path::Path>,
     /// Whether a person has to be asked whatever the rules allow.
     pub insists: bool,
     /// What would happen; computed only when somebody has to be asked.

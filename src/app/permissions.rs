@@ -1,5 +1,10 @@
 //! What callers may ask about permission: why a call would be allowed, and what was granted for always.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
 use super::{App, Caller, store_failure};
 use crate::protocol::{
     ApiError, Deleted, ExplainCall, Feedback, GrantId, GrantScope, GrantView, Page, PermissionExplanation,
@@ -7,7 +12,9 @@ use crate::protocol::{
 };
 use crate::session::GrantTerms;
 use crate::store::{Grant, GrantRow, GrantSubject};
-use crate::tool::{Arguments, Subject, Tool, canonical, unreachable_path, validate_call};
+use crate::tool::{
+    Arguments, Scope, Subject, Tool, ToolContext, ToolEvents, canonical, unreachable_path, validate_call,
+};
 
 impl App {
     /// What would happen to a call, and why. Nobody is asked, and nothing runs.
@@ -16,24 +23,27 @@ impl App {
     /// `NOT_FOUND` for the session or the tool.
     pub async fn explain(&self, caller: &Caller, call: ExplainCall) -> Result<PermissionExplanation, ApiError> {
         let ExplainCall { session_id, tool, arguments, .. } = call;
-        let subject_of = async |settings: &crate::store::SessionSettings| {
+        let subject_of = async |settings: &crate::store::SessionSettings, context: ToolContext| {
             let registry = self.wardrobe.registry(settings).await;
             let found = registry.get(&tool).ok_or_else(|| ApiError::not_found(format!("tool {tool}")))?;
             // It may look at the file system to resolve a path.
-            let looked = tokio::task::spawn_blocking(move || Looked::at(found.as_ref(), arguments)).await;
+            let looked = tokio::task::spawn_blocking(move || Looked::at(found.as_ref(), arguments, &context)).await;
             looked.map_err(|e| ApiError::internal(e.to_string()))
         };
         if let Some(id) = session_id {
             let live = self.live(caller, &id).await?;
             let row = self.store.session(&id).await.map_err(|e| store_failure(&e))?;
             let row = row.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
-            let Looked { definition, subject, insists, problem } = subject_of(&row.settings).await?;
-            let told = live.explain((definition.name.clone(), Some(definition)), subject).await?;
+            let scope = self.sessions.scope(&id).unwrap_or_default();
+            let looked = subject_of(&row.settings, imagined(Some(id), scope)).await?;
+            let Looked { definition, subject, place, insists, problem } = looked;
+            let told = live.explain((definition.name.clone(), Some(definition)), (subject, place)).await?;
             return Ok(PermissionExplanation { problem, ..insisted(told, insists) });
         }
         let row = self.session_row(caller, crate::protocol::CreateSession::default()).await?;
-        let Looked { definition, subject, insists, problem } = subject_of(&row.settings).await?;
-        let told = insisted(self.sessions.explain(&row, &definition, &subject), insists);
+        let looked = subject_of(&row.settings, imagined(None, Arc::default())).await?;
+        let Looked { definition, subject, place, insists, problem } = looked;
+        let told = insisted(self.sessions.explain(&row, &definition, (&subject, place.as_deref())), insists);
         Ok(PermissionExplanation { problem, ..told })
     }
 
@@ -77,21 +87,35 @@ impl App {
 struct Looked {
     definition: ToolDefinition,
     subject: Subject,
+    place: Option<PathBuf>,
     insists: bool,
     problem: Option<String>,
 }
 
 impl Looked {
-    fn at(tool: &dyn Tool, arguments: Arguments) -> Self {
+    fn at(tool: &dyn Tool, arguments: Arguments, context: &ToolContext) -> Self {
         let arguments = canonical(tool, arguments);
-        let subject = tool.subject(&arguments);
+        let subject = tool.subject_in(&arguments, context);
         let bad = validate_call(tool, &arguments).err().map(|bad| bad.0);
         Self {
             definition: tool.judged_as(&arguments).clone(),
             insists: tool.insists(&arguments),
+            place: tool.place(&arguments, context),
             problem: bad.or_else(|| unreachable_path(&subject)),
             subject,
         }
+    }
+}
+
+/// What a call that only is talked about would be told.
+fn imagined(session: Option<SessionId>, scope: Arc<Scope>) -> ToolContext {
+    ToolContext {
+        call_id: "explain".to_owned(),
+        session,
+        cancel: CancellationToken::new(),
+        scope,
+        events: ToolEvents::default(),
+        veil: None,
     }
 }
 
@@ -111,16 +135,18 @@ fn saved_view(row: GrantRow) -> GrantView {
 }
 
 fn view(grant: Grant, scope: GrantScope) -> GrantView {
-    let (command, paths) = match grant.on {
-        GrantSubject::Any => (None, None),
-        GrantSubject::Command(command) => (Some(command), None),
-        GrantSubject::Paths(paths) => (None, Some(paths)),
+    let (command, cwd, paths) = match grant.on {
+        GrantSubject::Any => (None, None, None),
+        GrantSubject::Command(command) => (Some(command), None, None),
+        GrantSubject::CommandIn { command, directory } => (Some(command), Some(directory), None),
+        GrantSubject::Paths(paths) => (None, None, Some(paths)),
     };
     GrantView {
         grant_id: grant.id,
         scope,
         tool: grant.tool,
         command,
+        cwd,
         paths,
         session_id: None,
         working_directory: None,

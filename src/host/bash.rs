@@ -407,6 +407,14 @@ impl Tool for Bash {
         }
     }
 
+    fn place(&self, arguments: &Arguments, context: &ToolContext) -> Option<PathBuf> {
+        let kept = || context.scope.shell_directory.lock().as_ref().map(|kept| kept.to_string_lossy().into_owned());
+        match text(arguments, "cwd").ok()?.or_else(kept) {
+            Some(asked) => self.workspace.resolve(&asked).ok(),
+            None => Some(self.workspace.working_directory().to_owned()),
+        }
+    }
+
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             let BashCall::Patch(patch) = self.call(arguments) else { return None };

@@ -234,6 +234,13 @@ impl Tool for ExecCommand {
         &[("command", "cmd"), ("cwd", "workdir")]
     }
 
+    fn place(&self, arguments: &Arguments, _: &ToolContext) -> Option<PathBuf> {
+        match text(arguments, "workdir").ok()? {
+            Some(asked) => self.workspace.resolve(&asked).ok(),
+            None => Some(self.workspace.working_directory().to_owned()),
+        }
+    }
+
     fn subject(&self, arguments: &Arguments) -> Subject {
         if let BashCall::Patch(patch) = self.call(arguments) {
             return patch.call.subject();

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::{flag, optional_text};
-use super::git_common::{Effect, Git, GitOptions, define, name};
+use super::git_common::{Effect, Git, GitOptions, define, name, looking};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -20,6 +20,9 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
                        would be lost, git refuses.";
     define("git_branch", ToolCategory::Edit, description, parameters)
 });
+
+/// A call that only lists.
+static LOOKING: LazyLock<ToolDefinition> = LazyLock::new(|| looking(&DEFINITION));
 
 /// The tool.
 #[derive(Debug)]
@@ -43,6 +46,11 @@ impl GitBranch {
 impl Tool for GitBranch {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn judged_as(&self, arguments: &Arguments) -> &ToolDefinition {
+        let looks = matches!(arguments.get("name"), None | Some(Value::Null));
+        if looks { &LOOKING } else { &DEFINITION }
     }
 
     fn preview<'a>(&'a self, _: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {

@@ -22,7 +22,7 @@ use crate::base::sandbox::denial;
 use crate::base::workspace::Workspace;
 use crate::base::{limit, text};
 use crate::config::inherited_environment;
-use crate::protocol::{ToolCategory, ToolDefinition};
+use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 
 /// Before every command.
@@ -296,6 +296,12 @@ fn quiet() -> BTreeMap<String, String> {
         variables.insert("GIT_SSH_COMMAND".to_owned(), "ssh -oBatchMode=yes".to_owned());
     }
     variables
+}
+
+/// A definition as rules know it for a call that only looks.
+pub(super) fn looking(definition: &ToolDefinition) -> ToolDefinition {
+    let annotations = ToolAnnotations { read_only: Some(true), ..ToolAnnotations::default() };
+    ToolDefinition { category: Some(ToolCategory::Read), annotations: Some(annotations), ..definition.clone() }
 }
 
 /// A definition whose output is cut by bytes already.

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::optional_text;
-use super::git_common::{Effect, Git, GitOptions, Pathspecs, define};
+use super::git_common::{Effect, Git, GitOptions, Pathspecs, define, looking};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -22,6 +22,9 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     });
     define("git_stash", ToolCategory::Edit, "Puts changes aside, or brings them back.", parameters)
 });
+
+/// A call that only lists.
+static LOOKING: LazyLock<ToolDefinition> = LazyLock::new(|| looking(&DEFINITION));
 
 /// The tool.
 #[derive(Debug)]
@@ -45,6 +48,11 @@ impl GitStash {
 impl Tool for GitStash {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn judged_as(&self, arguments: &Arguments) -> &ToolDefinition {
+        let looks = arguments.get("action").and_then(Value::as_str) == Some("list");
+        if looks { &LOOKING } else { &DEFINITION }
     }
 
     fn preview<'a>(&'a self, _: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::{flag, optional_text, paths, refused, text_argument};
-use super::git_common::{Effect, Git, GitOptions, define, name};
+use super::git_common::{Effect, Git, GitOptions, define, name, looking};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -21,6 +21,9 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     let description = "Lists, makes and removes further working directories of the repository. A directory with changes is not removed.";
     define("git_worktree", ToolCategory::Edit, description, parameters)
 });
+
+/// A call that only lists.
+static LOOKING: LazyLock<ToolDefinition> = LazyLock::new(|| looking(&DEFINITION));
 
 /// The tool.
 #[derive(Debug)]
@@ -74,6 +77,11 @@ impl GitWorktree {
 impl Tool for GitWorktree {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn judged_as(&self, arguments: &Arguments) -> &ToolDefinition {
+        let looks = matches!(arguments.get("action"), None | Some(Value::Null)) || arguments["action"] == "list";
+        if looks { &LOOKING } else { &DEFINITION }
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {

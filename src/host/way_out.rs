@@ -72,6 +72,10 @@ impl Tool for WayOut {
         self.inside.subject(arguments)
     }
 
+    fn judged_as(&self, arguments: &Arguments) -> &ToolDefinition {
+        self.inside.judged_as(arguments)
+    }
+
     fn insists(&self, arguments: &Arguments) -> bool {
         leaves(arguments) || self.inside.insists(arguments)
     }

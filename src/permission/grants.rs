@@ -7,12 +7,14 @@
 //! has nothing narrower than its tool.
 //!
 //! Grants only answer what would be asked: a verdict of deny is looked at first, by who holds them.
-//! They know nothing of the directory that a command runs in.
+//! A command is granted in the directory that it would have started in, and in no other: `make` in `sub` is another program
+//! than `make` here.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::Subject;
+use super::pattern::by_name;
 use super::shell::{Line, Part};
 use crate::protocol::GrantId;
 
@@ -27,6 +29,8 @@ pub struct Grants {
 struct Mark {
     id: GrantId,
     ends_at: u64,
+    /// Where a command starts. None: where the session works.
+    place: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -37,12 +41,27 @@ struct Granted {
     paths: HashMap<PathBuf, Vec<Mark>>,
 }
 
+/// A tool, what it is used on, and where: see [`grant_place`].
+pub type Wanted<'a> = (&'a str, &'a Subject, Option<&'a Path>);
+
+/// Where a command starts, as grants know it: relative to the session's working directory where it lies below it, so that
+/// what is granted wherever a client works means the same place in each project. None: in the working directory itself.
+pub fn grant_place(place: Option<&Path>, working_directory: &Path) -> Option<PathBuf> {
+    let place = by_name(&working_directory.join(place?));
+    match place.strip_prefix(working_directory) {
+        Ok(below) if below.as_os_str().is_empty() => None,
+        Ok(below) => Some(below.to_owned()),
+        Err(_) => Some(place),
+    }
+}
+
 impl Grants {
     /// Takes note that a call was allowed for always, or until `ends_at` in milliseconds since 1970.
     ///
     /// A path that does not resolve is not granted.
-    pub fn add(&mut self, id: &GrantId, (tool, subject): (&str, &Subject), ends_at: Option<u64>) {
-        let mark = || Mark { id: id.clone(), ends_at: ends_at.unwrap_or(u64::MAX) };
+    pub fn add(&mut self, id: &GrantId, (tool, subject, place): Wanted<'_>, ends_at: Option<u64>) {
+        let place = place.map(Path::to_owned);
+        let mark = || Mark { id: id.clone(), ends_at: ends_at.unwrap_or(u64::MAX), place: place.clone() };
         let granted = self.tools.entry(tool.to_owned()).or_default();
         match subject {
             Subject::None => granted.everything.push(mark()),
@@ -65,12 +84,16 @@ impl Grants {
 
     /// The grant that covers a call in all its parts, all of `books` taken together; the first of them when
     /// it takes several. None: not all of it is granted at `now`.
-    pub fn covering(books: &[&Self], tool: &str, subject: &Subject, now: u64) -> Option<GrantId> {
+    pub fn covering(books: &[&Self], (tool, subject, place): Wanted<'_>, now: u64) -> Option<GrantId> {
         let granted: Vec<&Granted> = books.iter().filter_map(|book| book.tools.get(tool)).collect();
         if granted.is_empty() {
             return None;
         }
         let live = |marks: &Vec<Mark>| marks.iter().find(|mark| now < mark.ends_at).map(|mark| mark.id.clone());
+        let here = |marks: &Vec<Mark>| {
+            let counts = |mark: &&Mark| now < mark.ends_at && mark.place.as_deref() == place;
+            marks.iter().find(counts).map(|mark| mark.id.clone())
+        };
         match subject {
             Subject::None => granted.iter().find_map(|g| live(&g.everything)),
             Subject::Paths(paths) => all(paths, |path| {
@@ -78,12 +101,12 @@ impl Grants {
                 granted.iter().find_map(|g| g.paths.get(path).and_then(live))
             }),
             Subject::Command(command) => {
-                granted.iter().find_map(|g| g.lines.get(command).and_then(live)).or_else(|| {
+                granted.iter().find_map(|g| g.lines.get(command).and_then(here)).or_else(|| {
                     if !stands_alone(command) {
                         return None;
                     }
                     all(&Line::parse(command).parts, |part| {
-                        is_plain(part).then(|| granted.iter().find_map(|g| g.parts.get(part).and_then(live)))?
+                        is_plain(part).then(|| granted.iter().find_map(|g| g.parts.get(part).and_then(here)))?
                     })
                 })
             }
@@ -114,11 +137,11 @@ mod tests {
     use crate::permission::PathSubject;
 
     fn add(grants: &mut Grants, tool: &str, subject: &Subject) {
-        grants.add(&GrantId::generate(), (tool, subject), None);
+        grants.add(&GrantId::generate(), (tool, subject, None), None);
     }
 
     fn covers(grants: &Grants, tool: &str, subject: &Subject) -> bool {
-        Grants::covering(&[grants], tool, subject, 1).is_some()
+        Grants::covering(&[grants], (tool, subject, None), 1).is_some()
     }
 
     #[test]
@@ -126,8 +149,8 @@ mod tests {
         let command = |c: &str| Subject::Command(c.to_owned());
         let ids = [GrantId::generate(), GrantId::generate()];
         let (mut session, mut project) = (Grants::default(), Grants::default());
-        session.add(&ids[0], ("bash", &command("make")), Some(10));
-        project.add(&ids[1], ("bash", &command("ls")), None);
+        session.add(&ids[0], ("bash", &command("make"), None), Some(10));
+        project.add(&ids[1], ("bash", &command("ls"), None), None);
         let books = [&session, &project];
         #[rustfmt::skip]
         let table = [
@@ -135,8 +158,36 @@ mod tests {
             ("make; ls", 9, Some(0)), ("make; rm x", 9, None),
         ];
         for (line, now, want) in table {
-            let got = Grants::covering(&books, "bash", &command(line), now);
+            let got = Grants::covering(&books, ("bash", &command(line), None), now);
             assert_eq!(got.as_ref(), want.map(|at: usize| &ids[at]), "{line} at {now}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_granted_where_it_would_have_started() {
+        let command = |c: &str| Subject::Command(c.to_owned());
+        let mut grants = Grants::default();
+        let all = [("make", None), ("npm test", Some("sub")), ("ls | wc", Some("/other")), ("cd a && ls", Some("sub"))];
+        for (line, place) in all {
+            grants.add(&GrantId::generate(), ("bash", &command(line), place.map(Path::new)), None);
+        }
+        #[rustfmt::skip]
+        let table = [
+            ("make", None, true), ("make", Some("sub"), false), ("npm test", Some("sub"), true), ("npm test", None, false), ("npm test", Some("sub/x"), false),
+            ("npm test; npm test", Some("sub"), true), ("make; npm test", Some("sub"), false), ("make; npm test", None, false), ("ls | wc", Some("/other"), true), ("ls | wc", None, false),
+            ("cd a && ls", Some("sub"), true), ("cd a && ls", None, false),
+        ];
+        for (line, place, want) in table {
+            let got = Grants::covering(&[&grants], ("bash", &command(line), place.map(Path::new)), 1);
+            assert_eq!(got.is_some(), want, "{line} in {place:?}");
+        }
+        #[rustfmt::skip]
+        let places = [
+            (None, None), (Some("/w"), None), (Some("/w/sub"), Some("sub")), (Some("sub"), Some("sub")), (Some("."), None), (Some("sub/../x"), Some("x")), (Some("/w/../o"), Some("/o")), (Some("/o"), Some("/o")), (Some(".."), Some("/")),
+        ];
+        for (place, want) in places {
+            let got = grant_place(place.map(Path::new), Path::new("/w"));
+            assert_eq!(got.as_deref(), want.map(Path::new), "{place:?}");
         }
     }
 

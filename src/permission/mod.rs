@@ -21,6 +21,7 @@
 mod explain;
 mod floor;
 mod grants;
+mod later;
 mod pattern;
 mod rules;
 mod shell;
@@ -28,7 +29,8 @@ mod subject;
 
 pub use explain::{Explanation, PartVerdict};
 pub use floor::{FLOOR, Floor, FloorEntry, FloorHit};
-pub use grants::Grants;
+pub use grants::{Grants, Wanted, grant_place};
+pub use later::runs_later;
 pub use rules::{Basis, Facts, Hidden, Rules, Verdict, decide};
 pub use shell::command_parts;
 pub use subject::{PathSubject, Subject};

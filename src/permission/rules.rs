@@ -28,7 +28,8 @@ pub struct Facts<'a> {
     pub annotations: Option<&'a ToolAnnotations>,
     /// What relative patterns of paths are relative to, without links. None: only absolute ones can allow.
     pub working_directory: Option<&'a Path>,
-    /// Where its command would start. None: nobody knows; in the working directory, or below it.
+    /// Where its command would start. None: nobody knows; in the working directory, or below it. A relative path is as the
+    /// caller named it.
     pub place: Option<&'a Path>,
 }
 
@@ -236,7 +237,8 @@ impl Rules {
             Subject::Command(command) => {
                 let line = Line::parse(command);
                 let floor = self.floor.as_ref().filter(|_| facts.runs_commands());
-                let (place, sure) = (facts.place.or(facts.working_directory), facts.place.is_some());
+                let known = facts.place.filter(|place| place.is_absolute());
+                let (place, sure) = (known.or(facts.working_directory), known.is_some());
                 let hit = floor.and_then(|f| f.check_line((command, &line), place, sure));
                 match hit {
                     Some(hit) => floored(hit, &mut told),

@@ -92,6 +92,10 @@ pub struct GrantView {
     /// The command line that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// Where that line starts: relative to the working directory of a session where it lies below it. Absent: in the
+    /// working directory itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
     /// The paths that it is about, as they resolve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<Vec<PathBuf>>,

@@ -77,6 +77,8 @@ pub(super) struct Explained {
     pub(super) definition: Option<ToolDefinition>,
     /// What patterns are held against.
     pub(super) subject: Subject,
+    /// Where its command would start.
+    pub(super) place: Option<std::path::PathBuf>,
 }
 
 /// Where a turn is, for who asks.

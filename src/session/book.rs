@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::gate::subject_of;
+use super::gate::add_grant;
 use crate::base::{clock, limit};
-use crate::permission::{Grants, Subject};
+use crate::permission::{Grants, Wanted};
 use crate::protocol::{ClientId, GrantId};
 use crate::store::{GrantRow, Store, StoreError, Write, commit};
 
@@ -37,7 +37,7 @@ impl Held {
         let mut ready: HashMap<_, Grants> = HashMap::new();
         for GrantRow { client, project, grant } in &rows {
             let grants = ready.entry((client.clone(), project.clone())).or_default();
-            grants.add(&grant.id, (&grant.tool, &subject_of(&grant.on)), grant.expires_at);
+            add_grant(grants, grant);
         }
         Self { rows, ready }
     }
@@ -71,12 +71,12 @@ impl GrantBook {
         &self,
         (client, directory): Place<'_>,
         own: &Grants,
-        (tool, subject): (&str, &Subject),
+        wanted: Wanted<'_>,
     ) -> Option<GrantId> {
         let held = self.held.lock();
         let of = |project: Option<PathBuf>| held.ready.get(&(client.cloned(), project));
         let books: Vec<&Grants> = [Some(own), of(Some(directory.to_owned())), of(None)].into_iter().flatten().collect();
-        Grants::covering(&books, tool, subject, clock::now_ms())
+        Grants::covering(&books, wanted, clock::now_ms())
     }
 
     /// Adds one; the same one again only ends when the new one does. A client's oldest go when it has too many.
@@ -143,6 +143,7 @@ impl std::fmt::Debug for GrantBook {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::permission::Subject;
     use crate::store::{Grant, GrantSubject, MemoryStore};
 
     fn row(client: Option<&str>, project: Option<&str>, command: &str, expires_at: Option<u64>) -> GrantRow {
@@ -157,7 +158,7 @@ mod tests {
     fn covers(book: &GrantBook, client: Option<&str>, directory: &str, command: &str) -> bool {
         let client: Option<ClientId> = client.map(|c| c.parse().expect("an id"));
         let subject = Subject::Command(command.into());
-        book.covering((client.as_ref(), Path::new(directory)), &Grants::default(), ("bash", &subject)).is_some()
+        book.covering((client.as_ref(), Path::new(directory)), &Grants::default(), ("bash", &subject, None)).is_some()
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 //! What remains to be asked is put to the session's clients. Fails closed: no answer in time, nobody there, an abort, a fault of the
 //! store are all a no, and each question ends in exactly one `permission.response`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,29 +18,32 @@ use super::live::Live;
 use super::policy::Policy;
 use crate::agent::{Gate, GateQuestion};
 use crate::base::{BoxFuture, clock};
-use crate::permission::{Facts, Subject};
+use crate::permission::{Facts, Grants, Subject, grant_place};
 use crate::protocol::{
     PermissionMode, PermissionPolicy, PermissionVerdict, RequestId, ToolCallRequest, ToolDefinition, TurnId,
     VerdictSource,
 };
-use crate::store::GrantSubject;
+use crate::store::{Grant, GrantSubject};
 use crate::tool::Veil;
 
 /// What a grant for these things is about.
-fn grant_subject(subject: &Subject) -> GrantSubject {
+fn grant_subject(subject: &Subject, place: Option<PathBuf>) -> GrantSubject {
     match subject {
         Subject::None => GrantSubject::Any,
-        Subject::Command(command) => GrantSubject::Command(command.clone()),
+        Subject::Command(command) => match place {
+            None => GrantSubject::Command(command.clone()),
+            Some(directory) => GrantSubject::CommandIn { command: command.clone(), directory },
+        },
         Subject::Paths(paths) => GrantSubject::Paths(paths.iter().filter_map(|p| p.resolved.clone()).collect()),
     }
 }
 
-pub(super) fn subject_of(on: &GrantSubject) -> Subject {
+fn subject_of(on: &GrantSubject) -> Subject {
     match on {
         GrantSubject::Any => Subject::None,
-        GrantSubject::Command(command) => Subject::Command(command.clone()),
+        GrantSubject::Command(command) | GrantSubject::CommandIn { command, .. } => Subject::Command(command.clone()),
         GrantSubject::Paths(paths) => {
-            let path = |p: &std::path::PathBuf| crate::permission::PathSubject {
+            let path = |p: &PathBuf| crate::permission::PathSubject {
                 below: false,
                 given: p.display().to_string(),
                 resolved: Some(p.clone()),
@@ -49,6 +53,15 @@ pub(super) fn subject_of(on: &GrantSubject) -> Subject {
     }
 }
 
+/// Adds a grant to others.
+pub(super) fn add_grant(grants: &mut Grants, grant: &Grant) {
+    let place = match &grant.on {
+        GrantSubject::CommandIn { directory, .. } => Some(directory.as_path()),
+        GrantSubject::Any | GrantSubject::Command(_) | GrantSubject::Paths(_) => None,
+    };
+    grants.add(&grant.id, (&grant.tool, &subject_of(&grant.on), place), grant.expires_at);
+}
+
 /// The gate of one turn.
 pub(super) struct SessionGate {
     pub(super) live: Arc<Live>,
@@ -56,7 +69,7 @@ pub(super) struct SessionGate {
     pub(super) policy: Arc<Policy>,
     pub(super) turn: TurnId,
     /// The working directory, without links.
-    pub(super) directory: std::path::PathBuf,
+    pub(super) directory: PathBuf,
     /// The session's mode in this turn.
     pub(super) mode: PermissionMode,
 }
@@ -69,7 +82,7 @@ impl Gate for SessionGate {
     ) -> BoxFuture<'a, PermissionVerdict> {
         Box::pin(async move {
             let name = question.request.name.as_str();
-            let facts = Facts::new(name, question.definition, Some(&self.directory)).like(question.like);
+            let facts = Facts::new(name, question.definition, Some(&self.directory)).like(question.like).at(question.place);
             let ruling = self.policy.rule(facts, question.subject, self.mode);
             let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
             match ruling.policy {
@@ -78,7 +91,7 @@ impl Gate for SessionGate {
                 PermissionPolicy::Deny => {
                     verdict(false, ruling.by, self.policy.reason(facts, question.subject, self.mode))
                 }
-                PermissionPolicy::Ask if !question.insists && self.policy.granted(name, question.subject).is_some() => {
+                PermissionPolicy::Ask if !question.insists && self.policy.granted(facts, question.subject).is_some() => {
                     verdict(true, VerdictSource::Grant, String::new())
                 }
                 PermissionPolicy::Ask => self.ask(question, cancel).await,
@@ -109,7 +122,7 @@ impl SessionGate {
             args: request.arguments.clone(),
             preview,
             deadline: clock::now_ms().saturating_add(wait_ms),
-            on: grant_subject(question.subject),
+            on: grant_subject(question.subject, grant_place(question.place, &self.directory)),
         };
         let (reply, mut verdict) = oneshot::channel();
         let (named, name) = oneshot::channel();

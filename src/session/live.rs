@@ -128,9 +128,9 @@ impl Live {
     pub async fn explain(
         &self,
         (name, definition): (String, Option<ToolDefinition>),
-        subject: Subject,
+        (subject, place): (Subject, Option<std::path::PathBuf>),
     ) -> Result<PermissionExplanation, ApiError> {
-        self.ask(|reply| Order::Explain(Box::new(Explained { name, definition, subject }), reply)).await
+        self.ask(|reply| Order::Explain(Box::new(Explained { name, definition, subject, place }), reply)).await
     }
 
     /// What was granted for the session.

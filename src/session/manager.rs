@@ -7,6 +7,7 @@
 //! leaves the shelf only under its lock, when nobody else holds it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -133,9 +134,19 @@ impl Manager {
     }
 
     /// What would happen to a call in a session with this row, and why. Nobody is asked.
-    pub fn explain(&self, row: &SessionRow, definition: &ToolDefinition, subject: &Subject) -> PermissionExplanation {
-        let facts = Facts::new(&definition.name, Some(definition), Some(&row.settings.working_directory));
+    pub fn explain(
+        &self,
+        row: &SessionRow,
+        definition: &ToolDefinition,
+        (subject, place): (&Subject, Option<&Path>),
+    ) -> PermissionExplanation {
+        let facts = Facts::new(&definition.name, Some(definition), Some(&row.settings.working_directory)).at(place);
         Policy::new(&self.shelf.terms, row).explain(facts, subject, row.settings.permission_mode)
+    }
+
+    /// What tools remember of a session that is awake.
+    pub fn scope(&self, id: &SessionId) -> Option<Arc<Scope>> {
+        self.shelf.scopes.of(id)
     }
 
     /// A client's session, woken where it sleeps.

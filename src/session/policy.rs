@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `plan` | denies every tool that is not there for looking |
 //! | `ask` | nothing |
-//! | `accept-edits` | allows edits of files inside the roots that only the default policy asks about; never in `.git` |
+//! | `accept-edits` | allows edits of files inside the roots that only the default policy asks about; never of what runs later by itself (`.git`, `.husky`, `.bashrc` …) |
 //! | `auto` | allows what would be asked, unless a deny rule may be about it |
 
 use std::path::{Component, Path, PathBuf};
@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 
 use super::Terms;
 use super::book::GrantBook;
-use super::gate::subject_of;
-use crate::permission::{Basis, Facts, Grants, Hidden, Rules, Subject, Verdict};
+use super::gate::add_grant;
+use crate::permission::{Basis, Facts, Grants, Hidden, Rules, Subject, Verdict, grant_place, runs_later};
 use crate::protocol::{
     ClientId, GrantId, PermissionExplanation, PermissionMode, PermissionPolicy, ToolCategory, VerdictBasis,
     VerdictSource,
@@ -73,9 +73,10 @@ impl Policy {
     }
 
     /// The grant that covers a call.
-    pub(super) fn granted(&self, tool: &str, subject: &Subject) -> Option<GrantId> {
+    pub(super) fn granted(&self, facts: Facts<'_>, subject: &Subject) -> Option<GrantId> {
         let own = self.grants.lock();
-        self.saved.covering((self.client.as_ref(), &self.directory), &own, (tool, subject))
+        let place = grant_place(facts.place, &self.directory);
+        self.saved.covering((self.client.as_ref(), &self.directory), &own, (facts.tool, subject, place.as_deref()))
     }
 
     /// What is to happen to a call, grants left out.
@@ -134,8 +135,8 @@ impl Policy {
     fn edits_inside(&self, facts: Facts<'_>, subject: &Subject) -> bool {
         let Subject::Paths(paths) = subject else { return false };
         let inside = |path: &Path| {
-            let odd = |c: Component<'_>| c == Component::ParentDir || c.as_os_str() == ".git";
-            self.roots.iter().any(|root| path.strip_prefix(root).is_ok_and(|rest| !rest.components().any(odd)))
+            let climbs = |rest: &Path| rest.components().any(|c| c == Component::ParentDir);
+            self.roots.iter().any(|root| path.strip_prefix(root).is_ok_and(|rest| !climbs(rest) && !runs_later(rest)))
         };
         // What git changes may run hooks and filters of the repository.
         facts.category == Some(ToolCategory::Edit)
@@ -165,7 +166,7 @@ impl Policy {
             told.rule = None;
             told.reason = words_of(mode, &told.reason);
         } else if ruling.policy == PermissionPolicy::Ask
-            && let Some(grant) = self.granted(facts.tool, subject)
+            && let Some(grant) = self.granted(facts, subject)
         {
             told.decision = PermissionPolicy::Allow;
             told.source = VerdictBasis::Grant;
@@ -179,7 +180,7 @@ impl Policy {
 fn prepared(grants: &[Grant]) -> Grants {
     let mut ready = Grants::default();
     for grant in grants {
-        ready.add(&grant.id, (&grant.tool, &subject_of(&grant.on)), grant.expires_at);
+        add_grant(&mut ready, grant);
     }
     ready
 }
@@ -293,7 +294,7 @@ mod tests {
             //                        plan ask accept-edits auto
             ("fs_read /w/a",           "AAAA"), ("fs_grep /w", "AAAA"), ("fs_read /data/token", "DDDD"),
             ("fs_write /w/a",          "D?AA"), ("fs_edit /more/a", "D?AA"), ("fs_write /elsewhere/a", "D??A"), ("fs_write /w/../x", "D??A"),
-            ("fs_write /w/.git/hooks/x", "D??A"), ("fs_write /w/a.env", "D??A"), ("fs_write /w/a.key", "DDDD"), ("fs_write /data/x", "DDDD"),
+            ("fs_write /w/.git/hooks/x", "D??A"), ("fs_edit /w/.husky/pre-commit", "D??A"), ("fs_write /w/sub/.vscode/tasks.json", "D??A"), ("fs_write /more/.github/workflows/ci.yml", "D??A"), ("fs_write /w/.bashrc", "D??A"), ("fs_write /w/.github/x", "D?AA"), ("fs_write /w/a.env", "D??A"), ("fs_write /w/a.key", "DDDD"), ("fs_write /data/x", "DDDD"),
             ("git_commit",             "D??A"), ("git_add /w/a", "D??A"), ("tasks", "???A"), ("odd", "D??A"),
             ("bash ls",                "D??A"), ("bash rm x", "DDDD"), ("bash ls; rm x", "DDDD"), ("bash rm -rf /", "DDDD"), ("bash sudo reboot", "DDDD"),
             ("bash $X y",              "D???"), ("bash curl x | sh", "D???"), ("bash cat /data/token", "DDDD"),

@@ -40,6 +40,11 @@ impl Scopes {
         scope
     }
 
+    /// The scope of a session that is awake.
+    pub fn of(&self, id: &SessionId) -> Option<Arc<Scope>> {
+        self.held.lock().get(id).and_then(Weak::upgrade)
+    }
+
     /// Ends the programs of a session that is deleted, and forgets it.
     pub async fn end(&self, id: &SessionId, scope: &Scope) {
         self.held.lock().remove(id);

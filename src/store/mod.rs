@@ -157,8 +157,16 @@ pub struct Grant {
 pub enum GrantSubject {
     /// All calls of the tool: it has neither commands nor paths.
     Any,
-    /// This command line.
+    /// This command line, where the session works.
     Command(String),
+    /// This command line in another directory.
+    #[serde(rename = "commandIn")]
+    CommandIn {
+        /// The line.
+        command: String,
+        /// The directory: relative to the session's working directory where it lies below it, else absolute.
+        directory: PathBuf,
+    },
     /// These paths, as they resolve.
     Paths(Vec<PathBuf>),
 }

@@ -43,7 +43,7 @@ pub use output::{bound_output, bound_parts};
 pub use outputs::{KeptOutput, OutputFile, Outputs};
 pub use registry::{Registry, RegistryError};
 pub use schema::check_parameters;
-pub use subject::{argument_subject, unreachable_path};
+pub use subject::{argument_place, argument_subject, unreachable_path};
 pub use validate::{BadArguments, json_schema, validate, validate_call};
 pub use veil::Veil;
 
@@ -167,6 +167,12 @@ pub trait Tool: Send + Sync + 'static {
     /// The same for a call whose meaning depends on the calls before it: a line that is typed in pieces.
     fn subject_in(&self, arguments: &Arguments, _context: &ToolContext) -> Subject {
         self.subject(arguments)
+    }
+
+    /// Where a command of it would start; a relative path is as the caller named it. None: where the tool works, or nobody
+    /// knows. May look at the file system.
+    fn place(&self, arguments: &Arguments, _context: &ToolContext) -> Option<PathBuf> {
+        argument_place(arguments)
     }
 
     /// What rules know of a call: one that only looks may say so, whatever else its tool can do.

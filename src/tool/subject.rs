@@ -14,6 +14,15 @@ const PATH_ARGUMENTS: [&str; 3] = ["path", "source", "destination"];
 /// An argument that names several, by the name that tool servers use.
 const PATHS_ARGUMENT: &str = "paths";
 
+/// Arguments that name the directory of a command.
+const DIRECTORY_ARGUMENTS: [&str; 4] = ["cwd", "workdir", "workingDirectory", "working_directory"];
+
+/// The directory that a call names for its command, as it names it.
+pub fn argument_place(arguments: &Arguments) -> Option<PathBuf> {
+    let given = DIRECTORY_ARGUMENTS.iter().filter_map(|name| arguments.get(*name)).find_map(Value::as_str);
+    given.filter(|given| !given.is_empty()).map(PathBuf::from)
+}
+
 /// A command, else paths, else nothing. `absolute` makes a path absolute, or says that it cannot be.
 pub fn argument_subject(arguments: &Arguments, absolute: impl Fn(&str) -> Option<PathBuf>) -> Subject {
     let mut commands = COMMAND_ARGUMENTS.iter().filter_map(|name| arguments.get(*name)).filter_map(Value::as_str);
