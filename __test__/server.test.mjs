@@ -551,6 +551,26 @@ test('onPermissionRequest answers an ask, with events; a client may be faster', 
   assert.deepEqual(ends, [false, true, false])
 })
 
+test('onPermissionRequest is shown what the call would do', async () => {
+  const asked = []
+  const workingDirectory = directory()
+  writeFileSync(join(workingDirectory, 'a.txt'), 'one\n')
+  const { server } = await scripted([toolCall('fs_write', { path: 'a.txt', content: 'two\n' }), { text: 'Done.' }], {
+    workingDirectory,
+    toolPermissions: {
+      defaultPolicy: 'ask',
+      rules: [],
+      onPermissionRequest: async (request) => asked.push(request) > 0,
+    },
+  })
+  const { events: seen } = await turn(server, 'Write.')
+  const put = seen.find((event) => event.type === 'permission.request').payload
+  assert.equal(asked.length, 1)
+  assert.deepEqual(asked[0].preview, put.preview)
+  assert.match(asked[0].preview.diff, /-one\n\+two\n/)
+  assert.equal(readFileSync(join(workingDirectory, 'a.txt'), 'utf8'), 'two\n')
+})
+
 test('the resolver and the hooks of a registry count in a server too', async () => {
   const hooks = createHookSystem()
   hooks.register('tool.execute.after', ({ result }) => ({ ...result, output: `${result.output}!` }))

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{App, Caller, store_failure};
+use crate::base::{clock, limit};
 use crate::protocol::{
     ApiError, Deleted, ExplainCall, Feedback, GrantId, GrantScope, GrantView, Page, PermissionExplanation,
     PermissionPolicy, SessionId, ToolDefinition,
 };
 use crate::session::GrantTerms;
-use crate::store::{Grant, GrantRow, GrantSubject};
+use crate::store::{Grant, GrantRow, GrantSubject, StoreError};
 use crate::tool::{
     Arguments, Scope, Subject, Tool, ToolContext, ToolEvents, canonical, unreachable_path, validate_call,
 };
@@ -47,21 +48,61 @@ impl App {
         Ok(PermissionExplanation { problem, ..told })
     }
 
-    /// What was granted beyond one call, oldest first: what outlives sessions, and with a session its own.
+    /// What was granted beyond one call: what outlives sessions, oldest first, then what was granted for sessions; with a
+    /// session only for that one. `after` is the cursor of the page before.
     ///
     /// # Errors
-    /// `NOT_FOUND` for the session.
-    pub async fn grants(&self, caller: &Caller, session: Option<&SessionId>) -> Result<Page<GrantView>, ApiError> {
-        let mut items: Vec<GrantView> = self.saved.list(caller.client.as_ref()).into_iter().map(saved_view).collect();
-        if let Some(id) = session {
-            let now = crate::base::clock::now_ms();
-            let own = self.live(caller, id).await?.grants().await?;
-            items.extend(own.into_iter().filter(|grant| grant.holds(now)).map(|grant| {
-                let view = view(grant, GrantScope::Session);
-                GrantView { session_id: Some(id.clone()), ..view }
-            }));
+    /// `NOT_FOUND` for the session; a cursor that is none.
+    pub async fn grants(
+        &self,
+        caller: &Caller,
+        (session, after): (Option<&SessionId>, Option<&str>),
+    ) -> Result<Page<GrantView>, ApiError> {
+        let saved = || self.saved.list(caller.client.as_ref()).into_iter().map(saved_view);
+        match (session, after) {
+            (Some(_), Some(_)) => Err(ApiError::invalid("cursor", "nothing with `sessionId`")),
+            (Some(id), None) => {
+                let own = self.live(caller, id).await?.grants().await?;
+                Ok(Page { items: saved().chain(session_views(id, own)).collect(), next_cursor: None })
+            }
+            (None, None) => self.grants_of_sessions(caller, None, saved().collect()).await,
+            (None, Some(after)) => {
+                let bad = |_| ApiError::invalid("cursor", "the `nextCursor` of the page before");
+                self.grants_of_sessions(caller, Some(after.parse().map_err(bad)?), Vec::new()).await
+            }
         }
-        Ok(Page { items, next_cursor: None })
+    }
+
+    /// What was granted for sessions, those behind `last`, the newest first. The page ends behind some thousand of them.
+    async fn grants_of_sessions(
+        &self,
+        caller: &Caller,
+        mut last: Option<SessionId>,
+        mut items: Vec<GrantView>,
+    ) -> Result<Page<GrantView>, ApiError> {
+        const LOOKS_MAX: usize = 10;
+        for _ in 0..LOOKS_MAX {
+            let rows = self.store.sessions(caller.client.as_ref(), last.as_ref(), limit::PAGE_ITEMS_MAX + 1).await;
+            let mut rows = rows.map_err(|error| match error {
+                StoreError::NoSession(id) => {
+                    ApiError::invalid("cursor", format!("the `nextCursor` of the page before; session {id} is gone"))
+                }
+                other => store_failure(&other),
+            })?;
+            let more = rows.len() > limit::PAGE_ITEMS_MAX;
+            rows.truncate(limit::PAGE_ITEMS_MAX);
+            for row in rows {
+                items.extend(session_views(&row.id, row.settings.grants));
+                last = Some(row.id);
+            }
+            if !more {
+                return Ok(Page { items, next_cursor: None });
+            }
+            if items.len() >= limit::PAGE_ITEMS_MAX {
+                break;
+            }
+        }
+        Ok(Page { items, next_cursor: last.map(|id| id.to_string()) })
     }
 
     /// Takes a grant back; from now on it is asked again. One for a session is found with its session.
@@ -127,6 +168,15 @@ fn insisted(told: PermissionExplanation, insists: bool) -> PermissionExplanation
     let reason =
         format!("the call itself asks for more than is usual, which is asked each time; otherwise {}", told.reason);
     PermissionExplanation { decision: PermissionPolicy::Ask, reason, ..told }
+}
+
+/// Those that hold of what was granted for a session.
+fn session_views(id: &SessionId, grants: Vec<Grant>) -> impl Iterator<Item = GrantView> {
+    let now = clock::now_ms();
+    grants.into_iter().filter(move |grant| grant.holds(now)).map(move |grant| {
+        let view = view(grant, GrantScope::Session);
+        GrantView { session_id: Some(id.clone()), ..view }
+    })
 }
 
 fn saved_view(row: GrantRow) -> GrantView {

@@ -618,13 +618,13 @@ async fn a_yes_reaches_as_far_as_it_says_and_can_be_taken_back() {
     assert!(!house.kinds(&second).await.iter().any(|kind| kind == "permission.request"));
     let write = || explained(Some(&second), "fs_write", json!({ "path": "a.txt", "content": "x" }));
     let told = house.app.explain(&anyone(), write()).await.unwrap();
-    let listed = house.app.grants(&anyone(), None).await.unwrap().items;
+    let listed = house.app.grants(&anyone(), (None, None)).await.unwrap().items;
     assert_eq!((told.decision, told.source), (PermissionPolicy::Allow, VerdictBasis::Grant));
     assert_eq!(listed.iter().map(|g| Some(g.grant_id.clone())).collect::<Vec<_>>(), [told.grant]);
     assert_eq!((listed[0].scope, listed[0].tool.as_str()), (GrantScope::Project, "fs_write"));
     assert!(listed[0].expires_at.unwrap() > listed[0].created_at && listed[0].working_directory.is_some());
     let other = Caller { client: Some("other".parse().unwrap()) };
-    assert_eq!(house.app.grants(&other, None).await.unwrap().items, []);
+    assert_eq!(house.app.grants(&other, (None, None)).await.unwrap().items, []);
     let id = listed[0].grant_id.clone();
     assert_eq!(house.app.revoke_grant(&other, (id.clone(), None)).await.unwrap_err().code(), ErrorCode::NotFound);
     house.app.revoke_grant(&anyone(), (id.clone(), None)).await.unwrap();
@@ -638,12 +638,51 @@ async fn a_yes_reaches_as_far_as_it_says_and_can_be_taken_back() {
         Feedback { call_id: Some("call_1".into()), decision: Some(Decision::AllowAlways), ..Feedback::default() };
     house.app.feedback(&anyone(), &second, body).await.unwrap();
     house.app.wait_turn(&anyone(), &second, &accepted.turn_id).await.unwrap();
-    assert_eq!(house.app.grants(&anyone(), Some(&first)).await.unwrap().items, []);
-    let own = house.app.grants(&anyone(), Some(&second)).await.unwrap().items.remove(0);
+    assert_eq!(house.app.grants(&anyone(), (Some(&first), None)).await.unwrap().items, []);
+    let own = house.app.grants(&anyone(), (Some(&second), None)).await.unwrap().items.remove(0);
     assert_eq!((own.scope, own.session_id.as_ref()), (GrantScope::Session, Some(&second)));
+    let all = house.app.grants(&anyone(), (None, None)).await.unwrap();
+    assert_eq!((all.items, all.next_cursor), (vec![own.clone()], None), "without a session: those of all of them");
+    assert_eq!(house.app.grants(&other, (None, None)).await.unwrap().items, []);
+    let odd = [(Some(&second), Some("x")), (None, Some("no such")), (None, Some("ses_gone"))];
+    for query in odd {
+        let error = house.app.grants(&anyone(), query).await.unwrap_err();
+        assert_eq!(error.0.details.unwrap()["field"], "cursor", "{query:?}");
+    }
     assert_eq!(house.app.explain(&anyone(), write()).await.unwrap().source, VerdictBasis::Grant);
     house.app.revoke_grant(&anyone(), (own.grant_id, Some(&second))).await.unwrap();
     assert_eq!(house.app.explain(&anyone(), write()).await.unwrap().decision, PermissionPolicy::Ask);
+}
+
+#[tokio::test]
+async fn a_grant_counts_in_the_directory_that_it_was_given_in() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    std::fs::create_dir(house.directory.path().join("sub")).unwrap();
+    #[rustfmt::skip]
+    let steps = [
+        (json!({"command": "pwd"}), Some(Decision::AllowAlways)), (json!({"command": "pwd"}), None), (json!({"command": "pwd", "cwd": "sub"}), Some(Decision::Deny)),
+        (json!({"command": "cd sub"}), Some(Decision::Allow)), (json!({"command": "pwd"}), Some(Decision::AllowAlways)), (json!({"command": "pwd"}), None),
+        (json!({"command": "pwd", "cwd": "."}), None), (json!({"command": "ls", "cwd": "."}), Some(Decision::Deny)),
+    ];
+    house.plays(steps.iter().flat_map(|(arguments, _)| [calls("bash", arguments.clone()), says("done")]));
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    for (at, (arguments, answer)) in steps.iter().enumerate() {
+        let told = house.app.explain(&anyone(), explained(Some(&id), "bash", arguments.clone())).await.unwrap();
+        assert_eq!(told.source == VerdictBasis::Grant, answer.is_none(), "step {at}: {told:?}");
+        let accepted = house.prompts(&id, "go", PromptMode::Queue).await.unwrap();
+        if let Some(decision) = answer {
+            until(&mut reader, "permission.request").await;
+            let body = Feedback { call_id: Some("call_1".into()), decision: Some(*decision), ..Feedback::default() };
+            house.app.feedback(&anyone(), &id, body).await.unwrap();
+        }
+        house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+        let asked = house.kinds(&id).await.iter().filter(|kind| *kind == "permission.request").count();
+        assert_eq!(asked, steps[..=at].iter().filter(|(_, answer)| answer.is_some()).count(), "step {at}");
+    }
+    let places: Vec<Option<PathBuf>> =
+        house.app.grants(&anyone(), (None, None)).await.unwrap().items.into_iter().map(|grant| grant.cwd).collect();
+    assert_eq!(places, [None, Some("sub".into())]);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use serde_json::{Value, json};
 
 use super::fs_common::{flag, optional_text};
-use super::git_common::{Effect, Git, GitOptions, define, name, looking};
+use super::git_common::{Effect, Git, GitOptions, define, looking, name};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};

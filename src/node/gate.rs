@@ -48,7 +48,8 @@ impl RegistryGate {
         }
         let policy = self.rules.as_ref().map_or(PermissionPolicy::Allow, |rules| {
             let directory = self.working_directory.lock().clone().or_else(process_directory);
-            let named = Facts::new(&question.request.name, question.definition, directory.as_deref()).at(question.place);
+            let named =
+                Facts::new(&question.request.name, question.definition, directory.as_deref()).at(question.place);
             rules.decide(named.like(question.like), question.subject).policy
         });
         match policy {

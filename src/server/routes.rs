@@ -101,22 +101,23 @@ async fn explain(mut call: Call) -> Answer {
 }
 
 async fn grants(call: Call) -> Answer {
-    let session = session_of(&call)?;
-    ok(&call.shared.app.grants(&call.caller, session.as_ref()).await?)
+    let (session, cursor) = session_of(&call, true)?;
+    ok(&call.shared.app.grants(&call.caller, (session.as_ref(), cursor.as_deref())).await?)
 }
 
 async fn revoke(call: Call) -> Answer {
-    let session = session_of(&call)?;
+    let (session, _) = session_of(&call, false)?;
     ok(&call.shared.app.revoke_grant(&call.caller, (call.id("grantId")?, session.as_ref())).await?)
 }
 
-/// `?sessionId=`, and nothing else.
-fn session_of(call: &Call) -> Result<Option<SessionId>, ApiError> {
+/// `?sessionId=`, of a list `?cursor=` too, and nothing else.
+fn session_of(call: &Call, list: bool) -> Result<(Option<SessionId>, Option<String>), ApiError> {
     let mut query = call.query()?;
     let given = query.text("sessionId");
-    query.finish(&["sessionId"])?;
+    let cursor = if list { query.text("cursor") } else { None };
+    query.finish(if list { &["sessionId", "cursor"] } else { &["sessionId"] })?;
     let parsed = given.map(|text| text.parse::<SessionId>()).transpose();
-    parsed.map_err(|cause| ApiError::invalid("sessionId", cause.to_string()))
+    Ok((parsed.map_err(|cause| ApiError::invalid("sessionId", cause.to_string()))?, cursor))
 }
 
 async fn history(call: Call) -> Answer {

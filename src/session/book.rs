@@ -67,12 +67,7 @@ impl GrantBook {
     }
 
     /// The grant that covers a call, `own` being those of the session.
-    pub(super) fn covering(
-        &self,
-        (client, directory): Place<'_>,
-        own: &Grants,
-        wanted: Wanted<'_>,
-    ) -> Option<GrantId> {
+    pub(super) fn covering(&self, (client, directory): Place<'_>, own: &Grants, wanted: Wanted<'_>) -> Option<GrantId> {
         let held = self.held.lock();
         let of = |project: Option<PathBuf>| held.ready.get(&(client.cloned(), project));
         let books: Vec<&Grants> = [Some(own), of(Some(directory.to_owned())), of(None)].into_iter().flatten().collect();

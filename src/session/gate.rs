@@ -82,7 +82,8 @@ impl Gate for SessionGate {
     ) -> BoxFuture<'a, PermissionVerdict> {
         Box::pin(async move {
             let name = question.request.name.as_str();
-            let facts = Facts::new(name, question.definition, Some(&self.directory)).like(question.like).at(question.place);
+            let facts =
+                Facts::new(name, question.definition, Some(&self.directory)).like(question.like).at(question.place);
             let ruling = self.policy.rule(facts, question.subject, self.mode);
             let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
             match ruling.policy {
@@ -91,7 +92,9 @@ impl Gate for SessionGate {
                 PermissionPolicy::Deny => {
                     verdict(false, ruling.by, self.policy.reason(facts, question.subject, self.mode))
                 }
-                PermissionPolicy::Ask if !question.insists && self.policy.granted(facts, question.subject).is_some() => {
+                PermissionPolicy::Ask
+                    if !question.insists && self.policy.granted(facts, question.subject).is_some() =>
+                {
                     verdict(true, VerdictSource::Grant, String::new())
                 }
                 PermissionPolicy::Ask => self.ask(question, cancel).await,
