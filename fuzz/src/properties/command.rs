@@ -77,10 +77,11 @@ pub fn holds(data: &[u8]) {
 /// What was granted is granted; and never what stands beside it.
 fn granted(line: &str, subject: &Subject) {
     let mut grants = Grants::default();
-    let covers =
-        |grants: &Grants, line: String| Grants::covering(&[grants], "bash", &Subject::Command(line), 1).is_some();
+    let covers = |grants: &Grants, line: String| {
+        Grants::covering(&[grants], ("bash", &Subject::Command(line), None), 1).is_some()
+    };
     assert!(!covers(&grants, line.to_owned()), "{line:?}");
-    grants.add(&GrantId::generate(), ("bash", subject), None);
+    grants.add(&GrantId::generate(), ("bash", subject, None), None);
     assert!(covers(&grants, line.to_owned()), "{line:?} is granted and asked again");
     // On a line of its own a further command begins, if the line before is whole.
     for more in [format!("{line}\nshutdown-now x"), format!("shutdown-now x; {line}")] {
