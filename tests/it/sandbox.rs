@@ -71,7 +71,7 @@ async fn commands_stay_inside_and_are_told_why() {
     house.round(&[bash("echo hi > inside && cat inside")]);
     house.round(&[bash(&format!("echo hi > {target}"))]);
     // By its name the floor refuses it already; what only the shell knows is left to the sandbox.
-    house.round(&[bash(&format!("d={}; cat \"$d/token\"", data.path().display()))]);
+    house.round(&[bash(&format!("d=$(echo {}= | tr -d =); cat \"$d/token\"", data.path().display()))]);
     house.round(&[bash("python3 -m http.server 8123 --bind 127.0.0.1 >log 2>&1 &")]);
     let fetch = "import urllib.request; print(urllib.request.urlopen(\"http://127.0.0.1:8123\").status)";
     house.round(&[bash(&format!("until python3 -c '{fetch}' 2>/dev/null; do sleep 0.1; done"))]);
