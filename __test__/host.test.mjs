@@ -171,14 +171,15 @@ test('nothing leaves the roots: not by name, link, glob or directory; further ro
 })
 
 test('bash: output in order, exit codes, time-outs, its own directory and environment, abort', async () => {
-  const { ok, registry } = host({ bash: { env: { FOO: 'bar' }, defaultTimeoutMs: 200, maxOutputBytes: 100 } })
+  const { ok, registry } = host({ bash: { env: { FOO: 'bar' }, maxOutputBytes: 100 } })
   assert.equal((await ok('bash', { command: 'echo one; echo two >&2; echo $FOO' })).trim(), 'one\ntwo\nbar')
   assert.match(await ok('bash', { command: 'echo bad; exit 3' }), /^\[exit code 3\]\nbad/)
-  assert.match(await ok('bash', { command: 'echo first; sleep 30' }), /^\[timeout after 200ms\]\nfirst/)
   assert.match(await ok('bash', { command: 'seq 1 1000' }), /\[truncated: 3893 bytes total, showing/)
   mkdirSync(join(room, `work${rooms}`, 'sub'))
   await ok('bash', { command: 'cd sub' })
   assert.match(await ok('bash', { command: 'pwd' }), /\/sub$/m)
+  const hasty = host({ bash: { defaultTimeoutMs: 2000 } })
+  assert.match(await hasty.ok('bash', { command: 'echo first; sleep 300' }), /^\[timeout after 2000ms\]\nfirst/)
   const controller = new AbortController()
   const running = registry.execute(call('bash', { command: 'sleep 30', timeout: 60_000 }), {
     signal: controller.signal,
@@ -224,15 +225,18 @@ test('exec: sessions that go on, a terminal, details, an abort', async () => {
 })
 
 test('exec: what still runs ends with the process', async () => {
+  const pidsFile = join(room, 'pids')
   const program = `
+import { existsSync } from 'node:fs'
 import { createToolRegistry, registerExecTools } from ${JSON.stringify(new URL('../js/index.js', import.meta.url).href)}
 const registry = createToolRegistry()
 registerExecTools(registry, { workingDirectory: ${JSON.stringify(room)} })
-const call = { id: '1', name: 'exec_command', arguments: { cmd: 'setsid sleep 600 & echo $! $$; wait', yield_time_ms: 500 } }
-console.log((await registry.execute(call)).output)
+const call = { id: '1', name: 'exec_command', arguments: { cmd: 'setsid sleep 600 & echo $! $$ > pids.tmp; mv pids.tmp pids; wait', yield_time_ms: 250 } }
+await registry.execute(call)
+while (!existsSync(${JSON.stringify(pidsFile)})) await new Promise((soon) => setTimeout(soon, 5))
 `
-  const said = execFileSync(process.execPath, ['--input-type=module', '-e', program], { encoding: 'utf8' })
-  const pids = said.match(/^\d+ \d+$/m)[0].split(' ')
+  execFileSync(process.execPath, ['--input-type=module', '-e', program], { encoding: 'utf8' })
+  const pids = readFileSync(pidsFile, 'utf8').trim().split(' ')
   const runs = (pid) => existsSync(`/proc/${pid}/fd/0`)
   for (let tries = 0; pids.some(runs) && tries < 200; tries++) await new Promise((done) => setTimeout(done, 50))
   assert.deepEqual(pids.filter(runs), [])

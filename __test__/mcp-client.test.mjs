@@ -132,7 +132,7 @@ test('a signal cancels a call, on the server too', async () => {
   const stop = new AbortController()
   const asked = client.callTool('slow', 'wait', {}, { signal: stop.signal })
   const seen = async (method) => {
-    for (let i = 0; i < 1000 && heard('slow', method).length === 0; i++)
+    for (let i = 0; i < 10_000 && heard('slow', method).length === 0; i++)
       await new Promise((soon) => setTimeout(soon, 5))
     return heard('slow', method)[0]
   }

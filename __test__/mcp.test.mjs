@@ -108,7 +108,7 @@ test('a session calls tools of a program and of an address; stop() leaves no pro
   assert.deepEqual([lives(started), lives(helper)], [true, true])
   await server.stop()
   // Killed is not buried at the same instant.
-  for (let i = 0; i < 200 && (lives(started) || lives(helper)); i++) await new Promise((soon) => setTimeout(soon, 5))
+  for (let i = 0; i < 4000 && (lives(started) || lives(helper)); i++) await new Promise((soon) => setTimeout(soon, 5))
   assert.deepEqual([lives(started), lives(helper)], [false, false])
 })
 

@@ -8,7 +8,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 export const entry = JSON.stringify(pathToFileURL(fileURLToPath(new URL('../../js/index.js', import.meta.url))).href)
 
 /** Longest wait for a program's end. */
-const LIMIT_MS = 30_000
+const LIMIT_MS = 120_000
 
 /**
  * Runs a program; answers with its exit code, the signal that ended it, and what it said. One that does not

@@ -71,7 +71,8 @@ impl Turn {
         scene.settle().await?;
         let heard = heard?;
         let finished = heard.is_ok() && !cancel.is_cancelled();
-        scene.close(finished)?;
+        let fault = if cancel.is_cancelled() { ErrorCode::Conflict } else { ErrorCode::UpstreamUnavailable };
+        scene.close(finished, fault)?;
         self.rounds = scene.number();
         self.usage = self.usage.plus(scene.usage.unwrap_or_default());
         let any_calls = scene.rounds.iter().any(|round| !round.calls.is_empty());
@@ -273,7 +274,7 @@ impl Scene {
                 self.announce(request);
                 self.emit(EventBody::ToolCallStart { call_id, name, args })
             }
-            AgentEvent::CallEnded(result) => self.end(result),
+            AgentEvent::CallEnded(result) => self.end(result, ErrorCode::Internal),
             AgentEvent::Ask(question, reply) => {
                 self.jobs.push(ask(self.environment.clone(), *question, self.jobs_cancel.clone(), reply));
                 Ok(())
@@ -321,7 +322,8 @@ impl Scene {
         calls.find(|called| called.request.id == id && called.result.is_none())
     }
 
-    fn end(&mut self, result: ToolCallResult) -> Result<(), SinkError> {
+    /// Takes the result of a call. `fault`: what kind of error it is, if it is one.
+    fn end(&mut self, result: ToolCallResult, fault: ErrorCode) -> Result<(), SinkError> {
         let Some(called) = self.running(&result.id) else {
             tracing::debug!(call = result.id, "an agent ended a call that does not run");
             return Ok(());
@@ -329,7 +331,7 @@ impl Scene {
         called.result = Some(result.clone());
         let ToolCallResult { id: call_id, name, output, is_error, duration_ms, parts, details } = result;
         if is_error {
-            let error = ErrorBody { code: ErrorCode::Internal, message: output.clone(), details: None };
+            let error = ErrorBody { code: fault, message: output.clone(), details: None };
             self.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error })?;
         }
         let duration_ms = duration_ms.unwrap_or(0);
@@ -368,8 +370,8 @@ impl Scene {
         Ok(())
     }
 
-    /// Closes what is open: calls without an end, the stream, the round.
-    fn close(&mut self, finished: bool) -> Result<(), SinkError> {
+    /// Closes what is open: calls without an end, which is a fault of this kind, the stream, the round.
+    fn close(&mut self, finished: bool, fault: ErrorCode) -> Result<(), SinkError> {
         let open: Vec<ToolCallRequest> = self
             .rounds
             .iter()
@@ -378,7 +380,7 @@ impl Scene {
             .map(|called| called.request.clone())
             .collect();
         for request in open {
-            self.end(unfinished(request))?;
+            self.end(unfinished(request), fault)?;
         }
         let spoke = self.open.is_some();
         self.hush()?;

@@ -86,6 +86,7 @@ async fn summary(running: &Running, launch: &Launch) -> String {
         format!("  directory  {}", launch.settings.working_directory.display()),
         format!("  data       {data}"),
     ];
+    lines.extend(missing_agents(running));
     lines.push(format!("  sandbox    {}", sandbox(running, launch).await));
     if way() == Way::Names {
         lines.push("             no openat2 here: paths are followed name by name".to_owned());
@@ -104,6 +105,15 @@ async fn summary(running: &Running, launch: &Launch) -> String {
     lines.push(format!("  try        {}", super::curl(running, launch, "", "/sessions")));
     lines.push("  stop       Ctrl-C, or SIGTERM".to_owned());
     lines.join("\n")
+}
+
+/// The agents that are configured and cannot be used, each with the reason.
+fn missing_agents(running: &Running) -> impl Iterator<Item = String> {
+    let missing = running.app.agents().into_iter().filter(|agent| !agent.available);
+    missing.map(|agent| {
+        let reason = agent.reason.as_deref().unwrap_or("no reason given");
+        format!("  agent      {} is not available: {reason}", agent.name)
+    })
 }
 
 /// What commands are held to, in words.

@@ -1,6 +1,7 @@
 //! One request as its handler gets it, and the reading of its body.
 //!
-//! Invariant: a body is read only within `body_bytes_max` and `body_timeout`, and only as JSON.
+//! Invariant: a body is read only within `body_bytes_max` and `body_timeout`, and only as JSON. What the head alone
+//! shows to be wrong is answered before any of it has come.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -10,8 +11,9 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
-use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use axum::http::{HeaderMap, request};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -24,7 +26,7 @@ use super::query::Query;
 use crate::app::Caller;
 use crate::protocol::{ApiError, ErrorCode};
 
-/// How long the rest of an oversized body is taken in, so that its sender gets to read the refusal.
+/// How long the rest of a refused body is taken in, so that its sender gets to read the refusal.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// One request.
@@ -86,13 +88,30 @@ impl Call {
     /// # Errors
     /// What is wrong with it, and where.
     pub(crate) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
-        check_type(&self.head.headers, false)?;
         let body = std::mem::take(&mut self.body);
+        if let Err(failure) = check_head(&self.head.headers, self.shared.options.body_bytes_max) {
+            drain(&self.head.headers, body, &self.shared);
+            return Err(failure);
+        }
         let bytes = read(&self.head.headers, body, &self.shared).await?;
         check_type(&self.head.headers, !bytes.is_empty())?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         Ok(parse(text)?)
     }
+}
+
+/// What can be refused before the body is there.
+fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), Failure> {
+    check_type(headers, false)?;
+    let codings = headers.get_all(CONTENT_ENCODING).iter();
+    if codings.into_iter().any(|coding| !coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity")) {
+        return Err(Failure::with_status(ApiError::invalid("Content-Encoding", "none: the plain text of JSON"), 415));
+    }
+    let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<u64>().ok());
+    if announced.is_some_and(|bytes| bytes > bytes_max as u64) {
+        return Err(Failure::from(too_large(bytes_max)).closing());
+    }
+    Ok(())
 }
 
 /// A content type that is not JSON is refused; so is a body without one.
@@ -107,17 +126,8 @@ fn check_type(headers: &HeaderMap, needed: bool) -> Result<(), ApiError> {
 }
 
 async fn read(headers: &HeaderMap, body: Body, shared: &Shared) -> Result<Vec<u8>, Failure> {
-    let bytes_max = shared.options.body_bytes_max;
-    let announced = headers.get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse::<u64>().ok());
     let deadline = Instant::now() + shared.options.body_timeout;
-    if announced.is_some_and(|bytes| bytes > bytes_max as u64) {
-        // Who asks first has not sent anything yet; who does not must get rid of some before it listens.
-        if !headers.contains_key(EXPECT) {
-            drain(body, bytes_max).await;
-        }
-        return Err(Failure::from(too_large(bytes_max)).closing());
-    }
-    match tokio::time::timeout_at(deadline, collect(body, bytes_max)).await {
+    match tokio::time::timeout_at(deadline, collect(headers, body, shared)).await {
         Ok(outcome) => outcome,
         Err(_) => {
             let wait_ms = shared.options.body_timeout.as_millis();
@@ -127,13 +137,14 @@ async fn read(headers: &HeaderMap, body: Body, shared: &Shared) -> Result<Vec<u8
     }
 }
 
-async fn collect(mut body: Body, bytes_max: usize) -> Result<Vec<u8>, Failure> {
+async fn collect(headers: &HeaderMap, mut body: Body, shared: &Shared) -> Result<Vec<u8>, Failure> {
+    let bytes_max = shared.options.body_bytes_max;
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Failure::from(broken_off()).closing())?;
         let Some(data) = frame.data_ref() else { continue };
         if bytes.len() + data.len() > bytes_max {
-            drain(body, bytes_max).await;
+            drain(headers, body, shared);
             return Err(Failure::from(too_large(bytes_max)).closing());
         }
         bytes.extend_from_slice(data);
@@ -145,16 +156,20 @@ fn broken_off() -> ApiError {
     ApiError::invalid("body", "a whole body in chunks that can be read, or as long as `Content-Length` says")
 }
 
-async fn drain(mut body: Body, bytes_max: usize) {
-    let mut left = bytes_max;
-    let taking = async {
+/// Takes in some more of a body that is refused, beside the refusal: who is still sending gets to read it, where
+/// closing the connection would throw it away. Ends with the connection.
+pub(super) fn drain(headers: &HeaderMap, mut body: Body, shared: &Shared) {
+    // Who asks first has not sent anything yet.
+    if headers.contains_key(EXPECT) || body.is_end_stream() {
+        return;
+    }
+    let mut left = shared.options.body_bytes_max;
+    tokio::spawn(tokio::time::timeout(DRAIN, async move {
         while let Some(Ok(frame)) = body.frame().await {
             let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, bytes::Bytes::len)) else { break };
             left = rest;
         }
-    };
-    // Either way the refusal goes out next.
-    drop(tokio::time::timeout(DRAIN, taking).await);
+    }));
 }
 
 fn too_large(bytes_max: usize) -> ApiError {

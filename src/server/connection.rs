@@ -73,7 +73,8 @@ where
     // Gone with an upgrade: then it is no longer ours.
     let Some(parts) = connection.into_parts() else { return Err(cause) };
     let bare = held.take();
-    let answer = refusal(&cause, &bare, &parts.read_buf).map(|failure| {
+    let refused = if held.has_two_lengths() { Some(two_lengths()) } else { refusal(&cause, &bare, &parts.read_buf) };
+    let answer = refused.map(|failure| {
         let id = log::refused(&failure, peer);
         failure.raw(&id)
     });
@@ -123,6 +124,11 @@ fn no_http(why: &str) -> Failure {
     let error = ApiError::new(ErrorCode::InvalidArgument, format!("this is no request that can be read: {why}"));
     let details = json!({ "field": "request", "expected": "a request of HTTP/1.1" });
     Failure::from(error.with_details(details)).closing()
+}
+
+fn two_lengths() -> Failure {
+    let expected = "not both `Content-Length` and `Transfer-Encoding`";
+    Failure::from(ApiError::invalid("Transfer-Encoding", expected)).closing()
 }
 
 /// A head that is too large, by what of it has come.

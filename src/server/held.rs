@@ -5,6 +5,9 @@
 //! here until that poll is over: `connection` then either says something better in its place, or lets
 //! go of what was something else.
 //!
+//! The other way round, a head that says two lengths (`framing`) does not reach hyper: for it the
+//! connection ends before that head's end.
+//!
 //! Invariant: all bytes that are let go reach the socket, in their order; only what is taken by
 //! [`Held::take`] does not.
 
@@ -15,6 +18,8 @@ use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::framing::Framing;
 
 /// A bare answer is a status line, `connection`, `content-length: 0` and `date`.
 const BARE_BYTES_MAX: usize = 200;
@@ -28,6 +33,8 @@ struct State {
     bytes: Vec<u8>,
     /// It was something else: on with it.
     let_go: bool,
+    /// The head that is being read says two lengths.
+    two_lengths: bool,
 }
 
 impl Held {
@@ -43,6 +50,11 @@ impl Held {
     pub(super) fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.0.lock().bytes)
     }
+
+    /// Whether the connection ends because of a head with a `Content-Length` and a `Transfer-Encoding`.
+    pub(super) fn has_two_lengths(&self) -> bool {
+        self.0.lock().two_lengths
+    }
 }
 
 /// A byte stream that holds back what looks like hyper's own answer.
@@ -50,12 +62,13 @@ impl Held {
 pub(super) struct Holding<T> {
     inner: T,
     held: Held,
+    framing: Framing,
 }
 
 impl<T: AsyncWrite + Unpin> Holding<T> {
     /// Puts it before `inner`.
     pub(super) fn new(inner: T, held: Held) -> Self {
-        Self { inner, held }
+        Self { inner, held, framing: Framing::default() }
     }
 
     /// The stream behind it.
@@ -102,7 +115,17 @@ fn is_bare(data: &[u8]) -> bool {
 
 impl<T: AsyncRead + Unpin> AsyncRead for Holding<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().inner).poll_read(cx, buf)
+        let this = self.get_mut();
+        if this.held.has_two_lengths() {
+            return Poll::Ready(Ok(()));
+        }
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
+        if let Some(end) = this.framing.follow(&buf.filled()[before..]) {
+            this.held.0.lock().two_lengths = true;
+            buf.set_filled(before + end);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 

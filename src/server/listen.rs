@@ -28,6 +28,7 @@ use tower::ServiceExt;
 
 use super::Shared;
 use super::answer::Failure;
+use super::call;
 use super::connection::{self, Terms};
 use super::held::{Held, Holding};
 use super::io::WriteDeadline;
@@ -199,7 +200,10 @@ async fn guarded(shared: &Shared, router: Router, request: Request<Incoming>) ->
     let (mut head, body) = request.into_parts();
     match shared.guard.admit(&head).await {
         Ok(caller) => head.extensions.insert(caller),
-        Err(error) => return Failure::from(error).into_response(),
+        Err(error) => {
+            call::drain(&head.headers, Body::new(body), shared);
+            return Failure::from(error).into_response();
+        }
     };
     match router.oneshot(Request::from_parts(head, Body::new(body))).await {
         Ok(response) => response,

@@ -3,6 +3,7 @@
 mod answer;
 mod call;
 mod connection;
+mod framing;
 mod guard;
 mod held;
 mod io;

@@ -257,12 +257,28 @@ async fn an_abort_stops_the_agent_and_the_session_goes_on() {
     let seen = events(&house, &session).await;
     let last = kinds(&seen).split_off(seen.len() - 4);
     assert_eq!(last, ["tool.call.error", "tool.call.end", "loop.complete", "abort"], "what was open is closed");
+    assert_eq!(seen[seen.len() - 4].1["error"]["code"], "CONFLICT");
     let asks = begin(&house, &session, &ask("execute", &json!({ "command": "x" }))).await;
     house.events(&session, "").await.until("permission.request").await;
     abort(&house, &session).await;
     assert_eq!(end(&house, &session, &asks).await["status"], "aborted");
     assert_eq!(facts(&house.prompt(&session, "facts").await)["pid"], pid, "the program is the same");
     house.close().await;
+}
+
+#[tokio::test]
+async fn a_call_that_the_agent_never_ends_is_its_failure() {
+    let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "c1", "title": "x", "status": "in_progress" });
+    for then in ["say done", "crash"] {
+        let (house, session) = house("").await;
+        house.prompt(&session, &format!("update {call}\n{then}")).await;
+        let seen = events(&house, &session).await;
+        let error = seen.iter().find(|(kind, _)| kind == "tool.call.error").unwrap();
+        assert_eq!(error.1["error"]["code"], "UPSTREAM_UNAVAILABLE", "{then}: {error:?}");
+        let ended = seen.iter().find(|(kind, _)| kind == "tool.call.end").unwrap();
+        assert_eq!((&ended.1["isError"], &ended.1["callId"]), (&json!(true), &json!("c1")));
+        house.close().await;
+    }
 }
 
 #[tokio::test]
@@ -308,7 +324,7 @@ async fn every_fault_ends_one_turn_and_says_why() {
 #[tokio::test]
 async fn an_agent_that_cannot_be_greeted_fails_the_turn() {
     let dumb = |how: &str| AcpServer { timeout_ms: Some(300), ..settings("a", how) };
-    let echo = AcpServer { command: "echo".into(), args: vec!["hello".into()], ..dumb("") };
+    let echo = AcpServer { command: "echo".into(), args: vec!["hello".into()], ..settings("a", "") };
     #[rustfmt::skip]
     let table = [
         (dumb("mute"), "the agent `a`: no answer to initialize within 300 ms"),
@@ -328,14 +344,22 @@ async fn an_agent_that_cannot_be_greeted_fails_the_turn() {
 #[tokio::test]
 async fn an_agent_that_is_not_there_is_refused_by_name() {
     let house = House::with(ListenOptions::default(), |settings_of_it| {
-        settings_of_it.acp_servers = vec![AcpServer { command: "/no/such/agent".into(), ..settings("a", "") }];
+        let missing = AcpServer { command: "/no/such/agent".into(), ..settings("a", "") };
+        let nowhere = AcpServer { cwd: Some("no/such/place".into()), ..settings("c", "") };
+        settings_of_it.acp_servers = vec![missing, nowhere];
     })
     .await;
-    let refused = house.call("POST", "/sessions", Some(json!({ "agent": "a" }))).await;
-    assert_eq!((refused.status, refused.code().as_str()), (503, "UPSTREAM_UNAVAILABLE"));
-    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("`/no/such/agent` is not installed"));
+    let directory = house.work.path().canonicalize().unwrap().join("no/such/place");
+    let nowhere = format!("its directory `{}` (cwd) is not there", directory.display());
     let agents = house.call("GET", "/agents", None).await.json();
-    assert_eq!((&agents["agents"][1]["name"], &agents["agents"][1]["available"]), (&json!("a"), &json!(false)));
+    for (at, name, reason) in [(1, "a", "`/no/such/agent` is not installed"), (2, "c", nowhere.as_str())] {
+        let refused = house.call("POST", "/sessions", Some(json!({ "agent": name }))).await;
+        assert_eq!((refused.status, refused.code().as_str()), (503, "UPSTREAM_UNAVAILABLE"));
+        assert!(refused.json()["error"]["message"].as_str().unwrap().contains(reason), "{refused:?}");
+        let agent = &agents["agents"][at];
+        assert_eq!((&agent["name"], &agent["available"]), (&json!(name), &json!(false)), "{agents}");
+        assert!(agent["reason"].as_str().is_some_and(|told| told.contains(reason)), "{agents}");
+    }
     #[rustfmt::skip]
     let table = [
         (json!({ "agent": "b" }), "agent"),

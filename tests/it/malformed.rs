@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use serde_json::json;
 use simse::server::ListenOptions;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -96,6 +97,11 @@ async fn what_is_no_http_gets_the_envelope() {
         ("two lengths", post("Content-Length: 2\r\nContent-Length: 3\r\n", "{}"), listens, 400, bad),
         ("a length beyond all numbers", post("Content-Length: 99999999999999999999\r\n", "{}"), listens, 400, bad),
         ("the largest length", post("Content-Length: 18446744073709551615\r\n", "{}"), listens, 413, large),
+        ("a length of 14 digits", post("Content-Length: 10000000000000\r\n", "{}"), listens, 413, large),
+        ("a length and chunks", post("Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", "2\r\n{}\r\n0\r\n\r\n"), listens, 400, bad),
+        ("chunks and a length", post("Transfer-Encoding: chunked\r\ncontent-length:2\r\n", "2\r\n{}\r\n0\r\n\r\n"), listens, 400, bad),
+        ("chunks and a length of none", post("Transfer-Encoding: chunked\r\nContent-Length: 0\r\n", "0\r\n\r\n"), listens, 400, bad),
+        ("a length, chunks and a request in the body", post("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n"), listens, 400, bad),
         ("a coding that is not ours", post("Transfer-Encoding: gzip\r\n", "{}"), listens, 400, bad),
         ("chunks in HTTP/1.0", head("POST /sessions HTTP/1.0", "Transfer-Encoding: chunked\r\n"), listens, 400, bad),
         ("a chunk without a size", post("Transfer-Encoding: chunked\r\n", "zz\r\n{}\r\n0\r\n\r\n"), listens, 400, bad),
@@ -113,6 +119,42 @@ async fn what_is_no_http_gets_the_envelope() {
         assert_eq!(reply.header("connection"), Some("close"), "{what}");
         assert!(reply.header("x-request-id").is_some() && reply.header("date").is_some(), "{what}: {reply:?}");
     }
+    house.close().await;
+}
+
+#[tokio::test]
+async fn what_the_head_shows_is_refused_before_the_body_and_told_to_who_sends_it() {
+    let house = House::open().await;
+    let json = "Content-Type: application/json\r\n";
+    let body = vec![b' '; 3 << 20];
+    let long = format!("Content-Length: {}\r\n", body.len());
+    #[rustfmt::skip]
+    let table = [
+        ("14 digits", format!("{json}Content-Length: 10000000000000\r\n"), 413, "PAYLOAD_TOO_LARGE", "body"),
+        ("gzip", format!("{json}Content-Encoding: gzip\r\n{long}"), 415, "INVALID_ARGUMENT", "Content-Encoding"),
+        ("one of two", format!("{json}Content-Encoding: identity\r\nContent-Encoding: br\r\n{long}"), 415, "INVALID_ARGUMENT", "Content-Encoding"),
+        ("in chunks", format!("{json}Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n"), 415, "INVALID_ARGUMENT", "Content-Encoding"),
+        ("a form", format!("Content-Type: text/plain\r\n{long}"), 400, "INVALID_ARGUMENT", "Content-Type"),
+        ("another page", format!("{json}Origin: http://attacker.example\r\n{long}"), 403, "FORBIDDEN", "Origin"),
+    ];
+    for (what, headers, status, code, field) in table {
+        let head = String::from_utf8(head("POST /sessions HTTP/1.1", &headers)).unwrap();
+        let head = head.replace("HOST", &house.address.to_string());
+        // Of the body nothing has come when the answer is there, and the client goes on sending.
+        let mut socket = TcpStream::connect(house.address).await.unwrap();
+        socket.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Stream::read_head(socket).await;
+        let reply = Reply { status: answer.status, body: answer.rest().await, headers: answer.headers.clone() };
+        assert_eq!((reply.status, reply.code().as_str()), (status, code), "{what}: {reply:?}");
+        assert_eq!(reply.json()["error"]["details"]["field"], field, "{what}");
+        // Or it listens only when all is sent.
+        let mut socket = TcpStream::connect(house.address).await.unwrap();
+        let chunk = if what == "in chunks" { format!("{:x}\r\n", body.len()) } else { String::new() };
+        socket.write_all(&[head.as_bytes(), chunk.as_bytes(), &body].concat()).await.expect(what);
+        assert_eq!(Stream::read_head(socket).await.status, status, "{what}");
+    }
+    let plain = request(house.address, "POST", "/sessions").header("Content-Encoding", "Identity").json(&json!({}));
+    assert_eq!(plain.send(house.address).await.status, 201, "no coding is none");
     house.close().await;
 }
 

@@ -120,8 +120,7 @@ impl Model for AcpAgent {
     }
 
     fn available(&self) -> Result<(), ModelError> {
-        let options = &self.agent.options;
-        program(options).map(drop).ok_or_else(|| missing(options))
+        program(&self.agent.options).map(drop)
     }
 
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
@@ -135,14 +134,16 @@ impl Model for AcpAgent {
     }
 }
 
-/// Where the program lies.
-fn program(options: &AcpOptions) -> Option<PathBuf> {
-    let path = options.environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-    find_program_in(&options.command, &options.directory, path)
-}
-
-fn missing(options: &AcpOptions) -> ModelError {
-    ModelError::Unavailable(format!("the program `{}` is not installed", options.command))
+/// Where the program lies, which can be started.
+fn program(options: &AcpOptions) -> Result<PathBuf, ModelError> {
+    let AcpOptions { command, directory, environment, .. } = options;
+    if !directory.is_dir() {
+        let words = format!("its directory `{}` (cwd) is not there", directory.display());
+        return Err(ModelError::Unavailable(words));
+    }
+    let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    let found = find_program_in(command, directory, path);
+    found.ok_or_else(|| ModelError::Unavailable(format!("the program `{command}` is not installed")))
 }
 
 impl Agent {

@@ -166,7 +166,7 @@ impl Agent {
 
     async fn start(&self) -> Result<Running, ModelError> {
         let options = &self.options;
-        let program = super::program(options).ok_or_else(|| self.named(super::missing(options)))?;
+        let program = super::program(options).map_err(|error| self.named(error))?;
         let what = Invocation {
             program: program.into_os_string(),
             arguments: options.args.iter().map(Into::into).collect(),
