@@ -137,6 +137,8 @@ test('an answer of another form is a failure', async () => {
 test('an unknown type', async () => {
   const hooks = createHookSystem()
   await assert.rejects(hooks.run('no.such', {}), { message: 'Unknown hook type: no.such' })
+  const without = { code: 'CONFIG_VALIDATION', message: 'run: context: expected an object, got nothing' }
+  await assert.rejects(hooks.run('tool.execute.before'), without)
   assert.throws(() => hooks.register('no.such', () => {}), { message: 'Unknown hook type: no.such' })
   assert.throws(() => hooks.register('tool.execute.before', 'x'), { code: 'CONFIG_VALIDATION' })
   assert.ok(Object.isFrozen(hooks))

@@ -361,5 +361,8 @@ test('what is no registry, no list or no option is refused', async () => {
   await assert.rejects(runAnthropicToolCalls(registry, [], { image: true }), /image: unknown field/)
   await assert.rejects(runMcpToolCall(registry, 'sum'), /params: expected \{name, arguments\}/)
   assert.deepEqual(await runOpenAIToolCalls(registry, undefined), [])
+  const nameless = [{ id: 'n', type: 'function' }]
+  const told = { role: 'tool', tool_call_id: 'n', content: 'Malformed tool call: name: expected a string, got nothing' }
+  assert.deepEqual(await runOpenAIToolCalls(registry, nameless), [told])
   assert.deepEqual(await runAnthropicToolCalls(registry, 'only words'), [])
 })

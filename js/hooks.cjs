@@ -2,7 +2,7 @@
 'use strict'
 
 const { isDeepStrictEqual } = require('node:util')
-const { assertFits, fn, plain } = require('./check.cjs')
+const { assertFits, fn, plain, record } = require('./check.cjs')
 const { messageOf, simseError } = require('./errors.cjs')
 
 /** The hook points, in the order of their bits in the native mask (src/node/hooks.rs). */
@@ -22,6 +22,7 @@ function warn(type, cause) {
   console.warn(`simse: a "${type}" hook failed; the value before it is kept:`, cause)
 }
 
+const object = record(() => {})
 const isString = (value) => typeof value === 'string'
 const isCall = (value) => plain(value) && typeof value.name === 'string' && plain(value.arguments ?? {})
 const isResult = (value) =>
@@ -141,6 +142,7 @@ function createHookSystem() {
 
   async function run(type, context) {
     assertType(type)
+    assertFits('run', object, context, 'context')
     return RUN[type](type, handlers.get(type), context)
   }
 

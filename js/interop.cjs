@@ -101,7 +101,7 @@ function toOpenAITools(registry) {
 async function runOpenAIToolCalls(registry, toolCalls, options) {
   const what = 'runOpenAIToolCalls'
   const calls = listOf(toolCalls, what, 'toolCalls').filter((call) => call?.type === 'function')
-  const asked = calls.map(({ id, function: { name, arguments: given } }) => ({ id, name, given }))
+  const asked = calls.map(({ id, function: called }) => ({ id, name: called?.name, given: called?.arguments }))
   const results = await runAll(registry, asked, options, what)
   const messages = results.map((result) => ({
     role: 'tool',

@@ -29,13 +29,23 @@ function checkSignal(signal) {
     throw invalid('execute', [{ path: 'signal', message: `expected an AbortSignal, got ${describe(signal)}` }])
 }
 
-/** A call as Rust reads it, and what is wrong with one that it need not read. */
+/** A call as Rust reads it, and what is wrong with one that it need not read. What throws when it is read is no call. */
 function readCall(call) {
+  try {
+    return readMembers(call)
+  } catch (cause) {
+    const request = { id: newCallId(), name: '', arguments: {} }
+    return { request, problem: `a call: it cannot be read: ${messageOf(cause)}` }
+  }
+}
+
+function readMembers(call) {
   const { id, name, arguments: args } = plain(call) ? call : {}
   const request = {
     id: typeof id === 'string' ? id : newCallId(),
     name: typeof name === 'string' ? name : '',
-    arguments: args ?? {},
+    // What says itself how it is written is taken at its word, and held to it.
+    arguments: (typeof args?.toJSON === 'function' ? args.toJSON() : args) ?? {},
   }
   return {
     request,

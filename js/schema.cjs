@@ -2,7 +2,7 @@
 'use strict'
 
 const { assertFits, boolean, describe, integer, oneOf, optional, plain, shape, string, text } = require('./check.cjs')
-const { invalid } = require('./errors.cjs')
+const { invalid, messageOf } = require('./errors.cjs')
 
 const CATEGORIES = Object.freeze(['read', 'edit', 'search', 'execute', 'memory', 'vfs', 'task', 'subagent', 'other'])
 const annotations = shape({ title: optional(string), destructive: optional(boolean), readOnly: optional(boolean) })
@@ -81,7 +81,17 @@ function checkByName(parameters) {
 function parametersOf(parameters) {
   if (isStandard(parameters)) return { ...standardToJson(parameters), schema: parameters }
   if (!isJsonSchema(parameters)) checkByName(parameters)
-  return { data: structuredClone(parameters), schema: undefined }
+  return { data: copied(parameters), schema: undefined }
+}
+
+/** A copy of what is data; anything else has no place in a schema. */
+function copied(parameters) {
+  try {
+    return JSON.parse(JSON.stringify(parameters))
+  } catch (cause) {
+    const why = cause instanceof RangeError ? 'nested without end' : messageOf(cause).split('\n')[0]
+    throw invalid('register', [{ path: 'parameters', message: `expected what can be written as JSON: ${why}` }])
+  }
 }
 
 /**

@@ -464,6 +464,8 @@ async fn a_flood_arrives_whole_and_unknown_requests_are_answered() {
     let (house, session) = house("").await;
     let turn = house.prompt(&session, "flood 20000").await;
     assert_eq!(turn["result"].as_str().map(str::len), Some(20_000));
+    let turn = house.prompt(&session, "fill 4000000").await;
+    assert_eq!(turn["result"].as_str().map(str::len), Some(4_000_000), "one long line");
     let turn = house.prompt(&session, "request craft/drainMidTurnQueue").await;
     assert_eq!(turn["result"], "-32601");
     house.close().await;

@@ -189,6 +189,7 @@ impl Agent {
                 "think" => chunk(&session, "agent_thought_chunk", rest),
                 "update" => update(&session, &serde_json::from_str(rest).unwrap()),
                 "flood" => (0..rest.parse().unwrap()).for_each(|_| chunk(&session, "agent_message_chunk", "x")),
+                "fill" => chunk(&session, "agent_message_chunk", &"x".repeat(rest.parse().unwrap())),
                 "noise" => raw(rest),
                 "stderr" => {
                     let mut errors = std::io::stderr().lock();
