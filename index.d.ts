@@ -863,7 +863,10 @@ export interface FileChange {
  * a `.git` is asked about whatever the rules allow (`onPermissionRequest`; without one it is no): git runs what stands there.
  */
 export interface FilesystemToolOptions {
-  /** The root, and where relative paths start. */
+  /**
+   * The root, and where relative paths start. It may be made later (`fs_write` makes it): until then calls say that it is
+   * missing. What is there and no directory is refused.
+   */
   readonly workingDirectory: string
   /** Further roots; relative ones against `workingDirectory`. */
   readonly allowedPaths?: readonly string[]

@@ -302,9 +302,21 @@ test('native and JavaScript tools in one batch', async () => {
 
 test('options that do not fit name the field; so does a registry that is none', () => {
   const registry = createToolRegistry()
+  const file = join(room, 'no-directory')
+  writeFileSync(file, '')
   const table = [
     [() => registerFilesystemTools(registry, {}), 'options.workingDirectory'],
     [() => registerFilesystemTools(registry, { workingDirectory: room, allowedPaths: 'x' }), 'options.allowedPaths'],
+    [() => registerFilesystemTools(registry, { workingDirectory: '/a\0b' }), 'options.workingDirectory'],
+    ...[registerFilesystemTools, registerBashTool, registerExecTools, registerGitTools].flatMap((register) => [
+      [() => register(registry, { workingDirectory: file }), 'options.workingDirectory'],
+      [() => register(registry, { workingDirectory: join(file, 'below') }), 'options.workingDirectory'],
+    ]),
+    ...[registerBashTool, registerExecTools].flatMap((register) => [
+      [() => register(registry, { workingDirectory: room, env: { 'A=B': '1' } }), 'options.env.A=B'],
+      [() => register(registry, { workingDirectory: room, env: { A: 'x\0y' } }), 'options.env.A'],
+      [() => register(registry, { workingDirectory: room, env: { '': 'x' } }), 'options.env.'],
+    ]),
     [() => registerBashTool(registry, { workingDirectory: room, env: { A: 1 } }), 'options.env.A'],
     [() => registerBashTool(registry, { workingDirectory: room, timeout: 5 }), 'options.timeout'],
     [() => registerExecTools(registry, { workingDirectory: room, maxOutputTokens: 0 }), 'options.maxOutputTokens'],
@@ -316,6 +328,33 @@ test('options that do not fit name the field; so does a registry that is none', 
     assert.throws(bad, (e) => e.code === 'CONFIG_VALIDATION' && e.issues[0].path === path)
   }
   assert.throws(() => registerBashTool({}, { workingDirectory: room }), { code: 'CONFIG_VALIDATION' })
+})
+
+test('a working directory may be made later; until then every tool says that it is missing', async () => {
+  const registry = createToolRegistry()
+  const workingDirectory = join(room, 'made', 'later')
+  for (const register of [registerFilesystemTools, registerBashTool, registerGitTools])
+    register(registry, { workingDirectory })
+  const calls = [
+    call('fs_list'),
+    call('fs_read', { path: 'a' }),
+    call('fs_glob', { pattern: '*' }),
+    call('fs_grep', { pattern: 'x' }),
+    call('fs_stat', { path: 'a' }),
+    call('fs_edit', { path: 'a', old_string: 'x', new_string: 'y' }),
+    call('fs_delete', { path: 'a' }),
+    call('bash', { command: 'true' }),
+    call('git_status'),
+    call('git_log'),
+  ]
+  for (const request of calls) {
+    const { output, isError } = await registry.execute(request)
+    const want = `Tool "${request.name}" execution failed: Working directory "${workingDirectory}" does not exist or is not a directory`
+    assert.deepEqual([isError, output], [true, want])
+  }
+  const written = await registry.execute(call('fs_write', { path: 'a', content: 'x' }))
+  assert.equal(written.output, 'Wrote 1 bytes to a')
+  assert.equal((await registry.execute(call('fs_list'))).output, 'f a')
 })
 
 test('what a sandboxed shell leaves for git to run is held to the sandbox of the git tools', async (t) => {

@@ -31,6 +31,10 @@ const kind = (expected, test) => (value, path, issues) => {
 
 const string = kind('a string', (v) => typeof v === 'string')
 const text = kind('a non-empty string', (v) => typeof v === 'string' && v.length > 0)
+const path = kind(
+  'a non-empty string without a zero byte',
+  (v) => typeof v === 'string' && v.length > 0 && !v.includes('\0'),
+)
 const boolean = kind('true or false', (v) => typeof v === 'boolean')
 const fn = kind('a function', (v) => typeof v === 'function')
 const integer = (min, max = Number.MAX_SAFE_INTEGER) =>
@@ -63,6 +67,19 @@ const list = (check) => (value, path, issues) => {
 const record = (check) => (value, path, issues) => {
   if (!plain(value)) return void issues.push({ path, message: `expected an object, got ${describe(value)}` })
   for (const key of Object.keys(value)) check(value[key], join(path, key), issues)
+}
+
+/** An environment that a program can be given. */
+const environment = (value, path, issues) => {
+  const before = issues.length
+  record(string)(value, path, issues)
+  if (issues.length > before) return
+  for (const [name, text] of Object.entries(value))
+    if (name === '' || /[=\0]/.test(name) || text.includes('\0'))
+      issues.push({
+        path: `${path}.${name}`,
+        message: 'expected a name without "=" and a value, neither with a zero byte',
+      })
 }
 
 /** One check or the other; the message is the whole's. */
@@ -98,6 +115,7 @@ module.exports = {
   plain,
   string,
   text,
+  path,
   boolean,
   fn,
   integer,
@@ -107,6 +125,7 @@ module.exports = {
   optional,
   list,
   record,
+  environment,
   either,
   shape,
 }

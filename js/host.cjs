@@ -2,36 +2,36 @@
 'use strict'
 
 const { native } = require('./bridge.cjs')
-const { assertFits, boolean, integer, list, oneOf, optional, record, shape, string, text } = require('./check.cjs')
+const { assertFits, boolean, environment, integer, list, oneOf, optional, path, shape, string } = require('./check.cjs')
 const { revive } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
 const { endAtExit } = require('./leftovers.cjs')
 const { stateOf } = require('./registry.cjs')
 
 const filesystemOptions = shape({
-  workingDirectory: text,
-  allowedPaths: optional(list(text)),
+  workingDirectory: path,
+  allowedPaths: optional(list(path)),
   staleCheck: optional(oneOf('strict', 'warn', 'off')),
 })
 const gitOptions = shape({
-  workingDirectory: text,
+  workingDirectory: path,
   sandbox: optional(oneOf('read-only', 'workspace-write', 'off')),
   sandboxNetwork: optional(boolean),
 })
 const bashOptions = shape({
-  workingDirectory: text,
+  workingDirectory: path,
   defaultTimeoutMs: optional(integer(1)),
   maxOutputBytes: optional(integer(1)),
-  env: optional(record(string)),
-  shell: optional(text),
+  env: optional(environment),
+  shell: optional(path),
   sandbox: optional(oneOf('read-only', 'workspace-write', 'off')),
   sandboxNetwork: optional(boolean),
 })
 const execOptions = shape({
-  workingDirectory: text,
+  workingDirectory: path,
   maxOutputTokens: optional(integer(1)),
-  env: optional(record(string)),
-  shell: optional(text),
+  env: optional(environment),
+  shell: optional(path),
   sandbox: optional(oneOf('read-only', 'workspace-write', 'off')),
   sandboxNetwork: optional(boolean),
 })

@@ -5,6 +5,7 @@ const {
   assertFits,
   boolean,
   describe,
+  environment,
   fn,
   integer,
   list,
@@ -54,19 +55,6 @@ const headers = (value, path, issues) => {
     else if (!/^[\t\x20-\x7e]*$/.test(text))
       issues.push({ path: `${path}.${name}`, message: 'expected a value of visible ASCII characters' })
   }
-}
-
-/** An environment that a program can be given. */
-const environment = (value, path, issues) => {
-  const before = issues.length
-  record(string)(value, path, issues)
-  if (issues.length > before) return
-  for (const [name, text] of Object.entries(value))
-    if (name === '' || /[=\0]/.test(name) || text.includes('\0'))
-      issues.push({
-        path: `${path}.${name}`,
-        message: 'expected a name without "=" and a value, neither with a zero byte',
-      })
 }
 
 /** The name of an agent; `simse` is our own. */

@@ -156,10 +156,11 @@ function asOurs(text) {
   return own.map((line) => line.replace(/^(.*?)([:-])(\d+)\2/, '$1$2$3$2 ').replace(/y{100,}/, LONG))
 }
 
-/** Ours, less the notes at the end. */
+/** Ours, less the notes at the end; the Latin-1 that ours decodes as rg's bytes come out here. */
 function ourLines(output) {
   if (/^No (matches|files) found/.test(output)) return []
-  return output.split('\n').map((line) => line.replace(/y{100,} \[line cut: \d+ bytes in all\]$/, LONG))
+  const lines = output.replaceAll('c\u00e9 ', 'c\ufffd ').split('\n')
+  return lines.map((line) => line.replace(/y{100,} \[line cut: \d+ bytes in all\]$/, LONG))
 }
 
 /** Every page of a grep or a glob. */

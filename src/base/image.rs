@@ -1,4 +1,8 @@
-//! Images by their first bytes: format and size. Nothing is decoded.
+//! Images by their first bytes: format and size. Nothing is decoded. [`whole`] says whether one is whole.
+
+mod whole;
+
+pub use whole::{Flaw, whole};
 
 /// An image's format and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

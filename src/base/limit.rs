@@ -124,6 +124,8 @@ pub const PATCH_READ_BYTES_MAX: u64 = 64 << 20;
 pub const DIFF_BYTES_MAX: usize = 64 * 1024;
 /// Largest image that a tool hands on, in bytes of its file. In base64 it is as large as a prompt may be.
 pub const IMAGE_BYTES_MAX: u64 = 1_500_000;
+/// Most pixels at either side of an image that a tool hands on: providers refuse more.
+pub const IMAGE_SIDE_PIXELS_MAX: u32 = 8_000;
 /// Images that one call hands on, in bytes of base64.
 pub const CALL_IMAGES_BYTES_MAX: usize = 2_000_000;
 /// Images of tools that a conversation keeps, the newest ones, in bytes of base64.

@@ -11,6 +11,7 @@ pub mod limit;
 pub mod place;
 pub mod process;
 pub mod sandbox;
+pub mod show;
 pub mod sse;
 pub mod text;
 pub mod workspace;

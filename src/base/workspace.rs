@@ -11,12 +11,14 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::Metadata;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::beneath::{Way, way};
+use super::show;
 
 /// Links followed in one path before it counts as a loop. The kernel's own number.
 const LINKS_MAX: usize = 40;
@@ -139,6 +141,17 @@ impl Workspace {
         Ok(Self { given, roots, protected: Vec::new(), stale_check: StaleCheck::default(), way: way() })
     }
 
+    /// Whether the working directory has come into being.
+    ///
+    /// # Errors
+    /// [`PathError::NoDirectory`].
+    pub fn is_there(&self) -> Result<(), PathError> {
+        match self.working_directory().is_dir() {
+            true => Ok(()),
+            false => Err(PathError::NoDirectory(self.given.clone())),
+        }
+    }
+
     /// The same without these places (absolute, without links) in its roots: the server's own data. One that a root lies in
     /// is left out, because whoever names such a root means it.
     #[must_use]
@@ -229,10 +242,14 @@ impl Workspace {
         self.real_entry(input).ok()?.ok().filter(|path| self.contains(path))
     }
 
-    /// How a path inside the workspace is shown: relative to the working directory where it lies there.
+    /// How a path inside the workspace is named: relative to the working directory where it lies there.
+    pub fn named<'p>(&self, path: &'p Path) -> &'p Path {
+        path.strip_prefix(self.working_directory()).unwrap_or(path)
+    }
+
+    /// The same as text, on one line ([`show::name`]).
     pub fn shown(&self, path: &Path) -> String {
-        let path = path.strip_prefix(self.working_directory()).unwrap_or(path);
-        path.to_string_lossy().into_owned()
+        show::name(self.named(path).as_os_str().as_bytes()).into_owned()
     }
 
     /// The refusal of `input`.

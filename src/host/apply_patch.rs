@@ -13,7 +13,8 @@ use super::commit::{Change, commit, recover};
 use super::fs_common::{blocking, changes_git, definition, text_argument};
 use super::fs_file::turns;
 use super::fs_guard::Guard;
-use super::patch_plan::{Ground, Plan, Told, paths, plan};
+use super::patch_plan::{Ground, Plan, paths, plan};
+use super::patch_told::{Side, Told};
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
 use crate::config::change_records_directory;
@@ -152,7 +153,7 @@ fn done(told: &[Told]) -> String {
         } else {
             format!(" (found without regard to {})", told.leniency)
         };
-        format!("\n{} {}{note}", told.letter, told.name)
+        format!("\n{} {}{note}", told.letter(), told.name())
     };
     format!("Success. Updated the following files:{}", told.iter().map(line).collect::<String>())
 }
@@ -161,8 +162,8 @@ fn preview(plan: &Plan) -> Value {
     let (mut diff, mut added, mut removed, mut truncated) = (String::new(), 0, 0, false);
     let mut files = Vec::new();
     for told in &plan.told {
-        let side = |side: &Option<(String, Vec<u8>)>| {
-            side.as_ref().map(|(path, bytes)| (path.clone(), String::from_utf8_lossy(bytes).into_owned()))
+        let side = |side: &Option<Side>| {
+            side.as_ref().map(|side| (side.given.clone(), String::from_utf8_lossy(&side.bytes).into_owned()))
         };
         let (before, after) = (side(&told.before), side(&told.after));
         let name = |side: &Option<(String, String)>, other: &Option<(String, String)>| {
@@ -173,17 +174,16 @@ fn preview(plan: &Plan) -> Value {
         let (old_text, new_text) = (text(&before), text(&after));
         let left = limit::DIFF_BYTES_MAX.saturating_sub(diff.len());
         let one = diff_between((&old, old_text.as_deref()), (&new, new_text.as_deref()), left);
-        if old != new {
-            diff.push_str(&format!(
-                "{} from {old}\n{0} to {new}\n",
-                if told.letter == 'C' { "copy" } else { "rename" }
-            ));
+        if matches!(told.letter(), 'R' | 'C') {
+            diff.push_str(&format!("{} from {old}\n{0} to {new}\n", if told.copied { "copy" } else { "rename" }));
         }
         diff.push_str(&one.text);
         added += one.added;
         removed += one.removed;
         truncated |= one.truncated;
-        files.push(json!({ "kind": told.letter.to_string(), "path": new, "added": one.added, "removed": one.removed }));
+        files.push(
+            json!({ "kind": told.letter().to_string(), "path": new, "added": one.added, "removed": one.removed }),
+        );
     }
     json!({ "files": files, "diff": diff, "added": added, "removed": removed, "truncated": truncated })
 }

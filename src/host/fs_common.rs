@@ -175,16 +175,24 @@ pub(super) fn open(workspace: &Workspace, input: &str) -> Result<File, ToolError
     )
 }
 
-/// Nothing is there by that name.
+/// Nothing is there by that name. Where the working directory itself is missing, that is what is said.
 pub(super) fn not_found(workspace: &Workspace, input: &str) -> ToolError {
+    if let Err(error) = workspace.is_there() {
+        return refused(&error);
+    }
     let meant = workspace.resolve(input).map(|path| alike(workspace, &path)).unwrap_or_default();
     match meant.as_slice() {
         [] => ToolError::failed(format!("No such file or directory: \"{input}\"")),
         _ => ToolError::failed(format!(
             "No such file or directory: \"{input}\". Did you mean {}?",
-            meant.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ")
+            meant.iter().map(|name| in_quotes(name)).collect::<Vec<_>>().join(", ")
         )),
     }
+}
+
+/// A shown path in quotation marks; one that is written as a JSON string has them.
+fn in_quotes(shown: &str) -> String {
+    if shown.starts_with('"') { shown.to_owned() } else { format!("\"{shown}\"") }
 }
 
 /// What an operation on the file system failed with.

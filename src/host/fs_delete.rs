@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::fs_common::{
-    PATH_ALIASES, blocking, changes_git, definition, flag, io_failed, not_found, refused, text_argument,
+    PATH_ALIASES, blocking, changes_git, definition, flag, io_failed, no_directory_name, not_found, refused,
+    text_argument,
 };
 use super::fs_file::{failing_preview, turn};
 use super::fs_guard::Guard;
@@ -124,6 +125,10 @@ fn delete(
     })?;
     let _turn = turn(place.path());
     let found = place.look().map_err(|e| failed(&e))?;
+    if !found.is_dir() {
+        // `x/` means a directory: the file or the link `x` is not what was named.
+        no_directory_name(path)?;
+    }
     if cancel.is_cancelled() {
         return Err(ToolError::Aborted);
     }
@@ -279,6 +284,23 @@ mod tests {
         assert!(said.contains("set recursive to true"), "{said}");
         aborted(&tool, json!({"path": "other", "recursive": true}));
         assert!(home.path().join("wd/other").exists() && home.path().join("wd/root/sub").exists());
+    }
+
+    #[test]
+    fn a_directorys_name_deletes_no_file_and_no_link() {
+        let (home, workspace) = workspace(&[("file", "x"), ("dir/", ""), ("other/", "")]);
+        symlink("dir", home.path().join("link")).unwrap();
+        let tool = FsDelete::new(workspace);
+        for (path, ending) in [("file/", "/"), ("file//", "/"), ("file/.", "."), ("link/", "/")] {
+            let said = call(&tool, json!({"path": path, "recursive": true})).unwrap_err();
+            let want = format!("Path \"{path}\" ends in \"{ending}\", so it can only be a directory");
+            assert!(said.starts_with(&want), "{said}");
+        }
+        assert!(home.path().join("file").exists() && home.path().join("link").exists());
+        for path in ["dir/", "other/."] {
+            assert_eq!(call(&tool, json!({"path": path, "recursive": true})), Ok(format!("Deleted {path}")));
+        }
+        assert!(!home.path().join("dir").exists() && !home.path().join("other").exists());
     }
 
     #[test]

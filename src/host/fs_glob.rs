@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
@@ -22,7 +23,7 @@ use super::search::{
     FileChoice, Kind, Place, Stop, Stopped, Visit, Walk, alternatives, as_path, by_path, names_hidden, searching,
 };
 use crate::base::workspace::{PathError, Workspace};
-use crate::base::{BoxFuture, limit};
+use crate::base::{BoxFuture, limit, show};
 use crate::protocol::{ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput, Veil};
 
@@ -114,7 +115,7 @@ impl Tool for FsGlob {
 }
 
 /// A pattern's leading directories without wildcards, and the rest, which has at least one name.
-fn split(pattern: &str) -> (String, String) {
+pub(super) fn split(pattern: &str) -> (String, String) {
     if pattern.starts_with('!') {
         return (String::new(), pattern.to_owned());
     }
@@ -175,12 +176,13 @@ impl Query {
     fn run(&self, workspace: &Arc<Workspace>, stop: &Arc<Stop>) -> Result<String, ToolError> {
         let pattern = self.pattern.as_str();
         let (directory, rest) = split(pattern);
-        if rest.split('/').any(|name| name == "..") {
+        if alternatives(&rest).iter().any(|plain| plain.split('/').any(|name| name == "..")) {
             return Err(refused(&workspace.escapes(pattern)));
         }
         if let Some(path) = &self.path {
             self.check_path(workspace, path)?;
         }
+        workspace.is_there().map_err(|e| refused(&e))?;
         // The message names what the caller wrote, and that is the pattern.
         let base = beside(self.path.as_deref().unwrap_or(""), &directory);
         let base = workspace.resolve(&base).map_err(|e| match e {
@@ -228,7 +230,8 @@ impl Query {
     fn page(&self, hunt: &Hunt, newest: Newest, late: bool) -> String {
         let (found, more) = (newest.files.len(), newest.more);
         let files = newest.files.into_sorted_vec();
-        let mut lines: Vec<String> = files.iter().skip(self.offset).map(|file| hunt.shown(&file.path)).collect();
+        let page = || files.iter().skip(self.offset);
+        let mut lines: Vec<String> = page().map(|file| hunt.shown(&file.path)).collect();
         let shown = lines.len();
         if shown == 0 && found > 0 {
             lines.push(format!("No more files: there are {found} in all."));
@@ -240,6 +243,8 @@ impl Query {
                 "(Stopped by the time limit: there may be more, and newer ones. Search a smaller directory)".to_owned(),
             );
         }
+        let any = |is: fn(&[u8]) -> bool| page().any(|file| is(&hunt.named(&file.path)));
+        lines.extend(show::notes(any(|path| !show::is_plain(path)), any(show::is_nameless)).map(str::to_owned));
         if more {
             if self.offset + shown <= limit::SEARCH_OFFSET_MAX {
                 lines.push(format!("(Go on with `offset`: {})", self.offset + shown));
@@ -344,6 +349,11 @@ impl Hunt {
 
     fn shown(&self, path: &[u8]) -> String {
         self.workspace.shown(&self.base.join(as_path(path)))
+    }
+
+    /// The same before it is made fit to be shown.
+    fn named(&self, path: &[u8]) -> Vec<u8> {
+        self.workspace.named(&self.base.join(as_path(path))).as_os_str().as_bytes().to_vec()
     }
 
     /// When a file that fits was changed. None: it is none, or leads out of the roots.

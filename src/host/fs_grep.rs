@@ -265,7 +265,7 @@ mod tests {
         let (_home, tool) = place();
         #[rustfmt::skip]
         let table = [
-            (json!({"pattern": "one"}), "a/z.rs:1: fn one() {}\na.rs:1: // one\nb.txt:1: one\nlatin.txt:1: caf\u{fffd} one"),
+            (json!({"pattern": "one"}), "a/z.rs:1: fn one() {}\na.rs:1: // one\nb.txt:1: one\nlatin.txt:1: café one"),
             (json!({"pattern": "^one$", "ignore_case": true}), "b.txt:1: one\nb.txt:3: ONE"),
             (json!({"pattern": r"\{\}$"}), "a/z.rs:1: fn one() {}"),
             (json!({"pattern": "one", "path": "b.txt"}), "b.txt:1: one"),
@@ -275,7 +275,7 @@ mod tests {
             (json!({"pattern": "one", "path": "node_modules"}), "node_modules/m.js:1: one"),
             (json!({"pattern": "one", "glob": "*.{rs,py}"}), "a/z.rs:1: fn one() {}\na.rs:1: // one"),
             (json!({"pattern": "one", "glob": "a/**"}), "a/z.rs:1: fn one() {}"),
-            (json!({"pattern": "one", "glob": "!*.rs"}), "b.txt:1: one\nlatin.txt:1: caf\u{fffd} one"),
+            (json!({"pattern": "one", "glob": "!*.rs"}), "b.txt:1: one\nlatin.txt:1: café one"),
             (json!({"pattern": "one() {", "literal": true}), "a/z.rs:1: fn one() {}"),
             (json!({"pattern": "two", "context": 1}), "b.txt-1- one\nb.txt:2: two\nb.txt-3- ONE"),
             (json!({"pattern": "one", "limit": 2}), "a/z.rs:1: fn one() {}\na.rs:1: // one\n(Go on with `offset`: 2)\n(Results limited to 2 entries)"),
@@ -286,6 +286,40 @@ mod tests {
         for (arguments, want) in table {
             assert_eq!(call(&tool, arguments.clone()).as_deref(), Ok(want), "{arguments}");
         }
+    }
+
+    #[test]
+    fn odd_names_stay_on_one_line_in_every_search() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        let (home, workspace) = workspace(&[("a\nb.txt", "one\n"), ("\u{1b}[31m/x", "one\n"), ("it's", "one\n")]);
+        let (grep, glob, list) =
+            (FsGrep::new(Arc::clone(&workspace)), FsGlob::new(Arc::clone(&workspace)), FsList::new(workspace));
+        let json_note = "(A path in double quotes is written as a JSON string)";
+        #[rustfmt::skip]
+        let table: [(&dyn Tool, serde_json::Value, String); 7] = [
+            (&grep, json!({"pattern": "one"}), format!("\"\\u001b[31m/x\":1: one\n\"a\\nb.txt\":1: one\nit's:1: one\n{json_note}")),
+            (&grep, json!({"pattern": "one", "limit": 1}), format!("\"\\u001b[31m/x\":1: one\n{json_note}\n(Go on with `offset`: 1)\n(Results limited to 1 entries)")),
+            (&grep, json!({"pattern": "one", "path": "a\nb.txt", "mode": "count"}), format!("\"a\\nb.txt\":1\n{json_note}")),
+            (&grep, json!({"pattern": "one", "path": "\u{1b}[31m"}), format!("\"\\u001b[31m/x\":1: one\n{json_note}")),
+            (&grep, json!({"pattern": "one", "path": "it's"}), "it's:1: one".to_owned()),
+            (&glob, json!({"pattern": "a*"}), format!("\"a\\nb.txt\"\n{json_note}")),
+            (&list, json!({}), format!("d \"\\u001b[31m\"\nf \"\\u001b[31m/x\"\nf \"a\\nb.txt\"\nf it's\n{json_note}")),
+        ];
+        for (tool, arguments, want) in table {
+            assert_eq!(call(tool, arguments.clone()).as_deref(), Ok(want.as_str()), "{arguments}");
+        }
+        let said = call(&grep, json!({"pattern": "one", "path": "a\nc.txt"})).unwrap_err();
+        assert!(said.ends_with(r#"Did you mean "a\nb.txt"?"#), "{said}");
+        let nameless = home.path().join(OsStr::from_bytes(b"ba\xffd"));
+        if fs::write(nameless, "two\n").is_err() {
+            return; // Not every file system has such names.
+        }
+        let note = "(A path in double quotes is written as a JSON string)\n(A path with \\x is not UTF-8: no argument can name it)";
+        assert_eq!(call(&grep, json!({"pattern": "two"})), Ok(format!("\"ba\\xffd\":1: two\n{note}")));
+        assert_eq!(call(&glob, json!({"pattern": "b*"})), Ok(format!("\"ba\\xffd\"\n{note}")));
+        assert!(call(&list, json!({})).unwrap().contains("\nf \"ba\\xffd\"\n"));
     }
 
     #[test]
@@ -304,6 +338,18 @@ mod tests {
             said(json!({"pattern": "a", "path": "../"})),
             format!("Path \"../\" escapes the working directory \"{wd}\"")
         );
+        for glob in ["../**", "a/../../x", "/etc/*", "/etc/**/*.conf", "{..,a}/*", "*.rs,../*"] {
+            let bad = glob.strip_prefix("*.rs,").unwrap_or(glob);
+            let want = format!("Path \"{bad}\" escapes the working directory \"{wd}\"");
+            for path in [".", "b.txt"] {
+                assert_eq!(said(json!({"pattern": "one", "path": path, "glob": glob})), want);
+            }
+        }
+        let absolute = format!("{}/a/*.rs", home.path().canonicalize().unwrap().display());
+        for glob in ["/a/*", "/a/**", "!../x,a/*", absolute.as_str()] {
+            let found = call(&tool, json!({"pattern": "one", "glob": glob}));
+            assert_eq!(found.as_deref(), Ok("a/z.rs:1: fn one() {}"), "{glob}");
+        }
         aborted(&tool, json!({"pattern": "one"}));
         aborted(&tool, json!({"pattern": "one", "path": "b.txt"}));
     }
@@ -322,6 +368,24 @@ mod tests {
             "{text}"
         );
         assert!(text.len() < 600);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_to_search_is_told_as_that() {
+        let (home, workspace) = workspace(&[]);
+        put(home.path(), "line", &"x".repeat(limit::GREP_HEAP_BYTES_MAX + 1));
+        let tool = FsGrep::new(workspace);
+        let most = limit::GREP_HEAP_BYTES_MAX;
+        for (multiline, why) in [
+            (false, format!("a line of it has more than {most} bytes")),
+            (true, format!("it has more than {most} bytes, the most that is searched across lines")),
+        ] {
+            let want = format!("No matches found.\n(1 file could not be searched, such as line: {why})");
+            for path in [".", "line"] {
+                let said = call(&tool, json!({"pattern": "y", "path": path, "multiline": multiline}));
+                assert_eq!(said.as_deref(), Ok(want.as_str()), "{path}");
+            }
+        }
     }
 
     #[test]
@@ -490,7 +554,9 @@ mod tests {
         }
         let tool = FsGrep::new(workspace).with_time_limit(Duration::ZERO);
         let text = call(&tool, json!({"pattern": "(x+x+)+y"})).unwrap();
-        assert!(text.contains("(Stopped by the time limit: there may be more."), "{text}");
+        let late =
+            "(Stopped by the time limit: there may be more. Search a smaller directory, or fewer files by `glob`)";
+        assert_eq!(text, format!("No matches found.\n{late}"));
     }
 
     #[test]

@@ -5,20 +5,22 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use grep_regex::RegexMatcher;
 use grep_searcher::SearcherBuilder;
 
 use super::fs_common::{SKIPPED_DIRECTORIES, io_failed, not_found, open, refused};
+use super::fs_glob::split;
 use super::fs_grep::{Mode, Query};
 use super::search::{
     Count, FileChoice, FileSearch, Found, Hit, Kind, Lines, Outcome, Place, Room, Stop, Stopped, Tally, TypeChoice,
-    Visit, Walk, open_below, open_file,
+    Visit, Walk, alternatives, open_below, open_file,
 };
 use crate::base::workspace::{PathError, Workspace};
-use crate::base::{limit, text};
+use crate::base::{limit, show, text};
 use crate::tool::ToolError;
 
 /// Files that a worker takes at a time.
@@ -30,8 +32,8 @@ struct Scope {
     given: String,
     base: PathBuf,
     directory: bool,
-    /// In front of each path that is shown.
-    prefix: String,
+    /// In front of each path that is named.
+    prefix: Vec<u8>,
 }
 
 impl Scope {
@@ -48,18 +50,56 @@ impl Scope {
             Err(PathError::Open { cause, .. }) => return Err(io_failed("search", given, &cause)),
             Err(e) => return Err(refused(&e)),
         };
-        let mut prefix = workspace.shown(&base);
-        if directory && !prefix.is_empty() && !prefix.ends_with('/') {
-            prefix.push('/');
+        let mut prefix = workspace.named(&base).as_os_str().as_bytes().to_vec();
+        if directory && !prefix.is_empty() && !prefix.ends_with(b"/") {
+            prefix.push(b'/');
         }
         Ok(Self { workspace: Arc::clone(workspace), given: given.to_owned(), base, directory, prefix })
+    }
+
+    /// A glob as it is held against paths below the base.
+    ///
+    /// With a slash in front it begins at the base, as ripgrep has it. When nothing is there by that name it was meant from
+    /// the root of the file system; then it has to stay inside the roots as every path.
+    fn glob(&self, glob: &str) -> Result<String, ToolError> {
+        if glob.starts_with('!') {
+            return Ok(glob.to_owned());
+        }
+        let climbs = |glob: &String| glob.split('/').any(|name| name == "..");
+        if alternatives(glob).iter().any(climbs) {
+            return Err(refused(&self.workspace.escapes(glob)));
+        }
+        let (directory, rest) = split(glob);
+        let Some(below) = directory.strip_prefix('/').filter(|below| !below.is_empty()) else {
+            return Ok(glob.to_owned());
+        };
+        if self.workspace.look(&self.base.join(below)).is_ok() {
+            return Ok(glob.to_owned());
+        }
+        let real = self.workspace.resolve(&directory).map_err(|e| match e {
+            PathError::Escapes { .. } => refused(&self.workspace.escapes(glob)),
+            other => refused(&other),
+        })?;
+        let below = real.strip_prefix(&self.base).ok().and_then(Path::to_str);
+        Ok(below
+            .map_or_else(|| glob.to_owned(), |below| format!("/{}/{rest}", globset::escape(below)).replace("//", "/")))
     }
 
     /// How a path below the base is shown.
     fn shown(&self, path: &[u8], line: &mut String) {
         line.clear();
-        line.push_str(&self.prefix);
-        line.push_str(&String::from_utf8_lossy(path));
+        match (std::str::from_utf8(&self.prefix), std::str::from_utf8(path)) {
+            (Ok(prefix), Ok(text)) if show::is_plain(&self.prefix) && show::is_plain(path) => {
+                line.push_str(prefix);
+                line.push_str(text);
+            }
+            _ => line.push_str(&show::name(&self.named(path))),
+        }
+    }
+
+    /// The same before it is made fit to be shown.
+    fn named(&self, path: &[u8]) -> Vec<u8> {
+        [&self.prefix, path].concat()
     }
 
     /// Opens a file that was found before.
@@ -87,11 +127,12 @@ impl Search {
     /// A search that can begin: its pattern is compiled.
     ///
     /// # Errors
-    /// What is wrong with its path, or with the pattern.
+    /// What is wrong with its path, or with the pattern, and a glob that leads out of the roots.
     pub(super) fn new(query: Query, workspace: &Arc<Workspace>, stop: &Arc<Stop>) -> Result<Self, ToolError> {
         let scope = Scope::new(workspace, &query)?;
+        let globs = query.globs.iter().map(|glob| scope.glob(glob)).collect::<Result<_, _>>()?;
         let matcher = Arc::new(query.pattern.compile()?);
-        Ok(Self { query, scope, matcher, stop: Arc::clone(stop) })
+        Ok(Self { query: Query { globs, ..query }, scope, matcher, stop: Arc::clone(stop) })
     }
 
     /// Searches, and answers with the text for the model.
@@ -160,12 +201,25 @@ impl Search {
     fn file(&self, tally: &Tally) -> Result<bool, ToolError> {
         let file = OwnedFd::from(open(&self.scope.workspace, &self.scope.given)?);
         let mut files = self.files(&self.matcher);
-        match self.look(&mut files, (file, false), &self.scope.prefix) {
+        let mut shown = String::new();
+        self.scope.shown(b"", &mut shown);
+        match self.look(&mut files, (file, false), &shown) {
             Ok(Some(hit)) => tally.add(b"", hit),
             Ok(None) => return Ok(true),
-            Err(e) => tally.failed(b"", e.to_string()),
+            Err(e) => tally.failed(b"", self.why(&e)),
         }
         Ok(false)
+    }
+
+    /// Why a file could not be searched. The searcher knows of its buffer alone, not of what did not fit into it.
+    fn why(&self, cause: &io::Error) -> String {
+        let said = cause.to_string();
+        let most = limit::GREP_HEAP_BYTES_MAX;
+        match (said.starts_with("configured allocation limit"), self.query.pattern.multiline) {
+            (true, true) => format!("it has more than {most} bytes, the most that is searched across lines"),
+            (true, false) => format!("a line of it has more than {most} bytes"),
+            (false, _) => said,
+        }
     }
 
     /// What a file gives at first sight. None when it is binary.
@@ -231,7 +285,7 @@ impl Visit for Visitor {
         let gone = cause.kind() == io::ErrorKind::NotFound
             || cause.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
         if !gone && self.search.stop.check().is_ok() {
-            self.tally.failed(path, cause.to_string());
+            self.tally.failed(path, self.search.why(&cause));
         }
     }
 }
@@ -247,11 +301,15 @@ struct Page<'p> {
     seen: usize,
     /// There are more than it shows.
     more: bool,
+    /// Some paths are shown in quotes; some are no text.
+    quoted: bool,
+    nameless: bool,
 }
 
 impl<'p> Page<'p> {
     fn new(search: &'p Search) -> Self {
-        Self { search, text: String::new(), units: 0, entries: 0, seen: 0, more: false }
+        let (text, quoted, nameless) = (String::new(), false, false);
+        Self { search, text, units: 0, entries: 0, seen: 0, more: false, quoted, nameless }
     }
 
     fn fill(&mut self, found: &mut Found) {
@@ -272,6 +330,9 @@ impl<'p> Page<'p> {
                     Ok(())
                 }
             };
+            let named = self.search.scope.named(path);
+            self.quoted |= !show::is_plain(&named);
+            self.nameless |= show::is_nameless(&named);
             if let Err(cause) = added {
                 found.failures.push((path.clone(), cause.to_string()));
             }
@@ -341,18 +402,21 @@ impl<'p> Page<'p> {
         } else if self.entries == 0 {
             "No matches found.".clone_into(&mut self.text);
         }
+        let mut shown = String::new();
         if binary {
-            self.text +=
-                &format!("\n({} is a binary file: `binary`: true searches it as text)", self.search.scope.prefix);
+            self.search.scope.shown(b"", &mut shown);
+            self.text += &format!("\n({shown} is a binary file: `binary`: true searches it as text)");
         }
         if let Some((path, why)) = found.failures.first() {
             let count = text::counted(found.failures.len(), "file");
-            let mut shown = String::new();
             self.search.scope.shown(path, &mut shown);
             self.text += &format!("\n({count} could not be searched, such as {shown}: {why})");
         }
         if self.search.stop.check().is_err() {
             self.text += "\n(Stopped by the time limit: there may be more. Search a smaller directory, or fewer files by `glob`)";
+        }
+        for note in show::notes(self.quoted, self.nameless) {
+            self.text += &format!("\n{note}");
         }
         if self.more {
             let next = query.offset + self.entries;

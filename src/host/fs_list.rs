@@ -18,7 +18,7 @@ use super::fs_common::{
 };
 use super::search::{Entries, Kind, Rules, Stop, Stopped, Verdict, as_path, join, open_below, prefix, searching};
 use crate::base::workspace::{PathError, Workspace};
-use crate::base::{BoxFuture, limit, text};
+use crate::base::{BoxFuture, limit, show, text};
 use crate::protocol::{ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput, Veil};
 
@@ -118,8 +118,18 @@ impl Query {
             Err(e) => return Err(refused(&e)),
         }
         let rules = if self.ignores { Rules::above(&base, workspace.working_directory()) } else { None };
-        let mut listing =
-            Listing { query: self, workspace, stop, base, seen: 0, lines: Vec::new(), units: 0, more: false };
+        let mut listing = Listing {
+            query: self,
+            workspace,
+            stop,
+            base,
+            seen: 0,
+            lines: Vec::new(),
+            units: 0,
+            more: false,
+            quoted: false,
+            nameless: false,
+        };
         let open = workspace.open_directory(&listing.base);
         let listed = open.and_then(|open| listing.directory(open.as_fd(), b"", self.depth, rules));
         match stop.check() {
@@ -142,6 +152,9 @@ struct Listing<'l> {
     units: usize,
     /// There are more than there is room for.
     more: bool,
+    /// Some names are shown in quotes; some are no text.
+    quoted: bool,
+    nameless: bool,
 }
 
 impl Listing<'_> {
@@ -195,7 +208,7 @@ impl Listing<'_> {
         if self.seen <= self.query.offset {
             return;
         }
-        let mut line = format!("{} {}", self.letter(path, kind), String::from_utf8_lossy(path));
+        let mut line = format!("{} {}", self.letter(path, kind), show::name(path));
         if self.query.sizes
             && kind == Kind::File
             && let Ok(found) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -210,6 +223,8 @@ impl Listing<'_> {
         }
         self.units += units;
         self.lines.push(line);
+        self.quoted |= !show::is_plain(path);
+        self.nameless |= show::is_nameless(path);
     }
 
     /// A link counts as what it leads to, if that is inside the roots.
@@ -238,6 +253,7 @@ impl Listing<'_> {
         if self.stop.check().is_err() {
             self.lines.push("(Stopped by the time limit: there may be more)".to_owned());
         }
+        self.lines.extend(show::notes(self.quoted, self.nameless).map(str::to_owned));
         if self.more {
             self.lines.push(format!("(Go on with `offset`: {})", self.query.offset + shown));
             self.lines.push(format!("(Results limited to {shown} entries)"));

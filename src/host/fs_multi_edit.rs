@@ -8,7 +8,7 @@ use super::fs_change::{self, Change, Planned};
 use super::fs_common::{PATH_ALIASES, changes_git, definition, flag, paths, text_argument};
 use super::fs_edit::EDIT_ALIASES;
 use crate::base::workspace::Workspace;
-use crate::base::{BoxFuture, limit};
+use crate::base::{BoxFuture, limit, text};
 use crate::edit::{self, Step, Strategy};
 use crate::protocol::{ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
@@ -84,6 +84,9 @@ impl Change for Request {
     }
 }
 
+/// What an edit has.
+const EDIT_FIELDS: [&str; 3] = ["old_string", "new_string", "replace_all"];
+
 /// One edit. Its arguments have the names, and the other names, that they have in `fs_edit`.
 fn step(index: usize, edit: &Value) -> Result<Step, ToolError> {
     let Value::Object(given) = edit else {
@@ -98,6 +101,10 @@ fn step(index: usize, edit: &Value) -> Result<Step, ToolError> {
         {
             given.insert(name.to_owned(), value);
         }
+    }
+    if let Some(unknown) = given.keys().find(|key| !EDIT_FIELDS.contains(&key.as_str())) {
+        let (shown, known) = (text::head(unknown, 80), EDIT_FIELDS.join(", "));
+        return Err(ToolError::BadArguments(format!("`edits[{index}]`: `{shown}` is unknown: expected only {known}")));
     }
     let named = |error: ToolError| ToolError::BadArguments(format!("`edits[{index}]`: {error}"));
     Ok(Step {
@@ -187,6 +194,7 @@ mod tests {
             (json!([good, edit("1", "one")]), "the edits undo each other"), (json!([]), "`edits`: expected a list of edits, got an empty one"),
             (json!("x"), "`edits`: expected a list of edits"), (json!([good, 1]), "`edits[1]`: expected an object"), (Value::Null, "got nothing"),
             (json!([good, {"old_string": "a"}]), "`edits[1]`: `new_string`: expected a string, got nothing"), (json!(vec![good.clone(); 1001]), "expected at most 1000 edits, got 1001"),
+            (json!([{"old_string": "a", "new_string": "b", "all": true}]), "`edits[0]`: `all` is unknown: expected only old_string, new_string, replace_all"),
             (json!([{"old_string": "a", "new_string": "b", "replace_all": "yes"}]), "`edits[0]`: `replace_all`: expected true or false"),
         ];
         for (edits, want) in table {

@@ -6,10 +6,10 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, Metadata};
+use std::fs::{File, Metadata, Permissions};
 use std::io::{Error, Result, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
@@ -38,7 +38,7 @@ static SWEPT: LazyLock<Mutex<HashSet<PathBuf>>> = LazyLock::new(Mutex::default);
 pub(super) struct Content<'c> {
     /// The whole file.
     pub bytes: &'c [u8],
-    /// What is there now, whose mode and owner are kept. None: nothing may be there.
+    /// What is there now, whose mode ([`kept_permissions`]) and owner are kept. None: nothing may be there.
     pub replaces: Option<&'c Metadata>,
 }
 
@@ -152,9 +152,8 @@ fn with_new_name<T>(make: impl Fn(&OsStr) -> std::result::Result<T, Errno>) -> R
 fn fill(file: &mut File, content: Content<'_>) -> Result<()> {
     file.write_all(content.bytes)?;
     if let Some(existing) = content.replaces {
-        // First the owner: a change of it takes the special bits away.
         keep_owner(file, existing);
-        file.set_permissions(existing.permissions())?;
+        file.set_permissions(kept_permissions(existing))?;
     }
     file.sync_all()
 }
@@ -163,6 +162,13 @@ fn fill(file: &mut File, content: Content<'_>) -> Result<()> {
 pub(super) fn is_unsupported(error: &Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::NOTSUP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS))
+}
+
+/// The permissions of a file that gets another content: those it had, but it no longer runs as its owner or group. What was
+/// trusted so is gone; the kernel does the same when somebody else writes into it.
+pub(super) fn kept_permissions(before: &Metadata) -> Permissions {
+    let special = (Mode::SUID | Mode::SGID).bits();
+    Permissions::from_mode(before.mode() & 0o7777 & !special)
 }
 
 /// Gives the file to whom it belonged, where that is allowed. Without the right to, it belongs to the writer.
@@ -209,8 +215,7 @@ fn is_leftover(place: &Place, name: &std::ffi::CStr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
-    use std::os::unix::fs::PermissionsExt;
+    use std::fs;
     use std::path::Path;
 
     use super::*;
@@ -249,17 +254,18 @@ mod tests {
 
     /// Only a privileged user can give files away, so only such a one sees that they are given back.
     #[test]
-    fn the_owner_and_special_bits_are_kept() {
+    fn the_owner_is_kept_and_nothing_runs_as_him() {
         for way in [put_unnamed, put_named] {
             let home = tempfile::tempdir().unwrap();
             let path = home.path().join("a");
             fs::write(&path, "x").unwrap();
             let given = std::os::unix::fs::chown(&path, Some(1234), Some(4321)).is_ok();
-            fs::set_permissions(&path, Permissions::from_mode(0o6755)).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o7755)).unwrap();
             let before = fs::metadata(&path).unwrap();
             way(&place(home.path(), "a"), Content { bytes: b"y", replaces: Some(&before) }).unwrap();
             let after = fs::metadata(&path).unwrap();
-            assert_eq!((after.uid(), after.gid(), after.mode()), (before.uid(), before.gid(), before.mode()));
+            assert_eq!((after.uid(), after.gid()), (before.uid(), before.gid()));
+            assert_eq!((before.mode() & 0o7777, after.mode() & 0o7777), (0o7755, 0o1755));
             assert_eq!(given, after.uid() == 1234);
         }
     }

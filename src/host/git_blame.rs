@@ -74,7 +74,8 @@ impl Tool for GitBlame {
             };
             let given = optional_text(&arguments, "revision")?;
             let revision = given.map(|given| revision("revision", Some(given))).transpose()?;
-            let mut command = vec!["blame", "--no-textconv", "--no-progress", "--date=short"];
+            // A list of revisions that the repository's configuration names may be any file: a bad line of it would be told.
+            let mut command = vec!["blame", "--no-ignore-revs-file", "--no-textconv", "--no-progress", "--date=short"];
             command.extend(lines.as_deref());
             command.extend(revision.as_deref());
             command.extend(["--", &path]);

@@ -14,8 +14,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::confine::{Reach, Sandbox};
-use super::fs_common::definition;
-use super::git_hostile::{LIST, LOOKING, LOOKING_VARIABLES, own_keys, programs, without_filters};
+use super::fs_common::{blocking, definition, refused};
+use super::git_hostile::{LIST, LOOKING, LOOKING_VARIABLES, WORKTREE, overrides, own_keys, programs};
 use super::git_place::repository;
 use crate::base::process::{Confinement, Ending, Invocation, RunLimits, environment, run};
 use crate::base::sandbox::denial;
@@ -26,10 +26,22 @@ use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 
 /// Before every command.
-const OPTIONS: [&str; 9] = [
+const OPTIONS: [&str; 21] = [
     "--no-pager",
     "-c",
     "color.ui=never",
+    "-c",
+    "color.diff=never",
+    "-c",
+    "color.status=never",
+    "-c",
+    "color.branch=never",
+    "-c",
+    "column.ui=never",
+    "-c",
+    "column.branch=never",
+    "-c",
+    "column.status=never",
     "-c",
     "core.quotePath=false",
     "-c",
@@ -163,20 +175,44 @@ impl Git {
             // A commit may run the tests, a push may be long.
             Effect::Record | Effect::Rework | Effect::Remote => limit::GIT_REMOTE_TIMEOUT_MS,
         };
+        let workspace = Arc::clone(&self.workspace);
+        blocking(move || workspace.is_there().map_err(|e| refused(&e))).await?;
         let mut variables = quiet();
+        let listed = self.configuration(context).await?;
+        let keys = own_keys(&listed);
         if effect == Effect::Look {
-            let listed = self.configuration(context).await?;
-            variables.extend(without_filters(&own_keys(&listed)));
+            variables.extend(overrides(&keys));
+        }
+        if keys.contains(&WORKTREE) {
+            variables.insert("GIT_WORK_TREE".to_owned(), self.own_tree().await?);
         }
         let bounds = (Duration::from_millis(timeout_ms), limit::PROCESS_OUTPUT_BYTES_MAX);
         let literal: &[&str] = if literal { &["--literal-pathspecs"] } else { &[] };
         let all: Vec<&str> = literal.iter().chain(arguments).copied().collect();
         let started = Started { effect: Some(effect), bounds };
         let (mut said, _) = self.start(started, (&all, variables), context).await?;
+        if said.code >= 128 && arguments.first() == Some(&"diff") {
+            // Outside of a repository it takes itself for a program of two files, and explains that.
+            let look = ["rev-parse", "--git-dir"];
+            let (found, _) = self.start(Started { effect: None, bounds }, (&look, quiet()), context).await?;
+            said = if found.code == 0 { said } else { found };
+        }
         if said.code != 0 && effect != Effect::Look {
             said.text += &self.sandbox.explain("this tool", denial(&said.text), &self.workspace);
         }
         Ok(said)
+    }
+
+    /// The working tree that lies about the working directory, for a repository whose configuration names one: followed, that would
+    /// lead the tools wherever it likes.
+    async fn own_tree(&self) -> Result<String, ToolError> {
+        let directory = self.workspace.working_directory().to_owned();
+        let found = tokio::task::spawn_blocking(move || repository(&directory)).await.ok().flatten();
+        found.and_then(|found| found.top.to_str().map(str::to_owned)).ok_or_else(|| {
+            ToolError::failed(
+                "the repository's configuration puts its working tree elsewhere (core.worktree): take that out",
+            )
+        })
     }
 
     /// What a command is held to.

@@ -13,8 +13,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// Options of every command that only looks.
-pub(super) const LOOKING: [&str; 9] = [
+/// Options of every command that only looks: nothing of the repository's runs, and its taste does not change the text.
+pub(super) const LOOKING: [&str; 29] = [
     "-c",
     "core.hooksPath=/dev/null",
     "-c",
@@ -23,6 +23,26 @@ pub(super) const LOOKING: [&str; 9] = [
     "status.submoduleSummary=false",
     "-c",
     "diff.ignoreSubmodules=dirty",
+    "-c",
+    "format.pretty=medium",
+    "-c",
+    "log.date=default",
+    "-c",
+    "log.showRoot=true",
+    "-c",
+    "diff.noprefix=false",
+    "-c",
+    "diff.mnemonicPrefix=false",
+    "-c",
+    "diff.srcPrefix=a/",
+    "-c",
+    "diff.dstPrefix=b/",
+    "-c",
+    "diff.relative=false",
+    "-c",
+    "diff.suppressBlankEmpty=false",
+    "-c",
+    "diff.orderFile=/dev/null",
     "--no-optional-locks",
 ];
 
@@ -51,6 +71,14 @@ const PROGRAMS: [&str; 14] = [
     "diff.external",
 ];
 
+/// Keys by which a repository names files that git reads, wherever they lie, and what says that there is none: a device has no
+/// end. (`blame.ignoreRevsFile`, whose lines end up in messages, has an option instead.)
+const FILES: [(&str, &str); 3] =
+    [("core.attributesfile", "/dev/null"), ("core.excludesfile", "/dev/null"), ("mailmap.file", "/dev/null")];
+
+/// The key by which a repository puts its working tree elsewhere.
+pub(super) const WORKTREE: &str = "core.worktree";
+
 /// The keys that the repository itself sets, of what [`LIST`] says: pairs of scope and name.
 pub(super) fn own_keys(listed: &str) -> Vec<&str> {
     let mut fields = listed.split('\0');
@@ -63,17 +91,18 @@ pub(super) fn own_keys(listed: &str) -> Vec<&str> {
     keys
 }
 
-/// Variables that override the repository's filters: none runs, and none is missed.
-pub(super) fn without_filters(keys: &[&str]) -> BTreeMap<String, String> {
+/// Variables that override the repository's filters, none of which runs or is missed, and the files that it names.
+pub(super) fn overrides(keys: &[&str]) -> BTreeMap<String, String> {
     let drivers: BTreeSet<&str> =
         keys.iter().filter_map(|key| Some(key.strip_prefix("filter.")?.rsplit_once('.')?.0)).collect();
-    let pairs = drivers.iter().flat_map(|driver| {
+    let filters = drivers.iter().flat_map(|driver| {
         [("clean", ""), ("smudge", ""), ("process", ""), ("required", "false")]
             .map(|(what, value)| (format!("filter.{driver}.{what}"), value))
     });
+    let files = FILES.iter().filter(|(file, _)| keys.contains(file)).map(|(file, none)| ((*file).to_owned(), *none));
     let mut variables = BTreeMap::new();
     let mut count = 0;
-    for (key, value) in pairs {
+    for (key, value) in filters.chain(files) {
         variables.insert(format!("GIT_CONFIG_KEY_{count}"), key);
         variables.insert(format!("GIT_CONFIG_VALUE_{count}"), value.to_owned());
         count += 1;
@@ -124,10 +153,10 @@ mod tests {
         let listed = "system\0filter.lfs.clean\0local\0filter.a.b.clean\0worktree\0filter.x.process\0global\0core.editor\0local\0core.bare\0";
         let keys = own_keys(listed);
         assert_eq!(keys, ["filter.a.b.clean", "filter.x.process", "core.bare"]);
-        let variables = without_filters(&keys);
+        let variables = overrides(&keys);
         assert_eq!(variables["GIT_CONFIG_COUNT"], "8");
         assert!(variables.values().any(|v| v == "filter.a.b.smudge") && variables.values().all(|v| !v.contains("lfs")));
-        assert!(without_filters(&["core.bare"]).is_empty());
+        assert!(overrides(&["core.bare"]).is_empty());
     }
 
     /// Every hook, filter and driver that there is writes a canary.
@@ -198,7 +227,9 @@ mod tests {
             ("remote.origin.url", "ext::sh -c touch% canary"),
             ("remote.origin.promisor", "true"),
             ("protocol.ext.allow", "always"),
-            ("blame.ignoreRevsFile", ""),
+            ("blame.ignoreRevsFile", "/etc/passwd"),
+            ("core.attributesFile", "/dev/zero"),
+            ("diff.orderFile", "/dev/zero"),
         ] {
             repository.git(&["config", key, value]);
         }
@@ -237,9 +268,105 @@ mod tests {
                 assert!(heard.is_err(), "{name} {arguments} ran {heard:?}");
             }
         }
-        // The trap works: git by itself runs it.
+        // The trap works: git by itself runs it. (The files without an end would keep it from getting there.)
+        repository.git(&["config", "--unset", "core.attributesFile"]);
+        repository.git(&["config", "--unset", "diff.orderFile"]);
         repository.git(&["status"]);
         assert!(repository.directory.path().join(".git/canary").exists());
+    }
+
+    #[tokio::test]
+    async fn outside_of_a_repository_every_tool_says_so_in_git_words() {
+        let plain = tempfile::tempdir().unwrap();
+        std::fs::write(plain.path().join("a"), "x").unwrap();
+        let workspace = Arc::new(crate::base::workspace::Workspace::new(plain.path(), &[]).unwrap());
+        let context = Repository::empty().context;
+        for tool in crate::host::git_tools(&workspace, &Default::default()) {
+            let name = tool.definition().name.clone();
+            let given = json!({"message": "m", "path": "a", "name": "x", "remote": "x", "branch": "x"});
+            let known = |key: &String| tool.definition().parameters.contains_key(key);
+            let Value::Object(given) = given else { panic!("an object") };
+            let arguments = given.into_iter().filter(|(key, _)| known(key)).collect();
+            let said = tool.run(arguments, &context).await.unwrap_err().to_string();
+            assert!(said.starts_with("fatal: not a git repository"), "{name}: {said}");
+            assert!(said.lines().count() <= 2, "{name}: {said}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_working_tree_elsewhere_is_neither_read_nor_written() {
+        let repository = Repository::new();
+        repository.git(&["branch", "other"]);
+        let outside = tempfile::tempdir().unwrap();
+        std::fs::write(outside.path().join("a"), "secret\n").unwrap();
+        repository.git(&["config", "core.worktree", outside.path().to_str().unwrap()]);
+        let shared = repository.workspace();
+        let sub = repository.directory.path().join("sub");
+        std::fs::create_dir(&sub).unwrap();
+        let below = Arc::new(crate::base::workspace::Workspace::new(&sub, &[]).unwrap());
+        for workspace in [&shared, &below] {
+            let of = || Arc::clone(workspace);
+            #[rustfmt::skip]
+            let table: Vec<(Box<dyn Tool>, Value)> = vec![
+                (Box::new(GitDiff::new(of())), json!({})), (Box::new(GitStatus::new(of())), json!({})),
+                (Box::new(GitBranch::new(of())), json!({"name": "other"})), (Box::new(GitBranch::new(of())), json!({"name": "main"})),
+            ];
+            for (tool, arguments) in table {
+                let said = repository.call(tool.as_ref(), arguments.clone()).await.unwrap();
+                assert!(!said.contains("secret") && !said.contains("modified"), "{arguments}: {said}");
+            }
+        }
+        repository.write("b", "new\n");
+        repository.call(&GitCommit::new(shared), json!({"message": "b"})).await.unwrap();
+        assert_eq!(repository.git(&["ls-files"]), "a\nb\n");
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 1);
+        // The trap works: git by itself reads there.
+        assert!(repository.git(&["-c", "core.x=y", "diff"]).contains("secret"));
+    }
+
+    #[tokio::test]
+    async fn what_the_repository_likes_does_not_change_the_text() {
+        let repository = Repository::new();
+        repository.write("a", "two\n");
+        for number in 0..3 {
+            repository.git(&["branch", &format!("b{number}")]);
+        }
+        let workspace = repository.workspace();
+        let shared = || Arc::clone(&workspace);
+        #[rustfmt::skip]
+        let table: Vec<(Box<dyn Tool>, Value)> = vec![
+            (Box::new(GitStatus::new(shared())), json!({})), (Box::new(GitDiff::new(shared())), json!({})),
+            (Box::new(GitLog::new(shared())), json!({})), (Box::new(GitLog::new(shared())), json!({"oneline": false})),
+            (Box::new(GitShow::new(shared())), json!({})), (Box::new(GitShow::new(shared())), json!({"stat": true})),
+            (Box::new(GitBlame::new(shared())), json!({"path": "a"})), (Box::new(GitBranch::new(shared())), json!({})),
+        ];
+        let mut before = Vec::new();
+        for (tool, arguments) in &table {
+            before.push(repository.call(tool.as_ref(), arguments.clone()).await.unwrap());
+        }
+        for (key, value) in [
+            ("format.pretty", "%B only"),
+            ("log.date", "unix"),
+            ("log.showRoot", "false"),
+            ("diff.noprefix", "true"),
+            ("diff.mnemonicPrefix", "true"),
+            ("diff.suppressBlankEmpty", "true"),
+            ("status.short", "true"),
+            ("column.ui", "always"),
+            ("column.branch", "always"),
+            ("column.status", "always"),
+            ("color.diff", "always"),
+            ("color.status", "always"),
+            ("color.branch", "always"),
+            ("color.blame.highlightRecent", "red"),
+        ] {
+            repository.git(&["config", key, value]);
+        }
+        for ((tool, arguments), before) in table.iter().zip(before) {
+            let name = &tool.definition().name;
+            let after = repository.call(tool.as_ref(), arguments.clone()).await.unwrap();
+            assert_eq!(after, before, "{name} {arguments}");
+        }
     }
 
     #[tokio::test]

@@ -44,7 +44,7 @@ impl Tool for GitStatus {
             let paths = self.git.pathspecs(None, None);
             let mut said = self
                 .git
-                .run_on(Effect::Look, (&["status", "--ignore-submodules=dirty"], &paths), context)
+                .run_on(Effect::Look, (&["status", "--long", "--ignore-submodules=dirty"], &paths), context)
                 .await?
                 .success()?;
             let porcelain = ["status", "--porcelain=v2", "--branch", "-z", "--ignore-submodules=dirty"];

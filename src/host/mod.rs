@@ -43,6 +43,7 @@ mod git_worktree;
 #[cfg(test)]
 mod kept_tests;
 mod patch_plan;
+mod patch_told;
 mod search;
 #[cfg(test)]
 mod swap_tests;

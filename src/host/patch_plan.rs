@@ -13,6 +13,7 @@ use super::commit::{After, Change};
 use super::fs_common::{io_failed, not_found, refused};
 use super::fs_file::Target;
 use super::fs_guard::Guard;
+use super::patch_told::{Side, Told, merged};
 use crate::base::limit;
 use crate::base::workspace::{PathError, Workspace};
 use crate::edit::patch::{Action, FileChange, Form, Found, Patch, apply};
@@ -23,25 +24,10 @@ use crate::tool::ToolError;
 pub(super) struct Plan {
     /// What is to be written and removed.
     pub changes: Vec<Change>,
-    /// What is told about each file of the patch, in its order.
+    /// What is told about each file of the patch, in its order; one that several sections changed, once.
     pub told: Vec<Told>,
     /// Files of whose text the patch knows.
     pub seen: BTreeSet<PathBuf>,
-}
-
-/// What is told about one file of a patch.
-#[derive(Debug)]
-pub(super) struct Told {
-    /// `A`, `M`, `D`, `R` or `C`.
-    pub letter: char,
-    /// The path, or `old → new`.
-    pub name: String,
-    /// What was not minded when its changes were placed. Empty: nothing.
-    pub leniency: String,
-    /// Its path and text before, where there was one.
-    pub before: Option<(String, Vec<u8>)>,
-    /// Its path and text after, where there is one.
-    pub after: Option<(String, Vec<u8>)>,
 }
 
 /// One file under the patch.
@@ -114,12 +100,13 @@ pub(super) fn plan(ground: &Ground<'_>, patch: &Patch) -> Result<Plan, ToolError
         }
     }
     let told = patch.files.iter().map(|file| planner.file(file)).collect::<Result<Vec<_>, _>>()?;
+    planner.check_nesting()?;
     let seen = std::mem::take(&mut planner.seen);
     let changes = planner.changes();
     if changes.is_empty() {
         return Err(ToolError::failed("the patch changes nothing: every file already is as it would be"));
     }
-    Ok(Plan { changes, told, seen })
+    Ok(Plan { changes, told: merged(told, patch.form), seen })
 }
 
 impl Planner<'_> {
@@ -133,19 +120,27 @@ impl Planner<'_> {
         }
     }
 
+    /// Refuses a patch that makes one path a file and puts another below it.
+    fn check_nesting(&self) -> Result<(), ToolError> {
+        let made = |path: &Path| self.entries.get(path).is_some_and(|entry| matches!(entry.now, Now::Bytes(_)));
+        for path in self.entries.keys().filter(|path| made(path)) {
+            if let Some(above) = path.ancestors().skip(1).find(|above| made(above)) {
+                let shown = |path: &Path| self.ground.workspace.shown(path);
+                let why = format!("the patch makes \"{}\" a file, and nothing can lie below a file", shown(above));
+                return Err(failed(&shown(path), &why));
+            }
+        }
+        Ok(())
+    }
+
     fn add(&mut self, file: &FileChange) -> Result<Told, ToolError> {
         let (bytes, _) = self.applied(file, Vec::new())?;
         let path = self.free(&file.path)?;
         let like = self.entry(&path, &file.path)?.before.clone().filter(Metadata::is_file);
         self.put(&path, &bytes, (like, file.executable));
-        self.seen.insert(path);
-        Ok(Told {
-            letter: 'A',
-            name: file.path.clone(),
-            leniency: String::new(),
-            before: None,
-            after: Some((file.path.clone(), bytes)),
-        })
+        self.seen.insert(path.clone());
+        let after = Some(Side::new(&file.path, &path, bytes));
+        Ok(Told { copied: false, leniency: String::new(), before: None, after })
     }
 
     fn delete(&mut self, file: &FileChange) -> Result<Told, ToolError> {
@@ -161,13 +156,8 @@ impl Planner<'_> {
             }
         }
         self.entry(&path, &file.path)?.now = Now::Gone;
-        Ok(Told {
-            letter: 'D',
-            name: file.path.clone(),
-            leniency: String::new(),
-            before: Some((file.path.clone(), bytes)),
-            after: None,
-        })
+        let before = Some(Side::new(&file.path, &path, bytes));
+        Ok(Told { copied: false, leniency: String::new(), before, after: None })
     }
 
     fn update(&mut self, file: &FileChange) -> Result<Told, ToolError> {
@@ -177,14 +167,9 @@ impl Planner<'_> {
         let (bytes, leniency) = self.applied(file, before.clone())?;
         let like = self.like(&path, &file.path)?;
         self.put(&path, &bytes, (like, file.executable));
-        self.seen.insert(path);
-        Ok(Told {
-            letter: 'M',
-            name: file.path.clone(),
-            leniency,
-            before: Some((file.path.clone(), before)),
-            after: Some((file.path.clone(), bytes)),
-        })
+        self.seen.insert(path.clone());
+        let side = |bytes| Some(Side::new(&file.path, &path, bytes));
+        Ok(Told { copied: false, leniency, before: side(before), after: side(bytes) })
     }
 
     /// A move, or a copy.
@@ -211,13 +196,8 @@ impl Planner<'_> {
             entry.now = Now::Gone;
         }
         self.put(&target, &bytes, (like, file.executable));
-        Ok(Told {
-            letter: if leaves { 'R' } else { 'C' },
-            name: format!("{} → {to}", file.path),
-            leniency,
-            before: Some((file.path.clone(), before)),
-            after: Some((to.to_owned(), bytes)),
-        })
+        let (before, after) = (Side::new(&file.path, &path, before), Side::new(to, &target, bytes));
+        Ok(Told { copied: !leaves, leniency, before: Some(before), after: Some(after) })
     }
 
     /// Whether a file whose text is changed is still the one that the session knows.
@@ -325,7 +305,8 @@ impl Planner<'_> {
 
     fn on_disk(&mut self, path: &Path, given: &str) -> Result<Vec<u8>, ToolError> {
         if self.entry(path, given)?.before.is_none() {
-            return Err(not_found(self.ground.workspace, &self.ground.workspace.shown(path)));
+            let named = self.ground.workspace.named(path).to_string_lossy();
+            return Err(not_found(self.ground.workspace, &named));
         }
         let file = self.ground.workspace.open(&path.to_string_lossy()).map_err(|e| refused(&e))?;
         let most = limit::EDIT_FILE_BYTES_MAX;

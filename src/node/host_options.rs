@@ -73,11 +73,19 @@ type Tools = napi::Result<Vec<Arc<dyn Tool>>>;
 
 /// The roots of a family of tools. They may come into being later: until then each call says that they are missing.
 fn workspace(working_directory: &Path, allowed: &[PathBuf]) -> napi::Result<Workspace> {
-    Workspace::lenient(working_directory, allowed).map_err(|e| {
-        let message = e.to_string();
-        let issues = json!({ "issues": [{ "path": "workingDirectory", "message": message }] });
-        envelope("CONFIG_VALIDATION", format!("workingDirectory: {message}"), issues)
-    })
+    let refused = |why: String| {
+        let issues = json!({ "issues": [{ "path": "options.workingDirectory", "message": why }] });
+        envelope("CONFIG_VALIDATION", format!("options.workingDirectory: {why}"), issues)
+    };
+    let in_the_way = match std::fs::metadata(working_directory) {
+        Ok(found) => !found.is_dir(),
+        Err(e) => e.kind() == std::io::ErrorKind::NotADirectory,
+    };
+    if in_the_way {
+        let expected = "expected a directory, or a path where one can be made";
+        return Err(refused(format!("{expected}, got what is none: {working_directory:?}")));
+    }
+    Workspace::lenient(working_directory, allowed).map_err(|e| refused(e.to_string()))
 }
 
 impl FilesystemOptions {

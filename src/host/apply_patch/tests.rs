@@ -73,6 +73,38 @@ fn files_are_added_updated_moved_and_deleted() {
 }
 
 #[test]
+fn a_file_in_two_sections_is_told_once() {
+    let place = place(&[("a", "1\n2\n"), ("b", "x\n"), ("c", "y\n")]);
+    let two = "*** Update File: a\n@@\n-1\n+one\n*** Update File: c\n@@\n-y\n+z\n*** Update File: ./a\n@@\n-2\n+two\n\
+               *** Add File: n\n+1\n*** Update File: n\n@@\n-1\n+one\n*** Delete File: b\n*** Add File: b\n+new\n";
+    let patch = format!("*** Begin Patch\n{two}*** End Patch\n");
+    let shown = preview(&place.tool, json!({ "patch": patch })).unwrap();
+    let paths: Vec<&str> = shown["files"].as_array().unwrap().iter().filter_map(|file| file["path"].as_str()).collect();
+    assert_eq!(paths, ["a", "c", "n", "b"]);
+    assert_eq!(
+        shown["diff"].as_str().unwrap().matches("+++ b/a\n@@ -1,2 +1,2 @@\n-1\n-2\n+one\n+two\n").count(),
+        1,
+        "{shown}"
+    );
+    assert_eq!(place.begin(two).as_deref(), Ok("Success. Updated the following files:\nM a\nM c\nA n\nM b"));
+    place.holds(&[("a", "one\ntwo\n"), ("b", "new\n"), ("c", "z\n"), ("n", "one\n")]);
+}
+
+#[test]
+fn nothing_can_lie_below_a_file_of_the_patch() {
+    let place = place(&[("d/f", "1\n")]);
+    for (body, path, above) in [
+        ("*** Add File: a\n+1\n*** Add File: a/b\n+2\n", "a/b", "a"),
+        ("*** Add File: x/y/z\n+1\n*** Add File: x\n+2\n", "x/y/z", "x"),
+        ("*** Update File: d/f\n*** Move to: g\n@@\n-1\n+2\n*** Add File: g/h\n+2\n", "g/h", "g"),
+    ] {
+        let why = format!("the patch makes \"{above}\" a file, and nothing can lie below a file");
+        assert_eq!(place.begin(body), Err(format!("apply_patch verification failed: {path}: {why}")));
+        place.holds(&[("d/f", "1\n")]);
+    }
+}
+
+#[test]
 fn changes_of_one_file_follow_each_other() {
     let place = place(&[("a", "1\n2\n"), ("b", "x\n")]);
     place

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::{After, Identity, identity};
 use crate::base::workspace::Workspace;
-use crate::host::fs_put::{is_unsupported, keep_owner, rename_new};
+use crate::host::fs_put::{is_unsupported, keep_owner, kept_permissions, rename_new};
 
 /// What happens instead of the thing that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl<'t> Disk<'t> {
         file.write_all(rest)?;
         if let Some(like) = &after.like {
             keep_owner(&file, like);
-            file.set_permissions(like.permissions())?;
+            file.set_permissions(kept_permissions(like))?;
         }
         if let Some(executable) = after.executable {
             let mode = file.metadata()?.permissions().mode();

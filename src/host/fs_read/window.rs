@@ -2,10 +2,7 @@
 //!
 //! What is held is one line and the output, whatever the text is long.
 
-use std::borrow::Cow;
-
-use encoding_rs::WINDOWS_1252;
-
+use crate::base::show::{self, Encoding};
 use crate::base::{limit, text};
 use crate::tool::ToolError;
 
@@ -127,7 +124,7 @@ impl Window {
                 bytes = &bytes[..e.valid_up_to()];
             }
         }
-        let (line, encoding) = decode(bytes);
+        let (line, encoding) = show::line(bytes);
         let mut shown = format!("{:>6}\t{}", self.ended, line.strip_suffix('\r').unwrap_or(&line));
         if cut {
             shown += &format!(" [line cut: {} bytes in all]", self.line_bytes);
@@ -192,45 +189,9 @@ impl Window {
     }
 }
 
-/// What the bytes of a line turned out to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Encoding {
-    Utf8,
-    /// No UTF-8 at all, and text when it is taken as this.
-    Windows1252,
-    /// UTF-8 with faults, or no text.
-    Broken,
-}
-
-/// A line as text. Each is judged by itself, so that the reading need not go back.
-fn decode(bytes: &[u8]) -> (Cow<'_, str>, Encoding) {
-    if let Ok(text) = std::str::from_utf8(bytes) {
-        return (Cow::Borrowed(text), Encoding::Utf8);
-    }
-    let no_text = |&b: &u8| (b < 0x20 && !b"\t\r\x0c\x1b".contains(&b)) || b"\x7f\x81\x8d\x8f\x90\x9d".contains(&b);
-    if bytes.utf8_chunks().any(|chunk| !chunk.valid().is_ascii()) || bytes.iter().any(no_text) {
-        return (String::from_utf8_lossy(bytes), Encoding::Broken);
-    }
-    (WINDOWS_1252.decode_without_bom_handling(bytes).0, Encoding::Windows1252)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_are_judged_by_themselves() {
-        #[rustfmt::skip]
-        let table: &[(&[u8], &str, Encoding)] = &[
-            (b"plain", "plain", Encoding::Utf8), ("größe".as_bytes(), "größe", Encoding::Utf8),
-            (b"gr\xf6\xdfe \x80", "größe €", Encoding::Windows1252),
-            (b"\xc3\xb6 \xf6", "ö \u{fffd}", Encoding::Broken), (b"\xf6\x01", "\u{fffd}\u{1}", Encoding::Broken),
-            (b"\x81", "\u{fffd}", Encoding::Broken),
-        ];
-        for (bytes, text, encoding) in table {
-            assert_eq!(decode(bytes), (Cow::Borrowed(*text), *encoding), "{bytes:?}");
-        }
-    }
 
     /// However the text is cut into pieces, the output is the same.
     #[test]

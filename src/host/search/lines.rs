@@ -12,7 +12,7 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 
 use super::tally::Hit;
-use crate::base::limit;
+use crate::base::{limit, show};
 
 /// Bytes shown before the match, in a line that is cut.
 const LEAD_BYTES: usize = 100;
@@ -177,7 +177,7 @@ fn shortened(bytes: &[u8], matcher: &RegexMatcher) -> String {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let most = limit::GREP_LINE_BYTES_MAX;
     if line.len() <= most {
-        return String::from_utf8_lossy(line).into_owned();
+        return show::line(line).0.into_owned();
     }
     let at = matcher.find(line).ok().flatten().map_or(0, |found| found.start());
     let boundary = |at: usize| (at..line.len()).find(|&at| line[at] & 0xc0 != 0x80).unwrap_or(line.len());
@@ -187,5 +187,5 @@ fn shortened(bytes: &[u8], matcher: &RegexMatcher) -> String {
         end -= 1;
     }
     let ahead = if start > 0 { "…" } else { "" };
-    format!("{ahead}{} [line cut: {} bytes in all]", String::from_utf8_lossy(&line[start..end]), line.len())
+    format!("{ahead}{} [line cut: {} bytes in all]", show::line(&line[start..end]).0, line.len())
 }

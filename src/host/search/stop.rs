@@ -58,7 +58,8 @@ impl Drop for Guard {
 
 /// Runs a search where it may block, for at most `time`.
 ///
-/// An abort answers at once, while the search ends by itself; after `time` the search says what it has.
+/// An abort answers at once, while the search ends by itself; after `time` the search says what it has. A `time` of zero is
+/// over before the search begins.
 ///
 /// # Errors
 /// [`ToolError::Aborted`], and what `work` fails with.
@@ -71,6 +72,10 @@ pub(in crate::host) async fn searching<T: Send + 'static>(
         return Err(ToolError::Aborted);
     }
     let guard = Guard(Arc::default());
+    if time.is_zero() {
+        // The clock's first tick would come after a short search has ended.
+        guard.0.stop(Stopped::Late);
+    }
     let stop = Arc::clone(&guard.0);
     let mut work = std::pin::pin!(blocking(move || work(&stop)));
     tokio::select! {
