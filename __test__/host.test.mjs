@@ -333,8 +333,7 @@ test('options that do not fit name the field; so does a registry that is none', 
 test('a working directory may be made later; until then every tool says that it is missing', async () => {
   const registry = createToolRegistry()
   const workingDirectory = join(room, 'made', 'later')
-  for (const register of [registerFilesystemTools, registerBashTool, registerGitTools])
-    register(registry, { workingDirectory })
+  for (const register of [registerFilesystemTools, registerGitTools]) register(registry, { workingDirectory })
   const calls = [
     call('fs_list'),
     call('fs_read', { path: 'a' }),
@@ -343,7 +342,6 @@ test('a working directory may be made later; until then every tool says that it 
     call('fs_stat', { path: 'a' }),
     call('fs_edit', { path: 'a', old_string: 'x', new_string: 'y' }),
     call('fs_delete', { path: 'a' }),
-    call('bash', { command: 'true' }),
     call('git_status'),
     call('git_log'),
   ]
