@@ -25,15 +25,17 @@ use tempfile::NamedTempFile;
 use super::bash_patch::{BashCall, bash_call};
 use super::bash_shell::{Report, Telling, Variables, changes, given, judged, lay_over, read_report, script, telling};
 use super::confine::Sandbox;
+use super::exec_look::{blocking, flag, follow, text};
 use super::fs_common::changes_git;
 use super::fs_guard::Guard;
-use crate::base::process::{Captured, Ending, Follow, Invocation, RunLimits, Spill, Taps, environment, run_tapped};
+use super::way_out::{check_leave, leaves, offer};
+use crate::base::process::{Captured, Ending, Invocation, RunLimits, Spill, Taps, environment, run_tapped};
 use crate::base::sandbox::{Level, denial};
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
 use crate::config::inherited_environment;
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
-use crate::tool::{Arguments, LiveOutput, OutputFile, Share, Subject, Tool, ToolContext, ToolError, ToolOutput};
+use crate::tool::{Arguments, OutputFile, Share, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
 /// How `bash` runs commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,19 +78,10 @@ static CONFINED_DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
         " Commands run in a sandbox: what they may write is limited, and they may lack the network. One that fails \
          because of it says so.",
     );
-    definition.parameters.insert(
-        OUTSIDE.into(),
-        json!({"type": "boolean", "description": "Run this command outside the sandbox; the user is asked"}),
-    );
-    definition.parameters.insert(
-        JUSTIFICATION.into(),
-        json!({"type": "string", "description": "With outside_sandbox: why, in one sentence for the user"}),
-    );
+    offer(&mut definition);
     definition
 });
 
-const OUTSIDE: &str = "outside_sandbox";
-const JUSTIFICATION: &str = "justification";
 const ENV: &str = "env";
 
 static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| ToolDefinition {
@@ -201,15 +194,7 @@ impl Bash {
 
     /// What this call is held to.
     fn sandbox(&self, arguments: &Arguments) -> Result<Sandbox, ToolError> {
-        let Some(true) = arguments.get(OUTSIDE).and_then(Value::as_bool) else {
-            return Ok(self.options.sandbox.clone());
-        };
-        match text(arguments, JUSTIFICATION)? {
-            Some(why) if !why.trim().is_empty() => Ok(Sandbox::default()),
-            Some(_) | None => Err(ToolError::BadArguments(format!(
-                "`{JUSTIFICATION}`: expected the reason why the command must leave the sandbox, got nothing"
-            ))),
-        }
+        Ok(if check_leave(arguments)? { Sandbox::default() } else { self.options.sandbox.clone() })
     }
 
     /// Takes over where the shell ended. What it says is a line for the model, or nothing.
@@ -254,7 +239,7 @@ impl Bash {
             .await?;
         let limits = RunLimits { timeout: call.timeout, output_bytes_max: self.options.output_bytes_max };
         let whole = Whole::default();
-        let taps = Taps { follow: follow(context), spill: Some(whole.spill(context.scope.share())) };
+        let taps = Taps { follow: follow(context, &DEFINITION.name), spill: Some(whole.spill(context.scope.share())) };
         let finished = run_tapped(&invocation, limits, &context.cancel, taps).await;
         let finished = finished.map_err(|e| ToolError::failed(e.to_string()))?;
         let (mut output, details) = whole.told(&finished.output);
@@ -274,10 +259,10 @@ impl Bash {
             Ending::Cancelled if output.is_empty() => return Err(ToolError::Aborted),
             Ending::Cancelled => return Err(ToolError::AbortedAfter(output)),
             Ending::TimedOut => format!("[timeout after {}ms]\n{output}", call.timeout.as_millis()),
-            Ending::Exited(0) => output,
             Ending::Exited(code) => {
-                let why = sandbox.explain("bash", denial(&output), &self.workspace);
-                format!("[exit code {code}]\n{output}{why}")
+                let why = sandbox.explain("bash", denial(&output, code == 0), &self.workspace);
+                let front = if code == 0 { String::new() } else { format!("[exit code {code}]\n") };
+                format!("{front}{output}{why}")
             }
             Ending::Signalled(signal) => format!("[exit code {}]\n{output}", 128 + signal),
         };
@@ -308,12 +293,6 @@ impl Call {
 fn there(mut said: Report) -> Report {
     said.directory = said.directory.filter(|directory| directory.is_dir());
     said
-}
-
-/// Who hears of the output while the command runs.
-fn follow(context: &ToolContext) -> Option<Box<dyn Follow>> {
-    let live = || LiveOutput::new(context.events.clone(), &context.call_id, &DEFINITION.name);
-    context.events.are_taken().then(|| Box::new(live()) as Box<dyn Follow>)
 }
 
 /// The whole of an output that is too long to be shown.
@@ -382,7 +361,7 @@ impl Tool for Bash {
     }
 
     fn insists(&self, arguments: &Arguments) -> bool {
-        let leaves = self.options.sandbox.level().is_some() && arguments.get(OUTSIDE) == Some(&Value::Bool(true));
+        let leaves = self.options.sandbox.level().is_some() && leaves(arguments);
         // A patch that was typed here is judged like one that was not.
         leaves || changes_git(&self.workspace, &self.subject(arguments))
     }
@@ -441,14 +420,6 @@ impl Tool for Bash {
     }
 }
 
-fn text(arguments: &Arguments, name: &str) -> Result<Option<String>, ToolError> {
-    match arguments.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(other) => Err(ToolError::BadArguments(format!("`{name}`: expected a string, got {other}"))),
-    }
-}
-
 fn command(arguments: &Arguments) -> Result<String, ToolError> {
     let most = limit::BASH_COMMAND_BYTES_MAX;
     let bad = |what: String| Err(ToolError::BadArguments(format!("`command`: expected {what}")));
@@ -461,18 +432,6 @@ fn command(arguments: &Arguments) -> Result<String, ToolError> {
         }
         Some(command) => Ok(command),
     }
-}
-
-fn flag(arguments: &Arguments, name: &str) -> Result<bool, ToolError> {
-    match arguments.get(name) {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::Bool(flag)) => Ok(*flag),
-        Some(other) => Err(ToolError::BadArguments(format!("`{name}`: expected true or false, got {other}"))),
-    }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
-    tokio::task::spawn_blocking(work).await.map_err(|e| ToolError::failed(format!("file work failed: {e}")))
 }
 
 #[cfg(test)]

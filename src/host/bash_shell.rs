@@ -100,7 +100,7 @@ pub(super) fn script(command: &str, telling: Telling, report: Option<&Path>, env
 }
 
 /// One word of a shell's language that means `text`.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 

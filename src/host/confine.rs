@@ -112,7 +112,7 @@ impl Sandbox {
             }
         };
         format!(
-            "\n[The command ran in a sandbox ({}): {what}. If that is why it failed and it is needed, call {tool} again with \
+            "\n[The command ran in a sandbox ({}): {what}. If that is why something failed and it is needed, call {tool} again with \
              `outside_sandbox` and a `justification`; the user is asked.]",
             self.mode
         )

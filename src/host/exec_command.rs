@@ -18,9 +18,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::bash_patch::{BashCall, bash_call};
+use super::bash_shell;
 use super::confine::Sandbox;
-use super::exec_look::{self, Look, blocking, flag, text};
+use super::exec_look::{self, Look, blocking, flag, follow, text};
 use super::fs_guard::Guard;
+use super::way_out::{check_leave, leaves, offer};
 use crate::base::console::Console;
 use crate::base::process::{Ending, Invocation, TerminalSize, environment};
 use crate::base::sandbox::{Level, denial};
@@ -65,9 +67,6 @@ pub struct ExecCommand {
     options: ExecOptions,
 }
 
-const OUTSIDE: &str = "outside_sandbox";
-const JUSTIFICATION: &str = "justification";
-
 static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| ToolDefinition {
     name: "exec_command".into(),
     description: "Runs a command line that may take long or be typed to: a server, a REPL, a watcher. What has not \
@@ -86,14 +85,7 @@ static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| ToolDefinition {
 static CONFINED_DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
     let mut definition = DEFINITION.clone();
     definition.description.push_str(" It runs in a sandbox, as commands of bash do.");
-    definition.parameters.insert(
-        OUTSIDE.into(),
-        json!({"type": "boolean", "description": "Run it outside the sandbox; the user is asked"}),
-    );
-    definition.parameters.insert(
-        JUSTIFICATION.into(),
-        json!({"type": "string", "description": "With outside_sandbox: why, in one sentence for the user"}),
-    );
+    offer(&mut definition);
     definition
 });
 
@@ -134,15 +126,7 @@ impl ExecCommand {
 
     /// What this call is held to.
     fn sandbox(&self, arguments: &Arguments) -> Result<Sandbox, ToolError> {
-        if !flag(arguments, OUTSIDE)? {
-            return Ok(self.options.sandbox.clone());
-        }
-        match text(arguments, JUSTIFICATION)? {
-            Some(why) if !why.trim().is_empty() => Ok(Sandbox::default()),
-            Some(_) | None => Err(ToolError::BadArguments(format!(
-                "`{JUSTIFICATION}`: expected the reason why the command must leave the sandbox, got nothing"
-            ))),
-        }
+        Ok(if check_leave(arguments)? { Sandbox::default() } else { self.options.sandbox.clone() })
     }
 
     async fn directory(&self, arguments: &Arguments) -> Result<PathBuf, ToolError> {
@@ -187,8 +171,10 @@ impl ExecCommand {
         // Starting a program can take a millisecond. Whoever polls first gets its thread back before.
         tokio::task::yield_now().await;
         look.begun = Instant::now();
-        let console =
-            Console::start(&invocation, size, &command).map_err(|cause| ToolError::failed(cause.to_string()))?;
+        let heard = (command.as_str(), follow(context, &DEFINITION.name));
+        let console = Console::start_followed(&invocation, size, heard);
+        let console = console.map_err(|cause| ToolError::failed(cause.to_string()))?;
+        let following = console.following(None);
         let ending = tokio::select! {
             biased;
             () = context.cancel.cancelled() => {
@@ -197,6 +183,7 @@ impl ExecCommand {
             }
             ending = console.wait(wait) => ending,
         };
+        drop(following);
         let explain = |code: i32, output: &str| self.explain(arguments, code, output);
         if ending.is_some() {
             return Ok(look.report(&console, None, explain).0);
@@ -215,8 +202,8 @@ impl ExecCommand {
     /// What a model is told when the command failed and the sandbox may be why.
     fn explain(&self, arguments: &Arguments, code: i32, output: &str) -> String {
         match self.sandbox(arguments) {
-            Ok(sandbox) if code != 0 => sandbox.explain("exec_command", denial(output), &self.workspace),
-            Ok(_) | Err(_) => String::new(),
+            Ok(sandbox) => sandbox.explain("exec_command", denial(output, code == 0), &self.workspace),
+            Err(_) => String::new(),
         }
     }
 }
@@ -227,7 +214,7 @@ impl Tool for ExecCommand {
     }
 
     fn insists(&self, arguments: &Arguments) -> bool {
-        self.options.sandbox.level().is_some() && arguments.get(OUTSIDE) == Some(&Value::Bool(true))
+        self.options.sandbox.level().is_some() && leaves(arguments)
     }
 
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
@@ -298,11 +285,7 @@ fn command(arguments: &Arguments) -> Result<String, ToolError> {
 /// One word of a shell's language that means `text`.
 fn quoted(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', r"'\''"))
-    }
+    if !text.is_empty() && text.chars().all(plain) { text.to_owned() } else { bash_shell::quoted(text) }
 }
 
 /// The exit code that a model is told: as a shell tells it.
@@ -314,9 +297,13 @@ pub(super) fn code_of(ending: Ending) -> i32 {
 mod tests {
     use std::time::Duration;
 
+    use parking_lot::Mutex;
+
     use super::super::fs_common::testing::context;
     use super::super::write_stdin::WriteStdin;
     use super::*;
+    use crate::protocol::EventBody;
+    use crate::tool::ToolEvents;
 
     struct Place {
         directory: tempfile::TempDir,
@@ -408,6 +395,33 @@ mod tests {
         let (state, output) = place.stdin(json!({"session_id": "1001", "kill": true})).await;
         assert!(state.starts_with("Process exited with code 1") && output.is_empty(), "{state} {output}");
         assert!(place.context.scope.consoles.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_written_while_a_call_waits_is_heard() {
+        let mut place = place();
+        let heard: Arc<Mutex<Vec<(String, String, String)>>> = Arc::default();
+        let (all, at) = (Arc::clone(&heard), place.directory.path().to_owned());
+        place.context.events = ToolEvents::new(move |event| {
+            let EventBody::ToolCallOutput { call_id, name, text, .. } = event else { panic!("{event:?}") };
+            // Only now can it go on.
+            std::fs::write(at.join(text.lines().last().unwrap()), "").unwrap();
+            all.lock().push((call_id, name, text));
+        });
+        let waits = |word: &str| format!("echo {word}; until test -e {word}; do sleep 0.01; done; ");
+        let cmd = format!("{}{}read x; {}echo end", waits("one"), waits("two"), waits("three"));
+        let (state, output) = place.exec(json!({"cmd": cmd, "tty": true, "yield_time_ms": 3000})).await;
+        assert_eq!((state, output.as_str()), (format!("{RUNS}1000"), "one\ntwo\n"));
+        place.context.call_id = "second".into();
+        let typed = json!({"session_id": "1000", "chars": "\n", "yield_time_ms": 20_000});
+        assert_eq!(place.stdin(typed).await.1, "\nthree\nend\n");
+        let heard = heard.lock();
+        let of = |call: &str, tool: &str| -> String {
+            let own = heard.iter().filter(|(id, name, _)| id == call && name == tool);
+            own.map(|(_, _, text)| text.replace("\r\n", "\n")).collect()
+        };
+        assert_eq!(of("call_1", "exec_command"), "one\ntwo\n");
+        assert_eq!(of("second", "write_stdin"), "\nthree\nend\n");
     }
 
     #[tokio::test]
@@ -589,7 +603,7 @@ mod tests {
             (&place.exec, json!({"cmd": "ls", "shell": ""}), "`shell`: expected a shell, got an empty string"),
             (&place.exec, json!({"cmd": "ls", "yield_time_ms": "1"}), "`yield_time_ms`: expected a number, got \"1\""),
             (&place.exec, json!({"cmd": "ls", "max_output_tokens": 0}), "`max_output_tokens`: expected 1 or more, got 0"),
-            (&place.exec, json!({"cmd": "ls", "outside_sandbox": true}), "`justification`: expected the reason why the command must leave the sandbox, got nothing"),
+            (&place.exec, json!({"cmd": "ls", "outside_sandbox": true}), "`justification`: expected the reason why the call must leave the sandbox, got nothing"),
             (&place.stdin, json!({"session_id": "7"}), "session 7 is not known; there are 1000 (`sleep 600`)"),
             (&place.stdin, json!({"session_id": "1000", "rows": 5}), "`cols`: expected a number beside `rows`, got nothing"),
             (&place.stdin, json!({"session_id": "1000", "cols": 5}), "`rows`: expected a number beside `cols`, got nothing"),

@@ -8,8 +8,9 @@ use tokio::time::Instant;
 
 use super::exec_command::code_of;
 use crate::base::console::{Console, Piece};
+use crate::base::process::Follow;
 use crate::base::{limit, text as cut};
-use crate::tool::{Arguments, ToolError, ToolOutput};
+use crate::tool::{Arguments, LiveOutput, ToolContext, ToolError, ToolOutput};
 
 /// From here on a model is told how many sessions there are.
 const MANY: usize = limit::CONSOLES_MAX - 4;
@@ -176,6 +177,12 @@ pub(super) fn number(arguments: &Arguments, name: &str) -> Result<Option<f64>, T
             .map(Some)
             .ok_or_else(|| ToolError::BadArguments(format!("`{name}`: expected a number, got {given}"))),
     }
+}
+
+/// Who hears of what a command writes while a call of `tool` waits.
+pub(super) fn follow(context: &ToolContext, tool: &str) -> Option<Box<dyn Follow>> {
+    let live = || LiveOutput::new(context.events.clone(), &context.call_id, tool);
+    context.events.are_taken().then(|| Box::new(live()) as Box<dyn Follow>)
 }
 
 /// Runs work on the blocking pool.

@@ -198,7 +198,7 @@ impl Git {
             said = if found.code == 0 { said } else { found };
         }
         if said.code != 0 && effect != Effect::Look {
-            said.text += &self.sandbox.explain("this tool", denial(&said.text), &self.workspace);
+            said.text += &self.sandbox.explain("this tool", denial(&said.text, false), &self.workspace);
         }
         Ok(said)
     }

@@ -1,4 +1,5 @@
-//! A tool whose programs run in the sandbox, and the way for a single call to leave it when a person agrees.
+//! The way for a single call to leave the sandbox when a person agrees: its two arguments, and a tool that is there twice,
+//! inside and outside.
 
 use std::sync::Arc;
 
@@ -9,9 +10,9 @@ use crate::protocol::ToolDefinition;
 use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
 /// The argument by which a call asks to run outside.
-pub(super) const OUTSIDE: &str = "outside_sandbox";
+const OUTSIDE: &str = "outside_sandbox";
 /// The argument that says why.
-pub(super) const JUSTIFICATION: &str = "justification";
+const JUSTIFICATION: &str = "justification";
 
 /// The same tool twice: inside and outside of the sandbox.
 pub(super) struct WayOut {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::confine::Sandbox;
 use super::exec_command::ExecOptions;
-use super::exec_look::{self, Look, flag, number, text};
+use super::exec_look::{self, Look, flag, follow, number, text};
 use super::typed::{Typed, begun_after, typed};
 use crate::base::console::{Console, TypedLine};
 use crate::base::process::TerminalSize;
@@ -94,6 +94,7 @@ impl WriteStdin {
         if let Some(size) = size {
             resize(&console, &id, size)?;
         }
+        let following = console.following(follow(context, &DEFINITION.name));
         let work = async {
             if kill {
                 console.end().await;
@@ -109,10 +110,9 @@ impl WriteStdin {
             () = context.cancel.cancelled() => return Err(ToolError::Aborted),
             done = work => done?,
         }
-        let explain = |code: i32, output: &str| match code {
-            0 => String::new(),
-            _ => self.sandbox.explain("exec_command", denial(output), &self.workspace),
-        };
+        drop(following);
+        let explain =
+            |code: i32, output: &str| self.sandbox.explain("exec_command", denial(output, code == 0), &self.workspace);
         let (output, code) = look.report(&console, Some(&id), explain);
         if let Some(code) = code {
             consoles.remove(&id, code);

@@ -79,6 +79,7 @@ async fn commands_stay_inside_and_are_told_why() {
     house.round(&[bash(&format!(
         "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {address}), 5)'"
     ))]);
+    house.round(&[bash(&format!("touch {target} 2>&1 | cat; echo after"))]);
     let outputs = outputs(&house, &session).await;
     assert_eq!(outputs[0], "hi\n");
     assert!(outputs[1].contains("[The command ran in a sandbox (workspace-write): only "), "{}", outputs[1]);
@@ -86,6 +87,7 @@ async fn commands_stay_inside_and_are_told_why() {
     assert!(outputs[2].starts_with("[exit code 1]\n") && !outputs[2].contains("secret"), "{}", outputs[2]);
     assert_eq!(outputs[4], "200\n", "calls of one session meet on its loopback");
     assert!(outputs[5].contains("ConnectionRefusedError"), "the server itself is not there: {}", outputs[5]);
+    assert!(outputs[6].contains("\nafter\n\n[The command ran in a sandbox (workspace-write): only "), "{}", outputs[6]);
     let health = house.call("GET", "/health", None).await.json();
     assert_eq!(health["checks"]["paths"]["status"], "ok");
     assert_eq!(health["checks"]["sandbox"], json!({ "status": "ok", "mode": "workspace-write", "network": false }));

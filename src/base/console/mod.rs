@@ -17,11 +17,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::limit;
-use super::process::{Ending, Followed, FollowedOutput, Invocation, Terminal, TerminalSize, follow};
+use super::process::{Ending, Follow, Followed, FollowedOutput, Invocation, Terminal, TerminalSize, follow};
 
 pub use table::{Consoles, Gone, NoConsole};
 pub use unread::{Piece, Unread};
@@ -46,10 +46,49 @@ pub struct Console {
     line: Mutex<TypedLine>,
 }
 
-#[derive(Debug)]
 struct Shared {
     unread: Mutex<Unread>,
+    follow: Mutex<Option<Box<dyn Follow>>>,
     ended: watch::Sender<Option<Ending>>,
+}
+
+impl Shared {
+    /// Takes in what the program wrote.
+    fn take(&self, bytes: &[u8]) {
+        self.unread.lock().push(bytes);
+        if let Some(follow) = &mut *self.follow.lock() {
+            follow.take(bytes);
+        }
+    }
+
+    /// When who follows wants to be woken.
+    fn due(&self) -> Option<Instant> {
+        self.follow.lock().as_ref().and_then(|follow| follow.due())
+    }
+
+    fn wake(&self) {
+        if let Some(follow) = &mut *self.follow.lock() {
+            follow.wake();
+        }
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("ended", &self.ended.borrow()).finish_non_exhaustive()
+    }
+}
+
+/// As long as it lives, somebody hears of what the program writes.
+#[derive(Debug)]
+pub struct Following<'a>(&'a Console);
+
+impl Drop for Following<'_> {
+    fn drop(&mut self) {
+        // Not under the lock: the end of it may have something to publish.
+        let follow = self.0.shared.follow.lock().take();
+        drop(follow);
+    }
 }
 
 /// What was typed and not sent off with an end of line yet: what is typed next goes on with it.
@@ -67,9 +106,21 @@ impl Console {
     /// # Errors
     /// When it cannot be started.
     pub fn start(invocation: &Invocation, size: Option<TerminalSize>, command: &str) -> io::Result<Arc<Self>> {
+        Self::start_followed(invocation, size, (command, None))
+    }
+
+    /// The same; somebody hears of what it writes from the first byte on, until [`Console::following`] ends.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_followed(
+        invocation: &Invocation,
+        size: Option<TerminalSize>,
+        (command, heard): (&str, Option<Box<dyn Follow>>),
+    ) -> io::Result<Arc<Self>> {
         let (program, output, terminal) = follow(invocation, size)?;
         let unread = Mutex::new(Unread::new(limit::CONSOLE_OUTPUT_BYTES_MAX));
-        let shared = Arc::new(Shared { unread, ended: watch::Sender::new(None) });
+        let shared = Arc::new(Shared { unread, follow: Mutex::new(heard), ended: watch::Sender::new(None) });
         let (interrupts, interrupted) = mpsc::channel(1);
         let stop = CancellationToken::new();
         let driver = Driver { program, output, shared: Arc::clone(&shared), interrupted, stop: stop.clone() };
@@ -112,6 +163,15 @@ impl Console {
         let mut ended = self.shared.ended.subscribe();
         let _in_time = timeout(longest, ended.wait_for(Option::is_some)).await;
         self.ending()
+    }
+
+    /// Lets somebody hear of what the program writes from now on; None: whoever does already.
+    pub fn following(&self, heard: Option<Box<dyn Follow>>) -> Following<'_> {
+        if heard.is_some() {
+            let before = std::mem::replace(&mut *self.shared.follow.lock(), heard);
+            drop(before);
+        }
+        Following(self)
     }
 
     /// Takes what it wrote since this was asked last.
@@ -189,14 +249,16 @@ impl Driver {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut open = true;
         let ending = loop {
+            let due = self.shared.due();
             tokio::select! {
                 biased;
                 ending = self.program.wait() => break ending,
                 () = self.stop.cancelled() => break self.end(&mut chunk, open).await,
                 Some(()) = self.interrupted.recv() => self.program.interrupt(),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.shared.wake(),
                 count = self.output.read(&mut chunk), if open => {
                     open = count > 0;
-                    self.shared.unread.lock().push(&chunk[..count]);
+                    self.shared.take(&chunk[..count]);
                 }
             }
         };
@@ -230,7 +292,7 @@ async fn read_to_end(output: &mut FollowedOutput, shared: &Shared, chunk: &mut [
     loop {
         match output.read(chunk).await {
             0 => return,
-            count => shared.unread.lock().push(&chunk[..count]),
+            count => shared.take(&chunk[..count]),
         }
     }
 }

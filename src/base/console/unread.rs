@@ -3,15 +3,12 @@
 //! Invariants: holds at most what it was made for; while no more than that came, it holds all; what is taken never
 //! begins or ends inside a character, however the bytes came in.
 
-use std::collections::VecDeque;
+use crate::base::ends::Ends;
 
 /// Bytes that wait to be read.
 #[derive(Debug)]
 pub struct Unread {
-    head: Vec<u8>,
-    head_max: usize,
-    tail: VecDeque<u8>,
-    tail_max: usize,
+    ends: Ends,
     /// What came since the last reading.
     came: u64,
 }
@@ -32,33 +29,27 @@ pub struct Piece {
 impl Unread {
     /// Keeps at most `bytes_max`: the first half of it from the start, the rest from the end.
     pub fn new(bytes_max: usize) -> Self {
-        let tail_max = bytes_max / 2;
-        Self { head: Vec::new(), head_max: bytes_max - tail_max, tail: VecDeque::new(), tail_max, came: 0 }
+        Self { ends: Ends::new(bytes_max), came: 0 }
     }
 
     /// Takes the next bytes in.
     pub fn push(&mut self, bytes: &[u8]) {
         self.came += bytes.len() as u64;
-        let (first, rest) = bytes.split_at(bytes.len().min(self.head_max - self.head.len()));
-        self.head.extend_from_slice(first);
-        let rest = &rest[rest.len().saturating_sub(self.tail_max)..];
-        let over = (self.tail.len() + rest.len()).saturating_sub(self.tail_max);
-        self.tail.drain(..over);
-        self.tail.extend(rest);
+        self.ends.push(bytes);
     }
 
     /// Reads everything. What may be the start of a character stays for the next time, unless it is `over`.
     ///
     /// What is no UTF-8 becomes U+FFFD; a terminal's CR LF becomes LF.
     pub fn take(&mut self, over: bool) -> Piece {
-        let head = std::mem::take(&mut self.head);
-        let mut tail = Vec::from(std::mem::take(&mut self.tail));
+        let head = std::mem::take(&mut self.ends.head);
+        let mut tail = Vec::from(std::mem::take(&mut self.ends.tail));
         let came = std::mem::take(&mut self.came);
         let missing = came - (head.len() + tail.len()) as u64;
         if missing == 0 {
             let all = [head, tail].concat();
             let begun = if over { 0 } else { begun(&all) };
-            self.keep(&all[all.len() - begun..]);
+            self.push(&all[all.len() - begun..]);
             let bytes = came - begun as u64;
             return Piece { head: text(&all[..all.len() - begun]), bytes, ..Piece::default() };
         }
@@ -66,17 +57,13 @@ impl Unread {
         let orphans = tail.iter().take(3).take_while(|&&b| b & 0xC0 == 0x80).count();
         let begun = if over { 0 } else { begun(&tail[orphans..]) };
         let waits = tail.split_off(tail.len() - begun);
-        self.keep(&waits);
+        self.push(&waits);
         Piece {
             head: text(&head[..head.len() - cut]),
             tail: text(&tail[orphans..]),
             omitted_bytes: missing + (cut + orphans) as u64,
             bytes: came - begun as u64,
         }
-    }
-
-    fn keep(&mut self, bytes: &[u8]) {
-        self.push(bytes);
     }
 }
 
@@ -146,7 +133,7 @@ mod tests {
         for _ in 0..10_000 {
             unread.push(&[b'x'; 4096]);
         }
-        assert!(unread.head.capacity() + unread.tail.capacity() < 4000);
+        assert!(unread.ends.head.capacity() + unread.ends.tail.capacity() < 4000);
         let read = unread.take(false);
         assert_eq!((read.bytes, read.omitted_bytes), (40_960_000, 40_959_000));
     }

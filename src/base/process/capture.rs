@@ -1,35 +1,26 @@
 //! Output of any length in bounded memory: its start, its end, and how much there was.
 
-use std::collections::VecDeque;
+use crate::base::ends::Ends;
 
 /// Bytes that came, of which the first and the last are kept.
 ///
 /// Invariant: holds at most the limit it was made with; while no more than that came, it holds all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured {
-    head: Vec<u8>,
-    head_max: usize,
-    tail: VecDeque<u8>,
-    tail_max: usize,
+    ends: Ends,
     total_bytes: u64,
 }
 
 impl Captured {
     /// Keeps at most `bytes_max`: the first half of it from the start, the rest from the end.
     pub fn new(bytes_max: usize) -> Self {
-        let tail_max = bytes_max / 2;
-        Self { head: Vec::new(), head_max: bytes_max - tail_max, tail: VecDeque::new(), tail_max, total_bytes: 0 }
+        Self { ends: Ends::new(bytes_max), total_bytes: 0 }
     }
 
     /// Takes the next bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total_bytes += bytes.len() as u64;
-        let (first, rest) = bytes.split_at(bytes.len().min(self.head_max - self.head.len()));
-        self.head.extend_from_slice(first);
-        let rest = &rest[rest.len().saturating_sub(self.tail_max)..];
-        let over = (self.tail.len() + rest.len()).saturating_sub(self.tail_max);
-        self.tail.drain(..over);
-        self.tail.extend(rest);
+        self.ends.push(bytes);
     }
 
     /// How many bytes came.
@@ -39,13 +30,13 @@ impl Captured {
 
     /// All that came so far, when `more` bytes are the first of which some will be left out.
     pub(super) fn all_before_cut(&self, more: usize) -> Option<Vec<u8>> {
-        let room = self.head_max + self.tail_max - self.head.len() - self.tail.len();
-        (!self.is_cut() && more > room).then(|| self.head.iter().chain(&self.tail).copied().collect())
+        let whole = || self.ends.head.iter().chain(&self.ends.tail).copied().collect();
+        (!self.is_cut() && more > self.ends.room()).then(whole)
     }
 
     /// Whether something was left out.
     pub fn is_cut(&self) -> bool {
-        self.total_bytes > (self.head.len() + self.tail.len()) as u64
+        self.total_bytes > self.ends.len() as u64
     }
 
     /// The output as text; what is no UTF-8 becomes U+FFFD, and no character is cut in two.
@@ -58,12 +49,13 @@ impl Captured {
 
     /// The same; `where_all_is` stands at the end of that line.
     pub fn text_and(&self, where_all_is: &str) -> String {
-        let (one, two) = self.tail.as_slices();
+        let (one, two) = self.ends.tail.as_slices();
         if !self.is_cut() {
-            return String::from_utf8_lossy(&[&self.head, one, two].concat()).into_owned();
+            return String::from_utf8_lossy(&[&self.ends.head, one, two].concat()).into_owned();
         }
-        let head = start_of(&self.head, self.head_max);
-        let tail = end_of(&[one, two].concat(), self.tail_max);
+        let (head_max, tail_max) = self.ends.most();
+        let head = start_of(&self.ends.head, head_max);
+        let tail = end_of(&[one, two].concat(), tail_max);
         let (shown, total) = (head.len() + tail.len(), self.total_bytes);
         let left_out = total.saturating_sub(shown as u64);
         format!(
@@ -149,7 +141,7 @@ mod tests {
             captured.push(&[b'x'; 4096]);
         }
         assert_eq!(captured.total_bytes(), 40_960_000);
-        assert!(captured.head.capacity() + captured.tail.capacity() < 4000);
+        assert!(captured.ends.head.capacity() + captured.ends.tail.capacity() < 4000);
     }
 
     proptest! {
