@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::special::{awk, git, make, sed, tar};
+use super::special::{awk, declares, evaluates, git, make, names_element, prints_into, reads_into, sed, tar};
 use super::{Part, Spot, UNKNOWN};
 
 /// They read the language that `shell` reads.
@@ -117,7 +117,7 @@ const LAUNCHERS: [(&[&str], &[When]); 34] = [
     (&["perf"], &[Word("record"), Word("stat"), Word("trace")]),
     (&["wget"], &[Long("--use-askpass"), Letter('e'), Long("--execute")]),
     (&["hash"], &[Letter('p')]),
-    (&["mapfile", "readarray"], &[Letter('C')]),
+    (&["mapfile", "readarray"], &[Letter('C'), Check(names_element)]),
     (&["fc"], &[Letter('s'), Letter('e')]),
     (&["pip", "pip3"], &[Start("--editor")]),
     (&["gh"], &[Word("alias"), Word("extension"), Word("codespace")]),
@@ -126,7 +126,7 @@ const LAUNCHERS: [(&[&str], &[When]); 34] = [
 
 /// Their arguments are code of a language of their own, and that can run commands or write files.
 #[rustfmt::skip]
-const CODE: [(&[&str], &[When]); 19] = [
+const CODE: [(&[&str], &[When]); 24] = [
     (&["tar", "gtar", "bsdtar"], &[Long("--to-command"), Long("--checkpoint-action"), Long("--use-compress-program"), Letter('I'), Letter('F'),
                          Long("--info-script"), Long("--new-volume-script"), Long("--rsh-command"), Long("--rmt-command"), Check(tar), Check(maybe_option)]),
     (&["sed", "gsed"], &[Check(sed), Check(maybe_option)]),
@@ -145,6 +145,11 @@ const CODE: [(&[&str], &[When]); 19] = [
     (&["psql"], &[Inside("\\!"), Inside("\\o"), Inside("\\g"), Inside("PROGRAM"), Inside("program"), Letter('f')]),
     (&["mysql", "mariadb"], &[Inside("\\!"), Inside("system"), Inside("source"), Inside("\\.")]),
     (&["jrunscript", "jshell"], &[Always]),
+    (&["let"], &[Check(evaluates)]),
+    (&["declare", "typeset", "local", "readonly", "export"], &[Check(declares)]),
+    (&["printf"], &[Check(prints_into)]),
+    (&["read"], &[Check(reads_into)]),
+    (&["unset", "getopts", "wait"], &[Check(names_element)]),
     (&["gcc", "g++", "cc", "c++", "clang"], &[Start("-wrapper"), Start("-fplugin"), Start("-B"), Start("-specs")]),
     (&["ffmpeg", "convert", "magick"], &[Inside("ephemeral:"), Inside("msl:"), Inside("|")]),
 ];

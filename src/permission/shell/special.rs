@@ -107,6 +107,7 @@ fn git_command(command: &str, rest: &[String]) -> bool {
                 || (command == "clone" && (has(Letter('u')) || has(Letter('c')) || has(Long("--config"))))
         }
         "init" => has(Long("--template")),
+        "config" if config_looks(rest) => false,
         "config" => {
             rest.iter().any(|word| names_git_program(word) || word.contains(UNKNOWN) || word.starts_with('!'))
                 || has(Letter('e'))
@@ -194,6 +195,85 @@ pub(super) fn make(arguments: &[String]) -> bool {
 /// `tar` when its first word, a bundle of letters without a dash, names a program.
 pub(super) fn tar(arguments: &[String]) -> bool {
     arguments.first().is_some_and(|bundle| !bundle.starts_with('-') && bundle.contains(['I', 'F']))
+}
+
+/// Builtins that evaluate what they take for the name of a variable: the index of an element is an expression, and that can
+/// run commands. Whether a word may name an element.
+fn is_element(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    name.contains(['[', UNKNOWN])
+}
+
+/// `unset` and its kind.
+pub(super) fn names_element(arguments: &[String]) -> bool {
+    arguments.iter().any(|word| is_element(word))
+}
+
+/// `declare` and its kind, which may also say that a value is an expression (`-i`).
+pub(super) fn declares(arguments: &[String]) -> bool {
+    names_element(arguments) || fits(Letter('i'), arguments)
+}
+
+/// `let`, when it looks at a variable: its value is an expression again.
+pub(super) fn evaluates(arguments: &[String]) -> bool {
+    arguments.iter().any(|word| {
+        let value = word.split_once('=').map_or(word.as_str(), |(_, value)| value);
+        is_element(word) || value.contains(|c: char| c.is_alphabetic() || matches!(c, '_' | '[' | UNKNOWN))
+    })
+}
+
+/// `printf -v NAME`.
+pub(super) fn prints_into(arguments: &[String]) -> bool {
+    let first = arguments.first().map_or("", String::as_str);
+    first.contains(UNKNOWN)
+        || first.strip_prefix("-v").is_some_and(|attached| match attached {
+            "" => arguments.get(1).is_none_or(|name| is_element(name)),
+            attached => is_element(attached),
+        })
+}
+
+/// `read` into an element; what it asks with is no name.
+pub(super) fn reads_into(arguments: &[String]) -> bool {
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        match word.strip_prefix('-') {
+            Some(letters) if letters.ends_with(['p', 'd', 'n', 'N', 't', 'u', 'i']) => drop(rest.next()),
+            Some(letters) if letters.contains(['p', 'd', 'i']) => {}
+            Some(_) | None if is_element(word) => return true,
+            Some(_) | None => {}
+        }
+    }
+    false
+}
+
+/// The commands that aliases in the arguments of git stand for.
+pub(super) fn git_aliases(part: &Part) -> Vec<String> {
+    if part.program() != Some("git") {
+        return Vec::new();
+    }
+    let words = part.words.iter().skip(1);
+    let pairs = words.clone().zip(words.skip(1));
+    let alias = |key: &str| key.len() > 6 && key.as_bytes()[..6].eq_ignore_ascii_case(b"alias.");
+    let given = pairs.filter_map(|(before, word)| match word.split_once('=') {
+        Some((key, value)) if alias(key) => Some(value),
+        Some(_) | None => Some(word.as_str()).filter(|_| alias(before)),
+    });
+    given.map(|value| value.strip_prefix('!').map_or_else(|| format!("git {value}"), str::to_owned)).collect()
+}
+
+/// Whether `git config` is only asked for what it knows.
+fn config_looks(rest: &[String]) -> bool {
+    let mut words = rest.iter().map(String::as_str);
+    let mut looks = matches!(rest.first().map(String::as_str), Some("get" | "list"));
+    while let Some(word) = words.next().filter(|word| word.starts_with('-')) {
+        match word {
+            "-f" | "--file" | "--blob" | "--type" | "--default" => drop(words.next()),
+            "-e" | "--edit" | "--replace-all" | "--add" => return false,
+            "-l" | "--list" | "--get" | "--get-all" | "--get-regexp" | "--get-urlmatch" => looks = true,
+            _ => {}
+        }
+    }
+    looks && !rest.iter().any(|word| word.contains(UNKNOWN))
 }
 
 fn names_git_program(word: &str) -> bool {
@@ -308,7 +388,8 @@ mod tests {
             ("x", true), ("submodule--helper foreach x", true), ("merge-index x -a", true), ("--git-dir=x status", true), ("--git-dir x status", true),
             ("--attr-source HEAD log", false), ("-c merge.x.driver=y merge b", true), ("config submodule.s.update x", true), ("config foo.x !y", true),
             ("config --rename-section foo alias", true), ("-c man.man.path=x help log", true), ("send-pack --receive-pack=x", true), ("apply --unsafe-paths x", true),
-            ("push", false), ("config user.email x", false), ("worktree add ../x", false),
+            ("push", false), ("config user.email x", false), ("config --get core.pager", false), ("config get alias.x", false), ("config -f x --get-all alias.x", false), ("config --list", false), ("config alias.x !y --get", true),
+            ("config --get -e", true), ("config --add alias.x !y", true), ("config set core.pager x", true), ("worktree add ../x", false),
         ];
         for (line, want) in table {
             let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();

@@ -1,7 +1,7 @@
 //! Commands that run other commands, and the commands hidden in them.
 
 use super::launch::{Script, command_starts, inner_start, is_code, is_shell, known_up_to, runs_others, script};
-use super::special::writes;
+use super::special::{git_aliases, writes};
 use super::{DEPTH_MAX, Line, PARTS_MAX, Part, Spot, UNKNOWN};
 
 /// Words of one command that are tried as the start of another.
@@ -45,6 +45,10 @@ pub(super) fn find_shadows(line: &mut Line, depth: usize) {
                 }
             }
         }
+        if part.assignments.iter().any(|(name, _)| name.starts_with("GIT_CONFIG")) {
+            // Aliases, and programs that git starts, by name and number.
+            line.shadows.push(Part::unreadable());
+        }
         for (_, value) in part.assignments.iter().filter(|(name, _)| is_run(name)) {
             line_in(value, depth, &mut line.shadows);
         }
@@ -81,6 +85,7 @@ fn hidden_in(part: &Part, depth: usize, shadows: &mut Vec<Part>) {
         Script::None if is_code(name) => part.words[1..].iter().for_each(|code| foreign(code, shadows)),
         Script::None | Script::File | Script::Unknown => {}
     }
+    git_aliases(part).iter().for_each(|line| line_in(line, depth, shadows));
     if name == "git" && part.words.iter().any(|word| word.contains("ext::")) {
         shadows.push(Part::unreadable());
     }
