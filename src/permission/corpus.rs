@@ -135,6 +135,8 @@ const LINES: &[(&str, &str)] = &[
     ("awk '/a|b/' f", "A A"), ("tar cIf 'rm x' a.tar f", "D D"), ("tar cfI a.tar 'rm x' f", "D D"), ("time -p -- rm x", "D D"), ("time -- rm x", "D D"), ("[ -f f ] && cat f", "? A"),
     ("if [ -f f ]; then cat f; fi", "? A"), ("[ -v 'a[$(rm x)]' ]", "D D"), ("[[ -f f ]] && ls", "? A"), ("[[ \"$X\" == y ]]; ls", "? A"), ("[[ a < $(rm x) ]]", "D D"), ("[[ $X -eq 1 ]]", "? ?"), ("[[ -f f ]] > .git/hooks/x", "D D"), ("find . -name '*.rs' -exec cat {} \\;", "? A"), ("echo \"${x:0:3}\"", "A A"), ("echo \"${x:y[$(rm x)]}\"", "D D"),
     ("ssh-agent rm x", "D D"), ("gtimeout 5 rm x", "D D"), ("eatmydata rm x", "D D"), ("rbenv exec rm x", "D D"), ("nix-shell --run 'rm x'", "D D"), ("sdiff --diff-program='rm x' a b", "D D"),
+    // Everyday lines with the builtins that evaluate names.
+    ("wait $!", "? A"), ("wait; true", "? A"), ("read -p 'go on? [y/N] ' a", "A A"), ("printf '%s[1]' \"$X\"", "A A"), ("export A=$X B='c[1]'", "A A"), ("unset -f f", "? A"), ("local x=1", "? A"),
     // Lines that were run: each starts `rm x` in dash or in bash, none of them unasked.
     ("bash -c 'bash -c \"rm x\"'", "D D"), ("sh -c \"sh -c 'sh -c \\\"rm x\\\"'\"", "D D"), ("echo \"rm x\" | sh -s", "D D"), ("sh <<'A'\nsh <<'B'\nrm x\nB\nA", "D D"),
     ("cat <<A; rm x\nA", "D D"), ("cat <<'A' && rm x\nA", "D D"), ("cat <<A\n$(cat <<B\n$(rm x)\nB\n)\nA", "D D"), ("cat <<A\n`rm x`\nA", "D D"),

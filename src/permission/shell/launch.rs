@@ -9,7 +9,9 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::special::{awk, declares, evaluates, git, make, names_element, prints_into, reads_into, sed, tar};
+use super::special::{
+    awk, declares, evaluates, git, make, names_element, prints_into, reads_into, sed, tar, waits_into,
+};
 use super::{Part, Spot, UNKNOWN};
 
 /// They read the language that `shell` reads.
@@ -126,7 +128,7 @@ const LAUNCHERS: [(&[&str], &[When]); 34] = [
 
 /// Their arguments are code of a language of their own, and that can run commands or write files.
 #[rustfmt::skip]
-const CODE: [(&[&str], &[When]); 24] = [
+const CODE: [(&[&str], &[When]); 25] = [
     (&["tar", "gtar", "bsdtar"], &[Long("--to-command"), Long("--checkpoint-action"), Long("--use-compress-program"), Letter('I'), Letter('F'),
                          Long("--info-script"), Long("--new-volume-script"), Long("--rsh-command"), Long("--rmt-command"), Check(tar), Check(maybe_option)]),
     (&["sed", "gsed"], &[Check(sed), Check(maybe_option)]),
@@ -149,7 +151,8 @@ const CODE: [(&[&str], &[When]); 24] = [
     (&["declare", "typeset", "local", "readonly", "export"], &[Check(declares)]),
     (&["printf"], &[Check(prints_into)]),
     (&["read"], &[Check(reads_into)]),
-    (&["unset", "getopts", "wait"], &[Check(names_element)]),
+    (&["unset", "getopts"], &[Check(names_element)]),
+    (&["wait"], &[Check(waits_into)]),
     (&["gcc", "g++", "cc", "c++", "clang"], &[Start("-wrapper"), Start("-fplugin"), Start("-B"), Start("-specs")]),
     (&["ffmpeg", "convert", "magick"], &[Inside("ephemeral:"), Inside("msl:"), Inside("|")]),
 ];

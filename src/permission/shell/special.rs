@@ -209,6 +209,11 @@ pub(super) fn names_element(arguments: &[String]) -> bool {
     arguments.iter().any(|word| is_element(word))
 }
 
+/// `wait -p NAME`.
+pub(super) fn waits_into(arguments: &[String]) -> bool {
+    fits(Letter('p'), arguments) && names_element(arguments)
+}
+
 /// `declare` and its kind, which may also say that a value is an expression (`-i`).
 pub(super) fn declares(arguments: &[String]) -> bool {
     names_element(arguments) || fits(Letter('i'), arguments)
