@@ -23,7 +23,8 @@ import { fileURLToPath } from 'node:url'
 
 const top = dirname(dirname(fileURLToPath(import.meta.url)))
 const readme = readFileSync(join(top, 'README.md'), 'utf8')
-const binary = process.env.SIMSE_TEST_BINARY ?? join(top, 'target', 'debug', 'simse')
+const built = process.env.CARGO_TARGET_DIR ?? join(top, 'target')
+const binary = process.env.SIMSE_TEST_BINARY ?? join(built, 'debug', 'simse')
 const room = realpathSync(mkdtempSync(join(tmpdir(), 'simse-readme-')))
 const children = new Set()
 

@@ -173,6 +173,6 @@ export async function needPackages() {
   const lock = join(top, 'package-lock.json')
   if (existsSync(stamp) && statSync(stamp).mtimeMs >= statSync(lock).mtimeMs) return
   say('installing the development dependencies (npm ci) …')
-  const code = await run('npm', ['ci', '--no-audit', '--no-fund'])
+  const code = await run('npm', ['ci', '--prefer-offline', '--no-audit', '--no-fund'])
   if (code !== 0) missing('npm ci failed, see above', 'It needs the npm registry once; later runs do not.')
 }

@@ -388,11 +388,14 @@ mod tests {
         assert_eq!(nothing, None);
     }
 
-    /// A directory that the sandbox does not hold for temporary. None: this checkout lies in one that is.
+    /// A directory that the sandbox does not hold for temporary; this checkout may lie in one that is.
     fn beside_temporary() -> Option<tempfile::TempDir> {
-        let place = concat!(env!("CARGO_MANIFEST_DIR"), "/target");
-        let temporary = ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|t| Path::new(place).starts_with(t));
-        if temporary { None } else { tempfile::tempdir_in(place).ok() }
+        let temporary = ["/tmp", "/var/tmp", "/dev/shm"];
+        // Where cargo builds, wherever that is.
+        let built = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
+        let places = ["/var/lib", "/opt", "/srv", env!("CARGO_MANIFEST_DIR")].map(std::path::PathBuf::from);
+        let outside = built.into_iter().chain(places).filter(|place| !temporary.iter().any(|t| place.starts_with(t)));
+        outside.filter_map(|place| tempfile::tempdir_in(place).ok()).next()
     }
 
     #[tokio::test]
