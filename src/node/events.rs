@@ -30,7 +30,7 @@ pub(super) struct EventQueue {
     pieces: AtomicUsize,
 }
 
-/// Events as the inside of a JSON array: a type, and a list of the payloads that came one after the other; by turns. Written
+/// Events as the beginning of a JSON array: a type, and a list of the payloads that came one after the other; by turns. Written
 /// by whoever has the event, not by JavaScript's thread, and read there much faster than type and payload by turns.
 #[derive(Default)]
 struct Waiting {
@@ -43,7 +43,7 @@ impl Waiting {
     fn push(&mut self, event: &EventBody) {
         let kind = event.kind();
         if self.json.is_empty() || kind != self.kind {
-            let before = if self.json.is_empty() { "" } else { "]," };
+            let before = if self.json.is_empty() { "[" } else { "]," };
             self.json.extend_from_slice(format!("{before}\"{kind}\",[").as_bytes());
             self.kind = kind;
         } else {
@@ -52,12 +52,10 @@ impl Waiting {
         event.append_payload(&mut self.json);
     }
 
-    fn into_json(self) -> String {
-        if self.json.is_empty() {
-            return "[]".to_owned();
-        }
+    fn into_json(mut self) -> String {
+        self.json.extend_from_slice(if self.json.is_empty() { b"[]" } else { b"]]" });
         // What serde writes is UTF-8.
-        format!("[{}]]", String::from_utf8(self.json).unwrap_or_default())
+        String::from_utf8(self.json).unwrap_or_else(|_| "[]".to_owned())
     }
 }
 

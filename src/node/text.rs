@@ -1,11 +1,11 @@
 //! Long texts on their way to JavaScript.
 
-use napi::bindgen_prelude::{Either, Utf16String};
+use napi::bindgen_prelude::{Either, Latin1String, Utf16String};
 
-/// A text for JavaScript: UTF-16 where that is cheaper.
-pub(super) type JsText = Either<String, Utf16String>;
+/// A text for JavaScript, in one of the two forms in which it keeps texts itself.
+pub(super) type JsText = Either<Latin1String, Utf16String>;
 
-/// Node converts UTF-8 with other than ASCII characters slowly; for these the units are made here.
+/// Node converts UTF-8 slowly: what is ASCII alone is copied as it is, and for all else the units are made here.
 pub(super) fn js_text(text: String) -> JsText {
-    if text.is_ascii() { Either::A(text) } else { Either::B(Utf16String::from(text)) }
+    if text.is_ascii() { Either::A(Latin1String::from(text)) } else { Either::B(Utf16String::from(text)) }
 }
