@@ -1,11 +1,14 @@
 //! A started program and everything it starts, as one thing that can be ended.
 //!
+//! It leads a session without a terminal, or with one of its own; never with that of whoever started this process.
 //! Its process group catches the ordinary descendants. One that leaves the group (`setsid`, a daemon)
 //! still carries the mark in its environment, and on Linux it is looked for there; so are the children of
 //! children, whatever they carry. What escapes: a daemon that leaves the group, scrubs its environment and
 //! lets its parent die, before its end is asked for.
 //!
 //! Invariant: the group is signalled only while its leader is not reaped, so the number cannot be another's.
+
+#![allow(unsafe_code, reason = "two system calls between fork and exec give a program a session of its own")]
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
@@ -22,7 +25,7 @@ use tokio::time::timeout;
 use super::leader::{Caged, Leader};
 use super::sweep::{self, Seen};
 use super::{Confinement, Invocation};
-use crate::base::sandbox::{Cage, Program};
+use crate::base::sandbox::{Cage, Program, start_free};
 
 /// The variable that marks what was started here.
 const MARK: &str = "SIMSE_PROCESS";
@@ -91,16 +94,19 @@ impl Group {
     /// Starts a program that reads nothing and writes both of its outputs there.
     pub(super) fn spawn_writing(invocation: &Invocation, writer: io::PipeWriter) -> io::Result<Self> {
         let cage = cage(invocation)?;
-        if let Some(cage) = cage.as_ref().filter(|cage| cage.can_start()) {
-            return Self::start(cage, invocation, writer);
+        if cage.as_ref().is_none_or(Cage::can_start) {
+            match Self::start(cage.as_ref(), invocation, writer.try_clone()?) {
+                Err(cause) if cause.kind() == io::ErrorKind::Unsupported => {}
+                done => return done,
+            }
         }
         let mut command = command_in(invocation, cage)?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         Self::spawn(command, invocation)
     }
 
-    /// The same where the sandbox starts it.
-    fn start(cage: &Cage, invocation: &Invocation, writer: io::PipeWriter) -> io::Result<Self> {
+    /// The same without a copy of this process: in the sandbox where it has prepared for that, or without one.
+    fn start(cage: Option<&Cage>, invocation: &Invocation, writer: io::PipeWriter) -> io::Result<Self> {
         let mark = uuid::Uuid::new_v4().simple().to_string();
         let nothing = std::fs::File::open("/dev/null")?;
         let path = text(find(&invocation.program, invocation)?.into_os_string())?;
@@ -111,13 +117,18 @@ impl Group {
             streams: [nothing.into(), writer.try_clone()?.into(), writer.into()],
             path,
         };
-        let started = cage.start(&program).map_err(|cause| explain(cause, invocation))?;
+        let started = match cage {
+            Some(cage) => cage.start(&program),
+            None => start_free(&program, &text(invocation.directory.clone().into_os_string())?),
+        };
+        let started = started.map_err(|cause| explain(cause, invocation))?;
         let leader = Some(started.id);
         Ok(Self { child: Leader::Caged(Caged::new(started)?), leader, mark })
     }
 
+    /// Starts a command as the leader of a session, which has no terminal.
     pub(super) fn spawn(mut command: Command, invocation: &Invocation) -> io::Result<Self> {
-        command.process_group(0);
+        lead_session(&mut command, false);
         Self::spawn_leader(command, invocation)
     }
 
@@ -186,6 +197,22 @@ impl Drop for Group {
             let mark = std::mem::take(&mut self.mark);
             runtime.spawn_blocking(move || kill_marked(&mark));
         }
+    }
+}
+
+/// Makes a program the leader of a session, and so of a group. With `on_terminal` its standard input, a terminal, controls
+/// the session; without, no terminal does: that of whoever started us could else be read, and typed into.
+pub(super) fn lead_session(command: &mut Command, on_terminal: bool) {
+    let lead = move || {
+        rustix::process::setsid()?;
+        if on_terminal {
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
+        Ok(())
+    };
+    // SAFETY: `lead` makes two system calls, and neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(lead);
     }
 }
 

@@ -29,7 +29,7 @@ impl std::fmt::Debug for Piped {
     }
 }
 
-/// Starts a program in a group of its own, with a pipe on each standard stream.
+/// Starts a program in a session and a group of its own, with a pipe on each standard stream.
 ///
 /// # Errors
 /// When it cannot be started: no such program, no such directory, no permission.

@@ -7,7 +7,7 @@
 //! Invariant: the other side of the terminal is open in the program alone, so that its end is seen; ours is never
 //! inherited by another program.
 
-#![allow(unsafe_code, reason = "two system calls between fork and exec make the terminal the program's own")]
+#![allow(unsafe_code, reason = "to be woken by a terminal it has to be registered")]
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -20,10 +20,9 @@ use rustix::termios::Winsize;
 use tokio::io::AsyncReadExt;
 use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
-use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::group::{Group, command};
+use super::group::{Group, command, lead_session};
 use super::{Ending, Invocation, TERM_GRACE};
 
 /// How large a terminal says it is, in characters.
@@ -83,7 +82,7 @@ pub fn follow(
     let (ours, theirs) = open_terminal(size)?;
     let mut command = command(invocation)?;
     command.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs);
-    lead_session(&mut command);
+    lead_session(&mut command, true);
     let group = Group::spawn_leader(command, invocation)?;
     // SAFETY: an owned descriptor stays open and the same for as long as it is registered.
     let side = Arc::new(unsafe { AsyncFd::register(ours) }?);
@@ -106,19 +105,6 @@ fn open_terminal(size: TerminalSize) -> io::Result<(OwnedFd, OwnedFd)> {
     rustix::termios::tcsetwinsize(&ours, size.into())?;
     rustix::fs::fcntl_setfl(&ours, rustix::fs::fcntl_getfl(&ours)? | OFlags::NONBLOCK)?;
     Ok((ours, theirs))
-}
-
-/// Makes the program the leader of a session that its standard input, a terminal, controls.
-fn lead_session(command: &mut Command) {
-    let lead = || {
-        rustix::process::setsid()?;
-        rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
-        Ok(())
-    };
-    // SAFETY: `lead` makes two system calls, and neither allocates nor takes a lock.
-    unsafe {
-        command.pre_exec(lead);
-    }
 }
 
 impl Followed {

@@ -59,6 +59,21 @@ async fn endings_and_the_order_of_both_streams() {
     }
 }
 
+/// A program that has our terminal can read what is typed there, and type into it.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_program_leads_a_session_without_a_terminal() {
+    // Its number, its group's, its session's, its terminal.
+    let script = "read -r own _ _ _ group session terminal _ < /proc/self/stat; \
+        test $own = $group && test $own = $session && test $terminal = 0 && ! (: < /dev/tty) 2> /dev/null && echo leads";
+    let (finished, _) = run_shell(script, 10_000).await;
+    assert_eq!(finished.output.text(), "leads\n");
+    let mut program = spawn(&shell(script)).unwrap();
+    let mut said = String::new();
+    program.stdout.take().unwrap().read_to_string(&mut said).await.unwrap();
+    assert_eq!(said, "leads\n");
+}
+
 #[tokio::test]
 async fn what_cannot_be_started_is_said() {
     let no_program = Invocation { program: "no-such-program".into(), ..shell("") };

@@ -15,9 +15,11 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use seccompiler::BpfProgram;
 
+use super::filter;
 use super::room::Room;
 
 /// Who the program is in its own name spaces.
@@ -109,7 +111,7 @@ pub(super) struct Gear {
     /// Landlock's rules for files. None: the kernel has none.
     pub(super) ruleset: Option<OwnedFd>,
     /// Calls that are refused. Empty: none.
-    pub(super) filter: BpfProgram,
+    pub(super) filters: Vec<BpfProgram>,
 }
 
 impl Gear {
@@ -123,10 +125,7 @@ impl Gear {
                 return Err(io::Error::last_os_error());
             }
         }
-        if !self.filter.is_empty() {
-            seccompiler::apply_filter(&self.filter).map_err(|_| io::Error::from(io::ErrorKind::PermissionDenied))?;
-        }
-        Ok(())
+        filter::put_on(&self.filters)
     }
 }
 
@@ -162,7 +161,7 @@ fn enter(spaces: Option<&mut Spaces>, gear: &Gear) -> io::Result<()> {
         None => {}
     }
     // Until it is another program its memory is a copy of ours, and no business of those that are held to the same.
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     gear.put_on()
 }
 
@@ -223,9 +222,7 @@ impl Spaces {
         // SAFETY: no flag among them takes file descriptors apart from other threads, and there are none.
         unsafe { rustix::thread::unshare_unsafe(flags) }?;
         if let Some(Identity::Mapped { users, groups }) = identity {
-            write(c"/proc/self/setgroups", b"deny")?;
-            write(c"/proc/self/uid_map", users)?;
-            write(c"/proc/self/gid_map", groups)?;
+            map(users, groups)?;
         }
         Ok(())
     }
@@ -274,6 +271,17 @@ impl Mount {
         }
         Ok(())
     }
+}
+
+/// Says who is who in a new user name space.
+fn map(users: &[u8], groups: &[u8]) -> io::Result<()> {
+    // Of a process that hides its memory these files belong to root. What is shown for these three calls is this copy.
+    set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    let done = write(c"/proc/self/setgroups", b"deny")
+        .and_then(|()| write(c"/proc/self/uid_map", users))
+        .and_then(|()| write(c"/proc/self/gid_map", groups));
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    done
 }
 
 fn write(path: &CStr, text: &[u8]) -> io::Result<()> {

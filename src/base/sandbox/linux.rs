@@ -13,11 +13,10 @@ use landlock::{
     RulesetCreated, RulesetCreatedAttr, Scope,
 };
 use parking_lot::Mutex;
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
-};
+use seccompiler::BpfProgram;
 
 use super::child::{self, Gear, Identity, Loopback, Mount, Network, Spaces};
+use super::filter;
 use super::guard::{self, Guarded};
 use super::{Level, Policy, Program, Started, Support, start, support};
 
@@ -28,15 +27,6 @@ const DEVICES: [&str; 8] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
 /// Where temporary files lie, beside what the policy names.
 pub(super) const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: TargetArch = TargetArch::x86_64;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: TargetArch = TargetArch::aarch64;
-#[cfg(target_arch = "riscv64")]
-const ARCHITECTURE: TargetArch = TargetArch::riscv64;
-/// The bit that marks the calls of the x32 face on x86_64.
-#[cfg(target_arch = "x86_64")]
-const X32: i64 = 0x4000_0000;
 
 /// What a program puts on before it begins.
 #[derive(Debug)]
@@ -47,16 +37,16 @@ pub struct Cage {
 
 impl Cage {
     pub(super) fn probe() -> Support {
-        let with = |spaces: Option<Spaces>, filter: BpfProgram| {
+        let with = |spaces: Option<Spaces>, filters: Vec<BpfProgram>| {
             let mut command = std::process::Command::new("/bin/sh");
             command.args(["-c", ":"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            child::put_on_plain(&mut command, spaces, Gear { ruleset: None, filter });
+            child::put_on_plain(&mut command, spaces, Gear { ruleset: None, filters });
             command.status().is_ok_and(|status| status.success())
         };
         Support {
             landlock: child::landlock_version(),
-            namespaces: with(Some(Spaces::new(&[], Vec::new(), Path::new("/"))), BpfProgram::new()),
-            seccomp: filter(false).is_ok_and(|filter| with(None, filter)),
+            namespaces: with(Some(Spaces::new(&[], Vec::new(), Path::new("/"))), Vec::new()),
+            seccomp: filter::filters(false, false).is_ok_and(|filters| with(None, filters)),
         }
     }
 
@@ -111,7 +101,7 @@ impl Cage {
     /// What the kernel says: no such program, no such directory, no permission. Always, where it cannot.
     pub fn start(&self, program: &Program) -> io::Result<Started> {
         let spaces = self.spaces.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        start::start(program, spaces, &self.gear)
+        start::start(program, &spaces.directory, Some((spaces, &self.gear)))
     }
 
     /// Makes the command put it on when it starts; a start that cannot fails.
@@ -174,11 +164,12 @@ pub(super) fn rules(support: Support, policy: &Policy, extra: &[PathBuf]) -> io:
         0 => None,
         _ => ruleset(policy, extra, support.namespaces).map_err(io::Error::other)?.into(),
     };
-    let filter = match (policy.network, support.seccomp) {
-        (false, true) => filter(support.namespaces).map_err(io::Error::other)?,
-        (true, _) | (_, false) => BpfProgram::new(),
+    let filters = if support.seccomp {
+        filter::filters(policy.network, support.namespaces).map_err(io::Error::other)?
+    } else {
+        Vec::new()
     };
-    Ok(Gear { ruleset, filter })
+    Ok(Gear { ruleset, filters })
 }
 
 impl Spaces {
@@ -302,28 +293,6 @@ fn beside(hidden: &[PathBuf]) -> Vec<PathBuf> {
         }
     }
     found
-}
-
-/// Refuses sockets: with a network name space, those that leave it; without one, all.
-fn filter(own_loopback: bool) -> Result<BpfProgram, Box<dyn std::error::Error + Send + Sync>> {
-    let mut calls: Vec<(i64, Vec<SeccompRule>)> = vec![(libc::SYS_io_uring_setup, Vec::new())];
-    let sockets = if own_loopback {
-        let not = |family: i32| {
-            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(family.unsigned_abs()))
-        };
-        vec![SeccompRule::new(vec![not(libc::AF_INET)?, not(libc::AF_INET6)?, not(libc::AF_NETLINK)?])?]
-    } else {
-        Vec::new()
-    };
-    calls.push((libc::SYS_socket, sockets));
-    #[cfg(target_arch = "x86_64")]
-    for at in 0..calls.len() {
-        let (number, rules) = calls[at].clone();
-        calls.push((number | X32, rules));
-    }
-    let refuse = SeccompAction::Errno(libc::EACCES.unsigned_abs());
-    let filter = SeccompFilter::new(calls.into_iter().collect(), SeccompAction::Allow, refuse, ARCHITECTURE)?;
-    Ok(filter.try_into()?)
 }
 
 /// A path as the kernel takes it. One with a NUL cannot exist, and nothing is laid over it.

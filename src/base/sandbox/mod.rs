@@ -13,6 +13,8 @@
 #[cfg(target_os = "linux")]
 mod child;
 #[cfg(target_os = "linux")]
+mod filter;
+#[cfg(target_os = "linux")]
 mod guard;
 #[cfg(target_os = "linux")]
 mod linux;
@@ -24,7 +26,7 @@ mod signs;
 #[cfg(target_os = "linux")]
 mod start;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -119,7 +121,7 @@ impl Support {
     }
 }
 
-/// What [`Cage::start`] starts. It leads a process group of its own.
+/// What [`Cage::start`] and [`start_free`] start. It leads a session and a process group of its own, without a terminal.
 #[derive(Debug)]
 pub struct Program {
     /// The file.
@@ -145,6 +147,17 @@ pub struct Started {
 pub fn support() -> Support {
     static FOUND: LazyLock<Support> = LazyLock::new(Cage::probe);
     *FOUND
+}
+
+/// Starts a program that is held to nothing, at the same small cost.
+///
+/// # Errors
+/// What the kernel says: no such program, no such directory, no permission. [`std::io::ErrorKind::Unsupported`] where it cannot.
+pub fn start_free(program: &Program, directory: &CStr) -> std::io::Result<Started> {
+    #[cfg(target_os = "linux")]
+    return start::start_free(program, directory);
+    #[cfg(not(target_os = "linux"))]
+    return Err(std::io::ErrorKind::Unsupported.into());
 }
 
 #[cfg(test)]

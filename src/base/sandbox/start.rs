@@ -1,11 +1,11 @@
-//! Starts a program in a room without copying this process first.
+//! Starts a program, in a room or as it is, without copying this process first.
 //!
 //! `fork` copies the tables of a whole process's memory, which takes longer than all else that a start needs. Here the child
 //! borrows the memory instead (`CLONE_VM`), and the thread that started it waits until the child has become the program
 //! or has given up (`CLONE_VFORK`): what the standard library does too, unless something is to happen in between.
 //!
 //! Invariants: the child writes to its own stack and to one number, allocates nothing, takes no lock, and drops nothing that
-//! the parent owns; no signal handler of the parent runs in it. While it is in the room and still has our memory, that memory
+//! the parent owns; no signal handler of the parent runs in it. It leads a session, so that no terminal of ours is its own. While it is in the room and still has our memory, that memory
 //! cannot be read or written by the programs in the room: it counts as not dumpable.
 
 #![allow(unsafe_code, reason = "no safe wrapper starts a process that borrows the memory of its parent")]
@@ -15,10 +15,14 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::ptr;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use parking_lot::Mutex;
-use rustix::process::{DumpableBehavior, Pid, WaitOptions, dumpable_behavior, set_dumpable_behavior, waitpid};
+use rustix::process::{
+    DumpableBehavior, Pid, PidfdFlags, WaitOptions, dumpable_behavior, getpid, pidfd_open, set_dumpable_behavior,
+    waitpid,
+};
 
 use super::child::{Gear, Spaces};
 use super::{Program, Started};
@@ -32,8 +36,9 @@ const GAVE_UP: libc::c_int = 127;
 
 /// All that the child needs, where it finds it.
 struct Order<'a> {
-    spaces: &'a Spaces,
-    gear: &'a Gear,
+    /// Where it enters, and what it wears there. None: it goes on as we are.
+    room: Option<(&'a Spaces, &'a Gear)>,
+    directory: &'a CStr,
     path: &'a CStr,
     arguments: Vec<*const libc::c_char>,
     environment: Vec<*const libc::c_char>,
@@ -46,14 +51,14 @@ struct Order<'a> {
 ///
 /// # Errors
 /// What the kernel says to one of the steps.
-pub(super) fn start(program: &Program, spaces: &Spaces, gear: &Gear) -> io::Result<Started> {
+pub(super) fn start(program: &Program, directory: &CStr, room: Option<(&Spaces, &Gear)>) -> io::Result<Started> {
     // Above the numbers that they become, or one would be closed by the other.
     let above = |stream: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(stream, 3);
     let [input, output, error] = &program.streams;
     let streams = [above(input)?, above(output)?, above(error)?];
     let order = Order {
-        spaces,
-        gear,
+        room,
+        directory,
         path: &program.path,
         arguments: pointers(&program.arguments),
         environment: pointers(&program.environment),
@@ -61,7 +66,7 @@ pub(super) fn start(program: &Program, spaces: &Spaces, gear: &Gear) -> io::Resu
         fault: AtomicI32::new(0),
     };
     let started = {
-        let _unreadable = Unreadable::begin();
+        let _unreadable = room.map(|_| Unreadable::begin());
         let _quiet = Quiet::begin();
         clone(&order)?
     };
@@ -73,6 +78,21 @@ pub(super) fn start(program: &Program, spaces: &Spaces, gear: &Gear) -> io::Resu
             Err(io::Error::from_raw_os_error(fault))
         }
     }
+}
+
+/// Starts one that enters nothing and wears nothing.
+///
+/// # Errors
+/// As above, and `Unsupported` where the kernel has no handles of processes, or only looks like Linux.
+pub(super) fn start_free(program: &Program, directory: &CStr) -> io::Result<Started> {
+    static HANDLES: LazyLock<bool> = LazyLock::new(|| pidfd_open(getpid(), PidfdFlags::empty()).is_ok());
+    if !*HANDLES {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    start(program, directory, None).map_err(|cause| match cause.raw_os_error() {
+        Some(libc::EINVAL | libc::ENOSYS) => io::ErrorKind::Unsupported.into(),
+        Some(_) | None => cause,
+    })
 }
 
 fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
@@ -123,15 +143,20 @@ impl Order<'_> {
 
     fn prepare(&self) -> io::Result<()> {
         forget_handlers();
-        rustix::process::setpgid(None, None)?;
+        rustix::process::setsid()?;
         for (number, stream) in (0..).zip(self.streams) {
             // SAFETY: the numbers are in the child's own table, and nothing in the child owns either.
             if unsafe { libc::dup2(stream, number) } < 0 {
                 return Err(io::Error::last_os_error());
             }
         }
-        self.spaces.enter_room()?;
-        self.gear.put_on()?;
+        match self.room {
+            Some((spaces, gear)) => {
+                spaces.enter_room()?;
+                gear.put_on()?;
+            }
+            None => rustix::process::chdir(self.directory)?,
+        }
         // As every started program finds it: nothing is held back.
         hold(&no_signals()).map(drop)
     }

@@ -227,6 +227,117 @@ async fn nothing_outside_can_be_signalled() {
     assert!(place.works(Level::WorkspaceWrite, "sleep 100 & kill $! && ! wait $!").await);
 }
 
+/// Makes a call to the kernel, and says the number of the error; 0: none.
+const CALL: &str = "python3 -c '
+import ctypes, sys
+c = ctypes.CDLL(None, use_errno=True)
+number, *rest = [ctypes.c_long(int(a)) if a != \"memory\" else ctypes.create_string_buffer(b\"\\xff\" * 7 + b\"\\x7f\" + b\"\\xff\" * 7 + b\"\\x7f\", 64) for a in sys.argv[1:]]
+print(ctypes.get_errno() if c.syscall(number, *rest) == -1 else 0)
+' ";
+
+/// Calls by which one program reaches another without a signal, a file or a socket that is opened.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn calls_that_reach_other_programs_are_refused() {
+    if !all_there() {
+        return;
+    }
+    let us = i64::from(std::process::id());
+    let (sti, linux) = (0x5412, 0x541C);
+    let get_session_keyring = "0 -3 0";
+    #[rustfmt::skip]
+    let table = [
+        (libc::SYS_prlimit64, format!("{us} 7 memory 0"), libc::EPERM), (libc::SYS_prlimit64, "0 4 0 memory".into(), 0),
+        (libc::SYS_sched_setaffinity, format!("{us} 8 memory"), libc::EPERM), (libc::SYS_sched_setaffinity, "0 8 memory".into(), 0),
+        (libc::SYS_sched_setscheduler, format!("{us} 0 memory"), libc::EPERM), (libc::SYS_sched_setparam, format!("{us} memory"), libc::EPERM),
+        (libc::SYS_sched_setattr, format!("{us} memory 0"), libc::EPERM),
+        (libc::SYS_setpriority, format!("0 {us} 5"), libc::EPERM), (libc::SYS_setpriority, "2 0 5".into(), libc::EPERM),
+        (libc::SYS_setpriority, "0 0 5".into(), 0),
+        (libc::SYS_ioprio_set, format!("1 {us} 16384"), libc::EPERM), (libc::SYS_ioprio_set, "3 0 16384".into(), libc::EPERM),
+        (libc::SYS_ioctl, format!("0 {sti} memory"), libc::EPERM), (libc::SYS_ioctl, format!("0 {linux} memory"), libc::EPERM),
+        (libc::SYS_keyctl, get_session_keyring.into(), libc::ENOSYS), (libc::SYS_add_key, "memory memory 0 0 -2".into(), libc::ENOSYS),
+        (libc::SYS_request_key, "memory memory 0 0".into(), libc::ENOSYS), (libc::SYS_kcmp, format!("{us} {us} 0 0 0"), libc::ENOSYS),
+        (libc::SYS_pidfd_getfd, "0 0 0".into(), libc::ENOSYS), (libc::SYS_process_madvise, "0 0 0 0 0".into(), libc::ENOSYS),
+        (libc::SYS_process_mrelease, "0 0".into(), libc::ENOSYS),
+    ];
+    let place = Place::new();
+    for network in [false, true] {
+        // All in one shell: a start costs more than a call.
+        let script: Vec<String> = table.iter().map(|(number, rest, _)| format!("{CALL}{number} {rest}")).collect();
+        let finished = place.run(place.policy(Level::ReadOnly, network), &script.join("; "), Vec::new()).await;
+        let said: Vec<i32> = finished.output.text().lines().map(|line| line.parse().unwrap_or(-1)).collect();
+        let want: Vec<i32> = table.iter().map(|(_, _, want)| *want).collect();
+        assert_eq!(said, want, "network {network}: {}", finished.output.text());
+    }
+}
+
+#[tokio::test]
+async fn pairs_of_sockets_reach_no_other() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::new();
+    let socket = place.home.path().join("work/socket");
+    let _outside = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
+    let script = format!(
+        "python3 -c '
+import socket
+def tried(kind):
+    try:
+        with socket.socketpair(socket.AF_UNIX, kind)[0] as s:
+            s.connect(\"{}\")
+        return \"open\"
+    except OSError as e:
+        return type(e).__name__
+print(tried(socket.SOCK_DGRAM), tried(socket.SOCK_RAW))
+a, b = socket.socketpair()
+a.send(b\"x\")
+'",
+        socket.display()
+    );
+    for (network, want) in [(false, "PermissionError PermissionError\n"), (true, "open open\n")] {
+        let finished = place.run(place.policy(Level::WorkspaceWrite, network), &script, Vec::new()).await;
+        assert_eq!(finished.output.text(), want, "network {network}");
+    }
+}
+
+/// The server hides its memory, and what it starts begins as a copy of it.
+#[cfg(target_os = "linux")]
+#[test]
+#[allow(unsafe_code, reason = "what happens between fork and exec is what is tested")]
+fn a_process_that_hides_its_memory_has_name_spaces() {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    if !all_there() {
+        return;
+    }
+    use std::os::unix::process::CommandExt;
+    let root = rustix::process::geteuid().is_root();
+    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let (user, group) = if root { (65534, 65534) } else { own };
+    let mut command = std::process::Command::new("/bin/sh");
+    command.args(["-c", "id -u; test -r /proc/self/environ"]).current_dir("/");
+    let become_ordinary = move || {
+        let (user, group) = (rustix::fs::Uid::from_raw(user), rustix::fs::Gid::from_raw(group));
+        if root {
+            rustix::thread::set_thread_groups(&[])?;
+            rustix::thread::set_thread_gid(group)?;
+            rustix::thread::set_thread_uid(user)?;
+        }
+        Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+    };
+    let line = |id: u32| format!("{id} {id} 1").into_bytes();
+    let identity = child::Identity::Mapped { users: line(user), groups: line(group) };
+    let spaces = child::Spaces { identity, root: false, ..child::Spaces::new(&[], Vec::new(), Path::new("/")) };
+    // SAFETY: system calls only.
+    unsafe {
+        command.pre_exec(become_ordinary);
+    }
+    child::put_on_plain(&mut command, Some(spaces), child::Gear::default());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("{user}\n"));
+}
+
 /// A repository with a submodule, a worktree, and another repository below it.
 fn real_repositories(place: &Place) {
     let git = |arguments: &[&str]| {
@@ -296,9 +407,10 @@ async fn redirected_repositories_are_restored_through_no_link() {
     assert!(place.exists("beside/.git/commondir"), "nothing outside is taken away");
 }
 
-/// Says what a shell in a room finds itself with: signals held back and ignored, its group, its open files.
+/// Says what a shell in a room finds itself with: signals held back and ignored, its group and session, its open files.
 const FOUND: &str = "grep -E '^Sig(Blk|Ign)' /proc/self/status; \
-    read -r own _ _ _ group _ < /proc/self/stat; test $own = $group && echo leads; ls /proc/self/fd | wc -l; ";
+    read -r own _ _ _ group session terminal _ < /proc/self/stat; \
+    test $own = $group && test $own = $session && test $terminal = 0 && echo leads; ls /proc/self/fd | wc -l; ";
 
 #[tokio::test]
 async fn a_program_in_a_room_starts_as_any_other_does() {
