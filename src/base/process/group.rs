@@ -8,8 +8,6 @@
 //!
 //! Invariant: the group is signalled only while its leader is not reaped, so the number cannot be another's.
 
-#![allow(unsafe_code, reason = "two system calls between fork and exec give a program a session of its own")]
-
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -22,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::leader::{Caged, Leader};
+use super::leader::{Caged, Leader, lead_session};
 use super::sweep::{self, Seen};
 use super::{Confinement, Invocation};
 use crate::base::sandbox::{Cage, Program, start_free};
@@ -197,22 +195,6 @@ impl Drop for Group {
             let mark = std::mem::take(&mut self.mark);
             runtime.spawn_blocking(move || kill_marked(&mark));
         }
-    }
-}
-
-/// Makes a program the leader of a session, and so of a group. With `on_terminal` its standard input, a terminal, controls
-/// the session; without, no terminal does: that of whoever started us could else be read, and typed into.
-pub(super) fn lead_session(command: &mut Command, on_terminal: bool) {
-    let lead = move || {
-        rustix::process::setsid()?;
-        if on_terminal {
-            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
-        }
-        Ok(())
-    };
-    // SAFETY: `lead` makes two system calls, and neither allocates nor takes a lock.
-    unsafe {
-        command.pre_exec(lead);
     }
 }
 

@@ -3,7 +3,10 @@
 //! Invariant: its number is given up only by the wait that reaps it. One that is dropped before is killed, and reaped as
 //! soon as it is gone.
 
-#![allow(unsafe_code, reason = "to be woken by a descriptor it has to be registered")]
+#![allow(
+    unsafe_code,
+    reason = "what happens between fork and exec; to be woken by a descriptor it has to be registered"
+)]
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,9 +15,25 @@ use std::process::ExitStatus;
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::io::unix::AsyncFd;
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use crate::base::sandbox::Started;
+
+/// Makes a program the leader of a session, and so of a group. With `on_terminal` its standard input, a terminal, controls
+/// the session; without, no terminal does: that of whoever started us could else be read, and typed into.
+pub(super) fn lead_session(command: &mut Command, on_terminal: bool) {
+    let lead = move || {
+        rustix::process::setsid()?;
+        if on_terminal {
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
+        Ok(())
+    };
+    // SAFETY: `lead` makes two system calls, and neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(lead);
+    }
+}
 
 /// A program that was started.
 pub(super) enum Leader {

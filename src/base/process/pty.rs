@@ -22,7 +22,8 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use super::group::{Group, command, lead_session};
+use super::group::{Group, command};
+use super::leader::lead_session;
 use super::{Ending, Invocation, TERM_GRACE};
 
 /// How large a terminal says it is, in characters.
