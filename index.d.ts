@@ -882,7 +882,11 @@ export interface BashToolOptions {
   readonly defaultTimeoutMs?: number
   /** Longest output in bytes; default 50,000. The whole of a longer one is kept in a file that `fs_read` pages (`CommandDetails`). */
   readonly maxOutputBytes?: number
-  /** Over the inherited environment. */
+  /**
+   * Over the inherited environment. Of that, variables that look like credentials are left out: by their names (`*_KEY`,
+   * `*_PASS`, `*_PAT`, `*_AUTH`, …) or by a password in an address (`scheme://user:password@host`); name here what is needed.
+   * `SSH_AUTH_SOCK` is handed on.
+   */
   readonly env?: Readonly<Record<string, string>>
   /** Default `/bin/sh`. */
   readonly shell?: string

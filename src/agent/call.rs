@@ -221,12 +221,13 @@ async fn admit(
         veil: tool.searches().then(|| environment.gate.veil(tool.definition())).flatten(),
     };
     let admitted = Prepared { tool, request, context };
-    admitted.permit(environment, cancel).await?;
     let Prepared { tool, request, .. } = &admitted;
-    if let Err(bad) = validate_call(tool.as_ref(), &request.arguments) {
-        return Err(Failure::execution(ErrorCode::InvalidArgument, &request.name, &bad.0));
+    let checked = validate_call(tool.as_ref(), &request.arguments);
+    admitted.permit(environment, checked.is_err(), cancel).await?;
+    match checked {
+        Ok(()) => Ok(admitted),
+        Err(bad) => Err(Failure::execution(ErrorCode::InvalidArgument, &admitted.request.name, &bad.0)),
     }
-    Ok(admitted)
 }
 
 /// The tool of a call, and the call under the tool's own name: hooks, rules and figures know it by that, whatever a
@@ -245,7 +246,13 @@ fn properly_named(
 }
 
 impl Prepared {
-    async fn permit(&self, environment: &CallEnvironment, cancel: &CancellationToken) -> Result<(), Failure> {
+    /// `unfit`: the call cannot run, whatever is said.
+    async fn permit(
+        &self,
+        environment: &CallEnvironment,
+        unfit: bool,
+        cancel: &CancellationToken,
+    ) -> Result<(), Failure> {
         let Self { tool, request, context } = self;
         let subject: Subject = tool.subject_in(&request.arguments, context);
         let place = match subject {
@@ -263,7 +270,8 @@ impl Prepared {
                     definition,
                     subject: &subject,
                     place: place.as_deref(),
-                    insists: tool.insists(&request.arguments),
+                    insists: tool.insists_in(&request.arguments, context),
+                    unfit,
                     preview: &preview,
                 },
                 cancel,

@@ -424,6 +424,7 @@ fn ask(
                 subject: &question.subject,
                 place: None,
                 insists: false,
+                unfit: false,
                 preview: &Given(question.preview.clone()),
             };
             environment.gate.check(asked, &cancel).await

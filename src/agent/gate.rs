@@ -60,6 +60,9 @@ impl Gate for RulesGate {
                     let told = self.rules.explain(facts, question.subject).describe(&self.rules);
                     verdict(false, VerdictSource::Policy, told.reason)
                 }
+                PermissionPolicy::Allow | PermissionPolicy::Ask if question.unfit => {
+                    verdict(true, VerdictSource::Policy, String::new())
+                }
                 PermissionPolicy::Allow | PermissionPolicy::Ask => match &self.asker {
                     Some(asker) => {
                         let preview = question.preview.compute(&request.arguments).await;
@@ -119,12 +122,15 @@ mod tests {
         let gates = [alone.clone(), alone.clone().asking(Arc::new(Says(true))), alone.asking(Arc::new(Says(false)))];
         #[rustfmt::skip]
         let table = [
-            ("ls",         false, [(true, Policy), (true, Policy), (true, Policy)]),
-            ("ls",         true,  [(false, NoClient), (true, Program), (false, Program)]),
-            ("make",       false, [(false, NoClient), (true, Program), (false, Program)]),
-            ("ls && rm x", true,  [(false, Policy), (false, Policy), (false, Policy)]),
+            ("ls",         false, false, [(true, Policy), (true, Policy), (true, Policy)]),
+            ("ls",         true,  false, [(false, NoClient), (true, Program), (false, Program)]),
+            ("make",       false, false, [(false, NoClient), (true, Program), (false, Program)]),
+            ("ls && rm x", true,  false, [(false, Policy), (false, Policy), (false, Policy)]),
+            // Nobody is asked about a call that cannot run.
+            ("make",       true,  true,  [(true, Policy), (true, Policy), (true, Policy)]),
+            ("rm x",       false, true,  [(false, Policy), (false, Policy), (false, Policy)]),
         ];
-        for (command, insists, want) in table {
+        for (command, insists, unfit, want) in table {
             for (gate, (allowed, by)) in gates.iter().zip(want) {
                 let request = ToolCallRequest { id: "1".into(), name: "bash".into(), arguments: Arguments::new() };
                 let subject = Subject::Command(command.into());
@@ -135,6 +141,7 @@ mod tests {
                     subject: &subject,
                     place: None,
                     insists,
+                    unfit,
                     preview: &Shown,
                 };
                 let got = gate.check(question, &CancellationToken::new()).await;

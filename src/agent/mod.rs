@@ -76,6 +76,9 @@ pub struct GateQuestion<'a> {
     pub place: Option<&'a std::path::Path>,
     /// Whether a person has to be asked whatever the rules allow.
     pub insists: bool,
+    /// Whether it is known that the call cannot run, because of its arguments. Nobody is asked about one: where the rules do
+    /// not deny it, it is let through to its refusal.
+    pub unfit: bool,
     /// What would happen; computed only when somebody has to be asked.
     pub preview: &'a dyn Preview,
 }

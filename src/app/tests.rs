@@ -300,6 +300,30 @@ async fn a_question_waits_for_its_answer_and_always_lasts() {
 }
 
 #[tokio::test]
+async fn what_is_asked_each_time_offers_no_always_and_what_cannot_run_is_not_asked() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    std::fs::create_dir(house.directory.path().join(".git")).unwrap();
+    let hook = |text: &str| calls("fs_write", json!({ "path": ".git/x", "content": text }));
+    house.plays([calls("fs_write", json!({ "path": ".git/x" })), says("done")]);
+    house.plays([hook("1"), says("done"), hook("2"), says("done")]);
+    let id = house.session().await;
+    house.turn(&id, "write").await;
+    assert!(!house.kinds(&id).await.iter().any(|kind| kind == "permission.request"), "it cannot run");
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    for content in ["1", "2"] {
+        let accepted = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+        let asked = payload(&until(&mut reader, "permission.request").await);
+        assert_eq!(asked["options"], json!(["allow", "deny"]));
+        let request_id = Some(asked["requestId"].as_str().unwrap().parse().unwrap());
+        let body = Feedback { request_id, decision: Some(Decision::AllowAlways), ..Feedback::default() };
+        assert!(house.app.feedback(&anyone(), &id, body).await.unwrap().allowed);
+        house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+        assert_eq!(std::fs::read_to_string(house.directory.path().join(".git/x")).unwrap(), content);
+        assert_eq!(house.app.grants(&anyone(), Some(&id)).await.unwrap().items, [], "it reaches no further");
+    }
+}
+
+#[tokio::test]
 async fn silence_absence_and_abort_are_a_no() {
     type Change = fn(&mut Settings);
     let quick_deadline: Change = |settings| {

@@ -366,6 +366,11 @@ impl Tool for Bash {
         leaves || changes_git(&self.workspace, &self.subject(arguments))
     }
 
+    fn check(&self, arguments: &Arguments) -> Result<(), ToolError> {
+        Call::new(self, arguments)?;
+        self.sandbox(arguments).map(drop)
+    }
+
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
         &[("cmd", "command"), ("timeout_ms", "timeout"), ("timeoutMs", "timeout"), ("workdir", "cwd")]
     }

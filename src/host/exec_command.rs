@@ -217,6 +217,11 @@ impl Tool for ExecCommand {
         self.options.sandbox.level().is_some() && leaves(arguments)
     }
 
+    fn check(&self, arguments: &Arguments) -> Result<(), ToolError> {
+        command(arguments)?;
+        self.sandbox(arguments).map(drop)
+    }
+
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
         &[("command", "cmd"), ("cwd", "workdir")]
     }
@@ -566,6 +571,67 @@ mod tests {
         place.stdin.run(arguments("m x\n"), &context("c")).await.unwrap();
         assert_eq!(judged("d", "ls\n"), Subject::Command("ls".into()));
         place.context.scope.consoles.end_all().await;
+    }
+
+    #[tokio::test]
+    async fn what_is_typed_to_a_program_outside_the_sandbox_is_asked_each_time() {
+        use crate::base::sandbox::{Mode, support};
+        if !support().missing().is_empty() {
+            eprintln!("not tested here: there is no sandbox");
+            return;
+        }
+        let sandbox = Sandbox { mode: Mode::WorkspaceWrite, ..Sandbox::default() };
+        let place = Place::new(ExecOptions { sandbox, ..ExecOptions::default() });
+        let start =
+            json!({"cmd": "sh", "tty": true, "yield_time_ms": 250, "outside_sandbox": true, "justification": "why"});
+        assert_eq!(place.exec(start).await.0, format!("{RUNS}1000"));
+        assert_eq!(place.exec(json!({"cmd": "sh", "tty": true, "yield_time_ms": 250})).await.0, format!("{RUNS}1001"));
+        let given = |id: u64, chars: &str| json!({"session_id": id, "chars": chars}).as_object().unwrap().clone();
+        let table = [
+            (1000, "id\n", true),
+            (1000, "", false),
+            (1000, "\u{3}", false),
+            (1001, "id\n", false),
+            (9, "id\n", false),
+        ];
+        for (id, chars, want) in table {
+            assert_eq!(place.stdin.insists_in(&given(id, chars), &place.context), want, "{id} {chars:?}");
+        }
+        let shown = place.stdin.preview(&given(1000, "id\n"), &place.context).await.unwrap();
+        assert_eq!((&shown["outsideSandbox"], &shown["line"]), (&json!(true), &json!("id\n")));
+        assert!(shown["note"].as_str().unwrap().contains("outside the sandbox"), "{shown}");
+        let shown = place.stdin.preview(&given(1001, "id\n"), &place.context).await.unwrap();
+        assert_eq!(shown["outsideSandbox"], json!(null));
+        // Judged before there was such a session, as in one round with the call that starts it.
+        let error = place.fails(&place.stdin, json!({"session_id": 1000, "chars": "echo a\n"})).await;
+        assert!(error.starts_with("nothing was typed: session 1000 runs outside the sandbox"), "{error}");
+        place.stdin.subject_in(&given(1000, "echo $((1+1))b\n"), &place.context);
+        let (_, output) =
+            place.stdin(json!({"session_id": 1000, "chars": "echo $((1+1))b\n", "yield_time_ms": 500})).await;
+        assert!(output.contains("\n2b\n"), "{output}");
+        place.context.scope.consoles.end_all().await;
+    }
+
+    #[test]
+    fn arguments_are_checked_before_anybody_is_asked() {
+        use crate::base::sandbox::Mode;
+        use crate::tool::validate_call;
+        let sandbox = Sandbox { mode: Mode::WorkspaceWrite, ..Sandbox::default() };
+        let place = Place::new(ExecOptions { sandbox, ..ExecOptions::default() });
+        #[rustfmt::skip]
+        let table: [(&dyn Tool, Value, Option<&str>); 6] = [
+            (&place.exec, json!({"cmd": "ls"}), None),
+            (&place.exec, json!({"cmd": "ls", "outside_sandbox": true}), Some("`justification`: expected the reason")),
+            (&place.exec, json!({"cmd": " "}), Some("`cmd`: expected a command line")),
+            (&place.stdin, json!({"session_id": 1001}), None),
+            (&place.stdin, json!({"session_id": "1001"}), None),
+            (&place.stdin, json!({"session_id": true}), Some("`session_id`: expected a string, got true")),
+        ];
+        for (tool, arguments, want) in table {
+            let told = validate_call(tool, arguments.as_object().unwrap()).err().map(|bad| bad.0);
+            assert!(told.as_deref().unwrap_or("").starts_with(want.unwrap_or("")), "{told:?}");
+            assert_eq!(told.is_some(), want.is_some(), "{arguments}: {told:?}");
+        }
     }
 
     #[test]

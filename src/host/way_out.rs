@@ -81,6 +81,10 @@ impl Tool for WayOut {
         leaves(arguments) || self.inside.insists(arguments)
     }
 
+    fn check(&self, arguments: &Arguments) -> Result<(), ToolError> {
+        check_leave(arguments).map(drop)
+    }
+
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         self.inside.preview(arguments, context)
     }

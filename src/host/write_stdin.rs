@@ -3,7 +3,8 @@
 //! A call without `chars` only looks: rules see it as a reading tool, and it may come again and again. Text is judged as
 //! the command line that it would be to a shell (see `typed`), for nobody knows what reads it; one that was judged on a
 //! line which another call has changed meanwhile is not typed. To end a program, or to interrupt it, takes no
-//! permission of its own: it is the session's.
+//! permission of its own: it is the session's. What is typed to a program that runs outside the sandbox is done outside
+//! of it, so a person is asked about each such text, whatever the rules allow.
 //!
 //! Invariant: what is typed is what was judged.
 
@@ -62,7 +63,12 @@ static LOOKING: LazyLock<ToolDefinition> = LazyLock::new(|| ToolDefinition {
 fn parameters() -> Arguments {
     let mut parameters = Arguments::new();
     let mut add = |name: &str, parameter: Value| parameters.insert(name.to_owned(), parameter);
-    add("session_id", json!({"type": "string", "description": "As exec_command named it", "required": true}));
+    add(
+        "session_id",
+        json!({
+            "anyOf": [{"type": "string"}, {"type": "integer"}], "description": "As exec_command named it", "required": true
+        }),
+    );
     add("chars", json!({"type": "string", "description": "Text to type; \\n sends a line off, \\u0003 is Ctrl-C"}));
     add("kill", json!({"type": "boolean", "description": "End the program and all that it started"}));
     add("rows", json!({"type": "integer", "description": "With cols: new size of the terminal"}));
@@ -77,9 +83,14 @@ impl WriteStdin {
         Self { workspace, sandbox: options.sandbox, output_tokens: options.output_tokens }
     }
 
+    /// Whether it runs outside the sandbox in which others run.
+    fn is_outside(&self, console: &Console) -> bool {
+        self.sandbox.level().is_some() && !console.is_confined()
+    }
+
     async fn execute(&self, arguments: &Arguments, context: &ToolContext) -> Result<ToolOutput, ToolError> {
         let mut look = Look::new(arguments, self.output_tokens)?;
-        let id = text(arguments, "session_id")?.unwrap_or_default();
+        let id = id(arguments)?;
         let (chars, kill) = (chars(arguments)?, flag(arguments, "kill")?);
         let size = size(arguments)?;
         let wait = match (chars.is_empty(), size) {
@@ -99,7 +110,9 @@ impl WriteStdin {
             if kill {
                 console.end().await;
             } else if !chars.is_empty() {
-                type_in(&console, (&id, &context.call_id), (&chars, look.begun + wait), &mut look).await?;
+                let judged = self.is_outside(&console) && typed("", &chars) != Typed::Nothing;
+                let call = Call { session: &id, id: &context.call_id, must_be_judged: judged };
+                type_in(&console, call, (&chars, look.begun + wait), &mut look).await?;
             }
             console.wait(wait.saturating_sub(look.begun.elapsed())).await;
             Ok::<(), ToolError>(())
@@ -136,10 +149,19 @@ fn no_terminal(id: &str) -> ToolError {
     ))
 }
 
+/// A call that types.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    session: &'a str,
+    id: &'a str,
+    /// Whether nothing is typed that was not judged with the program in view: one that began meanwhile was not.
+    must_be_judged: bool,
+}
+
 /// Types what was judged. `deadline` is when to give up on a program that does not read.
 async fn type_in(
     console: &Console,
-    (id, call): (&str, &str),
+    Call { session: id, id: call, must_be_judged }: Call<'_>,
     (chars, deadline): (&str, Instant),
     look: &mut Look,
 ) -> Result<(), ToolError> {
@@ -153,6 +175,11 @@ async fn type_in(
     let before = {
         let mut line = console.line().lock();
         let judged = line.judged.iter().position(|(other, _)| other == call).map(|at| line.judged.remove(at).1);
+        if judged.is_none() && must_be_judged {
+            return Err(ToolError::failed(format!(
+                "nothing was typed: session {id} runs outside the sandbox, and was not there yet when this was judged; type it again"
+            )));
+        }
         if judged.is_some_and(|judged| judged != line.begun) {
             return Err(ToolError::failed(format!(
                 "nothing was typed: another call has typed on the same line of session {id} meanwhile; look at it first"
@@ -208,9 +235,25 @@ impl Tool for WriteStdin {
         }
     }
 
+    fn insists_in(&self, arguments: &Arguments, context: &ToolContext) -> bool {
+        let outside = || console(arguments, context).is_some_and(|console| self.is_outside(&console));
+        typed("", given(arguments)) != Typed::Nothing && outside()
+    }
+
+    fn check(&self, arguments: &Arguments) -> Result<(), ToolError> {
+        id(arguments)?;
+        chars(arguments).map(drop)
+    }
+
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         let shown = console(arguments, context).map(|console| {
-            json!({ "command": console.command(), "line": format!("{}{}", console.line().lock().begun, given(arguments)) })
+            let line = format!("{}{}", console.line().lock().begun, given(arguments));
+            let mut shown = json!({ "command": console.command(), "line": line });
+            if self.is_outside(&console) {
+                shown["outsideSandbox"] = true.into();
+                shown["note"] = "The session runs outside the sandbox: what is typed is done outside of it.".into();
+            }
+            shown
         });
         Box::pin(std::future::ready(shown))
     }
@@ -237,8 +280,19 @@ impl TypedLine {
 
 /// The session that a call is about.
 fn console(arguments: &Arguments, context: &ToolContext) -> Option<Arc<Console>> {
-    let id = arguments.get("session_id").and_then(Value::as_str)?;
-    context.scope.consoles.get(id).ok()
+    context.scope.consoles.get(&id(arguments).ok()?).ok()
+}
+
+/// The number of a session. Models write it as a number too.
+fn id(arguments: &Arguments) -> Result<String, ToolError> {
+    match arguments.get("session_id") {
+        Some(Value::String(id)) => Ok(id.clone()),
+        Some(Value::Number(id)) if id.is_u64() => Ok(id.to_string()),
+        None | Some(Value::Null) => {
+            Err(ToolError::BadArguments("`session_id`: expected what exec_command named it, got nothing".to_owned()))
+        }
+        Some(other) => Err(ToolError::BadArguments(format!("`session_id`: expected a string, got {other}"))),
+    }
 }
 
 /// What is to be typed, before anything is checked.

@@ -55,6 +55,7 @@ impl RegistryGate {
         match policy {
             PermissionPolicy::Allow if !question.insists => verdict(true, VerdictSource::Policy),
             PermissionPolicy::Deny => verdict(false, VerdictSource::Policy),
+            PermissionPolicy::Allow | PermissionPolicy::Ask if question.unfit => verdict(true, VerdictSource::Policy),
             PermissionPolicy::Allow | PermissionPolicy::Ask if self.asks => {
                 let Some(preview) = previewed(question, cancel).await else {
                     return verdict(false, VerdictSource::Abort);

@@ -61,6 +61,8 @@ pub(super) struct Question {
     pub(super) deadline: u64,
     /// What an `allow_always` would be about.
     pub(super) on: GrantSubject,
+    /// Whether it is asked again each time, so that no yes reaches further than this call.
+    pub(super) each_time: bool,
 }
 
 /// A question that waits.
@@ -70,8 +72,8 @@ pub(super) struct Open {
     pub(super) request_id: RequestId,
     /// What it asks.
     pub(super) call_id: String,
-    /// The tool, and on what it is to be used.
-    pub(super) wanted: (String, GrantSubject),
+    /// The tool, and on what it is to be used. None: no yes reaches further than this call.
+    pub(super) wanted: Option<(String, GrantSubject)>,
     /// Who waits.
     pub(super) reply: oneshot::Sender<PermissionVerdict>,
 }
@@ -153,7 +155,7 @@ mod tests {
 
     fn open(request: &str, call: &str) -> (Open, oneshot::Receiver<PermissionVerdict>) {
         let (reply, waits) = oneshot::channel();
-        let wanted = ("t".to_owned(), GrantSubject::Any);
+        let wanted = Some(("t".to_owned(), GrantSubject::Any));
         (Open { request_id: request.parse().expect("id"), call_id: call.into(), wanted, reply }, waits)
     }
 

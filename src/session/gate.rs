@@ -87,6 +87,10 @@ impl Gate for SessionGate {
             let ruling = self.policy.rule(facts, question.subject, self.mode);
             let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
             match ruling.policy {
+                // A call that cannot run is refused without a question.
+                PermissionPolicy::Allow | PermissionPolicy::Ask if question.unfit => {
+                    verdict(true, VerdictSource::Policy, String::new())
+                }
                 PermissionPolicy::Allow if question.insists => self.ask(question, cancel).await,
                 PermissionPolicy::Allow => verdict(true, ruling.by, String::new()),
                 PermissionPolicy::Deny => {
@@ -126,6 +130,7 @@ impl SessionGate {
             preview,
             deadline: clock::now_ms().saturating_add(wait_ms),
             on: grant_subject(question.subject, grant_place(question.place, &self.directory)),
+            each_time: question.insists,
         };
         let (reply, mut verdict) = oneshot::channel();
         let (named, name) = oneshot::channel();

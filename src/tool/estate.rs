@@ -6,6 +6,7 @@
 //! Promise: when nobody holds an estate any more, all of it goes.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -105,9 +106,12 @@ impl Share {
         self.estate.outputs.begin(&self.member)
     }
 
-    /// Whether this is the path of a kept output of this session.
-    pub fn holds_output(&self, path: &Path) -> bool {
-        self.estate.outputs.holds(&self.member, path)
+    /// Opens a kept output of this session. None: this is not the path of one, and never was. Blocking.
+    ///
+    /// # Errors
+    /// As [`Outputs::open`].
+    pub fn open_output(&self, path: &Path) -> Option<io::Result<File>> {
+        self.estate.outputs.open(&self.member, path)
     }
 
     /// Ends what the session left running, and removes what was kept of it.

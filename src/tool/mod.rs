@@ -196,6 +196,19 @@ pub trait Tool: Send + Sync + 'static {
         false
     }
 
+    /// The same for a call whose meaning depends on the calls before it: text for a program that runs outside the sandbox.
+    fn insists_in(&self, arguments: &Arguments, _context: &ToolContext) -> bool {
+        self.insists(arguments)
+    }
+
+    /// What is wrong with arguments that fit the definition, as far as that can be told before anybody is asked.
+    ///
+    /// # Errors
+    /// [`ToolError::BadArguments`].
+    fn check(&self, _arguments: &Arguments) -> Result<(), ToolError> {
+        Ok(())
+    }
+
     /// What would happen, for the person who is asked: a diff, a list of paths. None: the arguments say it all.
     fn preview<'a>(&'a self, _arguments: &'a Arguments, _context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(std::future::ready(None))

@@ -3,32 +3,51 @@
 //! The files lie in a directory that only this user can enter, and go with the session they belong to; the directory
 //! goes with the server or the registry. What a process that was killed left behind is removed by the next one that
 //! keeps an output. All such directories of a user have one home, which is no place for temporary files as long as there
-//! is another: the sandbox hides it from commands, so that none reads or changes what another session was shown.
+//! is another: the sandbox hides it from commands, so that none reads or changes what another session was shown. A command
+//! without a sandbox can: so everything is written, read and removed in the directory that was opened as it was made,
+//! whatever its path leads to by now, and what is no file of ours any more is not read.
 //!
-//! Invariants: what is kept is bounded, a file and all together, the oldest go first; a session finds its own alone.
+//! Invariants: what is kept is bounded, a file and all together (also while it is written), the oldest go first; a session
+//! finds its own alone; no link is followed.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
-use rustix::fs::FlockOperation;
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
-use crate::base::limit;
+use crate::base::{beneath, limit};
 use crate::config::{state_directory, temporary_state_directory};
 
 /// The home's name.
 const HOME: &str = "outputs";
 /// How the directories begin.
 const FRONT: &str = "simse-output-";
+/// How the files end; in front of it stands a number.
+const BACK: &str = ".txt";
 /// The file in each that its owner keeps locked.
 const LOCK: &str = "lock";
 /// A directory without a lock is being made; one as old as this was not made to its end.
 const MAKING: Duration = Duration::from_secs(60);
+/// A directory that can be listed.
+const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// A file that is read: what is none, such as a pipe, holds nobody up.
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+/// A file that is made.
+const MADE: OFlags =
+    OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// For the owner alone.
+const OWNER: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// The kept outputs of one server, or one registry.
 #[derive(Debug)]
@@ -42,9 +61,10 @@ pub struct Outputs {
 
 #[derive(Debug, Default)]
 struct State {
-    directory: Option<Directory>,
+    directory: Option<Arc<Directory>>,
     /// Oldest first.
     kept: VecDeque<Kept>,
+    /// What is kept, and what is written just now.
     total_bytes: u64,
     /// Number of the last file.
     last: u64,
@@ -54,6 +74,10 @@ struct State {
 #[derive(Debug)]
 struct Directory {
     path: PathBuf,
+    name: String,
+    /// The directory itself, and the one that it lies in.
+    handle: OwnedFd,
+    home: OwnedFd,
     /// Held as long as the directory is in use.
     _lock: File,
 }
@@ -61,8 +85,17 @@ struct Directory {
 #[derive(Debug)]
 struct Kept {
     member: String,
-    path: PathBuf,
+    file: Place,
+    /// What was written: device and number.
+    identity: (u64, u64),
     bytes: u64,
+}
+
+/// A file in a directory of ours.
+#[derive(Debug, Clone)]
+struct Place {
+    directory: Arc<Directory>,
+    name: String,
 }
 
 /// An output that is being written. Its file is removed when it is dropped before [`OutputFile::keep`].
@@ -70,8 +103,9 @@ struct Kept {
 pub struct OutputFile {
     outputs: Arc<Outputs>,
     member: String,
-    path: PathBuf,
+    place: Place,
     file: File,
+    identity: (u64, u64),
     bytes: u64,
     kept: bool,
 }
@@ -127,23 +161,37 @@ impl Outputs {
     /// # Errors
     /// What the file system says.
     pub fn begin(self: &Arc<Self>, member: &str) -> io::Result<OutputFile> {
-        let mut state = self.state.lock();
-        let directory = match state.directory.take() {
-            Some(directory) if directory.path.is_dir() => directory,
-            // Somebody tidied up.
-            Some(_) | None => Directory::make(self.home()?)?,
+        let place = {
+            let mut state = self.state.lock();
+            let directory = match state.directory.take() {
+                Some(directory) if directory.is_there() => directory,
+                // Somebody tidied up, or put something else there.
+                Some(_) | None => Arc::new(Directory::make(self.home()?)?),
+            };
+            state.directory = Some(Arc::clone(&directory));
+            state.last += 1;
+            Place { directory, name: format!("{}{BACK}", state.last) }
         };
-        let path = directory.path.join(format!("{}.txt", state.last + 1));
-        state.directory = Some(directory);
-        state.last += 1;
-        drop(state);
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(OutputFile { outputs: Arc::clone(self), member: member.to_owned(), path, file, bytes: 0, kept: false })
+        let file = File::from(rustix::fs::openat(&place.directory.handle, place.name.as_str(), MADE, OWNER)?);
+        let identity = identity(&file.metadata()?);
+        let member = member.to_owned();
+        Ok(OutputFile { outputs: Arc::clone(self), member, place, file, identity, bytes: 0, kept: false })
     }
 
-    /// Whether this is the path of an output of `member`.
-    pub fn holds(&self, member: &str, path: &Path) -> bool {
-        self.state.lock().kept.iter().any(|kept| kept.member == member && kept.path == path)
+    /// Opens a kept output of `member`. None: this is not the path of one, and never was. Blocking.
+    ///
+    /// # Errors
+    /// It has made room for newer ones, or something else stands in its place.
+    pub fn open(&self, member: &str, path: &Path) -> Option<io::Result<File>> {
+        let state = self.state.lock();
+        let kept = state.kept.iter().find(|kept| kept.member == member && kept.file.path() == path);
+        let Some(Kept { file, identity, .. }) = kept else {
+            let message = "no output of this session is kept there any more: the oldest make room for new ones";
+            return state.was(path).then(|| Err(io::Error::new(io::ErrorKind::NotFound, message)));
+        };
+        let (place, identity) = (file.clone(), *identity);
+        drop(state);
+        Some(place.read(identity))
     }
 
     /// Removes the outputs of `member`. Blocking.
@@ -157,78 +205,122 @@ impl Outputs {
     /// Removes all of them, and their directory. Blocking.
     pub fn clear(&self) {
         let mut state = self.state.lock();
-        state.kept.clear();
-        state.total_bytes = 0;
+        let gone = std::mem::take(&mut state.kept);
+        state.remove(gone);
         state.directory = None;
     }
 
-    fn keep(&self, kept: Kept) {
+    /// Makes room for so many bytes of an output that is being written; for how many there is some.
+    fn reserve(&self, wanted: u64) -> u64 {
         let mut state = self.state.lock();
-        state.total_bytes += kept.bytes;
-        state.kept.push_back(kept);
-        while state.total_bytes > self.total_bytes_max
+        while state.total_bytes.saturating_add(wanted) > self.total_bytes_max
             && let Some(oldest) = state.kept.pop_front()
         {
             state.remove(VecDeque::from([oldest]));
         }
+        let granted = wanted.min(self.total_bytes_max.saturating_sub(state.total_bytes));
+        state.total_bytes += granted;
+        granted
     }
 }
 
 impl State {
     fn remove(&mut self, gone: VecDeque<Kept>) {
-        for Kept { path, bytes, .. } in gone {
+        for Kept { file, bytes, .. } in gone {
             self.total_bytes = self.total_bytes.saturating_sub(bytes);
-            // Somebody else may have removed it.
-            let _ = std::fs::remove_file(path);
+            file.remove();
         }
+    }
+
+    /// Whether an output lay there, of whomever.
+    fn was(&self, path: &Path) -> bool {
+        let ours = self.directory.as_ref().is_some_and(|directory| path.parent() == Some(&directory.path));
+        let number = path.file_name().and_then(OsStr::to_str).and_then(|name| name.strip_suffix(BACK)?.parse().ok());
+        ours && number.is_some_and(|number: u64| number <= self.last)
+    }
+}
+
+impl Place {
+    fn path(&self) -> PathBuf {
+        self.directory.path.join(&self.name)
+    }
+
+    /// Opens it where it is still the file of that identity.
+    fn read(&self, wanted: (u64, u64)) -> io::Result<File> {
+        let file = File::from(rustix::fs::openat(&self.directory.handle, self.name.as_str(), READ, Mode::empty())?);
+        let found = file.metadata()?;
+        if found.is_file() && identity(&found) == wanted {
+            return Ok(file);
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, "the output is gone: something else was put in its place"))
+    }
+
+    fn remove(&self) {
+        // Somebody else may have removed it.
+        let _gone = rustix::fs::unlinkat(&self.directory.handle, self.name.as_str(), AtFlags::empty());
     }
 }
 
 impl OutputFile {
-    /// Writes the next bytes, as far as one output may go. Blocking.
+    /// Writes the next bytes, as far as one output may go, and all of them. Blocking.
     ///
     /// # Errors
     /// What the file system says.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let room = usize::try_from(limit::KEPT_OUTPUT_BYTES_MAX.saturating_sub(self.bytes)).unwrap_or(usize::MAX);
-        let bytes = &bytes[..bytes.len().min(room)];
-        self.file.write_all(bytes)?;
-        self.bytes += bytes.len() as u64;
-        Ok(())
+        let room = limit::KEPT_OUTPUT_BYTES_MAX.saturating_sub(self.bytes).min(bytes.len() as u64);
+        let granted = self.outputs.reserve(room);
+        self.bytes += granted;
+        self.file.write_all(&bytes[..usize::try_from(granted).unwrap_or(usize::MAX)])
     }
 
     /// Keeps what was written.
     pub fn keep(mut self) -> KeptOutput {
         self.kept = true;
-        let (path, bytes) = (self.path.clone(), self.bytes);
-        self.outputs.keep(Kept { member: self.member.clone(), path: path.clone(), bytes });
-        KeptOutput { path, bytes }
+        let (file, bytes) = (self.place.clone(), self.bytes);
+        let told = KeptOutput { path: file.path(), bytes };
+        let kept = Kept { member: self.member.clone(), file, identity: self.identity, bytes };
+        self.outputs.state.lock().kept.push_back(kept);
+        told
     }
 }
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
         if !self.kept {
-            let _ = std::fs::remove_file(&self.path);
+            self.place.remove();
+            let mut state = self.outputs.state.lock();
+            state.total_bytes = state.total_bytes.saturating_sub(self.bytes);
         }
     }
 }
 
 impl Directory {
-    fn make(parent: &Path) -> io::Result<Self> {
-        remove_forsaken(parent);
-        let path = parent.join(format!("{FRONT}{}", uuid::Uuid::new_v4().simple()));
-        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        let lock = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path.join(LOCK))?;
+    fn make(home: &Path) -> io::Result<Self> {
+        let (path, home) = (home, beneath::way().open_absolute(home, LISTED)?);
+        remove_forsaken(&home);
+        let name = format!("{FRONT}{}", uuid::Uuid::new_v4().simple());
+        rustix::fs::mkdirat(&home, name.as_str(), Mode::RWXU)?;
+        let handle = rustix::fs::openat(&home, name.as_str(), LISTED, Mode::empty())?;
+        let lock = File::from(rustix::fs::openat(&handle, LOCK, MADE, OWNER)?);
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path: path.join(&name), name, handle, home, _lock: lock })
+    }
+
+    /// Whether its path leads to it.
+    fn is_there(&self) -> bool {
+        let found = || Some((self.path.symlink_metadata().ok()?, rustix::fs::fstat(&self.handle).ok()?));
+        found().is_some_and(|(found, own)| identity(&found) == (own.st_dev, own.st_ino))
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
+        remove(&self.home, &self.name, &self.handle);
     }
+}
+
+fn identity(found: &std::fs::Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
 }
 
 /// A directory that is ours alone, and so is the one it lies in; its real path.
@@ -236,8 +328,9 @@ fn make_home(home: &Path) -> io::Result<PathBuf> {
     std::fs::DirBuilder::new().mode(0o700).recursive(true).create(home)?;
     let own = rustix::process::geteuid().as_raw();
     for path in home.parent().into_iter().chain([home]) {
-        if path.symlink_metadata()?.uid() != own {
-            let message = format!("{} belongs to somebody else", path.display());
+        let found = path.symlink_metadata()?;
+        if found.uid() != own || found.mode() & 0o022 != 0 {
+            let message = format!("{} belongs to somebody else, or others can write in it", path.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
         }
     }
@@ -245,22 +338,40 @@ fn make_home(home: &Path) -> io::Result<PathBuf> {
 }
 
 /// Removes the directories of processes that are gone.
-fn remove_forsaken(parent: &Path) {
+fn remove_forsaken(home: &OwnedFd) {
     let own = rustix::process::geteuid().as_raw();
-    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
-        let ours = || entry.metadata().is_ok_and(|found| found.is_dir() && found.uid() == own);
-        if !entry.file_name().to_string_lossy().starts_with(FRONT) || !ours() {
+    for name in names(home) {
+        if !name.as_bytes().starts_with(FRONT.as_bytes()) {
             continue;
         }
-        let path = entry.path();
-        let forsaken = match File::open(path.join(LOCK)) {
+        let Ok(directory) = rustix::fs::openat(home, name.as_os_str(), LISTED, Mode::empty()) else { continue };
+        let directory = File::from(directory);
+        let Some(found) = directory.metadata().ok().filter(|found| found.uid() == own) else { continue };
+        let forsaken = match rustix::fs::openat(&directory, LOCK, READ, Mode::empty()) {
             Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
-            Err(_) => entry.metadata().is_ok_and(|found| is_old(&found)),
+            Err(_) => is_old(&found),
         };
         if forsaken {
-            let _ = std::fs::remove_dir_all(path);
+            remove(home, &name, &OwnedFd::from(directory));
         }
     }
+}
+
+/// Removes what we put in a directory of ours, then the directory. What somebody else put there stays, and it with it.
+fn remove(home: &OwnedFd, name: impl AsRef<OsStr>, directory: &OwnedFd) {
+    for name in names(directory) {
+        if name == LOCK || name.as_bytes().ends_with(BACK.as_bytes()) {
+            let _gone = rustix::fs::unlinkat(directory, name.as_os_str(), AtFlags::empty());
+        }
+    }
+    // A link, or what is not empty, is left as it is.
+    let _left = rustix::fs::unlinkat(home, name.as_ref(), AtFlags::REMOVEDIR);
+}
+
+/// The names in a directory.
+fn names(directory: &OwnedFd) -> Vec<std::ffi::OsString> {
+    let entries = rustix::fs::Dir::read_from(directory.as_fd()).into_iter().flatten().flatten();
+    entries.map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()).to_owned()).collect()
 }
 
 fn is_old(found: &std::fs::Metadata) -> bool {
@@ -278,18 +389,26 @@ mod tests {
         file.keep().path
     }
 
+    fn holds(outputs: &Outputs, member: &str, path: &Path) -> bool {
+        matches!(outputs.open(member, path), Some(Ok(_)))
+    }
+
+    fn words(outputs: &Outputs, member: &str, path: &Path) -> String {
+        outputs.open(member, path).unwrap().unwrap_err().to_string()
+    }
+
     #[test]
     fn each_session_finds_its_own_and_they_go_with_it() {
         let home = tempfile::tempdir().unwrap();
         let outputs = Arc::new(Outputs::new(vec![home.path().join(HOME)], 1000));
         let (one, two) = (kept(&outputs, "a", b"1"), kept(&outputs, "b", b"2"));
-        assert!(outputs.holds("a", &one) && outputs.holds("b", &two));
-        assert!(!outputs.holds("a", &two), "another's");
+        assert!(holds(&outputs, "a", &one) && holds(&outputs, "b", &two));
+        assert!(!holds(&outputs, "a", &two), "another's");
         assert_eq!(std::fs::read(&one).unwrap(), b"1");
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&one), mode(one.parent().unwrap())), (0o600, 0o700));
         outputs.forget("a");
-        assert!(!one.exists() && !outputs.holds("a", &one) && two.exists());
+        assert!(!one.exists() && !holds(&outputs, "a", &one) && two.exists());
         drop(outputs);
         assert_eq!(std::fs::read_dir(home.path().join(HOME)).unwrap().count(), 0, "the directory has gone");
     }
@@ -313,14 +432,14 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let outputs = Arc::new(Outputs::new(vec![home.path().join(HOME)], 10));
         let paths: Vec<PathBuf> = (0..4).map(|_| kept(&outputs, "a", b"1234")).collect();
-        let there: Vec<bool> = paths.iter().map(|path| path.exists() && outputs.holds("a", path)).collect();
+        let there: Vec<bool> = paths.iter().map(|path| path.exists() && holds(&outputs, "a", path)).collect();
         assert_eq!(there, [false, false, true, true]);
         let mut unfinished = outputs.begin("a").unwrap();
         unfinished.write(b"x").unwrap();
-        let path = unfinished.path.clone();
+        let path = unfinished.place.path();
         assert!(path.exists());
         drop(unfinished);
-        assert!(!path.exists() && !outputs.holds("a", &path));
+        assert!(!path.exists() && !holds(&outputs, "a", &path));
     }
 
     #[test]
@@ -350,5 +469,71 @@ mod tests {
         let path = kept(&outputs, "a", b"1");
         std::fs::remove_dir_all(path.parent().unwrap()).unwrap();
         assert_eq!(std::fs::read(kept(&outputs, "a", b"2")).unwrap(), b"2");
+    }
+
+    /// A command that is held to nothing puts something else in a place of ours.
+    #[test]
+    fn nothing_is_written_read_or_removed_through_a_link() {
+        let (home, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let theirs = |number: u64| outside.path().join(format!("{number}.txt"));
+        let outputs = Arc::new(Outputs::new(vec![home.path().join(HOME)], 1000));
+        let first = kept(&outputs, "a", b"ours");
+        let unfinished = outputs.begin("a").unwrap();
+        for number in [1, 2, 4] {
+            std::fs::write(theirs(number), "theirs").unwrap();
+        }
+        let directory = first.parent().unwrap();
+        std::fs::rename(directory, directory.with_extension("old")).unwrap();
+        std::os::unix::fs::symlink(outside.path(), directory).unwrap();
+        let mut read = String::new();
+        io::Read::read_to_string(&mut outputs.open("a", &first).unwrap().unwrap(), &mut read).unwrap();
+        assert_eq!(read, "ours", "what was kept, wherever its directory is now");
+        drop(unfinished);
+        let third = kept(&outputs, "a", b"new");
+        assert_ne!(third.parent(), first.parent(), "a directory of ours, not theirs");
+        outputs.forget("a");
+        assert!(!third.exists());
+        drop(outputs);
+        let left: Vec<bool> = (1..=4).map(|number| theirs(number).exists()).collect();
+        assert_eq!(left, [true, true, false, true], "nothing was made or removed there");
+    }
+
+    #[test]
+    fn what_is_no_file_of_ours_any_more_is_not_read() {
+        let home = tempfile::tempdir().unwrap();
+        let outputs = Arc::new(Outputs::new(vec![home.path().join(HOME)], 1000));
+        let replaced: [fn(&Path); 3] = [
+            |path| rustix::fs::mkfifoat(rustix::fs::CWD, path, OWNER).unwrap(),
+            |path| std::fs::write(path, "other").unwrap(),
+            |path| std::fs::create_dir(path).unwrap(),
+        ];
+        for put in replaced {
+            let path = kept(&outputs, "a", b"1");
+            // Still held by a name, so that its number is not given to what is put in its place.
+            std::fs::rename(&path, path.with_extension("moved")).unwrap();
+            put(&path);
+            assert_eq!(words(&outputs, "a", &path), "the output is gone: something else was put in its place");
+        }
+        let path = kept(&outputs, "a", b"1");
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", &path).unwrap();
+        assert!(outputs.open("a", &path).unwrap().is_err(), "a link");
+    }
+
+    #[test]
+    fn what_is_being_written_counts_too_and_what_made_room_says_so() {
+        let home = tempfile::tempdir().unwrap();
+        let outputs = Arc::new(Outputs::new(vec![home.path().join(HOME)], 10));
+        let first = kept(&outputs, "a", b"1234");
+        let mut begun = [outputs.begin("a").unwrap(), outputs.begin("a").unwrap()];
+        for file in &mut begun {
+            file.write(b"1234567").unwrap();
+        }
+        assert!(words(&outputs, "a", &first).starts_with("no output of this session is kept there any more"));
+        assert!(outputs.open("a", &first.with_file_name("99.txt")).is_none(), "there never was one");
+        let bytes = begun.map(|file| file.keep().bytes);
+        assert_eq!(bytes, [7, 3], "ten in all");
+        outputs.forget("a");
+        assert_eq!(outputs.state.lock().total_bytes, 0);
     }
 }

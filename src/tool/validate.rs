@@ -52,8 +52,9 @@ pub fn validate(definition: &ToolDefinition, arguments: &Arguments) -> Result<()
 /// # Errors
 /// [`BadArguments`] that names the argument, and those that are known.
 pub fn validate_call(tool: &dyn Tool, arguments: &Arguments) -> Result<(), BadArguments> {
+    let fits = || tool.check(arguments).map_err(|error| BadArguments(error.to_string()));
     if tool.checks_arguments() {
-        return Ok(());
+        return fits();
     }
     let definition = tool.definition();
     if !tool.takes_unknown() && !is_schema(&definition.parameters) {
@@ -62,7 +63,8 @@ pub fn validate_call(tool: &dyn Tool, arguments: &Arguments) -> Result<(), BadAr
             return Err(unknown(name, Some(known)));
         }
     }
-    validate(definition, arguments)
+    validate(definition, arguments)?;
+    fits()
 }
 
 /// The definition's parameters as a JSON Schema object, for a model.

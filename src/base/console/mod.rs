@@ -35,6 +35,7 @@ const CHUNK_BYTES: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Console {
     command: String,
+    confined: bool,
     shared: Arc<Shared>,
     /// None: it has no input, or has ended.
     terminal: Mutex<Option<Terminal>>,
@@ -127,6 +128,7 @@ impl Console {
         let driver = tokio::spawn(driver.run()).abort_handle();
         Ok(Arc::new(Self {
             command: command.to_owned(),
+            confined: invocation.confinement.is_some(),
             shared,
             has_terminal: terminal.is_some(),
             terminal: Mutex::new(terminal),
@@ -141,6 +143,11 @@ impl Console {
     /// What it is called.
     pub fn command(&self) -> &str {
         &self.command
+    }
+
+    /// Whether it was started in a sandbox.
+    pub fn is_confined(&self) -> bool {
+        self.confined
     }
 
     /// Whether it was started on a terminal.

@@ -1,6 +1,6 @@
 //! What a started program gets to see of our environment. Pure: variables in, variables out.
 //!
-//! Names that look like credentials are dropped, and so are our own settings and what would point git at
+//! Names that look like credentials are dropped, so are addresses with a password in them, and so are our own settings and what would point git at
 //! another repository than the one it stands in. A few are set so that nothing waits for a person. What
 //! the caller names explicitly wins over all of it.
 
@@ -8,8 +8,29 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 /// An inherited name that contains one of these, in any case, is not passed on (design D8).
-const SECRET_WORDS: [&str; 8] =
-    ["KEY", "SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "MYSQL_PWD"];
+const SECRET_WORDS: [&str; 13] = [
+    "KEY",
+    "SECRET",
+    "TOKEN",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "PASSFILE",
+    "CREDENTIAL",
+    "AUTHORIZATION",
+    "COOKIE",
+    "WEBHOOK",
+    "CONNECTION_STRING",
+    "CONNSTR",
+];
+/// So is one with one of these between its underscores.
+const SECRET_PARTS: [&str; 11] = ["PW", "PWD", "PAT", "SK", "PSK", "PRIVATE", "CRED", "CREDS", "JWT", "BEARER", "DSN"];
+/// And one that ends in one of these: what is in front of something else is an address or a socket (`SSH_AUTH_SOCK`).
+const SECRET_ENDS: [&str; 2] = ["AUTH", "OAUTH"];
+/// Parts that end as a password does, and are none.
+const NO_PASSWORDS: [&str; 3] = ["ASKPASS", "BYPASS", "COMPASS"];
+/// Directories.
+const NO_SECRETS: [&str; 2] = ["PWD", "OLDPWD"];
 
 /// Where git would look instead of at its directory; set while a git hook runs us.
 const GIT_PLACES: [&str; 7] = [
@@ -36,7 +57,8 @@ pub fn environment(
     inherited: impl IntoIterator<Item = (OsString, OsString)>,
     explicit: &BTreeMap<String, String>,
 ) -> Vec<(OsString, OsString)> {
-    let mut all: BTreeMap<OsString, OsString> = inherited.into_iter().filter(|(name, _)| passes(name)).collect();
+    let mut all: BTreeMap<OsString, OsString> =
+        inherited.into_iter().filter(|(name, value)| passes(name, value)).collect();
     all.extend(QUIET.map(|(name, value)| (name.into(), value.into())));
     all.extend(explicit.iter().map(|(name, value)| (name.into(), value.into())));
     all.into_iter().collect()
@@ -71,9 +93,28 @@ pub fn hide_own() {
 #[cfg(not(target_os = "linux"))]
 pub fn hide_own() {}
 
-fn passes(name: &OsStr) -> bool {
+fn passes(name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
-    is_not_ours(&name) && !SECRET_WORDS.iter().any(|word| name.contains(word))
+    is_not_ours(&name) && !is_secret(&name) && !has_password(&value.to_string_lossy())
+}
+
+/// Whether a name in capitals looks like a credential's.
+fn is_secret(name: &str) -> bool {
+    let is_password = |part: &str| part.ends_with("PASS") && !NO_PASSWORDS.contains(&part);
+    let mut parts = name.split(|c: char| !c.is_ascii_alphanumeric());
+    !NO_SECRETS.contains(&name)
+        && (SECRET_WORDS.iter().any(|word| name.contains(word))
+            || parts.clone().next_back().is_some_and(|last| SECRET_ENDS.contains(&last))
+            || parts.any(|part| SECRET_PARTS.contains(&part) || is_password(part)))
+}
+
+/// Whether there is an address with a password in it: `scheme://user:password@host`.
+fn has_password(value: &str) -> bool {
+    value.split("://").skip(1).any(|rest| {
+        let authority = rest.split(|c: char| "/?#\"'".contains(c) || c.is_whitespace()).next().unwrap_or_default();
+        let user = authority.rsplit_once('@').map(|(user, _)| user);
+        user.and_then(|user| user.split_once(':')).is_some_and(|(_, password)| !password.is_empty())
+    })
 }
 
 fn is_not_ours(name: &str) -> bool {
@@ -112,6 +153,36 @@ mod tests {
             ("NO_COLOR", "1"), ("PAGER", "cat"), ("PATH", "/bin"), ("SIMSE_X", "1"), ("TERM", "vt100"),
         ];
         assert_eq!(got, want.map(|(name, value)| (OsString::from(name), OsString::from(value))));
+    }
+
+    #[test]
+    fn what_looks_like_a_credential_and_what_does_not() {
+        let passed_on = |name: &str, value: &str| {
+            environment([(name.into(), value.into())], &BTreeMap::new()).iter().any(|(got, _)| got == name)
+        };
+        let secret = "DB_PASS PW GH_PAT NPM_AUTH npm_config__auth BASIC_AUTH MY_OAUTH SLACK_WEBHOOK_URL SESSION_COOKIE STRIPE_SK \
+            PGPASSFILE PRIVATE_PEM MYSQL_PWD DB_PWD SSHPASS PGPASS AWS_CREDS HTTP_AUTHORIZATION CI_JWT SENTRY_DSN WIFI_PSK \
+            AZURE_STORAGE_CONNECTION_STRING OPENAI_API_KEY GITHUB_TOKEN client_secret GPG_PASSPHRASE";
+        for name in secret.split_whitespace() {
+            assert!(!passed_on(name, "x"), "{name} is passed on");
+        }
+        let everyday = "PATH PWD OLDPWD HOME USER SHELL LANG LC_ALL TZ EDITOR TMPDIR DISPLAY XAUTHORITY SSH_AUTH_SOCK SSH_AGENT_PID \
+            SSH_ASKPASS GIT_ASKPASS GIT_AUTHOR_NAME GOPATH GOPRIVATE CLASSPATH PYTHONPATH NODE_PATH MANPATH CARGO_HOME JAVA_HOME \
+            VIRTUAL_ENV SSL_CERT_FILE NODE_EXTRA_CA_CERTS NEXTAUTH_URL AUTH_URL DBUS_SESSION_BUS_ADDRESS XDG_SESSION_ID COMPASS \
+            LS_COLORS CI SKIP PATTERN DATABASE_URL HTTP_PROXY";
+        for name in everyday.split_whitespace() {
+            assert!(passed_on(name, "x"), "{name} is kept back");
+        }
+        #[rustfmt::skip]
+        let values = [
+            ("postgres://u:pw@h/db", false), ("redis://:pw@h:6379", false), ("http://u:p@proxy:3128", false),
+            ("host=a url=mysql://u:p@h", false), ("\"amqp://u:p@h\"", false),
+            ("postgres://localhost/db", true), ("https://h:443/a:b@c", true), ("ssh://git@h:22/x", true), ("ftp://u:@h", true),
+            ("me@example.org", true), ("unix:path=/run/bus", true), ("a:b@c", true), ("://", true),
+        ];
+        for (value, want) in values {
+            assert_eq!(passed_on("SOME_URL", value), want, "{value}");
+        }
     }
 
     #[test]

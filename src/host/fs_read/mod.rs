@@ -16,7 +16,6 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use encoding_rs::{Decoder, UTF_16BE, UTF_16LE};
-use rustix::fs::{Mode, OFlags};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -139,8 +138,9 @@ impl Reading {
     /// Opens the file: of the workspace, or a whole output that a command of this session left.
     fn open(&self) -> Result<File, ToolError> {
         let path = Path::new(&self.path);
-        if path.is_absolute() && self.share.holds_output(path) {
-            return open_output(path).map_err(|e| self.failed(&e));
+        let kept = path.is_absolute().then(|| self.share.open_output(path)).flatten();
+        if let Some(kept) = kept {
+            return kept.map_err(|e| self.failed(&e));
         }
         open(&self.workspace, &self.path)
     }
@@ -255,11 +255,6 @@ fn open(workspace: &Workspace, input: &str) -> Result<File, ToolError> {
         error if error.is_not_found() => not_found(workspace, input),
         error => refused(error),
     })
-}
-
-/// Opens a kept output, which is no link: its directory is ours alone.
-fn open_output(path: &Path) -> std::io::Result<File> {
-    Ok(File::from(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW, Mode::empty())?))
 }
 
 fn described_image(start: &[u8], path: &str, bytes: u64) -> String {

@@ -23,7 +23,7 @@ impl Actor {
         named: oneshot::Sender<RequestId>,
         reply: oneshot::Sender<PermissionVerdict>,
     ) {
-        let Question { turn, call_id, tool_name, args, preview, deadline, on } = question;
+        let Question { turn, call_id, tool_name, args, preview, deadline, on, each_time } = question;
         let running = self.running.as_mut().filter(|running| running.row.record.turn_id == turn);
         let asked = running.and_then(|running| Some((running.phase.after(Input::Ask).ok()?, running)));
         let Some((phase, running)) = asked else {
@@ -31,13 +31,18 @@ impl Actor {
             return;
         };
         let request_id = RequestId::generate();
+        let options = match each_time {
+            false => vec![Decision::Allow, Decision::AllowAlways, Decision::Deny],
+            true => vec![Decision::Allow, Decision::Deny],
+        };
+        let wanted = (!each_time).then(|| (tool_name.clone(), on));
         let event = EventBody::PermissionRequest {
             request_id: request_id.clone(),
             call_id: call_id.clone(),
             tool_name: tool_name.clone(),
             args,
             preview,
-            options: vec![Decision::Allow, Decision::AllowAlways, Decision::Deny],
+            options,
             deadline,
         };
         if let Err(error) = self.live.journal.emit(&turn, &event) {
@@ -45,7 +50,7 @@ impl Actor {
             return;
         }
         running.phase = phase;
-        self.asks.add(Open { request_id: request_id.clone(), call_id, wanted: (tool_name, on), reply });
+        self.asks.add(Open { request_id: request_id.clone(), call_id, wanted, reply });
         let _ = named.send(request_id);
     }
 
@@ -61,7 +66,7 @@ impl Actor {
         let Some((call_id, wanted)) = self.resolve(&request, verdict).await else {
             return Err(ApiError::conflict(format!("permission request {request} is over")));
         };
-        if let Some(terms) = answer.grant.filter(|_| allowed) {
+        if let (Some(terms), Some(wanted)) = (answer.grant.filter(|_| allowed), wanted) {
             self.grant(wanted, terms).await?;
         }
         Ok(Resolved { request_id: request, call_id, allowed })
@@ -72,7 +77,7 @@ impl Actor {
         &mut self,
         request: &RequestId,
         verdict: PermissionVerdict,
-    ) -> Option<(String, (String, GrantSubject))> {
+    ) -> Option<(String, Option<(String, GrantSubject)>)> {
         let open = self.asks.settle(request)?;
         let mut verdict = verdict;
         if let Some(running) = &mut self.running {
