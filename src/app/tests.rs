@@ -319,7 +319,7 @@ async fn what_is_asked_each_time_offers_no_always_and_what_cannot_run_is_not_ask
         assert!(house.app.feedback(&anyone(), &id, body).await.unwrap().allowed);
         house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
         assert_eq!(std::fs::read_to_string(house.directory.path().join(".git/x")).unwrap(), content);
-        assert_eq!(house.app.grants(&anyone(), Some(&id)).await.unwrap().items, [], "it reaches no further");
+        assert_eq!(house.app.grants(&anyone(), (Some(&id), None)).await.unwrap().items, [], "it reaches no further");
     }
 }
 
