@@ -14,7 +14,10 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
-use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind, mount_bind_recursive,
+    mount_change, move_mount, open_tree,
+};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use seccompiler::BpfProgram;
@@ -54,6 +57,8 @@ pub struct Loopback {
     /// The user name space that all of it belongs to; None: that of this process.
     pub(super) users: Option<OwnedFd>,
     pub(super) network: OwnedFd,
+    /// The shared memory and the queues that they know by number.
+    pub(super) memory: OwnedFd,
     /// The last that was made is the last here.
     pub(super) rooms: Mutex<Vec<Arc<Room>>>,
     /// Places that were searched for repositories, and what was found.
@@ -69,8 +74,12 @@ pub(super) enum Mount {
     Nothing { place: CString },
     /// A directory that cannot be moved.
     Pinned { place: CString },
-    /// What cannot be changed.
+    /// A link that cannot be exchanged.
+    Link { place: CString },
+    /// What cannot be changed, with all below.
     Frozen { place: CString },
+    /// Terminals of their own instead of everybody's.
+    Terminals,
 }
 
 /// The program's own view of mounts, and perhaps of the network.
@@ -89,6 +98,8 @@ pub(super) struct Spaces {
     pub(super) home: Option<Arc<Loopback>>,
     /// A view of mounts that was prepared; what is said of them above is in it.
     pub(super) room: Option<Arc<Room>>,
+    /// Landlock's rules that are to let its own terminals through, which are there only once it is.
+    pub(super) rules: Option<Arc<Gear>>,
     /// Entered again once the mounts are there: the old way would lead past them.
     pub(super) directory: CString,
     /// Whether the user is root, whose powers are cut down.
@@ -104,6 +115,9 @@ const KEPT: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::NET_BIND_SERVICE);
+
+/// Where terminals are.
+const TERMINALS: &CStr = c"/dev/pts";
 
 /// What it wears in its spaces, and never takes off.
 #[derive(Debug, Default)]
@@ -172,6 +186,9 @@ impl Spaces {
         self.close_the_tree()?;
         for mount in &self.mounts {
             mount.lay()?;
+            if let (Mount::Terminals, Some(Gear { ruleset: Some(ruleset), .. })) = (mount, self.rules.as_deref()) {
+                let_through(ruleset, TERMINALS)?;
+            }
         }
         self.settle()
     }
@@ -206,6 +223,13 @@ impl Spaces {
             move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))?;
             identity = None;
         }
+        match &self.home {
+            Some(home) => {
+                let kind = LinkNameSpaceType::InterProcessCommunication;
+                move_into_link_name_space(home.memory.as_fd(), Some(kind))?;
+            }
+            None => flags |= UnshareFlags::NEWIPC,
+        }
         match (&self.network, &self.home) {
             (Network::Whole, _) => {}
             (Network::Shared, Some(home)) => {
@@ -229,7 +253,6 @@ impl Spaces {
 
     /// Makes everything read-only except the writable places, which are set aside before.
     fn close_the_tree(&mut self) -> io::Result<()> {
-        use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
         let aside = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
         for place in &self.writable {
             if self.trees.len() < self.trees.capacity() {
@@ -242,6 +265,28 @@ impl Spaces {
         }
         Ok(())
     }
+}
+
+/// Adds to Landlock's rules that what is in a directory may be read, written and controlled.
+fn let_through(ruleset: &OwnedFd, place: &CStr) -> io::Result<()> {
+    /// As the kernel lays it out.
+    #[repr(C, packed)]
+    struct Beneath {
+        allowed: u64,
+        parent: libc::c_int,
+    }
+    const BENEATH: libc::c_int = 1;
+    // Write, read, list; truncate since version 3, control devices since version 5.
+    let newer = match landlock_version() {
+        0..3 => 0,
+        3..5 => 1 << 14,
+        5.. => 1 << 14 | 1 << 15,
+    };
+    let open = rustix::fs::open(place, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let rule = Beneath { allowed: 0b1110 | newer, parent: open.as_raw_fd() };
+    // SAFETY: the structure is laid out as the call expects it, lives over the call, and is only read.
+    let done = unsafe { libc::syscall(libc::SYS_landlock_add_rule, ruleset.as_raw_fd(), BENEATH, &raw const rule, 0) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Makes a mount read-only, and with `AT_RECURSIVE` all below it.
@@ -266,7 +311,18 @@ impl Mount {
             Self::Pinned { place } => mount_bind_recursive(place.as_c_str(), place.as_c_str())?,
             Self::Frozen { place } => {
                 mount_bind_recursive(place.as_c_str(), place.as_c_str())?;
-                read_only(place, 0)?;
+                read_only(place, libc::AT_RECURSIVE)?;
+            }
+            Self::Link { place } => {
+                let flags = OpenTreeFlags::OPEN_TREE_CLONE
+                    | OpenTreeFlags::OPEN_TREE_CLOEXEC
+                    | OpenTreeFlags::AT_SYMLINK_NOFOLLOW;
+                let link = open_tree(rustix::fs::CWD, place.as_c_str(), flags)?;
+                move_mount(&link, c"", rustix::fs::CWD, place.as_c_str(), MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+            }
+            Self::Terminals => {
+                let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+                mount(c"simse", TERMINALS, c"devpts", flags, c"newinstance,ptmxmode=0666,mode=0620")?;
             }
         }
         Ok(())

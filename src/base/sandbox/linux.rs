@@ -1,5 +1,6 @@
 //! Prepares a cage: everything that needs memory or a look at the disk, done before the fork.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,7 +23,8 @@ use super::{Level, Policy, Program, Started, Support, start, support};
 
 /// The newest version whose rights are asked for; an older kernel gives what it has.
 const LANDLOCK: ABI = ABI::V6;
-/// Devices that a program may write to, at any level.
+/// Devices that a program may write to, at any level. `/dev/pts` is meant as it is here: in a program's own view there is
+/// another, and what it has of this one is the terminal that it was given.
 const DEVICES: [&str; 8] =
     ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts"];
 /// Where temporary files lie, beside what the policy names.
@@ -83,11 +85,13 @@ impl Cage {
             let spaces = Spaces { network, home: loopback, room: Some(room), ..plain };
             return Ok(Self { spaces: Some(spaces), gear });
         }
+        let gear = Arc::new(rules(support, policy, extra)?);
         let spaces = support.namespaces.then(|| {
             let mounts = mounts(policy, &guarded_here(policy));
-            Spaces { network, home: loopback, ..Spaces::new(&writable(policy, extra), mounts, directory) }
+            let plain = Spaces::new(&writable(policy, extra), mounts, directory);
+            Spaces { network, home: loopback, rules: Some(Arc::clone(&gear)), ..plain }
         });
-        Ok(Self { spaces, gear: Arc::new(rules(support, policy, extra)?) })
+        Ok(Self { spaces, gear })
     }
 
     /// Whether [`Cage::start`] works: there is a room.
@@ -121,12 +125,19 @@ impl Loopback {
         }
         let spaces = Spaces::new(&[], Vec::new(), Path::new("/"));
         let names: &[&str] = match spaces.identity {
-            Identity::Kept => &["net"],
-            Identity::Mapped { .. } => &["net", "user"],
+            Identity::Kept => &["net", "ipc"],
+            Identity::Mapped { .. } => &["net", "ipc", "user"],
         };
         let mut held = held(spaces, names)?.into_iter();
         let network = held.next().ok_or(io::ErrorKind::NotFound)?;
-        Ok(Some(Arc::new(Self { users: held.next(), network, rooms: Mutex::default(), searched: Mutex::default() })))
+        let memory = held.next().ok_or(io::ErrorKind::NotFound)?;
+        Ok(Some(Arc::new(Self {
+            users: held.next(),
+            network,
+            memory,
+            rooms: Mutex::default(),
+            searched: Mutex::default(),
+        })))
     }
 }
 
@@ -193,6 +204,7 @@ impl Spaces {
             network: Network::Own,
             home: None,
             room: None,
+            rules: None,
             directory: bytes(directory),
             root: user.is_root(),
         }
@@ -215,12 +227,21 @@ pub(super) fn writable(policy: &Policy, extra: &[PathBuf]) -> Vec<PathBuf> {
 
 /// What is laid over the tree: hidden places, and what must stay as it is inside writable ones.
 pub(super) fn mounts(policy: &Policy, guarded: &Guarded) -> Vec<Mount> {
-    let needed = |place: &PathBuf| !policy.writable.iter().any(|root| root.starts_with(place));
-    let hidden = policy.hidden.iter().filter(|place| needed(place)).filter_map(|place| hide(place));
+    let needed = |place: &&PathBuf| !policy.writable.iter().any(|root| root.starts_with(place));
+    let hidden: Vec<&PathBuf> = policy.hidden.iter().filter(needed).collect();
+    let roots = writable(policy, &[]);
+    // The way to a hidden place must not be moved: the place would come into sight, and another could be put there.
+    let inside = |place: &Path| roots.iter().any(|root| place.starts_with(root) && place != root);
+    let way: BTreeSet<&Path> =
+        hidden.iter().flat_map(|place| place.ancestors().skip(1)).filter(|place| inside(place)).collect();
+    let way = way.into_iter().filter(|place| place.is_dir()).map(|place| Mount::Pinned { place: bytes(place) });
+    let hidden = hidden.iter().filter_map(|place| hide(place));
     // A repository's own directory must not be moved away and made again without what guards it.
     let pinned = guarded.pinned.iter().map(|place| Mount::Pinned { place: bytes(place) });
+    let links = guarded.links.iter().map(|place| Mount::Link { place: bytes(place) });
     let frozen = guarded.frozen.iter().map(|place| Mount::Frozen { place: bytes(place) });
-    hidden.chain(pinned).chain(frozen).collect()
+    let terminals = Path::new("/dev/pts").is_dir().then_some(Mount::Terminals);
+    way.chain(hidden).chain(pinned).chain(links).chain(frozen).chain(terminals).collect()
 }
 
 /// What is guarded without a search: the repositories that lie directly in writable places.
@@ -229,7 +250,7 @@ fn guarded_here(policy: &Policy) -> Guarded {
         return Guarded::default();
     }
     let repositories: Vec<PathBuf> = policy.writable.iter().map(|root| root.join(".git")).collect();
-    guard::guarded(&repositories, &policy.writable)
+    guard::guarded(&repositories, &writable(policy, &[]))
 }
 
 fn hide(place: &Path) -> Option<Mount> {

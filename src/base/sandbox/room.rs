@@ -50,14 +50,16 @@ impl Loopback {
         }
         let guarded = self.guarded(policy);
         let places = linux::writable(policy, &[]);
-        let paths = places.iter().chain(&policy.hidden).chain(&guarded.pinned).chain(&guarded.frozen);
+        let paths = places.iter().chain(&policy.hidden).chain(&guarded.pinned);
+        let paths = paths.chain(&guarded.links).chain(&guarded.frozen);
         let seen = paths.map(|path| (path.clone(), guard::identity(path))).collect();
         let mounts = linux::mounts(policy, &guarded);
         let plain = Spaces::new(&places, mounts, Path::new("/"));
-        let spaces = Spaces { network: Network::Whole, home: Some(Arc::clone(self)), ..plain };
+        let gear = Arc::new(linux::rules(support(), policy, &[])?);
+        let rules = Some(Arc::clone(&gear));
+        let spaces = Spaces { network: Network::Whole, home: Some(Arc::clone(self)), rules, ..plain };
         let mut held = linux::held(spaces, &["mnt"])?.into_iter();
         let mounts = held.next().ok_or(io::ErrorKind::NotFound)?;
-        let gear = Arc::new(linux::rules(support(), policy, &[])?);
         let room = Room { policy: policy.clone(), mounts, gear, seen, absent: guarded.absent };
         let mut rooms = self.rooms.lock();
         rooms.retain(|room| room.policy != *policy);
@@ -104,6 +106,6 @@ impl Loopback {
             repositories.push(place.join(".git"));
             repositories.extend(found.iter().filter(|git| **git != place.join(".git")).cloned());
         }
-        guard::guarded(&repositories, &policy.writable)
+        guard::guarded(&repositories, &linux::writable(policy, &[]))
     }
 }

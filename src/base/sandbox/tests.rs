@@ -393,6 +393,133 @@ async fn what_git_runs_later_cannot_be_changed_in_any_repository() {
     assert!(!place.works(Level::WorkspaceWrite, "echo x >> .git/config").await);
 }
 
+/// What the guarded configuration and links lead to is as much git's as what lies in `.git`.
+#[tokio::test]
+async fn what_links_and_settings_lead_to_cannot_be_changed() {
+    if !all_there() {
+        return;
+    }
+    let place = Place::with_rooms();
+    real_repositories(&place);
+    let at = |path: &str| place.home.path().join("work").join(path);
+    for directory in [".husky/_", "scripts", "kept"] {
+        std::fs::create_dir_all(at(directory)).unwrap();
+    }
+    for file in ["scripts/pc", "kept/common", ".husky/_/pre-push"] {
+        std::fs::write(at(file), "").unwrap();
+    }
+    std::os::unix::fs::symlink("../../scripts/pc", at(".git/hooks/pre-commit")).unwrap();
+    std::fs::rename(at("nested/.git"), at("nested/real")).unwrap();
+    std::os::unix::fs::symlink("real", at("nested/.git")).unwrap();
+    std::fs::remove_dir_all(at("nested/real/hooks")).unwrap();
+    std::fs::create_dir(at("nested/hk")).unwrap();
+    std::os::unix::fs::symlink("../hk", at("nested/real/hooks")).unwrap();
+    for (key, value) in [("core.hooksPath", ".husky/_"), ("include.path", "../kept/common")] {
+        let run = std::process::Command::new("git").args(["config", key, value]).current_dir(at("")).status().unwrap();
+        assert!(run.success(), "{key}");
+    }
+    #[rustfmt::skip]
+    let table = [
+        ("echo x > .husky/_/pre-commit", false), ("mv .husky h", false), ("rm -r .husky/_", false),
+        ("echo x >> kept/common", false), ("rm kept/common", false), ("mv kept k", false),
+        ("echo x > scripts/pc", false), ("mv scripts s", false), ("rm -f .git/hooks/pre-commit", false),
+        ("echo x >> nested/.git/config", false), ("echo x >> nested/real/config", false), ("rm -f nested/.git", false),
+        ("mv nested/.git nested/g", false), ("mv nested/real nested/r", false), ("echo x > nested/hk/pre-commit", false),
+        ("rm -f nested/.git/hooks", false), ("rm -rf nested/hk && mkdir nested/hk", false),
+        ("echo x > scripts/other && mv scripts/other scripts/another", true), ("echo x > .husky/other", true),
+        ("echo 1 > a && git add a && git -c user.name=T -c user.email=t@x commit -qnm 2", true),
+        ("cd nested && echo 1 > c && git add c && git -c user.name=T -c user.email=t@x commit -qm 2", true),
+    ];
+    for (script, want) in table {
+        let finished = place.run(place.policy(Level::WorkspaceWrite, false), script, Vec::new()).await;
+        assert_eq!(finished.ending.code() == Some(0), want, "{script}: {}", finished.output.text());
+    }
+}
+
+/// A hidden place stays hidden, and stays where it is.
+#[tokio::test]
+async fn the_way_to_a_hidden_place_cannot_be_moved() {
+    if !all_there() {
+        return;
+    }
+    for place in [Place::new(), Place::with_rooms()] {
+        let at = |path: &str| place.home.path().join("work").join(path);
+        std::fs::create_dir_all(at("deep/way/data")).unwrap();
+        std::fs::write(at("deep/way/data/token"), "secret").unwrap();
+        let policy = Policy { hidden: vec![at("deep/way/data")], ..place.policy(Level::WorkspaceWrite, false) };
+        for (script, want) in [
+            ("mv deep d", false),
+            ("mv deep/way deep/w", false),
+            ("mv deep/way/data deep/way/d", false),
+            ("cat deep/way/data/token", false),
+            ("echo x > deep/way/beside && mv deep/way/beside deep/way/b", true),
+        ] {
+            let finished = place.run(policy.clone(), script, Vec::new()).await;
+            assert_eq!(finished.ending.code() == Some(0), want, "{script}: {}", finished.output.text());
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+#[allow(unsafe_code, reason = "no safe wrapper makes shared memory that has a number")]
+async fn shared_memory_outside_is_not_there() {
+    if !all_there() {
+        return;
+    }
+    // SAFETY: it makes a segment, and gives its number.
+    let id = unsafe { libc::shmget(libc::IPC_PRIVATE, 4096, 0o600) };
+    assert!(id >= 0);
+    let script = format!("{CALL}{} {id} 0 0", libc::SYS_shmctl);
+    for place in [Place::new(), Place::with_rooms()] {
+        let finished = place.run(place.policy(Level::WorkspaceWrite, true), &script, Vec::new()).await;
+        assert_eq!(finished.output.text(), format!("{}\n", libc::EINVAL));
+    }
+    // SAFETY: it removes the segment, which nobody has attached.
+    assert_eq!(unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) }, 0, "it was there all the time");
+}
+
+/// Terminals of other sessions and of the user are out of reach; own ones can be made.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn terminals_are_a_programs_own() {
+    if !all_there() {
+        return;
+    }
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let outside = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&outside).unwrap();
+    unlockpt(&outside).unwrap();
+    let name = ptsname(&outside, Vec::new()).unwrap().into_string().unwrap();
+    let own = "import os; m, s = os.openpty(); os.write(s, b\"x\"); print(os.read(m, 1), os.ttyname(s))";
+    for place in [Place::new(), Place::with_rooms()] {
+        for (script, want) in [
+            (format!("stat {name}"), false),
+            (format!("echo x > {name}"), false),
+            (format!("python3 -c '{own}'"), true),
+        ] {
+            let finished = place.run(place.policy(Level::ReadOnly, false), &script, Vec::new()).await;
+            assert_eq!(finished.ending.code() == Some(0), want, "{script}: {}", finished.output.text());
+        }
+        // The one that it runs on can be opened again.
+        let policy = place.policy(Level::ReadOnly, false);
+        let mut invocation = place.invocation(policy, "echo a > /dev/stderr && echo b > /dev/tty", Vec::new());
+        invocation.confinement.as_mut().unwrap().loopback.clone_from(&place.rooms);
+        let size = crate::base::process::TerminalSize::default();
+        let (mut program, mut output, _terminal) = crate::base::process::follow(&invocation, Some(size)).unwrap();
+        let mut said = Vec::new();
+        let mut chunk = [0; 1024];
+        loop {
+            match output.read(&mut chunk).await {
+                0 => break,
+                count => said.extend_from_slice(&chunk[..count]),
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&said), "a\r\nb\r\n");
+        assert_eq!(program.wait().await.unwrap(), crate::base::process::Ending::Exited(0));
+    }
+}
+
 #[tokio::test]
 async fn redirected_repositories_are_restored_through_no_link() {
     if !all_there() {
