@@ -163,6 +163,9 @@ impl App {
         };
         let bench = Arc::clone(&wardrobe) as Arc<dyn Workbench>;
         let sessions = Manager::new(Arc::clone(&store), bench, terms);
+        if let Some(directory) = &data_directory {
+            sessions.succeed(directory.clone()).await;
+        }
         sessions.recover().await?;
         let session_count = AtomicU64::new(store.session_count().await?);
         wardrobe.servers().start();

@@ -583,6 +583,12 @@ mod tests {
         let error = place.call(json!({"command": "touch here"})).await.unwrap_err().to_string();
         assert!(error.starts_with("the command was not run: the shell was in"), "{error}");
         assert_eq!(place.says("ls").await, "");
+        let gone = json!({"command": "mkdir zz; cd zz; rmdir ../zz; echo out", "persist_env": true});
+        let said = place.call(gone).await.unwrap();
+        assert!(
+            said.starts_with("out\n") && !said.contains("getcwd"),
+            "what our part of the script meets is not shown: {said}"
+        );
     }
 
     #[tokio::test]

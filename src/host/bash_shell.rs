@@ -94,7 +94,10 @@ pub(super) fn script(command: &str, telling: Telling, report: Option<&Path>, env
     }
     if telling.ending || environment {
         let env = if environment { "; command env -0 2>/dev/null" } else { "" };
-        front.push_str(&format!("trap {} EXIT; ", quoted(&format!("{{ command pwd -P{env}; }} >|{report}"))));
+        front.push_str(&format!(
+            "trap {} EXIT; ",
+            quoted(&format!("{{ {{ command pwd -P{env}; }} >|{report}; }} 2>/dev/null"))
+        ));
     }
     front + command
 }

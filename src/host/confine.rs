@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::base::process::Confinement;
-use crate::base::sandbox::{Denial, Level, Loopback, Mode, Policy};
+use crate::base::sandbox::{Denial, Level, Loopback, Mode, Policy, Sign};
 use crate::base::workspace::Workspace;
 use crate::tool::{Scope, ToolError};
 
@@ -93,15 +93,16 @@ impl Sandbox {
     }
 
     /// What a model is told when a confined program of `tool` failed and the sandbox may be why. Empty: nothing.
-    pub(super) fn explain(&self, tool: &str, denial: Option<Denial>, workspace: &Workspace) -> String {
-        let (Some(level), Some(denial)) = (self.level(), denial) else { return String::new() };
-        let what = match (denial, level) {
+    pub(super) fn explain(&self, tool: &str, sign: Option<Sign>, workspace: &Workspace) -> String {
+        let (Some(level), Some(sign)) = (self.level(), sign) else { return String::new() };
+        let what = match (sign.denial, level) {
             (Denial::Network, _) if self.network => return String::new(),
             (Denial::Network, _) => {
                 "there is no network but this session's own loopback: neither other machines, nor what listens on this \
                  one outside the session, nor sockets of other programs"
                     .to_owned()
             }
+            (Denial::Signals, _) => "no process outside of it can be signalled".to_owned(),
             (Denial::Files, Level::ReadOnly) => "nothing can be written".to_owned(),
             (Denial::Files, Level::WorkspaceWrite) => {
                 let roots: Vec<String> = workspace.roots().iter().map(|root| root.display().to_string()).collect();
@@ -112,9 +113,9 @@ impl Sandbox {
             }
         };
         format!(
-            "\n[The command ran in a sandbox ({}): {what}. If that is why something failed and it is needed, call {tool} again with \
+            "\n[The command ran in a sandbox ({}): {what}. What looks like it: {}. If that is why something failed and it is needed, call {tool} again with \
              `outside_sandbox` and a `justification`; the user is asked.]",
-            self.mode
+            self.mode, sign.line
         )
     }
 }

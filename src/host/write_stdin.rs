@@ -124,8 +124,10 @@ impl WriteStdin {
             done = work => done?,
         }
         drop(following);
-        let explain =
-            |code: i32, output: &str| self.sandbox.explain("exec_command", denial(output, code == 0), &self.workspace);
+        let explain = |code: i32, output: &str| match self.is_outside(&console) {
+            true => String::new(),
+            false => self.sandbox.explain("exec_command", denial(output, code == 0), &self.workspace),
+        };
         let (output, code) = look.report(&console, Some(&id), explain);
         if let Some(code) = code {
             consoles.remove(&id, code);

@@ -231,6 +231,13 @@ impl Manager {
         Some(live)
     }
 
+    /// Takes over where an earlier process kept its data; see [`Estate::succeed`](crate::tool::Estate::succeed).
+    pub async fn succeed(&self, directory: std::path::PathBuf) {
+        let estate = Arc::clone(&self.shelf.estate);
+        // One that panicked has ended nothing.
+        drop(tokio::task::spawn_blocking(move || estate.succeed(&directory)).await);
+    }
+
     /// Deals with what the end of the process before this one left open: turns that ran fail, in one
     /// commit each with all that closes them; turns that waited run again, in their order.
     ///

@@ -14,7 +14,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 
 use super::outputs::{OutputFile, Outputs};
+use crate::base::file::read_small;
 use crate::base::process::{Family, Kin};
+use crate::config::data_directory::write_file;
+
+/// The file in a data directory that says whose programs are.
+const PROGRAMS: &str = "programs";
+/// Its largest size.
+const PROGRAMS_BYTES_MAX: u64 = 200;
 
 /// Those that anything was left in, for [`end_estates`].
 static USED: Mutex<Vec<Weak<Estate>>> = Mutex::new(Vec::new());
@@ -51,6 +58,22 @@ impl Estate {
     /// The share of a session.
     pub fn share(self: &Arc<Self>, member: &str) -> Share {
         Share { kin: self.family.kin(member), estate: Arc::clone(self), member: member.to_owned() }
+    }
+
+    /// Takes over where an earlier process kept its data: ends what that one left running when it was killed, and notes what
+    /// the next one has to know. Blocking. Nobody else has the directory.
+    pub fn succeed(&self, directory: &Path) {
+        let note = directory.join(PROGRAMS);
+        let ended = match read_small(&note, PROGRAMS_BYTES_MAX) {
+            Ok((record, _)) => Family::end_forsaken(&String::from_utf8_lossy(&record)),
+            Err(_) => 0,
+        };
+        if ended > 0 {
+            tracing::info!(programs = ended, "ended what an earlier server had left running when it was killed");
+        }
+        if let Err(error) = write_file(&note, self.family.record().as_bytes()) {
+            tracing::warn!(%error, "what commands leave running would go on, should this process be killed");
+        }
     }
 
     /// Ends all that was left running, and removes all that was kept.
@@ -120,5 +143,54 @@ impl Share {
         let (outputs, member) = (Arc::clone(&self.estate.outputs), self.member.clone());
         // A removal that panicked is made up for by the next process.
         drop(tokio::task::spawn_blocking(move || outputs.forget(&member)).await);
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::time::Duration;
+
+    use tokio_util::sync::CancellationToken;
+
+    use super::*;
+    use crate::base::process::{Invocation, RunLimits, run};
+
+    #[tokio::test]
+    async fn a_data_directory_says_whose_programs_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join(PROGRAMS);
+        let note = || std::fs::read_to_string(&file).unwrap();
+        let (first, second) = (Arc::new(Estate::default()), Arc::new(Estate::default()));
+        first.succeed(directory.path());
+        let before = note();
+        let path = (OsString::from("PATH"), OsString::from("/usr/bin:/bin"));
+        let left = Invocation {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), "sleep 600 >/dev/null 2>&1 & echo $!".into()],
+            directory: directory.path().to_owned(),
+            environment: vec![path, first.share("s").mark()],
+            confinement: None,
+        };
+        let limits = RunLimits { timeout: Duration::from_secs(60), output_bytes_max: 100 };
+        let said = run(&left, limits, &CancellationToken::new()).await.unwrap().output.text();
+        let process = Path::new("/proc").join(said.trim()).join("exe");
+        assert!(process.exists(), "{said}");
+        second.succeed(directory.path());
+        assert!(process.exists(), "who started it lives");
+        // As if this process were another: its number is taken, and not by the one that wrote this.
+        let words: Vec<&str> = before.split_whitespace().collect();
+        std::fs::write(&file, format!("{} {} 1", words[0], words[1])).unwrap();
+        second.succeed(directory.path());
+        // Once it is killed nothing of it can be looked at; who inherited it may be slow to see to the rest.
+        let gone = async {
+            while process.read_link().is_ok() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), gone).await.expect("it was ended");
+        // Whatever stands there, a start goes on.
+        std::fs::write(&file, "x".repeat(9999)).unwrap();
+        second.succeed(directory.path());
+        assert_eq!(note().split_whitespace().count(), 3);
     }
 }

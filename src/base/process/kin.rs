@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::process::Signal;
 
 use super::TERM_GRACE;
-use super::sweep::{kill_marked, signal_marked};
+use super::sweep::{kill_marked, running_since, signal_marked};
 
 /// The variable that says whose a program is: `FAMILY.MEMBER`.
 const KIN: &str = "SIMSE_KIN";
+/// Characters of a family's name.
+const NAME_LEN: usize = 32;
 
 /// All that one server starts for its sessions, or one registry for its caller.
 #[derive(Debug)]
@@ -45,6 +47,30 @@ impl Family {
         Kin { family: Arc::clone(self), member: member.to_owned() }
     }
 
+    /// What another process has to know to end what this one left running, should this one be killed: the family's name, and
+    /// who holds it.
+    pub fn record(&self) -> String {
+        let own = std::process::id();
+        let since = i32::try_from(own).ok().and_then(running_since).unwrap_or_default();
+        format!("{} {own} {since}\n", self.name)
+    }
+
+    /// Ends what the family of a record left running, when the process that held it is gone; how many programs were asked
+    /// to end. Blocking.
+    ///
+    /// What is no record ends nothing.
+    pub fn end_forsaken(record: &str) -> usize {
+        let words: Vec<&str> = record.split_ascii_whitespace().collect();
+        let [name, holder, since] = words[..] else { return 0 };
+        let (Ok(holder), Ok(since)) = (holder.parse::<i32>(), since.parse::<u64>()) else { return 0 };
+        let is_name = name.len() == NAME_LEN && name.bytes().all(|b| b.is_ascii_hexdigit());
+        if !is_name || running_since(holder) == Some(since) {
+            return 0;
+        }
+        let front = format!("{KIN}={name}.");
+        end_marked(&|entry| entry.starts_with(front.as_bytes()))
+    }
+
     /// Ends all that carries the family's mark.
     pub async fn end(&self) {
         if let Some(end) = self.ending() {
@@ -64,7 +90,9 @@ impl Family {
     fn ending(&self) -> Option<impl FnOnce() + Send + use<>> {
         let front = format!("{KIN}={}.", self.name);
         let used = self.used.swap(false, Ordering::AcqRel);
-        used.then_some(move || end_marked(&|entry| entry.starts_with(front.as_bytes())))
+        used.then_some(move || {
+            end_marked(&|entry| entry.starts_with(front.as_bytes()));
+        })
     }
 }
 
@@ -95,10 +123,59 @@ impl Kin {
     }
 }
 
-/// Asks them to end, and kills what is left after a moment.
-fn end_marked(marked: &dyn Fn(&[u8]) -> bool) {
-    if signal_marked(Signal::TERM, marked) > 0 {
+/// Asks them to end, and kills what is left after a moment; how many were asked.
+fn end_marked(marked: &dyn Fn(&[u8]) -> bool) -> usize {
+    let found = signal_marked(Signal::TERM, marked);
+    if found > 0 {
         std::thread::sleep(TERM_GRACE);
         kill_marked(marked);
+    }
+    found
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    fn starts(family: &Arc<Family>) -> Child {
+        let (name, value) = family.kin("s").mark();
+        Command::new("sleep").arg("600").env_clear().env("PATH", "/usr/bin:/bin").env(name, value).spawn().unwrap()
+    }
+
+    #[test]
+    fn what_a_killed_process_left_running_is_ended_and_nothing_else() {
+        let (family, other) = (Arc::new(Family::default()), Arc::new(Family::default()));
+        let (mut ours, mut theirs) = (starts(&family), starts(&other));
+        let record = family.record();
+        assert_eq!(Family::end_forsaken(&record), 0, "its holder lives: this process");
+        let [name, holder, since] = record.split_whitespace().collect::<Vec<_>>()[..] else { panic!("{record}") };
+        let before = since.parse::<u64>().unwrap() - 1;
+        let bad = [
+            String::new(),
+            name.into(),
+            format!("{name} x 1"),
+            format!(" {holder} {before}"),
+            format!("a {holder} {before}"),
+        ];
+        for bad in bad {
+            assert_eq!(Family::end_forsaken(&bad), 0, "{bad}");
+        }
+        assert!(ours.try_wait().unwrap().is_none() && theirs.try_wait().unwrap().is_none());
+        // Another process had that number.
+        assert_eq!(Family::end_forsaken(&format!("{name} {holder} {before}\n")), 1);
+        assert!(!ours.wait().unwrap().success());
+        assert!(theirs.try_wait().unwrap().is_none(), "another's goes on");
+        theirs.kill().unwrap();
+        // Nothing but its exit code is left of it.
+        let gone = i32::try_from(theirs.id()).unwrap();
+        rustix::process::waitid(
+            rustix::process::WaitId::Pid(rustix::process::Pid::from_raw(gone).unwrap()),
+            rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+        )
+        .unwrap();
+        assert_eq!(running_since(gone), None);
+        theirs.wait().unwrap();
     }
 }

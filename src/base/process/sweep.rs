@@ -28,7 +28,7 @@ pub(super) fn kill_marked(marked: &dyn Fn(&[u8]) -> bool) {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use proc::{descendants, signal, signal_marked};
+pub(super) use proc::{descendants, running_since, signal, signal_marked};
 
 #[cfg(target_os = "linux")]
 mod proc {
@@ -67,6 +67,14 @@ mod proc {
             found.extend(born);
         }
         found
+    }
+
+    /// When the process of that number was started. None: there is none, or nothing of it but its exit code.
+    pub(in super::super) fn running_since(id: i32) -> Option<u64> {
+        let id = Pid::from_raw(id)?;
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let state = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().next()?;
+        look(id).map(|(seen, _)| seen.started).filter(|_| !matches!(state, "Z" | "X"))
     }
 
     /// Signals those that are still there.
@@ -115,6 +123,12 @@ mod proc {
 #[cfg(not(target_os = "linux"))]
 pub(super) fn signal_marked(_sent: Signal, _marked: &dyn Fn(&[u8]) -> bool) -> usize {
     0
+}
+
+/// Only where `/proc` can be asked.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn running_since(_id: i32) -> Option<u64> {
+    None
 }
 
 /// Only where `/proc` can be asked.

@@ -42,7 +42,7 @@ pub use child::Loopback;
 pub use linux::Cage;
 #[cfg(not(target_os = "linux"))]
 pub use other::{Cage, Loopback};
-pub use signs::{Denial, denial};
+pub use signs::{Denial, Sign, denial};
 
 /// Whether and how far programs are confined, as a setting says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

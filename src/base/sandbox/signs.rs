@@ -10,10 +10,21 @@ pub enum Denial {
     Files,
     /// To reach the network.
     Network,
+    /// To signal a process.
+    Signals,
+}
+
+/// Why a program seems to have been denied something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sign {
+    /// What it seems to have tried.
+    pub denial: Denial,
+    /// The line of its output that says so.
+    pub line: String,
 }
 
 /// In lower case.
-const NETWORK: [&str; 13] = [
+const NETWORK: [&str; 17] = [
     "network is unreachable",
     "enetunreach",
     "could not resolve host",
@@ -27,7 +38,20 @@ const NETWORK: [&str; 13] = [
     "econnrefused",
     "docker daemon",
     "unix://",
+    "couldn't connect to server",
+    "could not connect to server",
+    "failed to connect to",
+    "unable to resolve",
 ];
+
+/// In lower case: what a line that says so speaks of, where the network is refused as files are.
+const SOCKETS: [&str; 4] = ["socket", "curl: (", "connect", "bind"];
+/// In lower case: so it begins, or so says the line before it, where a process was to be signalled.
+const KILLS: [&str; 4] = ["kill: ", "killall: ", "pkill: ", "os.kill("];
+/// Lines of a report of an error before the one that names it.
+const REPORT_LINES: usize = 8;
+/// Characters of a line that are repeated.
+const LINE_CHARS_MAX: usize = 200;
 
 /// In lower case.
 const FILES: [&str; 7] = [
@@ -50,7 +74,8 @@ const NETWORK_ENDS: [&str; 4] = [
 /// In lower case; so too.
 const FILES_ENDS: [&str; 3] = [": permission denied", ": read-only file system", ": operation not permitted"];
 /// In lower case; how programs say it that give the error's name or number.
-const NETWORK_FORMS: [&str; 5] = [
+const NETWORK_FORMS: [&str; 6] = [
+    "curl: (7) ",
     "curl: (6) could not resolve",
     "connect enetunreach",
     "connect econnrefused",
@@ -68,18 +93,41 @@ const FILES_FORMS: [&str; 6] = [
 ];
 
 /// What the output of a program tells. `passed`: it ended with success. None: nothing that points here.
-pub fn denial(output: &str, passed: bool) -> Option<Denial> {
-    let output = output.to_ascii_lowercase();
-    let says = |signs: &[&str]| signs.iter().any(|sign| output.contains(sign));
-    if !passed {
-        return if says(&NETWORK) { Some(Denial::Network) } else { says(&FILES).then_some(Denial::Files) };
+pub fn denial(output: &str, passed: bool) -> Option<Sign> {
+    let lower = output.to_ascii_lowercase();
+    let lines: Vec<&str> = lower.lines().collect();
+    let says = |signs: &[&str]| lines.iter().position(|line| signs.iter().any(|sign| line.contains(sign)));
+    let ends = |signs: &[&str]| {
+        let ends = |line: &&str| !is_found(line) && signs.iter().any(|sign| line.ends_with(sign));
+        lines.iter().position(ends)
+    };
+    let (network, files) = match passed {
+        false => (says(&NETWORK), says(&FILES)),
+        true => (says(&NETWORK_FORMS).or(ends(&NETWORK_ENDS)), says(&FILES_FORMS).or(ends(&FILES_ENDS))),
+    };
+    let (denial, at) = match (network, files) {
+        (Some(at), _) => (Denial::Network, at),
+        (None, Some(at)) => (refused(&lines[..=at]), at),
+        (None, None) => return None,
+    };
+    let line = output.lines().nth(at).unwrap_or_default().trim().chars().take(LINE_CHARS_MAX).collect();
+    Some(Sign { denial, line })
+}
+
+/// What a refusal is about that the last of these lines tells of: its own words say it, or those of the report that it ends.
+fn refused(lines: &[&str]) -> Denial {
+    let Some((line, before)) = lines.split_last() else { return Denial::Files };
+    let report = before[before.len().saturating_sub(REPORT_LINES)..].iter().rev();
+    // Lines of a report are moved in.
+    let report = report.take_while(|line| line.starts_with([' ', '\t'])).chain([line]);
+    let names = |signs: &[&str]| report.clone().any(|line| signs.iter().any(|sign| line.contains(sign)));
+    if names(&KILLS) {
+        Denial::Signals
+    } else if names(&SOCKETS) {
+        Denial::Network
+    } else {
+        Denial::Files
     }
-    let ends =
-        |signs: &[&str]| output.lines().filter(|line| !is_found(line)).any(|l| signs.iter().any(|s| l.ends_with(s)));
-    if says(&NETWORK_FORMS) || ends(&NETWORK_ENDS) {
-        return Some(Denial::Network);
-    }
-    (says(&FILES_FORMS) || ends(&FILES_ENDS)).then_some(Denial::Files)
 }
 
 /// A line of a file that a search has found: `path:12:text`, `12:text`.
@@ -100,12 +148,25 @@ mod tests {
             ("Error: connect ENETUNREACH 1.1.1.1:443", Some(Denial::Network)),
             ("connect ECONNREFUSED 127.0.0.1:5432", Some(Denial::Network)),
             ("permission denied while trying to connect to the Docker daemon socket", Some(Denial::Network)),
+            (
+                "curl: (7) Failed to connect to 1.1.1.1 port 80 after 0 ms: Couldn't connect to server",
+                Some(Denial::Network),
+            ),
+            (
+                "Traceback (most recent call last):\n  File \"/usr/lib/python3/socket.py\", line 8, in connect\nPermissionError: [Errno 13] Permission denied",
+                Some(Denial::Network),
+            ),
+            ("sh: 1: kill: Operation not permitted", Some(Denial::Signals)),
+            ("  os.kill(1, 9)\nPermissionError: [Errno 1] Operation not permitted", Some(Denial::Signals)),
+            ("opened a socket\ntouch: cannot touch '/etc/x': Permission denied", Some(Denial::Files)),
             ("AssertionError: 1 == 2", None),
             ("", None),
         ];
         for (output, want) in table {
-            assert_eq!(denial(output, false), want, "{output}");
+            assert_eq!(denial(output, false).map(|sign| sign.denial), want, "{output}");
         }
+        let sign = denial("one\n  touch: cannot touch '/etc/x': Permission denied\nafter", false).unwrap();
+        assert_eq!(sign.line, "touch: cannot touch '/etc/x': Permission denied", "what was tried");
         let passed = [
             ("touch: cannot touch '/etc/x': Permission denied\n", Some(Denial::Files)),
             ("sh: 1: cannot create /etc/x: Read-only file system\ndone\n", Some(Denial::Files)),
@@ -120,7 +181,7 @@ mod tests {
             ("ok\n", None),
         ];
         for (output, want) in passed {
-            assert_eq!(denial(output, true), want, "{output}");
+            assert_eq!(denial(output, true).map(|sign| sign.denial), want, "{output}");
         }
     }
 }
