@@ -141,7 +141,13 @@ mod tests {
 
     fn starts(family: &Arc<Family>) -> Child {
         let (name, value) = family.kin("s").mark();
-        Command::new("sleep").arg("600").env_clear().env("PATH", "/usr/bin:/bin").env(name, value).spawn().unwrap()
+        Command::new("sleep")
+            .arg("600")
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env(name, value)
+            .spawn()
+            .expect("sleep starts")
     }
 
     #[test]
