@@ -970,7 +970,8 @@ export interface CommandDetails {
 /**
  * Registers `bash`: `command`, `timeout`, `cwd`, `env` (variables for this command; null takes one out) and `persist_env` (what is exported
  * when it ends is kept for the commands after it). The directory is kept from call to call. What a command leaves
- * running (`server > log 2>&1 &`) goes on, and ends with the registry or the process.
+ * running (`server > log 2>&1 &`) goes on, and ends with the registry or the process; not with a process that a signal
+ * ends (SIGKILL, but also SIGTERM and SIGHUP where nobody handles them). A daemon that clears its environment is not found.
  */
 export function registerBashTool(registry: ToolRegistry, options: BashToolOptions): void
 

@@ -612,6 +612,23 @@ mod tests {
         place.context.scope.consoles.end_all().await;
     }
 
+    #[tokio::test]
+    async fn a_line_that_the_terminal_cuts_is_told() {
+        let place = place();
+        for (setting, line, cut) in [("", 4_095, false), ("", 4_096, true), ("stty -icanon; ", 4_096, false)] {
+            let start = json!({"cmd": format!("{setting}cat > /dev/null"), "tty": true, "yield_time_ms": 500});
+            let id = place.exec(start).await.0.replace(RUNS, "");
+            let chars = format!("{}\n", "x".repeat(line));
+            let (_, output) = place.stdin(json!({"session_id": id, "chars": chars})).await;
+            assert_eq!(
+                output.contains("[the terminal takes 4095 bytes of a line and drops the rest"),
+                cut,
+                "{setting}{line}"
+            );
+        }
+        place.context.scope.consoles.end_all().await;
+    }
+
     #[test]
     fn arguments_are_checked_before_anybody_is_asked() {
         use crate::base::sandbox::Mode;

@@ -29,6 +29,8 @@ use crate::tool::{Arguments, Subject, Tool, ToolContext, ToolError, ToolOutput};
 const TYPING_WAIT_MS: u64 = 250;
 /// Calls of which is remembered on what line they were judged.
 const JUDGED_MAX: usize = 64;
+/// What the system's terminals take of one line, where they hand on whole lines.
+const LINE_BYTES_MAX: usize = 4_095;
 /// Ctrl-C. It also interrupts a program that has no terminal.
 const INTERRUPT: &str = "\u{3}";
 
@@ -190,6 +192,7 @@ async fn type_in(
         let after = begun_after(&line.begun, chars);
         std::mem::replace(&mut line.begun, after)
     };
+    let takes_lines = console.takes_lines();
     let Some(count) = console.write(chars.as_bytes(), deadline).await else {
         look.note("nothing was typed: it has ended");
         return Ok(());
@@ -198,6 +201,12 @@ async fn type_in(
         let typed = &chars[..chars.floor_char_boundary(count)];
         console.line().lock().begun = begun_after(&before, typed);
         look.note(&format!("{count} of {} bytes were typed: the program does not read", chars.len()));
+    }
+    let longest = format!("{before}{chars}").split(['\n', '\r']).map(str::len).max().unwrap_or_default();
+    if takes_lines && longest > LINE_BYTES_MAX {
+        look.note(&format!(
+            "the terminal takes {LINE_BYTES_MAX} bytes of a line and drops the rest, and one had {longest}: write a file instead, or shorter lines"
+        ));
     }
     Ok(())
 }

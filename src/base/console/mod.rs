@@ -207,6 +207,11 @@ impl Console {
         self.open_terminal().map(|terminal| terminal.resize(size))
     }
 
+    /// Whether its terminal takes no more of a line than it has room for.
+    pub fn takes_lines(&self) -> bool {
+        self.open_terminal().is_some_and(|terminal| terminal.takes_lines())
+    }
+
     fn open_terminal(&self) -> Option<Terminal> {
         let mut terminal = self.terminal.lock();
         if self.ending().is_some() {

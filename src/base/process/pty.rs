@@ -178,6 +178,12 @@ impl Terminal {
     pub fn resize(&self, size: TerminalSize) -> io::Result<()> {
         Ok(rustix::termios::tcsetwinsize(self.side.get_ref(), size.into())?)
     }
+
+    /// Whether it hands on whole lines, and so takes no more of one than it has room for.
+    pub fn takes_lines(&self) -> bool {
+        use rustix::termios::LocalModes;
+        rustix::termios::tcgetattr(self.side.get_ref()).is_ok_and(|set| set.local_modes.contains(LocalModes::ICANON))
+    }
 }
 
 #[cfg(test)]
