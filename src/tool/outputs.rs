@@ -55,6 +55,8 @@ pub struct Outputs {
     /// Where their home may be, the best first.
     homes: Vec<PathBuf>,
     home: OnceLock<PathBuf>,
+    /// What had to be made for it, the innermost first.
+    made: Mutex<Vec<PathBuf>>,
     total_bytes_max: u64,
     state: Mutex<State>,
 }
@@ -130,7 +132,7 @@ impl Outputs {
     /// Outputs in a directory of their own below the first of `homes` that can be had, all together at most
     /// `total_bytes_max`. Nothing is made yet.
     pub fn new(homes: Vec<PathBuf>, total_bytes_max: u64) -> Self {
-        Self { homes, home: OnceLock::new(), total_bytes_max, state: Mutex::default() }
+        Self { homes, home: OnceLock::new(), made: Mutex::default(), total_bytes_max, state: Mutex::default() }
     }
 
     /// Where the outputs of this user lie, those of other processes too, when that is known already.
@@ -148,7 +150,11 @@ impl Outputs {
         }
         let mut failed = io::Error::from(io::ErrorKind::NotFound);
         for home in &self.homes {
-            match make_home(home) {
+            let missing = home.ancestors().take_while(|place| place.symlink_metadata().is_err());
+            let missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
+            let made = make_home(home);
+            self.made.lock().extend(missing);
+            match made {
                 Ok(home) => return Ok(self.home.get_or_init(|| home)),
                 Err(cause) => failed = cause,
             }
@@ -202,12 +208,16 @@ impl Outputs {
         state.remove(gone);
     }
 
-    /// Removes all of them, and their directory. Blocking.
+    /// Removes all of them, their directory, and what was made for their home as far as it is empty. Blocking.
     pub fn clear(&self) {
         let mut state = self.state.lock();
         let gone = std::mem::take(&mut state.kept);
         state.remove(gone);
         state.directory = None;
+        for place in std::mem::take(&mut *self.made.lock()) {
+            // Others may have put something there.
+            let _kept = std::fs::remove_dir(place);
+        }
     }
 
     /// Makes room for so many bytes of an output that is being written; for how many there is some.
@@ -411,6 +421,22 @@ mod tests {
         assert!(!one.exists() && !holds(&outputs, "a", &one) && two.exists());
         drop(outputs);
         assert_eq!(std::fs::read_dir(home.path().join(HOME)).unwrap().count(), 0, "the directory has gone");
+    }
+
+    #[test]
+    fn what_was_made_for_the_home_goes_in_the_end_unless_others_use_it() {
+        let home = tempfile::tempdir().unwrap();
+        let deep = home.path().join("a/b").join(HOME);
+        let [ours, other] = [(); 2].map(|()| Arc::new(Outputs::new(vec![deep.clone()], 1000)));
+        let (one, two) = (kept(&ours, "a", b"1"), kept(&other, "a", b"2"));
+        ours.clear();
+        assert!(!one.exists() && two.exists());
+        other.clear();
+        assert!(deep.exists(), "it was there before");
+        std::fs::remove_dir_all(home.path().join("a")).unwrap();
+        let again = kept(&ours, "a", b"1");
+        ours.clear();
+        assert!(!again.exists() && home.path().exists() && !home.path().join("a").exists());
     }
 
     #[test]

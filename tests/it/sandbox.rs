@@ -105,14 +105,17 @@ async fn leaving_the_sandbox_asks_whatever_the_rules_say() {
     let command = format!("echo hi > {}", outside.path().join("x").display());
     let leave =
         |why: Value| Does::Calls("bash", json!({ "command": command, "outside_sandbox": true, "justification": why }));
-    for (number, (decision, why, wrote)) in [
-        ("deny", json!("needed"), false),
-        ("allow", json!(" "), false),
-        ("allow_always", json!("needed"), true),
-        ("deny", json!("again"), true),
-    ]
-    .into_iter()
-    .enumerate()
+    // Without a reason it is refused, and nobody is asked.
+    house.round(&[leave(json!(" "))]);
+    house.round(&[Does::Says("done")]);
+    house.prompt(&session, "go").await;
+    let seen = house.events(&session, "").await.until("session.completed").await;
+    assert!(seen.iter().all(|frame| frame.kind() != "permission.request"));
+    assert!(seen.iter().any(|frame| frame.kind() == "tool.call.error"));
+    for (number, (decision, why, wrote)) in
+        [("deny", json!("needed"), false), ("allow_always", json!("needed"), true), ("deny", json!("again"), true)]
+            .into_iter()
+            .enumerate()
     {
         house.round(&[leave(why)]);
         let mut stream = house.events(&session, "").await;
