@@ -14,6 +14,7 @@ pub mod base {
     pub mod image;
     pub mod limit;
     pub mod place;
+    pub mod show;
     pub mod sse;
     pub mod text;
     pub mod workspace;
