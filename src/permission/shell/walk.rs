@@ -33,7 +33,8 @@ const HARMLESS_TARGETS: [&str; 5] = ["/dev/null", "/dev/stdout", "/dev/stderr", 
 pub(super) fn parse(command: &str, depth: usize) -> Line {
     // Where `$'\''` ends, shells disagree: for some it is a quote in a quote, for others the end of one.
     let ends_twice = command.contains("$'") && command.contains("\\'");
-    if command.contains('\0') || ends_twice || openings(command) > OPENINGS_MAX || has_empty_tag(command) {
+    let misread = has_empty_tag(command) || has_document_in_doubt(command);
+    if command.contains('\0') || ends_twice || openings(command) > OPENINGS_MAX || misread {
         return Line::unreadable(command);
     }
     let program = guarded(|| Parser::new(command.as_bytes(), &OPTIONS).parse_program().ok());
@@ -86,6 +87,16 @@ fn has_empty_tag(command: &str) -> bool {
         rest = after;
     }
     false
+}
+
+/// Whether there is a here-document in a line with `((`, which may begin an arithmetic command or two subshells: having tried
+/// the one, the parser loses documents for the other.
+fn has_document_in_doubt(command: &str) -> bool {
+    if !command.contains("<<") {
+        return false;
+    }
+    let joined = command.replace("\\\n", "");
+    joined.starts_with("((") || joined.as_bytes().windows(3).any(|three| &three[1..] == b"((" && three[0] != b'$')
 }
 
 fn is_empty_tag(text: &str) -> bool {
