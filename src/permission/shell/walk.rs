@@ -73,30 +73,42 @@ fn plain_test(text: &str) -> Option<Vec<String>> {
     (words.len() <= 5).then_some(words)
 }
 
-/// Whether a here-document's end may be marked by nothing (`<<""`): the parser reads such a one without end, and takes all
-/// memory for it. A `<<` of another kind may be taken for one.
-fn has_empty_tag(command: &str) -> bool {
+/// What stands behind each `<<` of a line that may begin a here-document. A `<<` of another kind may be taken for one; three
+/// of them are a here-string, as often as there are three.
+fn documents(command: &str) -> impl Iterator<Item = &str> {
     let mut rest = command;
-    while let Some(at) = rest.find('<') {
-        let after = rest[at..].trim_start_matches('<');
-        // Three of them are a here-string, as often as there are three.
-        let is_document = (rest.len() - at - after.len()) % 3 == 2;
-        if is_document && is_empty_tag(after.strip_prefix('-').unwrap_or(after)) {
-            return true;
+    std::iter::from_fn(move || {
+        while let Some(at) = rest.find('<') {
+            let after = rest[at..].trim_start_matches('<');
+            let is_document = (rest.len() - at - after.len()) % 3 == 2;
+            rest = after;
+            if is_document {
+                return Some(after);
+            }
         }
-        rest = after;
-    }
-    false
+        None
+    })
 }
 
-/// Whether there is a here-document in a line with `((`, which may begin an arithmetic command or two subshells: having tried
-/// the one, the parser loses documents for the other.
+/// Whether a here-document's end may be marked by nothing (`<<""`): the parser reads such a one without end, and takes all
+/// memory for it.
+fn has_empty_tag(command: &str) -> bool {
+    documents(command).any(|after| is_empty_tag(after.strip_prefix('-').unwrap_or(after)))
+}
+
+/// Whether there is a here-document that the parser may lose, or read without end: behind `((`, which may begin an arithmetic
+/// command or two subshells, and in a substitution that ends in the line in which the document is announced.
 fn has_document_in_doubt(command: &str) -> bool {
     if !command.contains("<<") {
         return false;
     }
     let joined = command.replace("\\\n", "");
-    joined.starts_with("((") || joined.as_bytes().windows(3).any(|three| &three[1..] == b"((" && three[0] != b'$')
+    if joined.starts_with("((") || joined.as_bytes().windows(3).any(|three| &three[1..] == b"((" && three[0] != b'$') {
+        return true;
+    }
+    let nested = ["$(", "${", "`", "<(", ">("].iter().any(|opening| joined.contains(opening));
+    let ends_early = |after: &str| after.split_once('\n').is_none_or(|(line, _)| line.contains([')', '`', '}']));
+    nested && documents(&joined).any(ends_early)
 }
 
 fn is_empty_tag(text: &str) -> bool {
