@@ -5,7 +5,8 @@
  *     npm run fuzz -- edit path                 these
  *     npm run fuzz -- --seconds 600 --jobs 1    for longer, one after the other
  *     npm run fuzz -- edit --input FILE         once, with this input: what a finding does
- *     npm run fuzz -- --seed 1                  the same inputs each time, as far as the time goes: for judging a change
+ *     npm run fuzz -- --seed 1                  the same inputs each time, in a minute at most what two processors of 2026 get
+ *                                               through: for judging a change, which no faster machine must judge otherwise
  *
  * Needs stable Rust and a C++ compiler (libFuzzer is C++); `cargo fuzz run edit` does the same for who has cargo-fuzz. What
  * is found new is kept beside the build and begun with next time; what breaks a property is written to fuzz/artifacts, and
@@ -27,6 +28,17 @@ const MEMORY_MB = 1024
 
 /** Longest inputs, in bytes, where the default of 4,096 is not right. */
 const BYTES_MAX = { command: 1024, compose: 128, path: 512, glob: 512, sse: 512 }
+
+/** Inputs a minute, at most, when the same are wanted each time. */
+const SEEDED_A_MINUTE = {
+  command: 100_000,
+  compose: 20_000,
+  edit: 500_000,
+  glob: 110_000,
+  patch: 250_000,
+  path: 150_000,
+  sse: 3_000_000,
+}
 
 /** Coverage as libFuzzer wants it, and comparisons told; `cfg(fuzzing)` as cargo-fuzz sets it. */
 const FLAGS = [
@@ -71,6 +83,7 @@ async function main() {
 
 /** Runs one target; its output goes to a file, and here when it fails. */
 async function fuzz(name) {
+  const begun = Date.now()
   // What was found before would make it other inputs.
   const grown = join(target, wanted.seed ? 'seeded' : 'corpus', name)
   if (wanted.seed) rmSync(grown, { recursive: true, force: true })
@@ -85,19 +98,24 @@ async function fuzz(name) {
     `-max_len=${BYTES_MAX[name] ?? 4096}`,
     `-artifact_prefix=${artifacts}/`,
     '-print_final_stats=1',
-    ...(wanted.seed ? [`-seed=${wanted.seed}`] : []),
+    ...(wanted.seed ? [`-seed=${wanted.seed}`, `-runs=${inputs(name)}`] : []),
     ...(existsSync(dictionary) ? [`-dict=${dictionary}`] : []),
   ]
   const code = await quietly(program(name), [grown, join(folder, 'corpus', name), ...options], log)
   const text = readFileSync(log, 'utf8')
   if (code === 0) {
     const runs = /number_of_executed_units: (\d+)/.exec(text)?.[1]
-    say(`${name}: holds, ${runs} inputs in ${wanted.seconds} s`)
+    say(`${name}: holds, ${runs} inputs in ${seconds(begun)}`)
     return true
   }
   process.stderr.write(text.split('\n').slice(-60).join('\n'))
   say(`${name}: BROKEN (exit code ${code}); the input is in ${artifacts}, all of its output in ${log}`)
   return false
+}
+
+/** How many inputs a run with a seed has, at most. */
+function inputs(name) {
+  return Math.ceil(((SEEDED_A_MINUTE[name] ?? 100_000) * wanted.seconds) / 60)
 }
 
 function program(name) {

@@ -75,6 +75,7 @@ fn alone(glob: &str) -> Option<(bool, GlobMatcher)> {
         None if body.contains('/') => format!("{body}{below}"),
         None => format!("**/{body}{below}"),
     };
-    let glob = GlobBuilder::new(&whole).literal_separator(true).backslash_escape(true).build().ok()?;
+    let mut builder = GlobBuilder::new(&whole);
+    let glob = builder.literal_separator(true).backslash_escape(true).empty_alternates(true).build().ok()?;
     Some((out, glob.compile_matcher()))
 }

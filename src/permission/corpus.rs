@@ -43,6 +43,7 @@ const LINES: &[(&str, &str)] = &[
     ("xargs rm <<E\na\nE", "D D"), ("cat <<E\nrm x\nE", "A A"), ("cat <<E\n$(rm x)\nE", "D D"), ("node - <<'E'\n1\nE", "? ?"), ("at now <<E\nrm x\nE", "D D"),
     ("(((while { cat <<E\n$(command r''m x)\nE\n}; do echo a b; done)))", "? ?"), ("((cat <<E\n$(rm x)\nE\n))", "D D"), ("(\\\n(cat <<E\nb\nE\n))", "? ?"),
     ("r {$rm {$(rm <<  x <x) < ", "D D"), ("echo $(rm <<x <x) <", "D D"), ("echo \"$(cat <<'E'\n(x)\nE\n)\"", "? A"), ("echo `cat <<E` <", "? ?"),
+    ("((h((h((h((h((h((h((h((h((h((h((h((h((h((h((h((h rm x", "D D"), ("(((((((((((((((((((((((((((( ls", "? ?"), ("((((ls))))", "? ?"), ("case x in a) case x in a) case x in a) case x in a) case x in a) case x in a) case x in a) case x in a) case x in a) case x in a) case x in a) case x in a) case x in a) ls", "? ?"),
     ("ed x <<E\n!rm x\nE", "D D"), ("sqlite3 db <<E\n.shell rm x\nE", "D D"),
     // Inline scripts.
     ("python3 -c 'print(1)'", "? ?"), ("python3 -c 'import os; os.system(\"rm x\")'", "D D"), ("python3 -Bc 'import os'", "? ?"),

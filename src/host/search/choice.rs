@@ -112,7 +112,8 @@ fn anchored(glob: &str) -> String {
 }
 
 fn parse(glob: &str) -> Result<Glob, globset::Error> {
-    GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).build()
+    // As in a shell, `{,x}` may stand for nothing.
+    GlobBuilder::new(glob).literal_separator(true).backslash_escape(true).empty_alternates(true).build()
 }
 
 /// The globs that `{a,b}` at its outermost level stands for: one each is found faster than all in one expression.
@@ -199,6 +200,7 @@ mod tests {
             (&[], &["a", "b/c.rs"], &[]),
             (&["*.rs"], &["a.rs", "b/c.rs"], &["a.ts", "a.rs/x"]),
             (&["*.{rs,ts}"], &["a.rs", "b/c.ts"], &["a.js"]),
+            (&["{,x}?", "{,a}{,b}c"], &["a", "xa", "b/c", "abc", "bc"], &["ab", "xc1"]),
             (&["src/**"], &["src/a", "src/b/c"], &["a", "x/src/a"]),
             (&["src/"], &["src/a", "x/src/b/c"], &["a", "src"]),
             (&["/a.rs"], &["a.rs"], &["b/a.rs"]),

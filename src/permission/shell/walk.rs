@@ -24,6 +24,8 @@ pub(super) const OPTIONS: ParserOptions = ParserOptions {
 
 /// The parser goes as deep as the line is nested. More openings than this are not followed.
 const OPENINGS_MAX: usize = 60;
+/// Where the parser has two ways, and the first leads nowhere, it tries all that is inside twice. More than this is not waited for.
+const FORKS_MAX: usize = 12;
 const OPENING_WORDS: [&str; 9] = ["if", "while", "until", "for", "case", "do", "then", "else", "function"];
 
 /// Writing there changes nothing.
@@ -34,7 +36,8 @@ pub(super) fn parse(command: &str, depth: usize) -> Line {
     // Where `$'\''` ends, shells disagree: for some it is a quote in a quote, for others the end of one.
     let ends_twice = command.contains("$'") && command.contains("\\'");
     let misread = has_empty_tag(command) || has_document_in_doubt(command);
-    if command.contains('\0') || ends_twice || openings(command) > OPENINGS_MAX || misread {
+    let too_deep = openings(command) > OPENINGS_MAX || forks(command) > FORKS_MAX;
+    if command.contains('\0') || ends_twice || too_deep || misread {
         return Line::unreadable(command);
     }
     let program = guarded(|| Parser::new(command.as_bytes(), &OPTIONS).parse_program().ok());
@@ -54,6 +57,13 @@ fn openings(command: &str) -> usize {
     let signs = command.bytes().filter(|b| matches!(b, b'(' | b'{' | b'`' | b'!')).count();
     let words = command.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| OPENING_WORDS.contains(word)).count();
     signs + words
+}
+
+/// How often the parser may go two ways: `((`, twice over, and `case`.
+fn forks(command: &str) -> usize {
+    let doubled = command.as_bytes().windows(2).filter(|two| two == b"((").count();
+    let cases = command.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| *word == "case").count();
+    2 * doubled + cases
 }
 
 /// The words of a `[[ … ]]` that compares texts or looks at a file, written so plainly that a shell that takes `[[` for a
