@@ -31,11 +31,11 @@ const BYTES_MAX = { command: 1024, compose: 128, path: 512, glob: 512, sse: 512 
 
 /** Inputs a minute, at most, when the same are wanted each time. */
 const SEEDED_A_MINUTE = {
-  command: 100_000,
+  command: 50_000,
   compose: 20_000,
-  edit: 500_000,
-  glob: 110_000,
-  patch: 250_000,
+  edit: 400_000,
+  glob: 90_000,
+  patch: 240_000,
   path: 150_000,
   sse: 3_000_000,
 }
