@@ -118,6 +118,43 @@ test('handlers may subscribe, unsubscribe and publish while they are called', ()
   assert.equal(seen.length, 3)
 })
 
+test('the next publication of the same type sees every change', () => {
+  const bus = createEventBus()
+  const seen = []
+  const see = (name) => () => seen.push(name)
+  const heard = (type) => {
+    seen.length = 0
+    bus.publish(type, { reason: '' })
+    return seen.join('')
+  }
+  assert.equal(heard('abort'), '')
+  const offA = bus.subscribe('abort', see('a'))
+  assert.equal(heard('abort'), 'a')
+  const offB = bus.subscribe('abort', see('b'))
+  assert.equal(heard('abort'), 'ab')
+  bus.subscribe('stream.delta', see('other'))
+  assert.equal(heard('abort'), 'ab')
+  offA()
+  assert.equal(heard('abort'), 'b')
+  assert.equal(heard('stream.delta'), 'other')
+  offB()
+  assert.equal(heard('abort'), '')
+  bus.subscribe('abort', see('c'))
+  assert.equal(heard('abort'), 'c')
+  bus.clear()
+  assert.equal(heard('abort'), '')
+  // A handler that clears the bus, or takes itself out, is not called by what it publishes itself.
+  let left = 3
+  const off = bus.subscribe('abort', () => {
+    seen.push('d')
+    left -= 1
+    if (left === 1) off()
+    if (left > 0) bus.publish('abort', { reason: '' })
+  })
+  assert.equal(heard('abort'), 'dd')
+  assert.equal(heard(undefined), '')
+})
+
 test('what is no handler is refused', () => {
   const bus = createEventBus()
   for (const bad of [() => bus.subscribe('abort'), () => bus.subscribe('', () => {}), () => bus.subscribeAll(17)]) {

@@ -42,24 +42,49 @@ function reportBus(type, cause) {
   console.error(`simse: the event bus failed to publish "${type}":`, cause)
 }
 
+/** The handlers of one type. `only`: the handler of the list when it is alone, which is called without going through the list. */
+const channelOf = (type, list) => ({ type, only: list.length === 1 ? list[0].handler : undefined, list })
+/** Belongs to no type. */
+const NOBODY = channelOf(undefined, NONE)
+
+function callEach(type, list, payload) {
+  for (let i = 0; i < list.length; i++) {
+    try {
+      const { handler } = list[i]
+      const returned = handler(payload)
+      if (returned !== undefined) settle(type, returned)
+    } catch (cause) {
+      report(type, cause)
+    }
+  }
+}
+
 /** Creates an event bus. */
 function createEventBus() {
   const typed = new Map()
+  // The channel that was published on last: most events come in runs of one type. NOBODY once any channel has changed.
+  let last = NOBODY
   let all = NONE
 
+  function channelFor(type) {
+    const channel = typed.get(type)
+    if (channel === undefined) return NOBODY
+    last = channel
+    return channel
+  }
+
   function publish(type, payload) {
-    const handlers = typed.get(type)
+    const channel = last.type === type ? last : channelFor(type)
     // Taken before the first handler runs, as the typed ones are.
     const wildcards = all
-    if (handlers !== undefined) {
-      for (let i = 0; i < handlers.length; i++) {
-        try {
-          const { handler } = handlers[i]
-          const returned = handler(payload)
-          if (returned !== undefined) settle(type, returned)
-        } catch (cause) {
-          report(type, cause)
-        }
+    const { only } = channel
+    if (only === undefined) callEach(type, channel.list, payload)
+    else {
+      try {
+        const returned = only(payload)
+        if (returned !== undefined) settle(type, returned)
+      } catch (cause) {
+        report(type, cause)
       }
     }
     for (let i = 0; i < wildcards.length; i++) {
@@ -73,16 +98,25 @@ function createEventBus() {
     }
   }
 
+  /** Gives a type these handlers. */
+  function change(type, list) {
+    last = NOBODY
+    if (list.length > 0) typed.set(type, channelOf(type, list))
+    else typed.delete(type)
+  }
+
+  const handlersOf = (type) => typed.get(type)?.list ?? NONE
+
   function subscribe(type, handler) {
     assertFits('subscribe', text, type, 'type')
     assertFits('subscribe', fn, handler, 'handler')
-    const { list, entry } = entered(typed.get(type) ?? NONE, handler)
-    typed.set(type, list)
-    return () => {
-      const left = (typed.get(type) ?? NONE).filter((other) => other !== entry)
-      if (left.length > 0) typed.set(type, left)
-      else typed.delete(type)
-    }
+    const { list, entry } = entered(handlersOf(type), handler)
+    change(type, list)
+    return () =>
+      change(
+        type,
+        handlersOf(type).filter((other) => other !== entry),
+      )
   }
 
   function subscribeAll(handler) {
@@ -95,6 +129,7 @@ function createEventBus() {
   }
 
   function clear() {
+    last = NOBODY
     typed.clear()
     all = NONE
   }
