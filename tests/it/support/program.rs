@@ -58,6 +58,14 @@ impl Program {
         Self { port, child }
     }
 
+    /// `kill -9`, without waiting for the end.
+    pub fn signal_kill(&self) {
+        if let Some(id) = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
+        {
+            rustix::process::kill_process(id, rustix::process::Signal::KILL).expect("it is ours");
+        }
+    }
+
     /// `kill -9`.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("killed");

@@ -1,0 +1,128 @@
+//! `kill -9` at any moment, under load from many clients, again and again: what was acknowledged is there, nothing ran
+//! twice, and every stream goes on where it ended.
+//!
+//! `load` holds the clients, `ledger` what they were told and what the log must then say. A run follows from its seed up to
+//! what the scheduler does: a failure names the seed. `SIMSE_CRASH_KILLS` and `SIMSE_CRASH_SEED` change both.
+
+mod ledger;
+mod load;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+
+use crate::support::model_server::{Answer, ModelServer, Request, Script};
+use crate::support::program::Program;
+use ledger::Ledger;
+use load::{Chance, client};
+use serde_json::{Value, json};
+
+/// Kills of a usual run.
+const KILLS: u64 = 40;
+/// Clients that work side by side.
+const CLIENTS: u64 = 6;
+/// The longest time between two kills.
+const LIFE: Duration = Duration::from_millis(240);
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: expected a number")))
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    u64::try_from(since.as_millis()).expect("fits")
+}
+
+/// The last thing a user said, and whether tools have answered since.
+fn last_prompt(request: &Request) -> (String, bool) {
+    let messages = request.json()["messages"].clone();
+    let messages = messages.as_array().expect("a list").clone();
+    let at = messages.iter().rposition(|message| message["role"] == "user").expect("a prompt");
+    let called = messages[at..].iter().any(|message| message["role"] == "tool");
+    let said = match &messages[at]["content"] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    (said, called)
+}
+
+/// What the model does stands in the prompt: `slow`, `run` (a command), `write` (a file), and else a word at once.
+fn script() -> Script {
+    let words: Vec<String> = (0..80).map(|n| format!("w{n} ")).collect();
+    Arc::new(move |request| {
+        let (said, called) = last_prompt(request);
+        let token = said.split_whitespace().last().unwrap_or_default().to_owned();
+        let token = token.trim_matches(|c: char| !c.is_alphanumeric());
+        if called {
+            return Answer::text(&["done"]);
+        }
+        if said.contains("run") {
+            let command = format!("echo {token} >> ran.log");
+            return Answer::calls("", &[(&format!("call_{token}"), "bash", json!({ "command": command }))]);
+        }
+        if said.contains("write") {
+            let arguments = json!({ "path": format!("{token}.txt"), "content": token });
+            return Answer::calls("", &[(&format!("call_{token}"), "fs_write", arguments)]);
+        }
+        if said.contains("slow") {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            return Answer::paced(&words, Duration::from_millis(1));
+        }
+        Answer::text(&["well"])
+    })
+}
+
+async fn life(program: &Program, ledger: &Arc<Mutex<Ledger>>, chance: &mut Chance) {
+    let mut clients = tokio::task::JoinSet::new();
+    for number in 0..CLIENTS {
+        clients.spawn(client(number, program.port, Arc::clone(ledger), chance.next()));
+    }
+    // The moment is the point: there is no signal to wait for.
+    let span = u64::try_from(LIFE.as_micros()).expect("fits");
+    tokio::time::sleep(Duration::from_micros(chance.below(span))).await;
+    program.signal_kill();
+    while let Some(ended) = clients.join_next().await {
+        ended.expect("a client found something wrong");
+    }
+}
+
+async fn run(kills: u64, seed: u64, data: &Path, work: &Path) {
+    let model = ModelServer::start_on(0, script(), false).await;
+    let mut chance = Chance::new(seed);
+    let ledger = Arc::new(Mutex::new(Ledger::new(work)));
+    for round in 0..kills {
+        let begun = now_ms();
+        let program = Program::serve(data, work, &model.base_url()).await;
+        ledger::check(&program, &ledger, begun, false).await;
+        life(&program, &ledger, &mut chance).await;
+        program.kill().await;
+        ledger.lock().next_life(round);
+    }
+    let begun = now_ms();
+    let program = Program::serve(data, work, &model.base_url()).await;
+    ledger::check(&program, &ledger, begun, true).await;
+    let ledger = ledger.lock();
+    // A run in which nothing happened shows nothing.
+    let told = &ledger.told;
+    for (what, count) in told.counts() {
+        assert!(count as u64 >= kills / 8, "only {count} {what} in {kills} lives");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_at_any_moment_it_keeps_its_word() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    let seed = setting("SIMSE_CRASH_SEED").unwrap_or_else(now_ms);
+    let kills = setting("SIMSE_CRASH_KILLS").unwrap_or(KILLS);
+    let running = tokio::spawn(async move { run(kills, seed, &data, &work).await });
+    if let Err(failed) = running.await {
+        let failed = failed.into_panic();
+        let said = failed.downcast_ref::<String>().cloned();
+        let said = said.or_else(|| failed.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        panic!("SIMSE_CRASH_SEED={seed}: {}", said.unwrap_or_default());
+    }
+}
