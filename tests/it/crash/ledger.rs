@@ -296,7 +296,7 @@ impl Session {
 pub async fn check(program: &Program, ledger: &Arc<Mutex<Ledger>>, begun: u64, end: bool) {
     let (all, whole) = {
         let ledger = ledger.lock();
-        (ledger.sessions.keys().cloned().collect::<Vec<_>>(), end || ledger.lives % WHOLE_EVERY == 0)
+        (ledger.sessions.keys().cloned().collect::<Vec<_>>(), end || ledger.lives.is_multiple_of(WHOLE_EVERY))
     };
     for id in all {
         check_session(program, ledger, &id, (begun, end, whole)).await;

@@ -188,7 +188,7 @@ async fn prompt(port: u16, session: &str, ledger: &Arc<Mutex<Ledger>>, chance: &
     let body = json!({ "prompt": format!("{what} {token}"), "mode": mode });
     let query = if waits { "?wait=true" } else { "" };
     let answer = call(port, "POST", &format!("/sessions/{session}/prompt{query}"), Some(&body)).await;
-    let Some((status, answer)) = answer else { return None };
+    let (status, answer) = answer?;
     let word = match status {
         200 | 202 => Word::Yes(answer["turnId"].as_str().expect("an id").to_owned()),
         // Busy, or a full queue.
