@@ -2,7 +2,7 @@
 //!
 //! A command runs in a shell of its own, so variables and functions do not outlive it; the directory
 //! does, for as long as the session (or, outside one, the registry), and so does what it exports where that is asked
-//! for. The shell itself reports both, into a file that is not part of its output (`bash_shell`); a subshell's `cd` therefore
+//! for. The shell itself reports both, on a nameless file that is not part of its output (`bash_shell`); a subshell's `cd` therefore
 //! does not count, and neither does one in a call that names its own `cwd`. A shell that is replaced (`exec`), is killed,
 //! or sets its own EXIT trap does not report its environment, which stays as it was.
 //!
@@ -20,16 +20,17 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tempfile::NamedTempFile;
 
 use super::bash_patch::{BashCall, bash_call};
-use super::bash_shell::{Report, Telling, Variables, changes, given, judged, lay_over, read_report, script, telling};
+use super::bash_shell::{
+    REPORT_BYTES_MAX, Report, Telling, Variables, changes, given, judged, lay_over, read_report, script, telling,
+};
 use super::confine::Sandbox;
 use super::exec_look::{blocking, flag, follow, text};
 use super::fs_common::changes_git;
 use super::fs_guard::Guard;
 use super::way_out::{check_leave, leaves, offer};
-use crate::base::process::{Captured, Ending, Invocation, RunLimits, Spill, Taps, environment, run_tapped};
+use crate::base::process::{Captured, Ending, Invocation, RunLimits, Slate, Spill, Taps, environment, run_tapped};
 use crate::base::sandbox::{Level, denial};
 use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
@@ -223,29 +224,33 @@ impl Bash {
         let telling =
             if keeps { telling(&self.options.shell, &call.command, &environment) } else { Telling::default() };
         let tells = call.persists || telling.any();
-        // Without a file (a full disk) the command still runs: it may be the one that makes room.
-        let report = if tells { blocking(|| NamedTempFile::new().ok()).await? } else { None };
-        let path = report.as_ref().map(NamedTempFile::path);
+        // Of its own, so that what an earlier command left running cannot tell anything here. Without one (no memory, too many
+        // open files) the command still runs: it may be the one that makes room.
+        let slate = if tells { blocking(|| Slate::new(REPORT_BYTES_MAX).ok()).await? } else { None };
         environment.push(context.scope.share().mark());
         let mut invocation =
-            self.invocation(script(&call.command, telling, path, call.persists), &directory, environment);
+            self.invocation(script(&call.command, telling, slate.as_ref(), call.persists), &directory, environment);
         invocation.confinement = sandbox
             .confinement(
                 (&self.workspace, &context.scope),
                 // Not what the call or an earlier one has set: a directory for temporary files may be written to.
                 &usual,
-                path.map(Path::to_owned).into_iter().collect(),
+                Vec::new(),
             )
             .await?;
         let limits = RunLimits { timeout: call.timeout, output_bytes_max: self.options.output_bytes_max };
         let whole = Whole::default();
-        let taps = Taps { follow: follow(context, &DEFINITION.name), spill: Some(whole.spill(context.scope.share())) };
+        let taps = Taps {
+            follow: follow(context, &DEFINITION.name),
+            spill: Some(whole.spill(context.scope.share())),
+            slate: slate.clone(),
+        };
         let finished = run_tapped(&invocation, limits, &context.cancel, taps).await;
         let finished = finished.map_err(|e| ToolError::failed(e.to_string()))?;
         let (mut output, details) = whole.told(&finished.output);
         if !matches!(finished.ending, Ending::Cancelled | Ending::TimedOut) {
-            let said = match report {
-                Some(report) => blocking(move || there(read_report(report))).await?,
+            let said = match slate {
+                Some(slate) => blocking(move || there(read_report(slate.read()))).await?,
                 None => Report::default(),
             };
             if let (true, Some(end)) = (keeps, &said.directory) {
@@ -545,6 +550,33 @@ mod tests {
             place.says(command).await;
             let want = place.path(want);
             assert_eq!(place.says("pwd").await.trim_end(), want.trim_end_matches('/'), "after {command}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn nobody_else_tells_where_the_shell_was_left() {
+        for shell in ["/bin/sh", "bash"] {
+            let place = Place::new(BashOptions { shell: shell.into(), ..BashOptions::default() });
+            let told = place.call(json!({"command": "trap", "persist_env": true})).await.unwrap();
+            let file = told.split("1<>").nth(1).and_then(|rest| rest.split(';').next()).expect(&told);
+            let number = file.strip_prefix("/proc/self/fd/").expect("it has no name that others know");
+            // One that goes on telling, by all ways it has, on what it was given.
+            let lie = format!("printf '{}\\n\\0X=lie\\0\\0'", place.path("sub/deep"));
+            // The other shell has no words for so high a number.
+            let inherited = if shell == "bash" { format!("{lie} >&{number};") } else { String::new() };
+            let liar =
+                format!("cd .; (while :; do {lie} 1<>{file}; {inherited} sleep 0.001; done) >/dev/null 2>&1 & echo $!");
+            let begin = Instant::now();
+            let call = json!({"command": &liar, "persist_env": true});
+            let liar = place.call(call).await.unwrap();
+            assert!(begin.elapsed() < Duration::from_secs(8), "it is not waited for");
+            for _ in 0..20 {
+                let call = json!({"command": format!("cd {}; export X=true", place.path("sub")), "persist_env": true});
+                assert_eq!(place.call(call).await.unwrap(), "");
+                assert_eq!(place.says("pwd; echo $X").await, format!("{}\ntrue\n", place.path("sub")), "{shell}");
+            }
+            place.says(&format!("kill {}", liar.trim())).await;
         }
     }
 

@@ -1,18 +1,20 @@
 //! What a shell is told around a command, and what it tells as it ends: where it was left, and with which environment.
 //!
-//! It tells it in a file: whenever it moves, by functions in front of `cd` and its like, so that neither a trap of the
+//! It tells it on a file that it inherits and that has no name ([`Slate`]), so that no other program can tell it in its
+//! place: whenever it moves, by functions in front of `cd` and its like, so that neither a trap of the
 //! command's own nor another program in the shell's place (`exec`) keeps it from that; or by a trap at its exit, where
 //! such a function would not do. Nothing here runs anything.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use crate::base::limit;
+use crate::base::process::Slate;
 use crate::tool::{Arguments, ToolError};
 
 /// Variables over an environment; None takes one out.
@@ -30,8 +32,8 @@ const EXPANSIONS: [char; 9] = ['$', '`', '*', '?', '[', '{', '\\', '~', '!'];
 const BETWEEN: [char; 9] = ['\n', ';', '&', '|', '(', ')', '<', '>', '`'];
 /// What a shell changes by itself, or what is ours.
 const NOT_KEPT: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
-/// A report that is read; what a shell may keep is far less.
-const REPORT_BYTES_MAX: u64 = 4 << 20;
+/// Room for a report; what a shell may keep is far less.
+pub(super) const REPORT_BYTES_MAX: u64 = 4 << 20;
 
 /// What a shell said as it ended.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -80,23 +82,28 @@ pub(super) fn telling(shell: &Path, command: &str, environment: &[(OsString, OsS
     Telling { moving: !traced, ending: traced || blind }
 }
 
-/// The script for a command. `report` is where the shell tells; `environment` whether it tells that too.
-pub(super) fn script(command: &str, telling: Telling, report: Option<&Path>, environment: bool) -> String {
-    let Some(report) = report else { return command.to_owned() };
-    let report = quoted(&report.to_string_lossy());
+/// The script for a command. `slate` is where the shell tells; `environment` whether it tells that too.
+///
+/// A report is the directory, a newline and NUL, then variables that end with NUL, then NUL. A later one is written over an
+/// earlier one from its beginning.
+pub(super) fn script(command: &str, telling: Telling, slate: Option<&Slate>, environment: bool) -> String {
+    let Some(slate) = slate else { return command.to_owned() };
+    let slate = slate.path();
     let mut front = String::new();
     for mover in MOVERS.iter().filter(|mover| telling.moving && (**mover == "cd" || command.contains(**mover))) {
         // A subshell is elsewhere on its own.
         front.push_str(&format!(
             "{mover}() {{ command {mover} \"$@\" || return; command test /proc/self -ef /proc/$$ || return 0; \
-             {{ {{ command pwd -P; }} >|{report}; }} 2>/dev/null || :; }}; "
+             {{ {{ command pwd -P; command printf '\\0\\0'; }} 1<>{slate}; }} 2>/dev/null || :; }}; "
         ));
     }
     if telling.ending || environment {
         let env = if environment { "; command env -0 2>/dev/null" } else { "" };
         front.push_str(&format!(
             "trap {} EXIT; ",
-            quoted(&format!("{{ {{ command pwd -P{env}; }} >|{report}; }} 2>/dev/null"))
+            quoted(&format!(
+                "{{ {{ command pwd -P; command printf '\\0'{env}; command printf '\\0'; }} 1<>{slate}; }} 2>/dev/null"
+            ))
         ));
     }
     front + command
@@ -109,24 +116,29 @@ pub(super) fn quoted(text: &str) -> String {
 
 /// What the shell said.
 pub(super) fn read_report(report: impl Read) -> Report {
-    let mut bytes = Vec::new();
-    if report.take(REPORT_BYTES_MAX).read_to_end(&mut bytes).is_err() {
-        return Report::default();
-    }
-    // A directory's name may hold a newline; a variable's cannot, and the first one follows at once.
-    let (front, rest) = match bytes.iter().position(|&b| b == 0) {
-        None => (bytes.as_slice(), None),
-        Some(nul) => {
-            let first = bytes[..nul].iter().rposition(|&b| b == b'=').unwrap_or(nul);
-            let line = bytes[..first].iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
-            (&bytes[..line], Some(&bytes[line..]))
+    let mut report = BufReader::new(report.take(REPORT_BYTES_MAX));
+    let Some(line) = entry(&mut report) else { return Report::default() };
+    let path = line.strip_suffix(b"\n").filter(|path| path.starts_with(b"/"));
+    let mut all = BTreeMap::new();
+    let whole = loop {
+        match entry(&mut report) {
+            None => break false,
+            Some(end) if end.is_empty() => break true,
+            Some(entry) => all.extend(variable(&entry)),
         }
     };
-    let path = front.strip_suffix(b"\n").filter(|path| path.starts_with(b"/"));
     Report {
         directory: path.map(|path| PathBuf::from(OsString::from_vec(path.to_vec()))),
-        environment: rest.map(|rest| rest.split(|&b| b == 0).filter_map(variable).collect()),
+        // A program that could not be started told nothing, and there always is something to tell.
+        environment: Some(all).filter(|all| whole && !all.is_empty()),
     }
+}
+
+/// What comes before the next NUL. None: there is none.
+fn entry(report: &mut impl BufRead) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    report.read_until(0, &mut bytes).ok()?;
+    (bytes.pop()? == 0).then_some(bytes)
 }
 
 fn variable(entry: &[u8]) -> Option<(OsString, OsString)> {
@@ -243,11 +255,14 @@ mod tests {
     fn reports_are_read() {
         let read = |bytes: &[u8]| read_report(bytes);
         let directory = |path: &str| Report { directory: Some(path.into()), environment: None };
-        assert_eq!(read(b""), Report::default());
-        assert_eq!(read(b"relative\n"), Report::default());
-        assert_eq!(read(b"/a b\n"), directory("/a b"));
-        assert_eq!(read(b"/a\nb=c\n"), directory("/a\nb=c"));
-        let both = read(b"/a\nb\nX=1\n2\0Y=\0Z=a=b\0");
+        for nothing in [&b""[..], b"/a\n", b"relative\n\0\0", b"\0\0", b"\0\0\0\0"] {
+            assert_eq!(read(nothing), Report::default(), "{nothing:?}");
+        }
+        assert_eq!(read(b"/a b\n\0\0"), directory("/a b"));
+        assert_eq!(read(b"/a\nb=c\n\0\0"), directory("/a\nb=c"));
+        assert_eq!(read(b"/a\n\0\0nger\n\0X=1\0\0"), directory("/a"), "an earlier one was longer");
+        assert_eq!(read(b"/a\n\0X=1\0Y="), directory("/a"), "it was cut off");
+        let both = read(b"/a\nb\n\0X=1\n2\0Y=\0Z=a=b\0\0");
         assert_eq!(both.directory, Some("/a\nb".into()));
         let all: Vec<_> = both.environment.unwrap().into_iter().collect();
         let want = [("X", "1\n2"), ("Y", ""), ("Z", "a=b")].map(|(name, value)| (name.into(), value.into()));

@@ -20,9 +20,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::leader::{Caged, Leader, lead_session};
+use super::leader::{Caged, Leader, hand_on, lead_session};
 use super::sweep::{self, Seen};
-use super::{Confinement, Invocation};
+use super::{Confinement, Invocation, Slate};
 use crate::base::sandbox::{Cage, Program, start_free};
 
 /// The variable that marks what was started here.
@@ -90,21 +90,33 @@ fn is_executable(path: &Path) -> bool {
 
 impl Group {
     /// Starts a program that reads nothing and writes both of its outputs there.
-    pub(super) fn spawn_writing(invocation: &Invocation, writer: io::PipeWriter) -> io::Result<Self> {
+    /// `slate` is for what it says beside that.
+    pub(super) fn spawn_writing(
+        invocation: &Invocation,
+        writer: io::PipeWriter,
+        slate: Option<&Slate>,
+    ) -> io::Result<Self> {
         let cage = cage(invocation)?;
         if cage.as_ref().is_none_or(Cage::can_start) {
-            match Self::start(cage.as_ref(), invocation, writer.try_clone()?) {
+            match Self::start(cage.as_ref(), invocation, (writer.try_clone()?, slate)) {
                 Err(cause) if cause.kind() == io::ErrorKind::Unsupported => {}
                 done => return done,
             }
         }
         let mut command = command_in(invocation, cage)?;
         command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        if let Some(slate) = slate {
+            hand_on(&mut command, slate);
+        }
         Self::spawn(command, invocation)
     }
 
     /// The same without a copy of this process: in the sandbox where it has prepared for that, or without one.
-    fn start(cage: Option<&Cage>, invocation: &Invocation, writer: io::PipeWriter) -> io::Result<Self> {
+    fn start(
+        cage: Option<&Cage>,
+        invocation: &Invocation,
+        (writer, slate): (io::PipeWriter, Option<&Slate>),
+    ) -> io::Result<Self> {
         let mark = uuid::Uuid::new_v4().simple().to_string();
         let nothing = std::fs::File::open("/dev/null")?;
         let path = text(find(&invocation.program, invocation)?.into_os_string())?;
@@ -113,6 +125,7 @@ impl Group {
             arguments: [Ok(path.clone())].into_iter().chain(arguments).collect::<io::Result<_>>()?,
             environment: entries(&invocation.environment, &mark)?,
             streams: [nothing.into(), writer.try_clone()?.into(), writer.into()],
+            kept: slate.map(Slate::file),
             path,
         };
         let started = match cage {

@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+use super::Slate;
 use crate::base::sandbox::Started;
 
 /// Makes a program the leader of a session, and so of a group. With `on_terminal` its standard input, a terminal, controls
@@ -32,6 +33,16 @@ pub(super) fn lead_session(command: &mut Command, on_terminal: bool) {
     // SAFETY: `lead` makes two system calls, and neither allocates nor takes a lock.
     unsafe {
         command.pre_exec(lead);
+    }
+}
+
+/// Lets a program inherit it, under the number that it has here.
+pub(super) fn hand_on(command: &mut Command, slate: &Slate) {
+    let file = slate.file();
+    let keep = move || Ok(rustix::io::fcntl_setfd(&*file, rustix::io::FdFlags::empty())?);
+    // SAFETY: `keep` makes one system call, and neither allocates nor takes a lock.
+    unsafe {
+        command.pre_exec(keep);
     }
 }
 

@@ -16,6 +16,7 @@ mod kin;
 mod leader;
 mod piped;
 mod pty;
+mod slate;
 mod sweep;
 mod tap;
 
@@ -37,6 +38,7 @@ pub use environment::{environment, hide_own, trusted_environment};
 pub use kin::{Family, Kin};
 pub use piped::{Piped, spawn};
 pub use pty::{Followed, FollowedOutput, Terminal, TerminalSize, follow};
+pub use slate::Slate;
 pub use tap::{Follow, Spill, Taps};
 pub use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
@@ -176,7 +178,7 @@ pub async fn run_tapped(
 fn start(invocation: &Invocation, output_bytes_max: usize, taps: Taps) -> io::Result<(Group, Tap)> {
     let (reader, writer) = io::pipe()?;
     let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-    let group = Group::spawn_writing(invocation, writer)?;
+    let group = Group::spawn_writing(invocation, writer, taps.slate.as_ref())?;
     Ok((group, Tap::new(reader, output_bytes_max, taps)))
 }
 

@@ -77,7 +77,7 @@ pub fn follow(
     let Some(size) = size else {
         let (reader, writer) = io::pipe()?;
         let reader = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
-        let group = Group::spawn_writing(invocation, writer)?;
+        let group = Group::spawn_writing(invocation, writer, None)?;
         return Ok((Followed { group }, FollowedOutput(Source::Pipe(reader)), None));
     };
     let (ours, theirs) = open_terminal(size)?;

@@ -9,7 +9,7 @@ use tokio::net::unix::pipe;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::Instant;
 
-use super::Captured;
+use super::{Captured, Slate};
 
 /// One read.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -40,12 +40,18 @@ pub struct Taps {
     pub follow: Option<Box<dyn Follow>>,
     /// Takes the whole of a long one.
     pub spill: Option<Spill>,
+    /// What the program can write to beside its output.
+    pub slate: Option<Slate>,
 }
 
 impl std::fmt::Debug for Taps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { follow, spill } = self;
-        f.debug_struct("Taps").field("follow", &follow.is_some()).field("spill", &spill.is_some()).finish()
+        let Self { follow, spill, slate } = self;
+        f.debug_struct("Taps")
+            .field("follow", &follow.is_some())
+            .field("spill", &spill.is_some())
+            .field("slate", slate)
+            .finish()
     }
 }
 

@@ -29,9 +29,10 @@ mod signs;
 mod start;
 
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
@@ -134,6 +135,8 @@ pub struct Program {
     pub environment: Vec<CString>,
     /// Its standard input, output and error.
     pub streams: [OwnedFd; 3],
+    /// What it inherits besides, under the number that it has here.
+    pub kept: Option<Arc<File>>,
 }
 
 /// A program that was started.

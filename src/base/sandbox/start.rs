@@ -11,6 +11,7 @@
 #![allow(unsafe_code, reason = "no safe wrapper starts a process that borrows the memory of its parent")]
 
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
@@ -19,6 +20,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use parking_lot::Mutex;
+use rustix::io::FdFlags;
 use rustix::process::{
     DumpableBehavior, Pid, PidfdFlags, WaitOptions, dumpable_behavior, getpid, pidfd_open, set_dumpable_behavior,
     waitpid,
@@ -43,6 +45,7 @@ struct Order<'a> {
     arguments: Vec<*const libc::c_char>,
     environment: Vec<*const libc::c_char>,
     streams: [RawFd; 3],
+    kept: Option<&'a File>,
     /// Why it gave up: a number of the operating system's. 0: it did not.
     fault: AtomicI32,
 }
@@ -63,6 +66,7 @@ pub(super) fn start(program: &Program, directory: &CStr, room: Option<(&Spaces, 
         arguments: pointers(&program.arguments),
         environment: pointers(&program.environment),
         streams: [streams[0].as_raw_fd(), streams[1].as_raw_fd(), streams[2].as_raw_fd()],
+        kept: program.kept.as_deref(),
         fault: AtomicI32::new(0),
     };
     let started = {
@@ -149,6 +153,9 @@ impl Order<'_> {
             if unsafe { libc::dup2(stream, number) } < 0 {
                 return Err(io::Error::last_os_error());
             }
+        }
+        if let Some(kept) = self.kept {
+            rustix::io::fcntl_setfd(kept, FdFlags::empty())?;
         }
         match self.room {
             Some((spaces, gear)) => {
