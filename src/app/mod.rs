@@ -40,8 +40,8 @@ use crate::hook::{Hooks, NoHooks};
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Abort, AgentView, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, Health, Item,
-    ModelView, Page, Prompt, SessionId, SessionView, ToolDefinition, TurnId, TurnRecord,
+    Abort, Access, AgentView, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, GrantScope,
+    Health, Item, ModelView, Page, Prompt, SessionId, SessionView, TokenRole, ToolDefinition, TurnId, TurnRecord,
 };
 use crate::provider::AcpAgent;
 use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Terms, Workbench, store_failure};
@@ -55,10 +55,29 @@ use wiring::Wardrobe;
 const ABORT_REASON: &str = "aborted by the client";
 
 /// Who asks. Clients see their own sessions only.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// `X-Client-ID`; None is a client of its own.
+    /// The token's name, the `X-Client-ID` or both; None, the owner without a client id, is a client of its own.
     pub client: Option<ClientId>,
+    /// How much of what is its own it may touch.
+    pub role: TokenRole,
+}
+
+impl Default for Caller {
+    /// The owner: whoever holds the application itself.
+    fn default() -> Self {
+        Self { client: None, role: TokenRole::Owner }
+    }
+}
+
+impl Caller {
+    /// Refuses what is not for its role. Doors have asked for all that a request's first line tells.
+    ///
+    /// # Errors
+    /// `FORBIDDEN`.
+    pub fn needs(&self, access: Access) -> Result<(), ApiError> {
+        if self.role.may(access) { Ok(()) } else { Err(ApiError::role_needed(self.role, TokenRole::least(access))) }
+    }
 }
 
 /// Parts that a program which embeds the application brings along.
@@ -317,6 +336,9 @@ impl App {
     pub async fn feedback(&self, caller: &Caller, id: &SessionId, body: Feedback) -> Result<Resolved, ApiError> {
         let decision = bodies::check_feedback(&body)?;
         let grant = permissions::grant_terms(&body, decision == Decision::AllowAlways, clock::now_ms())?;
+        if grant.as_ref().is_some_and(|grant| grant.scope != GrantScope::Session) {
+            caller.needs(Access::Administer)?;
+        }
         let Feedback { call_id, request_id, message, .. } = body;
         let which = Which { request_id, call_id };
         self.live(caller, id).await?.answer(Answer { which, decision, message, grant }).await

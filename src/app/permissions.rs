@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{App, Caller, store_failure};
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Deleted, ExplainCall, Feedback, GrantId, GrantScope, GrantView, Page, PermissionExplanation,
+    Access, ApiError, Deleted, ExplainCall, Feedback, GrantId, GrantScope, GrantView, Page, PermissionExplanation,
     PermissionPolicy, SessionId, ToolDefinition,
 };
 use crate::session::GrantTerms;
@@ -114,7 +114,14 @@ impl App {
         caller: &Caller,
         (id, session): (GrantId, Option<&SessionId>),
     ) -> Result<Deleted, ApiError> {
-        let saved = self.saved.revoke(caller.client.as_ref(), &id).await.map_err(|e| store_failure(&e))?;
+        // What outlives sessions is the owner's to take back; without a session it can be nothing else.
+        if session.is_none() {
+            caller.needs(Access::Administer)?;
+        }
+        let saved = match caller.needs(Access::Administer) {
+            Ok(()) => self.saved.revoke(caller.client.as_ref(), &id).await.map_err(|e| store_failure(&e))?,
+            Err(_) => false,
+        };
         let deleted = match session {
             _ if saved => true,
             Some(session) => self.live(caller, session).await?.revoke(id.clone()).await?,

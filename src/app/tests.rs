@@ -376,7 +376,7 @@ async fn silence_absence_and_abort_are_a_no() {
 async fn another_clients_session_is_not_there() {
     let house = open(Storage::Memory, |_| {}).await;
     let id = house.session().await;
-    let stranger = Caller { client: Some("c".parse().unwrap()) };
+    let stranger = Caller { client: Some("c".parse().unwrap()), ..Caller::default() };
     let app = &house.app;
     let prompt =
         Prompt { prompt: PromptContent::Text("x".into()), mode: PromptMode::Queue, configure: None, if_version: None };
@@ -647,7 +647,7 @@ async fn a_yes_reaches_as_far_as_it_says_and_can_be_taken_back() {
     assert_eq!(listed.iter().map(|g| Some(g.grant_id.clone())).collect::<Vec<_>>(), [told.grant]);
     assert_eq!((listed[0].scope, listed[0].tool.as_str()), (GrantScope::Project, "fs_write"));
     assert!(listed[0].expires_at.unwrap() > listed[0].created_at && listed[0].working_directory.is_some());
-    let other = Caller { client: Some("other".parse().unwrap()) };
+    let other = Caller { client: Some("other".parse().unwrap()), ..Caller::default() };
     assert_eq!(house.app.grants(&other, (None, None)).await.unwrap().items, []);
     let id = listed[0].grant_id.clone();
     assert_eq!(house.app.revoke_grant(&other, (id.clone(), None)).await.unwrap_err().code(), ErrorCode::NotFound);

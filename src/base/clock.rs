@@ -1,6 +1,6 @@
 //! The clock: the only place that reads the time of day.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Now, in milliseconds since 1970, UTC. 0 on a machine whose clock stands before that.
 pub fn now_ms() -> u64 {
@@ -24,4 +24,9 @@ pub fn text_of(time: SystemTime) -> String {
     let time = jiff::Timestamp::try_from(time)
         .unwrap_or_else(|_| if time < UNIX_EPOCH { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX });
     format!("{time:.3}")
+}
+
+/// Milliseconds since 1970 in the same form.
+pub fn text_of_ms(ms: u64) -> String {
+    text_of(UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH))
 }

@@ -22,6 +22,10 @@ pub const HEAD_TIMEOUT_MS: u64 = 30_000;
 pub const BODY_TIMEOUT_MS: u64 = 30_000;
 /// Longest time in which a client may take nothing of what is written to it.
 pub const WRITE_TIMEOUT_MS: u64 = 30_000;
+/// Named tokens of a server.
+pub const TOKENS_MAX: usize = 1_000;
+/// How long a server goes on with files that were changed behind it: tokens, certificates.
+pub const RELOAD_MS: u64 = 500;
 /// Entries of one page of a list, when the caller does not say.
 pub const PAGE_ITEMS: usize = 50;
 /// Entries of one page of a list, at most.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::config::Options;
+use crate::protocol::{TokenName, TokenRole};
 
 const EXIT_CODES: &str = "Exit codes:
   0  it went well
@@ -41,6 +42,47 @@ pub(super) enum Command {
     /// up until Ctrl-C. Without a model (OPENAI_API_KEY, OPENAI_BASE_URL, --model) a built-in script drives it.
     #[command(after_help = EXIT_CODES)]
     Start(Start),
+    /// Make, list and revoke the named tokens of a data directory
+    ///
+    /// Beside the owner's token (the file `token` in the data directory) clients can have tokens of their own: each
+    /// has its own sessions, sees nobody else's, and may do what its role allows. A server that runs needs no restart.
+    Token(Token),
+}
+
+/// `simse token`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Token {
+    #[command(subcommand)]
+    pub(super) command: TokenCommand,
+    /// Configuration file [default: ~/.config/simse/config.toml, when it is there]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(super) config: Option<PathBuf>,
+    /// The data directory [default: ~/.local/share/simse]
+    #[arg(long, value_name = "DIR", global = true)]
+    pub(super) data_dir: Option<PathBuf>,
+}
+
+/// What to do with tokens.
+#[derive(Debug, Subcommand)]
+pub(super) enum TokenCommand {
+    /// Make a token and print it: the only time that it is shown
+    Create {
+        /// Its name, by which it is listed and revoked
+        name: TokenName,
+        /// read-only (looks), operator (works with sessions) or owner (whatever the server can be asked)
+        #[arg(long)]
+        role: TokenRole,
+        /// See the sessions of this token instead of own ones; `owner` is that of the file `token`
+        #[arg(long, value_name = "NAME")]
+        sessions_of: Option<String>,
+    },
+    /// List the tokens: name, role, whose sessions they see, when they were made
+    List,
+    /// Take a token away: what it has opened ends within a second
+    Revoke {
+        /// Its name
+        name: String,
+    },
 }
 
 /// `simse serve`.

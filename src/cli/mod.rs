@@ -15,6 +15,7 @@ mod serve;
 mod show;
 mod signal;
 mod start;
+mod token;
 
 use std::process::ExitCode;
 
@@ -69,6 +70,7 @@ pub fn main() -> ExitCode {
         match arguments.command {
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Start(arguments) => start::run(arguments).await,
+            Command::Token(arguments) => token::run(arguments),
         }
     });
     // A thread may wait for a line on the terminal that will never come.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use crate::app::{App, Extras, OpenError};
-use crate::config::Launch;
 use crate::config::data_directory::{self, DataDirectoryError, ServerFile};
+use crate::config::{Launch, tokens};
 use crate::protocol::ApiError;
 use crate::server::{ListenError, ListenOptions, Server};
 use crate::store::StoreError;
@@ -81,6 +81,7 @@ impl Running {
             port: launch.listen.port,
             allow_public: launch.listen.allow_public,
             token: token.clone(),
+            tokens_file: launch.listen.auth.then(|| tokens::tokens_file(&launch.data_directory)),
             body_bytes_max: launch.listen.body_bytes_max,
             connections_max: launch.listen.connections_max,
             heartbeat: Duration::from_millis(launch.listen.heartbeat_ms),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::file;
 
 /// Largest file of ours that is read, in bytes.
-const FILE_BYTES_MAX: u64 = 64 << 10;
+const FILE_BYTES_MAX: u64 = 1 << 20;
 const TOKEN: &str = "token";
 const SERVER: &str = "server.json";
 
@@ -88,30 +88,39 @@ pub fn token(directory: &Path) -> Result<SecretString, DataDirectoryError> {
 }
 
 fn read_token(path: &Path) -> Result<Option<SecretString>, DataDirectoryError> {
-    let refused = |cause| error("read the token file", path, cause);
-    let invalid = |problem: String| refused(io::Error::new(ErrorKind::InvalidData, problem));
-    let (bytes, found) = match file::read_small(path, FILE_BYTES_MAX) {
-        Ok(read) => read,
-        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(cause) => return Err(refused(cause)),
-    };
-    // Who could read it may have done so.
-    let mode = found.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
-        let path = path.display();
-        return Err(invalid(format!(
-            "expected mode 0600, found {mode:04o}: other users can read it. Delete it, and the next start makes a new \
-             one; or keep it by `chmod 600 {path}`"
-        )));
-    }
+    let advice = format!(
+        "other users can read it. Delete it, and the next start makes a new one; or keep it by `chmod 600 {}`",
+        path.display()
+    );
+    let Some(bytes) = read_private(path, "read the token file", &advice)? else { return Ok(None) };
     let text = String::from_utf8(bytes).unwrap_or_default();
     let token = text.trim();
     if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
         let problem =
             "expected one word of visible ASCII characters; delete the file, and the next start makes a new one";
-        return Err(invalid(problem.to_owned()));
+        return Err(error("read the token file", path, io::Error::new(ErrorKind::InvalidData, problem)));
     }
     Ok(Some(token.to_owned().into()))
+}
+
+/// The content of a file that is for us alone; None: there is none. One that others could touch is refused with `advice`.
+pub(super) fn read_private(
+    path: &Path,
+    doing: &'static str,
+    advice: &str,
+) -> Result<Option<Vec<u8>>, DataDirectoryError> {
+    let (bytes, found) = match file::read_small(path, FILE_BYTES_MAX) {
+        Ok(read) => read,
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(error(doing, path, cause)),
+    };
+    // Who could read it may have done so.
+    let mode = found.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let problem = format!("expected mode 0600, found {mode:04o}: {advice}");
+        return Err(error(doing, path, io::Error::new(ErrorKind::InvalidData, problem)));
+    }
+    Ok(Some(bytes))
 }
 
 impl ServerFile {
@@ -158,7 +167,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), DataDirectoryError>
     place(path, content, true).map_err(|cause| error("write", path, cause))
 }
 
-fn place(path: &Path, content: &[u8], replace: bool) -> io::Result<()> {
+pub(super) fn place(path: &Path, content: &[u8], replace: bool) -> io::Result<()> {
     let mut file = tempfile::NamedTempFile::new_in(parent_of(path))?;
     file.write_all(content)?;
     file.as_file().sync_all()?;
@@ -170,7 +179,7 @@ fn parent_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn error(doing: &'static str, path: &Path, cause: io::Error) -> DataDirectoryError {
+pub(super) fn error(doing: &'static str, path: &Path, cause: io::Error) -> DataDirectoryError {
     DataDirectoryError { doing, path: path.to_owned(), cause }
 }
 

@@ -9,6 +9,7 @@ mod names;
 mod options;
 mod records;
 mod resolve;
+pub mod tokens;
 
 use std::path::PathBuf;
 

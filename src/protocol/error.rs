@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::client::TokenRole;
+
 /// The stable codes (contract.md). Each has one HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -96,6 +98,14 @@ impl ApiError {
     /// `CONFLICT` with a sentence.
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::Conflict, message)
+    }
+
+    /// `FORBIDDEN` to a token of `role`; `least` would do.
+    pub fn role_needed(role: TokenRole, least: TokenRole) -> Self {
+        let enough: Vec<&str> = TokenRole::ALL.into_iter().filter(|role| *role >= least).map(TokenRole::name).collect();
+        let expected = format!("a token whose role is {}", enough.join(" or "));
+        Self::new(ErrorCode::Forbidden, format!("this token's role is {role}: expected {expected}"))
+            .with_details(serde_json::json!({ "field": "Authorization", "expected": expected }))
     }
 
     /// `INTERNAL` with a sentence.

@@ -1,4 +1,4 @@
-//! Names of things: sessions, turns, requests, clients.
+//! Names of things: sessions, turns, requests.
 //!
 //! Each id is a newtype with one door in (`parse`, which serde uses too), so holders never re-check.
 //! Generated ids are a prefix and a version 7 UUID: ordered by creation, with 74 random bits.
@@ -19,7 +19,8 @@ pub struct BadId {
 /// Longest id in bytes (contract.md, `POST /sessions`).
 const ID_BYTES_MAX: usize = 256;
 
-fn check(text: &str) -> Result<(), BadId> {
+/// Whether a text has the form of an id.
+pub(super) fn check(text: &str) -> Result<(), BadId> {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
     let fits = (1..=ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed);
     if fits && text != "." && text != ".." { Ok(()) } else { Err(BadId { len: text.len() }) }
@@ -91,11 +92,6 @@ id!(
     /// Names one saved grant.
     GrantId,
     "grant_"
-);
-id!(
-    /// Names who calls (`X-Client-ID`). The server keeps each client's sessions apart.
-    ClientId,
-    "cli_"
 );
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Field names are camelCase on the wire. Times are integers: milliseconds since 1970, UTC.
 //! Request bodies refuse unknown fields, so that a misspelt option is an error and not a silence.
 
+mod client;
 mod command;
 mod error;
 mod event;
@@ -12,10 +13,11 @@ mod permission;
 mod session;
 mod tool;
 
+pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
 pub use command::{Abort, Configure, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode};
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::{EVENT_TYPES, Event, EventBody, RoundKind};
-pub use id::{BadId, ClientId, GrantId, RequestId, SessionId, TurnId};
+pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
 pub use permission::{
     ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,

@@ -52,7 +52,8 @@ impl FromRequest<Arc<Shared>> for Call {
             Err(RawPathParamsRejection::MissingPathParams(_)) => Vec::new(),
             Err(_) => return Err(ApiError::invalid("path", "percent-encoded UTF-8").into()),
         };
-        let caller = head.extensions.remove::<Caller>().unwrap_or_default();
+        let caller = head.extensions.remove::<Caller>();
+        let caller = caller.ok_or_else(|| ApiError::internal("a request came past the guard"))?;
         Ok(Self { shared: Arc::clone(shared), caller, head, path, body })
     }
 }

@@ -1,5 +1,5 @@
 //! Who may come in (contract.md, Doors): the names a request may call us by, the pages it may come
-//! from, and the token.
+//! from, the token, and what its role allows.
 //!
 //! Invariant: nothing behind the guard runs for a request that the guard refused, and no body is read.
 
@@ -8,12 +8,12 @@ use std::time::Duration;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
 use axum::http::{HeaderMap, HeaderName, Method, request};
 use parking_lot::Mutex;
-use secrecy::{ExposeSecret, SecretString};
-use subtle::ConstantTimeEq;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
+use super::keys::{Bearer, Keys};
 use crate::app::Caller;
-use crate::protocol::{ApiError, ClientId, ErrorCode};
+use crate::protocol::{Access, ApiError, ClientId, ErrorCode, TokenRole};
 
 const CLIENT: HeaderName = HeaderName::from_static("x-client-id");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -34,8 +34,17 @@ const FORGET_MS: u64 = 60_000;
 pub(crate) struct Guard {
     /// `Host` values that are ours. None: any (public, and then a token is there).
     hosts: Option<Vec<String>>,
-    token: Option<SecretString>,
+    keys: Keys,
     wrong: Mutex<Wrong>,
+}
+
+/// Somebody whose request goes on.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    /// Who calls.
+    pub(crate) caller: Caller,
+    /// Fires when the token that was shown no longer counts: what it opened ends then. None: it always will.
+    pub(crate) ends: Option<CancellationToken>,
 }
 
 #[derive(Debug, Default)]
@@ -48,22 +57,31 @@ struct Wrong {
 
 impl Guard {
     /// The guard of a server on `host` and `port`. `any_host`: requests may call it by any name.
-    pub(crate) fn new(host: &str, port: u16, any_host: bool, token: Option<SecretString>) -> Self {
+    pub(crate) fn new(host: &str, port: u16, any_host: bool, keys: Keys) -> Self {
         let hosts = (!any_host).then(|| own_hosts(host, port));
-        Self { hosts, token, wrong: Mutex::default() }
+        Self { hosts, keys, wrong: Mutex::default() }
+    }
+
+    /// The tokens that open it.
+    pub(crate) fn keys(&self) -> &Keys {
+        &self.keys
     }
 
     /// Lets a request in and says who calls.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`, `FORBIDDEN`, `UNAUTHORIZED`, or `RESOURCE_EXHAUSTED` for too many wrong tokens.
-    pub(crate) async fn admit(&self, head: &request::Parts) -> Result<Caller, ApiError> {
+    pub(crate) async fn admit(&self, head: &request::Parts) -> Result<Admitted, ApiError> {
         let host = self.check_host(head)?;
         self.check_origin(head, &host)?;
-        if head.uri.path() != "/health" {
-            self.check_token(&head.headers).await?;
+        let within = client(&head.headers)?;
+        if is_open(head) {
+            // Whoever it is learns nothing here, and is nobody.
+            return Ok(Admitted { caller: Caller { client: within, role: TokenRole::ReadOnly }, ends: None });
         }
-        Ok(Caller { client: client(&head.headers)? })
+        let bearer = self.check_token(&head.headers).await?;
+        check_role(bearer.role(), access(&head.method, head.uri.path()))?;
+        Ok(Admitted { caller: bearer.caller(within), ends: bearer.ends })
     }
 
     /// The `Host` of the request, in lower case.
@@ -109,16 +127,18 @@ impl Guard {
         }
     }
 
-    async fn check_token(&self, headers: &HeaderMap) -> Result<(), ApiError> {
-        let Some(token) = &self.token else { return Ok(()) };
+    async fn check_token(&self, headers: &HeaderMap) -> Result<Bearer, ApiError> {
+        if !self.keys.wanted() {
+            return Ok(Bearer::owner());
+        }
         let given = single(headers, &AUTHORIZATION)?;
         let Some(given) = given else {
             return Err(unauthorized("this server wants its token: `Authorization: Bearer <token>`"));
         };
         let bearer = given.get(..7).filter(|scheme| scheme.eq_ignore_ascii_case("bearer "));
         let given = bearer.and_then(|_| given.get(7..)).map_or("", str::trim);
-        if bool::from(token.expose_secret().as_bytes().ct_eq(given.as_bytes())) {
-            return Ok(());
+        if let Some(bearer) = self.keys.find_fresh(given).await {
+            return Ok(bearer);
         }
         let pause = self.wrong.lock().note(Instant::now());
         match pause {
@@ -155,6 +175,27 @@ impl Wrong {
     }
 }
 
+/// Whether a request needs no token: how the server is, in one word, is for everybody.
+fn is_open(head: &request::Parts) -> bool {
+    let reads = head.method == Method::GET || head.method == Method::HEAD;
+    reads && head.uri.path() == "/health" && head.uri.query().is_none()
+}
+
+/// What a request is about, by its first line alone. What is not known here to be harmless is work.
+fn access(method: &Method, path: &str) -> Access {
+    match (method.as_str(), path) {
+        // Its commands come later, and are judged each by itself.
+        ("GET", "/ws") => Access::Work,
+        ("GET" | "HEAD", _) | ("POST", "/permissions/explain") => Access::Read,
+        _ => Access::Work,
+    }
+}
+
+/// The one place where routes are held against roles. What only the application can tell apart asks [`Caller::needs`].
+fn check_role(role: TokenRole, access: Access) -> Result<(), ApiError> {
+    if role.may(access) { Ok(()) } else { Err(ApiError::role_needed(role, TokenRole::least(access))) }
+}
+
 fn own_hosts(host: &str, port: u16) -> Vec<String> {
     let configured = if host.contains(':') { format!("[{host}]") } else { host.to_ascii_lowercase() };
     let mut names = vec!["127.0.0.1".to_owned(), "localhost".to_owned(), "[::1]".to_owned()];
@@ -180,7 +221,7 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
 
 fn client(headers: &HeaderMap) -> Result<Option<ClientId>, ApiError> {
     let Some(text) = single(headers, &CLIENT)? else { return Ok(None) };
-    text.parse().map(Some).map_err(|cause| ApiError::invalid("X-Client-ID", strip_expected(&cause)))
+    ClientId::plain(text).map(Some).map_err(|cause| ApiError::invalid("X-Client-ID", strip_expected(&cause)))
 }
 
 /// The words of an error that begin with "expected", without that word.
@@ -212,14 +253,18 @@ mod tests {
         builder.body(()).unwrap().into_parts().0
     }
 
-    fn code(result: Result<Caller, ApiError>) -> Option<ErrorCode> {
+    fn guard(host: &str, any_host: bool, token: Option<&str>) -> Guard {
+        Guard::new(host, 4100, any_host, Keys::new(token.map(|token| token.to_owned().into()), None))
+    }
+
+    fn code(result: Result<Admitted, ApiError>) -> Option<ErrorCode> {
         result.err().map(|error| error.code())
     }
 
     #[tokio::test]
     async fn only_our_own_names_and_pages_come_in() {
         use ErrorCode::{Forbidden, InvalidArgument};
-        let guard = Guard::new("127.0.0.1", 4100, false, None);
+        let guard = guard("127.0.0.1", false, None);
         #[rustfmt::skip]
         let table: &[(&str, &str, &[(&str, &str)], Option<ErrorCode>)] = &[
             ("GET", "/tools", &[("host", "127.0.0.1:4100")], None),
@@ -249,9 +294,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_token_is_wanted_everywhere_but_for_health() {
-        let guard = Guard::new("0.0.0.0", 4100, true, Some("sesame".to_owned().into()));
+        let guard = guard("0.0.0.0", true, Some("sesame"));
         let table = [
             ("/health", None, true),
+            ("/health?verbose", None, false),
+            ("/health?verbose", Some("Bearer sesame"), true),
+            ("/healthy", None, false),
             ("/tools", None, false),
             ("/tools", Some("Bearer sesame"), true),
             ("/tools", Some("bearer sesame"), true),
@@ -267,6 +315,28 @@ mod tests {
             let result = guard.admit(&head("GET", path, &headers)).await;
             assert_eq!(result.is_ok(), ok, "{path} {token:?}");
         }
+    }
+
+    #[test]
+    fn every_route_has_its_role() {
+        use Access::{Read, Work};
+        #[rustfmt::skip]
+        let table = [
+            ("GET", "/sessions", Read), ("HEAD", "/sessions", Read), ("GET", "/sessions/s/events", Read),
+            ("GET", "/sessions/s/turns/t", Read), ("GET", "/nowhere", Read), ("GET", "/metrics", Read),
+            ("POST", "/permissions/explain", Read), ("POST", "/permissions/explain/", Work),
+            ("GET", "/ws", Work), ("POST", "/sessions", Work), ("POST", "/sessions/s/prompt", Work),
+            ("PATCH", "/sessions/s", Work), ("DELETE", "/sessions/s", Work), ("BREW", "/sessions", Work),
+            ("POST", "/sessions/s/feedback", Work), ("DELETE", "/permissions/grants/g", Work), ("POST", "/nowhere", Work),
+            ("OPTIONS", "/sessions", Work), ("get", "/sessions", Work),
+        ];
+        for (method, path, want) in table {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            assert_eq!(access(&method, path), want, "{method} {path}");
+        }
+        let refused = check_role(TokenRole::ReadOnly, Work).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::Forbidden);
+        assert!(refused.to_string().contains("operator"), "{refused}");
     }
 
     #[test]

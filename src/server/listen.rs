@@ -33,6 +33,7 @@ use super::connection::{self, Terms};
 use super::held::{Held, Holding};
 use super::io::WriteDeadline;
 use super::log::{self, Line};
+use super::until::Until;
 use crate::protocol::{ApiError, ErrorCode};
 
 /// Pause after an accept that failed for want of file descriptors or memory.
@@ -70,6 +71,8 @@ pub(super) async fn run(listener: TcpListener, router: Router, shared: Arc<Share
         cut: CancellationToken::new(),
         shared,
     };
+    let (watching, leaving) = (Arc::clone(&door.shared), door.leaving.clone());
+    door.tasks.spawn(async move { watching.guard.keys().watch(leaving).await });
     let mut warned = None;
     loop {
         tokio::select! {
@@ -198,15 +201,21 @@ async fn answer(
 
 async fn guarded(shared: &Shared, router: Router, request: Request<Incoming>) -> Response {
     let (mut head, body) = request.into_parts();
-    match shared.guard.admit(&head).await {
-        Ok(caller) => head.extensions.insert(caller),
+    let admitted = match shared.guard.admit(&head).await {
+        Ok(admitted) => admitted,
         Err(error) => {
             call::drain(&head.headers, Body::new(body), shared);
             return Failure::from(error).into_response();
         }
     };
-    match router.oneshot(Request::from_parts(head, Body::new(body))).await {
-        Ok(response) => response,
-        Err(never) => match never {},
+    head.extensions.insert(admitted.caller);
+    let routed = router.oneshot(Request::from_parts(head, Body::new(body)));
+    let Some(ends) = admitted.ends else {
+        let Ok(response) = routed.await;
+        return response;
+    };
+    match ends.run_until_cancelled(routed).await {
+        Some(Ok(response)) => response.map(|body| Body::new(Until::new(body, ends))),
+        None => Failure::from(ApiError::new(ErrorCode::Unauthorized, "the token was revoked")).into_response(),
     }
 }

@@ -7,13 +7,16 @@ mod framing;
 mod guard;
 mod held;
 mod io;
+mod keys;
 mod listen;
 mod log;
 mod query;
 mod routes;
 mod sse;
+mod until;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +26,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use self::guard::Guard;
+use self::keys::Keys;
 use self::listen::Ends;
 
 use crate::app::App;
@@ -39,6 +43,8 @@ pub struct ListenOptions {
     pub allow_public: bool,
     /// The token that every request but `GET /health` must carry. None: no token.
     pub token: Option<SecretString>,
+    /// The file of the named tokens beside it, which may come and go; see [`crate::config::tokens`].
+    pub tokens_file: Option<PathBuf>,
     /// Largest body in bytes.
     pub body_bytes_max: usize,
     /// Open connections, at most.
@@ -61,6 +67,7 @@ impl Default for ListenOptions {
             port: 0,
             allow_public: false,
             token: None,
+            tokens_file: None,
             body_bytes_max: limit::BODY_BYTES_MAX,
             connections_max: limit::CONNECTIONS_MAX,
             heartbeat: Duration::from_millis(limit::HEARTBEAT_MS),
@@ -131,7 +138,9 @@ impl Server {
             _ => ListenError::Io { host: host.clone(), port, cause },
         })?;
         let any_host = options.allow_public && options.token.is_some();
-        let guard = Guard::new(&options.host, address.port(), any_host, options.token.clone());
+        let keys = Keys::new(options.token.clone(), options.tokens_file.clone());
+        keys.reload().await;
+        let guard = Guard::new(&options.host, address.port(), any_host, keys);
         let streams = CancellationToken::new();
         let shared = Arc::new(Shared { app, guard, options, streams: streams.clone() });
         let router = routes::router(Arc::clone(&shared));

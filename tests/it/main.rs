@@ -26,4 +26,5 @@ mod serve;
 mod shell;
 mod stream;
 mod support;
+mod tokens;
 mod turn;

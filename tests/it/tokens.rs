@@ -1,0 +1,233 @@
+//! Named tokens (contract.md, Doors): made, listed and revoked on the command line while the server runs; what each may
+//! do, and whose sessions it sees.
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::binary::{Serving, ended, simse};
+use crate::support::http::{PATIENCE, Reply, Request, request};
+
+/// `simse token …`: exit code, stdout, stderr.
+async fn token(home: &TempDir, arguments: &[&str]) -> (Option<i32>, String, String) {
+    ended(simse(home.path()).arg("token").args(arguments).spawn().unwrap()).await
+}
+
+/// Makes a token; only it stands on stdout.
+async fn made(home: &TempDir, arguments: &[&str]) -> String {
+    let (code, out, err) = token(home, &[&["create"], arguments].concat()).await;
+    assert_eq!(code, Some(0), "{err}");
+    assert!(!err.contains(out.trim()), "{err}");
+    out.trim().to_owned()
+}
+
+/// The routes of the server, out of its source: path, and the methods that it takes.
+pub fn routes() -> Vec<(String, Vec<&'static str>)> {
+    let source = include_str!("../../src/server/routes.rs");
+    let table = source.split(".route(\"").skip(1).map(|rest| {
+        let (path, rest) = rest.split_once('"').unwrap();
+        let handlers = &rest[..rest.find(".route(").or_else(|| rest.find(".fallback(")).unwrap_or(rest.len())];
+        let named = |name: &str| handlers.contains(&format!("{name}(")) || handlers.contains(&format!("{name}_route("));
+        let methods = ["get", "post", "put", "patch", "delete"].into_iter().filter(|name| named(name));
+        (path.to_owned(), methods.collect::<Vec<_>>())
+    });
+    let table: Vec<_> = table.collect();
+    assert!(table.len() >= 15 && table.iter().all(|(_, methods)| !methods.is_empty()), "{table:?}");
+    table
+}
+
+/// A body that the route would take.
+fn body_of(path: &str) -> Value {
+    match path.rsplit('/').next().unwrap() {
+        "prompt" | "steer" => json!({ "prompt": "x" }),
+        "feedback" => json!({ "requestId": "req_1", "decision": "allow" }),
+        "explain" => json!({ "tool": "fs_read", "arguments": { "path": "a" } }),
+        _ => json!({}),
+    }
+}
+
+fn filled(path: &str, session: &str, turn: &str) -> String {
+    let path = path.replace("{sessionId}", session).replace("{turnId}", turn).replace("{grantId}", "grant_1");
+    path.split('/').map(|part| if part.starts_with('{') { "x_1" } else { part }).collect::<Vec<_>>().join("/")
+}
+
+struct Door<'a> {
+    serving: &'a Serving,
+    token: &'a str,
+    client: Option<&'a str>,
+}
+
+impl Door<'_> {
+    fn request(&self, method: &str, path: &str) -> Request {
+        let request = request(self.serving.address, &method.to_uppercase(), path);
+        let request = request.header("Authorization", &format!("Bearer {}", self.token));
+        self.client.map_or(request.clone(), |client| request.header("X-Client-ID", client))
+    }
+
+    async fn call(&self, method: &str, path: &str, body: Value) -> Reply {
+        let request = self.request(method, path);
+        let request = if method == "get" { request } else { request.json(&body) };
+        request.send(self.serving.address).await
+    }
+
+    async fn session(&self, id: &str) -> Reply {
+        self.call("post", "/sessions", json!({ "sessionId": id })).await
+    }
+
+    async fn sessions(&self) -> Vec<String> {
+        let list = self.call("get", "/sessions", json!({})).await.json();
+        list["items"].as_array().unwrap().iter().map(|s| s["sessionId"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+#[tokio::test]
+async fn each_token_has_its_own_sessions_and_anothers_are_not_there() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &[]).await;
+    let owner = std::fs::read_to_string(home.path().join(".local/share/simse/token")).unwrap();
+    let (ci, cd) = (made(&home, &["ci", "--role", "operator"]).await, made(&home, &["cd", "--role", "owner"]).await);
+    let look = made(&home, &["look", "--role", "read-only", "--sessions-of", "ci"]).await;
+    let door = |token, client| Door { serving: &serving, token, client };
+    let (of_ci, of_cd, of_owner) = (door(&ci, None), door(&cd, None), door(owner.trim(), None));
+    assert_eq!(of_ci.session("theirs").await.status, 201);
+    let turn = of_ci.call("post", "/sessions/theirs/prompt?wait=true", json!({ "prompt": "hello" })).await.json();
+    let turn = turn["turnId"].as_str().unwrap();
+    let before = of_ci.call("get", "/sessions/theirs", json!({})).await.json();
+    // Who would be let in by a name alone.
+    let strangers = [
+        door(&cd, None),
+        door(owner.trim(), None),
+        door(owner.trim(), Some("ci")),
+        door(&ci, Some("ci")),
+        door(&cd, Some("ci")),
+        door(&look, Some("x")),
+    ];
+    for (who, stranger) in strangers.iter().enumerate() {
+        assert_eq!(stranger.sessions().await, Vec::<String>::new(), "{who}");
+        for (path, methods) in routes().iter().filter(|(path, _)| path.contains("{sessionId}")) {
+            for method in methods {
+                let (theirs, none) = (filled(path, "theirs", turn), filled(path, "nothing", turn));
+                let mut told = stranger.call(method, &theirs, body_of(path)).await;
+                let mut missing = stranger.call(method, &none, body_of(path)).await;
+                for reply in [&mut told, &mut missing] {
+                    let text = String::from_utf8(reply.body.clone()).unwrap();
+                    reply.body = text.replace("theirs", "nothing").into_bytes();
+                }
+                assert_eq!(
+                    (told.status, told.code(), told.json()),
+                    (missing.status, missing.code(), missing.json()),
+                    "{who} {method} {path}"
+                );
+                assert!(
+                    told.status == 404 || (told.status != 200 && *method != "get"),
+                    "{who} {method} {path}: {told:?}"
+                );
+            }
+        }
+        let strange = "/permissions/grants?sessionId=theirs";
+        assert_eq!(stranger.call("get", strange, json!({})).await.status, 404, "{who}");
+        assert_eq!(stranger.call("get", "/sessions?cursor=theirs", json!({})).await.status, 400, "{who}");
+    }
+    for known in ["prompt", "abort", "feedback", "events", "history"] {
+        let method = if matches!(known, "events" | "history") { "get" } else { "post" };
+        let reply = of_cd.call(method, &format!("/sessions/theirs/{known}"), body_of(known)).await;
+        assert_eq!((reply.status, reply.code().as_str()), (404, "NOT_FOUND"), "{known}");
+    }
+    assert_eq!(of_cd.call("delete", "/sessions/theirs", json!({})).await.status, 404);
+    // And it is still there for those whose it is.
+    for own in [&of_ci, &door(&look, None)] {
+        assert_eq!(own.sessions().await, ["theirs"]);
+        assert_eq!(own.call("get", "/sessions/theirs", json!({})).await.json(), before);
+    }
+    assert_eq!(of_owner.session("own").await.status, 201);
+    assert_eq!(of_owner.sessions().await, ["own"]);
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn a_role_is_what_a_token_may_do() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &[]).await;
+    let owner = std::fs::read_to_string(home.path().join(".local/share/simse/token")).unwrap();
+    let look = made(&home, &["look", "--role", "read-only", "--sessions-of", "owner"]).await;
+    let ops = made(&home, &["ops", "--role", "operator", "--sessions-of", "owner"]).await;
+    let door = |token| Door { serving: &serving, token, client: None };
+    let (owner, ops, look) = (door(owner.trim()), door(&ops), door(&look));
+    assert_eq!(owner.session("s").await.status, 201);
+    for (path, methods) in routes() {
+        for method in methods {
+            if method == "get" && path.ends_with("/events") {
+                continue;
+            }
+            let reply = look.call(method, &filled(&path, "s", "t"), body_of(&path)).await;
+            let looks = (method == "get" && path != "/ws") || path == "/permissions/explain";
+            assert_eq!(reply.status == 403, !looks, "{method} {path}: {reply:?}");
+            if !looks {
+                assert_eq!(reply.json()["error"]["details"]["expected"], "a token whose role is operator or owner");
+            }
+        }
+    }
+    let mut stream = look.request("GET", "/sessions/s/events").open(serving.address).await;
+    assert_eq!((stream.status, stream.event().await.kind()), (200, "ready"));
+    assert_eq!(look.sessions().await, ["s"], "nothing has happened");
+    // An operator works, but changes nothing that outlives its sessions.
+    assert_eq!(ops.session("o").await.status, 201);
+    let always = json!({ "requestId": "req_1", "decision": "allow", "scope": "always" });
+    #[rustfmt::skip]
+    let table = [
+        ("post", "/sessions/s/feedback", always.clone(), 403, 404),
+        ("post", "/sessions/s/feedback", json!({ "requestId": "req_1", "decision": "allow_always" }), 404, 404),
+        ("delete", "/permissions/grants/grant_1", json!({}), 403, 404),
+        ("delete", "/permissions/grants/grant_1?sessionId=s", json!({}), 404, 404),
+        ("get", "/permissions/grants", json!({}), 200, 200),
+        ("delete", "/sessions/o", json!({}), 200, 404),
+    ];
+    for (method, path, body, of_ops, of_owner) in table {
+        for (whose, door, want) in [("ops", &ops, of_ops), ("owner", &owner, of_owner)] {
+            let reply = door.call(method, path, body.clone()).await;
+            assert_eq!(reply.status, want, "{whose} {method} {path}: {reply:?}");
+        }
+    }
+    serving.stop().await;
+}
+
+#[tokio::test]
+async fn tokens_come_and_go_while_the_server_runs() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &["--model", "demo/scripted"]).await;
+    let secret = made(&home, &["ci", "--role", "operator"]).await;
+    let door = Door { serving: &serving, token: &secret, client: None };
+    assert_eq!(door.session("s").await.status, 201, "at once");
+    let mut stream = door.request("GET", "/sessions/s/events").open(serving.address).await;
+    assert_eq!(stream.event().await.kind(), "ready");
+    let (code, out, _) = token(&home, &["list"]).await;
+    assert_eq!(code, Some(0));
+    let lines: Vec<Vec<&str>> = out.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(
+        (lines[0][..2].to_vec(), lines[1][..3].to_vec(), lines.len()),
+        (vec!["owner", "owner"], vec!["ci", "operator", "-"], 2)
+    );
+    assert!(!out.contains(&secret));
+    #[rustfmt::skip]
+    let refused: [(&[&str], i32, &str); 6] = [
+        (&["create", "ci", "--role", "operator"], 1, "a token named ci is there already"),
+        (&["create", "owner", "--role", "operator"], 2, "nor `owner`"),
+        (&["create", "x", "--role", "admin"], 2, "expected read-only, operator or owner"),
+        (&["create", "x", "--role", "read-only"], 2, "--sessions-of"),
+        (&["create", "x", "--role", "operator", "--sessions-of", "y"], 1, "no token is named y"),
+        (&["revoke", "x"], 1, "no token is named x"),
+    ];
+    for (arguments, want, says) in refused {
+        let (code, out, err) = token(&home, arguments).await;
+        assert_eq!((code, out.as_str()), (Some(want), ""), "{arguments:?}");
+        assert!(err.contains(says), "{err}");
+    }
+    let (code, out, err) = token(&home, &["revoke", "ci"]).await;
+    assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
+    // What it had opened ends, though nobody has called since.
+    while stream.frame().await.is_some() {}
+    let reply = door.call("get", "/sessions", json!({})).await;
+    assert_eq!((reply.status, reply.code().as_str()), (401, "UNAUTHORIZED"));
+    let (code, _, err) = tokio::time::timeout(PATIENCE, serving.stop()).await.unwrap();
+    assert_eq!(code, Some(0), "{err}");
+    assert!(!err.contains(&secret), "{err}");
+}
