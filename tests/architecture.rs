@@ -35,7 +35,7 @@ const HOMES: &[(&[&str], &[&str])] = &[
         &["src/base/process", "src/base/sandbox"],
     ),
     (&["landlock", "seccompiler", "libc"], &["src/base/sandbox"]),
-    (&["rusqlite"], &["src/store/"]),
+    (&["rusqlite", "ring"], &["src/store/"]),
     (&["agent_client_protocol"], &["src/provider/acp"]),
     (&["rmcp"], &["src/mcp/"]),
     (&["lopdf"], &["src/host/fs_read/"]),

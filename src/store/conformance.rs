@@ -15,21 +15,21 @@ use crate::protocol::{
     TurnStatus, Usage,
 };
 
-type Shared = Arc<dyn Store>;
+pub(super) type Shared = Arc<dyn Store>;
 
 fn memory() -> Shared {
     Arc::new(MemoryStore::new())
 }
 
-fn sqlite(directory: &std::path::Path) -> Shared {
+pub(super) fn sqlite(directory: &std::path::Path) -> Shared {
     Arc::new(SqliteStore::open(directory).expect("opens"))
 }
 
-fn session_id(text: &str) -> SessionId {
+pub(super) fn session_id(text: &str) -> SessionId {
     text.parse().expect("an id")
 }
 
-fn row(id: &str) -> SessionRow {
+pub(super) fn row(id: &str) -> SessionRow {
     SessionRow {
         id: session_id(id),
         client: None,
@@ -52,11 +52,11 @@ fn row(id: &str) -> SessionRow {
     }
 }
 
-fn create(id: &str) -> Write {
+pub(super) fn create(id: &str) -> Write {
     Write::CreateSession(Box::new(row(id)))
 }
 
-fn event(session: &str, turn: Option<&TurnId>, seq: u64, text: &str) -> Event {
+pub(super) fn event(session: &str, turn: Option<&TurnId>, seq: u64, text: &str) -> Event {
     let payload = serde_json::json!({ "text": text }).to_string();
     Event {
         seq,
@@ -68,7 +68,7 @@ fn event(session: &str, turn: Option<&TurnId>, seq: u64, text: &str) -> Event {
     }
 }
 
-fn append(session: &str, turn: Option<&TurnId>, seqs: std::ops::RangeInclusive<u64>) -> Write {
+pub(super) fn append(session: &str, turn: Option<&TurnId>, seqs: std::ops::RangeInclusive<u64>) -> Write {
     let events = seqs.map(|seq| event(session, turn, seq, &format!("t{seq}"))).collect();
     Write::Append(session_id(session), Arc::new(events))
 }
@@ -95,16 +95,16 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
     }
 }
 
-fn save(session: &str, turn: &TurnId, status: TurnStatus) -> Write {
+pub(super) fn save(session: &str, turn: &TurnId, status: TurnStatus) -> Write {
     Write::SaveTurn(Box::new(turn_row(session, turn, status)))
 }
 
-async fn numbers(store: &Shared, session: &str, after: u64, limit: usize) -> Vec<u64> {
+pub(super) async fn numbers(store: &Shared, session: &str, after: u64, limit: usize) -> Vec<u64> {
     let events = store.events(&session_id(session), after, limit).await.expect("read");
     events.iter().map(|e| e.seq).collect()
 }
 
-async fn put(store: &Shared, writes: Vec<Write>) {
+pub(super) async fn put(store: &Shared, writes: Vec<Write>) {
     commit(store, writes).await.expect("written");
 }
 
@@ -249,7 +249,7 @@ async fn lists_are_newest_first_and_apart(store: &Shared) {
     assert_eq!(store.session_count().await, Ok(5));
 }
 
-fn question(session: &str, seq: u64, (request, call): (&str, &str)) -> Event {
+pub(super) fn question(session: &str, seq: u64, (request, call): (&str, &str)) -> Event {
     let payload = serde_json::json!({ "requestId": request, "callId": call, "toolName": "t", "args": {} }).to_string();
     let payload = RawValue::from_string(payload).expect("json");
     Event { kind: "permission.request".into(), payload, ..event(session, None, seq, "") }

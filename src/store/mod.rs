@@ -8,12 +8,16 @@
 //!
 //! `recall` is a store of its own: the texts of long-term memory, which no session owns.
 
+pub mod chain;
+pub mod inspect;
 mod memory;
 pub mod recall;
 mod sqlite;
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod past;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +31,7 @@ use crate::protocol::{
 };
 
 pub use memory::MemoryStore;
-pub use sqlite::SqliteStore;
+pub use sqlite::{Inspection, SqliteStore};
 
 /// A storage operation failed. Variants differ by what the caller should do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -7,7 +7,9 @@
 //!
 //! Invariant: one process holds a data directory at a time, by a lock on its file `lock`.
 
+mod chained;
 mod directory;
+mod inspect;
 mod read;
 mod record;
 mod schema;
@@ -28,6 +30,7 @@ use directory::Lock;
 use write::Job;
 
 pub(super) use directory::make_private_file;
+pub use inspect::Inspection;
 
 /// The database's name in its data directory.
 const FILE: &str = "simse.db";

@@ -53,6 +53,32 @@ pub(super) fn lock(directory: &Path) -> Result<Lock, StoreError> {
     }
 }
 
+/// Who has a directory that is only looked at.
+pub(super) enum Hold {
+    /// We, until this is dropped.
+    Ours(Lock),
+    /// Another process.
+    Elsewhere,
+    /// Nobody ever had it.
+    NoLock,
+}
+
+/// Takes the directory's lock where it is free and there. Writes nothing.
+pub(super) fn hold(directory: &Path) -> Result<Hold, StoreError> {
+    let path = directory.join("lock");
+    let failed = |e: io::Error| failure("lock the data directory", &path, &e);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Hold::NoLock),
+        Err(e) => return Err(failed(e)),
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(Hold::Ours(Lock(file))),
+        Err(TryLockError::WouldBlock) => Ok(Hold::Elsewhere),
+        Err(TryLockError::Error(e)) => Err(failed(e)),
+    }
+}
+
 /// Takes the lock of the first numbered directory that is free.
 pub(super) fn lock_first_free(under: &Path) -> Result<(PathBuf, Lock), StoreError> {
     for number in 0..NUMBERED_MAX {

@@ -95,6 +95,12 @@ pub(super) fn session(connection: &Connection, id: &SessionId) -> Read<Option<Se
     Ok(find.query_row([id.as_str()], session_row).optional()?)
 }
 
+/// The session of a number. None: it is gone.
+pub(super) fn session_at(connection: &Connection, number: i64) -> rusqlite::Result<Option<SessionRow>> {
+    let mut find = connection.prepare_cached(&format!("SELECT {SESSION_COLUMNS} FROM session WHERE number = ?"))?;
+    find.query_row([number], session_row).optional()
+}
+
 pub(super) fn sessions(
     connection: &Connection,
     client: Option<&ClientId>,
@@ -134,7 +140,7 @@ pub(super) fn events(connection: &Connection, session: &SessionId, after: u64, l
     let mut find = connection.prepare_cached(from)?;
     let from: i64 = find.query_row((key_of(number, 0), key_of(number, after.saturating_add(1))), |row| row.get(0))?;
     let mut read = connection.prepare_cached(
-        "SELECT log.key, log.at, log.body, turn.id FROM log
+        "SELECT log.key, log.at, log.body, turn.id, log.count FROM log
          LEFT JOIN turn ON turn.key = ((log.key >> 32) << 32) + log.turn
          WHERE log.key BETWEEN ?1 AND ?2 ORDER BY log.key",
     )?;
@@ -148,9 +154,13 @@ pub(super) fn events(connection: &Connection, session: &SessionId, after: u64, l
         let turn = turn.map(str::parse).transpose().map_err(|e| unreadable(3, e))?;
         let at: u64 = row.get(1)?;
         bytes += body.len();
-        record::Row { session, turn, first_seq, at, body }
-            .decode(after, &mut out)
-            .map_err(|bad| StoreError::Damaged { session: session.clone(), seq: bad.seq, cause: bad.cause })?;
+        let stored = record::Row { session, turn, first_seq, at, body };
+        let row = stored.parted(row.get(4)?).map(|(row, _)| row);
+        row.and_then(|row| row.decode(after, &mut out)).map_err(|bad| StoreError::Damaged {
+            session: session.clone(),
+            seq: bad.seq,
+            cause: bad.cause,
+        })?;
         if out.len() >= limit || bytes >= EVENTS_BYTES_MAX {
             break;
         }
@@ -271,6 +281,23 @@ pub(super) fn turn(connection: &Connection, session: &SessionId, turn: &TurnId) 
     let mut find = connection.prepare_cached("SELECT body FROM turn WHERE key = ? AND body IS NOT NULL")?;
     let body: Option<TurnBody> = find.query_row([key], |row| json(row, 0)).optional()?;
     Ok(body.map(|body| body.into_row(session.clone(), turn.clone())))
+}
+
+/// All turns of a session, oldest first; of one that cannot be read its id, as far as it can be told, and why.
+pub(super) fn turns_of(
+    connection: &Connection,
+    (session, number): (&SessionId, i64),
+) -> rusqlite::Result<Vec<Result<TurnRow, (String, String)>>> {
+    let mut list = connection
+        .prepare_cached("SELECT id, body FROM turn WHERE key BETWEEN ? AND ? AND body IS NOT NULL ORDER BY key")?;
+    let mut rows = list.query((key_of(number, 0), key_of(number, u32::MAX.into())))?;
+    let mut turns = Vec::new();
+    while let Some(row) = rows.next()? {
+        let read = || Ok(json::<TurnBody>(row, 1)?.into_row(session.clone(), id(row, 0)?));
+        let name = row.get::<_, String>(0).unwrap_or_else(|_| "?".to_owned());
+        turns.push(read().map_err(|cause: rusqlite::Error| (name, cause.to_string())));
+    }
+    Ok(turns)
 }
 
 pub(super) fn open_turns(connection: &Connection) -> Read<Vec<TurnRow>> {

@@ -3,12 +3,14 @@
 //! MS is the distance to the row's time in milliseconds (negative when the clock was set back).
 //! KIND is the event's type. The most frequent one, `stream.delta`, is written `.`, and of its
 //! payload only what stands behind `{"text":`. So a delta costs a handful of bytes over its text.
+//! Behind the lines come the tags of the events' chain (see `store::chain`), two bytes each, in their order.
 
 use std::io::Write as _;
 
 use serde_json::value::RawValue;
 
 use crate::protocol::{Event, SessionId, TurnId};
+use crate::store::chain::{TAG_BYTES, one_line};
 
 const DELTA_KIND: &str = "stream.delta";
 const DELTA_FRONT: &str = "{\"text\":";
@@ -21,9 +23,14 @@ pub(super) fn encode_line(body: &mut Vec<u8>, at: u64, event: &Event) {
     let (kind, payload) = delta.map_or((event.kind.as_str(), payload), |inner| (".", inner));
     // Writing into memory cannot fail.
     let _ = write!(body, "{distance} {kind} ");
-    // A raw line break in JSON is a blank between tokens: inside strings it is escaped.
-    body.extend(payload.bytes().map(|b| if b == b'\n' { b' ' } else { b }));
+    body.extend_from_slice(one_line(payload).as_bytes());
     body.push(b'\n');
+}
+
+/// A stored body's lines, and the tags of its `count` events. None: it is too short to have them.
+pub(super) fn split(stored: &[u8], count: u64) -> Option<(&[u8], &[u8])> {
+    let tags = usize::try_from(count).ok()?.checked_mul(TAG_BYTES)?;
+    stored.split_at_checked(stored.len().checked_sub(tags)?)
 }
 
 /// A row as it was read.
@@ -42,7 +49,14 @@ pub(super) struct BadLine {
     pub(super) cause: String,
 }
 
-impl Row<'_> {
+impl<'a> Row<'a> {
+    /// A row as it is stored, and the tags of its `count` events.
+    pub(super) fn parted(&self, count: u64) -> Result<(Self, &'a [u8]), BadLine> {
+        let bad = || BadLine { seq: self.first_seq, cause: format!("{} bytes for {count} events", self.body.len()) };
+        let (body, tags) = split(self.body, count).ok_or_else(bad)?;
+        Ok((Self { turn: self.turn.clone(), body, ..*self }, tags))
+    }
+
     /// Adds its events with numbers above `after` to `out`.
     pub(super) fn decode(&self, after: u64, out: &mut Vec<Event>) -> Result<(), BadLine> {
         let lines = self.body.strip_suffix(b"\n").unwrap_or(self.body).split(|b| *b == b'\n');

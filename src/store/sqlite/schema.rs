@@ -1,10 +1,12 @@
 //! The tables, and the steps from one version of them to the next.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::chained;
+use super::directory::make_private_file;
 use crate::store::StoreError;
 
 /// How long to wait for another connection's lock.
@@ -14,8 +16,9 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// `log.key`, `turn.key` and `question.key` are the session's number times 2^32 plus the first event's number,
 /// or the turn's place in the session. Few tables, few indexes: each costs a page.
-const STEPS: &[&str] = &[
-    "
+const STEPS: &[Step] = &[
+    Step::Sql(
+        "
     CREATE TABLE session (
         number INTEGER PRIMARY KEY,
         id TEXT NOT NULL UNIQUE,
@@ -44,21 +47,44 @@ const STEPS: &[&str] = &[
         body BLOB NOT NULL
     );
 ",
-    "
+    ),
+    Step::Sql(
+        "
     CREATE TABLE question (
         key INTEGER PRIMARY KEY,
         id TEXT NOT NULL,
         call TEXT NOT NULL
     );
 ",
-    "CREATE TABLE doomed (number INTEGER PRIMARY KEY);",
-    "
+    ),
+    Step::Sql("CREATE TABLE doomed (number INTEGER PRIMARY KEY);"),
+    Step::Sql(
+        "
     CREATE TABLE saved_grant (
         id TEXT PRIMARY KEY,
         body TEXT NOT NULL
     );
 ",
+    ),
+    // session.head_seq and session.head, and a tag for each event in log.body.
+    Step::Code(chained::chain_all),
 ];
+
+/// One step.
+enum Step {
+    Sql(&'static str),
+    /// For what needs the rows' decoder. It runs inside the step's transaction.
+    Code(fn(&Connection) -> rusqlite::Result<()>),
+}
+
+impl Step {
+    fn run(&self, connection: &Connection) -> rusqlite::Result<()> {
+        match self {
+            Self::Sql(sql) => connection.execute_batch(sql),
+            Self::Code(code) => code(connection),
+        }
+    }
+}
 
 /// Opens the database for writing, with the newest tables.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
@@ -83,18 +109,63 @@ fn prepare(path: &Path) -> rusqlite::Result<Connection> {
 fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let failed = |e: rusqlite::Error| failure("bring the database to the newest version", path, &e);
     let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
-    let known = i64::try_from(STEPS.len()).unwrap_or(i64::MAX);
+    let known = newest();
     let done = usize::try_from(found).ok().filter(|done| *done <= STEPS.len());
     let Some(done) = done else {
         return Err(StoreError::TooNew { path: path.to_owned(), found, known });
     };
+    if done > 0 && done < STEPS.len() {
+        tracing::info!(path = %path.display(), from = found, to = known, "the database is brought to the newest version");
+        back_up(connection, path, found)?;
+    }
     for (step, version) in STEPS.iter().zip(1..).skip(done) {
         let transaction = connection.transaction().map_err(failed)?;
-        transaction.execute_batch(step).map_err(failed)?;
+        step.run(&transaction).map_err(failed)?;
         transaction.pragma_update(None, "user_version", version).map_err(failed)?;
         transaction.commit().map_err(failed)?;
     }
     Ok(())
+}
+
+/// The version that this program makes.
+pub(super) fn newest() -> i64 {
+    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+}
+
+/// A file beside the database: its name, and something behind it.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// Where the copy of a database lies that was made before it left version `version`.
+pub(super) fn backup_path(path: &Path, version: i64) -> PathBuf {
+    beside(path, &format!(".v{version}.bak"))
+}
+
+/// Keeps a copy of the database as it is, whole or not at all.
+fn back_up(connection: &Connection, path: &Path, version: i64) -> Result<(), StoreError> {
+    let doing = "keep a copy of the database before it is brought to the newest version";
+    let target = backup_path(path, version);
+    let partial = target.with_extension("partial");
+    let broken = |e: std::io::Error| super::directory::failure(doing, &partial, &e);
+    // What an attempt before this one left; SQLite wants an empty file.
+    match std::fs::remove_file(&partial) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(broken(e)),
+        Ok(()) | Err(_) => {}
+    }
+    make_private_file(&partial)?;
+    let name = partial.to_str().ok_or_else(|| StoreError::Io {
+        doing: doing.to_owned(),
+        cause: format!("{}: the path is not UTF-8", partial.display()),
+    })?;
+    let copied = connection.execute("VACUUM INTO ?", [name]).map_err(|e| failure(doing, &partial, &e));
+    let synced = copied.and_then(|_| std::fs::File::open(&partial).and_then(|file| file.sync_all()).map_err(broken));
+    synced.and_then(|()| std::fs::rename(&partial, &target).map_err(broken)).inspect_err(|_| {
+        // A disk that is full should not stay so for our sake.
+        let _ = std::fs::remove_file(&partial);
+    })
 }
 
 /// SQLite's words, with the path and what was tried.

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::read::{self, TurnBody};
-use super::{record, schema, sweep};
+use super::{chained, record, schema, sweep};
 use crate::protocol::{Event, SessionId, TurnId};
+use crate::store::chain::Chain;
 use crate::store::{Committed, Question, SessionRow, StoreError, TurnRow, Write, check_numbers};
 
 /// Commits of one transaction, at most.
@@ -111,6 +112,10 @@ struct Known {
     last_seq: u64,
     /// The turn last written, and its place.
     turn: Option<(TurnId, i64)>,
+    /// The chain to its last event.
+    chain: Chain,
+    /// The event to which its row has the chain.
+    anchored: u64,
 }
 
 struct Writer {
@@ -277,7 +282,7 @@ impl Writer {
         if in_company {
             self.execute("SAVEPOINT one").map_err(|e| self.failure("begin to write", &e))?;
         }
-        let done = writes.iter().try_for_each(|write| self.apply(write));
+        let done = self.apply_all(writes);
         let result = match done {
             Ok(()) => Ok(()),
             Err(Failed::Sqlite(e)) => return Err(self.failure("write to the disk", &e)),
@@ -302,6 +307,20 @@ impl Writer {
 
     fn failure(&self, doing: &str, cause: &rusqlite::Error) -> StoreError {
         schema::failure(doing, &self.path, cause)
+    }
+
+    /// A session's row is written behind the events of the same commit: it has the head of its log.
+    fn apply_all(&mut self, writes: &[Write]) -> Result<(), Failed> {
+        let mut late = Vec::new();
+        for (at, write) in writes.iter().enumerate() {
+            match write {
+                Write::UpdateSession(row) if appends_to(&row.id, writes.get(at + 1..).unwrap_or_default()) => {
+                    late.push(row);
+                }
+                write => self.apply(write)?,
+            }
+        }
+        late.into_iter().try_for_each(|row| self.update_session(row))
     }
 
     fn apply(&mut self, write: &Write) -> Result<(), Failed> {
@@ -347,17 +366,20 @@ impl Writer {
             json(&row.usage)?,
             json(&row.settings)?,
         ))?;
-        let known = Known { number, last_seq: 0, turn: None };
+        let known = Known { number, last_seq: 0, turn: None, chain: Chain::default(), anchored: 0 };
         drop(insert);
         self.remember(row.id.clone(), known);
         Ok(())
     }
 
     fn update_session(&mut self, row: &SessionRow) -> Result<(), Failed> {
-        let number = self.know(&row.id)?.number;
+        let known = self.know(&row.id)?;
+        known.anchored = known.chain.seq();
+        let (number, chain) = (known.number, known.chain);
+        let head = (chain.seq() > 0).then_some(chain);
         let mut update = self.connection.prepare_cached(
             "UPDATE session SET status = ?2, version = ?3, updated_at = ?4, message_count = ?5, usage = ?6,
-             settings = ?7 WHERE number = ?1",
+             settings = ?7, head_seq = ?8, head = ?9 WHERE number = ?1",
         )?;
         update.execute((
             number,
@@ -367,6 +389,8 @@ impl Writer {
             row.message_count,
             json(&row.usage)?,
             json(&row.settings)?,
+            head.map(|chain| chain.seq()),
+            head.as_ref().map(Chain::value),
         ))?;
         Ok(())
     }
@@ -382,10 +406,8 @@ impl Writer {
     }
 
     fn append(&mut self, id: &SessionId, events: &[Event]) -> Result<(), Failed> {
-        let (number, last_seq) = {
-            let known = self.know(id)?;
-            (known.number, known.last_seq)
-        };
+        let known = self.know(id)?;
+        let (number, last_seq, mut chain, anchored) = (known.number, known.last_seq, known.chain, known.anchored);
         check_numbers(last_seq, events)?;
         if events.last().is_some_and(|e| e.seq >= u64::from(u32::MAX)) {
             let cause = format!("session {id} has reached its last event number");
@@ -393,10 +415,12 @@ impl Writer {
         }
         let mut rest = events;
         while let Some(first) = rest.first() {
-            let mut body = Vec::new();
+            let (mut body, mut tags) = (Vec::new(), Vec::new());
             let mut count = 0;
             for event in rest.iter().take_while(|e| e.turn_id == first.turn_id) {
                 record::encode_line(&mut body, first.at, event);
+                chain.push(event);
+                tags.extend(chain.tag());
                 count += 1;
                 if body.len() >= ROW_BYTES_MAX {
                     break;
@@ -406,6 +430,7 @@ impl Writer {
             let mut insert = self
                 .connection
                 .prepare_cached("INSERT INTO log (key, count, turn, at, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+            body.append(&mut tags);
             insert.execute((key_of(number, first.seq), count, place, first.at, body))?;
             rest = &rest[count..];
         }
@@ -414,8 +439,15 @@ impl Writer {
                 self.connection.prepare_cached("INSERT INTO question (key, id, call) VALUES (?1, ?2, ?3)")?;
             insert.execute((key_of(number, event.seq), question.request_id.as_str(), question.call_id))?;
         }
+        let anchored = if chain.seq() - anchored >= chained::ANCHOR_EVENTS {
+            chained::anchor(&self.connection, number, &chain)?;
+            chain.seq()
+        } else {
+            anchored
+        };
         if let (Some(last), Some(known)) = (events.last(), self.known.get_mut(id)) {
             known.last_seq = last.seq;
+            (known.chain, known.anchored) = (chain, anchored);
         }
         Ok(())
     }
@@ -460,14 +492,15 @@ impl Writer {
         Ok(key)
     }
 
-    fn know(&mut self, id: &SessionId) -> Result<&Known, Failed> {
+    fn know(&mut self, id: &SessionId) -> Result<&mut Known, Failed> {
         if !self.known.contains_key(id) {
             let number = read::number_of(&self.connection, id)?;
             let number = number.ok_or_else(|| StoreError::NoSession(id.clone()))?;
             let last_seq = read::last_seq_of(&self.connection, number)?;
-            self.remember(id.clone(), Known { number, last_seq, turn: None });
+            let (chain, anchored) = chained::resume(&self.connection, (id, number))?;
+            self.remember(id.clone(), Known { number, last_seq, turn: None, chain, anchored });
         }
-        self.known.get(id).ok_or_else(|| StoreError::NoSession(id.clone()).into())
+        self.known.get_mut(id).ok_or_else(|| StoreError::NoSession(id.clone()).into())
     }
 
     fn remember(&mut self, id: SessionId, known: Known) {
@@ -478,15 +511,20 @@ impl Writer {
     }
 
     fn bound_wal(&self) {
-        let mut wal = self.path.clone().into_os_string();
-        wal.push("-wal");
-        let bytes = std::fs::metadata(wal).map_or(0, |facts| facts.len());
+        let bytes = std::fs::metadata(schema::beside(&self.path, "-wal")).map_or(0, |facts| facts.len());
         if bytes > WAL_BYTES_MAX {
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         } else if bytes > WAL_BYTES_CHECKPOINT {
             let _ = self.checkpoint.try_send(false);
         }
     }
+}
+
+/// Whether one of the writes appends to a session's log, and none of them takes the session out.
+fn appends_to(id: &SessionId, writes: &[Write]) -> bool {
+    let gone = |write: &Write| matches!(write, Write::DeleteSession(other) if other == id);
+    let appends = |write: &Write| matches!(write, Write::Append(other, _) if other == id);
+    writes.iter().any(appends) && !writes.iter().any(gone)
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Result<String, StoreError> {

@@ -1,0 +1,294 @@
+//! Looks at a data directory without changing anything in it: for checks and exports.
+//!
+//! It reads like any other reader of the database, also while a server writes; each session is seen as it was at one
+//! moment. Where no server runs, the directory is held meanwhile, and a database without a write-ahead log is read
+//! without SQLite making one beside it. Memory is bounded by the longest row, not by the log.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::chained::{self, Stored};
+use super::directory::{self, Hold, Lock};
+use super::read::{self, ReadError};
+use super::write::{key_of, split_key};
+use super::{FILE, schema};
+use crate::protocol::{Event, SessionId};
+use crate::store::chain::{Chain, TAG_BYTES};
+use crate::store::inspect::{Fault, Inspected};
+use crate::store::{Question, StoreError};
+
+/// Lines of SQLite's own check that are kept.
+const SAID_MAX: usize = 20;
+
+/// A data directory that is looked at.
+pub struct Inspection {
+    connection: Connection,
+    path: PathBuf,
+    /// Held as long as this lives, where no server does.
+    _lock: Option<Lock>,
+    serving: bool,
+    version: i64,
+}
+
+impl std::fmt::Debug for Inspection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inspection").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Inspection {
+    /// Opens a data directory for looking.
+    ///
+    /// # Errors
+    /// [`StoreError::TooNew`], or [`StoreError::Io`] that names the path: there is no database in it, too.
+    pub fn open(directory: &Path) -> Result<Self, StoreError> {
+        let path = directory.join(FILE);
+        let found = std::fs::metadata(&path).and_then(|found| match found.is_file() {
+            true => Ok(()),
+            false => Err(io::Error::other("not a file")),
+        });
+        found.map_err(|e| directory::failure("find the database", &path, &e))?;
+        let hold = directory::hold(directory)?;
+        let serving = matches!(hold, Hold::Elsewhere);
+        let at_rest = !serving && std::fs::metadata(schema::beside(&path, "-wal")).map_or(true, |wal| wal.len() == 0);
+        let failed = |e: rusqlite::Error| schema::failure("open the database", &path, &e);
+        let connection = connect(&path, at_rest).map_err(failed)?;
+        let version = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+        if version > schema::newest() {
+            return Err(StoreError::TooNew { path, found: version, known: schema::newest() });
+        }
+        let lock = match hold {
+            Hold::Ours(lock) => Some(lock),
+            Hold::Elsewhere | Hold::NoLock => None,
+        };
+        Ok(Self { connection, path, _lock: lock, serving, version })
+    }
+
+    /// Whether a server (or another program of ours) has the directory.
+    pub fn is_served(&self) -> bool {
+        self.serving
+    }
+
+    /// The version of its tables, and the newest that this program knows. Of an older one only [`Self::database`] can
+    /// be looked at: the next start of a server brings it to the newest.
+    pub fn versions(&self) -> (i64, i64) {
+        (self.version, schema::newest())
+    }
+
+    /// What SQLite finds wrong with its file, and rows that belong to nothing.
+    ///
+    /// # Errors
+    /// When it cannot be read at all.
+    pub fn database(&self) -> Result<Vec<Fault>, StoreError> {
+        let mut faults = self.sound().map_err(|e| self.failed(&e))?;
+        if self.version == schema::newest() && faults.is_empty() {
+            faults = self.orphans().map_err(|e| self.failed(&e))?;
+        }
+        Ok(faults)
+    }
+
+    fn sound(&self) -> rusqlite::Result<Vec<Fault>> {
+        let mut check = self.connection.prepare(&format!("PRAGMA integrity_check({SAID_MAX})"))?;
+        let said = check.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+        Ok(said.into_iter().filter(|said| said != "ok").map(|said| Fault::Database { said }).collect())
+    }
+
+    fn orphans(&self) -> rusqlite::Result<Vec<Fault>> {
+        let mut faults = Vec::new();
+        for table in ["log", "turn", "question"] {
+            let mut list = self.connection.prepare(&format!(
+                "SELECT key >> 32, count(*) FROM {table} WHERE key >> 32 NOT IN (SELECT number FROM session)
+                 AND key >> 32 NOT IN (SELECT number FROM doomed) GROUP BY key >> 32"
+            ))?;
+            let rows =
+                list.query_map([], |row| Ok(Fault::Orphans { table, number: row.get(0)?, rows: row.get(1)? }))?;
+            faults.extend(rows.collect::<Result<Vec<_>, _>>()?);
+        }
+        Ok(faults)
+    }
+
+    /// The number of the first session behind number `after`; 0 begins.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn next_session(&self, after: i64) -> Result<Option<i64>, StoreError> {
+        let sql = "SELECT min(number) FROM session WHERE number > ?";
+        self.connection.query_row(sql, [after], |row| row.get(0)).map_err(|e| self.failed(&e))
+    }
+
+    /// The number of a session. None: there is none of that id.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn session_number(&self, id: &SessionId) -> Result<Option<i64>, StoreError> {
+        read::number_of(&self.connection, id).map_err(|e| self.failed(&e))
+    }
+
+    /// Looks at one session as it is at this moment: hands out its events, oldest first, as far as they can be read.
+    /// None: it is gone, or its row cannot be read.
+    ///
+    /// # Errors
+    /// When the database cannot be read.
+    pub fn session(
+        &self,
+        number: i64,
+        take: &mut dyn FnMut(&Event),
+    ) -> Result<(Option<Inspected>, Vec<Fault>), StoreError> {
+        let mut look = || -> Result<_, ReadError> {
+            let moment = self.connection.unchecked_transaction()?;
+            let row = match read::session_at(&moment, number) {
+                Ok(Some(row)) => row,
+                Ok(None) => return Ok((None, Vec::new())),
+                Err(cause) => return Ok((None, vec![Fault::Row { number, cause: cause.to_string() }])),
+            };
+            let mut faults = Vec::new();
+            let turns = turns(&moment, (&row.id, number), &mut faults)?;
+            let chain = walk(&moment, (&row.id, number), take, &mut faults)?;
+            Ok((Some(Inspected { row, turns, chain }), faults))
+        };
+        look().map_err(|error| match error {
+            ReadError::Sqlite(e) => self.failed(&e),
+            ReadError::Store(e) => e,
+        })
+    }
+
+    fn failed(&self, cause: &rusqlite::Error) -> StoreError {
+        schema::failure("read the database", &self.path, cause)
+    }
+}
+
+/// A connection that only reads. At rest, SQLite is told that nothing changes, so that it makes no files of its own.
+fn connect(path: &Path, at_rest: bool) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(&byte);
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match plain(*byte) {
+            true => uri.push(char::from(*byte)),
+            false => uri.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if at_rest {
+        uri.push_str("?immutable=1");
+    }
+    let connection = Connection::open_with_flags(uri, flags)?;
+    connection.busy_timeout(schema::BUSY_TIMEOUT)?;
+    Ok(connection)
+}
+
+fn turns(
+    connection: &Connection,
+    session: (&SessionId, i64),
+    faults: &mut Vec<Fault>,
+) -> rusqlite::Result<Vec<crate::store::TurnRow>> {
+    let mut turns = Vec::new();
+    for read in read::turns_of(connection, session)? {
+        match read {
+            Ok(turn) => turns.push(turn),
+            Err((turn, cause)) => faults.push(Fault::Turn { session: session.0.clone(), turn, cause }),
+        }
+    }
+    Ok(turns)
+}
+
+/// What a walk through a log knows so far.
+struct Walk<'a> {
+    session: &'a SessionId,
+    faults: &'a mut Vec<Fault>,
+    chain: Chain,
+    /// Whether the chain still tells anything: behind its first fault it does not.
+    chained: bool,
+    /// The head in the session's row.
+    head: Option<Chain>,
+    last_seq: u64,
+    /// Questions that the log puts.
+    questions: Vec<u64>,
+}
+
+/// Holds a log against its numbers, its chain and its questions. Gives the chain to its end.
+fn walk(
+    connection: &Connection,
+    (session, number): (&SessionId, i64),
+    take: &mut dyn FnMut(&Event),
+    faults: &mut Vec<Fault>,
+) -> Result<Chain, ReadError> {
+    let head = chained::head_of(connection, number)?;
+    let mut walk =
+        Walk { session, faults, chain: Chain::default(), chained: true, head, last_seq: 0, questions: Vec::new() };
+    let from = key_of(number, 0) - 1;
+    chained::each_row_from::<rusqlite::Error>(connection, (session, number), from, |stored| {
+        walk.row(stored, take);
+        Ok(())
+    })?;
+    walk.end();
+    let asked = questions(connection, number)?;
+    walk.compare_questions(&asked);
+    Ok(walk.chain)
+}
+
+fn questions(connection: &Connection, number: i64) -> rusqlite::Result<Vec<u64>> {
+    let mut list = connection.prepare_cached("SELECT key FROM question WHERE key BETWEEN ? AND ? ORDER BY key")?;
+    let keys = list.query_map((key_of(number, 0), key_of(number, u32::MAX.into())), |row| row.get::<_, i64>(0))?;
+    keys.map(|key| key.map(|key| split_key(key).1)).collect()
+}
+
+impl Walk<'_> {
+    fn row(&mut self, stored: &Stored<'_>, take: &mut dyn FnMut(&Event)) {
+        let (session, first) = (self.session.clone(), stored.row.first_seq);
+        if first != self.last_seq + 1 {
+            self.faults.push(Fault::Missing { session: session.clone(), seq: self.last_seq + 1, found: first });
+            self.chained = false;
+        }
+        if stored.place.is_some() && stored.row.turn.is_none() {
+            self.faults.push(Fault::NoTurn { session: session.clone(), seq: first });
+        }
+        self.last_seq = stored.last_seq();
+        match stored.events() {
+            Ok((events, tags)) => {
+                for (event, tag) in events.iter().zip(tags.chunks(TAG_BYTES)) {
+                    self.chain.push(event);
+                    if self.chained && self.chain.tag() != tag {
+                        self.chained = false;
+                        self.faults.push(Fault::Changed { session: session.clone(), seq: event.seq });
+                    }
+                    if Question::of(event).is_some() {
+                        self.questions.push(event.seq);
+                    }
+                    take(event);
+                }
+            }
+            Err(bad) => {
+                self.faults.push(Fault::Unreadable { session, seq: bad.seq, cause: bad.cause });
+                self.chain.skip(stored.last_seq(), stored.row.body);
+                self.chained = false;
+            }
+        }
+        // The head stands at the end of a row.
+        if let Some(head) = self.head.filter(|head| self.chained && head.seq() == self.chain.seq())
+            && head != self.chain
+        {
+            self.chained = false;
+            self.faults.push(Fault::Head { session: self.session.clone(), seq: head.seq() });
+        }
+    }
+
+    fn end(&mut self) {
+        let Some(head) = self.head else { return };
+        if head.seq() > self.last_seq {
+            let (last, head) = (self.last_seq, head.seq());
+            self.faults.push(Fault::CutOff { session: self.session.clone(), last, head });
+        }
+    }
+
+    fn compare_questions(&mut self, asked: &[u64]) {
+        let session = || self.session.clone();
+        let unlisted = self.questions.iter().filter(|seq| asked.binary_search(seq).is_err());
+        let what = "a question of the log is not in the list of questions";
+        self.faults.extend(unlisted.map(|seq| Fault::Question { session: session(), seq: *seq, what }));
+        let unasked = asked.iter().filter(|seq| self.questions.binary_search(seq).is_err());
+        let what = "the list of questions has one that the log does not put";
+        self.faults.extend(unasked.map(|seq| Fault::Question { session: session(), seq: *seq, what }));
+    }
+}
