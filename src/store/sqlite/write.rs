@@ -5,6 +5,8 @@
 //! large for the disk does not take small ones with it. Between transactions, and while nothing comes, it
 //! sweeps up after deleted sessions (see `sweep`).
 
+mod append;
+
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -15,10 +17,10 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::read::{self, TurnBody};
-use super::{chained, record, schema, sweep};
-use crate::protocol::{Event, SessionId, TurnId};
+use super::{chained, schema, sweep};
+use crate::protocol::{SessionId, TurnId};
 use crate::store::chain::Chain;
-use crate::store::{Committed, Question, SessionRow, StoreError, TurnRow, Write, check_numbers};
+use crate::store::{Committed, SessionRow, StoreError, TurnRow, Write};
 
 /// Commits of one transaction, at most.
 const GROUP_MAX: usize = 512;
@@ -405,53 +407,6 @@ impl Writer {
         Ok(())
     }
 
-    fn append(&mut self, id: &SessionId, events: &[Event]) -> Result<(), Failed> {
-        let known = self.know(id)?;
-        let (number, last_seq, mut chain, anchored) = (known.number, known.last_seq, known.chain, known.anchored);
-        check_numbers(last_seq, events)?;
-        if events.last().is_some_and(|e| e.seq >= u64::from(u32::MAX)) {
-            let cause = format!("session {id} has reached its last event number");
-            return Err(StoreError::Io { doing: "append events".into(), cause }.into());
-        }
-        let mut rest = events;
-        while let Some(first) = rest.first() {
-            let (mut body, mut tags) = (Vec::new(), Vec::new());
-            let mut count = 0;
-            for event in rest.iter().take_while(|e| e.turn_id == first.turn_id) {
-                record::encode_line(&mut body, first.at, event);
-                chain.push(event);
-                tags.extend(chain.tag());
-                count += 1;
-                if body.len() >= ROW_BYTES_MAX {
-                    break;
-                }
-            }
-            let place = first.turn_id.as_ref().map(|turn| self.turn_place(id, turn)).transpose()?;
-            let mut insert = self
-                .connection
-                .prepare_cached("INSERT INTO log (key, count, turn, at, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-            body.append(&mut tags);
-            insert.execute((key_of(number, first.seq), count, place, first.at, body))?;
-            rest = &rest[count..];
-        }
-        for (event, question) in events.iter().filter_map(|event| Some((event, Question::of(event)?))) {
-            let mut insert =
-                self.connection.prepare_cached("INSERT INTO question (key, id, call) VALUES (?1, ?2, ?3)")?;
-            insert.execute((key_of(number, event.seq), question.request_id.as_str(), question.call_id))?;
-        }
-        let anchored = if chain.seq() - anchored >= chained::ANCHOR_EVENTS {
-            chained::anchor(&self.connection, number, &chain)?;
-            chain.seq()
-        } else {
-            anchored
-        };
-        if let (Some(last), Some(known)) = (events.last(), self.known.get_mut(id)) {
-            known.last_seq = last.seq;
-            (known.chain, known.anchored) = (chain, anchored);
-        }
-        Ok(())
-    }
-
     fn save_turn(&mut self, turn: &TurnRow) -> Result<(), Failed> {
         let record = &turn.record;
         let place = self.turn_place(&record.session_id, &record.turn_id)?;
@@ -460,36 +415,6 @@ impl Writer {
         let mut update = self.connection.prepare_cached("UPDATE turn SET open = ?2, body = ?3 WHERE key = ?1")?;
         update.execute((key, !record.status.is_terminal(), json(&TurnBody::of(turn))?))?;
         Ok(())
-    }
-
-    /// A turn's place in its session; it gets one when it has none.
-    fn turn_place(&mut self, session: &SessionId, turn: &TurnId) -> Result<i64, Failed> {
-        let known = self.know(session)?;
-        if let Some((last, place)) = &known.turn
-            && last == turn
-        {
-            return Ok(*place);
-        }
-        let number = known.number;
-        let key = match read::turn_key(&self.connection, number, turn)? {
-            Some(key) => key,
-            None => self.insert_turn(number, turn)?,
-        };
-        let place = key & i64::from(u32::MAX);
-        if let Some(known) = self.known.get_mut(session) {
-            known.turn = Some((turn.clone(), place));
-        }
-        Ok(place)
-    }
-
-    fn insert_turn(&self, number: i64, turn: &TurnId) -> rusqlite::Result<i64> {
-        let mut last = self.connection.prepare_cached("SELECT max(key) FROM turn WHERE key BETWEEN ? AND ?")?;
-        let last: Option<i64> =
-            last.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| row.get(0))?;
-        let key = last.unwrap_or_else(|| key_of(number, 0)) + 1;
-        let mut insert = self.connection.prepare_cached("INSERT INTO turn (key, id, open) VALUES (?1, ?2, 0)")?;
-        insert.execute((key, turn.as_str()))?;
-        Ok(key)
     }
 
     fn know(&mut self, id: &SessionId) -> Result<&mut Known, Failed> {
