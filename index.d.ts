@@ -447,7 +447,7 @@ export interface ToolRegistry {
   /** (Re)loads the tools of the MCP client, as `mcp:<server>/<tool>`. Other tools stay. A server that cannot list is skipped with a warning, and keeps the tools that it had. */
   discover(): Promise<void>
   /**
-   * Adds a tool; one of the same name is replaced in its place. A call that waits or runs keeps the tool that it found.
+   * Adds a tool; one of the same name is replaced in its place. A call that runs keeps the tool that it found; one in a batch finds its tool when it begins.
    * @throws {SimseError} `CONFIG_VALIDATION` for a definition or handler that does not fit.
    */
   register<Output>(

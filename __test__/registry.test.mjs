@@ -229,6 +229,34 @@ test('a Standard Schema makes the value that the handler gets; one without JSON 
   assert.equal(refused.output, 'Tool "own" execution failed: argument "ok": is missing')
 })
 
+test('what a Standard Schema refuses without a word, or in a form of its own, is refused all the same', async () => {
+  const registry = createToolRegistry()
+  const unsaid = 'the arguments do not fit its schema'
+  const table = [
+    [[], unsaid],
+    [[{ message: '' }], unsaid],
+    ['x', unsaid],
+    [null, unsaid],
+    [[null, { message: 'no', path: [null, { key: 'k' }, 0] }], 'argument "?.k.0": no'],
+    [[{ path: ['a'] }], 'argument "a": does not fit'],
+  ]
+  for (const [issues, said] of table) {
+    const parameters = { '~standard': { version: 1, vendor: 'own', validate: () => ({ issues }) } }
+    registry.register(define('own', { parameters }), async () => 'ran')
+    const { output } = await registry.execute(call('own', { a: 1 }))
+    assert.equal(output, `Tool "own" execution failed: ${said}`)
+  }
+})
+
+test('a lone surrogate in the name of an argument is that call\'s alone', async () => {
+  const registry = createToolRegistry()
+  registry.register(define('echo'), async (args) => JSON.stringify(args))
+  const calls = [call('echo', { a: 1 }), call('echo', { '\ud800': '\\ud800 \udc00', '😀': '😀' })]
+  const [first, second] = await registry.batchExecute(calls)
+  assert.equal(first.output, '{"a":1}')
+  assert.equal(second.output, '{"\ufffd":"\\\\ud800 \ufffd","😀":"😀"}')
+})
+
 test('schemas of other libraries: what is wrong is named, and the model is told what fits', async () => {
   const warnings = []
   const registry = createToolRegistry({ logger: { warn: (message) => warnings.push(message) } })

@@ -56,6 +56,19 @@ test('a block with a name is a call, whatever its arguments are: it fails with w
   }
 })
 
+test('a reply that repeats itself is read about as often as it is long', () => {
+  const calls = block({ id: '1', name: 'a', arguments: { x: '</tool_use>' } })
+  const table = [
+    ['<tool_use>\\"</tool_use>', ''],
+    ['<tool_use>\\"""</tool_use>', '"</tool_use>'],
+    ['<tool_use>{"a":"</tool_use>', ''],
+  ]
+  for (const [block, end] of table) {
+    const { toolCalls } = registry.parseToolCalls(calls + block.repeat(40_000) + end)
+    assert.equal(toolCalls.length, 1)
+  }
+})
+
 const MALFORMED = ['{', 'null', '[]', '"text"', '{}', '{"name": 5}', '{"name": ""}', '{"name": "a\nb"}']
 for (const body of MALFORMED) {
   test(`a malformed block is in neither, and the next one counts: ${JSON.stringify(body)}`, () => {

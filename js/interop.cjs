@@ -33,8 +33,7 @@ function wired(registry, what) {
 function toolsOf(registry, what) {
   return JSON.parse(wired(registry, what).text).map((tool) => ({
     ...tool,
-    // Interfaces want to see that it is an object, also where the schema says so by a reference or a choice.
-    schema: { type: 'object', ...tool.schema },
+    schema: tool.schema,
   }))
 }
 

@@ -124,15 +124,24 @@ function typeName(schema) {
   return 'any'
 }
 
-/** Holds arguments against a Standard Schema: the value to use, or what is wrong. */
+/** Holds arguments against a Standard Schema: the value to use, or what is wrong, in words that are never empty. */
 async function validateStandard(schema, args) {
   const outcome = await schema['~standard'].validate(args)
-  if (!outcome.issues) return { value: outcome.value }
-  const said = outcome.issues.map(({ path, message }) => {
-    const where = (path ?? []).map((part) => String(typeof part === 'object' ? part.key : part)).join('.')
-    return where ? `argument "${where}": ${message}` : message
-  })
-  return { problem: said.join('; ') }
+  if (outcome?.issues === undefined) return { value: outcome?.value }
+  const issues = Array.isArray(outcome.issues) ? outcome.issues : []
+  const said = issues.map(issueText).filter((text) => text !== '')
+  return { problem: said.length > 0 ? said.join('; ') : UNSAID }
+}
+
+/** What a schema refuses without saying why. */
+const UNSAID = 'the arguments do not fit its schema'
+
+/** One issue, from a library that may not keep to the standard's form. */
+function issueText(issue) {
+  const message = typeof issue?.message === 'string' ? issue.message : ''
+  const path = Array.isArray(issue?.path) ? issue.path : []
+  const where = path.map((part) => String(typeof part === 'object' ? (part?.key ?? '?') : part)).join('.')
+  return where ? `argument "${where}": ${message || 'does not fit'}` : message
 }
 
 module.exports = { isStandard, readDefinition, listParameters, validateStandard, deepFreeze, CATEGORIES }

@@ -75,20 +75,28 @@ function readCall(call) {
   return Object.freeze({ id, name: call.name, arguments: readArguments(call.arguments) })
 }
 
-/** A model's reply, taken apart: its calls, and its text without them. Malformed blocks are in neither. */
+/**
+ * A model's reply, taken apart: its calls, and its text without them. Malformed blocks are in neither.
+ *
+ * A block that is none may look as if it went on to the end of the reply, and so may the next one. What is read in vain has
+ * a limit, four times the reply; beyond it a block ends at its first closing tag.
+ */
 function parseToolCalls(response) {
   const toolCalls = []
   const texts = []
+  let inVain = 4 * response.length + 65_536
   let at = 0
   for (;;) {
     const open = response.indexOf(OPEN, at)
     if (open === -1) break
     const start = open + OPEN.length
-    const aware = endOfBlock(response, start)
+    const first = response.indexOf(CLOSE, start)
+    if (first === -1) break
+    const aware = inVain > 0 ? endOfBlock(response, start) : first
     const call = aware === -1 ? undefined : parseBody(response.slice(start, aware))
+    if (!call) inVain -= (aware === -1 ? response.length : aware) - start
     // A block whose JSON does not hold ends at the first closing tag, so that it cannot swallow the next one.
-    const end = call ? aware : response.indexOf(CLOSE, start)
-    if (end === -1) break
+    const end = call ? aware : first
     if (call) toolCalls.push(readCall(call))
     texts.push(response.slice(at, open))
     at = end + CLOSE.length

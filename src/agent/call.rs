@@ -140,7 +140,10 @@ impl CallEnvironment {
         if let Some(timeout_ms) = outcome.timed_out_ms {
             let _ = sink.emit(EventBody::ToolTimeout { name: name.clone(), timeout_ms });
         }
-        if let Some(error) = outcome.failure.clone() {
+        if outcome.result.is_error {
+            // A hook made a failure of it: its words are what the model is told.
+            let said = || ErrorBody { code: ErrorCode::Internal, message: outcome.result.output.clone(), details: None };
+            let error = outcome.failure.clone().unwrap_or_else(said);
             let _ = sink.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error });
         }
         let _ = sink.emit(EventBody::ToolCallEnd {

@@ -26,7 +26,7 @@ use crate::agent::{CallEnvironment, CallOutcome, Sink, run_batch, run_call};
 use crate::host::filesystem_tools;
 use crate::model::WireNames;
 use crate::protocol::{ErrorBody, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolDefinition};
-use crate::tool::{Registry, Tool, check_parameters, json_schema};
+use crate::tool::{Registry, Tool, check_parameters, told_schema};
 
 /// What a registry is made with.
 #[derive(Debug, Deserialize)]
@@ -162,7 +162,7 @@ impl NativeRegistry {
         let names = WireNames::of(&definitions);
         let wire = |definition: &ToolDefinition| WireTool {
             wire_name: names.wire(&definition.name).into_owned(),
-            schema: json_schema(definition),
+            schema: told_schema(definition),
             name: definition.name.clone(),
             description: definition.description.clone(),
             annotations: definition.annotations.clone().unwrap_or_default(),

@@ -14,6 +14,7 @@ mod outputs;
 mod registry;
 mod schema;
 mod subject;
+mod told;
 mod validate;
 mod veil;
 mod words;
@@ -44,7 +45,8 @@ pub use outputs::{KeptOutput, OutputFile, Outputs};
 pub use registry::{Registry, RegistryError};
 pub use schema::check_parameters;
 pub use subject::{argument_place, argument_subject, unreachable_path};
-pub use validate::{BadArguments, json_schema, validate, validate_call};
+pub use told::told_schema;
+pub use validate::{BadArguments, validate, validate_call};
 pub use veil::Veil;
 
 /// A tool's arguments by name.

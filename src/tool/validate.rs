@@ -68,7 +68,7 @@ pub fn validate_call(tool: &dyn Tool, arguments: &Arguments) -> Result<(), BadAr
 }
 
 /// The definition's parameters as a JSON Schema object, for a model.
-pub fn json_schema(definition: &ToolDefinition) -> Value {
+pub(super) fn json_schema(definition: &ToolDefinition) -> Value {
     if is_schema(&definition.parameters) {
         return Value::Object(definition.parameters.clone());
     }

@@ -231,7 +231,7 @@ fn what_cannot_be_read_says_why() {
         (begin("*** Frobnicate File: a"), "line 2 of the patch: expected `*** Add File: …`"), (begin("*** Add File: a\n+x\ny"), "line 4 of the patch: every line of a new file begins with `+`"),
         (begin("*** Update File: a\n*** Move to:\n"), "line 3 of the patch: no path follows"),
         (git("Binary files a/x and b/x differ"), "line 2 of the patch: a binary patch cannot be applied"), (git("index 1..2\nGIT binary patch"), "a binary patch"),
-        (git("new file mode 120000"), "symbolic links are not patched"), (git("old mode 160000"), "submodules"), (git(""), "no change of `x` follows"),
+        (git("new file mode 120000"), "symbolic links are not patched"), (git("index 1..2 120000"), "symbolic links are not patched"), (git("old mode 160000"), "submodules"), (git(""), "no change of `x` follows"),
         (git("new file mode 777"), "`777` is not the mode of a file"), ("--- a/x\n+++ b/x\n@@ -1 +1 @@\n".into(), "line 3 of the patch: no lines follow"),
         ("x\n@@ -1 +1 @@\n-a\n+b\n--- a/x\n+++ b/x\n".into(), "a hunk without the lines"),
         ("--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\ndiff --cc x\n".into(), "the combined diff of a merge"),

@@ -214,6 +214,9 @@ fn extended(head: &mut Head, line: Source<'_>) -> Result<bool, PatchError> {
         (head.from, head.copied) = (Some(name(from)?), true);
     } else if let Some(to) = rest("copy to ") {
         head.to = Some(name(to)?);
+    } else if let Some(mode) = rest("index ").and_then(|rest| rest.split(' ').nth(1)) {
+        // The mode of a file whose content alone changes.
+        mode_of(mode, line)?;
     } else {
         return Ok(["index ", "similarity index ", "dissimilarity index "].iter().any(|word| text.starts_with(word)));
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::model::{ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, Part, ToolDefinition};
-use crate::tool::json_schema;
+use crate::tool::told_schema;
 
 #[derive(Serialize)]
 struct Body<'a> {
@@ -184,7 +184,7 @@ fn wire_tool<'t>(definition: &'t ToolDefinition, names: &'t WireNames) -> WireTo
         function: WireFunction {
             name: names.wire(&definition.name),
             description: &definition.description,
-            parameters: json_schema(definition),
+            parameters: told_schema(definition),
         },
     }
 }
