@@ -248,7 +248,7 @@ test('what a Standard Schema refuses without a word, or in a form of its own, is
   }
 })
 
-test('a lone surrogate in the name of an argument is that call\'s alone', async () => {
+test("a lone surrogate in the name of an argument is that call's alone", async () => {
   const registry = createToolRegistry()
   registry.register(define('echo'), async (args) => JSON.stringify(args))
   const calls = [call('echo', { a: 1 }), call('echo', { '\ud800': '\\ud800 \udc00', '😀': '😀' })]
