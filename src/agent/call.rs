@@ -142,7 +142,8 @@ impl CallEnvironment {
         }
         if outcome.result.is_error {
             // A hook made a failure of it: its words are what the model is told.
-            let said = || ErrorBody { code: ErrorCode::Internal, message: outcome.result.output.clone(), details: None };
+            let said =
+                || ErrorBody { code: ErrorCode::Internal, message: outcome.result.output.clone(), details: None };
             let error = outcome.failure.clone().unwrap_or_else(said);
             let _ = sink.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error });
         }
