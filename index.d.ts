@@ -1130,6 +1130,34 @@ export interface EventPayloads {
   }
   /** Something was forgotten. */
   'memory.delete': { readonly id: string }
+  /** What a turn of a server's session did to files; comes before the turn's end. */
+  'turn.changes': {
+    /** The first 20, by path. */
+    readonly files: readonly {
+      readonly path: string
+      /** Added, modified, deleted. */
+      readonly kind: 'A' | 'M' | 'D'
+      readonly added: number
+      readonly removed: number
+      readonly diff?: string
+      /** What stands instead of a diff. */
+      readonly note?: string
+      /** Why it cannot be undone. */
+      readonly notUndoable?: string
+    }[]
+    readonly fileCount: number
+    /** How many `files` leaves out. */
+    readonly truncatedCount: number
+    readonly diffTruncated: boolean
+    /** What was not looked at, or could not be kept. */
+    readonly uncovered?: readonly { readonly path: string; readonly reason: string }[]
+  }
+  /** What turns did to files was undone. */
+  'changes.undone': { readonly turnIds: readonly string[]; readonly paths: readonly string[]; readonly pathCount: number }
+  /** What was undone was done again. */
+  'changes.redone': { readonly turnIds: readonly string[]; readonly paths: readonly string[]; readonly pathCount: number }
+  /** A session was forked off from another one, whose log comes before. */
+  'session.forked': { readonly sessionId: string; readonly parentSessionId: string; readonly at: number }
 }
 
 /** The names of events. */
@@ -1345,6 +1373,8 @@ export interface SimseServerLimits {
   readonly sessions?: number
   /** Open event streams of one session; default 2,000. */
   readonly streamsPerSession?: number
+  /** Bytes of files kept for undoing what turns did; 0 records nothing; default 1,073,741,824. */
+  readonly snapshotBytes?: number
   /** Largest request body; default 10,000,000 bytes. */
   readonly bodyBytes?: number
   /** Open connections; default 10,000. */

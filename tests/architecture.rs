@@ -39,7 +39,7 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["agent_client_protocol"], &["src/provider/acp"]),
     (&["rmcp"], &["src/mcp/"]),
     (&["lopdf"], &["src/host/fs_read/"]),
-    (&["flate2", "crc32fast"], &["src/base/image/"]),
+    (&["flate2", "crc32fast"], &["src/base/image/", "src/base/deflate"]),
     (&["std::env", "tokio::env"], &["src/config/"]),
     (
         &["print!", "println!", "eprint!", "eprintln!", "io::stdout", "io::stderr", "io::stdin"],

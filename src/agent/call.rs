@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 use super::{Gate, GateQuestion, Preview, Sink, SinkError};
 use crate::base::{BoxFuture, limit};
 use crate::hook::{Before, Hooks, NoHooks};
-use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, VerdictSource};
+use crate::protocol::{
+    ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory, VerdictSource,
+};
 use crate::tool::{
     Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
     bound_parts, canonical, validate_call,
@@ -324,7 +326,15 @@ enum Run {
 impl Prepared {
     async fn run(mut self, environment: &CallEnvironment, cancel: &CancellationToken) -> CallOutcome {
         let started = Instant::now();
+        // What cannot say itself what it does to files may be a command.
+        let recorder = self.is_command().then(|| environment.scope.recorder.lock().clone()).flatten();
+        if let Some(recorder) = &recorder {
+            recorder.command_begins().await;
+        }
         let run = self.run_tool(environment).await;
+        if let Some(recorder) = &recorder {
+            recorder.command_ended().await;
+        }
         let elapsed = started.elapsed();
         let mut outcome = self.outcome(environment, run, elapsed);
         environment.registry.record(&self.request.name, elapsed.as_secs_f64() * 1e3, outcome.result.is_error);
@@ -341,6 +351,15 @@ impl Prepared {
             outcome.findings = self.bound_findings(environment, findings);
         }
         outcome
+    }
+
+    /// Whether it may change files without saying which.
+    fn is_command(&self) -> bool {
+        let definition = self.tool.judged_as(&self.request.arguments);
+        let read_only = definition.annotations.as_ref().and_then(|hints| hints.read_only);
+        let looks =
+            matches!(definition.category, Some(ToolCategory::Read | ToolCategory::Search | ToolCategory::Memory));
+        !self.tool.records_changes() && !read_only.unwrap_or(looks)
     }
 
     /// Findings stay as long as the conversation does, so they are held to limits as outputs are.

@@ -5,6 +5,7 @@
 
 mod agents;
 mod bodies;
+mod changes;
 mod permissions;
 mod wiring;
 
@@ -37,6 +38,7 @@ use crate::base::{clock, limit};
 pub use crate::bus::{Batch, encode_frames};
 use crate::config::{SandboxSettings, Settings};
 use crate::hook::{Hooks, NoHooks};
+pub use crate::host::DiffWanted;
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
@@ -170,7 +172,8 @@ impl App {
         let memories = wiring::memories(&settings, data_directory.as_deref()).await?;
         let kept = data_directory.as_deref();
         let wardrobe = Wardrobe::new(&settings, models.clone(), (hooks, extras.registry), kept)?;
-        let wardrobe = Arc::new(wardrobe.with_memories(memories.clone()));
+        let recording = wiring::recording(&settings, kept).await?;
+        let wardrobe = Arc::new(wardrobe.with_memories(memories.clone()).with_recording(recording));
         let saved = Arc::new(GrantBook::open(Arc::clone(&store)).await?);
         let terms = Terms {
             limits: settings.limits.clone(),
@@ -484,6 +487,6 @@ impl App {
             Some(memories) => memories.close().await.map_err(|error| ApiError::internal(error.to_string())),
             None => Ok(()),
         };
-        saved.and(closed).and(memory_closed)
+        saved.and(closed).and(memory_closed).and(self.close_record().await)
     }
 }

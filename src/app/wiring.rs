@@ -9,7 +9,7 @@ use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock};
 use crate::config::{InstructionDiscovery, Names, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
-use crate::host::{self, BashOptions, ExecOptions, GitOptions, Sandbox};
+use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
 use crate::mcp::Servers;
 use crate::memory::{Memories, Project, Wanted, memory_tools};
 use crate::model::{Embedder, Model, Models};
@@ -19,11 +19,14 @@ use crate::protocol::{ErrorBody, ErrorCode, ToolDefinition};
 use crate::provider::{self, AcpAgent, DEMO_MODEL_ID, OpenAiOptions};
 use crate::session::{Equipment, Workbench};
 use crate::store::recall::RecallStore;
+use crate::store::snapshots::SnapshotStore;
 use crate::store::{MemoryStore, SessionSettings, SqliteStore, Store, StoreError};
 use crate::tool::{Registry, Tool};
 
 /// The long-term memory's name in the data directory.
 const MEMORY_FILE: &str = "memory.db";
+/// The name in the data directory of what turns did to files.
+const SNAPSHOT_FILE: &str = "snapshots.db";
 /// What is asked of an OpenAI-compatible endpoint when no model is named.
 const OPENAI_MODEL_DEFAULT: &str = "gpt-5.2";
 
@@ -144,6 +147,22 @@ pub(super) async fn memories(
     Ok(Some(Memories::new(opened.map_err(failed)??, embedder, wanted)))
 }
 
+/// Who records what turns do to files. None: there is no data directory, or nothing is to be kept.
+pub(super) async fn recording(
+    settings: &Settings,
+    data_directory: Option<&Path>,
+) -> Result<Option<Arc<Recording>>, OpenError> {
+    let bytes_max = settings.limits.snapshot_bytes_max;
+    let Some(directory) = data_directory.filter(|_| bytes_max > 0).map(Path::to_owned) else { return Ok(None) };
+    let open = move || {
+        let store = SnapshotStore::open(&directory.join(SNAPSHOT_FILE), bytes_max)?;
+        Ok::<_, StoreError>(Arc::new(Recording::new(Arc::new(store), &directory)))
+    };
+    let opened = tokio::task::spawn_blocking(open).await;
+    let doing = "open the record of changes".to_owned();
+    Ok(Some(opened.map_err(|e| StoreError::Io { doing, cause: e.to_string() })??))
+}
+
 fn embedder(settings: &Settings, name: &str) -> Result<Arc<dyn Embedder>, OpenError> {
     let openai = &settings.openai;
     let name = name.strip_prefix("openai/").unwrap_or(name);
@@ -172,6 +191,8 @@ pub(super) struct Wardrobe {
     provider_prompts: ProviderPrompts,
     instructions: InstructionDiscovery,
     memories: Option<Arc<Memories>>,
+    /// Records what turns do to files.
+    recording: Option<Arc<Recording>>,
 }
 
 impl Wardrobe {
@@ -215,7 +236,24 @@ impl Wardrobe {
             provider_prompts: settings.provider_prompts.clone(),
             instructions: settings.instructions.clone(),
             memories: None,
+            recording: None,
         })
+    }
+
+    /// The same with somebody who records what turns do to files.
+    pub(super) fn with_recording(self, recording: Option<Arc<Recording>>) -> Self {
+        Self { recording, ..self }
+    }
+
+    /// Where a session's tools work.
+    fn workspace(&self, directory: &Path) -> Result<Workspace, String> {
+        let workspace = Workspace::lenient(directory, &self.allowed_paths).map_err(|error| error.to_string())?;
+        Ok(workspace.with_stale_check(self.stale_check).without(&self.sandbox.hidden))
+    }
+
+    /// Who records what turns do to files.
+    pub(super) fn recording(&self) -> Option<&Arc<Recording>> {
+        self.recording.as_ref()
     }
 
     /// The same with a long-term memory.
@@ -356,6 +394,11 @@ impl Wardrobe {
 }
 
 impl Workbench for Wardrobe {
+    fn changes(&self, settings: &SessionSettings) -> Option<(Arc<Recording>, Workspace)> {
+        let recording = self.recording.as_ref()?;
+        Some((Arc::clone(recording), self.workspace(&settings.working_directory).ok()?))
+    }
+
     fn equip<'a>(&'a self, settings: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
         Box::pin(async move {
             let model = self.models.get(&settings.model).ok_or_else(|| ErrorBody {

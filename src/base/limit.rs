@@ -292,3 +292,31 @@ pub const ACP_CONTEXT_BYTES_MAX: usize = 200_000;
 pub const ACP_STDERR_BYTES_MAX: usize = 4_096;
 /// Details of an ACP agent's error that are shown, in bytes.
 pub const ACP_ERROR_BYTES_MAX: usize = 1_000;
+/// Contents of files that are kept for undoing, in bytes, when nobody says; whole turns go first that are the oldest.
+pub const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
+/// Largest file whose content is kept for undoing when one of our tools changes it, in bytes.
+pub const SNAPSHOT_FILE_BYTES_MAX: u64 = 64 << 20;
+/// Largest file whose content is kept in case a command changes it, in bytes.
+pub const SNAPSHOT_COMMAND_FILE_BYTES_MAX: u64 = 1 << 20;
+/// All contents that one session keeps in case a command changes them, in bytes.
+pub const SNAPSHOT_TREE_BYTES_MAX: u64 = 64 << 20;
+/// Names in the working directories of a session in which a command's changes are looked for.
+pub const SNAPSHOT_TREE_ENTRIES_MAX: usize = 20_000;
+/// Sessions whose working directories are known between their commands.
+pub const SNAPSHOT_TREES_MAX: usize = 16;
+/// Longest look at the working directories before or after a command, in milliseconds.
+pub const SNAPSHOT_LOOK_MS_MAX: u64 = 2_000;
+/// What one call of our tools may move or delete and still have recorded, in names.
+pub const SNAPSHOT_CALL_ENTRIES_MAX: usize = 5_000;
+/// The same in bytes.
+pub const SNAPSHOT_CALL_BYTES_MAX: u64 = 256 << 20;
+/// Paths of a turn that are named as not recorded.
+pub const UNCOVERED_MAX: usize = 20;
+/// Files that one report of changes names (capabilities B11).
+pub const CHANGED_FILES_MAX: usize = 20;
+/// Diffs of one report of changes, in bytes (capabilities B11).
+pub const CHANGES_DIFF_BYTES_MAX: usize = 12_000;
+/// The diff of a single file that is asked for, in bytes.
+pub const CHANGE_DIFF_BYTES_MAX: usize = 1 << 20;
+/// Turns that a report of changes lists, the newest ones.
+pub const CHANGED_TURNS_MAX: usize = 100;

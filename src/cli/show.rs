@@ -91,7 +91,11 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::TurnComplete { .. }
         | EventBody::MemoryAdd { .. }
         | EventBody::MemorySearch { degraded: None, .. }
-        | EventBody::MemoryDelete { .. } => return None,
+        | EventBody::MemoryDelete { .. }
+        | EventBody::TurnChanges(_)
+        | EventBody::ChangesUndone { .. }
+        | EventBody::ChangesRedone { .. }
+        | EventBody::SessionForked { .. } => return None,
         EventBody::MemorySearch { degraded: Some(why), .. } => format!("  ! memory: {}", short(why, 200)),
     })
 }

@@ -186,6 +186,8 @@ pub struct Limits {
     pub sessions_max: u64,
     /// Open event streams of one session.
     pub streams_per_session_max: usize,
+    /// Contents of files that are kept for undoing, in bytes. 0: what turns do to files is not recorded.
+    pub snapshot_bytes_max: u64,
 }
 
 impl Default for Limits {
@@ -198,6 +200,7 @@ impl Default for Limits {
             queued_prompts_max: limit::QUEUED_PROMPTS_MAX,
             sessions_max: limit::SESSIONS_MAX,
             streams_per_session_max: limit::STREAMS_PER_SESSION_MAX,
+            snapshot_bytes_max: limit::SNAPSHOT_BYTES_MAX,
         }
     }
 }

@@ -152,6 +152,9 @@ options! {
     /// Open event streams of one session [default: 2000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     streams_per_session_max: usize,
+    /// Bytes of files that are kept for undoing what turns did; 0 records nothing [default: 1073741824]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    snapshot_bytes_max: u64,
     /// Open connections [default: 10000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     connections_max: usize,

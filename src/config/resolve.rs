@@ -189,6 +189,7 @@ fn settings(
         queued_prompts_max: all.queued_prompts_max.unwrap_or(defaults.queued_prompts_max),
         sessions_max: all.sessions_max.unwrap_or(defaults.sessions_max),
         streams_per_session_max: all.streams_per_session_max.unwrap_or(defaults.streams_per_session_max),
+        snapshot_bytes_max: all.snapshot_bytes_max.unwrap_or(defaults.snapshot_bytes_max),
     };
     Ok(settings)
 }

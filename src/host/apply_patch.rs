@@ -116,6 +116,7 @@ impl PatchCall {
         if cancel.is_cancelled() {
             return Err(ToolError::Aborted);
         }
+        let _recorded = guard.recording(plan.changes.iter().map(|change| change.path.clone()));
         commit(&self.workspace, &self.records, &plan.changes)
             .map_err(|e| ToolError::failed(format!("the patch was not applied: {e}")))?;
         for change in &plan.changes {
@@ -191,6 +192,10 @@ fn preview(plan: &Plan) -> Value {
 impl Tool for ApplyPatch {
     fn definition(&self) -> &ToolDefinition {
         &DEFINITION
+    }
+
+    fn records_changes(&self) -> bool {
+        true
     }
 
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {

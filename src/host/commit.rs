@@ -48,6 +48,17 @@ pub(super) struct After {
     pub like: Option<Metadata>,
     /// Whether it may be run. None: as `like`.
     pub executable: Option<bool>,
+    /// Its permissions, whatever it is like. None: as the others say.
+    pub mode: Option<u32>,
+    /// It is a symbolic link, and the bytes are where it leads.
+    pub link: bool,
+}
+
+impl After {
+    /// A file with this content, like another or new.
+    pub fn file(bytes: Vec<u8>, like: Option<Metadata>) -> Self {
+        Self { bytes, like, executable: None, mode: None, link: false }
+    }
 }
 
 /// A file with this content, whatever its name. Numbers of files are given again, so its time and size count too.

@@ -64,6 +64,7 @@ pub(super) async fn make(
             return Err(ToolError::Aborted);
         }
         let target = Target::find(&workspace, path)?;
+        let _recorded = guard.recording([target.path().to_owned()]);
         let stamp = target.write(&workspace, path, &planned.after)?;
         guard.wrote(target.path(), stamp, planned.after.as_bytes());
         let details = Some(change_preview(path, Some(&before), &planned.after));

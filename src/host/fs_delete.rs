@@ -56,6 +56,10 @@ impl Tool for FsDelete {
         &DEFINITION
     }
 
+    fn records_changes(&self) -> bool {
+        true
+    }
+
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
         PATH_ALIASES
     }
@@ -86,7 +90,7 @@ impl Tool for FsDelete {
             let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
             let guard = Guard::new(&workspace, context);
             blocking(move || {
-                let gone = delete(&workspace, &path, recursive, &cancel)?;
+                let gone = delete((&workspace, &guard), &path, recursive, &cancel)?;
                 guard.moved(&gone, None);
                 Ok(format!("Deleted {path}").into())
             })
@@ -109,7 +113,7 @@ pub(super) fn entries(workspace: &Workspace, arguments: &Arguments, names: &[&st
 
 /// Where it was.
 fn delete(
-    workspace: &Workspace,
+    (workspace, guard): (&Workspace, &Guard),
     path: &str,
     recursive: bool,
     cancel: &CancellationToken,
@@ -132,6 +136,7 @@ fn delete(
     if cancel.is_cancelled() {
         return Err(ToolError::Aborted);
     }
+    let _recorded = (recursive || !found.is_dir()).then(|| guard.recording([place.path().to_owned()]));
     let done = match (found.is_dir(), recursive) {
         (false, _) => rustix::fs::unlinkat(place.directory(), place.name(), AtFlags::empty()).map_err(io::Error::from),
         (true, true) => remove_tree(place.directory(), place.name().as_bytes()),

@@ -89,6 +89,10 @@ impl Tool for FsEdit {
         &DEFINITION
     }
 
+    fn records_changes(&self) -> bool {
+        true
+    }
+
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
         &ALIASES
     }

@@ -7,12 +7,12 @@
 use std::fs::Metadata;
 use std::hash::Hasher;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::fs_file::Target;
 use crate::base::workspace::{StaleCheck, Workspace};
-use crate::tool::{FileMark, FileStamp, Scope, ToolContext, ToolError};
+use crate::tool::{FileMark, FileStamp, Recorded, Scope, ToolContext, ToolError};
 
 /// What a session knows of the files it works on, and what follows from it.
 #[derive(Debug, Clone)]
@@ -38,6 +38,11 @@ impl Guard {
     pub(super) fn new(workspace: &Arc<Workspace>, context: &ToolContext) -> Self {
         let mode = workspace.stale_check();
         Self { scope: Arc::clone(&context.scope), workspace: Arc::clone(workspace), mode }
+    }
+
+    /// Records a change of these paths (absolute, without links), which goes on for as long as the answer is held. Blocking.
+    pub(super) fn recording(&self, paths: impl IntoIterator<Item = PathBuf>) -> Recorded {
+        Recorded::begin(self.scope.recorder.lock().clone(), paths)
     }
 
     /// Whether the file may be changed. `input` is the path as the caller gave it.

@@ -61,6 +61,10 @@ impl Tool for FsMove {
         &DEFINITION
     }
 
+    fn records_changes(&self) -> bool {
+        true
+    }
+
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
         &ALIASES
     }
@@ -84,7 +88,7 @@ impl Tool for FsMove {
             let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
             let guard = Guard::new(&workspace, context);
             blocking(move || {
-                let (from, to) = relocate(&workspace, &source, &destination, &cancel)?;
+                let (from, to) = relocate((&workspace, &guard), &source, &destination, &cancel)?;
                 guard.moved(&from, Some(&to));
                 Ok(format!("Moved {source} → {destination}").into())
             })
@@ -94,7 +98,7 @@ impl Tool for FsMove {
 }
 
 fn relocate(
-    workspace: &Workspace,
+    (workspace, guard): (&Workspace, &Guard),
     source: &str,
     destination: &str,
     cancel: &CancellationToken,
@@ -117,6 +121,7 @@ fn relocate(
     if cancel.is_cancelled() {
         return Err(ToolError::Aborted);
     }
+    let _recorded = guard.recording([from.path().to_owned(), to.clone()]);
     let to = workspace.reach_made(&to).map_err(|e| io_failed("make the directory of", destination, &e))?;
     rename(&from, &to).map_err(|e| match e.kind() {
         ErrorKind::AlreadyExists => {

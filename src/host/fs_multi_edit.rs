@@ -119,6 +119,10 @@ impl Tool for FsMultiEdit {
         &DEFINITION
     }
 
+    fn records_changes(&self) -> bool {
+        true
+    }
+
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
         PATH_ALIASES
     }

@@ -46,6 +46,10 @@ impl Tool for FsWrite {
         &DEFINITION
     }
 
+    fn records_changes(&self) -> bool {
+        true
+    }
+
     fn aliases(&self) -> &'static [(&'static str, &'static str)] {
         &ALIASES
     }
@@ -116,6 +120,7 @@ impl Job {
             return Ok(text.into());
         }
         let details = self.change(&target);
+        let _recorded = guard.recording([target.path().to_owned()]);
         let stamp = target.write(workspace, path, content)?;
         guard.wrote(target.path(), stamp, content.as_bytes());
         let mut text = format!("Wrote {bytes} bytes to {path}");

@@ -44,6 +44,7 @@ mod git_worktree;
 mod kept_tests;
 mod patch_plan;
 mod patch_told;
+mod record;
 mod search;
 #[cfg(test)]
 mod swap_tests;
@@ -87,6 +88,7 @@ pub use git_show::GitShow;
 pub use git_stash::GitStash;
 pub use git_status::GitStatus;
 pub use git_worktree::GitWorktree;
+pub use record::{DiffWanted, Direction, Recorder, Recording, UndoDone, UndoWanted};
 pub use view_image::ViewImage;
 pub use write_stdin::WriteStdin;
 

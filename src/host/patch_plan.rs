@@ -227,7 +227,7 @@ impl Planner<'_> {
 
     fn put(&mut self, path: &Path, bytes: &[u8], (like, executable): (Option<Metadata>, Option<bool>)) {
         if let Some(entry) = self.entries.get_mut(path) {
-            entry.now = Now::Bytes(Box::new(After { bytes: bytes.to_vec(), like, executable }));
+            entry.now = Now::Bytes(Box::new(After { executable, ..After::file(bytes.to_vec(), like) }));
         }
     }
 

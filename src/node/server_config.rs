@@ -97,6 +97,7 @@ struct GivenLimits {
     queued_prompts: Option<usize>,
     sessions: Option<u64>,
     streams_per_session: Option<usize>,
+    snapshot_bytes: Option<u64>,
     body_bytes: Option<usize>,
     connections: Option<usize>,
     heartbeat_ms: Option<u64>,
@@ -113,6 +114,7 @@ impl GivenLimits {
             queued_prompts_max: self.queued_prompts.unwrap_or(defaults.queued_prompts_max),
             sessions_max: self.sessions.unwrap_or(defaults.sessions_max),
             streams_per_session_max: self.streams_per_session.unwrap_or(defaults.streams_per_session_max),
+            snapshot_bytes_max: self.snapshot_bytes.unwrap_or(defaults.snapshot_bytes_max),
         }
     }
 

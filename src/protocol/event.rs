@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
+use super::changes::ChangeReport;
 use super::error::ErrorBody;
 use super::id::{RequestId, SessionId, TurnId};
 use super::permission::VerdictSource;
@@ -272,6 +273,39 @@ pub enum EventBody {
         /// The entry.
         id: String,
     },
+    /// What a turn did to files. Comes before its end, when it did anything.
+    #[serde(rename = "turn.changes")]
+    TurnChanges(ChangeReport),
+    /// What turns did to files was undone by a client.
+    #[serde(rename = "changes.undone")]
+    ChangesUndone {
+        /// The turns, in the order in which they were undone.
+        turn_ids: Vec<TurnId>,
+        /// The first paths that are as they were before.
+        paths: Vec<String>,
+        /// How many there are.
+        path_count: u64,
+    },
+    /// What was undone was done again by a client.
+    #[serde(rename = "changes.redone")]
+    ChangesRedone {
+        /// The turns, in the order in which they were redone.
+        turn_ids: Vec<TurnId>,
+        /// The first paths that are as they were after.
+        paths: Vec<String>,
+        /// How many there are.
+        path_count: u64,
+    },
+    /// The session was forked off from another one. What comes before is that one's log.
+    #[serde(rename = "session.forked")]
+    SessionForked {
+        /// The session.
+        session_id: SessionId,
+        /// The other one.
+        parent_session_id: SessionId,
+        /// Number of the last event that both have in common.
+        at: u64,
+    },
     /// A turn was aborted.
     #[serde(rename = "abort")]
     Abort {
@@ -313,6 +347,10 @@ pub const EVENT_TYPES: &[&str] = &[
     "memory.add",
     "memory.search",
     "memory.delete",
+    "turn.changes",
+    "changes.undone",
+    "changes.redone",
+    "session.forked",
     "abort",
 ];
 
@@ -379,6 +417,10 @@ impl EventBody {
             Self::MemoryAdd { .. } => "memory.add",
             Self::MemorySearch { .. } => "memory.search",
             Self::MemoryDelete { .. } => "memory.delete",
+            Self::TurnChanges(_) => "turn.changes",
+            Self::ChangesUndone { .. } => "changes.undone",
+            Self::ChangesRedone { .. } => "changes.redone",
+            Self::SessionForked { .. } => "session.forked",
             Self::Abort { .. } => "abort",
         }
     }
@@ -452,6 +494,10 @@ mod tests {
             json!({"type": "memory.add", "payload": {"id": "mem_1", "contentLength": 3}}),
             json!({"type": "memory.search", "payload": {"query": "q", "resultCount": 1, "durationMs": 2, "degraded": "d"}}),
             json!({"type": "memory.delete", "payload": {"id": "mem_1"}}),
+            json!({"type": "turn.changes", "payload": {"files": [{"path": "a", "kind": "M", "added": 1, "removed": 2, "diff": "d"}], "fileCount": 2, "truncatedCount": 1, "diffTruncated": false, "uncovered": [{"path": "b", "reason": "r"}]}}),
+            json!({"type": "changes.undone", "payload": {"turnIds": ["turn_1"], "paths": ["a"], "pathCount": 1}}),
+            json!({"type": "changes.redone", "payload": {"turnIds": ["turn_1"], "paths": ["a"], "pathCount": 1}}),
+            json!({"type": "session.forked", "payload": {"sessionId": session, "parentSessionId": "ses_2", "at": 3}}),
             json!({"type": "abort", "payload": {"reason": "r"}}),
         ];
         for value in table {

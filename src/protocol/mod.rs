@@ -3,6 +3,7 @@
 //! Field names are camelCase on the wire. Times are integers: milliseconds since 1970, UTC.
 //! Request bodies refuse unknown fields, so that a misspelt option is an error and not a silence.
 
+mod changes;
 mod client;
 mod command;
 mod error;
@@ -13,6 +14,7 @@ mod permission;
 mod session;
 mod tool;
 
+pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
 pub use command::{Abort, Configure, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode};
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};

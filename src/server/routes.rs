@@ -1,5 +1,7 @@
 //! The routes (contract.md): each takes its request apart, asks the application, and answers.
 
+mod changes;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -28,6 +30,9 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/sessions/{sessionId}/feedback", post(feedback))
         .route("/sessions/{sessionId}/history", get(history))
         .route("/sessions/{sessionId}/turns/{turnId}", get(turn))
+        .route("/sessions/{sessionId}/diff", get(changes::diff))
+        .route("/sessions/{sessionId}/undo", post(changes::undo))
+        .route("/sessions/{sessionId}/redo", post(changes::redo))
         .route("/permissions/explain", post(explain))
         .route("/permissions/grants", get(grants))
         .route("/permissions/grants/{grantId}", delete_route(revoke))

@@ -6,9 +6,11 @@
 //!
 //! - `turns`: prompts, and the beginning and end of turns
 //! - `asks`: questions to the client
+//! - `undo`: what turns did to files is undone and redone
 
 mod asks;
 mod turns;
+mod undo;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -31,10 +33,11 @@ use super::runner::{Finished, Mailbox, TurnSink};
 use super::turn::{Input, Phase};
 use super::{Terms, Workbench, store_failure};
 use crate::base::{clock, limit};
+use crate::host::Direction;
 use crate::permission::Subject;
 use crate::protocol::{
     ApiError, Configure, ErrorBody, GrantId, PermissionExplanation, PermissionVerdict, PromptContent, PromptMode,
-    RequestId, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, agent_of,
+    RequestId, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone, agent_of,
 };
 use crate::store::{Grant, SessionRow, StoreError, TurnRow, Write};
 use crate::tool::Scope;
@@ -110,6 +113,8 @@ pub(super) enum Order {
     Revoke(GrantId, oneshot::Sender<Result<bool, ApiError>>),
     Turn(TurnId, oneshot::Sender<TurnLook>),
     Delete(oneshot::Sender<Result<(), ApiError>>),
+    /// What turns did to files is undone or redone.
+    Undo(Box<Undo>, Direction, oneshot::Sender<Result<Undone, ApiError>>),
     /// A gate puts a question. `named` tells it the request's id once the question is put.
     Ask {
         question: Box<Question>,
@@ -263,6 +268,10 @@ impl Actor {
                 self.stop("the session was deleted");
                 self.deleting = Some(reply);
             }
+            Order::Undo(undo, direction, reply) => {
+                let answer = self.undo(*undo, direction).await;
+                let _ = reply.send(answer);
+            }
             Order::Ask { question, named, reply } => self.put(*question, named, reply),
             Order::Resolve { request, verdict } => {
                 self.resolve(&request, verdict).await;
@@ -366,6 +375,7 @@ impl Actor {
             self.live.over.cancel();
             self.shelf.scopes.end(&self.row.id, &self.scope).await;
             self.scope.share().end().await;
+            self.forget_changes().await;
         }
         let _ = reply.send(result.map_err(|e| store_failure(&e)));
         if !gone {

@@ -99,7 +99,8 @@ impl Outcome {
 impl Rebuild {
     /// Takes in the next event of the log.
     pub fn push(&mut self, event: &Event) {
-        if (is_item(&event.kind) || event.kind == "agent.session")
+        let told = matches!(event.kind.as_str(), "agent.session" | "changes.undone" | "changes.redone");
+        if (is_item(&event.kind) || told)
             && let Some(body) = event.body()
         {
             self.take(body);
@@ -118,6 +119,14 @@ impl Rebuild {
             EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
                 self.close_round();
                 self.messages.push(Message::User(content(prompt, parts)));
+            }
+            EventBody::ChangesUndone { paths, path_count, .. } => {
+                self.close_turn();
+                self.messages.push(told_of("undid", (&paths, path_count)));
+            }
+            EventBody::ChangesRedone { paths, path_count, .. } => {
+                self.close_turn();
+                self.messages.push(told_of("redid", (&paths, path_count)));
             }
             EventBody::StreamComplete { text } => {
                 self.close_round();
@@ -183,6 +192,18 @@ impl Rebuild {
         self.close_turn();
         Conversation { messages: self.messages, agent: self.agent }
     }
+}
+
+/// What the model is told of an undo or a redo.
+fn told_of(did: &str, (paths, count): (&[String], u64)) -> Message {
+    let more = count.saturating_sub(paths.len() as u64);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let text = format!(
+        "[The user {did} changes that you made to files, so these are no longer as you left them: {}{more}. Read a file \
+         again before you change it.]",
+        paths.join(", ")
+    );
+    Message::User(vec![Part::Text { text }])
 }
 
 #[cfg(test)]

@@ -13,10 +13,11 @@ use super::ask::{Answer, Resolved, over};
 use super::journal::Journal;
 use super::store_failure;
 use crate::bus::{Batch, Next, Topic};
+use crate::host::Direction;
 use crate::permission::Subject;
 use crate::protocol::{
     ApiError, ClientId, ErrorCode, GrantId, PermissionExplanation, SessionId, SessionView, ToolDefinition, TurnId,
-    TurnRecord,
+    TurnRecord, Undo, Undone,
 };
 use crate::store::{Grant, Store};
 
@@ -94,6 +95,15 @@ impl Live {
     /// `CONFLICT` when nothing runs.
     pub async fn abort(&self, reason: String) -> Result<TurnId, ApiError> {
         self.ask(|reply| Order::Abort(reason, reply)).await?
+    }
+
+    /// Undoes or redoes what turns did to files.
+    ///
+    /// # Errors
+    /// `CONFLICT` while a turn runs, or with the paths that stand against it; then nothing has changed.
+    pub async fn undo(&self, undo: Undo, direction: Direction) -> Result<Undone, ApiError> {
+        self.touch();
+        self.ask(|reply| Order::Undo(Box::new(undo), direction, reply)).await?
     }
 
     /// Answers a question.

@@ -26,8 +26,10 @@ use std::sync::Arc;
 
 use crate::agent::{Asker, TurnInput, TurnOutcome, run_turn};
 use crate::base::BoxFuture;
+use crate::base::workspace::Workspace;
 use crate::config::Limits;
 use crate::hook::Hooks;
+use crate::host::Recording;
 use crate::model::Model;
 use crate::permission::Floor;
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, PermissionConfig};
@@ -61,6 +63,11 @@ pub trait Workbench: Send + Sync + 'static {
     /// # Errors
     /// Why the turn cannot be run: its model is gone, its directory is.
     fn equip<'a>(&'a self, settings: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>>;
+
+    /// Who records what turns of a session with these settings do to files, and where it works. None: nobody does.
+    fn changes(&self, _settings: &SessionSettings) -> Option<(Arc<Recording>, Workspace)> {
+        None
+    }
 
     /// Runs a turn to its end.
     fn run(&self, input: TurnInput, cancel: CancellationToken) -> BoxFuture<'static, TurnOutcome> {

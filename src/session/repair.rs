@@ -82,6 +82,10 @@ impl Remains {
             | EventBody::MemoryAdd { .. }
             | EventBody::MemorySearch { .. }
             | EventBody::MemoryDelete { .. }
+            | EventBody::TurnChanges(_)
+            | EventBody::ChangesUndone { .. }
+            | EventBody::ChangesRedone { .. }
+            | EventBody::SessionForked { .. }
             | EventBody::Abort { .. } => {}
         }
     }

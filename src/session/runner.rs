@@ -20,7 +20,7 @@ use crate::base::BoxFuture;
 use crate::model::retry::RetryPolicy;
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, Message, Part, TurnId};
 use crate::store::{SessionSettings, StoreError};
-use crate::tool::Scope;
+use crate::tool::{ChangeRecorder, Scope};
 
 /// Events that are read at once.
 const PAGE: usize = 1_000;
@@ -167,6 +167,17 @@ async fn run(job: Job) -> Finished {
             Err(error) => return over(turn, Ended::Failed(super::store_failure(&error).0)),
         },
     };
+    let recorder = job.bench.changes(&job.settings).map(|(recording, workspace)| {
+        let recorder: Arc<dyn ChangeRecorder> = recording.turn(&job.live.id, &job.turn, workspace);
+        recorder
+    });
+    job.scope.recorder.lock().clone_from(&recorder);
+    let (scope, sink) = (Arc::clone(&job.scope), Arc::clone(&job.sink));
+    // Its calls are not made here.
+    let agent_works = recorder.as_ref().filter(|_| equipment.model.is_agent());
+    if let Some(recorder) = agent_works {
+        recorder.command_begins().await;
+    }
     let environment = CallEnvironment {
         registry: equipment.registry,
         gate: Arc::new(job.gate),
@@ -188,6 +199,16 @@ async fn run(job: Job) -> Finished {
         retry: RetryPolicy::default(),
     };
     let outcome = job.bench.run(input, job.cancel).await;
+    if let Some(recorder) = agent_works {
+        recorder.command_ended().await;
+    }
+    *scope.recorder.lock() = None;
+    if let Some(recorder) = &recorder
+        && let Some(report) = recorder.report().await
+    {
+        // A sink that fails is noticed by the actor.
+        let _ = sink.emit(EventBody::TurnChanges(report));
+    }
     Finished {
         turn,
         ended: outcome.ended,

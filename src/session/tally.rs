@@ -59,6 +59,10 @@ impl Tally {
             | EventBody::MemoryAdd { .. }
             | EventBody::MemorySearch { .. }
             | EventBody::MemoryDelete { .. }
+            | EventBody::TurnChanges(_)
+            | EventBody::ChangesUndone { .. }
+            | EventBody::ChangesRedone { .. }
+            | EventBody::SessionForked { .. }
             | EventBody::Abort { .. } => {}
         }
     }

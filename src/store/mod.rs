@@ -6,12 +6,14 @@
 //!
 //! Nothing here assumes that this process is the log's only reader.
 //!
-//! `recall` is a store of its own: the texts of long-term memory, which no session owns.
+//! `recall` is a store of its own: the texts of long-term memory, which no session owns. So is `snapshots`: what turns
+//! did to files.
 
 pub mod chain;
 pub mod inspect;
 mod memory;
 pub mod recall;
+pub mod snapshots;
 mod sqlite;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! after permission was given. It stops soon after `ToolContext::cancel` fires.
 
 mod aliases;
+mod changes;
 mod estate;
 mod events;
 mod function;
@@ -35,6 +36,7 @@ pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{Part, SessionId, ToolDefinition};
 
 pub use aliases::canonical;
+pub use changes::{ChangeRecorder, Recorded};
 pub use estate::{Estate, Share, end_estates};
 pub use events::ToolEvents;
 pub use function::function;
@@ -82,6 +84,8 @@ pub struct Scope {
     pub files: FileMarks,
     /// Its programs that go on from call to call.
     pub consoles: Consoles,
+    /// Records what the running turn does to files. None: nobody does, or no turn runs.
+    pub recorder: Mutex<Option<Arc<dyn ChangeRecorder>>>,
     /// Where its programs meet that the sandbox keeps from the network. None inside: this machine has none.
     pub loopback: tokio::sync::OnceCell<Option<Arc<Loopback>>>,
 }
@@ -184,6 +188,11 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Whether the same call again is sensible: it looks at something that goes on.
     fn may_repeat(&self, _arguments: &Arguments) -> bool {
+        false
+    }
+
+    /// Whether it says itself what it does to files ([`Recorded`]). Of any other that may change some, the difference is looked for.
+    fn records_changes(&self) -> bool {
         false
     }
 

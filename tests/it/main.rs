@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "in tests an unwrap is an assertion")]
 
 mod acp;
+mod changes;
 mod crash;
 mod demo;
 mod editing;

@@ -81,6 +81,10 @@ impl<'t> Disk<'t> {
     pub(super) fn write(&self, path: &Path, after: &After) -> io::Result<Identity> {
         self.due()?;
         let place = self.tree.reach(path)?;
+        if after.link {
+            rustix::fs::symlinkat(after.bytes.as_slice(), place.directory(), place.name())?;
+            return Ok(identity(&place.look()?));
+        }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(place.directory(), place.name(), flags, Mode::from_raw_mode(0o666))?;
         let mut file = File::from(opened);
@@ -98,6 +102,9 @@ impl<'t> Disk<'t> {
             let run = (mode & 0o444) >> 2;
             let mode = if executable { mode | run } else { mode & !0o111 };
             file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
+        }
+        if let Some(mode) = after.mode {
+            file.set_permissions(Permissions::from_mode(mode))?;
         }
         file.sync_data()?;
         Ok(identity(&file.metadata()?))

@@ -50,7 +50,7 @@ impl Place {
 
     fn change(&self, path: &str, after: Option<&str>) -> Change {
         let before = fs::symlink_metadata(self.at(path)).ok();
-        let after = after.map(|text| After { bytes: text.as_bytes().to_vec(), like: before.clone(), executable: None });
+        let after = after.map(|text| After::file(text.as_bytes().to_vec(), before.clone()));
         Change { path: self.at(path), before, after }
     }
 

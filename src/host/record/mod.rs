@@ -1,0 +1,225 @@
+//! Records what turns do to files, in the store of snapshots (ADR 0028).
+//!
+//! Tools that know their paths bracket each change: how the path was is on disk before the change begins. What a command changed
+//! is found by two looks at the working directories, one before it and one after; each costs a system call a name, and reads
+//! only what is new. A turn that runs no tool costs nothing.
+
+mod look;
+mod report;
+mod tree;
+mod undo;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::base::workspace::Workspace;
+use crate::base::{BoxFuture, limit};
+use crate::protocol::{ChangeReport, SessionId, TurnId};
+use crate::store::StoreError;
+use crate::store::snapshots::{Addition, FileState, PathChange, SnapshotStore};
+use crate::tool::ChangeRecorder;
+
+pub use report::DiffWanted;
+pub use undo::{Direction, UndoDone, UndoWanted};
+
+use look::{Found, Look};
+use tree::Tree;
+
+/// Records for all sessions of a server.
+#[derive(Debug)]
+pub struct Recording {
+    store: Arc<SnapshotStore>,
+    /// Where the contents of working directories lie while commands may change them.
+    home: PathBuf,
+    /// What is known of the working directories of sessions, the one used last behind the others.
+    trees: Mutex<VecDeque<(SessionId, Arc<Mutex<Tree>>)>>,
+}
+
+impl Recording {
+    /// Records there. `home` is a directory for files without names.
+    pub fn new(store: Arc<SnapshotStore>, home: &Path) -> Self {
+        Self { store, home: home.to_owned(), trees: Mutex::default() }
+    }
+
+    /// Where it records.
+    pub fn store(&self) -> &Arc<SnapshotStore> {
+        &self.store
+    }
+
+    /// The recorder of a turn that works there.
+    pub fn turn(self: &Arc<Self>, session: &SessionId, turn: &TurnId, workspace: Workspace) -> Arc<Recorder> {
+        let workspace = Arc::new(workspace);
+        let recording = Arc::clone(self);
+        let (session, turn) = (session.clone(), turn.clone());
+        Arc::new(Recorder { recording, session, turn, workspace, running: Arc::default(), used: Arc::default() })
+    }
+
+    /// What is known of a session's working directories.
+    fn tree(&self, session: &SessionId) -> Arc<Mutex<Tree>> {
+        let mut trees = self.trees.lock();
+        let at = trees.iter().position(|(id, _)| id == session);
+        let tree = at.and_then(|at| trees.remove(at)).map_or_else(Arc::default, |(_, tree)| tree);
+        trees.push_back((session.clone(), Arc::clone(&tree)));
+        if trees.len() > limit::SNAPSHOT_TREES_MAX {
+            trees.pop_front();
+        }
+        tree
+    }
+
+    /// Forgets a session that is deleted. Blocking.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn forget(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.trees.lock().retain(|(id, _)| id != session);
+        self.store.forget(session)
+    }
+}
+
+/// Records what one turn does.
+#[derive(Debug, Clone)]
+pub struct Recorder {
+    recording: Arc<Recording>,
+    session: SessionId,
+    turn: TurnId,
+    workspace: Arc<Workspace>,
+    /// Commands that run. Changes while the tree is held.
+    running: Arc<AtomicUsize>,
+    /// Whether there may be anything in the record.
+    used: Arc<AtomicBool>,
+}
+
+impl Recorder {
+    /// Puts it into the record. A record that cannot be written is told in the log: the call itself is more important.
+    fn add(&self, addition: &Addition) {
+        self.used.store(true, Ordering::Release);
+        if let Err(error) = self.recording.store.add(&self.session, &self.turn, addition) {
+            tracing::error!(session = %self.session, turn = %self.turn, %error, "what a turn does to files could not be recorded");
+        }
+    }
+
+    fn command(&self, begins: bool) {
+        if let Err(error) = self.recording.store.command(&self.session, &self.turn, begins) {
+            tracing::error!(session = %self.session, turn = %self.turn, %error, "a command could not be noted");
+        }
+    }
+
+    fn uncovered(&self, path: &Path, reason: &str) {
+        let uncovered = vec![(path.to_owned(), reason.to_owned())];
+        self.add(&Addition { uncovered, ..Addition::default() });
+    }
+
+    /// Does it on the blocking pool, also when nobody waits any more.
+    fn blocking(&self, work: impl FnOnce(&Self) + Send + 'static) -> BoxFuture<'_, ()> {
+        let this = self.clone();
+        // One that panicked has recorded nothing.
+        Box::pin(async move { drop(tokio::task::spawn_blocking(move || work(&this)).await) })
+    }
+
+    fn begin_command(&self) {
+        let tree = self.recording.tree(&self.session);
+        let mut tree = tree.lock();
+        self.command(true);
+        // One that runs beside others has begun to change things already.
+        if self.running.fetch_add(1, Ordering::AcqRel) > 0 {
+            return;
+        }
+        if let Err(why) = tree.learn(&self.workspace, &self.recording.home) {
+            self.uncovered(self.workspace.working_directory(), &why);
+        }
+    }
+
+    fn end_command(&self) {
+        let tree = self.recording.tree(&self.session);
+        let mut tree = tree.lock();
+        let mut addition = Addition::default();
+        match tree.differences(&self.workspace) {
+            Ok(differences) => {
+                for difference in differences {
+                    let (before, after) = (difference.before, difference.after);
+                    put(&mut addition, difference.path, (before, after));
+                }
+                if tree.repository_changed(&self.workspace) {
+                    let git = self.workspace.working_directory().join(".git");
+                    addition.uncovered.push((git, "commits, branches and git's index are not undone".to_owned()));
+                }
+            }
+            Err(why) => addition.uncovered.push((self.workspace.working_directory().to_owned(), why)),
+        }
+        let over = tree.passed_over.iter().take(limit::UNCOVERED_MAX);
+        let over: Vec<_> = over.map(|path| (path.clone(), "a directory that is not looked into".to_owned())).collect();
+        addition.uncovered.extend(over);
+        if self.running.fetch_sub(1, Ordering::AcqRel) > 1 {
+            // The next look has to know what is new by now.
+            let learned = tree.learn(&self.workspace, &self.recording.home);
+            addition.uncovered.extend(learned.err().map(|why| (self.workspace.working_directory().to_owned(), why)));
+        }
+        self.add(&addition);
+        self.command(false);
+    }
+}
+
+/// Adds one change, with its contents.
+fn put(addition: &mut Addition, path: PathBuf, (before, after): (Found, Found)) {
+    for found in [&before, &after] {
+        if let (Some(id), Some(content)) = (found.state.content(), &found.content) {
+            addition.contents.push((*id, content.clone()));
+        }
+    }
+    addition.changes.push(PathChange { path, before: before.state, after: after.state, mixed: false });
+}
+
+impl ChangeRecorder for Recorder {
+    fn before(&self, paths: &[PathBuf]) -> Vec<PathBuf> {
+        let Look { found, left_out, .. } = Look::at(&self.workspace, paths);
+        let seen = found.keys().cloned().collect();
+        let mut addition = Addition { uncovered: left_out, ..Addition::default() };
+        for (path, found) in found {
+            put(&mut addition, path, (found, Found::of(FileState::Unfinished)));
+        }
+        self.add(&addition);
+        seen
+    }
+
+    fn after(&self, paths: &[PathBuf], seen: &[PathBuf]) {
+        let Look { mut found, left_out, .. } = Look::at(&self.workspace, paths);
+        let mut addition = Addition { uncovered: left_out, ..Addition::default() };
+        for path in seen {
+            let look_again = || look::look(&self.workspace, path, limit::SNAPSHOT_FILE_BYTES_MAX);
+            let now = found.remove(path).unwrap_or_else(look_again);
+            put(&mut addition, path.clone(), (Found::of(FileState::Unfinished), now));
+        }
+        // What is below a directory that came here.
+        for (path, now) in found {
+            put(&mut addition, path, (Found::of(FileState::Absent), now));
+        }
+        self.add(&addition);
+    }
+
+    fn command_begins(&self) -> BoxFuture<'_, ()> {
+        self.blocking(Self::begin_command)
+    }
+
+    fn command_ended(&self) -> BoxFuture<'_, ()> {
+        self.blocking(Self::end_command)
+    }
+
+    fn report(&self) -> BoxFuture<'_, Option<ChangeReport>> {
+        let (recording, session, turn) = (Arc::clone(&self.recording), self.session.clone(), self.turn.clone());
+        let workspace = Arc::clone(&self.workspace);
+        if !self.used.load(Ordering::Acquire) {
+            return Box::pin(std::future::ready(None));
+        }
+        Box::pin(async move {
+            let work = move || recording.turn_report(&session, &turn, &workspace);
+            tokio::task::spawn_blocking(work).await.ok().flatten()
+        })
+    }
+}

@@ -1,0 +1,375 @@
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use serde_json::{Value, json};
+
+use super::super::fs_common::testing::{call_in, context};
+use super::super::{ApplyPatch, Bash, BashOptions, FsDelete, FsEdit, FsMove, FsWrite};
+use super::*;
+use crate::protocol::{ApiError, ChangeKind, ErrorCode};
+use crate::tool::{Tool, ToolContext};
+
+/// A session with a working directory and a record.
+struct House {
+    home: tempfile::TempDir,
+    recording: Arc<Recording>,
+    session: SessionId,
+    workspace: Workspace,
+    context: ToolContext,
+}
+
+impl House {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let wd = home.path().join("wd");
+        fs::create_dir(&wd).unwrap();
+        fs::create_dir(home.path().join("data")).unwrap();
+        files.iter().for_each(|(path, text)| crate::host::fs_common::testing::put(&wd, path, text));
+        let workspace = Workspace::new(&wd, &[]).unwrap();
+        let recording = Self::open(home.path());
+        Self { home, recording, session: "ses_1".parse().unwrap(), workspace, context: context() }
+    }
+
+    fn open(home: &Path) -> Arc<Recording> {
+        let data = home.join("data");
+        let store = SnapshotStore::open(&data.join("snapshots.db"), 1 << 30).unwrap();
+        Arc::new(Recording::new(Arc::new(store), &data))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.workspace.working_directory().join(name)
+    }
+
+    fn put(&self, name: &str, text: &str) {
+        crate::host::fs_common::testing::put(self.workspace.working_directory(), name, text);
+    }
+
+    fn text(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.path(name)).ok()
+    }
+
+    /// Does something in a turn.
+    fn turn(&self, id: &str, work: impl FnOnce(&ToolContext, &Arc<Workspace>)) {
+        let recorder = self.recording.turn(&self.session, &id.parse().unwrap(), self.workspace.clone());
+        *self.context.scope.recorder.lock() = Some(recorder);
+        work(&self.context, &Arc::new(self.workspace.clone()));
+        *self.context.scope.recorder.lock() = None;
+    }
+
+    /// The same with something that says nothing about what it does.
+    fn command(&self, id: &str, work: impl FnOnce()) {
+        let recorder = self.recording.turn(&self.session, &id.parse().unwrap(), self.workspace.clone());
+        recorder.begin_command();
+        work();
+        recorder.end_command();
+    }
+
+    fn undo(&self, direction: Direction, turn: Option<&str>) -> Result<UndoDone, ApiError> {
+        let turn = turn.map(|id| id.parse().unwrap());
+        self.undo_with(&UndoWanted { direction, turn, partial: false })
+    }
+
+    fn undo_with(&self, wanted: &UndoWanted) -> Result<UndoDone, ApiError> {
+        let records = self.home.path().join("records");
+        let done = self.recording.undo(&self.session, (&self.workspace, &records), wanted)?;
+        self.recording.undone(&done)?;
+        Ok(done)
+    }
+
+    fn kinds(&self, turn: Option<&str>) -> Vec<(String, ChangeKind)> {
+        let wanted = DiffWanted { turn: turn.map(|id| id.parse().unwrap()), ..DiffWanted::default() };
+        let view = self.recording.diff(&self.session, &self.workspace, wanted).unwrap();
+        view.report.files.into_iter().map(|file| (file.path, file.kind)).collect()
+    }
+}
+
+fn did(tool: &dyn Tool, arguments: Value, context: &ToolContext) {
+    call_in(tool, arguments, context).unwrap();
+}
+
+fn conflicts(error: &ApiError) -> Vec<String> {
+    assert_eq!(error.code(), ErrorCode::Conflict);
+    let list = error.0.details.as_ref().unwrap()["conflicts"].as_array().unwrap().clone();
+    list.iter().map(|one| format!("{}: {}", one["path"].as_str().unwrap(), one["reason"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn what_our_tools_do_is_undone_and_done_again() {
+    let house = House::new(&[("edited", "one\ntwo\n"), ("gone/x", "x"), ("gone/deep/y", "y"), ("moved", "m")]);
+    fs::set_permissions(house.path("edited"), fs::Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(house.path("gone/deep"), fs::Permissions::from_mode(0o750)).unwrap();
+    symlink("x", house.path("gone/link")).unwrap();
+    house.turn("turn_1", |context, workspace| {
+        did(
+            &FsEdit::new(Arc::clone(workspace)),
+            json!({"path": "edited", "old_string": "two", "new_string": "2"}),
+            context,
+        );
+        did(&FsWrite::new(Arc::clone(workspace)), json!({"path": "new/dir/file", "content": "n\n"}), context);
+        did(&FsDelete::new(Arc::clone(workspace)), json!({"path": "gone", "recursive": true}), context);
+        did(&FsMove::new(Arc::clone(workspace)), json!({"source": "moved", "destination": "there/moved"}), context);
+        let patch = "*** Begin Patch\n*** Add File: added\n+a\n*** Update File: edited\n@@\n-one\n+1\n*** End Patch\n";
+        did(&ApplyPatch::new(Arc::clone(workspace)), json!({"patch": patch}), context);
+        assert!(
+            call_in(
+                &FsEdit::new(Arc::clone(workspace)),
+                json!({"path": "added", "old_string": "?", "new_string": "!"}),
+                context
+            )
+            .is_err()
+        );
+    });
+    use ChangeKind::{Added as A, Deleted as D, Modified as M};
+    let want = [("added", A), ("edited", M), ("gone/deep/y", D), ("gone/link", D), ("gone/x", D), ("moved", D)];
+    let want = want.into_iter().chain([("new/dir/file", A), ("there/moved", A)]);
+    assert_eq!(house.kinds(None), want.map(|(path, kind)| (path.to_owned(), kind)).collect::<Vec<_>>());
+
+    let undone = house.undo(Direction::Undo, None).unwrap();
+    assert_eq!(undone.turn_ids, ["turn_1".parse().unwrap()]);
+    assert_eq!(house.text("edited").as_deref(), Some("one\ntwo\n"));
+    assert_eq!(fs::metadata(house.path("edited")).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!((house.text("gone/x").as_deref(), house.text("gone/deep/y").as_deref()), (Some("x"), Some("y")));
+    assert_eq!(fs::metadata(house.path("gone/deep")).unwrap().permissions().mode() & 0o777, 0o750);
+    assert_eq!(fs::read_link(house.path("gone/link")).unwrap(), Path::new("x"));
+    assert_eq!(house.text("moved").as_deref(), Some("m"));
+    let gone = ["new", "there", "added"];
+    assert!(gone.iter().all(|name| !house.path(name).exists()), "directories that the turn made go, too");
+    assert_eq!(house.kinds(None), []);
+
+    house.undo(Direction::Redo, None).unwrap();
+    assert_eq!(house.text("edited").as_deref(), Some("1\n2\n"));
+    assert_eq!(house.text("new/dir/file").as_deref(), Some("n\n"));
+    assert!(!house.path("gone").exists() && !house.path("moved").exists());
+    let nothing = house.undo(Direction::Redo, None).unwrap_err();
+    assert_eq!(nothing.code(), ErrorCode::Conflict);
+}
+
+#[test]
+fn what_a_command_does_is_found_with_what_was_there_before() {
+    let house = House::new(&[
+        (".gitignore", "/target\n.env\n"),
+        (".env", "SECRET=1"),
+        ("target/out", "built"),
+        ("src/a", "a"),
+        ("src/run", "#!"),
+        ("src/gone", "g"),
+        ("src/same", "s"),
+        ("dir/empty/", ""),
+    ]);
+    let latin = b"caf\xe9\0".to_vec();
+    fs::write(house.path("src/latin"), &latin).unwrap();
+    symlink("a", house.path("src/link")).unwrap();
+    house.command("turn_1", || {
+        house.put("src/a", "A");
+        house.put("src/made/new", "n");
+        house.put(".env", "SECRET=2");
+        house.put("target/out", "built again");
+        fs::remove_file(house.path("src/gone")).unwrap();
+        fs::remove_dir(house.path("dir/empty")).unwrap();
+        fs::write(house.path("src/latin"), b"x").unwrap();
+        fs::remove_file(house.path("src/link")).unwrap();
+        symlink("run", house.path("src/link")).unwrap();
+        fs::set_permissions(house.path("src/run"), fs::Permissions::from_mode(0o755)).unwrap();
+        // The same bytes again are no change.
+        house.put("src/same", "s");
+    });
+    use ChangeKind::{Added as A, Deleted as D, Modified as M};
+    let want = [
+        (".env", M),
+        ("src/a", M),
+        ("src/gone", D),
+        ("src/latin", M),
+        ("src/link", M),
+        ("src/made/new", A),
+        ("src/run", M),
+    ];
+    assert_eq!(house.kinds(Some("turn_1")), want.map(|(path, kind)| (path.to_owned(), kind)));
+    let left = house.undo(Direction::Undo, None).unwrap().left;
+    assert_eq!(house.text(".env").as_deref(), Some("SECRET=1"));
+    assert_eq!(house.text("src/a").as_deref(), Some("a"));
+    assert_eq!(house.text("src/gone").as_deref(), Some("g"));
+    assert_eq!(fs::read(house.path("src/latin")).unwrap(), latin);
+    assert_eq!(fs::read_link(house.path("src/link")).unwrap(), Path::new("a"));
+    assert_eq!(fs::metadata(house.path("src/run")).unwrap().permissions().mode() & 0o111, 0);
+    assert!(house.path("dir/empty").is_dir() && !house.path("src/made").exists());
+    assert_eq!(house.text("target/out").as_deref(), Some("built again"));
+    let left: Vec<_> = left.iter().map(|left| left.path.as_str()).collect();
+    assert_eq!(left, ["target"], "it is said what was not looked into");
+}
+
+/// The command itself, by the shell.
+#[test]
+fn a_shell_command_between_two_looks() {
+    let house = House::new(&[("a", "1\n")]);
+    house.turn("turn_1", |context, workspace| {
+        let recorder = context.scope.recorder.lock().clone().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.block_on(recorder.command_begins());
+        did(
+            &Bash::new(Arc::clone(workspace), BashOptions::default()),
+            json!({"command": "echo 2 >> a; echo new > b"}),
+            context,
+        );
+        runtime.block_on(recorder.command_ended());
+        let report = runtime.block_on(recorder.report()).unwrap();
+        let files: Vec<_> = report.files.iter().map(|file| (file.path.as_str(), file.added, file.removed)).collect();
+        assert_eq!(files, [("a", 1, 0), ("b", 1, 0)]);
+        assert!(report.files[0].diff.as_ref().unwrap().contains("+2\n"));
+    });
+    house.undo(Direction::Undo, None).unwrap();
+    assert_eq!((house.text("a").as_deref(), house.text("b")), (Some("1\n"), None));
+}
+
+#[test]
+fn what_others_changed_stands_against_all_of_it() {
+    let house = House::new(&[("a", "1"), ("b", "1"), ("c", "1")]);
+    house.command("turn_1", || ["a", "b", "c", "d"].iter().for_each(|name| house.put(name, "2")));
+    house.put("b", "theirs");
+    fs::remove_file(house.path("c")).unwrap();
+    house.put("d", "theirs");
+    let refused = house.undo(Direction::Undo, None).unwrap_err();
+    let since = "somebody else has changed it since";
+    let want = [
+        format!("b: {since}: it holds something else"),
+        format!("c: {since}: it is gone"),
+        format!("d: {since}: it holds something else"),
+    ];
+    assert_eq!(conflicts(&refused), want);
+    assert_eq!(house.text("a").as_deref(), Some("2"), "nothing was undone");
+    // Who puts things right by hand is no conflict.
+    house.put("b", "1");
+    house.put("c", "1");
+    house.put("d", "2");
+    house.undo(Direction::Undo, None).unwrap();
+    assert_eq!((house.text("a").as_deref(), house.text("d")), (Some("1"), None));
+}
+
+#[test]
+fn several_turns_go_in_order_and_come_back() {
+    let house = House::new(&[("a", "0")]);
+    for turn in ["1", "2", "3"] {
+        house.command(&format!("turn_{turn}"), || house.put("a", turn));
+    }
+    assert_eq!(house.undo(Direction::Undo, Some("turn_9")).unwrap_err().code(), ErrorCode::NotFound);
+    let undone = house.undo(Direction::Undo, Some("turn_2")).unwrap();
+    assert_eq!(undone.turn_ids, ["turn_3".parse().unwrap(), "turn_2".parse().unwrap()]);
+    assert_eq!(house.text("a").as_deref(), Some("1"));
+    assert_eq!(house.undo(Direction::Undo, Some("turn_3")).unwrap_err().code(), ErrorCode::Conflict);
+    assert_eq!(house.undo(Direction::Redo, None).unwrap().turn_ids, ["turn_2".parse().unwrap()]);
+    assert_eq!(house.text("a").as_deref(), Some("2"));
+    house.undo(Direction::Redo, None).unwrap();
+    assert_eq!(house.text("a").as_deref(), Some("3"));
+    // Somebody works between two turns: each can be undone by itself alone.
+    house.put("a", "theirs");
+    house.command("turn_4", || house.put("a", "4"));
+    let refused = house.undo(Direction::Undo, Some("turn_3")).unwrap_err();
+    assert_eq!(conflicts(&refused), ["a: somebody else changed it in between"]);
+    house.undo(Direction::Undo, None).unwrap();
+    assert_eq!(house.text("a").as_deref(), Some("theirs"));
+}
+
+#[test]
+fn what_is_not_kept_is_said_and_never_touched() {
+    let house = House::new(&[("small", "1")]);
+    let large = vec![b'x'; usize::try_from(limit::SNAPSHOT_COMMAND_FILE_BYTES_MAX).unwrap() + 1];
+    fs::write(house.path("large"), &large).unwrap();
+    house.command("turn_1", || {
+        house.put("small", "2");
+        fs::write(house.path("large"), b"cut").unwrap();
+    });
+    let refused = house.undo(Direction::Undo, None).unwrap_err();
+    assert!(conflicts(&refused)[0].starts_with("large: it has 1048577 bytes"), "{refused:?}");
+    assert_eq!(house.text("small").as_deref(), Some("2"));
+    let wanted = UndoWanted { direction: Direction::Undo, turn: None, partial: true };
+    let done = house.undo_with(&wanted).unwrap();
+    assert_eq!(done.left[0].path, "large");
+    assert_eq!((house.text("small").as_deref(), house.text("large").as_deref()), (Some("1"), Some("cut")));
+}
+
+#[test]
+fn large_files_of_our_own_tools_come_back() {
+    let house = House::new(&[]);
+    let large = "line\n".repeat(400_000);
+    house.put("large", &large);
+    house.turn("turn_1", |context, workspace| {
+        did(&FsWrite::new(Arc::clone(workspace)), json!({"path": "large", "content": "short"}), context);
+    });
+    house.undo(Direction::Undo, None).unwrap();
+    assert!(house.text("large").is_some_and(|text| text == large));
+}
+
+#[test]
+fn what_was_cut_off_is_known_after_a_restart() {
+    let mut house = House::new(&[("a", "1"), ("b", "1")]);
+    let recorder = house.recording.turn(&house.session, &"turn_1".parse().unwrap(), house.workspace.clone());
+    let paths = [house.path("a")];
+    let seen = recorder.before(&paths);
+    assert_eq!(seen, paths);
+    recorder.begin_command();
+    // The process ends here, the file half way there; another one comes.
+    house.put("a", "2");
+    drop(recorder);
+    house.recording = House::open(house.home.path());
+    let refused = house.undo(Direction::Undo, None).unwrap_err();
+    assert_eq!(conflicts(&refused), ["a: the server ended while it was being changed"]);
+    let view = house.recording.diff(&house.session, &house.workspace, DiffWanted::default()).unwrap();
+    assert!(view.report.uncovered[0].reason.contains("had no end that was seen"), "{view:?}");
+    house.put("a", "1");
+    house.undo(Direction::Undo, None).unwrap();
+}
+
+#[test]
+fn an_undo_that_was_interrupted_is_asked_for_again() {
+    let house = House::new(&[("a", "1"), ("b", "1")]);
+    house.command("turn_1", || ["a", "b"].iter().for_each(|name| house.put(name, "2")));
+    let records = house.home.path().join("records");
+    let wanted = UndoWanted { direction: Direction::Undo, turn: None, partial: false };
+    // Nobody came to note it.
+    house.recording.undo(&house.session, (&house.workspace, &records), &wanted).unwrap();
+    let again = house.undo(Direction::Undo, None).unwrap();
+    assert_eq!((again.file_count, house.text("a").as_deref(), house.kinds(None)), (0, Some("1"), vec![]));
+}
+
+#[test]
+fn a_report_has_its_bounds() {
+    let house = House::new(&[]);
+    house.command("turn_1", || {
+        for n in 0..30 {
+            house.put(&format!("f{n:02}"), &format!("{}\n", "x".repeat(990)));
+        }
+    });
+    let diff = |wanted| house.recording.diff(&house.session, &house.workspace, wanted).unwrap();
+    let first = diff(DiffWanted::default());
+    assert_eq!((first.report.files.len(), first.report.file_count, first.report.truncated_count), (20, 30, 10));
+    let shown: usize = first.report.files.iter().filter_map(|file| file.diff.as_ref()).map(String::len).sum();
+    assert!(first.report.diff_truncated && shown <= limit::CHANGES_DIFF_BYTES_MAX && shown > 10_000, "{shown}");
+    let rest = diff(DiffWanted { after: first.next_cursor, ..DiffWanted::default() });
+    assert_eq!((rest.report.files.len(), rest.report.files[0].path.as_str(), rest.next_cursor), (10, "f20", None));
+    let one = diff(DiffWanted { path: Some("f19".into()), ..DiffWanted::default() });
+    assert!(one.report.files[0].diff.as_ref().unwrap().ends_with("xx\n"));
+}
+
+#[test]
+fn a_tree_that_is_too_large_is_said() {
+    let house = House::new(&[]);
+    let many = house.path("many");
+    fs::create_dir(&many).unwrap();
+    (0..limit::SNAPSHOT_TREE_ENTRIES_MAX).for_each(|n| drop(fs::File::create(many.join(n.to_string()))));
+    house.command("turn_1", || house.put("a", "1"));
+    let view = house.recording.diff(&house.session, &house.workspace, DiffWanted::default()).unwrap();
+    assert!(view.report.uncovered[0].reason.contains("too many to look for"), "{view:?}");
+    assert_eq!(view.report.uncovered[0].path, ".");
+}
+
+#[test]
+fn our_own_data_and_git_are_passed_over() {
+    let mut house = House::new(&[("a", "1"), (".git/HEAD", "ref: refs/heads/main\n"), ("own/x", "1")]);
+    house.workspace = house.workspace.clone().without(&[house.path("own")]);
+    house.command("turn_1", || {
+        house.put(".git/HEAD", "ref: refs/heads/other\n");
+        house.put("own/x", "2");
+    });
+    assert_eq!(house.kinds(Some("turn_1")), []);
+    let view = house.recording.diff(&house.session, &house.workspace, DiffWanted::default()).unwrap();
+    assert_eq!(view.report.uncovered[0].path, ".git");
+}

@@ -1,0 +1,357 @@
+//! What is known of the working directories between commands: each name's stamp, and what files hold that a command may
+//! change.
+//!
+//! A walk costs a look at each name and reads only what is new since the last one. Contents lie in a file without a name, which goes
+//! with this. Everything is bounded; what does not fit is told as not covered.
+//!
+//! Passed over are `.git` and directories that ignore files leave out: build outputs and installed packages. Single files
+//! that they leave out, such as `.env`, are looked at.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, FileType, Stat};
+
+use super::look::{Found, MODE, read, too_large};
+use crate::base::workspace::Workspace;
+use crate::base::{clock, limit};
+use crate::host::search::{Entries, Kind, Rules, Verdict, join, open_below, open_file, prefix};
+use crate::store::snapshots::{ContentId, FileState};
+
+/// A file that changed so shortly before it was looked at may change again without another time stamp.
+const RACY_MS: i128 = 50;
+
+/// What the file system says of a name; a changed file has another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    file: (u64, u64),
+    mode: u32,
+    bytes: i64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(found: &Stat) -> Self {
+        // The widths of these fields differ from system to system.
+        #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "not everywhere the same types")]
+        Self {
+            file: (found.st_dev as u64, found.st_ino as u64),
+            mode: found.st_mode as u32,
+            bytes: found.st_size as i64,
+            modified: (found.st_mtime as i64, found.st_mtime_nsec as i64),
+            changed: (found.st_ctime as i64, found.st_ctime_nsec as i64),
+        }
+    }
+
+    /// Whether a change that comes now may leave the same stamp behind.
+    fn is_racy(&self, now_ms: u64) -> bool {
+        let changed = i128::from(self.changed.0) * 1_000 + i128::from(self.changed.1) / 1_000_000;
+        i128::from(now_ms) - changed < RACY_MS
+    }
+}
+
+/// What is kept of a name.
+#[derive(Debug, Clone)]
+enum Kept {
+    /// A file's content, in the arena.
+    At { from: u64, bytes: u64 },
+    /// Anything else.
+    State(FileState),
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    stamp: Stamp,
+    kept: Kept,
+    /// Its stamp does not tell all.
+    racy: bool,
+}
+
+/// A name that a command has changed.
+#[derive(Debug)]
+pub(super) struct Difference {
+    pub path: PathBuf,
+    pub before: Found,
+    pub after: Found,
+}
+
+/// What is known of the roots of one session.
+#[derive(Debug, Default)]
+pub(super) struct Tree {
+    known: HashMap<Vec<u8>, Known>,
+    arena: Option<File>,
+    /// Bytes in the arena, those that nobody needs any more included.
+    used: u64,
+    /// The roots' own `.git`, as far as it tells of commits and branches.
+    repository: Vec<Option<Stamp>>,
+    /// Why nothing is known.
+    blind: Option<String>,
+    /// Directories that are passed over.
+    pub passed_over: Vec<PathBuf>,
+}
+
+impl Tree {
+    /// Learns how everything is now, before a command. The error says why that is not possible.
+    pub(super) fn learn(&mut self, workspace: &Workspace, home: &Path) -> Result<(), String> {
+        if self.used > limit::SNAPSHOT_TREE_BYTES_MAX {
+            // Much of it is out of date.
+            *self = Self::default();
+        }
+        let walked = Walked::of(workspace).inspect_err(|why| self.blind = Some(why.clone()))?;
+        self.blind = None;
+        let now_ms = clock::now_ms();
+        let mut known = HashMap::with_capacity(walked.names.len());
+        for (path, name) in walked.names {
+            let old = self.known.remove(&path).filter(|old| old.stamp == name.stamp && !old.racy);
+            let new = old.unwrap_or_else(|| {
+                let racy = name.stamp.is_racy(now_ms);
+                Known { stamp: name.stamp, kept: self.keep(&walked.handles, &path, &name, home), racy }
+            });
+            known.insert(path, new);
+        }
+        self.known = known;
+        self.passed_over = walked.passed_over;
+        self.repository = repositories(workspace);
+        Ok(())
+    }
+
+    /// What has changed since, and is now known as it is. The error says why that cannot be told.
+    pub(super) fn differences(&mut self, workspace: &Workspace) -> Result<Vec<Difference>, String> {
+        if let Some(why) = &self.blind {
+            return Err(why.clone());
+        }
+        let walked = Walked::of(workspace)?;
+        let mut out = Vec::new();
+        let mut gone = std::mem::take(&mut self.known);
+        for (path, name) in &walked.names {
+            let old = gone.remove(path);
+            if let Some(old) = old.as_ref().filter(|old| old.stamp == name.stamp && !old.racy) {
+                self.known.insert(path.clone(), old.clone());
+                continue;
+            }
+            let before = old.map_or(Found::of(FileState::Absent), |old| self.recall(&old));
+            let after = name.look(&walked.handles, path, limit::SNAPSHOT_FILE_BYTES_MAX);
+            if before.state != after.state || matches!(after.state, FileState::Unkept { .. }) {
+                out.push(Difference { path: PathBuf::from(OsStr::from_bytes(path)), before, after });
+            }
+        }
+        for (path, old) in gone {
+            // What is passed over since is not gone.
+            let path = PathBuf::from(OsStr::from_bytes(&path));
+            if walked.passed_over.iter().any(|over| path.starts_with(over)) {
+                continue;
+            }
+            let (before, after) = (self.recall(&old), Found::of(FileState::Absent));
+            out.push(Difference { path, before, after });
+        }
+        Ok(out)
+    }
+
+    /// Whether commits or branches have changed since it was learned, by root.
+    pub(super) fn repository_changed(&self, workspace: &Workspace) -> bool {
+        repositories(workspace) != self.repository
+    }
+
+    /// Keeps what a name holds, as far as there is room.
+    fn keep(&mut self, handles: &Handles, path: &[u8], name: &Name, home: &Path) -> Kept {
+        let found = name.look(handles, path, limit::SNAPSHOT_COMMAND_FILE_BYTES_MAX);
+        let Some(content) = found.content else { return Kept::State(found.state) };
+        let bytes = content.len() as u64;
+        let refused = |reason: String| Kept::State(FileState::Unkept { reason });
+        if self.used + bytes > limit::SNAPSHOT_TREE_BYTES_MAX {
+            let most = limit::SNAPSHOT_TREE_BYTES_MAX;
+            return refused(format!("a command changed it, and at most {most} bytes are kept in case one does"));
+        }
+        let from = self.used;
+        match self.arena(home).and_then(|arena| arena.write_all_at(&content, from)) {
+            Ok(()) => {
+                self.used += bytes;
+                Kept::At { from, bytes }
+            }
+            Err(e) => refused(format!("a command changed it, and it could not be kept before: {e}")),
+        }
+    }
+
+    fn arena(&mut self, home: &Path) -> io::Result<&File> {
+        match &mut self.arena {
+            Some(arena) => Ok(arena),
+            none => Ok(none.insert(tempfile::tempfile_in(home)?)),
+        }
+    }
+
+    /// How a name was.
+    fn recall(&self, known: &Known) -> Found {
+        let (from, bytes) = match &known.kept {
+            Kept::State(state) => return Found::of(state.clone()),
+            Kept::At { from, bytes } => (*from, *bytes),
+        };
+        let mut content = vec![0; usize::try_from(bytes).unwrap_or(0)];
+        let read = self.arena.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into());
+        match read.and_then(|arena| arena.read_exact_at(&mut content, from)) {
+            Ok(()) => {
+                let state = FileState::File { mode: known.stamp.mode & MODE, bytes, content: ContentId::of(&content) };
+                Found { state, content: Some(content) }
+            }
+            Err(e) => Found::unkept(format!("what it was before a command cannot be read: {e}")),
+        }
+    }
+}
+
+/// The roots, open.
+type Handles = Vec<(PathBuf, OwnedFd)>;
+
+/// A name that a walk came by.
+#[derive(Debug)]
+struct Name {
+    stamp: Stamp,
+    kind: Kind,
+    /// Which root it is in.
+    root: usize,
+}
+
+impl Name {
+    /// What is there.
+    fn look(&self, handles: &Handles, path: &[u8], bytes_max: u64) -> Found {
+        let stamp = &self.stamp;
+        let gone = |e: io::Error| Found::unkept(format!("it cannot be read: {e}"));
+        match self.kind {
+            Kind::Directory => Found::of(FileState::Directory { mode: stamp.mode & MODE }),
+            Kind::Other => Found::unkept("it is neither a file nor a link nor a directory"),
+            Kind::File if u64::try_from(stamp.bytes).is_ok_and(|bytes| bytes > bytes_max) => {
+                Found::unkept(too_large(u64::try_from(stamp.bytes).unwrap_or(0), bytes_max))
+            }
+            Kind::File => {
+                match self.directory(handles, path).and_then(|(directory, name)| open_file(directory.as_fd(), name)) {
+                    Ok(file) => read(File::from(file), bytes_max),
+                    Err(e) => gone(e),
+                }
+            }
+            Kind::Link => {
+                let target = self.directory(handles, path).and_then(|(directory, name)| {
+                    Ok(rustix::fs::readlinkat(directory, name, Vec::new())?.into_bytes())
+                });
+                match target {
+                    Ok(target) => Found::of(FileState::Link { target }),
+                    Err(e) => gone(e),
+                }
+            }
+        }
+    }
+
+    /// Its directory, opened without a link on the way, and its name there.
+    fn directory<'p>(&self, handles: &Handles, path: &'p [u8]) -> io::Result<(OwnedFd, &'p [u8])> {
+        let (root, handle) = handles.get(self.root).ok_or(io::ErrorKind::NotFound)?;
+        let below = path.get(prefix(root)..).ok_or(io::ErrorKind::NotFound)?;
+        match below.iter().rposition(|byte| *byte == b'/') {
+            Some(at) => Ok((open_below(handle.as_fd(), &below[..at])?, &below[at + 1..])),
+            None => Ok((open_below(handle.as_fd(), b".")?, below)),
+        }
+    }
+}
+
+/// All names of a workspace at one moment.
+struct Walked {
+    handles: Handles,
+    names: Vec<(Vec<u8>, Name)>,
+    passed_over: Vec<PathBuf>,
+    until: Instant,
+}
+
+impl Walked {
+    fn of(workspace: &Workspace) -> Result<Self, String> {
+        let until = Instant::now() + Duration::from_millis(limit::SNAPSHOT_LOOK_MS_MAX);
+        let mut walked = Self { handles: Vec::new(), names: Vec::new(), passed_over: Vec::new(), until };
+        for (at, root) in workspace.roots().iter().enumerate() {
+            let inside = workspace
+                .roots()
+                .iter()
+                .enumerate()
+                .any(|(other, above)| other != at && root.starts_with(above) && (root != above || other < at));
+            if inside {
+                continue;
+            }
+            match workspace.open_directory(root) {
+                Ok(handle) => walked.handles.push((root.clone(), handle)),
+                Err(e) if super::look::is_gone(&e) => continue,
+                Err(e) => return Err(format!("{} cannot be opened: {e}", root.display())),
+            }
+            let rules = Rules::above(root, workspace.working_directory());
+            walked.walk(workspace, walked.handles.len() - 1, rules)?;
+        }
+        Ok(walked)
+    }
+
+    fn walk(&mut self, workspace: &Workspace, root: usize, rules: Option<Arc<Rules>>) -> Result<(), String> {
+        let (base, handle) = &self.handles[root];
+        let top = open_below(handle.as_fd(), b".").map_err(|e| format!("{} cannot be opened: {e}", base.display()))?;
+        let mut todo = vec![(base.as_os_str().as_bytes().to_vec(), top, rules)];
+        while let Some((path, directory, above)) = todo.pop() {
+            // What cannot be listed has nothing in it that could be told.
+            let Ok(entries) = Entries::read(directory.as_fd()) else {
+                self.passed_over.push(PathBuf::from(OsStr::from_bytes(&path)));
+                continue;
+            };
+            let slash = prefix(Path::new(OsStr::from_bytes(&path)));
+            let rules = Rules::within(above.as_ref(), directory.as_fd(), &entries, slash);
+            for (name, _) in entries.iter() {
+                self.check_room()?;
+                let full = join(&path, name);
+                if name == b".git" || workspace.protects(Path::new(OsStr::from_bytes(&full))) {
+                    continue;
+                }
+                let Ok(found) = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+                let kind = Kind::from(FileType::from_raw_mode(found.st_mode));
+                if kind == Kind::Directory {
+                    let ignored = rules.as_ref().and_then(|rules| rules.verdict(&full, true));
+                    let open = open_below(directory.as_fd(), name);
+                    let (Ok(open), false) = (open, ignored == Some(Verdict::Ignored)) else {
+                        self.passed_over.push(PathBuf::from(OsStr::from_bytes(&full)));
+                        continue;
+                    };
+                    todo.push((full.clone(), open, rules.clone()));
+                }
+                // Of a directory only that it is there, and its permissions.
+                let stamp = match (kind, Stamp::of(&found)) {
+                    (Kind::Directory, stamp) => Stamp { bytes: 0, modified: (0, 0), changed: (0, 0), ..stamp },
+                    (Kind::File | Kind::Link | Kind::Other, stamp) => stamp,
+                };
+                self.names.push((full, Name { stamp, kind, root }));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), String> {
+        if self.names.len() >= limit::SNAPSHOT_TREE_ENTRIES_MAX {
+            let most = limit::SNAPSHOT_TREE_ENTRIES_MAX;
+            return Err(format!("there are more than {most} names, too many to look for what commands change"));
+        }
+        if self.names.len() % 256 == 255 && Instant::now() > self.until {
+            let most = limit::SNAPSHOT_LOOK_MS_MAX;
+            return Err(format!(
+                "looking at all names takes longer than {most} ms, so what commands change is not known"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What tells of commits and branches in the roots.
+fn repositories(workspace: &Workspace) -> Vec<Option<Stamp>> {
+    let stamp = |root: &Path, name: &str| {
+        let found = rustix::fs::lstat(root.join(".git").join(name)).ok();
+        found.map(|found| Stamp::of(&found))
+    };
+    let all =
+        workspace.roots().iter().flat_map(|root| ["HEAD", "logs/HEAD", "packed-refs"].map(|name| stamp(root, name)));
+    all.collect()
+}

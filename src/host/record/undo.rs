@@ -1,0 +1,303 @@
+//! Undoes what turns did to files, and does it again: all of it, or nothing.
+//!
+//! Each path must be as the turns left it; one that somebody else has changed since stands against the whole. A path that is
+//! already as it is to be is left as it is, so that one that was interrupted can be asked for again.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode};
+use serde_json::json;
+
+use super::Recording;
+use super::look::{look, shown};
+use super::report::{MIXED, file_change, uncovered};
+use crate::base::limit;
+use crate::base::workspace::Workspace;
+use crate::host::commit::{After, Change, commit, recover};
+use crate::host::fs_file::turns as take_turns;
+use crate::protocol::{ApiError, FileChange, PathReason, SessionId, TurnId};
+use crate::store::StoreError;
+use crate::store::snapshots::{FileState, PathChange, RecordedTurn};
+
+/// Paths that stand against an undo and are named.
+const CONFLICTS_MAX: usize = 100;
+/// Files that an answer names.
+const FILES_MAX: usize = 1_000;
+
+/// Which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// As it was before the turns.
+    Undo,
+    /// As it was after them.
+    Redo,
+}
+
+/// What is to be undone or redone.
+#[derive(Debug, Clone)]
+pub struct UndoWanted {
+    /// Which way.
+    pub direction: Direction,
+    /// Up to this turn. None: one turn.
+    pub turn: Option<TurnId>,
+    /// Without what cannot be undone.
+    pub partial: bool,
+}
+
+/// What has been undone or redone.
+#[derive(Debug)]
+pub struct UndoDone {
+    /// The turns, in the order in which it was done.
+    pub turn_ids: Vec<TurnId>,
+    /// What happened to which path.
+    pub files: Vec<FileChange>,
+    /// Paths that changed, in all.
+    pub file_count: u64,
+    /// Paths of these turns that stay as they are.
+    pub left: Vec<PathReason>,
+    numbers: Vec<i64>,
+    direction: Direction,
+}
+
+/// One path on its way.
+#[derive(Debug)]
+struct Way {
+    /// As it has to be now.
+    from: FileState,
+    /// As it is to be.
+    to: FileState,
+    mixed: bool,
+}
+
+/// What stands against it.
+#[derive(Default)]
+struct Judged {
+    steps: Vec<(PathBuf, FileState, FileState)>,
+    conflicts: Vec<(PathBuf, String)>,
+    left: Vec<(PathBuf, String)>,
+}
+
+fn failed(error: &StoreError) -> ApiError {
+    ApiError::internal(error.to_string())
+}
+
+impl Recording {
+    /// Undoes or redoes turns of a session in which no turn runs. `records` is where notes about it lie. What was done is
+    /// noted by [`Recording::undone`]. Blocking.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` for a turn without a record; `CONFLICT` with all paths that stand against it: then nothing has changed.
+    pub fn undo(
+        &self,
+        session: &SessionId,
+        (workspace, records): (&Workspace, &Path),
+        wanted: &UndoWanted,
+    ) -> Result<UndoDone, ApiError> {
+        recover(workspace, records);
+        let all = self.store.turns(session).map_err(|e| failed(&e))?;
+        let chosen = chosen(&all, wanted)?;
+        let ways = self.ways(&chosen, wanted.direction).map_err(|e| failed(&e))?;
+        let _turns = take_turns(ways.keys().map(PathBuf::as_path));
+        let judged = judge(workspace, ways, wanted.partial);
+        if !judged.conflicts.is_empty() {
+            return Err(refused(workspace, wanted.direction, &judged.conflicts));
+        }
+        self.perform((workspace, records), &judged.steps)?;
+        let mut left: Vec<PathReason> = uncovered(&self.store, workspace, &chosen).map_err(|e| failed(&e))?;
+        let named = |(path, reason): (PathBuf, String)| PathReason { path: shown(workspace, &path), reason };
+        left.extend(judged.left.into_iter().map(named));
+        let mut files = Vec::new();
+        for (path, before, after) in judged.steps.iter().take(FILES_MAX) {
+            let (path, before, after) = (path.clone(), before.clone(), after.clone());
+            let change = PathChange { path, before, after, mixed: false };
+            files.push(file_change(&self.store, workspace, (&change, 0)).map_err(|e| failed(&e))?.0);
+        }
+        files.iter_mut().for_each(|file| file.diff = None);
+        Ok(UndoDone {
+            turn_ids: chosen.iter().map(|turn| turn.id.clone()).collect(),
+            files,
+            file_count: judged.steps.len() as u64,
+            left,
+            numbers: chosen.iter().map(|turn| turn.number).collect(),
+            direction: wanted.direction,
+        })
+    }
+
+    /// Notes that it was done. Blocking.
+    ///
+    /// # Errors
+    /// `INTERNAL`; it may be asked for again.
+    pub fn undone(&self, done: &UndoDone) -> Result<(), ApiError> {
+        self.store.set_undone(&done.numbers, done.direction == Direction::Undo).map_err(|e| failed(&e))
+    }
+
+    /// From where to where each path goes, turn by turn.
+    fn ways(&self, turns: &[&RecordedTurn], direction: Direction) -> Result<BTreeMap<PathBuf, Way>, StoreError> {
+        let mut ways: BTreeMap<PathBuf, Way> = BTreeMap::new();
+        for turn in turns {
+            for PathChange { path, before, after, mixed } in self.store.changes(turn.number)? {
+                let (from, to) = match direction {
+                    Direction::Undo => (after, before),
+                    Direction::Redo => (before, after),
+                };
+                match ways.get_mut(&path) {
+                    Some(way) => {
+                        way.mixed |= mixed || way.to != from;
+                        way.to = to;
+                    }
+                    None => drop(ways.insert(path, Way { from, to, mixed })),
+                }
+            }
+        }
+        Ok(ways)
+    }
+
+    fn perform(
+        &self,
+        (workspace, records): (&Workspace, &Path),
+        steps: &[(PathBuf, FileState, FileState)],
+    ) -> Result<(), ApiError> {
+        let mut changes = Vec::new();
+        for (path, from, to) in steps {
+            let place = || workspace.look(path).ok();
+            let after = match (from, to) {
+                (FileState::Directory { .. }, _) | (_, FileState::Directory { .. }) => continue,
+                (_, FileState::File { mode, content, .. }) => {
+                    let bytes = self.store.content(content).map_err(|e| failed(&e))?;
+                    let missing = || ApiError::internal(format!("the content of {} is no longer kept", path.display()));
+                    let like = place().filter(std::fs::Metadata::is_file);
+                    let bytes = bytes.ok_or_else(missing)?;
+                    Some(After { mode: Some(*mode), ..After::file(bytes, like) })
+                }
+                (_, FileState::Link { target }) => Some(After { link: true, ..After::file(target.clone(), None) }),
+                (_, FileState::Absent | FileState::Unkept { .. } | FileState::Unfinished) => None,
+            };
+            changes.push(Change { path: path.clone(), before: place(), after });
+        }
+        let undone = commit(workspace, records, &changes);
+        undone.map_err(|e| ApiError::conflict(format!("nothing was changed: {e}")))?;
+        directories(workspace, steps);
+        Ok(())
+    }
+}
+
+/// Makes and removes directories once the files are in their places. One that holds something else by now stays.
+fn directories(workspace: &Workspace, steps: &[(PathBuf, FileState, FileState)]) {
+    for (path, _, to) in steps {
+        if let FileState::Directory { mode } = to
+            && let Ok(place) = workspace.reach_made(path)
+        {
+            let _there = rustix::fs::mkdirat(place.directory(), place.name(), Mode::from_raw_mode(0o777));
+            if let Ok(open) = place.open_directory() {
+                let _kept = rustix::fs::fchmod(open.as_fd(), Mode::from_raw_mode(*mode));
+            }
+        }
+    }
+    // What is deeper comes later in the order of paths.
+    for (path, from, to) in steps.iter().rev() {
+        if matches!((from, to), (FileState::Directory { .. }, FileState::Absent))
+            && let Ok(place) = workspace.reach(path)
+        {
+            let _full = rustix::fs::unlinkat(place.directory(), place.name(), AtFlags::REMOVEDIR);
+        }
+    }
+}
+
+/// The turns that are meant, in the order in which they go.
+fn chosen<'t>(all: &'t [RecordedTurn], wanted: &UndoWanted) -> Result<Vec<&'t RecordedTurn>, ApiError> {
+    let undone = wanted.direction == Direction::Redo;
+    let word = if undone { "redone" } else { "undone" };
+    let counts = |turn: &&RecordedTurn| (turn.undone > 0) == undone && (turn.file_count > 0 || turn.dropped);
+    let mut open: Vec<&RecordedTurn> = all.iter().filter(counts).collect();
+    match wanted.direction {
+        Direction::Undo => open.reverse(),
+        Direction::Redo => open.sort_by_key(|turn| std::cmp::Reverse(turn.undone)),
+    }
+    let count = match &wanted.turn {
+        None if open.is_empty() => {
+            return Err(ApiError::conflict(format!("no changes of this session are there to be {word}")));
+        }
+        None => 1,
+        Some(id) => match (open.iter().position(|turn| turn.id == *id), all.iter().any(|turn| turn.id == *id)) {
+            (Some(at), _) => at + 1,
+            (None, true) => return Err(ApiError::conflict(format!("turn {id} has nothing left to be {word}"))),
+            (None, false) => return Err(ApiError::not_found(format!("recorded changes of turn {id}"))),
+        },
+    };
+    open.truncate(count);
+    match open.iter().find(|turn| turn.dropped) {
+        Some(turn) => {
+            let message = format!("what turn {} changed was dropped to make room, so it cannot be {word}", turn.id);
+            Err(ApiError::conflict(message))
+        }
+        None => Ok(open),
+    }
+}
+
+/// Holds each path against what is there.
+fn judge(workspace: &Workspace, ways: BTreeMap<PathBuf, Way>, partial: bool) -> Judged {
+    let mut judged = Judged::default();
+    for (path, Way { from, to, mixed }) in ways {
+        let now = look(workspace, &path, limit::SNAPSHOT_FILE_BYTES_MAX).state;
+        if same(&now, &to) {
+            continue;
+        }
+        if mixed {
+            judged.conflicts.push((path, MIXED.to_owned()));
+            continue;
+        }
+        let unknown = [&from, &to].into_iter().find_map(|state| match state {
+            FileState::Unkept { reason } => Some(reason.clone()),
+            FileState::Unfinished => Some("the server ended while it was being changed".to_owned()),
+            FileState::Absent | FileState::File { .. } | FileState::Link { .. } | FileState::Directory { .. } => None,
+        });
+        match unknown {
+            Some(reason) if partial => judged.left.push((path, reason)),
+            Some(reason) => judged.conflicts.push((path, reason)),
+            None if !same(&now, &from) => {
+                judged.conflicts.push((path, format!("somebody else has changed it since: {}", differs(&now, &from))));
+            }
+            None if is_directory(&from) != is_directory(&to)
+                && from != FileState::Absent
+                && to != FileState::Absent =>
+            {
+                judged.conflicts.push((path, "it changed between a directory and something else".to_owned()));
+            }
+            None => judged.steps.push((path, now, to)),
+        }
+    }
+    judged
+}
+
+fn is_directory(state: &FileState) -> bool {
+    matches!(state, FileState::Directory { .. })
+}
+
+/// Whether two states are the same as far as it matters: whoever changed the permissions of a directory changed no file.
+fn same(a: &FileState, b: &FileState) -> bool {
+    a == b || (is_directory(a) && is_directory(b))
+}
+
+fn differs(now: &FileState, wanted: &FileState) -> String {
+    match (now, wanted) {
+        (FileState::Absent, _) => "it is gone".to_owned(),
+        (_, FileState::Absent) => "it is there again".to_owned(),
+        (FileState::File { content: a, .. }, FileState::File { content: b, .. }) if a == b => {
+            "it has other permissions".to_owned()
+        }
+        (_, _) => "it holds something else".to_owned(),
+    }
+}
+
+fn refused(workspace: &Workspace, direction: Direction, conflicts: &[(PathBuf, String)]) -> ApiError {
+    let word = if direction == Direction::Undo { "undone" } else { "redone" };
+    let first = conflicts.first().map(|(path, reason)| format!("{}: {reason}", shown(workspace, path)));
+    let more = conflicts.len().saturating_sub(1);
+    let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+    let message = format!("nothing was {word}: {}{more}", first.unwrap_or_default());
+    let list = conflicts.iter().take(CONFLICTS_MAX);
+    let list: Vec<_> = list.map(|(path, reason)| json!({ "path": shown(workspace, path), "reason": reason })).collect();
+    ApiError::conflict(message).with_details(json!({ "conflicts": list, "conflictCount": conflicts.len() }))
+}

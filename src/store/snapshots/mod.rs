@@ -1,0 +1,401 @@
+//! What turns did to files: for each path how it was before and after, with contents kept once, whoever has them.
+//!
+//! A file of its own beside the sessions' store, so that large contents never make a turn's events wait. All calls block;
+//! callers are on the blocking pool. What a call has returned from survives the end of the process.
+//!
+//! Bounded: when contents take more than they may, whole turns are dropped, the oldest first; that they are gone stays known.
+//!
+//! Invariant: a content is kept for as long as a change refers to it, and no longer.
+
+mod schema;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior};
+
+pub use state::{ContentId, FileState};
+
+use super::StoreError;
+use super::sqlite::make_private_file;
+use crate::base::deflate::{deflated, inflated};
+use crate::base::{clock, limit};
+use crate::protocol::{SessionId, TurnId};
+
+/// Contents up to this size are packed: larger ones would keep a tool waiting.
+const PACKED_BYTES_MAX: usize = 1 << 20;
+/// Contents from this size on are worth packing.
+const PACKED_BYTES_MIN: usize = 256;
+/// Free pages that are given back to the file system at once.
+const VACUUM_PAGES: u32 = 1_000;
+
+/// One path that changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathChange {
+    /// Absolute, without links.
+    pub path: PathBuf,
+    /// How it was.
+    pub before: FileState,
+    /// How it is.
+    pub after: FileState,
+    /// Somebody else has changed it in between.
+    pub mixed: bool,
+}
+
+/// What is added to the record of a turn.
+#[derive(Debug, Default)]
+pub struct Addition {
+    /// Paths that changed, or are about to.
+    pub changes: Vec<PathChange>,
+    /// Contents that they refer to. Those that are kept already may be left out.
+    pub contents: Vec<(ContentId, Vec<u8>)>,
+    /// What may have changed without being recorded, and why.
+    pub uncovered: Vec<(PathBuf, String)>,
+}
+
+/// A turn that has a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedTurn {
+    /// Its place among all turns.
+    pub number: i64,
+    /// Its id.
+    pub id: TurnId,
+    /// When its record was begun.
+    pub at: u64,
+    /// 0, or when it was undone, in the order of undoing.
+    pub undone: u64,
+    /// Commands that had begun and have not ended, as far as anybody has said.
+    pub commands: u64,
+    /// Its changes were dropped to make room.
+    pub dropped: bool,
+    /// Paths that it changed.
+    pub file_count: u64,
+}
+
+/// The record of a data directory.
+pub struct SnapshotStore {
+    /// None when it is closed.
+    open: Mutex<Option<Open>>,
+    path: PathBuf,
+    bytes_max: u64,
+}
+
+struct Open {
+    connection: Connection,
+    /// Bytes of all contents as they are stored.
+    stored: u64,
+}
+
+impl std::fmt::Debug for SnapshotStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SnapshotStore").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn words<T: serde::Serialize>(value: &T) -> rusqlite::Result<String> {
+    serde_json::to_string(value).map_err(|e| rusqlite::Error::ToSqlConversionFailure(Box::new(e)))
+}
+
+fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<FileState> {
+    serde_json::from_str(row.get_ref(column)?.as_str()?)
+        .map_err(|e| rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(e)))
+}
+
+fn path(row: &Row<'_>, column: usize) -> rusqlite::Result<PathBuf> {
+    Ok(PathBuf::from(OsString::from_vec(row.get_ref(column)?.as_blob()?.to_vec())))
+}
+
+fn path_change(row: &Row<'_>) -> rusqlite::Result<PathChange> {
+    Ok(PathChange { path: path(row, 0)?, before: state(row, 1)?, after: state(row, 2)?, mixed: row.get(3)? })
+}
+
+const TURN_COLUMNS: &str = "number, id, at, undone, commands, dropped,
+    (SELECT count(*) FROM change WHERE change.turn = turn.number)";
+
+fn recorded(row: &Row<'_>) -> rusqlite::Result<RecordedTurn> {
+    let id = row.get_ref(1)?.as_str()?.parse();
+    let id = id.map_err(|e: crate::protocol::BadId| {
+        rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, Box::new(e))
+    })?;
+    let (number, at, undone) = (row.get(0)?, row.get(2)?, row.get(3)?);
+    Ok(RecordedTurn { number, id, at, undone, commands: row.get(4)?, dropped: row.get(5)?, file_count: row.get(6)? })
+}
+
+impl SnapshotStore {
+    /// Opens the file; makes it (for its owner alone) where it is not there. Contents take at most `bytes_max`.
+    ///
+    /// # Errors
+    /// [`StoreError::TooNew`], or [`StoreError::Io`] that names the path.
+    pub fn open(path: &Path, bytes_max: u64) -> Result<Self, StoreError> {
+        make_private_file(path)?;
+        let connection = schema::open(path)?;
+        let stored = connection.query_row("SELECT coalesce(sum(stored), 0) FROM content", [], |row| row.get(0));
+        let stored = stored.map_err(|e| schema::failure("measure the record of changes", path, &e))?;
+        Ok(Self { open: Mutex::new(Some(Open { connection, stored })), path: path.to_owned(), bytes_max })
+    }
+
+    /// Closes it; what comes after is [`StoreError::Closed`].
+    ///
+    /// # Errors
+    /// When the last of it could not be written.
+    pub fn close(&self) -> Result<(), StoreError> {
+        let Some(open) = self.open.lock().take() else { return Ok(()) };
+        open.connection.close().map_err(|(_, e)| schema::failure("close the record of changes", &self.path, &e))
+    }
+
+    fn with<T>(&self, doing: &str, work: impl FnOnce(&mut Open) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let mut open = self.open.lock();
+        let open = open.as_mut().ok_or(StoreError::Closed)?;
+        work(open).map_err(|e| schema::failure(doing, &self.path, &e))
+    }
+
+    /// Adds to the record of a turn, all of it or nothing. Of a path that is in the record already, the oldest `before` and the
+    /// newest `after` count; one that is as it was before is no longer in it.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn add(&self, session: &SessionId, turn: &TurnId, addition: &Addition) -> Result<(), StoreError> {
+        self.with("record changes of files", |open| {
+            let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let number = turn_number(&transaction, session, turn)?;
+            let mut stored = open.stored;
+            for (id, body) in &addition.contents {
+                stored += keep(&transaction, id, body)?;
+            }
+            for change in &addition.changes {
+                merge(&transaction, number, change)?;
+            }
+            for (path, reason) in &addition.uncovered {
+                let sql = "INSERT INTO uncovered (turn, path, reason) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+                transaction.prepare_cached(sql)?.execute((number, path.as_os_str().as_bytes(), reason))?;
+            }
+            stored -= drop_unused(&transaction)?;
+            let dropped = stored > self.bytes_max;
+            while stored > self.bytes_max
+                && let Some(freed) = drop_oldest(&transaction, number)?
+            {
+                stored = stored.saturating_sub(freed);
+            }
+            transaction.commit()?;
+            open.stored = stored;
+            if dropped {
+                open.connection.execute_batch(&format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Notes that a command of a turn begins, or that one has ended.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn command(&self, session: &SessionId, turn: &TurnId, begins: bool) -> Result<(), StoreError> {
+        self.with("note a command", |open| {
+            let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let number = turn_number(&transaction, session, turn)?;
+            let step = if begins { 1 } else { -1 };
+            let sql = "UPDATE turn SET commands = max(0, commands + ?2) WHERE number = ?1";
+            transaction.prepare_cached(sql)?.execute((number, step))?;
+            transaction.commit()
+        })
+    }
+
+    /// The turns of a session that changed files or of which something is not known, oldest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn turns(&self, session: &SessionId) -> Result<Vec<RecordedTurn>, StoreError> {
+        self.with("read recorded turns", |open| {
+            let sql = format!("SELECT {TURN_COLUMNS} FROM turn WHERE session = ? ORDER BY number");
+            let mut list = open.connection.prepare_cached(&sql)?;
+            list.query_map([session.as_str()], recorded)?.collect()
+        })
+    }
+
+    /// What a turn changed, by path.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn changes(&self, turn: i64) -> Result<Vec<PathChange>, StoreError> {
+        self.with("read recorded changes", |open| {
+            let sql = "SELECT path, before, after, mixed FROM change WHERE turn = ? ORDER BY path";
+            open.connection.prepare_cached(sql)?.query_map([turn], path_change)?.collect()
+        })
+    }
+
+    /// What is not known of a turn, by path.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn uncovered(&self, turn: i64) -> Result<Vec<(PathBuf, String)>, StoreError> {
+        self.with("read recorded changes", |open| {
+            let sql = "SELECT path, reason FROM uncovered WHERE turn = ? ORDER BY path LIMIT ?";
+            let mut list = open.connection.prepare_cached(sql)?;
+            list.query_map((turn, limit::UNCOVERED_MAX), |row| Ok((path(row, 0)?, row.get(1)?)))?.collect()
+        })
+    }
+
+    /// A kept content. None: there is none of that name.
+    ///
+    /// # Errors
+    /// What the database says; [`StoreError::Io`] when it is not what was kept.
+    pub fn content(&self, id: &ContentId) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = self.with("read a kept content", |open| {
+            let mut find = open.connection.prepare_cached("SELECT bytes, packed, body FROM content WHERE id = ?")?;
+            let row = |row: &Row<'_>| Ok((row.get::<_, u64>(0)?, row.get::<_, bool>(1)?, row.get::<_, Vec<u8>>(2)?));
+            find.query_row([id.as_bytes()], row).optional()
+        })?;
+        let Some((bytes, packed, body)) = found else { return Ok(None) };
+        let damaged = |cause: String| StoreError::Io { doing: "read a kept content".into(), cause };
+        let body = if packed { inflated(&body, bytes).map_err(|e| damaged(e.to_string()))? } else { body };
+        if ContentId::of(&body) != *id {
+            return Err(damaged(format!("{}: content {id} is damaged", self.path.display())));
+        }
+        Ok(Some(body))
+    }
+
+    /// Notes that turns are undone, in this order, or done again.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn set_undone(&self, turns: &[i64], undone: bool) -> Result<(), StoreError> {
+        self.with("note what is undone", |open| {
+            let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            for turn in turns {
+                let sql = "UPDATE turn SET undone = CASE WHEN ?2 THEN
+                     (SELECT max(undone) + 1 FROM turn) ELSE 0 END WHERE number = ?1";
+                transaction.prepare_cached(sql)?.execute((turn, undone))?;
+            }
+            transaction.commit()
+        })
+    }
+
+    /// Forgets a session.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn forget(&self, session: &SessionId) -> Result<(), StoreError> {
+        self.with("forget recorded changes", |open| {
+            let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let numbers: Vec<i64> = transaction
+                .prepare_cached("SELECT number FROM turn WHERE session = ?")?
+                .query_map([session.as_str()], |row| row.get(0))?
+                .collect::<Result<_, _>>()?;
+            for number in numbers {
+                drop_changes(&transaction, number)?;
+                transaction.prepare_cached("DELETE FROM turn WHERE number = ?")?.execute([number])?;
+            }
+            let freed = drop_unused(&transaction)?;
+            transaction.commit()?;
+            open.stored = open.stored.saturating_sub(freed);
+            if freed > 0 {
+                open.connection.execute_batch(&format!("PRAGMA incremental_vacuum({VACUUM_PAGES})"))?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Bytes that all contents take.
+    #[cfg(test)]
+    pub(crate) fn stored(&self) -> u64 {
+        self.open.lock().as_ref().map_or(0, |open| open.stored)
+    }
+}
+
+/// A turn's number; it gets one when it has none.
+fn turn_number(transaction: &Transaction<'_>, session: &SessionId, turn: &TurnId) -> rusqlite::Result<i64> {
+    let mut find = transaction.prepare_cached("SELECT number FROM turn WHERE session = ? AND id = ?")?;
+    if let Some(number) = find.query_row([session.as_str(), turn.as_str()], |row| row.get(0)).optional()? {
+        return Ok(number);
+    }
+    let mut insert = transaction.prepare_cached("INSERT INTO turn (session, id, at) VALUES (?, ?, ?)")?;
+    insert.insert((session.as_str(), turn.as_str(), clock::now_ms()))
+}
+
+/// Keeps a content that is not kept yet. The bytes that it takes.
+fn keep(transaction: &Transaction<'_>, id: &ContentId, body: &[u8]) -> rusqlite::Result<u64> {
+    let mut find = transaction.prepare_cached("SELECT 1 FROM content WHERE id = ?")?;
+    if find.query_row([id.as_bytes()], |_| Ok(())).optional()?.is_some() {
+        return Ok(0);
+    }
+    let worth = (PACKED_BYTES_MIN..=PACKED_BYTES_MAX).contains(&body.len());
+    let packed = if worth { deflated(body) } else { None };
+    let stored = packed.as_deref().unwrap_or(body);
+    let sql = "INSERT INTO content (id, refs, bytes, stored, packed, body) VALUES (?1, 0, ?2, ?3, ?4, ?5)";
+    let mut insert = transaction.prepare_cached(sql)?;
+    insert.execute((id.as_bytes(), body.len() as u64, stored.len() as u64, packed.is_some(), stored))?;
+    Ok(stored.len() as u64)
+}
+
+/// Counts that a state has a content, or has it no longer.
+fn refer(transaction: &Transaction<'_>, state: &FileState, step: i64) -> rusqlite::Result<()> {
+    let Some(id) = state.content() else { return Ok(()) };
+    transaction.prepare_cached("UPDATE content SET refs = refs + ?2 WHERE id = ?1")?.execute((id.as_bytes(), step))?;
+    Ok(())
+}
+
+/// Puts one change into the record of its turn.
+fn merge(transaction: &Transaction<'_>, turn: i64, change: &PathChange) -> rusqlite::Result<()> {
+    let name = change.path.as_os_str().as_bytes();
+    let mut find =
+        transaction.prepare_cached("SELECT path, before, after, mixed FROM change WHERE turn = ? AND path = ?")?;
+    let known = find.query_row((turn, name), path_change).optional()?;
+    let merged = match known {
+        None => change.clone(),
+        Some(known) => {
+            refer(transaction, &known.before, -1)?;
+            refer(transaction, &known.after, -1)?;
+            let gap = known.after != change.before && known.after != FileState::Unfinished;
+            let PathChange { path, after, .. } = change.clone();
+            PathChange { path, before: known.before, after, mixed: known.mixed || gap }
+        }
+    };
+    if merged.before == merged.after && !matches!(merged.before, FileState::Unkept { .. }) {
+        transaction.prepare_cached("DELETE FROM change WHERE turn = ? AND path = ?")?.execute((turn, name))?;
+        return Ok(());
+    }
+    refer(transaction, &merged.before, 1)?;
+    refer(transaction, &merged.after, 1)?;
+    let sql = "INSERT INTO change (turn, path, before, after, mixed) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (turn, path) DO UPDATE SET before = ?3, after = ?4, mixed = ?5";
+    let mut insert = transaction.prepare_cached(sql)?;
+    insert.execute((turn, name, words(&merged.before)?, words(&merged.after)?, merged.mixed))?;
+    Ok(())
+}
+
+/// Takes out contents that nothing refers to. The bytes that they took.
+fn drop_unused(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
+    let mut drop = transaction.prepare_cached("DELETE FROM content WHERE refs <= 0 RETURNING stored")?;
+    let freed = drop.query_map([], |row| row.get::<_, u64>(0))?;
+    freed.sum()
+}
+
+/// Takes out what a turn changed.
+fn drop_changes(transaction: &Transaction<'_>, turn: i64) -> rusqlite::Result<()> {
+    let changes: Vec<PathChange> = transaction
+        .prepare_cached("SELECT path, before, after, mixed FROM change WHERE turn = ?")?
+        .query_map([turn], path_change)?
+        .collect::<Result<_, _>>()?;
+    for change in &changes {
+        refer(transaction, &change.before, -1)?;
+        refer(transaction, &change.after, -1)?;
+    }
+    transaction.prepare_cached("DELETE FROM change WHERE turn = ?")?.execute([turn])?;
+    transaction.prepare_cached("DELETE FROM uncovered WHERE turn = ?")?.execute([turn])?;
+    Ok(())
+}
+
+/// Drops the changes of the oldest turn that has any, but not those of `spared`. The bytes that it took; None: there is no
+/// such turn.
+fn drop_oldest(transaction: &Transaction<'_>, spared: i64) -> rusqlite::Result<Option<u64>> {
+    let mut find = transaction.prepare_cached("SELECT min(turn) FROM change WHERE turn <> ?")?;
+    let Some(oldest) = find.query_row([spared], |row| row.get::<_, Option<i64>>(0))? else { return Ok(None) };
+    drop_changes(transaction, oldest)?;
+    transaction.prepare_cached("UPDATE turn SET dropped = 1 WHERE number = ?")?.execute([oldest])?;
+    drop_unused(transaction).map(Some)
+}

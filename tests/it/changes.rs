@@ -1,0 +1,161 @@
+//! What turns did to files, over HTTP: shown, undone, redone, with what stands against it; and across a `kill -9`.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use simse::config::Storage;
+use simse::server::ListenOptions;
+
+use crate::support::house::{Does, House};
+use crate::support::http::Frame;
+use crate::support::model_server::{Answer, ModelServer, Script};
+use crate::support::program::Program;
+
+async fn open() -> (House, tempfile::TempDir) {
+    let data = tempfile::tempdir().unwrap();
+    let storage = Storage::Directory(data.path().join("data"));
+    let house = House::with(ListenOptions::default(), |settings| {
+        settings.storage = storage;
+        settings.permissions.default_policy = simse::protocol::PermissionPolicy::Allow;
+    });
+    (house.await, data)
+}
+
+fn last(frames: Vec<Frame>) -> Value {
+    frames.into_iter().next_back().unwrap().data
+}
+
+fn write(path: &str, content: &str) -> Does {
+    Does::Calls("fs_write", json!({ "path": path, "content": content }))
+}
+
+async fn prompt(house: &House, session: &str) -> String {
+    let turn =
+        house.call("POST", &format!("/sessions/{session}/prompt?wait=true"), Some(json!({ "prompt": "go" }))).await;
+    assert_eq!((turn.status, &turn.json()["status"]), (200, &json!("completed")), "{turn:?}");
+    turn.json()["turnId"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_is_shown_undone_and_redone() {
+    let (house, _data) = open().await;
+    let text = |name: &str| std::fs::read_to_string(house.work.path().join(name)).ok();
+    std::fs::write(house.work.path().join("a"), "one\n").unwrap();
+    let id = house.session(json!({})).await;
+    house.round(&[write("a", "two\n"), Does::Calls("bash", json!({ "command": "echo 1 > b; cat b" }))]);
+    let turn = prompt(&house, &id).await;
+
+    let diff = house.call("GET", &format!("/sessions/{id}/diff?turn={turn}"), None).await.json();
+    let files: Vec<Value> = diff["files"].as_array().unwrap().clone();
+    let lines = |at: usize| (files[at]["path"].clone(), files[at]["kind"].clone(), files[at]["added"].clone());
+    assert_eq!(lines(0), (json!("a"), json!("M"), json!(1)), "{diff}");
+    assert_eq!(lines(1), (json!("b"), json!("A"), json!(1)), "{diff}");
+    assert_eq!(files[0]["diff"], "--- a/a\n+++ b/a\n@@ -1 +1 @@\n-one\n+two\n");
+    assert_eq!(
+        (&diff["fileCount"], &diff["truncatedCount"], &diff["nextCursor"]),
+        (&json!(2), &json!(0), &Value::Null)
+    );
+    assert_eq!(diff["turns"][0]["turnId"], turn.as_str());
+    let mut events = house.events(&id, "?types=turn.changes,changes.undone,changes.redone").await;
+    let told = last(events.until("turn.changes").await);
+    assert_eq!((&told["payload"]["files"], &told["turnId"]), (&diff["files"], &json!(turn)));
+
+    let undone = house.call("POST", &format!("/sessions/{id}/undo"), Some(json!({}))).await;
+    assert_eq!((undone.status, &undone.json()["turnIds"]), (200, &json!([turn])), "{undone:?}");
+    assert_eq!((text("a").as_deref(), text("b")), (Some("one\n"), None));
+    assert_eq!(last(events.until("changes.undone").await)["payload"]["paths"], json!(["a", "b"]));
+    let nothing = house.call("POST", &format!("/sessions/{id}/undo"), None).await;
+    assert_eq!((nothing.status, nothing.code().as_str()), (409, "CONFLICT"));
+    let whole = house.call("GET", &format!("/sessions/{id}/diff"), None).await.json();
+    assert_eq!((&whole["fileCount"], &whole["turns"][0]["undone"]), (&json!(0), &json!(true)));
+
+    let redone = house.call("POST", &format!("/sessions/{id}/redo"), Some(json!({ "turnId": turn }))).await;
+    assert_eq!(redone.status, 200, "{redone:?}");
+    assert_eq!((text("a").as_deref(), text("b").as_deref()), (Some("two\n"), Some("1\n")));
+    events.until("changes.redone").await;
+
+    std::fs::write(house.work.path().join("b"), "theirs").unwrap();
+    let refused = house.call("POST", &format!("/sessions/{id}/undo"), None).await;
+    assert_eq!((refused.status, refused.json()["error"]["details"]["conflicts"][0]["path"].as_str()), (409, Some("b")));
+    assert_eq!((text("a").as_deref(), text("b").as_deref()), (Some("two\n"), Some("theirs")), "nothing was touched");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_asked_for_says_why() {
+    let (house, _data) = open().await;
+    let id = house.session(json!({})).await;
+    let base = format!("/sessions/{id}");
+    #[rustfmt::skip]
+    let table = [
+        ("GET",  "/diff?turn=turn_0",        None,                               404, "NOT_FOUND"),
+        ("GET",  "/diff?path=a",             None,                               404, "NOT_FOUND"),
+        ("GET",  "/diff?path=a&cursor=b",    None,                               400, "INVALID_ARGUMENT"),
+        ("GET",  "/diff?page=2",             None,                               400, "INVALID_ARGUMENT"),
+        ("POST", "/undo",                    None,                               409, "CONFLICT"),
+        ("POST", "/undo",                    Some(json!({"turnId": "turn_0"})),  404, "NOT_FOUND"),
+        ("POST", "/redo",                    Some(json!({"turns": 2})),          400, "INVALID_ARGUMENT"),
+        ("POST", "/undo",                    Some(json!({"ifVersion": 7})),      409, "CONFLICT"),
+    ];
+    for (method, path, body, status, code) in table {
+        let reply = house.call(method, &format!("{base}{path}"), body).await;
+        assert_eq!((reply.status, reply.code().as_str()), (status, code), "{method} {path}: {reply:?}");
+    }
+    house.round(&[Does::Waits]);
+    house.call("POST", &format!("{base}/prompt"), Some(json!({ "prompt": "wait" }))).await;
+    let busy = house.call("POST", &format!("{base}/undo"), None).await;
+    assert!(busy.status == 409 && busy.json()["error"]["message"].as_str().unwrap().contains("is busy"), "{busy:?}");
+    house.go_on();
+    let elsewhere = house.call("GET", "/sessions/none/diff", None).await;
+    assert_eq!(elsewhere.status, 404);
+    let none = House::open().await;
+    let id = none.session(json!({})).await;
+    let off = none.call("GET", &format!("/sessions/{id}/diff"), None).await;
+    assert_eq!((off.status, off.code().as_str()), (409, "CONFLICT"));
+}
+
+/// Writes a file, then says what the next prompt is told of it.
+fn script() -> Script {
+    Arc::new(|request| {
+        let messages = request.json()["messages"].clone();
+        let all = messages.as_array().cloned().unwrap_or_default();
+        let last = all.last().cloned().unwrap_or_default();
+        if last["role"] == "tool" {
+            return Answer::text(&["done"]);
+        }
+        if last["content"].to_string().contains("recall") {
+            let told = messages.to_string().contains("The user undid");
+            return Answer::text(&[if told { "told" } else { "not told" }]);
+        }
+        Answer::calls("", &[("call_1", "fs_write", json!({ "path": "a", "content": "two" }))])
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_outlives_a_kill_and_the_model_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    std::fs::write(work.join("a"), "one").unwrap();
+    let model = ModelServer::start(script()).await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    let rules = json!({ "defaultPolicy": "allow", "rules": [] });
+    program.call("POST", "/sessions", Some(json!({ "sessionId": "s", "toolPermissions": rules }))).await;
+    let (_, turn) = program.call("POST", "/sessions/s/prompt?wait=true", Some(json!({ "prompt": "go" }))).await;
+    assert_eq!(std::fs::read_to_string(work.join("a")).unwrap(), "two", "{turn}");
+    program.kill().await;
+
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    let (status, undone) = program.call("POST", "/sessions/s/undo", Some(json!({}))).await;
+    assert_eq!((status, &undone["turnIds"]), (200, &json!([turn["turnId"]])), "{undone}");
+    assert_eq!(std::fs::read_to_string(work.join("a")).unwrap(), "one");
+    program.kill().await;
+
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    let (_, turn) = program.call("POST", "/sessions/s/prompt?wait=true", Some(json!({ "prompt": "recall" }))).await;
+    assert_eq!(turn["result"], "told", "{turn}");
+    let (status, _) = program.call("POST", "/sessions/s/redo", Some(json!({}))).await;
+    assert_eq!((status, std::fs::read_to_string(work.join("a")).unwrap().as_str()), (200, "two"));
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(data.join("snapshots.db")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+}
