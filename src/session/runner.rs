@@ -145,6 +145,14 @@ fn over(turn: TurnId, ended: Ended) -> Finished {
     Finished { turn, ended, final_text: String::new(), conversation: None, broken: false }
 }
 
+/// Who records what the turn does to files; its tools know it from now on.
+fn recorder(job: &Job) -> Option<Arc<dyn ChangeRecorder>> {
+    let (recording, workspace) = job.bench.changes(&job.settings)?;
+    let recorder: Arc<dyn ChangeRecorder> = recording.turn(&job.live.id, &job.turn, workspace);
+    *job.scope.recorder.lock() = Some(Arc::clone(&recorder));
+    Some(recorder)
+}
+
 async fn run(job: Job) -> Finished {
     let turn = job.turn.clone();
     // It may wait for tool servers.
@@ -167,11 +175,7 @@ async fn run(job: Job) -> Finished {
             Err(error) => return over(turn, Ended::Failed(super::store_failure(&error).0)),
         },
     };
-    let recorder = job.bench.changes(&job.settings).map(|(recording, workspace)| {
-        let recorder: Arc<dyn ChangeRecorder> = recording.turn(&job.live.id, &job.turn, workspace);
-        recorder
-    });
-    job.scope.recorder.lock().clone_from(&recorder);
+    let recorder = recorder(&job);
     let (scope, sink) = (Arc::clone(&job.scope), Arc::clone(&job.sink));
     // Its calls are not made here.
     let agent_works = recorder.as_ref().filter(|_| equipment.model.is_agent());

@@ -1,3 +1,5 @@
+//! Turns that do things to files, and what is known of them afterwards.
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 

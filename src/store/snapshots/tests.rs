@@ -1,3 +1,5 @@
+//! What the record keeps, for how long, and what it says of what is gone.
+
 use super::*;
 
 struct Kept {
