@@ -165,6 +165,7 @@ async fn run(job: Job) -> Finished {
         Ok(equipment) => equipment,
         Err(error) => return over(turn, Ended::Failed(error)),
     };
+    let recorder = recorder(&job);
     let Conversation { messages, agent } = match job.conversation {
         Some(mut conversation) => {
             conversation.messages.push(Message::User(job.prompt));
@@ -175,7 +176,6 @@ async fn run(job: Job) -> Finished {
             Err(error) => return over(turn, Ended::Failed(super::store_failure(&error).0)),
         },
     };
-    let recorder = recorder(&job);
     let (scope, sink) = (Arc::clone(&job.scope), Arc::clone(&job.sink));
     // Its calls are not made here.
     let agent_works = recorder.as_ref().filter(|_| equipment.model.is_agent());
