@@ -75,6 +75,29 @@ test('a worker may load the addon too, and end while it is called', async () => 
   assert.deepEqual({ code, said }, { code: 0, said: 'done\n' })
 })
 
+test('what tools run in a worker ends when the worker is terminated', async () => {
+  const inside = `import { parentPort } from 'node:worker_threads'
+    import * as s from ${entry}
+    const registry = s.createToolRegistry()
+    s.registerBashTool(registry, { workingDirectory: '/' })
+    const run = (command) => registry.execute({ id: '1', name: 'bash', arguments: { command } })
+    const { output } = await run('sleep 1000 & echo $!')
+    run('echo begun; sleep 1001')
+    parentPort.postMessage(output)`
+  const source = `import { Worker } from 'node:worker_threads'
+    import { existsSync } from 'node:fs'
+    const url = new URL('data:text/javascript,' + encodeURIComponent(${JSON.stringify(inside)}))
+    const worker = new Worker(url)
+    const output = await new Promise((ran, failed) => { worker.once('message', ran); worker.once('error', failed) })
+    const pid = /\\d+/.exec(output)[0]
+    if (!existsSync('/proc/' + pid)) throw new Error('it does not run: ' + output)
+    await worker.terminate()
+    for (let i = 0; i < 500 && existsSync('/proc/' + pid); i++) await new Promise((next) => setTimeout(next, 10))
+    console.log(existsSync('/proc/' + pid) ? 'it goes on' : 'it ended')`
+  const { code, said } = await runModule(source)
+  assert.deepEqual({ code, said }, { code: 0, said: 'it ended\n' })
+})
+
 test('a panic in Rust is an error, a rejection or a failed result, and the process lives on', async () => {
   const source = `import assert from 'node:assert/strict'
     import { createToolRegistry } from ${entry}

@@ -8,7 +8,7 @@ let watching = false
 
 /** From now on, the end of the process ends what registries and servers have left behind. */
 function endAtExit() {
-  // A worker's registries go with the worker; the others are not its own.
+  // What a worker's registries have left behind ends with the worker (src/node/leftovers.rs); the others are not its own.
   if (watching || !isMainThread) return
   watching = true
   process.once('exit', () => native.endEstates())

@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use napi::Status;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode, UnknownReturnValue};
+use napi::{Env, Status};
 use napi_derive::napi;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::leftovers::Leftovers;
 use super::text::{JsText, js_text};
 
 /// Weak: it never keeps the process alive.
@@ -43,6 +44,8 @@ pub(super) struct Bridge {
     outbox: Mutex<String>,
     waiting: Mutex<HashMap<u32, oneshot::Sender<Answer>>>,
     next: AtomicU32,
+    /// What ends with the environment.
+    pub(super) leftovers: Arc<Leftovers>,
 }
 
 /// One call under way: when it is dropped unanswered, JavaScript is told.
@@ -135,9 +138,11 @@ pub struct NativeBridge {
 impl NativeBridge {
     /// `wake()` is called on the JavaScript thread when calls wait to be taken, and must not throw.
     #[napi(constructor, catch_unwind)]
-    pub fn new(wake: Wake) -> Self {
+    pub fn new(env: Env, wake: Wake) -> napi::Result<Self> {
+        let leftovers = Arc::<Leftovers>::default();
+        env.add_env_cleanup_hook(Arc::clone(&leftovers), |leftovers| leftovers.end())?;
         let (outbox, waiting) = (Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Bridge { wake, outbox, waiting, next: AtomicU32::new(1) }) }
+        Ok(Self { inner: Arc::new(Bridge { wake, outbox, waiting, next: AtomicU32::new(1), leftovers }) })
     }
 
     /// Takes the calls that wait: a JSON array of `[sequence, target, operation, input]`.

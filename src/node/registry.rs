@@ -90,6 +90,7 @@ impl NativeRegistry {
         };
         let hook_mask = Arc::new(AtomicU32::new(0));
         let hooks = JsHooks { bridge: Arc::clone(&bridge), target: options.target, mask: Arc::clone(&hook_mask) };
+        bridge.leftovers.note(&registry.scope);
         let environment = CallEnvironment {
             scope: Arc::clone(&registry.scope),
             registry: Arc::new(registry),

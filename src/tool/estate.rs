@@ -137,6 +137,14 @@ impl Share {
         self.estate.outputs.open(&self.member, path)
     }
 
+    /// Ends all of its estate at once, the shares of others too: for an estate whose only share this is. Blocking.
+    pub fn end_estate(&self) {
+        if self.estate.used.get().is_some() {
+            self.estate.family.end_now();
+            self.estate.outputs.clear();
+        }
+    }
+
     /// Ends what the session left running, and removes what was kept of it.
     pub async fn end(&self) {
         self.kin.end().await;
