@@ -30,6 +30,7 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["clap"], &["src/cli/", "src/main.rs", "src/config/options"]),
     (&["axum", "hyper", "hyper_util", "http_body", "http_body_util", "tower"], &["src/server/"]),
     (&["reqwest", "rustls"], &["src/base/http"]),
+    (&["tokio_rustls"], &["src/server/tls", "src/server/listen"]),
     (
         &["std::process::Command", "std::process::Child", "std::process::Stdio", "tokio::process"],
         &["src/base/process", "src/base/sandbox"],

@@ -3,12 +3,13 @@
 //! It speaks HTTP/1.0: one connection a request, and a body ends where the connection ends. That is all
 //! that calls to a neighbour need, event streams included.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::{TcpStream, UnixStream};
 
 use crate::protocol::{ErrorEnvelope, Event};
 
@@ -43,15 +44,49 @@ pub(super) enum ClientError {
 /// Where the server is, and what it wants to see.
 #[derive(Debug, Clone)]
 pub(super) struct Client {
-    /// `host:port`.
-    pub(super) authority: String,
+    /// Where to.
+    pub(super) way: Way,
     /// The token.
     pub(super) token: Option<SecretString>,
 }
 
+/// Where a server is reached.
+#[derive(Debug, Clone)]
+pub(super) enum Way {
+    /// `host:port`.
+    Network(String),
+    /// A Unix socket.
+    Socket(PathBuf),
+}
+
+/// A connection, either way.
+trait Line: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Line for T {}
+type Connection = BufReader<Box<dyn Line>>;
+
+impl Way {
+    async fn connect(&self) -> std::io::Result<Box<dyn Line>> {
+        match self {
+            Self::Network(authority) => {
+                let connection = TcpStream::connect(authority).await?;
+                connection.set_nodelay(true)?;
+                Ok(Box::new(connection))
+            }
+            Self::Socket(path) => Ok(Box::new(UnixStream::connect(path).await?)),
+        }
+    }
+
+    fn host(&self) -> &str {
+        match self {
+            Self::Network(authority) => authority,
+            Self::Socket(_) => "localhost",
+        }
+    }
+}
+
 /// Events as they come.
 pub(super) struct Events {
-    connection: BufReader<TcpStream>,
+    connection: Connection,
     /// The beginning of a line whose end has not come yet.
     partial: Vec<u8>,
     call: String,
@@ -97,13 +132,8 @@ impl Client {
     }
 
     /// Sends a request and reads the head of the answer.
-    async fn send(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-    ) -> std::io::Result<(u16, BufReader<TcpStream>)> {
-        let mut request = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\n", self.authority);
+    async fn send(&self, method: &str, path: &str, body: Option<&Value>) -> std::io::Result<(u16, Connection)> {
+        let mut request = format!("{method} {path} HTTP/1.0\r\nHost: {}\r\n", self.way.host());
         if let Some(token) = &self.token {
             request.push_str(&format!("Authorization: Bearer {}\r\n", token.expose_secret()));
         }
@@ -112,8 +142,7 @@ impl Client {
             request.push_str("Content-Type: application/json\r\n");
         }
         request.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
-        let mut connection = TcpStream::connect(&self.authority).await?;
-        connection.set_nodelay(true)?;
+        let mut connection = self.way.connect().await?;
         connection.write_all(request.as_bytes()).await?;
         let mut connection = BufReader::new(connection);
         let mut partial = Vec::new();
@@ -145,7 +174,7 @@ impl Events {
 }
 
 /// The next line without its end. None at the end of the connection. What came of it so far stays in `partial`.
-async fn line(connection: &mut BufReader<TcpStream>, partial: &mut Vec<u8>) -> std::io::Result<Option<String>> {
+async fn line(connection: &mut Connection, partial: &mut Vec<u8>) -> std::io::Result<Option<String>> {
     connection.take(ANSWER_BYTES_MAX).read_until(b'\n', partial).await?;
     let bytes = std::mem::take(partial);
     let text = String::from_utf8_lossy(&bytes);

@@ -80,6 +80,11 @@ pub fn main() -> ExitCode {
 
 /// A curl command that works as printed. `flags` come before the address.
 fn curl(running: &Running, launch: &Launch, flags: &str, path: &str) -> String {
+    // The certificate may be for other names, or be one of one's own: the socket needs neither it nor a token.
+    if let (Some(_), Some(socket)) = (&launch.listen.tls, &launch.listen.socket) {
+        let socket = quoted(&socket.display().to_string());
+        return format!("curl -sS --unix-socket {socket} {flags}{}", quoted(&format!("http://localhost{path}")));
+    }
     let token = data_directory::token_file(&launch.data_directory);
     let auth = match &running.token {
         Some(_) => format!("-H \"Authorization: Bearer $(cat {})\" ", quoted(&token.display().to_string())),

@@ -1,15 +1,17 @@
 //! The whole server in this process: application, door, token, `server.json`; and the orderly end of it.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;
 
+use super::client::{Client, Way};
 use crate::app::{App, Extras, OpenError};
 use crate::config::data_directory::{self, DataDirectoryError, ServerFile};
 use crate::config::{Launch, tokens};
 use crate::protocol::ApiError;
-use crate::server::{ListenError, ListenOptions, Server};
+use crate::server::{ListenError, ListenOptions, Server, TlsFiles};
 use crate::store::StoreError;
 
 /// What is left of the time to stop when all turns have ended: for answers that are on their way.
@@ -39,7 +41,7 @@ pub(super) struct Running {
     /// Where it listens, such as `http://127.0.0.1:4100`.
     pub(super) url: String,
     /// `host:port`, as in the URL.
-    pub(super) authority: String,
+    authority: String,
     /// Its port.
     pub(super) port: u16,
     /// What clients must bring.
@@ -83,9 +85,13 @@ impl Running {
             token: token.clone(),
             tokens_file: launch.listen.auth.then(|| tokens::tokens_file(&launch.data_directory)),
             body_bytes_max: launch.listen.body_bytes_max,
+            tls: launch.listen.tls.clone().map(|(certificate, key)| TlsFiles { certificate, key }),
+            socket: launch.listen.socket.clone(),
             connections_max: launch.listen.connections_max,
+            head_timeout: Duration::from_millis(launch.listen.head_timeout_ms),
+            body_timeout: Duration::from_millis(launch.listen.body_timeout_ms),
+            write_timeout: Duration::from_millis(launch.listen.write_timeout_ms),
             heartbeat: Duration::from_millis(launch.listen.heartbeat_ms),
-            ..ListenOptions::default()
         };
         let server = Server::start(Arc::clone(app), options).await?;
         let port = server.address().port();
@@ -93,15 +99,30 @@ impl Running {
             true => format!("[{}]:{port}", launch.listen.host),
             false => format!("{}:{port}", launch.listen.host),
         };
-        let url = format!("http://{authority}");
+        let url = format!("{}://{authority}", if launch.listen.tls.is_some() { "https" } else { "http" });
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let file = ServerFile { url: url.clone(), port, pid: std::process::id(), version };
+        let socket = server.socket().map(Path::to_owned);
+        let file = ServerFile { url: url.clone(), port, socket, pid: std::process::id(), version };
         let (written, directory) = (file.clone(), launch.data_directory.clone());
         if let Err(error) = blocking(move || written.write(&directory)).await {
             server.stop(Duration::ZERO).await;
             return Err(error.into());
         }
         Ok(Self { app: Arc::clone(app), url, authority, port, token, server, file, launch: launch.clone() })
+    }
+
+    /// The way for a program of this machine. Behind TLS it is the socket: the certificate may be for other names.
+    pub(super) fn client(&self) -> Client {
+        let way = match self.server.socket().filter(|_| self.launch.listen.tls.is_some()) {
+            Some(path) => Way::Socket(path.to_owned()),
+            None => Way::Network(self.authority.clone()),
+        };
+        Client { way, token: self.token.clone() }
+    }
+
+    /// Whether what it is told can be read on its way from other machines.
+    pub(super) fn talks_in_the_clear(&self) -> bool {
+        self.launch.listen.tls.is_none() && !self.server.address().ip().is_loopback()
     }
 
     /// Takes no new connections, lets turns finish, aborts the rest, stores, ends.

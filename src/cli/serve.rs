@@ -10,6 +10,9 @@ use crate::base::beneath::{Way, way};
 use crate::base::sandbox::Mode;
 use crate::config::{Launch, LogFormat, Options, data_directory};
 
+/// Said at the start of a server that other machines reach without TLS.
+const CLEAR: &str = "tokens and all else travel in the clear: --tls-cert and --tls-key encrypt";
+
 /// Serves until a signal.
 pub(super) async fn run(arguments: Serve) -> Exit {
     let launch = match Launch::resolve(arguments.options, arguments.config, Options::default()) {
@@ -49,6 +52,9 @@ async fn serve(launch: &Launch) -> Exit {
     match launch.log_format {
         LogFormat::Text => screen::note(&summary(&running, launch).await),
         LogFormat::Json => {
+            if running.talks_in_the_clear() {
+                tracing::warn!("{CLEAR}");
+            }
             tracing::info!(url = running.url, pid = std::process::id(), data = %launch.data_directory.display(), "listening");
         }
     }
@@ -79,13 +85,18 @@ fn refuse(exit: Exit, problem: impl std::fmt::Display) -> Exit {
 /// What a person wants to know after a start.
 async fn summary(running: &Running, launch: &Launch) -> String {
     let data = launch.data_directory.display();
-    let mut lines = vec![
-        format!("simse {}", env!("CARGO_PKG_VERSION")),
-        format!("  listening  {}", running.url),
+    let mut lines = vec![format!("simse {}", env!("CARGO_PKG_VERSION")), format!("  listening  {}", running.url)];
+    if running.talks_in_the_clear() {
+        lines.push(format!("             {CLEAR}"));
+    }
+    if let Some(socket) = &launch.listen.socket {
+        lines.push(format!("  socket     {}", socket.display()));
+    }
+    lines.extend([
         format!("  model      {}", model(running)),
         format!("  directory  {}", launch.settings.working_directory.display()),
         format!("  data       {data}"),
-    ];
+    ]);
     lines.extend(missing_agents(running));
     lines.push(format!("  sandbox    {}", sandbox(running, launch).await));
     if way() == Way::Names {

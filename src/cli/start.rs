@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::arguments::Start;
-use super::client::{Client, ClientError};
+use super::client::ClientError;
 use super::example_repository::{self, ExampleError};
 use super::job::{Answers, Job, Outcome};
 use super::log::Log;
@@ -142,6 +142,7 @@ async fn prepared(
     // Below everything that is said: an own port, an own place for the data, a quiet log.
     let data = place.join("data");
     let own = Options {
+        socket: Some(place.join("socket")),
         port: Some(0),
         data_dir: Some(data),
         log_level: Some(LogLevel::Warn),
@@ -223,7 +224,7 @@ fn typed_lines() -> mpsc::Receiver<String> {
 /// The session and the turn; then the change, and the verdict.
 async fn work(running: &Running, task: &Task, answers: Answers) -> Worked {
     line("== Opening a session on it: POST /sessions");
-    let client = Client { authority: running.authority.clone(), token: running.token.clone() };
+    let client = running.client();
     let created = client.call("POST", "/sessions", Some(&session_body(task))).await?;
     let said = |name: &str| created.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (session, model) = (said("sessionId"), said("model"));

@@ -34,6 +34,9 @@ pub struct ServerFile {
     pub url: String,
     /// Its port.
     pub port: u16,
+    /// The Unix socket that it listens on beside that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket: Option<PathBuf>,
     /// Its process.
     pub pid: u32,
     /// Its version.
@@ -246,7 +249,7 @@ mod tests {
     #[test]
     fn only_the_own_server_file_is_taken_away() {
         let home = tempfile::tempdir().unwrap();
-        let ours = ServerFile { url: "http://127.0.0.1:1".into(), port: 1, pid: 7, version: "0".into() };
+        let ours = ServerFile { url: "http://127.0.0.1:1".into(), port: 1, socket: None, pid: 7, version: "0".into() };
         let theirs = ServerFile { pid: 8, ..ours.clone() };
         ours.write(home.path()).unwrap();
         theirs.write(home.path()).unwrap();

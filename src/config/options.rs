@@ -65,6 +65,15 @@ options! {
     /// Ask no token of clients; only on an address of this machine
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Where it listens")]
     no_auth: bool,
+    /// Serve TLS with this certificate: PEM, the server's own first; needs --tls-key
+    #[arg(long, value_name = "FILE", help_heading = "Where it listens")]
+    tls_cert: PathBuf,
+    /// The certificate's key: PEM, without a password
+    #[arg(long, value_name = "FILE", help_heading = "Where it listens")]
+    tls_key: PathBuf,
+    /// Listen on this Unix socket too; programs of the same user need no token there
+    #[arg(long, value_name = "PATH", help_heading = "Where it listens")]
+    socket: PathBuf,
     /// Write the port into this file once the server answers, for programs that start it
     #[arg(long, value_name = "FILE", help_heading = "Where it listens")]
     port_file: PathBuf,
@@ -161,6 +170,15 @@ options! {
     /// Largest request body in bytes [default: 10000000]
     #[arg(long, value_name = "BYTES", help_heading = "Limits")]
     body_bytes_max: usize,
+    /// Longest wait for the head of a request, on an idle connection too [default: 30000]
+    #[arg(long, value_name = "MS", help_heading = "Limits")]
+    head_timeout_ms: u64,
+    /// Longest wait for a whole request body [default: 30000]
+    #[arg(long, value_name = "MS", help_heading = "Limits")]
+    body_timeout_ms: u64,
+    /// Longest time in which a client may take nothing of what is sent to it [default: 30000]
+    #[arg(long, value_name = "MS", help_heading = "Limits")]
+    write_timeout_ms: u64,
     /// Time between two signs of life on a silent event stream [default: 15000]
     #[arg(long, value_name = "MS", help_heading = "Limits")]
     heartbeat_ms: u64,

@@ -71,10 +71,20 @@ pub struct Listen {
     pub allow_public: bool,
     /// Whether clients need the token of the data directory.
     pub auth: bool,
+    /// Certificate and key, for TLS.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// A Unix socket beside the address.
+    pub socket: Option<PathBuf>,
     /// Largest body in bytes.
     pub body_bytes_max: usize,
     /// Open connections.
     pub connections_max: usize,
+    /// Longest wait for the head of a request.
+    pub head_timeout_ms: u64,
+    /// Longest wait for a whole request body.
+    pub body_timeout_ms: u64,
+    /// Longest time in which a client may take nothing of what is sent to it.
+    pub write_timeout_ms: u64,
     /// Time between two comments on a silent stream.
     pub heartbeat_ms: u64,
 }
@@ -125,8 +135,13 @@ pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings
         port: all.port.unwrap_or(PORT),
         allow_public: all.allow_public.unwrap_or(false),
         auth: !all.no_auth.unwrap_or(false),
+        tls: tls(&all, from)?,
+        socket: all.socket.as_ref().map(|path| from.directory.join(path)),
         body_bytes_max: all.body_bytes_max.unwrap_or(limit::BODY_BYTES_MAX),
         connections_max: all.connections_max.unwrap_or(limit::CONNECTIONS_MAX),
+        head_timeout_ms: all.head_timeout_ms.unwrap_or(limit::HEAD_TIMEOUT_MS),
+        body_timeout_ms: all.body_timeout_ms.unwrap_or(limit::BODY_TIMEOUT_MS),
+        write_timeout_ms: all.write_timeout_ms.unwrap_or(limit::WRITE_TIMEOUT_MS),
         heartbeat_ms: all.heartbeat_ms.unwrap_or(limit::HEARTBEAT_MS),
     };
     Ok(Launch {
@@ -139,6 +154,20 @@ pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings
         config_file,
         data_directory,
     })
+}
+
+/// Certificate and key: both or none.
+fn tls(all: &Options, from: &Surroundings) -> Result<Option<(PathBuf, PathBuf)>, ConfigError> {
+    let missing = |name: &str, other: &str| ConfigError::Value {
+        place: spellings(name),
+        expected: format!("a file, because --{other} is there; TLS needs both"),
+    };
+    match (&all.tls_cert, &all.tls_key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some((from.directory.join(certificate), from.directory.join(key)))),
+        (Some(_), None) => Err(missing("tls_key", "tls-cert")),
+        (None, Some(_)) => Err(missing("tls_cert", "tls-key")),
+    }
 }
 
 fn settings(
@@ -156,12 +185,13 @@ fn settings(
     settings.allowed_roots = all_of("root", all.root)?;
     settings.allowed_paths = all_of("allowed_path", all.allowed_path)?;
     settings.stale_check = all.stale_check.unwrap_or_default();
+    let own = [&all.tls_key, &all.socket].map(|path| path.as_ref().map(|path| from.directory.join(path)));
     let sandbox = SandboxSettings::default();
     settings.sandbox = SandboxSettings {
         mode: all.sandbox.unwrap_or(sandbox.mode),
         network: all.sandbox_network.unwrap_or(sandbox.network),
-        // It may hold the model's key.
-        hidden: config_file.map(Path::to_owned).into_iter().collect(),
+        // What holds keys or is one; and at the socket this user's programs are the owner.
+        hidden: config_file.map(Path::to_owned).into_iter().chain(own.into_iter().flatten()).collect(),
     };
     settings.model = all.model;
     settings.openai =
@@ -204,6 +234,9 @@ fn check(all: &Options) -> Result<(), ConfigError> {
         ("streams_per_session_max", all.streams_per_session_max == Some(0)),
         ("connections_max", all.connections_max == Some(0)),
         ("body_bytes_max", all.body_bytes_max == Some(0)),
+        ("head_timeout_ms", all.head_timeout_ms == Some(0)),
+        ("body_timeout_ms", all.body_timeout_ms == Some(0)),
+        ("write_timeout_ms", all.write_timeout_ms == Some(0)),
         ("heartbeat_ms", all.heartbeat_ms == Some(0)),
     ];
     if let Some((name, _)) = zero.iter().find(|(_, zero)| *zero) {
@@ -250,7 +283,9 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
     };
     let mut said: Options = toml::from_str(&text).map_err(|cause| refused(located(&text, &cause)))?;
     let base = path.parent().unwrap_or(Path::new("/")).to_owned();
-    for relative in [&mut said.cwd, &mut said.data_dir, &mut said.port_file].into_iter().flatten() {
+    let own = [&mut said.cwd, &mut said.data_dir, &mut said.port_file];
+    let doors = [&mut said.tls_cert, &mut said.tls_key, &mut said.socket];
+    for relative in own.into_iter().chain(doors).flatten() {
         *relative = base.join(&relative);
     }
     for relative in [&mut said.root, &mut said.allowed_path].into_iter().flatten().flatten() {
@@ -354,6 +389,9 @@ mod tests {
             (Some("[[acp_servers]]\nname = \"a\"\ncommand = \"\""), &[], "`command` of the ACP server `a`: expected a program"),
             (None, &[("SIMSE_ACP_SERVERS", "x")], "SIMSE_ACP_SERVERS: expected nothing"),
             (None, &[("SIMSE_MCP_SERVERS", "x")], "SIMSE_MCP_SERVERS: expected nothing"),
+            (Some("tls_cert = 'c.pem'"), &[], "--tls-key (SIMSE_TLS_KEY, tls_key): expected a file"),
+            (None, &[("SIMSE_TLS_KEY", "k.pem")], "--tls-cert (SIMSE_TLS_CERT, tls_cert): expected a file"),
+            (None, &[("SIMSE_HEAD_TIMEOUT_MS", "0")], "head_timeout_ms): expected 1 or more; got 0"),
             (None, &[("SIMSE_CONFIG", "missing.toml")], "missing.toml: No such file"),
         ];
         for (file, variables, want) in table {
@@ -366,6 +404,7 @@ mod tests {
     fn every_setting_reaches_its_place() {
         let file = "model = 'openai/x'\nopenai_api_key = 'sk-file'\npermission_timeout_ms = 7\nshutdown_grace_ms = 9\n\
             allow_public = true\nno_auth = true\ndefault_policy = 'deny'\nroot = ['.']\nlog_format = 'json'\n\
+            tls_cert = 'c.pem'\ntls_key = 'k.pem'\nsocket = 's'\nwrite_timeout_ms = 11\n\
             memory = true\nmemory_embedding_model = 'e'\nmemory_similarity_threshold = 0.5\nmemory_max_results = 7\n\
             [[permissions.rules]]\ntool = 'bash'\npolicy = 'allow'\n\
             [[acp_servers]]\nname = 'c'\ncommand = 'x'\ncwd = 'e'\nenv = { KEY = 'sk-file' }\n\
@@ -391,6 +430,12 @@ mod tests {
         let agents_cwd = settings.acp_servers[0].cwd.as_ref().unwrap();
         assert!(agents_cwd.is_absolute() && agents_cwd.ends_with("e"), "relative to the file: {agents_cwd:?}");
         assert!(cwd.is_absolute() && cwd.ends_with("d"), "relative to the file: {cwd:?}");
+        let (certificate, key) = launch.listen.tls.clone().unwrap();
+        for (path, name) in [(&certificate, "c.pem"), (&key, "k.pem"), (launch.listen.socket.as_ref().unwrap(), "s")] {
+            assert!(path.is_absolute() && path.ends_with(name), "relative to the file: {path:?}");
+        }
+        assert!(settings.sandbox.hidden.contains(&key), "no command sees it: {:?}", settings.sandbox.hidden);
+        assert_eq!((launch.listen.head_timeout_ms, launch.listen.write_timeout_ms), (limit::HEAD_TIMEOUT_MS, 11));
         assert_eq!(launch.log_format, LogFormat::Json);
         assert!(launch.data_directory.ends_with(".local/share/simse"));
         assert!(!format!("{launch:?}").contains("sk-file"), "a secret would reach the log");

@@ -142,6 +142,7 @@ fn listen_error(error: &ListenError) -> napi::Error {
             let issues = json!({ "issues": [{ "path": "host", "message": message }] });
             envelope("CONFIG_VALIDATION", message, issues)
         }
+        ListenError::Tls { .. } | ListenError::Socket { .. } => envelope("LISTEN_FAILED", message, Value::Null),
         ListenError::Io { host, port, .. } => envelope("LISTEN_FAILED", message, json!({ "host": host, "port": port })),
     }
 }

@@ -5,7 +5,6 @@
 //!
 //! Invariant: a client that has sent something is told something, unless its last request was answered.
 
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
@@ -21,6 +20,7 @@ use super::answer::Failure;
 use super::held::{Held, Holding};
 use super::listen::{HEAD_BYTES_MAX, HEADERS_MAX};
 use super::log;
+use super::peer::Peer;
 use crate::protocol::{ApiError, ErrorCode};
 
 /// Longest time for which a client that was refused may go on sending: were the connection cut
@@ -37,7 +37,7 @@ pub(super) struct Terms {
     /// Ends it behind the request that it is at.
     pub(super) leaving: CancellationToken,
     /// The other end.
-    pub(super) peer: SocketAddr,
+    pub(super) peer: Peer,
 }
 
 /// Serves a connection to its end.

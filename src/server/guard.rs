@@ -12,12 +12,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::keys::{Bearer, Keys};
+use super::peer::Peer;
 use crate::app::Caller;
 use crate::protocol::{Access, ApiError, ClientId, ErrorCode, TokenRole};
 
 const CLIENT: HeaderName = HeaderName::from_static("x-client-id");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
+/// What every server may be called by a program of its own machine.
+const OWN_NAMES: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 /// Wrong tokens that are answered at once before the slowing begins.
 const WRONG_FREE: u32 = 3;
 /// First pause; doubles with each further wrong token.
@@ -34,6 +37,8 @@ const FORGET_MS: u64 = 60_000;
 pub(crate) struct Guard {
     /// `Host` values that are ours. None: any (public, and then a token is there).
     hosts: Option<Vec<String>>,
+    /// How the server's own pages begin.
+    scheme: &'static str,
     keys: Keys,
     wrong: Mutex<Wrong>,
 }
@@ -59,7 +64,12 @@ impl Guard {
     /// The guard of a server on `host` and `port`. `any_host`: requests may call it by any name.
     pub(crate) fn new(host: &str, port: u16, any_host: bool, keys: Keys) -> Self {
         let hosts = (!any_host).then(|| own_hosts(host, port));
-        Self { hosts, keys, wrong: Mutex::default() }
+        Self { hosts, scheme: "http://", keys, wrong: Mutex::default() }
+    }
+
+    /// The same behind TLS.
+    pub(crate) fn secured(self) -> Self {
+        Self { scheme: "https://", ..self }
     }
 
     /// The tokens that open it.
@@ -71,40 +81,45 @@ impl Guard {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT`, `FORBIDDEN`, `UNAUTHORIZED`, or `RESOURCE_EXHAUSTED` for too many wrong tokens.
-    pub(crate) async fn admit(&self, head: &request::Parts) -> Result<Admitted, ApiError> {
-        let host = self.check_host(head)?;
-        self.check_origin(head, &host)?;
+    pub(crate) async fn admit(&self, head: &request::Parts, peer: Peer) -> Result<Admitted, ApiError> {
+        let host = self.check_host(head, peer)?;
+        self.check_origin(head, (&host, peer))?;
         let within = client(&head.headers)?;
         if is_open(head) {
             // Whoever it is learns nothing here, and is nobody.
             return Ok(Admitted { caller: Caller { client: within, role: TokenRole::ReadOnly }, ends: None });
         }
-        let bearer = self.check_token(&head.headers).await?;
+        let bearer = self.check_token(&head.headers, peer).await?;
         check_role(bearer.role(), access(&head.method, head.uri.path()))?;
         Ok(Admitted { caller: bearer.caller(within), ends: bearer.ends })
     }
 
     /// The `Host` of the request, in lower case.
-    fn check_host(&self, head: &request::Parts) -> Result<String, ApiError> {
+    fn check_host(&self, head: &request::Parts, peer: Peer) -> Result<String, ApiError> {
         let host = single(&head.headers, &HOST)?
             .ok_or_else(|| ApiError::invalid("Host", "the host and port that the server listens on"))?
             .to_ascii_lowercase();
         let in_line = head.uri.authority().map(|a| a.as_str().to_ascii_lowercase());
-        let strange = |name: &String| self.hosts.as_ref().is_some_and(|own| !own.contains(name));
+        // Over the Unix socket there is no port to name.
+        let bare = |name: &str| peer == Peer::Local && OWN_NAMES.contains(&name);
+        let strange = |name: &String| self.hosts.as_ref().is_some_and(|own| !own.contains(name)) && !bare(name);
         match [Some(host.clone()), in_line].into_iter().flatten().find(strange) {
             None => Ok(host),
             Some(name) => Err(forbidden("Host", &format!("`{name}` is not a name of this server"), &self.expected())),
         }
     }
 
-    fn check_origin(&self, head: &request::Parts, host: &str) -> Result<(), ApiError> {
+    fn check_origin(&self, head: &request::Parts, (host, peer): (&str, Peer)) -> Result<(), ApiError> {
         let Some(origin) = single(&head.headers, &ORIGIN)? else {
             return self.check_fetch_site(head);
         };
         let origin = origin.to_ascii_lowercase();
         let own = match &self.hosts {
-            Some(hosts) => origin.strip_prefix("http://").is_some_and(|o| hosts.iter().any(|h| h == o)),
-            None => [("http://"), ("https://")].iter().any(|s| origin.strip_prefix(s) == Some(host)),
+            // No browser speaks to it: whoever says so must at least say the same twice.
+            _ if peer == Peer::Local => origin.strip_prefix("http://") == Some(host),
+            Some(hosts) => origin.strip_prefix(self.scheme).is_some_and(|o| hosts.iter().any(|h| h == o)),
+            // What stands before it may have taken the TLS off.
+            None => ["http://", "https://"].iter().any(|s| origin.strip_prefix(s) == Some(host)),
         };
         if own {
             return Ok(());
@@ -127,11 +142,12 @@ impl Guard {
         }
     }
 
-    async fn check_token(&self, headers: &HeaderMap) -> Result<Bearer, ApiError> {
-        if !self.keys.wanted() {
+    async fn check_token(&self, headers: &HeaderMap, peer: Peer) -> Result<Bearer, ApiError> {
+        let given = single(headers, &AUTHORIZATION)?;
+        // The kernel has said who is at the socket; who shows a token there all the same wants to be its bearer.
+        if !self.keys.wanted() || (peer == Peer::Local && given.is_none()) {
             return Ok(Bearer::owner());
         }
-        let given = single(headers, &AUTHORIZATION)?;
         let Some(given) = given else {
             return Err(unauthorized("this server wants its token: `Authorization: Bearer <token>`"));
         };
@@ -198,7 +214,7 @@ fn check_role(role: TokenRole, access: Access) -> Result<(), ApiError> {
 
 fn own_hosts(host: &str, port: u16) -> Vec<String> {
     let configured = if host.contains(':') { format!("[{host}]") } else { host.to_ascii_lowercase() };
-    let mut names = vec!["127.0.0.1".to_owned(), "localhost".to_owned(), "[::1]".to_owned()];
+    let mut names = OWN_NAMES.map(str::to_owned).to_vec();
     if !names.contains(&configured) {
         names.push(configured);
     }
@@ -253,6 +269,43 @@ mod tests {
         builder.body(()).unwrap().into_parts().0
     }
 
+    fn network() -> Peer {
+        Peer::Network(([127, 0, 0, 1], 5).into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_at_the_socket_is_the_owner_unless_it_shows_a_token() {
+        let guard = guard("127.0.0.1", false, Some("sesame"));
+        #[rustfmt::skip]
+        let table: &[(&[(&str, &str)], Result<(), ErrorCode>)] = &[
+            (&[("host", "localhost")], Ok(())),
+            (&[("host", "localhost:4100")], Ok(())),
+            (&[("host", "localhost"), ("authorization", "Bearer sesame")], Ok(())),
+            (&[("host", "localhost"), ("authorization", "Bearer wrong")], Err(ErrorCode::Unauthorized)),
+            (&[("host", "localhost:4101")], Err(ErrorCode::Forbidden)),
+            (&[("host", "attacker.example")], Err(ErrorCode::Forbidden)),
+            (&[], Err(ErrorCode::InvalidArgument)),
+            (&[("host", "localhost"), ("origin", "http://localhost")], Ok(())),
+            (&[("host", "localhost"), ("origin", "http://localhost:4100")], Err(ErrorCode::Forbidden)),
+        ];
+        for (headers, want) in table {
+            let told = guard.admit(&head("POST", "/sessions", headers), Peer::Local).await;
+            let told = told.map(|admitted| assert_eq!(admitted.caller, Caller::default())).map_err(|e| e.code());
+            assert_eq!(told, *want, "{headers:?}");
+        }
+        let bare = head("GET", "/tools", &[("host", "localhost")]);
+        assert!(guard.admit(&bare, network()).await.is_err(), "over the network the port is part of the name");
+    }
+
+    #[tokio::test]
+    async fn behind_tls_our_pages_are_secure_ones() {
+        let guard = guard("127.0.0.1", false, None).secured();
+        for (origin, ok) in [("https://127.0.0.1:4100", true), ("http://127.0.0.1:4100", false)] {
+            let head = head("POST", "/sessions", &[("host", "127.0.0.1:4100"), ("origin", origin)]);
+            assert_eq!(guard.admit(&head, network()).await.is_ok(), ok, "{origin}");
+        }
+    }
+
     fn guard(host: &str, any_host: bool, token: Option<&str>) -> Guard {
         Guard::new(host, 4100, any_host, Keys::new(token.map(|token| token.to_owned().into()), None))
     }
@@ -288,7 +341,11 @@ mod tests {
             ("GET", "/tools", &[("host", "127.0.0.1:4100"), ("x-client-id", "a b")], Some(InvalidArgument)),
         ];
         for (method, uri, headers, want) in table {
-            assert_eq!(code(guard.admit(&head(method, uri, headers)).await), *want, "{method} {uri} {headers:?}");
+            assert_eq!(
+                code(guard.admit(&head(method, uri, headers), network()).await),
+                *want,
+                "{method} {uri} {headers:?}"
+            );
         }
     }
 
@@ -312,7 +369,7 @@ mod tests {
         for (path, token, ok) in table {
             let mut headers = vec![("host", "shop.example")];
             headers.extend(token.map(|t| ("authorization", t)));
-            let result = guard.admit(&head("GET", path, &headers)).await;
+            let result = guard.admit(&head("GET", path, &headers), network()).await;
             assert_eq!(result.is_ok(), ok, "{path} {token:?}");
         }
     }

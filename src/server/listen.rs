@@ -1,4 +1,4 @@
-//! The socket: accepting, one task a connection, and the orderly end of both.
+//! The sockets: accepting, one task a connection, and the orderly end of both.
 //!
 //! Invariants: at most `connections_max` connections are served at once, and one more is told so;
 //! after a stop no task of the server is left.
@@ -18,9 +18,9 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -33,6 +33,9 @@ use super::connection::{self, Terms};
 use super::held::{Held, Holding};
 use super::io::WriteDeadline;
 use super::log::{self, Line};
+use super::peer::Peer;
+use super::socket::{Socket, is_ours};
+use super::tls::Tls;
 use super::until::Until;
 use crate::protocol::{ApiError, ErrorCode};
 
@@ -59,9 +62,38 @@ pub(super) struct Ends {
     pub(super) done: CancellationToken,
 }
 
+/// Where connections come in.
+pub(super) struct Listeners {
+    /// Over the network.
+    pub(super) network: TcpListener,
+    /// Over the Unix socket, where there is one.
+    pub(super) local: Option<Socket>,
+}
+
+impl Listeners {
+    async fn accept(&self) -> std::io::Result<Guest> {
+        let local = async {
+            match &self.local {
+                Some(socket) => socket.listener.accept().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            accepted = self.network.accept() => accepted.map(|(socket, address)| Guest::Network(socket, address)),
+            accepted = local => accepted.map(|(socket, _)| Guest::Local(socket)),
+        }
+    }
+}
+
+/// Somebody before the door.
+enum Guest {
+    Network(TcpStream, SocketAddr),
+    Local(UnixStream),
+}
+
 /// Accepts and serves until it is told to end.
-pub(super) async fn run(listener: TcpListener, router: Router, shared: Arc<Shared>, mut ends: Ends) {
-    let door = Door {
+pub(super) async fn run(listeners: Listeners, router: Router, shared: Arc<Shared>, mut ends: Ends) {
+    let door = Arc::new(Door {
         router,
         http: connection_builder(&shared),
         room: Arc::new(Semaphore::new(shared.options.connections_max)),
@@ -70,24 +102,23 @@ pub(super) async fn run(listener: TcpListener, router: Router, shared: Arc<Share
         leaving: CancellationToken::new(),
         cut: CancellationToken::new(),
         shared,
-    };
-    let (watching, leaving) = (Arc::clone(&door.shared), door.leaving.clone());
-    door.tasks.spawn(async move { watching.guard.keys().watch(leaving).await });
+    });
+    door.watch_files();
     let mut warned = None;
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((socket, peer)) => door.enter(socket, peer),
+            accepted = listeners.accept() => match accepted {
+                Ok(guest) => door.enter(guest),
                 Err(cause) => pause_after(&cause, &mut warned).await,
             },
             () = ends.accepting.cancelled() => break,
         }
     }
     // Those that are through the door already, as far as their clients know.
-    while let Some(Ok((socket, peer))) = listener.accept().now_or_never() {
-        door.enter(socket, peer);
+    while let Some(Ok(guest)) = listeners.accept().now_or_never() {
+        door.enter(guest);
     }
-    drop(listener);
+    drop(listeners);
     // An error means that the server was dropped without a stop: then nothing is waited for.
     let grace = ends.drain.wait_for(Option::is_some).await.ok().and_then(|grace| *grace).unwrap_or_default();
     door.leaving.cancel();
@@ -135,51 +166,119 @@ struct Door {
 }
 
 impl Door {
-    fn enter(&self, socket: TcpStream, peer: SocketAddr) {
-        // Without it a small frame waits for the answer to the one before it.
-        if let Err(cause) = socket.set_nodelay(true) {
-            tracing::debug!(%cause, "TCP_NODELAY");
-        }
-        let Ok(permit) = Arc::clone(&self.room).try_acquire_owned() else {
-            return self.refuse(socket, peer);
-        };
-        let (shared, router) = (Arc::clone(&self.shared), self.router.clone());
-        let service = service_fn(move |request| answer(Arc::clone(&shared), router.clone(), peer, request));
-        let held = Held::default();
-        let socket = WriteDeadline::new(socket, self.shared.options.write_timeout);
-        let socket = TokioIo::new(Holding::new(socket, held.clone()));
-        let connection = self.http.serve_connection(socket, service).with_upgrades();
-        let terms = Terms { held, leaving: self.leaving.clone(), peer };
-        let cut = self.cut.clone();
+    /// Tokens and certificates are read again when they change.
+    fn watch_files(self: &Arc<Self>) {
+        let door = Arc::clone(self);
         self.tasks.spawn(async move {
-            tokio::select! {
-                ended = connection::serve(connection, terms) => if let Err(cause) = ended {
-                    tracing::debug!(%cause, %peer, "a connection ended badly");
-                },
-                () = cut.cancelled() => {}
-            }
-            drop(permit);
+            let certificate = async {
+                if let Some(tls) = &door.shared.tls {
+                    tls.watch(door.leaving.clone()).await;
+                }
+            };
+            tokio::join!(door.shared.guard.keys().watch(door.leaving.clone()), certificate);
         });
     }
 
-    /// Reads a little, so that the client is not cut off while it writes, and says that there is no room.
-    fn refuse(&self, mut socket: TcpStream, peer: SocketAddr) {
-        let Ok(permit) = Arc::clone(&self.refusals).try_acquire_owned() else { return };
-        self.tasks.spawn(async move {
-            let telling = async {
-                let mut head = [0; 4096];
-                let _bytes: usize = socket.read(&mut head).await?;
-                let error = ApiError::new(ErrorCode::ResourceExhausted, "too many connections; try again later");
-                let failure = Failure::from(error).closing();
-                let id = log::refused(&failure, peer);
-                socket.write_all(&failure.raw(&id)).await?;
-                socket.shutdown().await
-            };
-            if !matches!(tokio::time::timeout(REFUSAL_TIME, telling).await, Ok(Ok(()))) {
-                tracing::debug!("a client for whom there was no room did not listen");
+    fn enter(self: &Arc<Self>, guest: Guest) {
+        let room = Arc::clone(&self.room).try_acquire_owned();
+        match guest {
+            Guest::Network(socket, address) => {
+                // Without it a small frame waits for the answer to the one before it.
+                if let Err(cause) = socket.set_nodelay(true) {
+                    tracing::debug!(%cause, "TCP_NODELAY");
+                }
+                self.let_in(socket, Peer::Network(address), room.map_err(|_| no_room()));
             }
-            drop(permit);
+            Guest::Local(socket) => {
+                let ours = is_ours(&socket) == Some(true);
+                let room = room.map_err(|_| no_room()).and_then(|permit| ours.then_some(permit).ok_or_else(not_ours));
+                self.let_in(socket, Peer::Local, room);
+            }
+        }
+    }
+
+    fn let_in<T>(self: &Arc<Self>, socket: T, peer: Peer, room: Result<OwnedSemaphorePermit, ApiError>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let door = Arc::clone(self);
+        let socket = WriteDeadline::new(socket, self.shared.options.write_timeout);
+        let secured = self.shared.tls.as_ref().filter(|_| peer != Peer::Local).map(Tls::acceptor);
+        let refusal = match &room {
+            Ok(_) => None,
+            Err(_) => match Arc::clone(&self.refusals).try_acquire_owned() {
+                Ok(permit) => Some(permit),
+                Err(_) => return,
+            },
+        };
+        self.tasks.spawn(async move {
+            let work = async {
+                let Some(acceptor) = secured else { return door.attend(socket, peer, room).await };
+                // Who does not get through with it has sent no request: one deadline for both.
+                match tokio::time::timeout(door.shared.options.head_timeout, acceptor.accept(socket)).await {
+                    Ok(Ok(socket)) => door.attend(socket, peer, room).await,
+                    Ok(Err(cause)) => tracing::debug!(%cause, %peer, "no TLS came about"),
+                    Err(_) => tracing::debug!(%peer, "no TLS came about in time"),
+                }
+            };
+            tokio::select! {
+                () = work => {}
+                () = door.cut.cancelled() => {}
+            }
+            drop(refusal);
         });
+    }
+
+    async fn attend<T>(&self, socket: T, peer: Peer, room: Result<OwnedSemaphorePermit, ApiError>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match room {
+            Ok(permit) => {
+                self.serve(socket, peer).await;
+                drop(permit);
+            }
+            Err(error) => refuse(socket, peer, error).await,
+        }
+    }
+
+    async fn serve<T>(&self, socket: T, peer: Peer)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (shared, router) = (Arc::clone(&self.shared), self.router.clone());
+        let service = service_fn(move |request| answer(Arc::clone(&shared), router.clone(), peer, request));
+        let held = Held::default();
+        let socket = TokioIo::new(Holding::new(socket, held.clone()));
+        let connection = self.http.serve_connection(socket, service).with_upgrades();
+        let terms = Terms { held, leaving: self.leaving.clone(), peer };
+        if let Err(cause) = connection::serve(connection, terms).await {
+            tracing::debug!(%cause, %peer, "a connection ended badly");
+        }
+    }
+}
+
+fn no_room() -> ApiError {
+    ApiError::new(ErrorCode::ResourceExhausted, "too many connections; try again later")
+}
+
+fn not_ours() -> ApiError {
+    ApiError::new(ErrorCode::Forbidden, "this socket is for the user of the server, and for root")
+        .with_details(serde_json::json!({ "field": "peer", "expected": "a program of the same user" }))
+}
+
+/// Reads a little, so that the client is not cut off while it writes, and says why it may not come in.
+async fn refuse<T: AsyncRead + AsyncWrite + Unpin>(mut socket: T, peer: Peer, error: ApiError) {
+    let telling = async {
+        let mut head = [0; 4096];
+        let _bytes: usize = socket.read(&mut head).await?;
+        let failure = Failure::from(error).closing();
+        let id = log::refused(&failure, peer);
+        socket.write_all(&failure.raw(&id)).await?;
+        socket.shutdown().await
+    };
+    if !matches!(tokio::time::timeout(REFUSAL_TIME, telling).await, Ok(Ok(()))) {
+        tracing::debug!("a client that was refused did not listen");
     }
 }
 
@@ -187,11 +286,11 @@ impl Door {
 async fn answer(
     shared: Arc<Shared>,
     router: Router,
-    peer: SocketAddr,
+    peer: Peer,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
     let line = Line::of(&request, peer);
-    let handled = AssertUnwindSafe(guarded(&shared, router, request)).catch_unwind().await;
+    let handled = AssertUnwindSafe(guarded(&shared, router, (peer, request))).catch_unwind().await;
     let response = handled.unwrap_or_else(|_| {
         // The panic hook has said where.
         Failure::from(ApiError::internal("something went wrong inside the server; its log says what")).into_response()
@@ -199,9 +298,9 @@ async fn answer(
     Ok(line.follow(response))
 }
 
-async fn guarded(shared: &Shared, router: Router, request: Request<Incoming>) -> Response {
+async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Request<Incoming>)) -> Response {
     let (mut head, body) = request.into_parts();
-    let admitted = match shared.guard.admit(&head).await {
+    let admitted = match shared.guard.admit(&head, peer).await {
         Ok(admitted) => admitted,
         Err(error) => {
             call::drain(&head.headers, Body::new(body), shared);

@@ -12,6 +12,7 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::answer::Failure;
+use super::peer::Peer;
 
 /// The header that carries a request's id.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
@@ -31,7 +32,7 @@ pub(crate) struct Line {
 
 impl Line {
     /// The line of a request that comes in.
-    pub(crate) fn of<B>(request: &Request<B>, peer: std::net::SocketAddr) -> Self {
+    pub(crate) fn of<B>(request: &Request<B>, peer: Peer) -> Self {
         Self {
             id: request_id(request.headers()),
             method: request.method().as_str().to_owned(),
@@ -84,7 +85,7 @@ fn new_id() -> HeaderValue {
 }
 
 /// Writes the line of what could not be read as a request, and gives it an id.
-pub(crate) fn refused(failure: &Failure, peer: std::net::SocketAddr) -> HeaderValue {
+pub(crate) fn refused(failure: &Failure, peer: Peer) -> HeaderValue {
     let id = new_id();
     let (status, reason) = (failure.status(), failure.reason());
     tracing::info!(requestId = id.to_str().unwrap_or_default(), status, reason, %peer, "request that is none");

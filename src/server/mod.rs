@@ -10,13 +10,16 @@ mod io;
 mod keys;
 mod listen;
 mod log;
+mod peer;
 mod query;
 mod routes;
+mod socket;
 mod sse;
+mod tls;
 mod until;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,8 +30,11 @@ use tokio_util::sync::CancellationToken;
 
 use self::guard::Guard;
 use self::keys::Keys;
-use self::listen::Ends;
+use self::listen::{Ends, Listeners};
+use self::socket::Socket;
+use self::tls::Tls;
 
+pub use self::tls::TlsFiles;
 use crate::app::App;
 use crate::base::limit;
 
@@ -45,6 +51,10 @@ pub struct ListenOptions {
     pub token: Option<SecretString>,
     /// The file of the named tokens beside it, which may come and go; see [`crate::config::tokens`].
     pub tokens_file: Option<PathBuf>,
+    /// Certificate and key; what comes over the network then has to come by TLS.
+    pub tls: Option<TlsFiles>,
+    /// A Unix socket beside the address. Programs of the same user and of root are the owner there, without a token.
+    pub socket: Option<PathBuf>,
     /// Largest body in bytes.
     pub body_bytes_max: usize,
     /// Open connections, at most.
@@ -68,6 +78,8 @@ impl Default for ListenOptions {
             allow_public: false,
             token: None,
             tokens_file: None,
+            tls: None,
+            socket: None,
             body_bytes_max: limit::BODY_BYTES_MAX,
             connections_max: limit::CONNECTIONS_MAX,
             heartbeat: Duration::from_millis(limit::HEARTBEAT_MS),
@@ -92,6 +104,22 @@ pub enum ListenError {
     /// A public address without the flag or the token.
     #[error("{0}")]
     NotAllowed(String),
+    /// Certificate or key cannot be used.
+    #[error("TLS, {path}: {problem}", path = path.display())]
+    Tls {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The Unix socket cannot be made.
+    #[error("cannot listen on the socket {path}: {problem}", path = path.display())]
+    Socket {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What stands in the way.
+        problem: String,
+    },
     /// The system said no.
     #[error("cannot listen on {host}:{port}: {cause}")]
     Io {
@@ -109,6 +137,7 @@ pub(crate) struct Shared {
     app: Arc<App>,
     guard: Guard,
     options: ListenOptions,
+    tls: Option<Tls>,
     /// Ends every event stream.
     streams: CancellationToken,
 }
@@ -117,6 +146,7 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    socket: Option<PathBuf>,
     accepting: CancellationToken,
     streams: CancellationToken,
     drain: watch::Sender<Option<Duration>>,
@@ -130,6 +160,10 @@ impl Server {
     /// [`ListenError`] that says what stands in the way.
     pub async fn start(app: Arc<App>, options: ListenOptions) -> Result<Self, ListenError> {
         check_allowed(&options).await?;
+        let tls = match options.tls.clone() {
+            Some(files) => Some(Tls::read(files).await?),
+            None => None,
+        };
         let (host, port) = (options.host.clone(), options.port);
         let listener = TcpListener::bind((host.as_str(), port)).await;
         let bound = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
@@ -137,23 +171,34 @@ impl Server {
             std::io::ErrorKind::AddrInUse => ListenError::PortInUse { host: host.clone(), port },
             _ => ListenError::Io { host: host.clone(), port, cause },
         })?;
+        let local = match options.socket.clone() {
+            Some(path) => Some(Socket::open(path).await?),
+            None => None,
+        };
+        let socket = local.as_ref().map(|socket| socket.path().to_owned());
         let any_host = options.allow_public && options.token.is_some();
         let keys = Keys::new(options.token.clone(), options.tokens_file.clone());
         keys.reload().await;
         let guard = Guard::new(&options.host, address.port(), any_host, keys);
+        let guard = if tls.is_some() { guard.secured() } else { guard };
         let streams = CancellationToken::new();
-        let shared = Arc::new(Shared { app, guard, options, streams: streams.clone() });
+        let shared = Arc::new(Shared { app, guard, options, tls, streams: streams.clone() });
         let router = routes::router(Arc::clone(&shared));
         let (drain, drained) = watch::channel(None);
         let (accepting, done) = (CancellationToken::new(), CancellationToken::new());
         let ends = Ends { accepting: accepting.clone(), drain: drained, done: done.clone() };
-        tokio::spawn(listen::run(listener, router, shared, ends));
-        Ok(Self { address, accepting, streams, drain, done })
+        tokio::spawn(listen::run(Listeners { network: listener, local }, router, shared, ends));
+        Ok(Self { address, socket, accepting, streams, drain, done })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The Unix socket that it listens on beside that.
+    pub fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
     }
 
     /// Takes no new connections; those that are open go on, their streams too. For the time in which turns finish.

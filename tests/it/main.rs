@@ -5,9 +5,11 @@
 #![allow(clippy::unwrap_used, reason = "in tests an unwrap is an assertion")]
 
 mod acp;
+mod attack;
 mod changes;
 mod crash;
 mod demo;
+mod doors;
 mod editing;
 mod exec;
 mod fuzzing;

@@ -68,6 +68,11 @@ impl Serving {
         Self { child, address: SocketAddr::from(([127, 0, 0, 1], port)), token }
     }
 
+    /// The owner's token.
+    pub fn token(&self) -> Option<String> {
+        self.token.as_ref().map(|token| token.trim().to_owned())
+    }
+
     /// A request that carries the token.
     pub fn request(&self, method: &str, path: &str) -> Request {
         let request = request(self.address, method, path);

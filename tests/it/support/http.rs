@@ -102,6 +102,19 @@ impl Request {
         Reply { status: stream.status, headers: stream.headers, body }
     }
 
+    /// The same; None when the connection is refused, or breaks before the answer is there.
+    pub async fn try_send(&self, address: SocketAddr) -> Option<Reply> {
+        let mut connection = TcpStream::connect(address).await.ok()?;
+        connection.write_all(&self.bytes()).await.ok()?;
+        let mut first = [0];
+        if connection.peek(&mut first).await.ok()? == 0 {
+            return None;
+        }
+        let mut stream = Stream::read_head(connection).await;
+        let body = stream.rest().await;
+        Some(Reply { status: stream.status, headers: stream.headers, body })
+    }
+
     /// Sends it and reads the head of the answer.
     pub async fn open(&self, address: SocketAddr) -> Stream {
         let mut connection = TcpStream::connect(address).await.unwrap();

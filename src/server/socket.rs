@@ -1,0 +1,159 @@
+//! The Unix socket: who may reach it, and its coming and going.
+//!
+//! The socket is for its owner alone (0600), and the kernel says who is at the other end: the same user, or root. They
+//! are the owner of the server and need no token.
+//!
+//! Invariants: a socket that somebody listens on is never replaced, nor is anything that is no socket; what is removed at the
+//! end is what was made at the beginning.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream as Probe;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Mode;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::ListenError;
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1_024;
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) listener: UnixListener,
+    place: Place,
+}
+
+/// The file of a socket; removed with it.
+#[derive(Debug)]
+struct Place {
+    path: PathBuf,
+    /// Device and number of the file that was made.
+    made: (u64, u64),
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Another's by now, or gone: then there is nothing to do.
+        if identity(&self.path).is_some_and(|found| found == self.made) {
+            drop(fs::remove_file(&self.path));
+        }
+    }
+}
+
+impl Socket {
+    /// Makes the socket. One that is there and that nobody listens on is replaced.
+    ///
+    /// # Errors
+    /// [`ListenError::Socket`] that says what stands in the way.
+    pub(super) async fn open(path: PathBuf) -> Result<Self, ListenError> {
+        let named = path.clone();
+        let opened = tokio::task::spawn_blocking(move || open(&named));
+        let opened = opened.await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
+        opened
+            .and_then(|(std, made)| {
+                let place = Place { path: path.clone(), made };
+                Ok(Self { listener: UnixListener::from_std(std)?, place })
+            })
+            .map_err(|cause| ListenError::Socket { path, problem: cause.to_string() })
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.place.path
+    }
+}
+
+fn open(path: &Path) -> io::Result<(std::os::unix::net::UnixListener, (u64, u64))> {
+    make_room(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // So that there is no moment in which others could connect: the file gets the mode that the socket has.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    let address = SocketAddrUnix::new(path)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "expected a path of at most 107 bytes"))?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    let made = identity(path).ok_or(io::ErrorKind::NotFound)?;
+    Ok((socket.into(), made))
+}
+
+/// Takes a socket away that nobody listens on.
+fn make_room(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(cause) => return Err(cause),
+    };
+    if !found.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something that is no socket"));
+    }
+    match Probe::connect(path) {
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another program listens there")),
+        Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(cause) => Err(cause),
+    }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Whether the program at the other end of a connection is of this user, or of root. None: the system does not say.
+pub(super) fn is_ours(stream: &UnixStream) -> Option<bool> {
+    let peer = stream.peer_cred().ok()?;
+    Some(may_enter(peer.uid(), rustix::process::geteuid().as_raw()))
+}
+
+fn may_enter(peer: u32, own: u32) -> bool {
+    peer == own || peer == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_same_user_and_root_may_enter() {
+        for (peer, own, may) in
+            [(1000, 1000, true), (0, 1000, true), (0, 0, true), (1001, 1000, false), (1000, 0, false)]
+        {
+            assert_eq!(may_enter(peer, own), may, "{peer} {own}");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_a_socket_without_a_listener_is_replaced() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("s");
+        let socket = Socket::open(path.clone()).await.unwrap();
+        assert_eq!(fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let error = Socket::open(path.clone()).await.unwrap_err().to_string();
+        assert!(error.contains("another program listens there"), "{error}");
+        // As a crash leaves it.
+        let Socket { listener, place } = socket;
+        drop(listener);
+        let stale = identity(&path).unwrap();
+        let second = Socket::open(path.clone()).await.unwrap();
+        drop(place);
+        assert!(path.exists(), "the first one's end is not the second one's");
+        drop(second);
+        assert!(!path.exists(), "{stale:?}");
+        // What is no socket stays.
+        fs::write(&path, "mine").unwrap();
+        let error = Socket::open(path.clone()).await.unwrap_err().to_string();
+        assert!(error.contains("no socket"), "{error}");
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(home.path().join("elsewhere"), &path).unwrap();
+        assert!(Socket::open(path.clone()).await.is_err() && path.is_symlink());
+        let long = home.path().join("x".repeat(120));
+        assert!(Socket::open(long).await.unwrap_err().to_string().contains("at most 107 bytes"));
+    }
+}
