@@ -3,12 +3,11 @@
 //! The socket is for its owner alone (0600), and the kernel says who is at the other end: the same user, or root. They
 //! are the owner of the server and need no token.
 //!
-//! Invariants: a socket that somebody listens on is never replaced, nor is anything that is no socket; what is removed at the
-//! end is what was made at the beginning.
+//! Invariant: a socket that somebody listens on is neither replaced nor removed, nor is anything that is no socket.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream as Probe;
 use std::path::{Path, PathBuf};
 
@@ -28,20 +27,16 @@ pub(super) struct Socket {
     place: Place,
 }
 
-/// The file of a socket; removed with it.
+/// The file of a socket; removed with it, which is why it stands behind the listener.
 #[derive(Debug)]
 struct Place {
     path: PathBuf,
-    /// Device and number of the file that was made.
-    made: (u64, u64),
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Another's by now, or gone: then there is nothing to do.
-        if identity(&self.path).is_some_and(|found| found == self.made) {
-            drop(fs::remove_file(&self.path));
-        }
+        // Where somebody listens it is another's by now; where nothing is there is nothing to do.
+        drop(make_room(&self.path));
     }
 }
 
@@ -54,12 +49,11 @@ impl Socket {
         let named = path.clone();
         let opened = tokio::task::spawn_blocking(move || open(&named));
         let opened = opened.await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
-        opened
-            .and_then(|(std, made)| {
-                let place = Place { path: path.clone(), made };
-                Ok(Self { listener: UnixListener::from_std(std)?, place })
-            })
-            .map_err(|cause| ListenError::Socket { path, problem: cause.to_string() })
+        let listening = opened.and_then(|listener| {
+            let place = Place { path: path.clone() };
+            Ok(Self { listener: UnixListener::from_std(listener)?, place })
+        });
+        listening.map_err(|cause| ListenError::Socket { path, problem: cause.to_string() })
     }
 
     /// Where it is.
@@ -68,7 +62,7 @@ impl Socket {
     }
 }
 
-fn open(path: &Path) -> io::Result<(std::os::unix::net::UnixListener, (u64, u64))> {
+fn open(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     make_room(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -79,8 +73,7 @@ fn open(path: &Path) -> io::Result<(std::os::unix::net::UnixListener, (u64, u64)
     rustix::net::bind(&socket, &address)?;
     rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
     rustix::net::listen(&socket, BACKLOG)?;
-    let made = identity(path).ok_or(io::ErrorKind::NotFound)?;
-    Ok((socket.into(), made))
+    Ok(socket.into())
 }
 
 /// Takes a socket away that nobody listens on.
@@ -98,10 +91,6 @@ fn make_room(path: &Path) -> io::Result<()> {
         Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
         Err(cause) => Err(cause),
     }
-}
-
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
 }
 
 /// Whether the program at the other end of a connection is of this user, or of root. None: the system does not say.
@@ -140,12 +129,11 @@ mod tests {
         // As a crash leaves it.
         let Socket { listener, place } = socket;
         drop(listener);
-        let stale = identity(&path).unwrap();
         let second = Socket::open(path.clone()).await.unwrap();
         drop(place);
         assert!(path.exists(), "the first one's end is not the second one's");
         drop(second);
-        assert!(!path.exists(), "{stale:?}");
+        assert!(!path.exists());
         // What is no socket stays.
         fs::write(&path, "mine").unwrap();
         let error = Socket::open(path.clone()).await.unwrap_err().to_string();
