@@ -477,7 +477,7 @@ export interface ToolRegistry {
     calls: readonly ToolCallRequest[],
     options?: { readonly maxConcurrency?: number | undefined; readonly signal?: AbortSignal | undefined },
   ): Promise<readonly ToolCallResult[]>
-  /** The calls in a model's reply, and its text without them. Malformed blocks are in neither. */
+  /** The calls in a model's reply, and its text without them. Malformed blocks are in neither; what follows one that is not closed is text. */
   parseToolCalls(response: string): { readonly text: string; readonly toolCalls: readonly ToolCallRequest[] }
   /** Figures of one tool; `undefined` before its first call. */
   getToolMetrics(name: string): ToolMetrics | undefined

@@ -248,6 +248,40 @@ test('what a Standard Schema refuses without a word, or in a form of its own, is
   }
 })
 
+test('a refusal that repeats what was asked for is no longer than an output may be', async () => {
+  const published = []
+  const eventBus = createEventBus()
+  eventBus.subscribe('tool.call.error', ({ error }) => published.push(error.message))
+  const registry = createToolRegistry({ eventBus, maxOutputChars: 100 })
+  registry.register(define('one', { parameters: { type: 'object', additionalProperties: false } }), echo)
+  const long = 'x'.repeat(1_000_000)
+  for (const asked of [call(long), call('one', { [long]: 1 })]) {
+    const { output } = await registry.execute(asked)
+    assert.ok(output.endsWith('chars total, showing first 100]'), output.slice(0, 200))
+    const [batched] = await registry.batchExecute([asked])
+    assert.equal(batched.output, output)
+  }
+  assert.deepEqual(
+    published.map((message) => message.length < 300),
+    [true, true, true, true],
+  )
+})
+
+test('a result that a hook makes an error is one on the bus, of a call and of a batch', async () => {
+  const eventBus = createEventBus()
+  const hooks = createHookSystem()
+  hooks.register('tool.execute.after', ({ result }) => ({ ...result, output: 'bad', isError: true }))
+  const types = []
+  eventBus.subscribeAll((type) => types.push(type))
+  const registry = createToolRegistry({ eventBus, hooks })
+  registry.register(define('one'), async () => 'well')
+  await registry.execute(call('one'))
+  const alone = types.splice(0)
+  await registry.batchExecute([call('one')])
+  assert.deepEqual(alone, ['tool.call.start', 'tool.call.error', 'tool.call.end'])
+  assert.deepEqual(types, alone)
+})
+
 test("a lone surrogate in the name of an argument is that call's alone", async () => {
   const registry = createToolRegistry()
   registry.register(define('echo'), async (args) => JSON.stringify(args))
@@ -938,7 +972,9 @@ test('writers are barriers in a batch', async () => {
     })
   note('read', { annotations: { readOnly: true } })
   note('write', { category: 'edit' })
-  const calls = ['read', 'read', 'write', 'read', 'write'].map((name, i) => ({
+  // What says both is taken for what is worse.
+  note('x', { annotations: { readOnly: true, destructive: true } })
+  const calls = ['read', 'read', 'write', 'read', 'x'].map((name, i) => ({
     id: `${name[0]}${i}`,
     name,
     arguments: {},
@@ -950,7 +986,7 @@ test('writers are barriers in a batch', async () => {
   )
   // Both readers had begun before either ended.
   assert.deepEqual(seen.slice(0, 2), ['+r0', '+r1'])
-  assert.deepEqual(seen.slice(4), ['+w2', '-w2', '+r3', '-r3', '+w4', '-w4'])
+  assert.deepEqual(seen.slice(4), ['+w2', '-w2', '+r3', '-r3', '+x4', '-x4'])
 })
 
 test('the host tools answer to the names that models give them and their arguments, and refuse what they do not know', async (t) => {

@@ -78,9 +78,11 @@ fn is_writer(environment: &CallEnvironment, request: &ToolCallRequest) -> bool {
     let Some(tool) = environment.registry.get(&request.name) else { return false };
     let definition = tool.judged_as(&request.arguments);
     let hints = definition.annotations.as_ref();
+    if hints.and_then(|hints| hints.destructive) == Some(true) {
+        return true;
+    }
     match hints.and_then(|hints| hints.read_only) {
         Some(read_only) => !read_only,
-        None if hints.and_then(|hints| hints.destructive) == Some(true) => true,
         None => matches!(definition.category, Some(ToolCategory::Edit | ToolCategory::Execute)),
     }
 }

@@ -74,6 +74,13 @@ impl Failure {
         Self { body: ErrorBody { code, message: output.clone(), details: None }, output, timed_out_ms: None }
     }
 
+    /// As long as an output may be: it repeats what was asked for.
+    fn bounded(mut self, chars_max: usize) -> Self {
+        self.output = bound_output(self.output, chars_max);
+        self.body.message = bound_output(self.body.message, chars_max);
+        self
+    }
+
     /// The form of every failure inside a tool.
     fn execution(code: ErrorCode, name: &str, message: &str) -> Self {
         Self::new(code, format!("Tool \"{name}\" execution failed: {message}"))
@@ -175,7 +182,7 @@ async fn steps(environment: &CallEnvironment, request: ToolCallRequest, cancel: 
     match admitted {
         Ok(_) if cancel.is_cancelled() => failed(&id, &name, aborted(), None),
         Ok(admitted) => admitted.run(environment, cancel).await.named(id, name),
-        Err(failure) => failed(&id, &name, failure, None),
+        Err(failure) => failed(&id, &name, failure.bounded(environment.registry.output_chars_max), None),
     }
 }
 
