@@ -26,6 +26,8 @@ pub const WRITE_TIMEOUT_MS: u64 = 30_000;
 pub const TOKENS_MAX: usize = 1_000;
 /// How long a server goes on with files that were changed behind it: tokens, certificates.
 pub const RELOAD_MS: u64 = 500;
+/// Largest file that a session is imported from, in bytes: it is held in memory until it is written.
+pub const IMPORT_BYTES_MAX: u64 = 1 << 30;
 /// Entries of one page of a list, when the caller does not say.
 pub const PAGE_ITEMS: usize = 50;
 /// Entries of one page of a list, at most.

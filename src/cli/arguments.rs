@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::config::Options;
-use crate::protocol::{TokenName, TokenRole};
+use crate::protocol::{ClientId, SessionId, TokenName, TokenRole};
 
 const EXIT_CODES: &str = "Exit codes:
   0  it went well
-  1  the job failed, or a stop could not save everything
+  1  the job failed, a check found something wrong, or a stop could not save everything
   2  the arguments, the environment or the configuration file are wrong
   3  the server cannot start: the port, the data directory, the address
   128 and the signal's number: ended at once by a second signal
@@ -47,6 +47,72 @@ pub(super) enum Command {
     /// Beside the owner's token (the file `token` in the data directory) clients can have tokens of their own: each
     /// has its own sessions, sees nobody else's, and may do what its role allows. A server that runs needs no restart.
     Token(Token),
+    /// Check a data directory: the database, the events and their chain, and all that is made of them
+    ///
+    /// Only reads, also while a server runs. Says a line for each thing that is wrong and one with the sum.
+    /// Exit code 0: nothing is wrong; 1: something is; 3: the directory could not be looked at.
+    #[command(after_help = EXIT_CODES)]
+    Check(Check),
+    /// Write a session to a file (JSONL), also while a server runs
+    #[command(after_help = EXIT_CODES)]
+    Export(Export),
+    /// Put a session from a file into a data directory that no server has, and print its id
+    ///
+    /// The file is believed in nothing: lines, numbers, the events' chain and the views are checked, and what does not
+    /// hold is refused with its line and field.
+    #[command(after_help = EXIT_CODES)]
+    Import(Import),
+}
+
+/// Which data directory is meant.
+#[derive(Debug, Clone, clap::Args)]
+pub(super) struct Place {
+    /// Configuration file [default: ~/.config/simse/config.toml, when it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// The data directory [default: ~/.local/share/simse]
+    #[arg(long, value_name = "DIR")]
+    pub(super) data_dir: Option<PathBuf>,
+}
+
+/// `simse check`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Check {
+    /// Print each session with the number of its last event and the head of its chain, to be kept elsewhere
+    #[arg(long)]
+    pub(super) heads: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+/// `simse export`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Export {
+    /// The session
+    pub(super) session: SessionId,
+    /// Where to write it [default: stdout]
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+/// `simse import`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Import {
+    /// A file that `simse export` has written
+    pub(super) file: PathBuf,
+    /// Give it a new id
+    #[arg(long)]
+    pub(super) new_id: bool,
+    /// Give it to this client [default: to whom it belonged]
+    #[arg(long, value_name = "ID")]
+    pub(super) client: Option<ClientId>,
+    /// Give it to everyone without a client id
+    #[arg(long, conflicts_with = "client")]
+    pub(super) no_client: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
 }
 
 /// `simse token`.

@@ -5,6 +5,7 @@
 pub mod example_repository;
 
 mod arguments;
+mod check;
 mod client;
 mod job;
 mod log;
@@ -16,6 +17,7 @@ mod show;
 mod signal;
 mod start;
 mod token;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -34,7 +36,7 @@ const WORKERS_MAX: usize = 8;
 enum Exit {
     /// It went well.
     Ok,
-    /// The job failed, or a stop could not save everything.
+    /// The job failed, a check found something, or a stop could not save everything.
     Failed,
     /// The arguments, the environment or the configuration file are wrong.
     Usage,
@@ -71,6 +73,9 @@ pub fn main() -> ExitCode {
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Start(arguments) => start::run(arguments).await,
             Command::Token(arguments) => token::run(arguments),
+            Command::Check(arguments) => check::run(arguments),
+            Command::Export(arguments) => transfer::export(arguments),
+            Command::Import(arguments) => transfer::import(arguments).await,
         }
     });
     // A thread may wait for a line on the terminal that will never come.

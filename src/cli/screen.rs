@@ -17,6 +17,11 @@ pub(super) fn piece(text: &str) {
     drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
+/// Stdout as a place for many lines.
+pub(super) fn out() -> impl Write {
+    std::io::BufWriter::new(std::io::stdout().lock())
+}
+
 /// Prints a line on stderr.
 pub(super) fn note(text: &str) {
     drop(std::io::stderr().lock().write_all(format!("{text}\n").as_bytes()));

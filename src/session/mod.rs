@@ -19,7 +19,9 @@ mod repair;
 mod runner;
 mod scopes;
 mod tally;
+pub mod transfer;
 mod turn;
+mod views;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,6 +45,7 @@ pub use book::GrantBook;
 pub use history::{is_item, items};
 pub use live::{ClientGuard, EventReader, Live};
 pub use manager::Manager;
+pub use views::Views;
 
 /// What a turn works with.
 pub struct Equipment {

@@ -5,7 +5,7 @@
 //! database. Two bytes of each value, its *tag*, are kept beside each event and tell which one does not fit.
 //!
 //! It shows what was changed by somebody who does not know of it, and by a disk. Who can write the database can make the
-//! chain anew: only a head that was kept elsewhere (an export, what `simse check` prints) tells of that (ADR 0028).
+//! chain anew: only a head that was kept elsewhere (an export, what `simse check` prints) tells of that (ADR 0034).
 
 use std::borrow::Cow;
 

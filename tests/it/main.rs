@@ -14,6 +14,7 @@ mod editing;
 mod exec;
 mod fuzzing;
 mod guard;
+mod log;
 mod main_job;
 mod malformed;
 mod mcp;

@@ -1,0 +1,101 @@
+//! `simse check`: holds a data directory against itself. Reads only, also while a server runs.
+//!
+//! stdout gets a line for each fault and one with the sum; the exit code says whether there was one.
+
+use std::path::Path;
+
+use super::arguments::Check;
+use super::transfer::directory_of;
+use super::{Exit, screen};
+use crate::session::Views;
+use crate::store::inspect::{Fault, Inspected};
+use crate::store::{Inspection, StoreError};
+
+/// Faults of one session that are printed; a log that is wrong early is often wrong in many places.
+const FAULTS_MAX: usize = 20;
+
+/// What was seen.
+#[derive(Debug, Default)]
+struct Sum {
+    sessions: u64,
+    turns: u64,
+    events: u64,
+    faults: u64,
+}
+
+/// Looks, and says what is wrong.
+pub(super) fn run(arguments: Check) -> Exit {
+    let directory = match directory_of(arguments.place) {
+        Ok(directory) => directory,
+        Err(exit) => return exit,
+    };
+    match look(&directory, arguments.heads) {
+        Ok(sum) if sum.faults == 0 => Exit::Ok,
+        Ok(_) => Exit::Failed,
+        Err(error) => {
+            screen::problem(error);
+            Exit::CannotStart
+        }
+    }
+}
+
+fn look(directory: &Path, heads: bool) -> Result<Sum, StoreError> {
+    let inspection = Inspection::open(directory)?;
+    if inspection.is_served() {
+        screen::note("a server has the data directory: each session is looked at as it is at that moment");
+    }
+    let mut sum = Sum::default();
+    sum.tell(inspection.database()?);
+    let (version, newest) = inspection.versions();
+    if version < newest {
+        let note = "the next start of a server keeps a copy and brings it there; only the database itself was checked";
+        screen::note(&format!("schema version {version}, the newest is {newest}: {note}"));
+    } else if sum.faults == 0 {
+        sessions(&inspection, heads, &mut sum)?;
+    } else {
+        screen::note("the database itself is damaged, so its sessions were not looked at");
+    }
+    let Sum { sessions, turns, events, faults } = sum;
+    let verdict = if faults == 0 { "nothing is wrong".to_owned() } else { format!("{faults} faults") };
+    screen::line(&format!("{}: {sessions} sessions, {turns} turns, {events} events: {verdict}", directory.display()));
+    Ok(sum)
+}
+
+fn sessions(inspection: &Inspection, heads: bool, sum: &mut Sum) -> Result<(), StoreError> {
+    let mut number = 0;
+    while let Some(next) = inspection.next_session(number)? {
+        number = next;
+        let mut views = Views::default();
+        let mut events = 0;
+        let (inspected, mut faults) = inspection.session(number, &mut |event| {
+            events += 1;
+            views.push(event);
+        })?;
+        sum.events += events;
+        if let Some(Inspected { row, turns, chain }) = inspected {
+            sum.sessions += 1;
+            sum.turns += turns.len() as u64;
+            // Of a log that is not whole, views say nothing new.
+            if faults.is_empty() {
+                faults = views.compare(&row, &turns);
+            }
+            if heads {
+                screen::line(&format!("{}\t{}\t{}", row.id, chain.seq(), chain.head()));
+            }
+        }
+        sum.tell(faults);
+    }
+    Ok(())
+}
+
+impl Sum {
+    fn tell(&mut self, faults: Vec<Fault>) {
+        self.faults += faults.len() as u64;
+        for fault in faults.iter().take(FAULTS_MAX) {
+            screen::line(&screen::clean(&fault.to_string()));
+        }
+        if let Some(more) = faults.len().checked_sub(FAULTS_MAX).filter(|more| *more > 0) {
+            screen::line(&format!("… and {more} more like the last"));
+        }
+    }
+}

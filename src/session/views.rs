@@ -1,0 +1,159 @@
+//! A session's views rebuilt from its log, and held against the stored ones.
+//!
+//! Pure: events in, one after the other; faults out. What is rebuilt: the session's status, message count and tokens, and of
+//! each turn its status, result, error or reason, its rounds and tokens, and its first event. Not in the log are the
+//! settings, the version, and the actor's own times: those are facts beside it.
+
+use std::collections::{HashMap, HashSet};
+
+use super::actor::status_after;
+use super::tally::Tally;
+use crate::protocol::{ErrorBody, Event, EventBody, SessionId, SessionStatus, TurnId, TurnStatus, Usage};
+use crate::store::inspect::Fault;
+use crate::store::{SessionRow, TurnRow};
+
+/// A turn by its events.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    first_seq: Option<u64>,
+    tally: Tally,
+    end: Option<End>,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, PartialEq)]
+enum End {
+    Completed(String),
+    Failed(ErrorBody),
+    Stopped(String),
+}
+
+/// What a log's events add up to.
+#[derive(Debug, Default)]
+pub struct Views {
+    turns: HashMap<TurnId, Seen>,
+    last_end: Option<TurnId>,
+    message_count: u64,
+    usage: Usage,
+}
+
+impl Views {
+    /// Takes in the next event of the log.
+    pub fn push(&mut self, event: &Event) {
+        let (Some(turn_id), Some(body)) = (&event.turn_id, event.body()) else { return };
+        // Looked up by reference first: deltas come by the thousand.
+        if !self.turns.contains_key(turn_id) {
+            self.turns.insert(turn_id.clone(), Seen::default());
+        }
+        let Some(turn) = self.turns.get_mut(turn_id) else { return };
+        turn.tally.push(&body);
+        if matches!(body, EventBody::SessionPrompt { .. }) {
+            turn.first_seq.get_or_insert(event.seq);
+        }
+        let end = match body {
+            EventBody::SessionCompleted { result, .. } => End::Completed(result),
+            EventBody::SessionError { error, .. } => End::Failed(error),
+            EventBody::Abort { reason } => End::Stopped(reason),
+            _ => return,
+        };
+        turn.end = Some(end);
+        self.message_count += turn.tally.messages;
+        self.usage = self.usage.plus(turn.tally.usage);
+        self.last_end = Some(turn_id.clone());
+    }
+
+    /// Holds the stored views against the log.
+    pub fn compare(&self, row: &SessionRow, stored: &[TurnRow]) -> Vec<Fault> {
+        let mut found = Compared { session: row.id.clone(), turn: None, faults: Vec::new() };
+        for turn in stored {
+            found.turn = Some(turn.record.turn_id.clone());
+            match self.turns.get(&turn.record.turn_id) {
+                Some(seen) => seen.compare(turn, &mut found),
+                // One that was accepted has said so in the log, at the latest when it began.
+                None => found.differ("its first event", &"there", &"not there"),
+            }
+        }
+        let known: HashSet<&TurnId> = stored.iter().map(|turn| &turn.record.turn_id).collect();
+        for (id, seen) in &self.turns {
+            if !known.contains(id) && seen.first_seq.is_some() {
+                found.turn = Some(id.clone());
+                found.differ("its record", &"not there", &"there");
+            }
+        }
+        found.turn = None;
+        found.differ("messageCount", &row.message_count, &self.message_count);
+        found.differ("usage", &row.usage, &self.usage);
+        found.differ("status", &row.status, &self.status(stored));
+        found.faults
+    }
+
+    fn status(&self, stored: &[TurnRow]) -> SessionStatus {
+        let open = self.turns.values().any(|turn| turn.end.is_none());
+        let last = self.last_end.as_ref().and_then(|id| stored.iter().find(|turn| turn.record.turn_id == *id));
+        match (open, last) {
+            (true, _) => SessionStatus::Active,
+            (false, Some(turn)) => status_after(turn.record.status),
+            (false, None) => SessionStatus::Created,
+        }
+    }
+}
+
+impl Seen {
+    fn compare(&self, stored: &TurnRow, found: &mut Compared) {
+        let record = &stored.record;
+        found.differ("its first event", &stored.first_seq, &self.first_seq);
+        let ended = record.status.is_terminal();
+        found.differ("whether it is over", &ended, &self.end.is_some());
+        let Some(end) = &self.end else { return };
+        found.differ("rounds", &record.rounds, &self.tally.rounds);
+        found.differ("usage", &record.usage, &self.tally.usage);
+        if !end.is_of(record.status) {
+            found.differ("status", &record.status, end);
+        }
+        let (result, error, reason) = match end {
+            End::Completed(result) => (Some(result.clone()), None, None),
+            End::Failed(error) => (None, Some(error.clone()), None),
+            End::Stopped(reason) => (None, None, Some(reason.clone())),
+        };
+        found.differ("result", &record.result, &result);
+        found.differ("error", &record.error, &error);
+        if matches!(end, End::Stopped(_)) {
+            found.differ("reason", &Some(record.reason.clone().unwrap_or_default()), &reason);
+        }
+    }
+}
+
+impl End {
+    /// Whether a record with this status has ended so.
+    fn is_of(&self, status: TurnStatus) -> bool {
+        match status {
+            TurnStatus::Completed => matches!(self, Self::Completed(_)),
+            TurnStatus::Failed => matches!(self, Self::Failed(_)),
+            TurnStatus::Aborted => matches!(self, Self::Stopped(_)),
+            TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting => false,
+        }
+    }
+}
+
+/// Differences that were found.
+struct Compared {
+    session: SessionId,
+    /// The turn that is compared.
+    turn: Option<TurnId>,
+    faults: Vec<Fault>,
+}
+
+/// Longest text of a value in a fault, in characters.
+const VALUE_CHARS_MAX: usize = 80;
+
+impl Compared {
+    fn differ(&mut self, field: &'static str, stored: &dyn std::fmt::Debug, log: &dyn std::fmt::Debug) {
+        let (stored, log) = (format!("{stored:?}"), format!("{log:?}"));
+        if stored == log {
+            return;
+        }
+        let short = |text: String| text.chars().take(VALUE_CHARS_MAX).collect();
+        let (session, turn) = (self.session.clone(), self.turn.clone());
+        self.faults.push(Fault::View { session, turn, field, stored: short(stored), log: short(log) });
+    }
+}

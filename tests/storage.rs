@@ -1,0 +1,330 @@
+//! The store on a disk that fails: full, read-only, broken, slow, and with the last pages torn off.
+//!
+//! SQLite's own unix layer lets a program replace the system calls that it writes with, so the faults come at each single
+//! write of a real file, whichever thread does it. The calls are the process's, so this is a test binary of its own, and
+//! its tests take turns.
+
+#![allow(clippy::unwrap_used, reason = "in tests an unwrap is an assertion")]
+#![allow(unsafe_code, reason = "replacing a system call is telling SQLite the address of another function")]
+#![cfg(target_os = "linux")]
+
+use std::ffi::{c_int, c_void};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
+
+use rusqlite::ffi;
+use serde_json::value::RawValue;
+use simse::protocol::{Event, PermissionMode, SessionId, SessionStatus, Usage};
+use simse::store::inspect::Fault;
+use simse::store::{Inspection, SessionRow, SessionSettings, SqliteStore, Store, StoreError, Write, commit};
+
+/// What a write that is not done says; 0: all are done.
+static ERRNO: AtomicI32 = AtomicI32::new(0);
+/// Writes that are still done before the first that is not.
+static LEFT: AtomicI64 = AtomicI64::new(0);
+/// Half of the first write that fails is done.
+static HALF: AtomicBool = AtomicBool::new(false);
+/// Writes since the last look.
+static WRITES: AtomicU64 = AtomicU64::new(0);
+/// How long each write takes, in microseconds.
+static SLOW_US: AtomicU64 = AtomicU64::new(0);
+
+/// One test at a time.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+fn refuse(errno: c_int) {
+    // SAFETY: the address is this thread's own errno, which lives as long as the thread.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Whether this write is done whole, in half, or not at all.
+fn share(bytes: usize) -> Result<usize, c_int> {
+    WRITES.fetch_add(1, Ordering::SeqCst);
+    let slow = SLOW_US.load(Ordering::SeqCst);
+    if slow > 0 {
+        std::thread::sleep(Duration::from_micros(slow));
+    }
+    let errno = ERRNO.load(Ordering::SeqCst);
+    if errno == 0 || LEFT.fetch_sub(1, Ordering::SeqCst) > 0 {
+        return Ok(bytes);
+    }
+    match HALF.swap(false, Ordering::SeqCst) {
+        true => Ok(bytes / 2),
+        false => Err(errno),
+    }
+}
+
+extern "C" fn write(fd: c_int, buffer: *const c_void, bytes: usize) -> isize {
+    match share(bytes) {
+        // SAFETY: what SQLite handed in for this very call, and never more of it.
+        Ok(some) => unsafe { libc::write(fd, buffer, some) },
+        Err(errno) => {
+            refuse(errno);
+            -1
+        }
+    }
+}
+
+extern "C" fn pwrite(fd: c_int, buffer: *const c_void, bytes: usize, at: i64) -> isize {
+    match share(bytes) {
+        // SAFETY: as in `write`.
+        Ok(some) => unsafe { libc::pwrite64(fd, buffer, some, at) },
+        Err(errno) => {
+            refuse(errno);
+            -1
+        }
+    }
+}
+
+/// Puts the two in the place of the system's.
+fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let write = write as extern "C" fn(c_int, *const c_void, usize) -> isize;
+        let pwrite = pwrite as extern "C" fn(c_int, *const c_void, usize, i64) -> isize;
+        // SAFETY: the default layer lives as long as the process; each function has the form of the call that it replaces,
+        // and SQLite casts it back to that form before it calls it. No database is open yet.
+        unsafe {
+            ffi::sqlite3_initialize();
+            let layer = ffi::sqlite3_vfs_find(std::ptr::null());
+            let set = (*layer).xSetSystemCall.expect("the unix layer has it");
+            let write: unsafe extern "C" fn() = std::mem::transmute(write);
+            let pwrite: unsafe extern "C" fn() = std::mem::transmute(pwrite);
+            assert_eq!(set(layer, c"write".as_ptr(), Some(write)), ffi::SQLITE_OK);
+            assert_eq!(set(layer, c"pwrite64".as_ptr(), Some(pwrite)), ffi::SQLITE_OK);
+            assert_eq!(set(layer, c"pwrite".as_ptr(), Some(pwrite)), ffi::SQLITE_OK);
+        }
+    });
+}
+
+fn fail(errno: c_int, after: i64, half: bool) {
+    LEFT.store(after, Ordering::SeqCst);
+    HALF.store(half, Ordering::SeqCst);
+    ERRNO.store(errno, Ordering::SeqCst);
+}
+
+fn heal() {
+    ERRNO.store(0, Ordering::SeqCst);
+    HALF.store(false, Ordering::SeqCst);
+}
+
+fn id(name: &str) -> SessionId {
+    name.parse().unwrap()
+}
+
+fn row(name: &str, version: u64) -> SessionRow {
+    SessionRow {
+        id: id(name),
+        client: None,
+        status: SessionStatus::Active,
+        version,
+        created_at: 1,
+        updated_at: 1,
+        message_count: 0,
+        usage: Usage::default(),
+        settings: SessionSettings {
+            working_directory: "/w".into(),
+            model: "m/m".into(),
+            title: None,
+            instructions: None,
+            tools: None,
+            permissions: None,
+            permission_mode: PermissionMode::default(),
+            grants: Vec::new(),
+        },
+    }
+}
+
+fn event(seq: u64, text: &str) -> Event {
+    let payload = RawValue::from_string(serde_json::json!({ "text": text }).to_string()).unwrap();
+    Event { seq, kind: "stream.delta".into(), payload, session_id: id("s"), turn_id: None, at: seq }
+}
+
+/// Commit number `n` of a session: its row's version becomes `n`, and its log gets two events, some of them large.
+fn change(n: u64, last: u64) -> Vec<Write> {
+    let large = "x".repeat(usize::try_from(n % 5).unwrap() * 3_000);
+    let events = vec![event(last + 1, &large), event(last + 2, &format!("n{n}"))];
+    let mut writes = vec![Write::UpdateSession(Box::new(row("s", n))), Write::Append(id("s"), Arc::new(events))];
+    if n.is_multiple_of(3) {
+        writes.push(Write::CreateSession(Box::new(row(&format!("s{n}"), 0))));
+    }
+    writes
+}
+
+fn open(directory: &Path) -> Arc<dyn Store> {
+    Arc::new(SqliteStore::open(directory).unwrap())
+}
+
+async fn fresh(directory: &Path) -> Arc<dyn Store> {
+    install();
+    let store = open(directory);
+    commit(&store, vec![Write::CreateSession(Box::new(row("s", 0)))]).await.unwrap();
+    store
+}
+
+/// What a look at the directory says of the session: its version, its events; and that nothing is wrong anywhere.
+fn looked(directory: &Path) -> (u64, Vec<u64>) {
+    let inspection = Inspection::open(directory).unwrap();
+    let mut faults: Vec<Fault> = inspection.database().unwrap();
+    let (mut number, mut found) = (0, None);
+    while let Some(next) = inspection.next_session(number).unwrap() {
+        number = next;
+        let mut seqs = Vec::new();
+        let (inspected, wrong) = inspection.session(number, &mut |event| seqs.push(event.seq)).unwrap();
+        faults.extend(wrong);
+        let row = inspected.unwrap().row;
+        if row.id == id("s") {
+            found = Some((row.version, seqs));
+        }
+    }
+    assert_eq!(faults, []);
+    found.unwrap()
+}
+
+#[tokio::test]
+async fn at_whichever_write_the_disk_fails_commits_are_whole_and_it_goes_on_afterwards() {
+    let _turn = TURN.lock().await;
+    // A full disk at each write; the others, which SQLite treats alike, at each fifth.
+    let kinds = [(libc::ENOSPC, false, 1), (libc::ENOSPC, true, 5), (libc::EIO, false, 5), (libc::EROFS, false, 5)];
+    for (errno, half, step) in kinds {
+        let mut after = 0;
+        loop {
+            let directory = tempfile::tempdir().unwrap();
+            let store = fresh(directory.path()).await;
+            commit(&store, change(1, 0)).await.unwrap();
+            fail(errno, after, half);
+            let (mut acknowledged, mut failed) = (1, 0);
+            for _ in 0..4 {
+                match commit(&store, change(acknowledged + 1, acknowledged * 2)).await {
+                    Ok(()) => acknowledged += 1,
+                    Err(StoreError::Io { doing, cause }) => {
+                        failed += 1;
+                        assert!(cause.contains("simse.db"), "{doing}: {cause}");
+                    }
+                    Err(other) => panic!("{other:?}"),
+                }
+                // Readers go on, whatever the disk does.
+                assert_eq!(store.last_seq(&id("s")).await, Ok(acknowledged * 2), "errno {errno} after {after}");
+                assert_eq!(store.session(&id("s")).await.unwrap().unwrap().version, acknowledged);
+            }
+            heal();
+            commit(&store, change(acknowledged + 1, acknowledged * 2)).await.unwrap();
+            let want = (acknowledged + 1, (1..=acknowledged * 2 + 2).collect::<Vec<_>>());
+            assert_eq!(looked(directory.path()), want, "errno {errno} after {after}");
+            store.close().await.unwrap();
+            assert_eq!(looked(directory.path()), want, "errno {errno} after {after}, closed");
+            if failed == 0 {
+                break;
+            }
+            after += step;
+        }
+        println!("errno {errno}: failed at each {step}. of {after} writes");
+        assert!(after >= 10, "only {after} writes were tried");
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_at_the_opening_is_told_and_harms_nothing() {
+    let _turn = TURN.lock().await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = fresh(directory.path()).await;
+    commit(&store, change(1, 0)).await.unwrap();
+    store.close().await.unwrap();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/databases/v4.db");
+    for errno in [libc::ENOSPC, libc::EROFS] {
+        let old = tempfile::tempdir().unwrap();
+        std::fs::copy(&fixture, old.path().join("simse.db")).unwrap();
+        let mut after = 0;
+        loop {
+            fail(errno, after, false);
+            let opened = SqliteStore::open(old.path());
+            heal();
+            match opened {
+                Ok(_) => break,
+                Err(StoreError::Io { cause, .. }) => assert!(cause.contains("simse.db"), "{cause}"),
+                Err(other) => panic!("{other:?}"),
+            }
+            assert!(!old.path().join("simse.db.v4.partial").exists(), "half a copy is no copy");
+            after += 7;
+        }
+        println!("errno {errno}: a migration was cut off at each seventh of {after} writes");
+        assert!(after > 7);
+        let inspection = Inspection::open(old.path()).unwrap();
+        assert_eq!(inspection.versions().0, inspection.versions().1);
+        assert_eq!(inspection.database().unwrap(), []);
+    }
+    assert_eq!(looked(directory.path()), (1, vec![1, 2]));
+}
+
+#[tokio::test]
+async fn a_slow_disk_delays_acknowledgements_and_not_readers() {
+    let _turn = TURN.lock().await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = fresh(directory.path()).await;
+    SLOW_US.store(20_000, Ordering::SeqCst);
+    let began = Instant::now();
+    let acknowledged = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&acknowledged);
+    store.commit(change(1, 0), Box::new(move |done| told.store(done.is_ok(), Ordering::SeqCst)));
+    let mut reads = 0;
+    while !acknowledged.load(Ordering::SeqCst) {
+        assert_eq!(store.session(&id("s")).await.unwrap().unwrap().version / 2, 0);
+        reads += 1;
+        tokio::task::yield_now().await;
+    }
+    let took = began.elapsed();
+    SLOW_US.store(0, Ordering::SeqCst);
+    assert!(took >= Duration::from_millis(60), "several writes of 20 ms each, {took:?}");
+    assert!(reads >= 5, "{reads} reads in {took:?}");
+    store.close().await.unwrap();
+}
+
+/// A write-ahead log whose end did not reach the disk: whole commits are missing, newest first, and nothing else.
+#[tokio::test]
+async fn of_a_torn_write_ahead_log_whole_commits_are_left() {
+    const COMMITS: u64 = 24;
+    let _turn = TURN.lock().await;
+    let directory = tempfile::tempdir().unwrap();
+    let store = fresh(directory.path()).await;
+    for n in 1..=COMMITS {
+        commit(&store, change(n, (n - 1) * 2)).await.unwrap();
+    }
+    // As the end of the process leaves it.
+    let database = std::fs::read(directory.path().join("simse.db")).unwrap();
+    let log = std::fs::read(directory.path().join("simse.db-wal")).unwrap();
+    store.close().await.unwrap();
+    assert!(log.len() > 100_000, "the log was emptied already: {} bytes", log.len());
+    let mut versions = std::collections::BTreeSet::new();
+    for back in (0..=20_usize).map(|n| n * 512) {
+        let cut = log.len() - back;
+        let garbage: Vec<u8> = (0..back).map(|n| (n * 31 % 251) as u8).collect();
+        let mut flipped = log.clone();
+        if let Some(byte) = flipped.get_mut(cut) {
+            *byte ^= 0x40;
+        }
+        let ends = [
+            log[..cut].to_vec(),
+            [&log[..cut], &garbage].concat(),
+            [&log[..cut], &vec![0; back][..]].concat(),
+            flipped,
+        ];
+        for (kind, torn) in ends.into_iter().enumerate() {
+            let place = tempfile::tempdir().unwrap();
+            std::fs::write(place.path().join("simse.db"), &database).unwrap();
+            std::fs::write(place.path().join("simse.db-wal"), torn).unwrap();
+            let store = open(place.path());
+            let version = store.session(&id("s")).await.unwrap().unwrap().version;
+            assert!(version <= COMMITS && (back > 0 || version == COMMITS), "{version} with {back} bytes torn off");
+            assert_eq!(store.last_seq(&id("s")).await, Ok(version * 2), "{back} bytes, kind {kind}");
+            // Sessions that came with a commit came with it or not at all.
+            assert_eq!(store.session_count().await, Ok(1 + version / 3), "{back} bytes, kind {kind}");
+            commit(&store, change(version + 1, version * 2)).await.unwrap();
+            store.close().await.unwrap();
+            assert_eq!(looked(place.path()), (version + 1, (1..=version * 2 + 2).collect()));
+            versions.insert(version);
+        }
+    }
+    assert!(versions.len() >= 3, "the cuts reached {versions:?}");
+}
