@@ -14,7 +14,7 @@ fn script() -> Script {
     std::sync::Arc::new(|request| {
         let messages = request.json()["messages"].clone();
         let messages = messages.as_array().cloned().unwrap_or_default();
-        let last = messages.last().map(Value::to_string).unwrap_or_default();
+        let last = messages.last().filter(|last| last["role"] == "user").map(Value::to_string).unwrap_or_default();
         if last.contains("slow") {
             let words: Vec<String> = (0..2_000).map(|n| format!("w{n} ")).collect();
             return Answer::paced(&words.iter().map(String::as_str).collect::<Vec<_>>(), Duration::from_micros(500));
