@@ -122,7 +122,7 @@ impl Sandbox {
 
 /// Where the session's programs meet; made once.
 async fn loopback(scope: &Scope) -> Result<Option<Arc<Loopback>>, ToolError> {
-    let make = || async { tokio::task::spawn_blocking(Loopback::make).await.map_err(std::io::Error::other)? };
+    let make = || async { tokio::task::spawn_blocking(Loopback::make).await };
     let kept = scope.loopback.get_or_try_init(make).await;
     kept.cloned().map_err(|cause| ToolError::failed(format!("the sandbox has no loopback network: {cause}")))
 }

@@ -171,9 +171,9 @@ impl ExecCommand {
         // Starting a program can take a millisecond. Whoever polls first gets its thread back before.
         tokio::task::yield_now().await;
         look.begun = Instant::now();
-        let heard = (command.as_str(), follow(context, &DEFINITION.name));
-        let console = Console::start_followed(&invocation, size, heard);
-        let console = console.map_err(|cause| ToolError::failed(cause.to_string()))?;
+        let heard = follow(context, &DEFINITION.name);
+        let start = move || Console::start_followed(&invocation, size, (&command, heard));
+        let console = blocking(start).await?.map_err(|cause| ToolError::failed(cause.to_string()))?;
         let following = console.following(None);
         let ending = tokio::select! {
             biased;

@@ -11,9 +11,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -89,42 +90,61 @@ fn is_executable(path: &Path) -> bool {
 }
 
 impl Group {
-    /// Starts a program that reads nothing and writes both of its outputs there.
-    /// `slate` is for what it says beside that.
+    /// Starts a program that reads nothing and writes both of its outputs there. `slate` is for what it says beside that.
     pub(super) fn spawn_writing(
         invocation: &Invocation,
         writer: io::PipeWriter,
         slate: Option<&Slate>,
     ) -> io::Result<Self> {
+        let nothing = std::fs::File::open("/dev/null")?;
+        let streams = [nothing.into(), writer.try_clone()?.into(), writer.into()];
+        Self::spawn_with(invocation, streams, (false, slate))
+    }
+
+    /// Starts a program on a terminal, which controls its session.
+    pub(super) fn spawn_on(invocation: &Invocation, terminal: OwnedFd) -> io::Result<Self> {
+        let streams = [terminal.try_clone()?, terminal.try_clone()?, terminal];
+        Self::spawn_with(invocation, streams, (true, None))
+    }
+
+    fn spawn_with(
+        invocation: &Invocation,
+        streams: [OwnedFd; 3],
+        (on_terminal, slate): (bool, Option<&Slate>),
+    ) -> io::Result<Self> {
         let cage = cage(invocation)?;
         if cage.as_ref().is_none_or(Cage::can_start) {
-            match Self::start(cage.as_ref(), invocation, (writer.try_clone()?, slate)) {
+            let [input, output, error] = &streams;
+            let streams = [input.try_clone()?, output.try_clone()?, error.try_clone()?];
+            match Self::start(cage.as_ref(), invocation, (streams, on_terminal, slate)) {
                 Err(cause) if cause.kind() == io::ErrorKind::Unsupported => {}
                 done => return done,
             }
         }
         let mut command = command_in(invocation, cage)?;
-        command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+        let [input, output, error] = streams;
+        command.stdin(input).stdout(output).stderr(error);
         if let Some(slate) = slate {
             hand_on(&mut command, slate);
         }
-        Self::spawn(command, invocation)
+        lead_session(&mut command, on_terminal);
+        Self::spawn_leader(command, invocation)
     }
 
     /// The same without a copy of this process: in the sandbox where it has prepared for that, or without one.
     fn start(
         cage: Option<&Cage>,
         invocation: &Invocation,
-        (writer, slate): (io::PipeWriter, Option<&Slate>),
+        (streams, on_terminal, slate): ([OwnedFd; 3], bool, Option<&Slate>),
     ) -> io::Result<Self> {
         let mark = uuid::Uuid::new_v4().simple().to_string();
-        let nothing = std::fs::File::open("/dev/null")?;
         let path = text(find(&invocation.program, invocation)?.into_os_string())?;
         let arguments = invocation.arguments.iter().map(|argument| text(argument.clone()));
         let program = Program {
             arguments: [Ok(path.clone())].into_iter().chain(arguments).collect::<io::Result<_>>()?,
             environment: entries(&invocation.environment, &mark)?,
-            streams: [nothing.into(), writer.try_clone()?.into(), writer.into()],
+            streams,
+            on_terminal,
             kept: slate.map(Slate::file),
             path,
         };
@@ -144,7 +164,7 @@ impl Group {
     }
 
     /// The same for a command that makes itself the leader of a group.
-    pub(super) fn spawn_leader(mut command: Command, invocation: &Invocation) -> io::Result<Self> {
+    fn spawn_leader(mut command: Command, invocation: &Invocation) -> io::Result<Self> {
         let mark = uuid::Uuid::new_v4().simple().to_string();
         command.env(MARK, &mark);
         let child = command.spawn().map_err(|cause| explain(cause, invocation))?;

@@ -18,7 +18,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 use super::Slate;
-use crate::base::sandbox::Started;
+use crate::base::sandbox::{Started, Stay};
 
 /// Makes a program the leader of a session, and so of a group. With `on_terminal` its standard input, a terminal, controls
 /// the session; without, no terminal does: that of whoever started us could else be read, and typed into.
@@ -85,14 +85,15 @@ pub(super) struct Caged {
     /// Its number, and what can be read when it has ended. None once it is reaped.
     state: Option<(Pid, AsyncFd<OwnedFd>)>,
     status: ExitStatus,
+    stay: Option<Stay>,
 }
 
 impl Caged {
     pub(super) fn new(started: Started) -> io::Result<Self> {
-        let Started { id, handle } = started;
+        let Started { id, handle, stay } = started;
         // SAFETY: an owned descriptor stays open and the same for as long as it is registered.
         match unsafe { AsyncFd::register(handle) } {
-            Ok(handle) => Ok(Self { state: Some((id, handle)), status: ExitStatus::default() }),
+            Ok(handle) => Ok(Self { state: Some((id, handle)), status: ExitStatus::default(), stay }),
             Err(cause) => {
                 let _already_gone = kill_process(id, Signal::KILL);
                 let _status = waitpid(Some(id), WaitOptions::empty());
@@ -105,6 +106,7 @@ impl Caged {
         if let Some((id, handle)) = &self.state {
             self.status = reap(*id, handle).await?;
             self.state = None;
+            self.stay = None;
         }
         Ok(self.status)
     }
@@ -124,9 +126,14 @@ async fn reap(id: Pid, handle: &AsyncFd<OwnedFd>) -> io::Result<ExitStatus> {
 impl Drop for Caged {
     fn drop(&mut self) {
         let Some((id, handle)) = self.state.take() else { return };
+        let stay = self.stay.take();
         let _already_gone = kill_process(id, Signal::KILL);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(async move { reap(id, &handle).await })),
+            Ok(runtime) => drop(runtime.spawn(async move {
+                let status = reap(id, &handle).await;
+                drop(stay);
+                status
+            })),
             // Without a runtime nobody could wait; a killed process is gone soon, unless it hangs in the kernel.
             Err(_) => {
                 let wait = move || waitpid(Some(id), WaitOptions::empty());

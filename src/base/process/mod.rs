@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::unix::pipe;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -151,7 +152,14 @@ pub async fn run_tapped(
 ) -> io::Result<Finished> {
     // Starting a program can take a millisecond. Whoever polls first, such as Node's thread, gets its thread back before.
     tokio::task::yield_now().await;
-    let (mut group, mut tap) = start(invocation, limits.output_bytes_max, taps)?;
+    let (mut group, mut tap) = match &invocation.confinement {
+        None => start(invocation, limits.output_bytes_max, taps)?,
+        // A program that runs in the same place may hold it up.
+        Some(_) => {
+            let (invocation, bytes_max) = (invocation.clone(), limits.output_bytes_max);
+            spawn_blocking(move || start(&invocation, bytes_max, taps)).await.map_err(io::Error::other)??
+        }
+    };
     let ending = tokio::select! {
         biased;
         () = cancel.cancelled() => Ending::Cancelled,

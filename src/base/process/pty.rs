@@ -22,8 +22,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use super::group::{Group, command};
-use super::leader::lead_session;
+use super::group::Group;
 use super::{Ending, Invocation, TERM_GRACE};
 
 /// How large a terminal says it is, in characters.
@@ -81,10 +80,7 @@ pub fn follow(
         return Ok((Followed { group }, FollowedOutput(Source::Pipe(reader)), None));
     };
     let (ours, theirs) = open_terminal(size)?;
-    let mut command = command(invocation)?;
-    command.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs);
-    lead_session(&mut command, true);
-    let group = Group::spawn_leader(command, invocation)?;
+    let group = Group::spawn_on(invocation, theirs)?;
     // SAFETY: an owned descriptor stays open and the same for as long as it is registered.
     let side = Arc::new(unsafe { AsyncFd::register(ours) }?);
     let output = FollowedOutput(Source::Terminal(Arc::clone(&side)));

@@ -9,20 +9,22 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind, mount_bind_recursive,
     mount_change, move_mount, open_tree,
 };
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-use rustix::thread::{CapabilitySet, CapabilitySets, LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, LinkNameSpaceType, ThreadNameSpaceType, UnshareFlags, move_into_link_name_space,
+    move_into_thread_name_spaces,
+};
 use seccompiler::BpfProgram;
 
 use super::filter;
+use super::home::Entry;
 use super::room::Room;
 
 /// Who the program is in its own name spaces.
@@ -48,21 +50,6 @@ pub(super) enum Network {
     Own,
     /// The loopback of its home.
     Shared,
-}
-
-/// What the programs of one session share: a network that has nothing but a loopback, on which they meet, and the rooms that
-/// were prepared for them.
-#[derive(Debug)]
-pub struct Loopback {
-    /// The user name space that all of it belongs to; None: that of this process.
-    pub(super) users: Option<OwnedFd>,
-    pub(super) network: OwnedFd,
-    /// The shared memory and the queues that they know by number.
-    pub(super) memory: OwnedFd,
-    /// The last that was made is the last here.
-    pub(super) rooms: Mutex<Vec<Arc<Room>>>,
-    /// Places that were searched for repositories, and what was found.
-    pub(super) searched: Mutex<Vec<(PathBuf, Arc<Vec<PathBuf>>)>>,
 }
 
 /// Something laid over the tree.
@@ -94,8 +81,12 @@ pub(super) struct Spaces {
     /// Laid over the tree after that, in this order.
     pub(super) mounts: Vec<Mount>,
     pub(super) network: Network,
-    /// Whose user name space it joins, and whose network when that is shared.
-    pub(super) home: Option<Arc<Loopback>>,
+    /// Whose user name space and shared memory it joins, and whose network when that is shared.
+    pub(super) home: Option<Entry>,
+    /// What else of its home it joins.
+    pub(super) joins: ThreadNameSpaceType,
+    /// Whether new numbers of processes begin with its next child.
+    pub(super) numbers: bool,
     /// A view of mounts that was prepared; what is said of them above is in it.
     pub(super) room: Option<Arc<Room>>,
     /// Landlock's rules that are to let its own terminals through, which are there only once it is.
@@ -216,26 +207,27 @@ impl Spaces {
 
 impl Spaces {
     /// Leaves the parent's name spaces.
-    fn part(&self) -> io::Result<()> {
+    pub(super) fn part(&self) -> io::Result<()> {
         let mut flags = if self.room.is_some() { UnshareFlags::empty() } else { UnshareFlags::NEWNS };
         let mut identity = Some(&self.identity);
-        if let Some(users) = self.home.as_ref().and_then(|home| home.users.as_ref()) {
-            move_into_link_name_space(users.as_fd(), Some(LinkNameSpaceType::User))?;
-            identity = None;
+        let mut joins = self.joins | ThreadNameSpaceType::INTER_PROCESS_COMMUNICATION;
+        match (&self.network, &self.home) {
+            (Network::Whole, _) => {}
+            (Network::Shared, Some(_)) => joins |= ThreadNameSpaceType::NETWORK,
+            (Network::Own, _) | (Network::Shared, None) => flags |= UnshareFlags::NEWNET,
         }
         match &self.home {
-            Some(home) => {
-                let kind = LinkNameSpaceType::InterProcessCommunication;
-                move_into_link_name_space(home.memory.as_fd(), Some(kind))?;
+            Some(entry) => {
+                if let Identity::Mapped { .. } = self.identity {
+                    joins |= ThreadNameSpaceType::USER;
+                }
+                move_into_thread_name_spaces(entry.handle.as_fd(), joins)?;
+                identity = None;
             }
             None => flags |= UnshareFlags::NEWIPC,
         }
-        match (&self.network, &self.home) {
-            (Network::Whole, _) => {}
-            (Network::Shared, Some(home)) => {
-                move_into_link_name_space(home.network.as_fd(), Some(LinkNameSpaceType::Network))?;
-            }
-            (Network::Own, _) | (Network::Shared, None) => flags |= UnshareFlags::NEWNET,
+        if self.numbers {
+            flags |= UnshareFlags::NEWPID;
         }
         if let Some(Identity::Mapped { .. }) = identity {
             flags |= UnshareFlags::NEWUSER;
@@ -348,7 +340,7 @@ fn write(path: &CStr, text: &[u8]) -> io::Result<()> {
 }
 
 /// A new network's loopback is down.
-fn raise_loopback() -> io::Result<()> {
+pub(super) fn raise_loopback() -> io::Result<()> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // SAFETY: all zeroes is a valid value of this plain C structure.

@@ -13,13 +13,15 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, Scope,
 };
-use parking_lot::Mutex;
+use rustix::thread::ThreadNameSpaceType;
 use seccompiler::BpfProgram;
 
-use super::child::{self, Gear, Identity, Loopback, Mount, Network, Spaces};
+use super::child::{self, Gear, Identity, Mount, Network, Spaces};
 use super::filter;
 use super::guard::{self, Guarded};
-use super::{Level, Policy, Program, Started, Support, start, support};
+use super::holder::Holder;
+use super::home::{Entry, Home, Loopback};
+use super::{Level, Policy, Program, Started, Stay, Support, start, support};
 
 /// The newest version whose rights are asked for; an older kernel gives what it has.
 const LANDLOCK: ABI = ABI::V6;
@@ -45,11 +47,15 @@ impl Cage {
             child::put_on_plain(&mut command, spaces, Gear { ruleset: None, filters });
             command.status().is_ok_and(|status| status.success())
         };
-        Support {
+        let found = Support {
             landlock: child::landlock_version(),
             namespaces: with(Some(Spaces::new(&[], Vec::new(), Path::new("/"))), Vec::new()),
+            processes: true,
             seccomp: filter::filters(false, false).is_ok_and(|filters| with(None, filters)),
-        }
+        };
+        // Without Landlock the programs of a session could trace what holds their numbers, and through it get out.
+        let may = found.landlock > 0 && found.namespaces && may_enter_rooms();
+        Support { processes: may && Holder::start(found).is_ok(), ..found }
     }
 
     /// Opens what a start in `directory` needs. `extra` are files that it may write beside the policy's places;
@@ -78,18 +84,21 @@ impl Cage {
             (false, None) => Network::Own,
             (false, Some(_)) => Network::Shared,
         };
-        let room = loopback.as_ref().and_then(|home| home.room(policy)).filter(|_| serves(policy, extra));
+        let home = loopback.map(|loopback| loopback.home().and_then(Entry::new)).transpose()?;
+        let room = home.as_ref().and_then(|entry| entry.home.room(policy)).filter(|_| serves(policy, extra));
         if let (Some(room), true) = (room, support.namespaces) {
             let gear = Arc::clone(&room.gear);
             let plain = Spaces::new(&[], Vec::new(), directory);
-            let spaces = Spaces { network, home: loopback, room: Some(room), ..plain };
+            let numbers = home.as_ref().is_some_and(|entry| entry.home.holder.numbers);
+            let joins = if numbers { ThreadNameSpaceType::PROCESS_ID } else { plain.joins };
+            let spaces = Spaces { network, home, joins, room: Some(room), ..plain };
             return Ok(Self { spaces: Some(spaces), gear });
         }
-        let gear = Arc::new(rules(support, policy, extra)?);
+        let gear = Arc::new(rules(support, policy, extra, false)?);
         let spaces = support.namespaces.then(|| {
             let mounts = mounts(policy, &guarded_here(policy));
             let plain = Spaces::new(&writable(policy, extra), mounts, directory);
-            Spaces { network, home: loopback, rules: Some(Arc::clone(&gear)), ..plain }
+            Spaces { network, home, rules: Some(Arc::clone(&gear)), ..plain }
         });
         Ok(Self { spaces, gear })
     }
@@ -105,39 +114,14 @@ impl Cage {
     /// What the kernel says: no such program, no such directory, no permission. Always, where it cannot.
     pub fn start(&self, program: &Program) -> io::Result<Started> {
         let spaces = self.spaces.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        start::start(program, &spaces.directory, Some((spaces, &self.gear)))
+        let mut started = start::start(program, &spaces.directory, Some((spaces, &self.gear)))?;
+        started.stay = spaces.home.as_ref().map(|entry| -> Stay { Arc::<Home>::clone(&entry.home) });
+        Ok(started)
     }
 
     /// Makes the command put it on when it starts; a start that cannot fails.
     pub fn put_on(self, command: &mut tokio::process::Command) {
         child::put_on(command, self.spaces, self.gear);
-    }
-}
-
-impl Loopback {
-    /// Makes one. Starts a program for a moment. None where [`support`] says that there are no name spaces.
-    ///
-    /// # Errors
-    /// When the kernel refuses: too many name spaces.
-    pub fn make() -> io::Result<Option<Arc<Self>>> {
-        if !support().namespaces {
-            return Ok(None);
-        }
-        let spaces = Spaces::new(&[], Vec::new(), Path::new("/"));
-        let names: &[&str] = match spaces.identity {
-            Identity::Kept => &["net", "ipc"],
-            Identity::Mapped { .. } => &["net", "ipc", "user"],
-        };
-        let mut held = held(spaces, names)?.into_iter();
-        let network = held.next().ok_or(io::ErrorKind::NotFound)?;
-        let memory = held.next().ok_or(io::ErrorKind::NotFound)?;
-        Ok(Some(Arc::new(Self {
-            users: held.next(),
-            network,
-            memory,
-            rooms: Mutex::default(),
-            searched: Mutex::default(),
-        })))
     }
 }
 
@@ -169,11 +153,12 @@ fn serves(policy: &Policy, extra: &[PathBuf]) -> bool {
     extra.iter().all(|file| places.iter().any(|place| file.starts_with(place)))
 }
 
-/// The rules for files and the filter of calls, as far as the kernel has them.
-pub(super) fn rules(support: Support, policy: &Policy, extra: &[PathBuf]) -> io::Result<Gear> {
+/// The rules for files and the filter of calls, as far as the kernel has them. `numbers`: programs have numbers of their own, and
+/// so no name for what runs outside.
+pub(super) fn rules(support: Support, policy: &Policy, extra: &[PathBuf], numbers: bool) -> io::Result<Gear> {
     let ruleset = match support.landlock {
         0 => None,
-        _ => ruleset(policy, extra, support.namespaces).map_err(io::Error::other)?.into(),
+        _ => ruleset(policy, extra, support.namespaces, numbers).map_err(io::Error::other)?.into(),
     };
     let filters = if support.seccomp {
         filter::filters(policy.network, support.namespaces).map_err(io::Error::other)?
@@ -203,6 +188,8 @@ impl Spaces {
             mounts,
             network: Network::Own,
             home: None,
+            joins: ThreadNameSpaceType::empty(),
+            numbers: false,
             room: None,
             rules: None,
             directory: bytes(directory),
@@ -263,12 +250,21 @@ fn ruleset(
     policy: &Policy,
     extra: &[PathBuf],
     mounts_hide: bool,
+    numbers: bool,
 ) -> Result<RulesetCreated, Box<dyn std::error::Error + Send + Sync>> {
     let ruleset =
         Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(AccessFs::from_all(LANDLOCK))?;
     // Other programs' abstract sockets are the network's business, their life is nobody's here.
-    let scopes = if policy.network { BitFlags::from(Scope::Signal) } else { Scope::from_all(LANDLOCK) };
-    let mut ruleset = ruleset.scope(scopes)?.create()?;
+    let mut scopes = Scope::from_all(LANDLOCK);
+    if policy.network {
+        scopes.remove(Scope::AbstractUnixSocket);
+    }
+    // Each start is held by itself: what one started could not be ended by the next.
+    if numbers {
+        scopes.remove(Scope::Signal);
+    }
+    let ruleset = if scopes.is_empty() { ruleset } else { ruleset.scope(scopes)? };
+    let mut ruleset = ruleset.create()?;
     let all = AccessFs::from_all(LANDLOCK);
     let file = AccessFs::from_file(LANDLOCK);
     let mut allow =

@@ -19,6 +19,10 @@ mod git_config;
 #[cfg(target_os = "linux")]
 mod guard;
 #[cfg(target_os = "linux")]
+mod holder;
+#[cfg(target_os = "linux")]
+mod home;
+#[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod other;
@@ -27,6 +31,8 @@ mod room;
 mod signs;
 #[cfg(target_os = "linux")]
 mod start;
+#[cfg(target_os = "linux")]
+mod watch;
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -38,7 +44,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 #[cfg(target_os = "linux")]
-pub use child::Loopback;
+pub use home::Loopback;
 #[cfg(target_os = "linux")]
 pub use linux::Cage;
 #[cfg(not(target_os = "linux"))]
@@ -100,6 +106,8 @@ pub struct Support {
     pub landlock: u8,
     /// Whether a program can get its own view of mounts and its own loopback.
     pub namespaces: bool,
+    /// Whether the programs of a session can have numbers of their own, by which they see and signal each other alone.
+    pub processes: bool,
     /// Whether sockets can be refused.
     pub seccomp: bool,
 }
@@ -114,17 +122,22 @@ impl Support {
                 "Landlock is older than version 3: commands can truncate files outside the working directory",
             ),
             (
-                (3..6).contains(&self.landlock),
+                (3..6).contains(&self.landlock) && !self.processes,
                 "Landlock is older than version 6: commands can signal other processes of this user",
             ),
             (!self.seccomp, "the kernel has no seccomp: commands can open sockets"),
             (!self.namespaces, "no name spaces: commands can change git hooks, and have no loopback network"),
+            (
+                self.namespaces && !self.processes,
+                "no name spaces for processes: commands see what else runs, cannot end what an earlier one left running, and \
+                 leave programs behind that hide",
+            ),
         ];
         rows.into_iter().filter(|(is, _)| *is).map(|(_, clause)| clause).collect()
     }
 }
 
-/// What [`Cage::start`] and [`start_free`] start. It leads a session and a process group of its own, without a terminal.
+/// What [`Cage::start`] and [`start_free`] start. It leads a session and a process group of its own.
 #[derive(Debug)]
 pub struct Program {
     /// The file.
@@ -135,6 +148,8 @@ pub struct Program {
     pub environment: Vec<CString>,
     /// Its standard input, output and error.
     pub streams: [OwnedFd; 3],
+    /// Whether its standard input is a terminal that is to control its session.
+    pub on_terminal: bool,
     /// What it inherits besides, under the number that it has here.
     pub kept: Option<Arc<File>>,
 }
@@ -146,7 +161,12 @@ pub struct Started {
     pub id: Pid,
     /// The kernel's handle of it: there is something to read when the program has ended.
     pub handle: OwnedFd,
+    /// To be held until it is reaped.
+    pub stay: Option<Stay>,
 }
+
+/// What a program lives in, and what would be given back if nobody held it.
+pub type Stay = Arc<dyn std::fmt::Debug + Send + Sync>;
 
 /// What this machine can do. Tried out once, with a program that does nothing.
 pub fn support() -> Support {

@@ -12,7 +12,7 @@ pub struct Cage;
 
 impl Cage {
     pub(super) fn probe() -> Support {
-        Support { landlock: 0, namespaces: false, seccomp: false }
+        Support { landlock: 0, namespaces: false, processes: false, seccomp: false }
     }
 
     /// Nothing to prepare.
@@ -51,11 +51,8 @@ pub struct Loopback;
 
 impl Loopback {
     /// None.
-    ///
-    /// # Errors
-    /// None.
-    pub fn make() -> io::Result<Option<Arc<Self>>> {
-        Ok(None)
+    pub fn make() -> Option<Arc<Self>> {
+        None
     }
 
     /// Nothing to make.

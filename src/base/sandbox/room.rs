@@ -11,9 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::AtFlags;
+use rustix::thread::ThreadNameSpaceType;
 
-use super::child::{Gear, Loopback, Network, Spaces};
+use super::child::{Gear, Network, Spaces};
 use super::guard::{self, Guarded};
+use super::home::{Entry, Loopback};
 use super::linux::{self, TEMPORARY};
 use super::{Level, Policy, support};
 use crate::base::beneath::{STEP, way};
@@ -24,12 +26,11 @@ const ROOMS_MAX: usize = 8;
 /// A prepared room.
 #[derive(Debug)]
 pub(super) struct Room {
-    policy: Policy,
+    pub(super) policy: Policy,
     pub(super) mounts: OwnedFd,
     pub(super) gear: Arc<Gear>,
     /// What it stands on, and who was there.
     seen: Vec<(PathBuf, Option<(u64, u64)>)>,
-    absent: Vec<PathBuf>,
 }
 
 impl Room {
@@ -45,7 +46,9 @@ impl Loopback {
     /// When the kernel refuses. Each start is then prepared by itself.
     pub fn furnish(self: &Arc<Self>, policy: &Policy) -> io::Result<()> {
         self.tidy();
-        if !linux::may_enter_rooms() || self.room(policy).is_some_and(|room| room.stands()) {
+        let home = self.home()?;
+        self.note_use();
+        if !linux::may_enter_rooms() || home.room(policy).is_some_and(|room| room.stands()) {
             return Ok(());
         }
         let guarded = self.guarded(policy);
@@ -55,13 +58,16 @@ impl Loopback {
         let seen = paths.map(|path| (path.clone(), guard::identity(path))).collect();
         let mounts = linux::mounts(policy, &guarded);
         let plain = Spaces::new(&places, mounts, Path::new("/"));
-        let gear = Arc::new(linux::rules(support(), policy, &[])?);
+        let gear = Arc::new(linux::rules(support(), policy, &[], home.holder.numbers)?);
         let rules = Some(Arc::clone(&gear));
-        let spaces = Spaces { network: Network::Whole, home: Some(Arc::clone(self)), rules, ..plain };
+        // It begins as a copy of the holder's view, which has a `/proc` of their numbers.
+        let (entry, joins) = (Entry::new(Arc::clone(&home))?, ThreadNameSpaceType::MOUNT);
+        let spaces = Spaces { network: Network::Whole, home: Some(entry), joins, rules, ..plain };
         let mut held = linux::held(spaces, &["mnt"])?.into_iter();
         let mounts = held.next().ok_or(io::ErrorKind::NotFound)?;
-        let room = Room { policy: policy.clone(), mounts, gear, seen, absent: guarded.absent };
-        let mut rooms = self.rooms.lock();
+        self.absent.lock().extend(guarded.absent);
+        let room = Room { policy: policy.clone(), mounts, gear, seen };
+        let mut rooms = home.rooms.lock();
         rooms.retain(|room| room.policy != *policy);
         if rooms.len() == ROOMS_MAX {
             rooms.remove(0);
@@ -70,16 +76,11 @@ impl Loopback {
         Ok(())
     }
 
-    /// The room of a policy, if one was made.
-    pub(super) fn room(&self, policy: &Policy) -> Option<Arc<Room>> {
-        self.rooms.lock().iter().find(|room| room.policy == *policy).cloned()
-    }
-
     /// Takes away what programs put where git would follow it. One look for each repository.
     pub fn tidy(&self) {
-        let rooms = self.rooms.lock().clone();
-        for path in rooms.iter().flat_map(|room| &room.absent) {
-            let (Some(_), Some(git), Some(name)) = (guard::identity(path), path.parent(), path.file_name()) else {
+        let absent = self.absent.lock().clone();
+        for path in absent {
+            let (Some(_), Some(git), Some(name)) = (guard::identity(&path), path.parent(), path.file_name()) else {
                 continue;
             };
             // Through no link: the directory may have been exchanged for one that leads elsewhere.

@@ -22,11 +22,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use parking_lot::Mutex;
 use rustix::io::FdFlags;
 use rustix::process::{
-    DumpableBehavior, Pid, PidfdFlags, WaitOptions, dumpable_behavior, getpid, pidfd_open, set_dumpable_behavior,
-    waitpid,
+    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, dumpable_behavior, getpid, kill_process, pidfd_open,
+    set_dumpable_behavior, waitpid,
 };
+use rustix::thread::ThreadNameSpaceType;
 
 use super::child::{Gear, Spaces};
+use super::watch::Watched;
 use super::{Program, Started};
 
 /// The child's stack. It makes system calls and little else.
@@ -40,6 +42,11 @@ const GAVE_UP: libc::c_int = 127;
 struct Order<'a> {
     /// Where it enters, and what it wears there. None: it goes on as we are.
     room: Option<(&'a Spaces, &'a Gear)>,
+    /// The end of another stack: numbers of the room's own begin with a child of the child.
+    below: Option<*mut libc::c_void>,
+    /// The number of that.
+    number: &'a AtomicI32,
+    on_terminal: bool,
     directory: &'a CStr,
     path: &'a CStr,
     arguments: Vec<*const libc::c_char>,
@@ -59,8 +66,14 @@ pub(super) fn start(program: &Program, directory: &CStr, room: Option<(&Spaces, 
     let above = |stream: &OwnedFd| rustix::io::fcntl_dupfd_cloexec(stream, 3);
     let [input, output, error] = &program.streams;
     let streams = [above(input)?, above(output)?, above(error)?];
+    let numbers = room.is_some_and(|(spaces, _)| spaces.joins.contains(ThreadNameSpaceType::PROCESS_ID));
+    let mut below = Vec::<MaybeUninit<u8>>::with_capacity(if numbers { STACK_BYTES } else { 0 });
+    let watched = Watched::begin(numbers);
     let order = Order {
         room,
+        below: numbers.then(|| end_of(&mut below)),
+        number: watched.number(),
+        on_terminal: program.on_terminal,
         directory,
         path: &program.path,
         arguments: pointers(&program.arguments),
@@ -74,13 +87,47 @@ pub(super) fn start(program: &Program, directory: &CStr, room: Option<(&Spaces, 
         let _quiet = Quiet::begin();
         clone(&order)?
     };
-    match order.fault.load(Ordering::Acquire) {
-        0 => Ok(started),
-        fault => {
-            // It is gone already, and nobody else waits for it.
-            let _status = waitpid(Some(started.id), WaitOptions::empty());
+    let number = Pid::from_raw(watched.number().load(Ordering::Acquire));
+    let fault = order.fault.load(Ordering::Acquire);
+    drop(watched);
+    if numbers || fault != 0 {
+        // It is gone already, and nobody else waits for it.
+        reap(started.id);
+    }
+    match (numbers.then_some(number), fault) {
+        (None, 0) => Ok(started),
+        (Some(Some(id)), 0) => adopt(id),
+        (Some(None), 0) => Err(io::ErrorKind::Interrupted.into()),
+        (number, fault) => {
+            let _reaped = number.flatten().map(reap);
             Err(io::Error::from_raw_os_error(fault))
         }
+    }
+}
+
+/// Takes a program over that the child has started in our name.
+fn adopt(id: Pid) -> io::Result<Started> {
+    match pidfd_open(id, PidfdFlags::empty()) {
+        Ok(handle) => Ok(Started { id, handle, stay: None }),
+        Err(cause) => {
+            let _already_gone = kill_process(id, Signal::KILL);
+            reap(id);
+            Err(cause.into())
+        }
+    }
+}
+
+/// Waits for one that has ended.
+fn reap(id: Pid) {
+    let _status = rustix::io::retry_on_intr(|| waitpid(Some(id), WaitOptions::empty()));
+}
+
+/// Where a stack begins, which grows downwards, aligned to what every architecture asks for.
+fn end_of(stack: &mut Vec<MaybeUninit<u8>>) -> *mut libc::c_void {
+    // SAFETY: it stays within the memory, or just behind it.
+    unsafe {
+        let end = stack.as_mut_ptr().add(stack.capacity());
+        end.sub(end.addr() % 64).cast()
     }
 }
 
@@ -107,12 +154,10 @@ fn clone(order: &Order<'_>) -> io::Result<Started> {
     let mut stack = Vec::<MaybeUninit<u8>>::with_capacity(STACK_BYTES);
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     let mut handle: libc::c_int = -1;
-    // SAFETY: the address is at the end of memory that is the child's alone while this thread waits in here, and is aligned
-    // downwards to what every architecture asks for. `order` and `handle` live over the call.
+    // SAFETY: the address is at the end of memory that is the child's alone while this thread waits in here. `order` and
+    // `handle` live over the call.
     let id = unsafe {
-        let end = stack.as_mut_ptr().add(STACK_BYTES);
-        let end = end.sub(end.addr() % 64);
-        libc::clone(child, end.cast(), flags, ptr::from_ref(order).cast_mut().cast(), &raw mut handle)
+        libc::clone(child, end_of(&mut stack), flags, ptr::from_ref(order).cast_mut().cast(), &raw mut handle)
     };
     if id < 0 {
         return Err(io::Error::last_os_error());
@@ -120,19 +165,57 @@ fn clone(order: &Order<'_>) -> io::Result<Started> {
     // SAFETY: the kernel has just given us this descriptor, and nobody else knows of it.
     let handle = unsafe { OwnedFd::from_raw_fd(handle) };
     let id = Pid::from_raw(id).ok_or(io::ErrorKind::NotFound)?;
-    Ok(Started { id, handle })
+    Ok(Started { id, handle, stay: None })
 }
 
 extern "C" fn child(order: *mut libc::c_void) -> libc::c_int {
     // SAFETY: it is the order that `start` made, which waits for us.
     let order = unsafe { &*order.cast_const().cast::<Order<'_>>() };
-    let cause = order.carry_out();
-    order.fault.store(cause.raw_os_error().unwrap_or(libc::EPERM), Ordering::Release);
-    // SAFETY: it ends this process at once; nothing of the parent's is dropped or flushed.
-    unsafe { libc::_exit(GAVE_UP) }
+    let done = order.enter().and_then(|()| match order.below {
+        Some(stack) => order.pass_on(stack),
+        None => Err(order.carry_out()),
+    });
+    order.end(done)
+}
+
+extern "C" fn grandchild(order: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: it is the order that `start` made; the child, which waits for us, had it from there.
+    let order = unsafe { &*order.cast_const().cast::<Order<'_>>() };
+    order.end(Err(order.carry_out()))
 }
 
 impl Order<'_> {
+    /// Ends this process.
+    fn end(&self, done: io::Result<()>) -> libc::c_int {
+        if let Err(cause) = &done {
+            self.fault.store(cause.raw_os_error().unwrap_or(libc::EPERM), Ordering::Release);
+        }
+        let code = if done.is_ok() { 0 } else { GAVE_UP };
+        // SAFETY: it ends this process at once; nothing of the parent's is dropped or flushed.
+        unsafe { libc::_exit(code) }
+    }
+
+    /// Goes where the program is to be.
+    fn enter(&self) -> io::Result<()> {
+        forget_handlers();
+        match self.room {
+            Some((spaces, _)) => spaces.enter_room(),
+            None => Ok(rustix::process::chdir(self.directory)?),
+        }
+    }
+
+    /// Starts the program as another child of our parent, and waits until it is the program.
+    fn pass_on(&self, stack: *mut libc::c_void) -> io::Result<()> {
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PARENT | libc::CLONE_PARENT_SETTID | libc::SIGCHLD;
+        let order = ptr::from_ref(self).cast_mut().cast();
+        // SAFETY: the stack is the grandchild's alone, and everything lives until the parent goes on. The number is written
+        // before the grandchild runs.
+        match unsafe { libc::clone(grandchild, stack, flags, order, self.number.as_ptr()) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    }
+
     /// Becomes the program; comes back only when that fails.
     fn carry_out(&self) -> io::Error {
         match self.prepare() {
@@ -146,7 +229,6 @@ impl Order<'_> {
     }
 
     fn prepare(&self) -> io::Result<()> {
-        forget_handlers();
         rustix::process::setsid()?;
         for (number, stream) in (0..).zip(self.streams) {
             // SAFETY: the numbers are in the child's own table, and nothing in the child owns either.
@@ -157,12 +239,11 @@ impl Order<'_> {
         if let Some(kept) = self.kept {
             rustix::io::fcntl_setfd(kept, FdFlags::empty())?;
         }
-        match self.room {
-            Some((spaces, gear)) => {
-                spaces.enter_room()?;
-                gear.put_on()?;
-            }
-            None => rustix::process::chdir(self.directory)?,
+        if self.on_terminal {
+            rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
+        }
+        if let Some((_, gear)) = self.room {
+            gear.put_on()?;
         }
         // As every started program finds it: nothing is held back.
         hold(&no_signals()).map(drop)

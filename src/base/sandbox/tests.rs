@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+#[cfg(target_os = "linux")]
+mod numbers;
+
 use super::*;
 use crate::base::process::{Confinement, Finished, Invocation, RunLimits, run};
 
@@ -33,7 +36,7 @@ impl Place {
 
     /// The same with rooms.
     fn with_rooms() -> Self {
-        Self { rooms: Loopback::make().unwrap(), ..Self::new() }
+        Self { rooms: Loopback::make(), ..Self::new() }
     }
 
     fn policy(&self, level: Level, network: bool) -> Policy {
@@ -649,10 +652,12 @@ async fn git_settings_may_be_let_free() {
 
 #[test]
 fn what_is_missing_is_said() {
-    let nothing = Support { landlock: 0, namespaces: false, seccomp: false };
+    let nothing = Support { landlock: 0, namespaces: false, processes: false, seccomp: false };
     assert_eq!(nothing.missing().len(), 3);
-    assert_eq!(Support { landlock: 2, namespaces: true, seccomp: true }.missing().len(), 1);
-    assert_eq!(Support { landlock: 7, namespaces: true, seccomp: true }.missing(), Vec::<&str>::new());
+    assert_eq!(Support { landlock: 2, namespaces: true, processes: true, seccomp: true }.missing().len(), 1);
+    assert_eq!(Support { landlock: 7, namespaces: true, processes: true, seccomp: true }.missing(), Vec::<&str>::new());
+    let weaker = Support { landlock: 7, namespaces: true, processes: false, seccomp: true }.missing();
+    assert!(weaker[0].starts_with("no name spaces for processes"), "{weaker:?}");
 }
 
 #[cfg(target_os = "linux")]
@@ -684,7 +689,7 @@ async fn programs_meet_on_a_loopback_that_is_kept() {
         return;
     }
     let place = Place::new();
-    let loopback = Loopback::make().unwrap();
+    let loopback = Loopback::make();
     let started = |script: String| {
         let policy = place.policy(Level::WorkspaceWrite, false);
         let mut invocation = place.invocation(policy, &script, Vec::new());
