@@ -64,30 +64,29 @@ impl Room {
     }
 }
 
-/// Whether a process is there and no zombie.
-fn is_running(id: &str) -> bool {
-    let state = std::fs::read_to_string(format!("/proc/{}/stat", id.trim()));
-    state.is_ok_and(|text| !text.contains(") Z "))
+/// Whether something runs with these words for a command line: in the sandbox it has another number than out here.
+fn is_running(words: &str) -> bool {
+    let line = words.replace(' ', "\0") + "\0";
+    let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok()).any(|own| own == line.as_bytes())
 }
 
-async fn is_gone(id: &str) {
+async fn is_gone(words: &str) {
     let gone = async {
-        while is_running(id) {
+        while is_running(words) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), gone).await.unwrap();
 }
 
-/// Waits until these files are there, whole lines of them.
-async fn written(work: &std::path::Path, range: std::ops::Range<usize>) {
-    let there = |n| std::fs::read_to_string(work.join(format!("p{n}"))).is_ok_and(|text| text.ends_with('\n'));
-    let all = async {
-        while !range.clone().all(there) {
+async fn has_begun(words: &str) {
+    let begun = async {
+        while !is_running(words) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), all).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), begun).await.unwrap();
 }
 
 #[tokio::test]
@@ -100,14 +99,15 @@ async fn a_program_on_a_terminal_is_typed_to_resized_and_ended() {
 
     let shell = json!({"cmd": "bash --norc --noprofile -i", "tty": true, "yield_time_ms": 250});
     assert_eq!(room.call("exec_command", shell).await.1["sessionId"], "1001");
-    let typed = "stty size; echo $$ > pid; sleep 600\n";
+    let typed = "stty size; sleep 8001\n";
     room.types("1001", json!({"rows": 44, "cols": 133, "chars": typed, "yield_time_ms": 2_000}), "44 133").await;
     room.call("write_stdin", json!({"session_id": "1001", "chars": "\u{3}"})).await;
     room.types("1001", json!({"chars": "echo still $((1+1))\n", "yield_time_ms": 2_000}), "still 2").await;
-    let id = std::fs::read_to_string(room.house.work.path().join("pid")).unwrap();
-    assert!(is_running(&id));
+    assert!(!is_running("sleep 8001"));
+    room.types("1001", json!({"chars": "sleep 8002\n", "yield_time_ms": 250}), "sleep 8002").await;
+    has_begun("sleep 8002").await;
     let (_, details) = room.call("write_stdin", json!({"session_id": "1001", "kill": true})).await;
-    assert!(details["exitCode"].as_i64().is_some_and(|code| code > 128) && !is_running(&id), "{details}");
+    assert!(details["exitCode"].as_i64().is_some_and(|code| code > 128) && !is_running("sleep 8002"), "{details}");
 
     let (said, _) = room.call("write_stdin", json!({"session_id": "1001", "chars": "x"})).await;
     assert!(said.contains("session 1001 has ended") && said.contains("there are 1000 (`python3 -i -q`)"), "{said}");
@@ -144,35 +144,36 @@ async fn looking_may_come_again_and_again_and_waits_for_the_end() {
 #[tokio::test]
 async fn many_run_beside_each_other_and_end_with_their_session_or_the_server() {
     let mut room = Room::open(PermissionPolicy::Allow).await;
-    let work = room.house.work.path().to_owned();
     let start = |n: usize| {
-        let command = format!("setsid sleep 600 & echo $! $$ > p{n}; exec sleep 600");
+        let command = format!("setsid sleep 810{n} & exec sleep 820{n}");
         ("exec_command", json!({"cmd": command, "tty": n.is_multiple_of(2), "yield_time_ms": 1_000}))
     };
     let ended = room.calls(&(0..8).map(start).collect::<Vec<_>>()).await;
     let mut ids: Vec<&str> = ended.iter().map(|end| end["details"]["sessionId"].as_str().unwrap()).collect();
     ids.sort_unstable();
     assert_eq!(ids, ["1000", "1001", "1002", "1003", "1004", "1005", "1006", "1007"]);
-    let pids = |range: std::ops::Range<usize>| -> Vec<String> {
-        let read = |n| std::fs::read_to_string(work.join(format!("p{n}"))).unwrap();
-        range.flat_map(|n| read(n).split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+    let sleeps = |range: std::ops::Range<usize>| -> Vec<String> {
+        range.flat_map(|n| [format!("sleep 810{n}"), format!("sleep 820{n}")]).collect()
     };
-    written(&work, 0..8).await;
-    assert!(pids(0..8).iter().all(|pid| is_running(pid)), "they go on from turn to turn");
+    for sleep in sleeps(0..8) {
+        has_begun(&sleep).await;
+    }
     let first = std::mem::replace(&mut room.session, room.house.session(json!({})).await);
     room.events = room.house.events(&room.session, "").await;
     let ended = room.calls(&[start(8), start(9)]).await;
     assert!(ended.iter().all(|end| ["1000", "1001"].contains(&end["details"]["sessionId"].as_str().unwrap())));
-    written(&work, 8..10).await;
-    assert_eq!(room.house.call("DELETE", &format!("/sessions/{first}"), None).await.status, 200);
-    for pid in pids(0..8) {
-        is_gone(&pid).await;
+    for sleep in sleeps(8..10) {
+        has_begun(&sleep).await;
     }
-    assert!(pids(8..10).iter().all(|pid| is_running(pid)), "another session's go on");
-    let left = pids(8..10);
+    assert!(sleeps(0..8).iter().all(|sleep| is_running(sleep)), "they go on from turn to turn");
+    assert_eq!(room.house.call("DELETE", &format!("/sessions/{first}"), None).await.status, 200);
+    for sleep in sleeps(0..8) {
+        is_gone(&sleep).await;
+    }
+    assert!(sleeps(8..10).iter().all(|sleep| is_running(sleep)), "another session's go on");
     room.house.close().await;
-    for pid in left {
-        is_gone(&pid).await;
+    for sleep in sleeps(8..10) {
+        is_gone(&sleep).await;
     }
 }
 
@@ -234,18 +235,11 @@ async fn what_is_typed_is_asked_about_and_looking_is_not() {
 async fn an_aborted_turn_ends_what_its_call_had_begun() {
     let room = &mut Room::open(PermissionPolicy::Allow).await;
     let path = format!("/sessions/{}", room.session);
-    let pid = room.house.work.path().join("pid");
-    room.house
-        .round(&[Does::Calls("exec_command", json!({"cmd": "echo $$ > pid; sleep 600", "yield_time_ms": 30_000}))]);
+    room.house.round(&[Does::Calls("exec_command", json!({"cmd": "exec sleep 8301", "yield_time_ms": 30_000}))]);
     let prompt = room.house.call("POST", &format!("{path}/prompt"), Some(json!({ "prompt": "go" }))).await;
     assert_eq!(prompt.status, 202);
-    let begun = async {
-        while std::fs::read_to_string(&pid).map_or(true, |text| !text.ends_with('\n')) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), begun).await.unwrap();
+    has_begun("sleep 8301").await;
     assert_eq!(room.house.call("POST", &format!("{path}/abort"), Some(json!({}))).await.status, 200);
     room.events.until("abort").await;
-    is_gone(&std::fs::read_to_string(&pid).unwrap()).await;
+    is_gone("sleep 8301").await;
 }

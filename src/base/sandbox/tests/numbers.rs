@@ -136,6 +136,34 @@ async fn all_of_it_ends_with_the_session_however_it_hides() {
     gone("sleep 5003").await;
 }
 
+/// What [`all_of_it_ends_when_we_are_killed`] kills.
+#[tokio::test]
+#[ignore = "it goes on until it is killed"]
+async fn one_that_is_killed() {
+    let place = Place::with_rooms();
+    place.says("env -i setsid sh -c '(trap \"\" TERM HUP; exec sleep 5005) &' >/dev/null 2>&1").await;
+    std::future::pending::<()>().await;
+}
+
+#[tokio::test]
+async fn all_of_it_ends_when_we_are_killed() {
+    if !all_there() {
+        return;
+    }
+    let mut other = std::process::Command::new(std::env::current_exe().unwrap());
+    other.args(["--ignored", "--exact", "base::sandbox::tests::numbers::one_that_is_killed"]);
+    let mut other = other.stdout(std::process::Stdio::null()).spawn().unwrap();
+    let begun = async {
+        while running("sleep 5005").is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, begun).await.unwrap();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    gone("sleep 5005").await;
+}
+
 /// One that stops everything that it sees, also what has not begun yet and would keep us waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_stops_all_others_does_not_hold_us_up() {
