@@ -935,7 +935,8 @@ export interface ExecDetails {
 
 /**
  * How far programs may go. `read-only`: they write nowhere; `workspace-write`: under the working directory and where
- * temporary files lie, but neither hooks nor configuration of the repositories there, their submodules and worktrees;
+ * temporary files lie, but neither hooks nor configuration of the repositories there, their submodules and worktrees. At both they see
+ * and signal the processes of their session (or registry) alone, by numbers of its own, and all of these end with it;
  * `off`: as far as this process. On a kernel that cannot do all of it (Landlock, name spaces, seccomp), `GET /health` says what is missing.
  */
 export type SandboxMode = 'read-only' | 'workspace-write' | 'off'
@@ -970,8 +971,8 @@ export interface CommandDetails {
 /**
  * Registers `bash`: `command`, `timeout`, `cwd`, `env` (variables for this command; null takes one out) and `persist_env` (what is exported
  * when it ends is kept for the commands after it). The directory is kept from call to call. What a command leaves
- * running (`server > log 2>&1 &`) goes on, and ends with the registry or the process; not with a process that a signal
- * ends (SIGKILL, but also SIGTERM and SIGHUP where nobody handles them). A daemon that clears its environment is not found.
+ * running (`server > log 2>&1 &`) goes on, and ends with the registry or the process. Without `sandbox` it does not end with a process that a
+ * signal ends (SIGKILL, but also SIGTERM and SIGHUP where nobody handles them), and a daemon that clears its environment is not found.
  */
 export function registerBashTool(registry: ToolRegistry, options: BashToolOptions): void
 
