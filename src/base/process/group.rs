@@ -187,17 +187,18 @@ impl Group {
         }
     }
 
-    /// Asks the group and all that descends from it to end; what was found beyond the group, for [`Group::kill`].
+    /// Asks the group and all that descends from it to end; what was found, for [`Group::kill`]: one that is in the group still
+    /// may leave it meanwhile.
     pub(super) async fn ask_to_end(&self) -> Vec<Seen> {
         let Some(leader) = self.leader else { return Vec::new() };
         let look = tokio::task::spawn_blocking(move || sweep::descendants(leader));
         // A look that panicked found nobody.
-        let mut found = look.await.unwrap_or_default();
-        found.retain(|seen| seen.group != leader.as_raw_pid());
+        let found = look.await.unwrap_or_default();
+        let beyond: Vec<Seen> = found.iter().filter(|seen| seen.group != leader.as_raw_pid()).copied().collect();
         // First of all the group: a shell of it shall not wonder about its children's end.
         self.signal(Signal::TERM);
         let tell = move || {
-            sweep::signal(Signal::TERM, &found);
+            sweep::signal(Signal::TERM, &beyond);
             found
         };
         tokio::task::spawn_blocking(tell).await.unwrap_or_default()
