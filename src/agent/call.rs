@@ -75,10 +75,9 @@ impl Failure {
     }
 
     /// As long as an output may be: it repeats what was asked for.
-    fn bounded(mut self, chars_max: usize) -> Self {
-        self.output = bound_output(self.output, chars_max);
-        self.body.message = bound_output(self.body.message, chars_max);
-        self
+    fn bounded(self, chars_max: usize) -> Self {
+        let message = bound_output(self.body.message, chars_max);
+        Self { output: bound_output(self.output, chars_max), body: ErrorBody { message, ..self.body }, ..self }
     }
 
     /// The form of every failure inside a tool.
@@ -151,8 +150,7 @@ impl CallEnvironment {
         }
         if outcome.result.is_error {
             // A hook made a failure of it: its words are what the model is told.
-            let said =
-                || ErrorBody { code: ErrorCode::Internal, message: outcome.result.output.clone(), details: None };
+            let said = || Failure::new(ErrorCode::Internal, outcome.result.output.clone()).body;
             let error = outcome.failure.clone().unwrap_or_else(said);
             let _ = sink.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error });
         }
