@@ -54,6 +54,14 @@ function frozen(explanation) {
   return Object.freeze(explanation)
 }
 
+/** Definition → the native registry that it is of, as long as that lives. */
+const owners = new WeakMap()
+
+/** Notes that a definition is of a registry: calls are then judged by the tool that stands there. */
+const claim = (definition, registry) => owners.set(definition, new WeakRef(registry))
+
+const ownerOf = (definition) => (plain(definition) && owners.get(definition)?.deref()) || null
+
 /** Resolver → its rules and whom it asks. */
 const insides = new WeakMap()
 
@@ -107,7 +115,7 @@ function createToolPermissionResolver(config) {
     if (!plain(request) || typeof request.name !== 'string') return false
     let answer
     try {
-      answer = rules.decide(asJson(request), facts(definition))
+      answer = rules.decide(asJson(request), facts(definition), ownerOf(definition))
     } catch (cause) {
       console.warn(
         `simse: a call of tool "${request.name}" cannot be judged, which counts as no: ${messageOf(revive(cause))}`,
@@ -121,7 +129,8 @@ function createToolPermissionResolver(config) {
   async function explain(request, definition) {
     assertFits('explain', call, request)
     try {
-      return frozen(JSON.parse(rules.explain(asJson(request), factsAndParameters(definition))))
+      const owner = ownerOf(definition)
+      return frozen(JSON.parse(rules.explain(asJson(request), factsAndParameters(definition), owner)))
     } catch (cause) {
       throw revive(cause)
     }
@@ -135,4 +144,4 @@ function createToolPermissionResolver(config) {
 /** What a resolver of ours is made of; undefined for others. */
 const resolverInsides = (resolver) => insides.get(resolver)
 
-module.exports = { createToolPermissionResolver, resolverInsides, permissionConfig, rulesJson, askPerson, questionOf }
+module.exports = { claim, createToolPermissionResolver, resolverInsides, permissionConfig, rulesJson, askPerson, questionOf }

@@ -25,7 +25,7 @@ const { toJson } = require('./json.cjs')
 const { publishTo } = require('./bus.cjs')
 const { addMemoryTools, manager, registrar } = require('./memory-tools.cjs')
 const { createDiscovery } = require('./mcp-tools.cjs')
-const { askPerson, questionOf, resolverInsides } = require('./permissions.cjs')
+const { askPerson, claim, questionOf, resolverInsides } = require('./permissions.cjs')
 const { deepFreeze, readDefinition, validateStandard } = require('./schema.cjs')
 const { formatForSystemPrompt, parseToolCalls } = require('./tool-text.cjs')
 
@@ -120,6 +120,7 @@ class State {
     const number = ++this.#lastHandler
     this.native.register(toJson(definition), number, schema !== undefined)
     this.handlers.set(number, { handler, schema })
+    claim(definition, this.native)
     this.tools.set(definition.name, { definition, origin })
     this.version += 1
   }
@@ -135,6 +136,7 @@ class State {
   /** Notes native tools, which Rust has registered already. */
   note(definitionsJson) {
     for (const definition of JSON.parse(definitionsJson)) {
+      claim(definition, this.native)
       this.tools.set(definition.name, { definition: deepFreeze(definition), origin: 'native' })
     }
     this.version += 1
@@ -187,6 +189,7 @@ class State {
   }
 
   async #check({ request, definition, preview }) {
+    if (definition) claim(definition, this.native)
     try {
       return String((await this.resolver.check(questionOf({ request, preview }), definition ?? undefined)) === true)
     } catch (cause) {

@@ -6,6 +6,7 @@
 mod agents;
 mod bodies;
 mod changes;
+mod judged;
 mod permissions;
 mod wiring;
 
@@ -51,6 +52,7 @@ pub use crate::session::{Accepted, EventReader, Resolved};
 use crate::store::{Store, StoreError, Which};
 use crate::tool::Registry;
 
+pub use judged::{Judged, Namesakes};
 use wiring::Wardrobe;
 
 /// Why an abort happened, when the client does not say.

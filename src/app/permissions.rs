@@ -132,16 +132,16 @@ impl App {
 }
 
 /// What permission looks at in a call, and why the call could not run at all.
-struct Looked {
-    definition: ToolDefinition,
-    subject: Subject,
-    place: Option<PathBuf>,
-    insists: bool,
-    problem: Option<String>,
+pub(super) struct Looked {
+    pub definition: ToolDefinition,
+    pub subject: Subject,
+    pub place: Option<PathBuf>,
+    pub insists: bool,
+    pub problem: Option<String>,
 }
 
 impl Looked {
-    fn at(tool: &dyn Tool, arguments: Arguments, context: &ToolContext) -> Self {
+    pub(super) fn at(tool: &dyn Tool, arguments: Arguments, context: &ToolContext) -> Self {
         let arguments = canonical(tool, arguments);
         let subject = tool.subject_in(&arguments, context);
         let bad = validate_call(tool, &arguments).err().map(|bad| bad.0);
@@ -156,7 +156,7 @@ impl Looked {
 }
 
 /// What a call that only is talked about would be told.
-fn imagined(session: Option<SessionId>, scope: Arc<Scope>) -> ToolContext {
+pub(super) fn imagined(session: Option<SessionId>, scope: Arc<Scope>) -> ToolContext {
     ToolContext {
         call_id: "explain".to_owned(),
         session,
@@ -168,7 +168,7 @@ fn imagined(session: Option<SessionId>, scope: Arc<Scope>) -> ToolContext {
 }
 
 /// A call that wants more than its tool usually may (such as to leave the sandbox) is asked about each time.
-fn insisted(told: PermissionExplanation, insists: bool) -> PermissionExplanation {
+pub(super) fn insisted(told: PermissionExplanation, insists: bool) -> PermissionExplanation {
     if !insists || told.decision != PermissionPolicy::Allow {
         return told;
     }

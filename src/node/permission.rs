@@ -6,16 +6,17 @@ use napi_derive::napi;
 
 use super::error::{parse, to_json};
 use super::gate::process_directory;
-use super::tool::subject_of;
+use super::registry::NativeRegistry;
+use crate::app::{Judged, Namesakes};
 use crate::config::home_directory;
-use crate::permission::{Facts, Floor, Rules};
-use crate::protocol::{PermissionConfig, PermissionExplanation, PermissionPolicy, ToolCallRequest, ToolDefinition};
-use crate::tool::{unreachable_path, validate};
+use crate::permission::{Floor, Rules};
+use crate::protocol::{PermissionConfig, PermissionPolicy, ToolCallRequest, ToolDefinition};
 
 /// Rules, ready to judge.
 #[napi]
 pub struct NativeRules {
     pub(super) inner: Arc<Rules>,
+    namesakes: Namesakes,
 }
 
 #[napi]
@@ -25,34 +26,48 @@ impl NativeRules {
     pub fn new(config: String) -> napi::Result<Self> {
         let config: PermissionConfig = parse("toolPermissions", &config)?;
         let floor = Arc::new(Floor::new(Vec::new(), home_directory()));
-        Ok(Self { inner: Arc::new(Rules::new(&config).over(floor)) })
+        Ok(Self { inner: Arc::new(Rules::new(&config).over(floor)), namesakes: Namesakes::default() })
     }
 
-    /// Why: a `PermissionExplanation` as JSON.
+    /// Why: a `PermissionExplanation` as JSON. `registry` is the one that the definition is of, if any.
     #[napi(catch_unwind)]
-    pub fn explain(&self, request: String, definition: Option<String>) -> napi::Result<String> {
-        let request: ToolCallRequest = parse("request", &request)?;
-        let definition: Option<ToolDefinition> = definition.map(|text| parse("definition", &text)).transpose()?;
-        let directory = process_directory();
-        let facts = Facts::new(&request.name, definition.as_ref(), directory.as_deref());
-        let subject = subject_of(&request.arguments);
-        let told = self.inner.explain(facts, &subject).describe(&self.inner);
-        let bad = definition.as_ref().and_then(|known| validate(known, &request.arguments).err());
-        let problem = bad.map(|bad| bad.0).or_else(|| unreachable_path(&subject));
-        Ok(to_json(&PermissionExplanation { problem, ..told }))
+    pub fn explain(
+        &self,
+        request: String,
+        definition: Option<String>,
+        registry: Option<&NativeRegistry>,
+    ) -> napi::Result<String> {
+        Ok(to_json(&self.judged(&request, definition, registry)?.explain(&self.inner)))
     }
 
     /// `allow`, `ask` or `deny`.
     #[napi(catch_unwind)]
-    pub fn decide(&self, request: String, definition: Option<String>) -> napi::Result<&'static str> {
-        let request: ToolCallRequest = parse("request", &request)?;
-        let definition: Option<ToolDefinition> = definition.map(|text| parse("definition", &text)).transpose()?;
-        let directory = process_directory();
-        let facts = Facts::new(&request.name, definition.as_ref(), directory.as_deref());
-        Ok(match self.inner.decide(facts, &subject_of(&request.arguments)).policy {
+    pub fn decide(
+        &self,
+        request: String,
+        definition: Option<String>,
+        registry: Option<&NativeRegistry>,
+    ) -> napi::Result<&'static str> {
+        Ok(match self.judged(&request, definition, registry)?.decide(&self.inner) {
             PermissionPolicy::Allow => "allow",
             PermissionPolicy::Ask => "ask",
             PermissionPolicy::Deny => "deny",
+        })
+    }
+}
+
+impl NativeRules {
+    fn judged(
+        &self,
+        request: &str,
+        definition: Option<String>,
+        registry: Option<&NativeRegistry>,
+    ) -> napi::Result<Judged> {
+        let ToolCallRequest { name, arguments, .. } = parse("request", request)?;
+        let definition: Option<ToolDefinition> = definition.map(|text| parse("definition", &text)).transpose()?;
+        Ok(match registry.and_then(|registry| registry.known(&name)) {
+            Some((tool, place)) => Judged::by_tool(tool.as_ref(), arguments, place),
+            None => Judged::by_name((&name, arguments), definition, (&self.namesakes, process_directory())),
         })
     }
 }

@@ -16,7 +16,7 @@ use super::bridge::{Bridge, NativeBridge};
 use super::cancel::{CancelHandle, token_of};
 use super::error::{envelope, parse, to_json};
 use super::events::{NativeEvents, OwnEvents};
-use super::gate::RegistryGate;
+use super::gate::{RegistryGate, process_directory};
 use super::hooks::JsHooks;
 use super::host_options::{BashOptions, ExecOptions, FilesystemOptions, GitOptions};
 use super::permission::NativeRules;
@@ -26,7 +26,7 @@ use crate::agent::{CallEnvironment, CallOutcome, Sink, run_batch, run_call};
 use crate::host::filesystem_tools;
 use crate::model::WireNames;
 use crate::protocol::{ErrorBody, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolDefinition};
-use crate::tool::{Registry, Tool, check_parameters, told_schema};
+use crate::tool::{Registry, Scope, Tool, check_parameters, told_schema};
 
 /// What a registry is made with.
 #[derive(Debug, Deserialize)]
@@ -231,6 +231,13 @@ impl NativeRegistry {
     /// The tools themselves, for a server.
     pub(super) fn tools(&self) -> Arc<Registry> {
         Arc::clone(&self.environment.registry)
+    }
+
+    /// The tool that a call of that name would find, what it has of the session, and what relative patterns are relative to.
+    pub(super) fn known(&self, name: &str) -> Option<(Arc<dyn Tool>, (Arc<Scope>, Option<PathBuf>))> {
+        let directory = || self.working_directory.lock().clone().or_else(process_directory);
+        let tool = self.environment.registry.get(name)?;
+        Some((tool, (Arc::clone(&self.environment.scope), directory())))
     }
 
     pub(super) fn add(&self, tool: Arc<dyn Tool>) -> napi::Result<()> {

@@ -25,9 +25,16 @@ pub fn argument_place(arguments: &Arguments) -> Option<PathBuf> {
 
 /// A command, else paths, else nothing. `absolute` makes a path absolute, or says that it cannot be.
 pub fn argument_subject(arguments: &Arguments, absolute: impl Fn(&str) -> Option<PathBuf>) -> Subject {
-    let mut commands = COMMAND_ARGUMENTS.iter().filter_map(|name| arguments.get(*name)).filter_map(Value::as_str);
-    if let Some(command) = commands.next() {
-        return Subject::Command(command.to_owned());
+    let commands = COMMAND_ARGUMENTS.iter().filter_map(|name| arguments.get(*name)).filter_map(Value::as_str);
+    let commands: Vec<&str> = commands.collect();
+    match commands.as_slice() {
+        [] => {}
+        [command] => return Subject::Command((*command).to_owned()),
+        // Which of them is run only the tool knows: each is judged, and no pattern allows them together.
+        several => {
+            let eval = |command: &&str| format!("eval '{}'", command.replace('\'', r"'\''"));
+            return Subject::Command(several.iter().map(eval).collect::<Vec<_>>().join("; "));
+        }
     }
     let several = arguments.get(PATHS_ARGUMENT).and_then(Value::as_array).into_iter().flatten();
     let given = PATH_ARGUMENTS.iter().filter_map(|name| arguments.get(*name)).chain(several).filter_map(Value::as_str);
@@ -76,6 +83,8 @@ mod tests {
         assert_eq!(subject_of(json!({"a": 1})), Subject::None);
         assert_eq!(subject_of(json!({"command": "ls", "path": "x"})), Subject::Command("ls".into()));
         assert_eq!(subject_of(json!({"cmd": "ls"})), Subject::Command("ls".into()));
+        let both = subject_of(json!({"command": "cat <<E", "cmd": "rm 'x"}));
+        assert_eq!(both, Subject::Command(r"eval 'cat <<E'; eval 'rm '\''x'".into()));
         assert_eq!(subject_of(json!({"session_id": "1000", "chars": "rm x\n"})), Subject::Command("rm x\n".into()));
         let Subject::Paths(paths) = subject_of(json!({"path": "/tmp/../tmp/none/file"})) else { panic!("paths") };
         let tmp = std::path::Path::new("/tmp").canonicalize().unwrap();
