@@ -257,7 +257,15 @@ export interface ToolPermissionRequest extends ToolCallRequest {
 
 /** Decides whether a call may run. */
 export interface ToolPermissionResolver {
-  /** Only `true` is yes; an error is no. */
+  /**
+   * Only `true` is yes; an error is no. With a definition that a registry of simse gave (`getToolDefinition`), a resolver of
+   * `createToolPermissionResolver` judges the call as that registry would: other names of arguments, variables, shells, the paths of
+   * a patch, links. Without, it judges a name of one of simse's own tools as that tool would, in the directory of the process. What it
+   * then cannot know: where another working directory lies (an absolute path outside of the process's is therefore denied where a
+   * relative pattern that denies could be about it, but a relative one is taken as relative to the process's), where links lead
+   * that are not there, and a line that is typed in pieces. A search or `git_show` that is allowed leaves out what rules deny only
+   * when the registry runs it.
+   */
   check(request: ToolPermissionRequest, definition?: ToolDefinition): Promise<boolean>
 }
 
@@ -778,7 +786,7 @@ export function createToolPermissionResolver(config: ToolPermissionConfig): Expl
  */
 export interface ExplainingPermissionResolver extends ToolPermissionResolver {
   /**
-   * Why a call would be allowed, asked or denied. Nobody is asked, and nothing runs.
+   * Why a call would be allowed, asked or denied. Nobody is asked, and nothing runs. It knows what `check` knows.
    * @throws {SimseError} `CONFIG_VALIDATION` for what is no call.
    */
   explain(

@@ -1,7 +1,7 @@
 /** Permission resolvers: typescript-api.md §3, as JavaScript sees them. */
 
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,7 +10,10 @@ import {
   createEventBus,
   createToolPermissionResolver,
   createToolRegistry,
+  registerBashTool,
+  registerExecTools,
   registerFilesystemTools,
+  registerGitTools,
 } from '../js/index.js'
 import { call, define, registryOf } from './support/registry.mjs'
 
@@ -367,4 +370,61 @@ test('explain says why a call could not run at all', async () => {
   )
   const standard = { ...definition, parameters: { '~standard': { version: 1, vendor: 'x', validate: () => ({}) } } }
   assert.equal((await explain(read({ path: 'a.txt' }), standard)).decision, 'allow')
+})
+
+test('check and explain say what the registry of the definition does', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'simse-judged-'))
+  try {
+    mkdirSync(join(directory, 'sec'))
+    writeFileSync(join(directory, 'sec/k'), 'x')
+    symlinkSync('sec', join(directory, 'link'))
+    const patch = '*** Begin Patch\n*** Add File: sec/n\n+x\n*** End Patch'
+    const rules = [
+      deny('*', 'sec/*'),
+      allow('bash', 'ls *'),
+      allow('exec_command', 'echo *'),
+      allow('fs_*'),
+      allow('apply_patch'),
+    ].toReversed()
+    const permissionResolver = createToolPermissionResolver({ defaultPolicy: 'ask', rules })
+    const registry = createToolRegistry({ permissionResolver })
+    for (const add of [registerFilesystemTools, registerBashTool, registerExecTools, registerGitTools])
+      add(registry, { workingDirectory: directory })
+    const calls = [
+      ['bash', { command: 'ls' }, true],
+      ['bash', { command: 'ls', env: { PATH: '/evil' } }, false],
+      ['bash', { command: patch }, false],
+      ['exec_command', { cmd: 'echo a' }, true],
+      ['exec_command', { cmd: 'echo a', shell: './evil.sh' }, false],
+      ['fs_list', {}, true],
+      ['fs_read', { path: 'sec/k' }, false],
+      ['fs_read', { path: 'link/k' }, false],
+      ['fs_read', { path: join(directory, 'sec/k') }, false],
+      ['Read', { file: 'sec/k' }, false],
+      ['fs_glob', { pattern: 'sec/*' }, false],
+      ['apply_patch', { input: patch }, false],
+      ['fs_move', { from: 'sec', to: 'z' }, false],
+    ]
+    for (const [name, args, want] of calls) {
+      const request = { id: '1', name, arguments: args }
+      const what = `${name} ${JSON.stringify(args)}`
+      const { isError, output } = await registry.execute(request)
+      assert.equal(isError && output.startsWith('Permission denied'), !want, what)
+      const own = name === 'Read' ? 'fs_read' : name
+      const definition = registry.getToolDefinition(own)
+      assert.equal(await permissionResolver.check(request, definition), want, what)
+      assert.equal((await permissionResolver.explain(request, definition)).decision === 'allow', want, what)
+      // A resolver around it is told the same definition.
+      const around = createToolRegistry({ permissionResolver: { check: (...call) => permissionResolver.check(...call) } })
+      registerFilesystemTools(around, { workingDirectory: directory })
+      const told = around.isRegistered(own) && (await around.execute(request))
+      if (told) assert.equal(told.isError && told.output.startsWith('Permission denied'), !want, what)
+    }
+    const bare = (name, args) => permissionResolver.check({ id: '1', name, arguments: args })
+    assert.equal(await bare('bash', { command: 'ls' }), true)
+    assert.equal(await bare('bash', { command: 'ls', env: { PATH: '/evil' } }), false)
+    assert.equal(await bare('fs_read', { path: join(directory, 'sec/k') }), false)
+  } finally {
+    await rm(directory, { recursive: true, force: true })
+  }
 })
