@@ -113,6 +113,27 @@ pub(super) struct Pathspecs {
     literal: bool,
 }
 
+impl Pathspecs {
+    /// The same without these files, which are named from the repository's top.
+    pub(super) fn without(self, hidden: &[String]) -> Self {
+        if hidden.is_empty() {
+            return self;
+        }
+        let mut specs = self.signed().specs;
+        if specs.is_empty() {
+            specs.push(":/".to_owned());
+        }
+        specs.extend(hidden.iter().map(|name| format!(":(top,exclude,literal){name}")));
+        Self { specs, literal: false }
+    }
+
+    /// The same with signs, for a command that counts on patterns itself, as `stash` does.
+    pub(super) fn signed(self) -> Self {
+        let sign = |spec: String| if self.literal { format!(":(literal){spec}") } else { spec };
+        Self { specs: self.specs.into_iter().map(sign).collect(), literal: false }
+    }
+}
+
 impl Git {
     /// git for a workspace, held to nothing.
     pub(super) fn new(workspace: Arc<Workspace>) -> Self {
@@ -135,6 +156,43 @@ impl Git {
         }
         let wanted = path.map_or_else(|| all.unwrap_or(":/").to_owned(), |path| format!(":(literal){path}"));
         Pathspecs { specs: [wanted].into_iter().chain(own).collect(), literal: false }
+    }
+
+    /// The names that a looking command says, each ended by a NUL.
+    pub(super) async fn names(
+        &self,
+        (arguments, paths): (&[&str], &Pathspecs),
+        context: &ToolContext,
+    ) -> Result<Vec<String>, ToolError> {
+        let specs = std::iter::once("--").chain(paths.specs.iter().map(String::as_str));
+        let all: Vec<&str> = arguments.iter().copied().chain(specs).collect();
+        let literal: &[&str] = if paths.literal { &["--literal-pathspecs"] } else { &[] };
+        let all: Vec<&str> = literal.iter().copied().chain(all).collect();
+        let text = self.told(&all, context).await?;
+        Ok(text
+            .split('\0')
+            .map(|name| name.trim_start_matches('\n'))
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// The lines that a looking command says.
+    pub(super) async fn lines(&self, arguments: &[&str], context: &ToolContext) -> Result<Vec<String>, ToolError> {
+        Ok(self.told(arguments, context).await?.lines().map(str::to_owned).collect())
+    }
+
+    /// The whole of what a looking command says.
+    async fn told(&self, arguments: &[&str], context: &ToolContext) -> Result<String, ToolError> {
+        let bounds = (Duration::from_millis(limit::GIT_TIMEOUT_MS), limit::GIT_CONFIG_BYTES_MAX);
+        let mut variables = quiet();
+        variables.extend(overrides(&own_keys(&self.configuration(context).await?)));
+        let started = Started { effect: Some(Effect::Look), bounds };
+        let (said, cut) = self.start(started, (arguments, variables), context).await?;
+        if cut {
+            return Err(ToolError::failed("it names more files than can be held against the rules: name a `path`"));
+        }
+        said.success().map(|output| output.text)
     }
 
     /// Runs git to its end. `arguments` begin with the command; whatever came from a model stands behind `--`,
@@ -395,6 +453,7 @@ pub(super) mod testing {
                 scope: Arc::default(),
                 events: Default::default(),
                 veil: None,
+                previewed: Default::default(),
             };
             let repository = Self { directory: tempfile::tempdir().unwrap(), context };
             repository.git(&["init", "-q", "-b", "main"]);
@@ -434,6 +493,18 @@ pub(super) mod testing {
         pub(in crate::host) async fn call(&self, tool: &dyn Tool, arguments: Value) -> Result<String, String> {
             let Value::Object(arguments) = arguments else { panic!("an object") };
             tool.run(arguments, &self.context).await.map(|output| output.text).map_err(|error| error.to_string())
+        }
+
+        /// The same where the rules hide something.
+        pub(in crate::host) async fn call_under(
+            &self,
+            tool: &dyn Tool,
+            arguments: Value,
+            veil: crate::tool::Veil,
+        ) -> Result<String, String> {
+            let Value::Object(arguments) = arguments else { panic!("an object") };
+            let context = ToolContext { veil: Some(veil), ..self.context.clone() };
+            tool.run(arguments, &context).await.map(|output| output.text).map_err(|error| error.to_string())
         }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::fs_common::{flag, optional_text, paths, refused};
 use super::git_common::{Effect, Git, GitOptions, define};
+use super::git_veil::{kept_below, seen};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -48,6 +49,10 @@ impl Tool for GitDiff {
         paths(&self.git.workspace, arguments, &["path"])
     }
 
+    fn searches(&self) -> bool {
+        true
+    }
+
     fn run<'a>(
         &'a self,
         arguments: Arguments,
@@ -63,7 +68,9 @@ impl Tool for GitDiff {
             if let Some(path) = &path {
                 self.git.workspace.resolve_entry(path).map_err(|e| refused(&e))?;
             }
-            let paths = self.git.pathspecs(path.as_deref(), None);
+            let names = [command.as_slice(), &["--name-only", "-z", "--no-renames"]].concat();
+            let paths = kept_below(&self.git, path.as_deref()).await;
+            let paths = seen(&self.git, (&names, paths), context).await?;
             self.git.run_on(Effect::Look, (&command, &paths), context).await?.success()
         })
     }

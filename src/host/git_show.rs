@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, LazyLock};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::fs_common::{flag, optional_text, paths, refused};
+use super::fs_common::{flag, optional_text, path_subject, paths, refused};
 use super::git_common::{Effect, Git, GitOptions, define, revision};
+use super::git_veil::{check_revision, is_file, is_range, kept_below, named_file, seen};
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -45,7 +46,17 @@ impl Tool for GitShow {
     }
 
     fn subject(&self, arguments: &Arguments) -> Subject {
-        paths(&self.git.workspace, arguments, &["path"])
+        let named = arguments.get("revision").and_then(Value::as_str).and_then(|it| named_file(&self.git, it));
+        let file = named.map(|file| path_subject(&self.git.workspace, &file.to_string_lossy()));
+        match (paths(&self.git.workspace, arguments, &["path"]), file) {
+            (Subject::Paths(paths), file) => Subject::Paths(paths.into_iter().chain(file).collect()),
+            (Subject::None | Subject::Command(_), Some(file)) => Subject::Paths(vec![file]),
+            (subject, None) => subject,
+        }
+    }
+
+    fn searches(&self) -> bool {
+        true
     }
 
     fn run<'a>(
@@ -55,6 +66,7 @@ impl Tool for GitShow {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let revision = revision("revision", optional_text(&arguments, "revision")?)?;
+            check_revision(&self.git, &revision, context).await?;
             let mut command = vec!["show", "--no-show-signature", "--no-ext-diff", "--no-textconv"];
             if flag(&arguments, "stat")? {
                 command.push("--stat");
@@ -63,9 +75,18 @@ impl Tool for GitShow {
             let path = optional_text(&arguments, "path")?;
             if let Some(path) = &path {
                 self.git.workspace.resolve_entry(path).map_err(|e| refused(&e))?;
-                command.extend(["--", path]);
             }
-            self.git.run(Effect::Look, &command, context).await?.success()
+            if path.is_none() && is_file(&revision) {
+                return self.git.run(Effect::Look, &command, context).await?.success();
+            }
+            // All that each parent differs in: more than a merge shows.
+            let names =
+                ["log", "-m", "--no-ext-diff", "--no-textconv", "--name-only", "-z", "--no-renames", "--format="];
+            let walk = if is_range(&revision) { &[][..] } else { &["--no-walk"] };
+            let names = [&names[..], walk, &["--end-of-options", &revision]].concat();
+            let paths = kept_below(&self.git, path.as_deref()).await;
+            let paths = seen(&self.git, (&names, paths), context).await?;
+            self.git.run_on(Effect::Look, (&command, &paths), context).await?.success()
         })
     }
 }

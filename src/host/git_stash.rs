@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::fs_common::optional_text;
 use super::git_common::{Effect, Git, GitOptions, Pathspecs, define, looking};
+use super::git_veil::kept_below;
 use crate::base::BoxFuture;
 use crate::base::workspace::Workspace;
 use crate::protocol::{ToolCategory, ToolDefinition};
@@ -77,7 +78,7 @@ impl Tool for GitStash {
                 "push" => {
                     command.push("--include-untracked");
                     command.extend(message.as_deref());
-                    paths = self.git.pathspecs(None, None);
+                    paths = kept_below(&self.git, None).await.signed();
                     Effect::Rework
                 }
                 "pop" | "apply" => {

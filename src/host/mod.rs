@@ -39,6 +39,7 @@ mod git_push;
 mod git_show;
 mod git_stash;
 mod git_status;
+mod git_veil;
 mod git_worktree;
 #[cfg(test)]
 mod kept_tests;
