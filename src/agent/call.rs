@@ -18,7 +18,7 @@ use crate::protocol::{
     ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory, VerdictSource,
 };
 use crate::tool::{
-    Arguments, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
+    Arguments, Previewed, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
     bound_parts, canonical, validate_call,
 };
 
@@ -230,6 +230,7 @@ async fn admit(
         scope: Arc::clone(&environment.scope),
         events: environment.tool_events(),
         veil: tool.searches().then(|| environment.gate.veil(tool.definition())).flatten(),
+        previewed: Previewed::default(),
     };
     let admitted = Prepared { tool, request, context };
     let Prepared { tool, request, .. } = &admitted;

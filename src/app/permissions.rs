@@ -164,6 +164,7 @@ pub(super) fn imagined(session: Option<SessionId>, scope: Arc<Scope>) -> ToolCon
         scope,
         events: ToolEvents::default(),
         veil: None,
+        previewed: Default::default(),
     }
 }
 

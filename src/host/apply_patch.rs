@@ -66,10 +66,6 @@ impl ApplyPatch {
             patch,
         }
     }
-
-    fn guard(&self, context: &ToolContext) -> Guard {
-        Guard::new(&self.workspace, context)
-    }
 }
 
 /// Ends what a crash interrupted in a workspace: a patch is then applied as a whole, or not at all. How many there were.
@@ -122,7 +118,7 @@ impl PatchCall {
         for change in &plan.changes {
             remember((&self.workspace, guard), change, plan.seen.contains(&change.path));
         }
-        Ok(ToolOutput { text: done(&plan.told), details: Some(preview(&plan)), ..ToolOutput::default() })
+        Ok(ToolOutput { text: done(&plan), details: Some(preview(&plan)), ..ToolOutput::default() })
     }
 
     fn ground<'c>(&'c self, guard: &'c Guard) -> Ground<'c> {
@@ -147,7 +143,7 @@ fn verification(error: &ToolError) -> ToolError {
     ToolError::failed(format!("apply_patch verification failed: {error}"))
 }
 
-fn done(told: &[Told]) -> String {
+fn done(plan: &Plan) -> String {
     let line = |told: &Told| {
         let note = if told.leniency.is_empty() {
             String::new()
@@ -156,7 +152,9 @@ fn done(told: &[Told]) -> String {
         };
         format!("\n{} {}{note}", told.letter(), told.name())
     };
-    format!("Success. Updated the following files:{}", told.iter().map(line).collect::<String>())
+    let warned = plan.warnings().map(|warning| format!("\n\n(Warning: {warning})"));
+    let lines = plan.told.iter().map(line).chain(warned).collect::<String>();
+    format!("Success. Updated the following files:{lines}")
 }
 
 fn preview(plan: &Plan) -> Value {
@@ -186,7 +184,12 @@ fn preview(plan: &Plan) -> Value {
             json!({ "kind": told.letter().to_string(), "path": new, "added": one.added, "removed": one.removed }),
         );
     }
-    json!({ "files": files, "diff": diff, "added": added, "removed": removed, "truncated": truncated })
+    let mut shown = json!({ "files": files, "diff": diff, "added": added, "removed": removed, "truncated": truncated });
+    let warnings: Vec<String> = plan.warnings().collect();
+    if !warnings.is_empty() {
+        shown["warning"] = warnings.join(" ").into();
+    }
+    shown
 }
 
 impl Tool for ApplyPatch {
@@ -213,7 +216,7 @@ impl Tool for ApplyPatch {
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             let call = self.call(text_argument(arguments, "patch").ok()?);
-            let guard = self.guard(context);
+            let guard = Guard::preview(&self.workspace, context);
             blocking(move || Ok(call.preview(&guard))).await.ok()
         })
     }
@@ -225,7 +228,7 @@ impl Tool for ApplyPatch {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let call = self.call(text_argument(&arguments, "patch")?);
-            let (guard, cancel) = (self.guard(context), context.cancel.clone());
+            let (guard, cancel) = (Guard::new(&self.workspace, context), context.cancel.clone());
             blocking(move || call.run(&guard, &cancel)).await
         })
     }

@@ -407,7 +407,7 @@ impl Tool for Bash {
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             let BashCall::Patch(patch) = self.call(arguments) else { return None };
-            let guard = Guard::new(&self.workspace, context);
+            let guard = Guard::preview(&self.workspace, context);
             blocking(move || patch.call.preview(&guard)).await.ok()
         })
     }
@@ -471,6 +471,7 @@ mod tests {
                 scope: Arc::default(),
                 events: Default::default(),
                 veil: None,
+                previewed: Default::default(),
             };
             Self { directory, bash: Bash::new(workspace, options), context }
         }

@@ -251,7 +251,7 @@ impl Tool for ExecCommand {
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             let BashCall::Patch(patch) = self.call(arguments) else { return None };
-            let guard = Guard::new(&self.workspace, context);
+            let guard = Guard::preview(&self.workspace, context);
             blocking(move || patch.call.preview(&guard)).await.ok()
         })
     }

@@ -35,7 +35,7 @@ pub(super) trait Change: Send + 'static {
 
 /// What a person is shown: the diff, or why there will be none.
 pub(super) async fn preview(workspace: &Arc<Workspace>, context: &ToolContext, change: impl Change) -> Option<Value> {
-    let (workspace, guard) = (Arc::clone(workspace), Guard::new(workspace, context));
+    let (workspace, guard) = (Arc::clone(workspace), Guard::preview(workspace, context));
     let work = move || {
         Ok(match plan(&workspace, &guard, &change) {
             Ok((before, planned)) => change_preview(change.path(), Some(&before), &planned.after),

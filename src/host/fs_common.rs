@@ -242,6 +242,7 @@ pub(super) mod testing {
             scope: Arc::default(),
             events: Default::default(),
             veil: None,
+            previewed: Default::default(),
         }
     }
 

@@ -72,11 +72,11 @@ impl Tool for FsDelete {
         changes_git(&self.workspace, &self.subject(arguments))
     }
 
-    fn preview<'a>(&'a self, arguments: &'a Arguments, _context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
+    fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             let path = text_argument(arguments, "path").ok()?;
-            let workspace = Arc::clone(&self.workspace);
-            blocking(move || Ok(preview(&workspace, &path))).await.ok()
+            let (workspace, guard) = (Arc::clone(&self.workspace), Guard::preview(&self.workspace, context));
+            blocking(move || Ok(preview((&workspace, &guard), &path))).await.ok()
         })
     }
 
@@ -133,6 +133,7 @@ fn delete(
         // `x/` means a directory: the file or the link `x` is not what was named.
         no_directory_name(path)?;
     }
+    guard.check_entry(place.path(), &found, path)?;
     if cancel.is_cancelled() {
         return Err(ToolError::Aborted);
     }
@@ -217,11 +218,16 @@ fn remove_tree(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<()> {
 }
 
 /// What would be gone: the first names, and whether there are more.
-fn preview(workspace: &Workspace, path: &str) -> Value {
+fn preview((workspace, guard): (&Workspace, &Guard), path: &str) -> Value {
     let real = match workspace.resolve_entry(path) {
         Ok(real) => real,
         Err(error) => return failing_preview(path, &refused(&error)),
     };
+    if let Ok(found) = workspace.look(&real)
+        && let Err(error) = guard.check_entry(&real, &found, path)
+    {
+        return failing_preview(path, &error);
+    }
     let (mut paths, mut more) = (vec![workspace.shown(&real)], false);
     let mut todo = vec![real];
     while let Some(next) = todo.pop() {

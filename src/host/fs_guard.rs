@@ -1,10 +1,11 @@
 //! The stale-file check: a file that has changed since the session last read it is not changed blindly.
 //!
 //! [`Guard::check`] comes first in everything that changes a file, while the file's `turn` is held;
-//! [`Guard::saw`] and [`Guard::wrote`] keep what the session knows up to date. Who changed the file does not matter:
+//! [`Guard::saw`] and [`Guard::wrote`] keep what the session knows up to date. A file that changes while somebody is asked about the
+//! call is left alone as well: what was shown is what is done. Who changed the file does not matter:
 //! a person, a formatter run by `bash`, another session.
 
-use std::fs::Metadata;
+use std::fs::{File, Metadata};
 use std::hash::Hasher;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 use super::fs_file::Target;
 use crate::base::workspace::{StaleCheck, Workspace};
-use crate::tool::{FileMark, FileStamp, Recorded, Scope, ToolContext, ToolError};
+use crate::tool::{FileMark, FileStamp, Previewed, Recorded, Scope, ToolContext, ToolError};
 
 /// What a session knows of the files it works on, and what follows from it.
 #[derive(Debug, Clone)]
@@ -20,6 +21,9 @@ pub(super) struct Guard {
     scope: Arc<Scope>,
     workspace: Arc<Workspace>,
     mode: StaleCheck,
+    previewed: Previewed,
+    /// It is a preview: what is looked at is remembered for the run.
+    previews: bool,
 }
 
 /// What the session knows of a file that is about to be changed.
@@ -37,7 +41,13 @@ impl Guard {
     /// The guard of one call.
     pub(super) fn new(workspace: &Arc<Workspace>, context: &ToolContext) -> Self {
         let mode = workspace.stale_check();
-        Self { scope: Arc::clone(&context.scope), workspace: Arc::clone(workspace), mode }
+        let (scope, workspace) = (Arc::clone(&context.scope), Arc::clone(workspace));
+        Self { scope, workspace, mode, previewed: context.previewed.clone(), previews: false }
+    }
+
+    /// The same for the preview of a call: the call itself then is held to what the preview saw.
+    pub(super) fn preview(workspace: &Arc<Workspace>, context: &ToolContext) -> Self {
+        Self { previews: true, ..Self::new(workspace, context) }
     }
 
     /// Records a change of these paths (absolute, without links), which goes on for as long as the answer is held. Blocking.
@@ -48,10 +58,61 @@ impl Guard {
     /// Whether the file may be changed. `input` is the path as the caller gave it.
     ///
     /// # Errors
-    /// It changed since it was last read; or, when the check is strict, was never read.
+    /// It changed since it was last read, or since somebody was asked; or, when the check is strict, was never read.
     pub(super) fn check(&self, target: &Target, input: &str) -> Result<Known, ToolError> {
+        self.as_previewed(target.path(), target.existing(), input)?;
         let Some(found) = target.existing() else { return Ok(Known::New) };
-        let mark = match (self.mode, self.scope.files.get(target.path())) {
+        self.check_file((target.path(), found), input, || target.open())
+    }
+
+    /// The same for what is to be taken or moved away: a file; of a directory the files that the session knows; a link as
+    /// itself, which holds nothing. `path` names no other link.
+    ///
+    /// # Errors
+    /// What [`Guard::check`] gives, of the first file that is not as it was.
+    pub(super) fn check_entry(&self, path: &Path, found: &Metadata, input: &str) -> Result<(), ToolError> {
+        self.as_previewed(path, Some(found), input)?;
+        let open = |path: &Path| self.workspace.open(&path.to_string_lossy()).ok();
+        if found.is_file() {
+            return self.check_file((path, found), input, || open(path)).map(drop);
+        }
+        if !found.is_dir() || self.mode == StaleCheck::Off {
+            return Ok(());
+        }
+        for (path, _) in self.scope.files.below(path) {
+            if let Some(found) = self.workspace.look(&path).ok().filter(Metadata::is_file) {
+                self.check_file((&path, &found), &self.workspace.shown(&path), || open(&path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what is there is what was there when somebody was asked about the call. In a preview it is remembered.
+    ///
+    /// # Errors
+    /// It is not: what was approved is not what would be done.
+    pub(super) fn as_previewed(&self, path: &Path, found: Option<&Metadata>, input: &str) -> Result<(), ToolError> {
+        let stamp = found.map(FileStamp::of);
+        if self.previews {
+            self.previewed.set(path, stamp);
+            return Ok(());
+        }
+        if self.mode == StaleCheck::Off || self.previewed.get(path).is_none_or(|then| then == stamp) {
+            return Ok(());
+        }
+        Err(ToolError::failed(format!(
+            "\"{input}\" has changed since the question about this call was asked, so it is left alone: read it again \
+             with fs_read, then make the change that is still right"
+        )))
+    }
+
+    fn check_file(
+        &self,
+        (path, found): (&Path, &Metadata),
+        input: &str,
+        open: impl FnOnce() -> Option<File>,
+    ) -> Result<Known, ToolError> {
+        let mark = match (self.mode, self.scope.files.get(path)) {
             (StaleCheck::Off, _) => return Ok(Known::Seen),
             (StaleCheck::Warn, None) => return Ok(Known::Unseen),
             (StaleCheck::Strict, None) => {
@@ -65,9 +126,9 @@ impl Guard {
         if stamp == mark.stamp {
             return Ok(Known::Seen);
         }
-        if stamp.bytes() == mark.stamp.bytes() && mark.hash.is_some() && self.hash_of(target) == mark.hash {
+        if stamp.bytes() == mark.stamp.bytes() && mark.hash.is_some() && self.hash_of(open()) == mark.hash {
             // Touched, not changed.
-            self.scope.files.set(target.path(), FileMark { stamp, hash: mark.hash });
+            self.scope.files.set(path, FileMark { stamp, hash: mark.hash });
             return Ok(Known::Seen);
         }
         Err(ToolError::failed(format!(
@@ -108,8 +169,8 @@ impl Guard {
         self.scope.files.hasher()
     }
 
-    fn hash_of(&self, target: &Target) -> Option<u64> {
-        let mut file = target.open()?;
+    fn hash_of(&self, file: Option<File>) -> Option<u64> {
+        let mut file = file?;
         let mut hasher = self.hasher();
         let mut chunk = vec![0; 64 * 1024];
         loop {
@@ -128,7 +189,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::fs_common::testing::{call_in, context, preview_in, workspace};
-    use super::super::{FsDelete, FsEdit, FsMove, FsRead, FsWrite};
+    use super::super::{ApplyPatch, FsDelete, FsEdit, FsMove, FsRead, FsWrite};
     use super::*;
     use crate::tool::Tool;
 
@@ -137,13 +198,14 @@ mod tests {
         home: tempfile::TempDir,
         context: ToolContext,
         workspace: Arc<Workspace>,
+        records: tempfile::TempDir,
     }
 
     impl Session {
         fn new(mode: StaleCheck) -> Self {
             let (home, workspace) = workspace(&[("a", "one\ntwo\n")]);
             let workspace = Arc::new(Workspace::clone(&workspace).with_stale_check(mode));
-            Self { home, context: context(), workspace }
+            Self { home, context: context(), workspace, records: tempfile::tempdir().unwrap() }
         }
 
         fn run(&self, tool: &dyn Tool, arguments: Value) -> Result<String, String> {
@@ -236,5 +298,104 @@ mod tests {
         session.run(&FsDelete::new(Arc::clone(&session.workspace)), json!({"path": "a"})).unwrap();
         session.change("somebody else's");
         assert!(session.write("x").unwrap_err().contains("was not read"));
+    }
+
+    /// Each way to take a file away, or to replace it as a whole.
+    fn removals(session: &Session) -> Vec<(&'static str, Box<dyn Tool>, Value)> {
+        let workspace = || Arc::clone(&session.workspace);
+        let patch = |body: &str| json!({ "patch": format!("*** Begin Patch\n{body}\n*** End Patch") });
+        let records = session.records.path().to_owned();
+        let apply = || Box::new(ApplyPatch::with_records(workspace(), records.clone())) as Box<dyn Tool>;
+        let git = "diff --git a/a b/b\nsimilarity index 100%\nrename from a\nrename to b\n";
+        vec![
+            ("fs_delete", Box::new(FsDelete::new(workspace())), json!({"path": "a"})),
+            ("fs_delete of a directory", Box::new(FsDelete::new(workspace())), json!({"path": "d", "recursive": true})),
+            ("fs_move", Box::new(FsMove::new(workspace())), json!({"source": "a", "destination": "b"})),
+            ("fs_move of a directory", Box::new(FsMove::new(workspace())), json!({"source": "d", "destination": "e"})),
+            ("Delete", apply(), patch("*** Delete File: a")),
+            ("Move", apply(), patch("*** Update File: a\n*** Move to: b")),
+            ("Delete and Add", apply(), patch("*** Delete File: a\n*** Add File: a\n+mine")),
+            ("rename", apply(), json!({ "patch": git })),
+        ]
+    }
+
+    #[test]
+    fn what_takes_a_file_away_is_held_to_what_was_read() {
+        for mode in [StaleCheck::Warn, StaleCheck::Strict] {
+            for at in 0..removals(&Session::new(mode)).len() {
+                let session = Session::new(mode);
+                fs::create_dir(session.home.path().join("d")).unwrap();
+                fs::write(session.home.path().join("d/x"), "one\n").unwrap();
+                let (what, tool, arguments) = removals(&session).swap_remove(at);
+                session.read();
+                session.run(&FsRead::new(Arc::clone(&session.workspace)), json!({"path": "d/x"})).unwrap();
+                session.change("one\nTWO\n");
+                fs::write(session.home.path().join("d/x"), "two\n").unwrap();
+                let said = session.run(tool.as_ref(), arguments.clone()).expect_err(what);
+                assert!(said.contains("has changed since this session last read it"), "{mode:?}, {what}: {said}");
+                assert_eq!(session.content(), "one\nTWO\n");
+                session.read();
+                session.run(&FsRead::new(Arc::clone(&session.workspace)), json!({"path": "d/x"})).unwrap();
+                session.run(tool.as_ref(), arguments).unwrap_or_else(|e| panic!("{mode:?}, {what}, read again: {e}"));
+            }
+        }
+    }
+
+    #[test]
+    fn what_takes_an_unread_file_away() {
+        for at in [0, 2, 4, 5, 6, 7] {
+            let session = Session::new(StaleCheck::Strict);
+            let (what, tool, arguments) = removals(&session).swap_remove(at);
+            let said = session.run(tool.as_ref(), arguments).expect_err(what);
+            assert!(said.contains("\"a\" was not read in this session"), "{what}: {said}");
+            let session = Session::new(StaleCheck::Warn);
+            let (_, tool, arguments) = removals(&session).swap_remove(at);
+            let said = session.run(tool.as_ref(), arguments).unwrap();
+            assert_eq!(said.contains("never read in this session"), at == 6, "{what}: {said}");
+            let session = Session::new(StaleCheck::Off);
+            let (_, tool, arguments) = removals(&session).swap_remove(at);
+            session.read();
+            session.change("other\n");
+            session.run(tool.as_ref(), arguments).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_changed_while_the_question_was_open_is_left_alone() {
+        let fresh = || {
+            let mut session = Session::new(StaleCheck::Warn);
+            session.context.previewed = Previewed::default();
+            session
+        };
+        let edits: Vec<(&str, fn(&Session) -> Box<dyn Tool>, Value)> = vec![
+            ("fs_write", |s| Box::new(FsWrite::new(Arc::clone(&s.workspace))), json!({"path": "a", "content": "mine"})),
+            ("new", |s| Box::new(FsWrite::new(Arc::clone(&s.workspace))), json!({"path": "n", "content": "mine"})),
+            (
+                "fs_edit",
+                |s| Box::new(FsEdit::new(Arc::clone(&s.workspace))),
+                json!({"path": "a", "old_string": "one", "new_string": "1"}),
+            ),
+            ("fs_delete", |s| Box::new(FsDelete::new(Arc::clone(&s.workspace))), json!({"path": "a"})),
+            (
+                "patch",
+                |s| Box::new(ApplyPatch::with_records(Arc::clone(&s.workspace), s.records.path().to_owned())),
+                json!({"patch": "*** Begin Patch\n*** Delete File: a\n*** Add File: n\n+mine\n*** End Patch"}),
+            ),
+        ];
+        for (what, tool, arguments) in edits {
+            let session = fresh();
+            let made = tool(&session);
+            preview_in(made.as_ref(), arguments.clone(), &session.context);
+            fs::write(session.home.path().join("a"), "one, and what the user typed\n").unwrap();
+            fs::write(session.home.path().join("n"), "the user's\n").unwrap();
+            let said = session.run(made.as_ref(), arguments.clone()).expect_err(what);
+            assert!(said.contains("has changed since the question about this call was asked"), "{what}: {said}");
+            assert_eq!(session.content(), "one, and what the user typed\n");
+            assert_eq!(fs::read_to_string(session.home.path().join("n")).unwrap(), "the user's\n");
+            let session = fresh();
+            let made = tool(&session);
+            preview_in(made.as_ref(), arguments.clone(), &session.context);
+            session.run(made.as_ref(), arguments).unwrap_or_else(|e| panic!("{what}, unchanged: {e}"));
+        }
     }
 }

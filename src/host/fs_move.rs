@@ -11,6 +11,7 @@ use super::fs_common::{
     blocking, changes_git, definition, io_failed, no_directory_name, not_found, refused, text_argument,
 };
 use super::fs_delete::{entries, stays};
+use super::fs_file::turn;
 use super::fs_guard::Guard;
 use super::fs_put::{is_unsupported, rename_new};
 use crate::base::BoxFuture;
@@ -113,11 +114,13 @@ fn relocate(
         error => refused(&error),
     })?;
     let to = workspace.resolve_entry(destination).map_err(|e| refused(&e))?;
+    let _turn = turn(from.path());
     let found = from.look().map_err(|e| failed(&e))?;
     check_endings(found.is_dir(), source, destination)?;
     if to != from.path() && to.starts_with(from.path()) {
         return Err(ToolError::failed(format!("Cannot move \"{source}\" into itself, to \"{destination}\"")));
     }
+    guard.check_entry(from.path(), &found, source)?;
     if cancel.is_cancelled() {
         return Err(ToolError::Aborted);
     }

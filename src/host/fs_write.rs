@@ -64,7 +64,8 @@ impl Tool for FsWrite {
 
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
-            let job = self.job(arguments, context).ok()?;
+            let guard = Guard::preview(&self.workspace, context);
+            let job = Job { guard, ..self.job(arguments, context).ok()? };
             blocking(move || Ok(job.preview())).await.ok()
         })
     }

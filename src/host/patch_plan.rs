@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use super::commit::{After, Change};
 use super::fs_common::{io_failed, not_found, refused};
 use super::fs_file::Target;
-use super::fs_guard::Guard;
+use super::fs_guard::{Guard, Known};
 use super::patch_told::{Side, Told, merged};
 use crate::base::limit;
 use crate::base::workspace::{PathError, Workspace};
@@ -28,6 +28,15 @@ pub(super) struct Plan {
     pub told: Vec<Told>,
     /// Files of whose text the patch knows.
     pub seen: BTreeSet<PathBuf>,
+    /// Files that are replaced as a whole, and were never read.
+    replaced: Vec<String>,
+}
+
+impl Plan {
+    /// What a reader should know besides.
+    pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
+        self.replaced.iter().map(|given| format!("\"{given}\" was there, and was never read in this session."))
+    }
 }
 
 /// One file under the patch.
@@ -60,6 +69,9 @@ struct Planner<'w> {
     /// Paths that a unified diff takes away: they are free for others from the start.
     leaving: BTreeSet<PathBuf>,
     seen: BTreeSet<PathBuf>,
+    /// Files that the patch takes away, and that were never read.
+    unread: BTreeSet<PathBuf>,
+    replaced: Vec<String>,
     entries: BTreeMap<PathBuf, Entry>,
     read_bytes: u64,
 }
@@ -89,24 +101,33 @@ pub(super) fn paths(workspace: &Workspace, base: &Path, patch: &Patch) -> Vec<(S
 /// # Errors
 /// The first thing that stands against it, with the file's name.
 pub(super) fn plan(ground: &Ground<'_>, patch: &Patch) -> Result<Plan, ToolError> {
-    let (leaving, seen, entries) = (BTreeSet::new(), BTreeSet::new(), BTreeMap::new());
-    let mut planner = Planner { ground, form: patch.form, leaving, seen, entries, read_bytes: 0 };
+    let mut planner = Planner {
+        ground,
+        form: patch.form,
+        leaving: BTreeSet::new(),
+        seen: BTreeSet::new(),
+        unread: BTreeSet::new(),
+        replaced: Vec::new(),
+        entries: BTreeMap::new(),
+        read_bytes: 0,
+    };
     if patch.form == Form::Unified {
         for file in &patch.files {
             if matches!(file.action, Action::Delete | Action::Move(_)) {
                 let path = planner.resolve(&file.path, true)?;
+                planner.check(&path, file)?;
                 planner.leaving.insert(path);
             }
         }
     }
     let told = patch.files.iter().map(|file| planner.file(file)).collect::<Result<Vec<_>, _>>()?;
     planner.check_nesting()?;
-    let seen = std::mem::take(&mut planner.seen);
+    let (seen, replaced) = (std::mem::take(&mut planner.seen), std::mem::take(&mut planner.replaced));
     let changes = planner.changes();
     if changes.is_empty() {
         return Err(ToolError::failed("the patch changes nothing: every file already is as it would be"));
     }
-    Ok(Plan { changes, told: merged(told, patch.form), seen })
+    Ok(Plan { changes, told: merged(told, patch.form), seen, replaced })
 }
 
 impl Planner<'_> {
@@ -136,7 +157,12 @@ impl Planner<'_> {
     fn add(&mut self, file: &FileChange) -> Result<Told, ToolError> {
         let (bytes, _) = self.applied(file, Vec::new())?;
         let path = self.free(&file.path)?;
-        let like = self.entry(&path, &file.path)?.before.clone().filter(Metadata::is_file);
+        let before = self.entry(&path, &file.path)?.before.clone();
+        self.ground.guard.as_previewed(&path, before.as_ref(), &file.path)?;
+        if self.unread.remove(&path) {
+            self.replaced.push(file.path.clone());
+        }
+        let like = before.filter(Metadata::is_file);
         self.put(&path, &bytes, (like, file.executable));
         self.seen.insert(path.clone());
         let after = Some(Side::new(&file.path, &path, bytes));
@@ -147,6 +173,7 @@ impl Planner<'_> {
         let path = self.resolve(&file.path, true)?;
         let entry = self.entry(&path, &file.path)?;
         let is_link = entry.before.as_ref().is_some_and(Metadata::is_symlink);
+        self.check(&path, file)?;
         let bytes = if is_link { Vec::new() } else { self.current(&path, &file.path)? };
         if !file.chunks.is_empty() {
             let (rest, _) = self.applied(file, bytes.clone())?;
@@ -190,6 +217,10 @@ impl Planner<'_> {
             self.seen.insert(self.resolve(to, true)?);
         }
         let target = if leaves && self.resolve(to, true)? == path { path.clone() } else { self.free(to)? };
+        if target != path {
+            let there = self.entry(&target, to)?.before.clone();
+            self.ground.guard.as_previewed(&target, there.as_ref(), to)?;
+        }
         let form = self.form;
         let entry = self.entry(&path, &file.path)?;
         if leaves && !(form == Form::Unified && matches!(entry.now, Now::Bytes(_))) {
@@ -200,15 +231,24 @@ impl Planner<'_> {
         Ok(Told { copied: !leaves, leniency, before: Some(before), after: Some(after) })
     }
 
-    /// Whether a file whose text is changed is still the one that the session knows.
-    fn check(&self, path: &Path, file: &FileChange) -> Result<(), ToolError> {
+    /// Whether a file that is changed or taken away is still the one that the session knows.
+    fn check(&mut self, path: &Path, file: &FileChange) -> Result<(), ToolError> {
         let own = self.entries.get(path).is_some_and(|entry| !matches!(entry.now, Now::Untouched));
         let is_file = self.ground.workspace.look(path).is_ok_and(|found| found.is_file());
-        if own || file.chunks.is_empty() || !is_file {
+        let stays = match file.action {
+            Action::Add | Action::Copy(_) => file.chunks.is_empty(),
+            Action::Delete | Action::Update | Action::Move(_) => false,
+        };
+        if own || stays || !is_file {
             return Ok(());
         }
         let target = Target::find(self.ground.workspace, &path.to_string_lossy())?;
-        self.ground.guard.check(&target, &file.path).map(drop)
+        let known = self.ground.guard.check(&target, &file.path)?;
+        // Lines that a patch quotes it has seen.
+        if known == Known::Unseen && file.chunks.is_empty() {
+            self.unread.insert(path.to_owned());
+        }
+        Ok(())
     }
 
     /// A text with its changes, and what was not minded.

@@ -307,6 +307,7 @@ async fn call(manager: &MemoryManager, name: &str, arguments: Value) -> Said {
         scope: Arc::default(),
         events: ToolEvents::new(move |event| events.lock().push(event)),
         veil: None,
+        previewed: Default::default(),
     };
     let tools = memory_tools(manager);
     let tool = tools.iter().find(|tool| tool.definition().name == name).unwrap();

@@ -8,6 +8,7 @@ use std::fs::Metadata;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -115,6 +116,22 @@ impl Hasher for ContentHasher {
     }
 }
 
+/// How the files of one call were when its preview was made, for a person to say yes to: None where nothing was.
+#[derive(Debug, Clone, Default)]
+pub struct Previewed(Arc<Mutex<HashMap<PathBuf, Option<FileStamp>>>>);
+
+impl Previewed {
+    /// Remembers how a file was. `path` names no link.
+    pub fn set(&self, path: &Path, stamp: Option<FileStamp>) {
+        self.0.lock().insert(path.to_owned(), stamp);
+    }
+
+    /// How it was. None: no preview spoke of it.
+    pub fn get(&self, path: &Path) -> Option<Option<FileStamp>> {
+        self.0.lock().get(path).copied()
+    }
+}
+
 /// The marks of one session.
 #[derive(Debug, Default)]
 pub struct FileMarks {
@@ -152,6 +169,13 @@ impl FileMarks {
     /// How the file was when it was last seen. None: never, or too long ago.
     pub fn get(&self, path: &Path) -> Option<FileMark> {
         self.marks.lock().by_path.get(path).map(|(_, mark)| *mark)
+    }
+
+    /// How the files below a directory were, as far as it is known.
+    pub fn below(&self, directory: &Path) -> Vec<(PathBuf, FileMark)> {
+        let marks = self.marks.lock();
+        let below = marks.by_path.iter().filter(|(path, _)| path.starts_with(directory));
+        below.map(|(path, (_, mark))| (path.clone(), *mark)).collect()
     }
 
     /// Forgets a file that is gone.

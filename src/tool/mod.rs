@@ -41,7 +41,7 @@ pub use estate::{Estate, Share, end_estates};
 pub use events::ToolEvents;
 pub use function::function;
 pub use live::LiveOutput;
-pub use marks::{ContentHasher, FileMark, FileMarks, FileStamp};
+pub use marks::{ContentHasher, FileMark, FileMarks, FileStamp, Previewed};
 pub use output::{bound_output, bound_parts};
 pub use outputs::{KeptOutput, OutputFile, Outputs};
 pub use registry::{Registry, RegistryError};
@@ -69,6 +69,8 @@ pub struct ToolContext {
     pub events: ToolEvents,
     /// What a search passes over. None: nothing, or the tool does not search ([`Tool::searches`]).
     pub veil: Option<Veil>,
+    /// What its preview said of the files that it changes.
+    pub previewed: Previewed,
 }
 
 /// State that tools keep between the calls of one session. It outlives the time that the session is in memory, within

@@ -86,7 +86,10 @@ fn a_file_in_two_sections_is_told_once() {
         1,
         "{shown}"
     );
-    assert_eq!(place.begin(two).as_deref(), Ok("Success. Updated the following files:\nM a\nM c\nA n\nM b"));
+    let told = "Success. Updated the following files:\nM a\nM c\nA n\nM b";
+    let warned = "\"b\" was there, and was never read in this session.";
+    assert_eq!(shown["warning"], warned);
+    assert_eq!(place.begin(two), Ok(format!("{told}\n\n(Warning: {warned})")));
     place.holds(&[("a", "one\ntwo\n"), ("b", "new\n"), ("c", "z\n"), ("n", "one\n")]);
 }
 
