@@ -415,7 +415,9 @@ test('check and explain say what the registry of the definition does', async () 
       assert.equal(await permissionResolver.check(request, definition), want, what)
       assert.equal((await permissionResolver.explain(request, definition)).decision === 'allow', want, what)
       // A resolver around it is told the same definition.
-      const around = createToolRegistry({ permissionResolver: { check: (...call) => permissionResolver.check(...call) } })
+      const around = createToolRegistry({
+        permissionResolver: { check: (...call) => permissionResolver.check(...call) },
+      })
       registerFilesystemTools(around, { workingDirectory: directory })
       const told = around.isRegistered(own) && (await around.execute(request))
       if (told) assert.equal(told.isError && told.output.startsWith('Permission denied'), !want, what)

@@ -144,4 +144,12 @@ function createToolPermissionResolver(config) {
 /** What a resolver of ours is made of; undefined for others. */
 const resolverInsides = (resolver) => insides.get(resolver)
 
-module.exports = { claim, createToolPermissionResolver, resolverInsides, permissionConfig, rulesJson, askPerson, questionOf }
+module.exports = {
+  claim,
+  createToolPermissionResolver,
+  resolverInsides,
+  permissionConfig,
+  rulesJson,
+  askPerson,
+  questionOf,
+}
