@@ -29,14 +29,16 @@ const HOMES: &[(&[&str], &[&str])] = &[
     // A setting's name, type and words for --help stand in one place, beside its other two spellings.
     (&["clap"], &["src/cli/", "src/main.rs", "src/config/options"]),
     (&["axum", "hyper", "hyper_util", "http_body", "http_body_util", "tower"], &["src/server/"]),
-    (&["reqwest", "rustls"], &["src/base/http"]),
+    (&["reqwest"], &["src/base/http"]),
+    (&["rustls"], &["src/base/http", "src/server/tls"]),
     (&["tokio_rustls"], &["src/server/tls", "src/server/listen"]),
     (
         &["std::process::Command", "std::process::Child", "std::process::Stdio", "tokio::process"],
         &["src/base/process", "src/base/sandbox"],
     ),
     (&["landlock", "seccompiler", "libc"], &["src/base/sandbox"]),
-    (&["rusqlite", "ring"], &["src/store/"]),
+    (&["rusqlite"], &["src/store/"]),
+    (&["ring"], &["src/store/", "src/server/tls"]),
     (&["agent_client_protocol"], &["src/provider/acp"]),
     (&["rmcp"], &["src/mcp/"]),
     (&["lopdf"], &["src/host/fs_read/"]),
