@@ -58,7 +58,7 @@ pub struct CallOutcome {
     pub findings: Vec<String>,
     /// The limit that it ran into, when it timed out.
     pub timed_out_ms: Option<u64>,
-    /// Why it failed, when it failed.
+    /// Why it failed, when it failed by itself; a hook that made a failure of it gave the output its words.
     pub failure: Option<ErrorBody>,
 }
 
@@ -149,9 +149,8 @@ impl CallEnvironment {
             let _ = sink.emit(EventBody::ToolTimeout { name: name.clone(), timeout_ms });
         }
         if outcome.result.is_error {
-            // A hook made a failure of it: its words are what the model is told.
-            let said = || Failure::new(ErrorCode::Internal, outcome.result.output.clone()).body;
-            let error = outcome.failure.clone().unwrap_or_else(said);
+            let said = outcome.failure.clone();
+            let error = said.unwrap_or_else(|| Failure::new(ErrorCode::Internal, outcome.result.output.clone()).body);
             let _ = sink.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error });
         }
         let _ = sink.emit(EventBody::ToolCallEnd {
