@@ -1384,6 +1384,8 @@ export interface SimseServerLimits {
   readonly streamsPerSession?: number
   /** Bytes of files kept for undoing what turns did; 0 records nothing; default 1,073,741,824. */
   readonly snapshotBytes?: number
+  /** Commands of one client in a minute, controls counted apart; default 60,000, 0: no limit. */
+  readonly commandsPerMinute?: number
   /** Largest request body; default 10,000,000 bytes. */
   readonly bodyBytes?: number
   /** Open connections; default 10,000. */

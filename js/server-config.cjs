@@ -139,6 +139,7 @@ const limits = shape({
   queuedPrompts: optional(integer(0)),
   sessions: optional(integer(1)),
   streamsPerSession: optional(integer(1)),
+  commandsPerMinute: optional(integer(0)),
   bodyBytes: optional(integer(1)),
   connections: optional(integer(1)),
   heartbeatMs: optional(integer(1)),

@@ -6,7 +6,9 @@
 mod agents;
 mod bodies;
 mod changes;
+mod command;
 mod judged;
+mod parse;
 mod permissions;
 mod wiring;
 
@@ -47,11 +49,16 @@ use crate::protocol::{
     Health, Item, ModelView, Page, Prompt, SessionId, SessionView, TokenRole, ToolDefinition, TurnId, TurnRecord,
 };
 use crate::provider::AcpAgent;
-use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Terms, Workbench, store_failure};
+use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Receipt, Terms, Workbench, store_failure};
 pub use crate::session::{Accepted, EventReader, Resolved};
+pub use command::{
+    ANONYMOUS, Command, Handled, Message, Operation, Outcome, Request, Response, Step, Submitted, Subscribe, Unread,
+};
+pub use parse::parse_json;
 use crate::store::{Store, StoreError, Which};
 use crate::tool::Registry;
 
+use command::Commands;
 pub use judged::{Judged, Namesakes};
 use wiring::Wardrobe;
 
@@ -136,6 +143,7 @@ pub struct App {
     agents: Vec<Arc<AcpAgent>>,
     wardrobe: Arc<Wardrobe>,
     sessions: Manager,
+    commands: Commands,
     /// Sessions in the store, about: what is being created counts already.
     session_count: AtomicU64,
     /// Grants that outlive sessions.
@@ -192,6 +200,7 @@ impl App {
         }
         sessions.recover().await?;
         let session_count = AtomicU64::new(store.session_count().await?);
+        let commands = Commands::new(Arc::clone(&store), settings.limits.commands_per_minute);
         wardrobe.servers().start();
         Ok(Arc::new(Self {
             settings,
@@ -203,6 +212,7 @@ impl App {
             agents,
             wardrobe,
             sessions,
+            commands,
             session_count,
             saved,
         }))
@@ -224,6 +234,16 @@ impl App {
     /// `INVALID_ARGUMENT`, `CONFLICT` (the id is taken), `RESOURCE_EXHAUSTED`, `UPSTREAM_UNAVAILABLE`
     /// (the agent cannot be used).
     pub async fn create_session(&self, caller: &Caller, body: CreateSession) -> Result<SessionView, ApiError> {
+        self.create_session_with(caller, body, None).await
+    }
+
+    /// The same, as a command that leaves its receipt in the same commit.
+    async fn create_session_with(
+        &self,
+        caller: &Caller,
+        body: CreateSession,
+        receipt: Option<&Receipt>,
+    ) -> Result<SessionView, ApiError> {
         let row = self.session_row(caller, body).await?;
         let sessions_max = self.settings.limits.sessions_max;
         if self.session_count.fetch_add(1, Ordering::AcqRel) >= sessions_max {
@@ -231,7 +251,7 @@ impl App {
             let message = format!("{sessions_max} sessions are kept already; delete some");
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
-        let created = self.sessions.create(row).await;
+        let created = self.sessions.create(row, receipt).await;
         if created.is_err() {
             self.session_count.fetch_sub(1, Ordering::AcqRel);
         }
@@ -299,12 +319,22 @@ impl App {
     /// `INVALID_ARGUMENT`, `NOT_FOUND`, `CONFLICT` (busy and `reject`, or another version),
     /// `RESOURCE_EXHAUSTED` (queue full).
     pub async fn prompt(&self, caller: &Caller, id: &SessionId, body: Prompt) -> Result<Accepted, ApiError> {
+        self.prompt_with(caller, id, (body, None)).await
+    }
+
+    /// The same, as a command that leaves its receipt in the same commit.
+    async fn prompt_with(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+        (body, receipt): (Prompt, Option<Arc<Receipt>>),
+    ) -> Result<Accepted, ApiError> {
         bodies::check_prompt(&body)?;
         if let Some(configure) = &body.configure {
             self.check_configure(configure)?;
         }
         let Prompt { prompt: content, mode, configure, if_version } = body;
-        self.live(caller, id).await?.prompt(NewPrompt { content, mode, configure, if_version }).await
+        self.live(caller, id).await?.prompt(NewPrompt { content, mode, configure, if_version, receipt }).await
     }
 
     /// A turn's record.

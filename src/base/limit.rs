@@ -42,6 +42,38 @@ pub const FINDINGS_MAX: usize = 100;
 pub const TOOL_TIMEOUT_MS: u64 = 600_000;
 /// Prompts that may wait in one session.
 pub const QUEUED_PROMPTS_MAX: usize = 100;
+/// Commands that are under way at once (capabilities I8); one more is refused.
+pub const COMMANDS_IN_FLIGHT_MAX: usize = 10_000;
+/// Commands under way on one socket or pipe; of one that sends more, no more is read.
+pub const COMMANDS_PER_CONNECTION_MAX: usize = 100;
+/// Commands of one client in a minute, controls counted apart; more at once, as many have not been used before.
+pub const COMMANDS_PER_MINUTE: u32 = 60_000;
+/// Longest run of a command, from its start (capabilities I8).
+pub const COMMAND_TIMEOUT_MS: u64 = 30_000;
+/// How long a command waits for those that it depends on (capabilities H6).
+pub const DEPENDENCY_WAIT_MS: u64 = 30_000;
+/// Commands that one command can depend on (capabilities H6).
+pub const DEPENDENCIES_MAX: usize = 32;
+/// Longest id or key of a command in bytes.
+pub const COMMAND_ID_BYTES_MAX: usize = 256;
+/// Outcomes that are remembered; of more, the oldest go.
+pub const OUTCOMES_MAX: usize = 100_000;
+/// How long an outcome is remembered (capabilities I8).
+pub const OUTCOME_MS: u64 = 600_000;
+/// Answers to reads that are remembered, and the bytes of all of them.
+pub const READ_OUTCOMES_MAX: usize = 2_000;
+/// See [`READ_OUTCOMES_MAX`].
+pub const READ_OUTCOMES_BYTES_MAX: usize = 8 << 20;
+/// Clients whose share of commands is known. Who has not used any of it is not.
+pub const RATED_CLIENTS_MAX: usize = 100_000;
+/// Sessions that one socket or pipe can be subscribed to.
+pub const SUBSCRIPTIONS_MAX: usize = 256;
+/// Time between two pings on a socket (capabilities B8).
+pub const PING_MS: u64 = 30_000;
+/// Longest wait for the answer to a ping.
+pub const PONG_MS: u64 = 10_000;
+/// Frames that wait for a socket or pipe that takes them slowly.
+pub const FRAMES_WAITING_MAX: usize = 64;
 /// Sessions kept in one store.
 pub const SESSIONS_MAX: u64 = 1_000_000;
 /// Open connections.

@@ -164,6 +164,9 @@ options! {
     /// Bytes of files that are kept for undoing what turns did; 0 records nothing [default: 1073741824]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     snapshot_bytes_max: u64,
+    /// Commands of one client in a minute, controls counted apart; 0: no limit [default: 60000]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    commands_per_minute: u32,
     /// Open connections [default: 10000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     connections_max: usize,

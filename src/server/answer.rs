@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
@@ -10,12 +10,16 @@ use super::log::REQUEST_ID;
 use crate::base::clock;
 use crate::protocol::{ApiError, ErrorCode, ErrorEnvelope};
 
+/// Says that this answer was given before, or beside this request, and that nothing was done for it.
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
 /// An error on its way to the client.
 #[derive(Debug)]
 pub(crate) struct Failure {
     error: ApiError,
     status: u16,
     closes: bool,
+    replayed: bool,
 }
 
 /// What a handler gives back.
@@ -24,19 +28,24 @@ pub(crate) type Answer = Result<Response, Failure>;
 impl From<ApiError> for Failure {
     fn from(error: ApiError) -> Self {
         let status = error.code().status();
-        Self { error, status, closes: false }
+        Self { error, status, closes: false, replayed: false }
     }
 }
 
 impl Failure {
     /// The same error under a status that says more about HTTP than its code does (405, 408).
     pub(crate) fn with_status(error: ApiError, status: u16) -> Self {
-        Self { error, status, closes: false }
+        Self { error, status, closes: false, replayed: false }
     }
 
     /// The same, as the last word on its connection.
     pub(crate) fn closing(self) -> Self {
         Self { closes: true, ..self }
+    }
+
+    /// The same, as the answer to something that was answered before.
+    pub(crate) fn replayed(self, replayed: bool) -> Self {
+        Self { replayed, ..self }
     }
 
     /// Its status.
@@ -87,6 +96,9 @@ impl Failure {
         }
         if self.closes {
             add(CONNECTION, "close");
+        }
+        if self.replayed {
+            headers.insert(REPLAYED, HeaderValue::from_static("true"));
         }
         (status, headers, body)
     }

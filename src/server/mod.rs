@@ -17,6 +17,7 @@ mod socket;
 mod sse;
 mod tls;
 mod until;
+mod write;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

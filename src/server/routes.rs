@@ -5,7 +5,7 @@ mod changes;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::header::{ACCEPT, LOCATION};
+use axum::http::header::{ACCEPT, ETAG, LOCATION};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use axum::routing::{delete as delete_route, get, post};
@@ -16,8 +16,9 @@ use super::answer::{Answer, Failure, json, ok};
 use super::call::Call;
 use super::query::number;
 use super::sse::{self, Opening, Selection};
-use crate::app::{Caller, EventReader};
-use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, Feedback, Prompt, SessionId};
+use super::write::etag;
+use crate::app::{Accepted, EventReader};
+use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, GrantId, SessionId, SessionView};
 
 /// All routes.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
@@ -59,9 +60,9 @@ async fn not_allowed(call: Call) -> Answer {
 
 async fn create(mut call: Call) -> Answer {
     call.no_query()?;
-    let body = call.json().await?;
-    let view = call.shared.app.create_session(&call.caller, body).await?;
-    let mut response = json(StatusCode::CREATED, &view);
+    let done = call.write("create_session", None).await?;
+    let view: SessionView = done.read()?;
+    let mut response = done.respond(StatusCode::CREATED);
     if let Ok(place) = HeaderValue::from_str(&format!("/sessions/{}", view.session_id)) {
         response.headers_mut().insert(LOCATION, place);
     }
@@ -77,26 +78,28 @@ async fn list(call: Call) -> Answer {
 
 async fn show(call: Call) -> Answer {
     call.no_query()?;
-    ok(&call.shared.app.session(&call.caller, &call.id("sessionId")?).await?)
+    let view = call.shared.app.session(&call.caller, &call.id("sessionId")?).await?;
+    let mut response = json(StatusCode::OK, &view);
+    response.headers_mut().insert(ETAG, etag(view.version));
+    Ok(response)
 }
 
-async fn delete(call: Call) -> Answer {
+async fn delete(mut call: Call) -> Answer {
     call.no_query()?;
-    ok(&call.shared.app.delete_session(&call.caller, &call.id("sessionId")?).await?)
+    let id = call.id("sessionId")?;
+    Ok(call.carry_out("delete_session", Some(id), (Vec::new(), b"")).await?.respond(StatusCode::OK))
 }
 
 async fn abort(mut call: Call) -> Answer {
     call.no_query()?;
     let id = call.id("sessionId")?;
-    let body = call.json().await?;
-    ok(&call.shared.app.abort(&call.caller, &id, body).await?)
+    Ok(call.write("abort", Some(id)).await?.respond(StatusCode::OK))
 }
 
 async fn feedback(mut call: Call) -> Answer {
     call.no_query()?;
     let id = call.id("sessionId")?;
-    let body: Feedback = call.json().await?;
-    ok(&call.shared.app.feedback(&call.caller, &id, body).await?)
+    Ok(call.write("feedback", Some(id)).await?.respond(StatusCode::OK))
 }
 
 async fn explain(mut call: Call) -> Answer {
@@ -110,9 +113,11 @@ async fn grants(call: Call) -> Answer {
     ok(&call.shared.app.grants(&call.caller, (session.as_ref(), cursor.as_deref())).await?)
 }
 
-async fn revoke(call: Call) -> Answer {
+async fn revoke(mut call: Call) -> Answer {
     let (session, _) = session_of(&call, false)?;
-    ok(&call.shared.app.revoke_grant(&call.caller, (call.id("grantId")?, session.as_ref())).await?)
+    let grant: GrantId = call.id("grantId")?;
+    let fields = vec![("grantId", grant.as_str().into())];
+    Ok(call.carry_out("revoke_grant", session, (fields, b"")).await?.respond(StatusCode::OK))
 }
 
 /// `?sessionId=`, of a list `?cursor=` too, and nothing else.
@@ -166,24 +171,35 @@ async fn prompt(mut call: Call) -> Answer {
     let mut query = call.query()?;
     let wait = query.flag("wait")?;
     query.finish(&["wait"])?;
-    let body: Prompt = call.json().await?;
     if wants_stream(&call) {
-        return prompt_stream(call.shared, call.caller, id, body).await;
+        return prompt_stream(call, id).await;
     }
-    let accepted = call.shared.app.prompt(&call.caller, &id, body).await?;
+    let done = call.write("prompt", Some(id.clone())).await?;
     if !wait {
-        return Ok(json(StatusCode::ACCEPTED, &accepted));
+        return Ok(done.respond(StatusCode::ACCEPTED));
     }
-    ok(&call.shared.app.wait_turn(&call.caller, &id, &accepted.turn_id).await?)
+    let accepted: Accepted = done.read()?;
+    let mut response =
+        json(StatusCode::OK, &call.shared.app.wait_turn(&call.caller, &id, &accepted.turn_id).await?);
+    done.mark(&mut response);
+    Ok(response)
 }
 
 /// Reads from before the prompt on, so that the turn's first event cannot be missed.
-async fn prompt_stream(shared: Arc<Shared>, caller: Caller, id: SessionId, body: Prompt) -> Answer {
-    let position = shared.app.session(&caller, &id).await?.last_seq;
-    let reader = shared.app.events(&caller, &id, position).await?;
-    let accepted = shared.app.prompt(&caller, &id, body).await?;
-    let selection = Selection { types: None, turn: Some(accepted.turn_id) };
-    Ok(stream(&shared, id, reader, selection))
+async fn prompt_stream(mut call: Call, id: SessionId) -> Answer {
+    let body = call.bytes().await?;
+    let app = Arc::clone(&call.shared.app);
+    let position = app.session(&call.caller, &id).await?.last_seq;
+    let mut reader = app.events(&call.caller, &id, position).await?;
+    let done = call.carry_out("prompt", Some(id.clone()), (Vec::new(), &body)).await?;
+    let accepted: Accepted = done.read()?;
+    if done.replayed {
+        // Its turn may have begun long ago.
+        reader = app.events(&call.caller, &id, 0).await?;
+    }
+    let mut response = stream(&call.shared, id, reader, Selection { types: None, turn: Some(accepted.turn_id) });
+    done.mark(&mut response);
+    Ok(response)
 }
 
 async fn events(call: Call) -> Answer {

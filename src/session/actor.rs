@@ -29,6 +29,7 @@ use super::journal::Entry;
 use super::live::Live;
 use super::manager::Shelf;
 use super::policy::Policy;
+use super::receipt::Receipt;
 use super::runner::{Finished, Mailbox, TurnSink};
 use super::turn::{Input, Phase};
 use super::{Terms, Workbench, store_failure};
@@ -58,6 +59,15 @@ pub struct NewPrompt {
     pub configure: Option<Configure>,
     /// Refuse unless the session has this version.
     pub if_version: Option<u64>,
+    /// What the command behind it leaves in the commit that accepts it.
+    pub receipt: Option<Arc<Receipt>>,
+}
+
+impl NewPrompt {
+    /// The rows that go into the commit of this answer.
+    fn receipt_rows(&self, accepted: &Accepted) -> Result<Vec<Write>, ApiError> {
+        self.receipt.as_ref().map_or_else(|| Ok(Vec::new()), |receipt| receipt.take(accepted, accepted.version))
+    }
 }
 
 /// Answer to a prompt.

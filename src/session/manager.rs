@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use super::actor::{self, Actor, Order};
 use super::live::Live;
 use super::policy::Policy;
+use super::receipt::Receipt;
 use super::repair::Remains;
 use super::scopes::Scopes;
 use super::{Terms, Workbench, stopping, store_failure};
@@ -120,7 +121,7 @@ impl Manager {
     ///
     /// # Errors
     /// `CONFLICT` when the id is taken, or what the store says.
-    pub async fn create(&self, row: SessionRow) -> Result<SessionView, ApiError> {
+    pub async fn create(&self, row: SessionRow, receipt: Option<&Receipt>) -> Result<SessionView, ApiError> {
         if self.shelf.closing.load(Ordering::Acquire) {
             return Err(stopping());
         }
@@ -128,7 +129,10 @@ impl Manager {
         let created = EventBody::SessionCreated { session_id: row.id.clone() };
         let event = event_of(&row.id, 1, None, &created);
         let append = Write::Append(row.id.clone(), Arc::new(vec![event]));
-        let writes = vec![Write::CreateSession(Box::new(row)), append];
+        let mut writes = vec![Write::CreateSession(Box::new(row)), append];
+        if let Some(receipt) = receipt {
+            writes.extend(receipt.take(&view, view.version)?);
+        }
         commit(&self.shelf.store, writes).await.map_err(|e| store_failure(&e))?;
         Ok(view)
     }
@@ -437,13 +441,13 @@ mod tests {
             usage: Usage::default(),
             settings,
         };
-        manager.create(row).await.expect("created").session_id
+        manager.create(row, None).await.expect("created").session_id
     }
 
     async fn turn(manager: &Manager, id: &SessionId, text: &str) -> crate::protocol::TurnRecord {
         let live = manager.live(None, id).await.expect("there");
         let content = PromptContent::Text(text.into());
-        let prompt = NewPrompt { content, mode: PromptMode::Queue, configure: None, if_version: None };
+        let prompt = NewPrompt { content, mode: PromptMode::Queue, configure: None, if_version: None, receipt: None };
         let accepted = live.prompt(prompt).await.expect("accepted");
         if text == "hang" {
             live.abort("stop".into()).await.expect("runs");
@@ -509,6 +513,7 @@ mod tests {
                 mode,
                 configure: None,
                 if_version: None,
+                receipt: None,
             };
             let stuck = live.prompt(prompt("hang", PromptMode::Queue)).await.expect("accepted").turn_id;
             let queued = live.prompt(prompt("queued", PromptMode::Queue)).await.expect("accepted").turn_id;

@@ -15,6 +15,7 @@ mod journal;
 mod live;
 mod manager;
 mod policy;
+mod receipt;
 mod repair;
 mod runner;
 mod scopes;
@@ -46,6 +47,7 @@ pub use history::{is_item, items};
 pub use live::{ClientGuard, EventReader, Live};
 pub use manager::Manager;
 pub use views::Views;
+pub use receipt::Receipt;
 
 /// What a turn works with.
 pub struct Equipment {

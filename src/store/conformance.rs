@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::{
-    Grant, GrantRow, GrantSubject, MemoryStore, SessionRow, SessionSettings, SqliteStore, Steers, Store, StoreError,
+    Grant, GrantRow, GrantSubject, MemoryStore, OutcomeRow, SessionRow, SessionSettings, SqliteStore, Steers, Store, StoreError,
     TurnRow, Which, Write, commit,
 };
 use crate::protocol::{
@@ -119,6 +119,7 @@ async fn holds(store: Shared) {
     a_deleted_session_is_gone(&store).await;
     callbacks_come_in_order(&store).await;
     saved_grants_come_and_go(&store).await;
+    the_first_outcome_stays_until_it_has_expired(&store).await;
     store.check().await.expect("works");
     store.close().await.expect("closes");
     store.close().await.expect("closes twice");
@@ -314,6 +315,45 @@ async fn saved_grants_come_and_go(store: &Shared) {
     let gone = |id: &str| Write::DeleteGrant(id.parse().expect("an id"));
     put(store, vec![gone("g2"), gone("never")]).await;
     assert_eq!(store.grants().await, Ok(vec![changed]));
+}
+
+fn outcome(name: &str, at: u64, body: Option<&str>) -> OutcomeRow {
+    let expired_before = at.saturating_sub(100);
+    OutcomeRow { name: name.into(), fingerprint: [7; 32], at, expired_before, body: body.map(str::to_owned) }
+}
+
+async fn the_first_outcome_stays_until_it_has_expired(store: &Shared) {
+    let save = |name: &str, at, body: Option<&str>| Write::SaveOutcome(Box::new(outcome(name, at, body)));
+    let found = async |name: &str| {
+        let row = store.outcome(name).await.expect("read");
+        row.map(|row| (row.at, row.fingerprint == [7; 32], row.body))
+    };
+    assert_eq!(found("x").await, None);
+    put(store, vec![save("x", 1_000, None)]).await;
+    assert_eq!(found("x").await, Some((1_000, true, None)), "begun");
+    put(store, vec![save("x", 1_001, None), save("x", 1_002, Some("1")), save("x", 1_003, Some("2"))]).await;
+    assert_eq!(found("x").await, Some((1_002, true, Some("1".into()))), "the first outcome stays");
+    put(store, vec![save("x", 1_004, None)]).await;
+    assert_eq!(found("x").await.and_then(|row| row.2), Some("1".into()), "and is not begun again");
+    put(store, vec![save("x", 1_102, Some("3"))]).await;
+    assert_eq!(found("x").await.and_then(|row| row.2), Some("1".into()), "for its whole time");
+    put(store, vec![save("x", 1_103, None)]).await;
+    assert_eq!(found("x").await, Some((1_103, true, None)), "then it makes room");
+    put(store, vec![Write::ForgetOutcome("x".into())]).await;
+    assert_eq!(found("x").await, None, "what had begun can be forgotten");
+    put(store, vec![save("x", 1_103, Some("4")), Write::ForgetOutcome("x".into())]).await;
+    assert!(found("x").await.is_some(), "an outcome cannot");
+    // What nobody asks for again goes with those that come.
+    put(store, (0..8).map(|n| save(&format!("old {n}"), 1_104, Some("o"))).collect()).await;
+    put(store, (0..4).map(|n| save(&format!("new {n}"), 1_205, Some("n"))).collect()).await;
+    let mut left = 0;
+    for n in 0..8 {
+        left += usize::from(found(&format!("old {n}")).await.is_some());
+    }
+    assert_eq!((left, found("new 3").await.is_some()), (0, true));
+    // It goes with the commit that it rides in.
+    let refused = commit(store, vec![save("y", 1_206, Some("y")), create("a"), create("a")]).await;
+    assert!(refused.is_err() && found("y").await.is_none());
 }
 
 async fn callbacks_come_in_order(store: &Shared) {

@@ -8,7 +8,10 @@ use std::ops::Bound;
 
 use parking_lot::Mutex;
 
-use super::{BoxFuture, Committed, GrantRow, Question, SessionRow, Store, StoreError, TurnRow, Which, Write};
+use super::{
+    BoxFuture, Committed, GrantRow, OutcomeRow, Question, SessionRow, Store, StoreError, TurnRow, Which, Write,
+};
+use crate::base::limit;
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 
 #[derive(Debug)]
@@ -25,7 +28,39 @@ struct State {
     sessions: BTreeMap<u64, Held>,
     last_number: u64,
     grants: Vec<GrantRow>,
+    outcomes: Outcomes,
     closed: bool,
+}
+
+/// What is remembered of commands.
+#[derive(Debug, Default)]
+struct Outcomes {
+    rows: HashMap<String, OutcomeRow>,
+    /// Their names, oldest first; those whose row was replaced stand there twice.
+    order: VecDeque<(u64, String)>,
+}
+
+impl Outcomes {
+    fn save(&mut self, row: OutcomeRow) {
+        let expired_before = row.expired_before;
+        match self.rows.get_mut(&row.name) {
+            Some(old) if row.replaces(old) => {
+                self.order.push_back((row.at, row.name.clone()));
+                *old = row;
+            }
+            Some(_) => {}
+            None => {
+                self.order.push_back((row.at, row.name.clone()));
+                self.rows.insert(row.name.clone(), row);
+            }
+        }
+        while self.order.len() > limit::OUTCOMES_MAX || self.order.front().is_some_and(|(at, _)| *at < expired_before) {
+            let Some((at, name)) = self.order.pop_front() else { return };
+            if self.rows.get(&name).is_some_and(|row| row.at == at) {
+                self.rows.remove(&name);
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -92,7 +127,12 @@ impl State {
                 Write::DeleteSession(id) | Write::Append(id, _) if !known(id) => {
                     return Err(StoreError::NoSession(id.clone()));
                 }
-                Write::UpdateSession(_) | Write::SaveTurn(_) | Write::SaveGrant(_) | Write::DeleteGrant(_) => {}
+                Write::UpdateSession(_)
+                | Write::SaveTurn(_)
+                | Write::SaveGrant(_)
+                | Write::DeleteGrant(_)
+                | Write::SaveOutcome(_)
+                | Write::ForgetOutcome(_) => {}
                 Write::DeleteSession(id) => {
                     made.remove(id);
                     gone.insert(id.clone());
@@ -145,6 +185,12 @@ impl State {
                     None => self.grants.push(*row),
                 },
                 Write::DeleteGrant(id) => self.grants.retain(|g| g.grant.id != id),
+                Write::SaveOutcome(row) => self.outcomes.save(*row),
+                Write::ForgetOutcome(name) => {
+                    if self.outcomes.rows.get(&name).is_some_and(|row| row.body.is_none()) {
+                        self.outcomes.rows.remove(&name);
+                    }
+                }
             }
         }
     }
@@ -235,6 +281,10 @@ impl Store for MemoryStore {
 
     fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>> {
         self.read(|s| s.grants.clone())
+    }
+
+    fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>> {
+        self.read(|s| s.outcomes.rows.get(name).cloned())
     }
 
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {

@@ -12,6 +12,7 @@
 pub mod chain;
 pub mod inspect;
 mod memory;
+mod outcome;
 pub mod recall;
 pub mod snapshots;
 mod sqlite;
@@ -33,6 +34,7 @@ use crate::protocol::{
 };
 
 pub use memory::MemoryStore;
+pub use outcome::{Fingerprint, OutcomeRow};
 pub use sqlite::{Inspection, SqliteStore};
 
 /// A storage operation failed. Variants differ by what the caller should do.
@@ -289,6 +291,10 @@ pub enum Write {
     SaveGrant(Box<GrantRow>),
     /// Such a grant goes. Nothing happens when it is gone already.
     DeleteGrant(GrantId),
+    /// A command's outcome, or that it has begun. The first outcome under a name stays, see [`OutcomeRow`].
+    SaveOutcome(Box<OutcomeRow>),
+    /// A command that had begun was refused after all: nothing is remembered under this name. An outcome stays.
+    ForgetOutcome(String),
 }
 
 /// Called once, in the order of the commits, by whoever writes at that moment: keep it short.
@@ -337,6 +343,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// All grants that outlive their sessions, oldest first.
     fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>>;
+
+    /// What is remembered of the command of that name. It may have expired: see [`OutcomeRow::at`].
+    fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>>;
 
     /// How many sessions there are.
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>>;

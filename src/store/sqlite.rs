@@ -10,6 +10,7 @@
 mod chained;
 mod directory;
 mod inspect;
+mod outcome;
 mod read;
 mod record;
 mod schema;
@@ -24,7 +25,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 
-use super::{BoxFuture, Committed, GrantRow, SessionRow, Store, StoreError, TurnRow, Which, Write};
+use super::{BoxFuture, Committed, GrantRow, OutcomeRow, SessionRow, Store, StoreError, TurnRow, Which, Write};
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 use directory::Lock;
 use write::Job;
@@ -220,6 +221,11 @@ impl Store for SqliteStore {
 
     fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>> {
         self.read("list the saved grants", read::grants)
+    }
+
+    fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>> {
+        let name = name.to_owned();
+        self.read("look for a command's outcome", move |c| Ok(outcome::find(c, &name)?))
     }
 
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {

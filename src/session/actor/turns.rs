@@ -53,8 +53,12 @@ impl Actor {
             (Some(running), PromptMode::Steer) if running.phase != Phase::Stopping => self.steer(prompt).await,
             (Some(_), PromptMode::Steer | PromptMode::Queue) => self.enqueue(prompt).await,
             (None, PromptMode::Steer | PromptMode::Queue | PromptMode::Reject) if self.queue.is_empty() => {
-                let row = self.new_turn(prompt.content, prompt.configure);
-                self.begin(row, 1).await.map_err(|e| store_failure(&e))
+                let turn_id = TurnId::generate();
+                let accepted = Accepted { turn_id, status: TurnStatus::Running, version: version + 1 };
+                let rows = prompt.receipt_rows(&accepted)?;
+                let mut row = self.new_turn(prompt.content, prompt.configure);
+                row.record.turn_id = accepted.turn_id;
+                self.begin(row, (1, rows)).await.map_err(|e| store_failure(&e))
             }
             (None, PromptMode::Steer | PromptMode::Queue | PromptMode::Reject) => self.enqueue(prompt).await,
         }
@@ -63,8 +67,7 @@ impl Actor {
     /// Puts a message into the running turn, at its next boundary.
     async fn steer(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
         let mut row = self.changed();
-        configure(&mut row.settings, prompt.configure);
-        let parts = prompt.content.into_parts();
+        configure(&mut row.settings, prompt.configure.clone());
         // Without a queue there is still the turn that runs.
         let waiting_max = self.terms.limits.queued_prompts_max.max(1);
         let Some(running) = &mut self.running else { return Err(ApiError::internal("the turn has just ended")) };
@@ -74,16 +77,20 @@ impl Actor {
             let message = format!("turn {} has {waiting_max} messages waiting already", turn.record.turn_id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
+        let record = running.record();
+        let accepted = Accepted { turn_id: record.turn_id, status: record.status, version: row.version };
+        let rows = prompt.receipt_rows(&accepted)?;
+        let parts = prompt.content.into_parts();
         turn.steers.waiting.push(parts.clone());
         // In the turn's row it outlives the process; the end of the turn, whatever kind, makes it a turn of its own.
-        let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+        let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+        writes.extend(rows);
         let written = self.live.journal.record(|_| Entry { events: Vec::new(), writes }).await;
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
         running.row = turn;
         running.steers.add(parts);
-        let record = running.record();
-        Ok(Accepted { turn_id: record.turn_id, status: record.status, version: self.row.version })
+        Ok(accepted)
     }
 
     async fn enqueue(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
@@ -92,16 +99,20 @@ impl Actor {
             let message = format!("session {} has {queue_max} prompts waiting already", self.row.id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
-        let turn = self.new_turn(prompt.content, prompt.configure);
-        let (turn_id, status) = (turn.record.turn_id.clone(), turn.record.status);
         let row = self.changed();
+        let accepted = Accepted { turn_id: TurnId::generate(), status: TurnStatus::Queued, version: row.version };
+        let rows = prompt.receipt_rows(&accepted)?;
+        let mut turn = self.new_turn(prompt.content, prompt.configure);
+        turn.record.turn_id = accepted.turn_id.clone();
+        let turn_id = accepted.turn_id.clone();
         let event = self.queued_event(&turn_id, self.queue.len());
-        let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+        let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+        writes.extend(rows);
         let written = self.live.journal.record(|_| Entry { events: vec![event], writes }).await;
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
         self.queue.push_back(turn);
-        Ok(Accepted { turn_id, status, version: self.row.version })
+        Ok(accepted)
     }
 
     /// `turn.queued` of a turn with so many others waiting before it.
@@ -116,7 +127,11 @@ impl Actor {
     }
 
     /// Begins a turn: what says so is durable before its task starts.
-    async fn begin(&mut self, mut turn: TurnRow, version_step: u64) -> Result<Accepted, StoreError> {
+    async fn begin(
+        &mut self,
+        mut turn: TurnRow,
+        (version_step, rows): (u64, Vec<Write>),
+    ) -> Result<Accepted, StoreError> {
         let content = turn.prompt.take().unwrap_or_else(|| PromptContent::Text(String::new()));
         let turn_id = turn.record.turn_id.clone();
         let mut row = self.row.clone();
@@ -130,7 +145,8 @@ impl Actor {
         let event = prompt_event(&row, &content);
         let entry = |first_seq: u64| {
             turn.first_seq = Some(first_seq);
-            let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+            let turn = Write::SaveTurn(Box::new(turn.clone()));
+            let writes = [turn, Write::UpdateSession(Box::new(row.clone()))].into_iter().chain(rows).collect();
             Entry { events: vec![(Some(turn_id.clone()), event)], writes }
         };
         // Nothing runs, so what failed before is no longer anybody's.
@@ -181,7 +197,7 @@ impl Actor {
             return;
         }
         let Some(turn) = self.queue.front().cloned() else { return };
-        match self.begin(turn, 0).await {
+        match self.begin(turn, (0, Vec::new())).await {
             Ok(_) => drop(self.queue.pop_front()),
             Err(error) => {
                 tracing::error!(session = %self.row.id, %error, "a queued turn could not be begun; it is tried again");

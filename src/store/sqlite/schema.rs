@@ -68,6 +68,17 @@ const STEPS: &[Step] = &[
     ),
     // session.head_seq and session.head, and a tag for each event in log.body.
     Step::Code(chained::chain_all),
+    Step::Sql(
+        "
+    CREATE TABLE outcome (
+        number INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE,
+        at INTEGER NOT NULL,
+        fingerprint BLOB NOT NULL,
+        body TEXT
+    );
+",
+    ),
 ];
 
 /// One step.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::read::{self, TurnBody};
-use super::{chained, schema, sweep};
+use super::{chained, outcome, schema, sweep};
 use crate::protocol::{SessionId, TurnId};
 use crate::store::chain::Chain;
 use crate::store::{Committed, SessionRow, StoreError, TurnRow, Write};
@@ -341,6 +341,8 @@ impl Writer {
                 self.connection.prepare_cached("DELETE FROM saved_grant WHERE id = ?")?.execute([id.as_str()])?;
                 Ok(())
             }
+            Write::SaveOutcome(row) => Ok(outcome::save(&self.connection, row)?),
+            Write::ForgetOutcome(name) => Ok(outcome::forget(&self.connection, name)?),
         }
     }
 

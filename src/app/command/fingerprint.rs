@@ -1,0 +1,82 @@
+//! What a command asks for, as a number: the same for the same, whatever the order of its keys and however it came.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::store::Fingerprint;
+
+/// The fingerprint of an object's fields. Objects count by their names, in whatever order they stand.
+pub(super) fn of<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Fingerprint {
+    let mut fields: Vec<_> = fields.into_iter().collect();
+    fields.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let mut hash = Sha256::new();
+    for (name, value) in &fields {
+        text(&mut hash, name);
+        follow(&mut hash, value);
+    }
+    hash.finalize().into()
+}
+
+/// A kind and a length go before everything, so that two values never make the same bytes.
+fn follow(hash: &mut Sha256, value: &Value) {
+    match value {
+        Value::Null => hash.update(b"n"),
+        Value::Bool(yes) => hash.update(if *yes { b"t" } else { b"f" }),
+        Value::Number(number) => {
+            hash.update(b"d");
+            text(hash, &number.to_string());
+        }
+        Value::String(words) => {
+            hash.update(b"s");
+            text(hash, words);
+        }
+        Value::Array(items) => {
+            hash.update(b"a");
+            hash.update((items.len() as u64).to_le_bytes());
+            items.iter().for_each(|item| follow(hash, item));
+        }
+        Value::Object(fields) => {
+            hash.update(b"o");
+            hash.update((fields.len() as u64).to_le_bytes());
+            let mut fields: Vec<_> = fields.iter().collect();
+            fields.sort_by_key(|(name, _)| *name);
+            for (name, value) in fields {
+                text(hash, name);
+                follow(hash, value);
+            }
+        }
+    }
+}
+
+fn text(hash: &mut Sha256, text: &str) {
+    hash.update((text.len() as u64).to_le_bytes());
+    hash.update(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn print(value: &Value) -> Fingerprint {
+        let fields = value.as_object().expect("an object");
+        of(fields.iter().map(|(name, value)| (name.as_str(), value.clone())))
+    }
+
+    #[test]
+    fn the_order_of_keys_does_not_count_and_everything_else_does() {
+        let base = json!({ "a": 1, "b": { "c": [1, "2"], "d": null } });
+        assert_eq!(print(&base), print(&json!({ "b": { "d": null, "c": [1, "2"] }, "a": 1 })));
+        #[rustfmt::skip]
+        let others = [
+            json!({}), json!({ "a": 1 }), json!({ "a": "1", "b": { "c": [1, "2"], "d": null } }),
+            json!({ "a": 1, "b": { "c": ["2", 1], "d": null } }), json!({ "a": 1, "b": { "c": [1, "2"] } }),
+            json!({ "a": 1, "b": { "c": [1, "2"], "d": false } }), json!({ "a": 1, "b": { "c": [[1], "2"], "d": null } }),
+            json!({ "a": "", "bb": "" }), json!({ "ab": "", "b": "" }),
+        ];
+        let mut seen = std::collections::HashSet::from([print(&base)]);
+        for other in &others {
+            assert!(seen.insert(print(other)), "{other}");
+        }
+    }
+}

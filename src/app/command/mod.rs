@@ -1,0 +1,237 @@
+//! The way of a command, whatever door it came through: remembered outcomes, duplicates, dependencies, shares,
+//! lanes, versions, clocks.
+//!
+//! `parse` makes a command of an object; `flight` knows what is under way and waits in `lane`s; `run` takes one
+//! through; `outcome` is what comes of it; `operations` is what the application does for each.
+//!
+//! Invariants: what has an id or a key is done at most once while its outcome is remembered, over the end of the
+//! process too, and is always answered alike. An outcome is stored before it is given. What is refused (a limit, a
+//! conflict, a dependency that cannot be met) has changed nothing, is not remembered, and costs nothing.
+
+mod fields;
+mod fingerprint;
+mod flight;
+mod lane;
+mod operations;
+mod outcome;
+mod parse;
+mod rate;
+mod run;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::app::Caller;
+use crate::base::{BoxFuture, limit};
+use crate::protocol::{ApiError, SessionId};
+use crate::session::Receipt;
+use crate::store::Store;
+
+use flight::{Entry, Flights};
+use lane::Lanes;
+pub(super) use operations::Performed;
+use outcome::Reads;
+use rate::Rate;
+use run::{Run, Tell};
+
+pub use outcome::Outcome;
+pub use parse::{ANONYMOUS, Command, Message, Operation, Request, Subscribe, Unread};
+
+/// What the pipeline asks of the application. Tests fill it with something smaller.
+pub(super) trait Operations: Send + Sync + 'static {
+    /// A session's version.
+    fn version(&self, caller: Caller, session: SessionId) -> BoxFuture<'_, Result<u64, ApiError>>;
+
+    /// Does what is asked. Of an operation that rides, the receipt's rows go into the commit of its effect.
+    fn perform(self: Arc<Self>, task: Task) -> BoxFuture<'static, Result<Performed, ApiError>>;
+}
+
+/// What is to be done, for whom.
+pub(super) struct Task {
+    pub(super) caller: Caller,
+    pub(super) session: Option<SessionId>,
+    pub(super) operation: Operation,
+    pub(super) receipt: Arc<Receipt>,
+}
+
+/// A step of a command on its way. The last one is [`Step::Done`].
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// It was taken on.
+    Accepted,
+    /// It runs.
+    Started,
+    /// It is over, or was refused.
+    Done(Handled),
+}
+
+/// The end of a command.
+#[derive(Debug, Clone)]
+pub struct Handled {
+    /// What came of it.
+    pub outcome: Arc<Outcome>,
+    /// Whether it was done before, or beside this one.
+    pub replayed: bool,
+    /// Whether it was taken on, now or before. One that was not has no outcome to be remembered.
+    pub accepted: bool,
+}
+
+impl Handled {
+    fn refused(error: ApiError) -> Self {
+        Self { outcome: Arc::new(Outcome::failure(error)), replayed: false, accepted: false }
+    }
+}
+
+/// A command that was handed in. It goes its way whether or not anybody looks.
+#[derive(Debug)]
+pub struct Submitted {
+    /// Its id; one that we gave it begins with [`ANONYMOUS`].
+    pub id: String,
+    /// Its type.
+    pub command: &'static str,
+    /// Its session.
+    pub session: Option<SessionId>,
+    steps: mpsc::Receiver<Step>,
+}
+
+impl Submitted {
+    /// The next step. None: the last one was given. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Step> {
+        self.steps.recv().await
+    }
+
+    /// Waits for the end.
+    pub async fn end(mut self) -> Handled {
+        while let Some(step) = self.steps.recv().await {
+            match step {
+                Step::Accepted | Step::Started => {}
+                Step::Done(handled) => return handled,
+            }
+        }
+        Handled::refused(ApiError::internal("the command broke off"))
+    }
+}
+
+/// Waits of the pipeline.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clocks {
+    /// Longest run of a command.
+    pub(super) run: Duration,
+    /// Longest wait for what it depends on.
+    pub(super) dependencies: Duration,
+}
+
+impl Default for Clocks {
+    fn default() -> Self {
+        Self {
+            run: Duration::from_millis(limit::COMMAND_TIMEOUT_MS),
+            dependencies: Duration::from_millis(limit::DEPENDENCY_WAIT_MS),
+        }
+    }
+}
+
+/// All commands.
+pub(super) struct Commands {
+    shared: Arc<Shared>,
+}
+
+/// What all runs share.
+struct Shared {
+    store: Arc<dyn Store>,
+    flights: Flights,
+    lanes: Lanes,
+    rate: Rate,
+    reads: Mutex<Reads>,
+    /// Room for work; one that timed out keeps its room until it has stopped.
+    room: Arc<Semaphore>,
+    clocks: Clocks,
+    anonymous: AtomicU64,
+}
+
+impl Commands {
+    /// A pipeline whose outcomes are in `store`; `per_minute` is each client's share.
+    pub(super) fn new(store: Arc<dyn Store>, per_minute: u32) -> Self {
+        Self::with(store, per_minute, (Clocks::default(), limit::COMMANDS_IN_FLIGHT_MAX))
+    }
+
+    /// The same with other waits and room for `in_flight_max`.
+    fn with(store: Arc<dyn Store>, per_minute: u32, (clocks, in_flight_max): (Clocks, usize)) -> Self {
+        let shared = Shared {
+            store,
+            flights: Flights::default(),
+            lanes: Lanes::default(),
+            rate: Rate::new(per_minute),
+            reads: Mutex::default(),
+            room: Arc::new(Semaphore::new(in_flight_max)),
+            clocks,
+            anonymous: AtomicU64::new(0),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Hands a command in. Its place in its lane is that of this call.
+    pub(super) fn submit<O: Operations>(&self, operations: Arc<O>, caller: Caller, command: Command) -> Submitted {
+        // Three steps at most, so nobody ever waits for who looks.
+        let (tell, steps) = mpsc::channel(3);
+        let tell = Tell(tell);
+        let id = command.id.clone().unwrap_or_else(|| {
+            let number = self.shared.anonymous.fetch_add(1, Ordering::Relaxed) + 1;
+            format!("{ANONYMOUS}{number}")
+        });
+        let (kind, _) = command.operation.kind();
+        let session = command.session.clone();
+        match self.shared.enter(&caller, &command) {
+            Err(error) => tell.done(Handled::refused(error)),
+            Ok(Entry::Beside(mut other)) => {
+                tokio::spawn(async move { tell.done(other.end().await) });
+            }
+            Ok(Entry::Own(entered)) => {
+                let run = Run { shared: Arc::clone(&self.shared), entered, tell };
+                tokio::spawn(run.go(operations, caller, command));
+            }
+        }
+        Submitted { id, command: kind, session, steps }
+    }
+
+    /// Commands under way, and lanes in which some stand.
+    #[cfg(test)]
+    fn counts(&self) -> (usize, usize) {
+        (self.shared.flights.count(), self.shared.lanes.count())
+    }
+}
+
+/// Whose commands are told apart.
+fn scope(caller: &Caller) -> &str {
+    caller.client.as_ref().map_or("", |client| client.as_str())
+}
+
+/// What is answered to a command, on a socket or a pipe.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Response<'a> {
+    /// `response`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The command's id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a str>,
+    /// Its type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<&'a str>,
+    /// Whether it succeeded.
+    pub success: bool,
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: &'a Outcome,
+    /// Whether it was done before.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replayed: bool,
+}

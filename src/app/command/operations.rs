@@ -1,0 +1,127 @@
+//! What the application does for each operation.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use super::{Command, Operation, Operations, Submitted, Task};
+use crate::app::{App, Caller};
+use crate::base::BoxFuture;
+use crate::protocol::{ApiError, SessionId};
+
+/// What was done.
+#[derive(Debug)]
+pub(in crate::app) struct Performed {
+    /// The answer of the route of the same operation.
+    pub(super) data: Box<RawValue>,
+    /// The session's version behind it.
+    pub(super) version: Option<u64>,
+}
+
+impl Performed {
+    /// Something that was done.
+    pub(super) fn of<T: Serialize>(data: &T, version: Option<u64>) -> Result<Self, ApiError> {
+        let data = to_raw_value(data).map_err(|cause| ApiError::internal(cause.to_string()))?;
+        Ok(Self { data, version })
+    }
+}
+
+impl App {
+    /// Hands a command in. It goes its way whether or not anybody waits for its end.
+    pub fn submit(self: &Arc<Self>, caller: Caller, command: Command) -> Submitted {
+        self.commands.submit(Arc::clone(self), caller, command)
+    }
+
+    /// The session that an operation is about.
+    async fn version_of(&self, caller: &Caller, session: &SessionId) -> Option<u64> {
+        self.session(caller, session).await.ok().map(|view| view.version)
+    }
+
+    async fn change(&self, task: Task) -> Result<Performed, ApiError> {
+        let Task { caller, session, operation, receipt } = task;
+        let named = session.clone().ok_or_else(|| ApiError::invalid("sessionId", "to be there"));
+        match operation {
+            Operation::CreateSession(body) => {
+                let view = self.create_session_with(&caller, body, Some(&receipt)).await?;
+                Performed::of(&view, Some(view.version))
+            }
+            Operation::DeleteSession => Performed::of(&self.delete_session(&caller, &named?).await?, None),
+            Operation::Prompt(body) | Operation::Steer(body) => {
+                let accepted = self.prompt_with(&caller, &named?, (body, Some(receipt))).await?;
+                Performed::of(&accepted, Some(accepted.version))
+            }
+            Operation::Abort(body) => {
+                let session = named?;
+                let aborted = self.abort(&caller, &session, body).await?;
+                Performed::of(&aborted, self.version_of(&caller, &session).await)
+            }
+            Operation::Feedback(body) => {
+                let session = named?;
+                let resolved = self.feedback(&caller, &session, body).await?;
+                Performed::of(&resolved, self.version_of(&caller, &session).await)
+            }
+            Operation::RevokeGrant(grant) => {
+                let deleted = self.revoke_grant(&caller, (grant, session.as_ref())).await?;
+                let version = match &session {
+                    Some(session) => self.version_of(&caller, session).await,
+                    None => None,
+                };
+                Performed::of(&deleted, version)
+            }
+            Operation::ExplainPermission(_)
+            | Operation::GetSession
+            | Operation::GetHistory(..)
+            | Operation::GetTurn(_)
+            | Operation::ListSessions(..)
+            | Operation::ListGrants(_)
+            | Operation::ListTools
+            | Operation::ListAgents
+            | Operation::ListModels
+            | Operation::GetHealth => self.look(&caller, session, operation).await,
+        }
+    }
+
+    async fn look(&self, caller: &Caller, session: Option<SessionId>, operation: Operation) -> Result<Performed, ApiError> {
+        let named = session.clone().ok_or_else(|| ApiError::invalid("sessionId", "to be there"));
+        match operation {
+            Operation::ExplainPermission(body) => Performed::of(&self.explain(caller, body).await?, None),
+            Operation::GetSession => {
+                let view = self.session(caller, &named?).await?;
+                Performed::of(&view, Some(view.version))
+            }
+            Operation::GetHistory(after, limit) => {
+                Performed::of(&self.history(caller, &named?, after, limit).await?, None)
+            }
+            Operation::GetTurn(turn) => Performed::of(&self.turn(caller, &named?, &turn).await?, None),
+            Operation::ListSessions(cursor, limit) => {
+                Performed::of(&self.sessions(caller, cursor.as_deref(), limit).await?, None)
+            }
+            Operation::ListGrants(cursor) => {
+                Performed::of(&self.grants(caller, (session.as_ref(), cursor.as_deref())).await?, None)
+            }
+            Operation::ListTools => Performed::of(&json!({ "tools": self.tools() }), None),
+            Operation::ListAgents => Performed::of(&json!({ "agents": self.agents() }), None),
+            Operation::ListModels => Performed::of(&json!({ "models": self.models() }), None),
+            Operation::GetHealth => Performed::of(&self.health().await, None),
+            Operation::CreateSession(_)
+            | Operation::DeleteSession
+            | Operation::Prompt(_)
+            | Operation::Steer(_)
+            | Operation::Abort(_)
+            | Operation::Feedback(_)
+            | Operation::RevokeGrant(_) => Err(ApiError::internal("a change came where only looking is done")),
+        }
+    }
+}
+
+impl Operations for App {
+    fn version(&self, caller: Caller, session: SessionId) -> BoxFuture<'_, Result<u64, ApiError>> {
+        Box::pin(async move { Ok(self.session(&caller, &session).await?.version) })
+    }
+
+    fn perform(self: Arc<Self>, task: Task) -> BoxFuture<'static, Result<Performed, ApiError>> {
+        Box::pin(async move { self.change(task).await })
+    }
+}

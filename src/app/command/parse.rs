@@ -1,0 +1,456 @@
+//! From an object to a command: who it is, what it asks for, and under which conditions.
+//!
+//! The fields around the operation are taken out first; what is left is the body of the route of the same
+//! operation, and is held against the same type. Nothing unknown passes.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::fields::Fields;
+use crate::app::parse_json;
+use crate::base::limit;
+use crate::protocol::{
+    Abort, ApiError, CreateSession, ExplainCall, Feedback, GrantId, Prompt, PromptMode, SessionId, TurnId,
+};
+use crate::store::Fingerprint;
+
+/// What ids that clients choose must not begin with: those of commands without one do.
+pub const ANONYMOUS: &str = "anon:";
+
+/// What errors call a whole command.
+const WHOLE: &str = "command";
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Operation {
+    /// `create_session`.
+    CreateSession(CreateSession),
+    /// `delete_session`.
+    DeleteSession,
+    /// `prompt`.
+    Prompt(Prompt),
+    /// `steer`: a prompt of that mode.
+    Steer(Prompt),
+    /// `abort`.
+    Abort(Abort),
+    /// `feedback`.
+    Feedback(Feedback),
+    /// `revoke_grant`.
+    RevokeGrant(GrantId),
+    /// `explain_permission`.
+    ExplainPermission(ExplainCall),
+    /// `get_session`.
+    GetSession,
+    /// `get_history`: behind an item, at most so many.
+    GetHistory(u64, usize),
+    /// `get_turn`.
+    GetTurn(TurnId),
+    /// `list_sessions`: behind a cursor, at most so many.
+    ListSessions(Option<String>, usize),
+    /// `list_grants`, behind a cursor.
+    ListGrants(Option<String>),
+    /// `list_tools`.
+    ListTools,
+    /// `list_agents`.
+    ListAgents,
+    /// `list_models`.
+    ListModels,
+    /// `get_health`.
+    GetHealth,
+}
+
+/// How an operation takes its turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// In the lane of its session.
+    Change,
+    /// Beside the lanes, so that it does not wait for what it controls.
+    Control,
+    /// Beside the lanes; changes nothing.
+    Read,
+}
+
+/// Whether a session is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Names {
+    Must,
+    May,
+    Never,
+}
+
+/// A message on a socket or a pipe.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    /// A command.
+    Command(Box<Command>),
+    /// `subscribe`: this connection wants a session's events.
+    Subscribe(Subscribe),
+    /// `unsubscribe`: it no longer wants them.
+    Unsubscribe {
+        /// The message's id.
+        id: Option<String>,
+        /// The session.
+        session: SessionId,
+    },
+}
+
+/// A wish for a session's events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subscribe {
+    /// The message's id.
+    pub id: Option<String>,
+    /// The session.
+    pub session: SessionId,
+    /// Those behind this number.
+    pub after: u64,
+    /// Of these types alone.
+    pub types: Option<Vec<String>>,
+}
+
+/// A command.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Command {
+    /// Its id. None: nobody will ask for it again.
+    pub id: Option<String>,
+    /// Its key: what is the same under one key is done once, whatever its id.
+    pub key: Option<String>,
+    /// The session that it is about; of a new one, the id it wants.
+    pub session: Option<SessionId>,
+    /// The ids of commands that must have succeeded before.
+    pub depends_on: Vec<String>,
+    /// Refuse unless the session has this version.
+    pub if_version: Option<u64>,
+    /// What is to be done.
+    pub operation: Operation,
+    pub(super) fingerprint: Fingerprint,
+}
+
+/// A message that is none; what of it could be read goes into the answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unread {
+    /// Its id.
+    pub id: Option<String>,
+    /// Its type.
+    pub command: Option<String>,
+    /// What is wrong.
+    pub error: ApiError,
+}
+
+/// A write over HTTP, as a command.
+pub struct Request<'a> {
+    /// The type of the command.
+    pub kind: &'static str,
+    /// The session in its path.
+    pub session: Option<SessionId>,
+    /// `Idempotency-Key`.
+    pub key: Option<String>,
+    /// `If-Match`.
+    pub if_version: Option<u64>,
+    /// Fields beside the body's, from the path or the query.
+    pub fields: Vec<(&'static str, Value)>,
+    /// The body; empty counts as `{}`.
+    pub body: &'a [u8],
+}
+
+impl Operation {
+    /// Its type, and how it takes its turn.
+    pub(super) fn kind(&self) -> (&'static str, Class) {
+        match self {
+            Self::CreateSession(_) => ("create_session", Class::Change),
+            Self::DeleteSession => ("delete_session", Class::Change),
+            Self::Prompt(Prompt { mode: PromptMode::Steer, .. }) => ("prompt", Class::Control),
+            Self::Prompt(_) => ("prompt", Class::Change),
+            Self::Steer(_) => ("steer", Class::Control),
+            Self::Abort(_) => ("abort", Class::Control),
+            Self::Feedback(_) => ("feedback", Class::Control),
+            Self::RevokeGrant(_) => ("revoke_grant", Class::Change),
+            Self::ExplainPermission(_) => ("explain_permission", Class::Read),
+            Self::GetSession => ("get_session", Class::Read),
+            Self::GetHistory(..) => ("get_history", Class::Read),
+            Self::GetTurn(_) => ("get_turn", Class::Read),
+            Self::ListSessions(..) => ("list_sessions", Class::Read),
+            Self::ListGrants(_) => ("list_grants", Class::Read),
+            Self::ListTools => ("list_tools", Class::Read),
+            Self::ListAgents => ("list_agents", Class::Read),
+            Self::ListModels => ("list_models", Class::Read),
+            Self::GetHealth => ("get_health", Class::Read),
+        }
+    }
+
+    /// Whether its outcome goes into the commit of its effect.
+    pub(super) fn rides(&self) -> bool {
+        matches!(self, Self::CreateSession(_) | Self::Prompt(_) | Self::Steer(_))
+    }
+
+    /// Of a type, with the fields that are its own.
+    fn read(kind: &str, body: &[u8], whole: &str) -> Result<Self, ApiError> {
+        Ok(match kind {
+            "create_session" => Self::CreateSession(parse_json(body, whole)?),
+            "delete_session" => nothing(body, whole, Self::DeleteSession)?,
+            "prompt" => Self::Prompt(parse_json(body, whole)?),
+            "steer" => Self::Steer(steering(body, whole)?),
+            "abort" => Self::Abort(parse_json(body, whole)?),
+            "feedback" => Self::Feedback(parse_json(body, whole)?),
+            "revoke_grant" => Self::RevokeGrant(parse_json::<GrantRef>(body, whole)?.grant_id),
+            "explain_permission" => Self::ExplainPermission(parse_json(body, whole)?),
+            "get_session" => nothing(body, whole, Self::GetSession)?,
+            "get_history" => {
+                let (cursor, limit) = parse_json::<Paging>(body, whole)?.checked()?;
+                let expected = || ApiError::invalid("cursor", "the `nextCursor` of the page before");
+                let after = cursor.map(|text| text.parse().map_err(|_| expected())).transpose()?;
+                Self::GetHistory(after.unwrap_or(0), limit)
+            }
+            "get_turn" => Self::GetTurn(parse_json::<TurnRef>(body, whole)?.turn_id),
+            "list_sessions" => {
+                let (cursor, limit) = parse_json::<Paging>(body, whole)?.checked()?;
+                Self::ListSessions(cursor, limit)
+            }
+            "list_grants" => Self::ListGrants(parse_json::<Cursor>(body, whole)?.cursor),
+            "list_tools" => nothing(body, whole, Self::ListTools)?,
+            "list_agents" => nothing(body, whole, Self::ListAgents)?,
+            "list_models" => nothing(body, whole, Self::ListModels)?,
+            "get_health" => nothing(body, whole, Self::GetHealth)?,
+            other => return Err(unknown(other)),
+        })
+    }
+}
+
+/// The types of messages, and whether each names a session.
+const KINDS: &[(&str, Names)] = &[
+    ("create_session", Names::May),
+    ("delete_session", Names::Must),
+    ("prompt", Names::Must),
+    ("steer", Names::Must),
+    ("abort", Names::Must),
+    ("feedback", Names::Must),
+    ("revoke_grant", Names::May),
+    ("explain_permission", Names::May),
+    ("get_session", Names::Must),
+    ("get_history", Names::Must),
+    ("get_turn", Names::Must),
+    ("list_sessions", Names::Never),
+    ("list_grants", Names::May),
+    ("list_tools", Names::Never),
+    ("list_agents", Names::Never),
+    ("list_models", Names::Never),
+    ("get_health", Names::Never),
+    ("subscribe", Names::Must),
+    ("unsubscribe", Names::Must),
+];
+
+fn unknown(kind: &str) -> ApiError {
+    let known: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+    ApiError::invalid("type", format!("one of {}; got `{kind}`", known.join(", ")))
+}
+
+fn nothing(body: &[u8], whole: &str, operation: Operation) -> Result<Operation, ApiError> {
+    parse_json::<Nothing>(body, whole).map(|_| operation)
+}
+
+/// A prompt that says no other mode.
+fn steering(body: &[u8], whole: &str) -> Result<Prompt, ApiError> {
+    let prompt: Prompt = parse_json(body, whole)?;
+    match parse_json::<Mode>(body, whole)?.mode.unwrap_or(PromptMode::Steer) {
+        PromptMode::Steer => Ok(Prompt { mode: PromptMode::Steer, ..prompt }),
+        PromptMode::Queue | PromptMode::Reject => Err(ApiError::invalid("mode", "`steer`, or nothing")),
+    }
+}
+
+/// Whether a prompt says its mode.
+#[derive(Deserialize)]
+struct Mode {
+    #[serde(default)]
+    mode: Option<PromptMode>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GrantRef {
+    grant_id: GrantId,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct TurnRef {
+    turn_id: TurnId,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cursor {
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Paging {
+    #[serde(default)]
+    cursor: Option<String>,
+    #[serde(default)]
+    limit: Option<usize>,
+}
+
+impl Paging {
+    fn checked(self) -> Result<(Option<String>, usize), ApiError> {
+        match self.limit.unwrap_or(limit::PAGE_ITEMS) {
+            limit @ 1..=limit::PAGE_ITEMS_MAX => Ok((self.cursor, limit)),
+            _ => Err(ApiError::invalid("limit", format!("a number from 1 to {}", limit::PAGE_ITEMS_MAX))),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SubscribeBody {
+    #[serde(default)]
+    after: u64,
+    #[serde(default)]
+    types: Option<Vec<String>>,
+}
+
+impl Message {
+    /// Reads one message.
+    ///
+    /// # Errors
+    /// What is wrong with it, and what of it could be read.
+    pub fn parse(text: &[u8]) -> Result<Self, Box<Unread>> {
+        let unread = |error| Box::new(Unread { id: None, command: None, error });
+        let mut fields: Fields = parse_json(text, WHOLE).map_err(unread)?;
+        let (mut id, mut command) = (None, None);
+        let read = Self::read(&mut fields, &mut id, &mut command);
+        read.map_err(|error| Box::new(Unread { id, command, error }))
+    }
+
+    fn read(fields: &mut Fields, id: &mut Option<String>, command: &mut Option<String>) -> Result<Self, ApiError> {
+        let given = fields.typed::<String>("id", "a text")?;
+        *id = given.map(|text| name_of("id", text)).transpose()?;
+        let kind = fields.typed::<String>("type", "the type of a command")?;
+        let kind = kind.ok_or_else(|| ApiError::invalid("type", "to be there"))?;
+        let (_, names) = *KINDS.iter().find(|(name, _)| *name == kind).ok_or_else(|| unknown(&kind))?;
+        *command = Some(kind.clone());
+        let key = fields.typed::<String>("idempotencyKey", "a text")?;
+        let key = key.map(|text| key_of("idempotencyKey", text)).transpose()?;
+        // Without its ids: what is left is what is asked for.
+        let print = if id.is_some() || key.is_some() {
+            fields.print([("type", Value::from(kind.as_str()))])?
+        } else {
+            Fingerprint::default()
+        };
+        let session = session_of(fields, &kind, names)?;
+        if kind == "subscribe" || kind == "unsubscribe" {
+            return connection(&kind, fields, id.clone(), session);
+        }
+        let depends_on = fields.typed::<Vec<String>>("dependsOn", "a list of ids")?.unwrap_or_default();
+        if depends_on.len() > limit::DEPENDENCIES_MAX {
+            return Err(ApiError::invalid("dependsOn", format!("at most {} ids", limit::DEPENDENCIES_MAX)));
+        }
+        let if_version = fields.typed::<u64>("ifSessionVersion", "a whole number, 0 or more")?;
+        if let (Some(id), "create_session" | "explain_permission") = (&session, kind.as_str()) {
+            fields.push("sessionId", id)?;
+        }
+        let operation = Operation::read(&kind, &fields.text(), WHOLE)?;
+        let mut command =
+            Command { id: id.clone(), key, session, depends_on, if_version, operation, fingerprint: print };
+        command.settle("ifSessionVersion")?;
+        Ok(Self::Command(Box::new(command)))
+    }
+}
+
+impl Command {
+    /// The command that a write over HTTP is.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` that names the field.
+    pub fn of_request(request: Request<'_>) -> Result<Self, ApiError> {
+        let Request { kind, session, key, if_version, fields, body } = request;
+        let body = if body.is_empty() { b"{}" } else { body };
+        let key = key.map(|text| key_of("Idempotency-Key", text)).transpose()?;
+        let mut own: Fields = parse_json(body, "body")?;
+        for (name, value) in fields {
+            own.push(name, &value)?;
+        }
+        let operation = Operation::read(kind, &own.text(), "body")?;
+        let named = session.as_ref().map(|id| ("sessionId", Value::from(id.as_str())));
+        let held = if_version.map(|version| ("ifSessionVersion", Value::from(version)));
+        let fingerprint = match key {
+            Some(_) => own.print([("type", Value::from(kind))].into_iter().chain(named).chain(held))?,
+            None => Fingerprint::default(),
+        };
+        let session = match &operation {
+            Operation::CreateSession(body) => body.session_id.clone(),
+            _ => session,
+        };
+        let mut command =
+            Self { id: None, key, session, depends_on: Vec::new(), if_version, operation, fingerprint };
+        command.settle("If-Match")?;
+        Ok(command)
+    }
+
+    /// Brings a version that is said in two ways to one.
+    fn settle(&mut self, field: &str) -> Result<(), ApiError> {
+        match &mut self.operation {
+            Operation::Prompt(prompt) | Operation::Steer(prompt) => {
+                if prompt.if_version.is_some() && self.if_version.is_some() && prompt.if_version != self.if_version {
+                    return Err(ApiError::invalid("ifVersion", format!("the same as `{field}`, or nothing")));
+                }
+                // It is looked at by whoever makes the change, and so in one go with it.
+                prompt.if_version = prompt.if_version.or(self.if_version.take());
+                self.if_version = None;
+                Ok(())
+            }
+            Operation::CreateSession(_) if self.if_version.is_some() => {
+                Err(ApiError::invalid(field, "nothing: a new session has no version"))
+            }
+            _ if self.if_version.is_some() && self.session.is_none() => {
+                Err(ApiError::invalid(field, "nothing where no session is named"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A session that is named where it has to be, and only there.
+fn session_of(fields: &mut Fields, kind: &str, names: Names) -> Result<Option<SessionId>, ApiError> {
+    let id = fields.typed::<SessionId>("sessionId", "the id of a session")?;
+    match (names, &id) {
+        (Names::Must, None) => Err(ApiError::invalid("sessionId", format!("to be there: `{kind}` is about a session"))),
+        (Names::Never, Some(_)) => Err(ApiError::invalid("sessionId", format!("nothing: `{kind}` is about no session"))),
+        (Names::Must | Names::May, Some(_)) | (Names::May | Names::Never, None) => Ok(id),
+    }
+}
+
+/// A message about the connection itself.
+fn connection(
+    kind: &str,
+    fields: &Fields,
+    id: Option<String>,
+    session: Option<SessionId>,
+) -> Result<Message, ApiError> {
+    let session = session.ok_or_else(|| ApiError::invalid("sessionId", "to be there"))?;
+    if kind == "unsubscribe" {
+        parse_json::<Nothing>(&fields.text(), WHOLE)?;
+        return Ok(Message::Unsubscribe { id, session });
+    }
+    let SubscribeBody { after, types } = parse_json(&fields.text(), WHOLE)?;
+    Ok(Message::Subscribe(Subscribe { id, session, after, types }))
+}
+
+/// An id that a client may choose.
+fn name_of(field: &str, text: String) -> Result<String, ApiError> {
+    if text.starts_with(ANONYMOUS) {
+        let expected = format!("an id that does not begin with `{ANONYMOUS}`: those are of commands without one");
+        return Err(ApiError::invalid(field, expected));
+    }
+    key_of(field, text)
+}
+
+fn key_of(field: &str, text: String) -> Result<String, ApiError> {
+    let fits = (1..=limit::COMMAND_ID_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+    let expected = format!("1 to {} bytes, none of them control characters", limit::COMMAND_ID_BYTES_MAX);
+    if fits { Ok(text) } else { Err(ApiError::invalid(field, expected)) }
+}

@@ -1,0 +1,301 @@
+//! One command, from its entry to its end.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::flight::{Dependency, Entered, conflict};
+use super::parse::{Class, Command};
+use super::{Handled, Operations, Outcome, Performed, Shared, Step, Task, scope};
+use crate::app::Caller;
+use crate::base::{clock, limit};
+use crate::protocol::{ApiError, ErrorCode};
+use crate::session::{Receipt, store_failure};
+use crate::store::{Fingerprint, OutcomeRow, Write, commit};
+
+/// Who is told of the steps. Nobody has to listen.
+pub(super) struct Tell(pub(super) mpsc::Sender<Step>);
+
+impl Tell {
+    fn step(&self, step: Step) {
+        // There is room for all the steps that a command has.
+        drop(self.0.try_send(step));
+    }
+
+    /// The last word.
+    pub(super) fn done(&self, handled: Handled) {
+        self.step(Step::Done(handled));
+    }
+}
+
+/// A command on its way.
+pub(super) struct Run {
+    pub(super) shared: Arc<Shared>,
+    pub(super) entered: Box<Entered>,
+    pub(super) tell: Tell,
+}
+
+/// How work ended.
+type Worked = Result<Performed, ApiError>;
+
+impl Run {
+    /// Takes it through.
+    pub(super) async fn go<O: Operations>(mut self, operations: Arc<O>, caller: Caller, command: Command) {
+        let handled = self.handle(operations, caller, command).await;
+        let Self { entered, tell, .. } = self;
+        entered.end(&handled);
+        // Whoever hears of the end and asks again finds the outcome where outcomes are.
+        drop(entered);
+        tell.done(handled);
+    }
+
+    async fn handle<O: Operations>(&mut self, operations: Arc<O>, caller: Caller, command: Command) -> Handled {
+        match self.before().await {
+            Ok(Some(outcome)) => return Handled { outcome, replayed: true, accepted: true },
+            Ok(None) => {}
+            Err(error) => return Handled::refused(error),
+        }
+        let control = command.operation.kind().1 == Class::Control;
+        let allowed = match self.check_dependencies().await {
+            Ok(()) => self.shared.rate.take(scope(&caller), control),
+            refused => refused,
+        };
+        if let Err(error) = allowed {
+            return Handled::refused(error);
+        }
+        self.tell.step(Step::Accepted);
+        if let Some(place) = &mut self.entered.place {
+            place.wait().await;
+        }
+        self.tell.step(Step::Started);
+        let outcome = self.execute(operations, caller, command).await;
+        Handled { outcome, replayed: false, accepted: true }
+    }
+
+    /// What came of it before. None: it is new.
+    async fn before(&self) -> Result<Option<Arc<Outcome>>, ApiError> {
+        let fingerprint = self.entered.fingerprint();
+        let mut found = None;
+        for name in &self.entered.names {
+            let Some((print, outcome)) = self.shared.remembered(name).await? else { continue };
+            if print != fingerprint {
+                return Err(conflict(name));
+            }
+            found.get_or_insert(outcome);
+        }
+        match found {
+            Some(Some(outcome)) => Ok(Some(outcome)),
+            Some(None) => {
+                let outcome = Arc::new(Outcome::interrupted());
+                self.store(&outcome).await.map_err(|error| unstored(&error))?;
+                Ok(Some(outcome))
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Refuses what can be seen never to be met.
+    async fn check_dependencies(&self) -> Result<(), ApiError> {
+        for (at, dependency) in self.entered.dependencies.iter().enumerate() {
+            if dependency.flight.is_some() {
+                continue;
+            }
+            match self.shared.remembered(&dependency.name).await? {
+                None => {
+                    let field = format!("dependsOn[{at}]");
+                    let expected = format!("a command that was given before; `{}` is not known", dependency.id);
+                    return Err(ApiError::invalid(&field, expected));
+                }
+                Some((_, Some(outcome))) if outcome.error.is_none() => {}
+                Some(_) => return Err(failed(&dependency.id)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for what is still under way.
+    async fn await_dependencies(&mut self) -> Result<(), ApiError> {
+        let deadline = Instant::now() + self.shared.clocks.dependencies;
+        for Dependency { id, flight, .. } in &mut self.entered.dependencies {
+            let Some(flight) = flight else { continue };
+            let Ok(end) = tokio::time::timeout_at(deadline, flight.end()).await else {
+                let wait_ms = self.shared.clocks.dependencies.as_millis();
+                let message = format!("command `{id}`, on which this one depends, did not end within {wait_ms} ms");
+                return Err(ApiError::new(ErrorCode::Timeout, message));
+            };
+            if end.outcome.error.is_some() {
+                return Err(failed(id));
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_version<O: Operations>(&self, operations: &O, caller: &Caller, command: &Command) -> Result<(), ApiError> {
+        let (Some(wanted), Some(session)) = (command.if_version, &command.session) else { return Ok(()) };
+        let version = operations.version(caller.clone(), session.clone()).await?;
+        if version == wanted {
+            return Ok(());
+        }
+        let message = format!("session {session} has version {version}, not {wanted}");
+        let details = serde_json::json!({ "field": "ifSessionVersion", "expected": version, "got": wanted });
+        Err(ApiError::conflict(message).with_details(details))
+    }
+
+    /// Everything behind the start.
+    async fn execute<O: Operations>(&mut self, operations: Arc<O>, caller: Caller, command: Command) -> Arc<Outcome> {
+        let (_, class) = command.operation.kind();
+        let rides = command.operation.rides();
+        let ready = match self.await_dependencies().await {
+            Ok(()) => self.check_version(&*operations, &caller, &command).await,
+            failed => failed,
+        };
+        if let Err(error) = ready {
+            return self.keep(Outcome::failure(error), class, false).await;
+        }
+        if !rides && class != Class::Read && let Err(error) = self.begin().await {
+            return Arc::new(Outcome::failure(error));
+        }
+        let kept = Arc::new(OnceLock::new());
+        let receipt = Arc::new(self.receipt(&kept));
+        let task = Task { caller, session: command.session, operation: command.operation, receipt: Arc::clone(&receipt) };
+        let worked = self.work(operations, task, (rides, class, receipt)).await;
+        match (worked, kept.get()) {
+            // It is in the log, with its effect.
+            (Ok(_), Some(outcome)) => Arc::clone(outcome),
+            (Ok(done), None) => self.keep(Outcome::success(done.data, done.version), class, true).await,
+            (Err(error), _) => self.keep(Outcome::failure(error), class, false).await,
+        }
+    }
+
+    /// Does it, for as long as it may take.
+    async fn work<O: Operations>(
+        &mut self,
+        operations: Arc<O>,
+        task: Task,
+        (rides, class, receipt): (bool, Class, Arc<Receipt>),
+    ) -> Worked {
+        let mut work = tokio::spawn(operations.perform(task));
+        let joined = match tokio::time::timeout(self.shared.clocks.run, &mut work).await {
+            Ok(joined) => joined,
+            // What is in the middle of its commit ends with that.
+            Err(_) if rides && !receipt.revoke() => (&mut work).await,
+            Err(_) => {
+                self.leave(work, class);
+                return Err(timed_out(self.shared.clocks.run, rides || class == Class::Read));
+            }
+        };
+        // The panic hook has said where.
+        joined.unwrap_or_else(|_| Err(ApiError::internal("something went wrong inside the server; its log says what")))
+    }
+
+    /// Goes on without work that takes too long. It keeps its place and its room until it has stopped.
+    fn leave(&mut self, work: tokio::task::JoinHandle<Worked>, class: Class) {
+        if class == Class::Read {
+            return work.abort();
+        }
+        let place = self.entered.place.take();
+        let room = self.entered.room.take();
+        tokio::spawn(async move {
+            drop(work.await);
+            drop((place, room));
+        });
+    }
+
+    /// The rows that go into the commit of the effect.
+    fn receipt(&self, kept: &Arc<OnceLock<Arc<Outcome>>>) -> Receipt {
+        let (names, fingerprint, kept) = (self.entered.names.clone(), self.entered.fingerprint(), Arc::clone(kept));
+        Receipt::new(move |data, version| {
+            let outcome = Arc::new(Outcome::success(data, Some(version)));
+            let rows = names.iter().map(|name| row(name, fingerprint, Some(&outcome)));
+            let writes = rows.collect();
+            let _ = kept.set(outcome);
+            writes
+        })
+    }
+
+    /// Notes that it begins, before it does anything.
+    async fn begin(&self) -> Result<(), ApiError> {
+        let rows = self.entered.names.iter().map(|name| row(name, self.entered.fingerprint(), None));
+        self.write(rows.collect()).await.map_err(|error| unstored(&error))
+    }
+
+    /// Remembers an outcome, and gives it as it is to be answered.
+    async fn keep(&self, outcome: Outcome, class: Class, done: bool) -> Arc<Outcome> {
+        let outcome = Arc::new(outcome);
+        if class == Class::Read {
+            let (now, print) = (clock::now_ms(), self.entered.fingerprint());
+            let names = self.entered.names.iter().filter(|_| !outcome.is_refusal());
+            names.for_each(|name| self.shared.reads.lock().save(name, (print, &outcome), now));
+            return outcome;
+        }
+        let stored = match outcome.is_refusal() {
+            true => self.write(self.entered.names.iter().cloned().map(Write::ForgetOutcome).collect()).await,
+            false => self.store(&outcome).await,
+        };
+        match stored {
+            Err(error) if done => {
+                let message = format!("it was done, but what came of it could not be stored: {}", error.0.message);
+                Arc::new(Outcome::failure(ApiError::internal(message)))
+            }
+            Ok(()) | Err(_) => outcome,
+        }
+    }
+
+    async fn store(&self, outcome: &Outcome) -> Result<(), ApiError> {
+        let rows = self.entered.names.iter().map(|name| row(name, self.entered.fingerprint(), Some(outcome)));
+        self.write(rows.collect()).await
+    }
+
+    async fn write(&self, writes: Vec<Write>) -> Result<(), ApiError> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        commit(&self.shared.store, writes).await.map_err(|error| store_failure(&error))
+    }
+}
+
+impl Shared {
+    /// What is remembered under a name: what it asked for, and what came of it. No outcome: it had begun, and the
+    /// process ended.
+    async fn remembered(&self, name: &str) -> Result<Option<(Fingerprint, Option<Arc<Outcome>>)>, ApiError> {
+        let now = clock::now_ms();
+        if let Some(read) = self.reads.lock().find(name, now) {
+            return Ok(Some((read.fingerprint, Some(read.outcome))));
+        }
+        let found = self.store.outcome(name).await.map_err(|error| store_failure(&error))?;
+        let Some(row) = found.filter(|row| now < row.at + limit::OUTCOME_MS) else { return Ok(None) };
+        let outcome = match &row.body {
+            None => None,
+            Some(body) => match serde_json::from_str(body) {
+                Ok(outcome) => Some(Arc::new(outcome)),
+                Err(cause) => return Err(ApiError::internal(format!("a stored outcome cannot be read: {cause}"))),
+            },
+        };
+        Ok(Some((row.fingerprint, outcome)))
+    }
+}
+
+fn row(name: &str, fingerprint: Fingerprint, outcome: Option<&Outcome>) -> Write {
+    let at = clock::now_ms();
+    // Plain data: it can always be written.
+    let body = outcome.map(|outcome| serde_json::to_string(outcome).unwrap_or_default());
+    let expired_before = at.saturating_sub(limit::OUTCOME_MS);
+    Write::SaveOutcome(Box::new(OutcomeRow { name: name.to_owned(), fingerprint, at, expired_before, body }))
+}
+
+fn failed(id: &str) -> ApiError {
+    ApiError::conflict(format!("command `{id}`, on which this one depends, failed"))
+        .with_details(serde_json::json!({ "field": "dependsOn", "failed": id }))
+}
+
+fn unstored(error: &ApiError) -> ApiError {
+    let message = format!("nothing was done, because it could not be written down: {}; without an id and a key it is done all the same", error.0.message);
+    ApiError::new(error.code(), message)
+}
+
+fn timed_out(after: std::time::Duration, undone: bool) -> ApiError {
+    let after_ms = after.as_millis();
+    let what = if undone { "nothing was changed" } else { "it may still be done; its lane waits for it" };
+    ApiError::new(ErrorCode::Timeout, format!("the command did not end within {after_ms} ms; {what}"))
+}
