@@ -51,12 +51,12 @@ use crate::protocol::{
 use crate::provider::AcpAgent;
 use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Receipt, Terms, Workbench, store_failure};
 pub use crate::session::{Accepted, EventReader, Resolved};
+use crate::store::{Store, StoreError, Which};
+use crate::tool::Registry;
 pub use command::{
     ANONYMOUS, Command, Handled, Message, Operation, Outcome, Request, Response, Step, Submitted, Subscribe, Unread,
 };
 pub use parse::parse_json;
-use crate::store::{Store, StoreError, Which};
-use crate::tool::Registry;
 
 use command::Commands;
 pub use judged::{Judged, Namesakes};

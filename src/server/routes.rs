@@ -179,8 +179,7 @@ async fn prompt(mut call: Call) -> Answer {
         return Ok(done.respond(StatusCode::ACCEPTED));
     }
     let accepted: Accepted = done.read()?;
-    let mut response =
-        json(StatusCode::OK, &call.shared.app.wait_turn(&call.caller, &id, &accepted.turn_id).await?);
+    let mut response = json(StatusCode::OK, &call.shared.app.wait_turn(&call.caller, &id, &accepted.turn_id).await?);
     done.mark(&mut response);
     Ok(response)
 }

@@ -279,10 +279,7 @@ mod tests {
         fn grants(&self) -> BoxFuture<'_, Result<Vec<crate::store::GrantRow>, StoreError>> {
             self.empty.grants()
         }
-        fn outcome<'a>(
-            &'a self,
-            name: &'a str,
-        ) -> BoxFuture<'a, Result<Option<crate::store::OutcomeRow>, StoreError>> {
+        fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<crate::store::OutcomeRow>, StoreError>> {
             self.empty.outcome(name)
         }
         fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::{
-    Grant, GrantRow, GrantSubject, MemoryStore, OutcomeRow, SessionRow, SessionSettings, SqliteStore, Steers, Store, StoreError,
-    TurnRow, Which, Write, commit,
+    Grant, GrantRow, GrantSubject, MemoryStore, OutcomeRow, SessionRow, SessionSettings, SqliteStore, Steers, Store,
+    StoreError, TurnRow, Which, Write, commit,
 };
 use crate::protocol::{
     ClientId, Configure, Event, Part, PermissionMode, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord,

@@ -87,7 +87,10 @@ impl Fields {
     }
 
     /// The fingerprint of all of them, and of `more`.
-    pub(super) fn print<'a>(&'a self, more: impl IntoIterator<Item = (&'a str, Value)>) -> Result<Fingerprint, ApiError> {
+    pub(super) fn print<'a>(
+        &'a self,
+        more: impl IntoIterator<Item = (&'a str, Value)>,
+    ) -> Result<Fingerprint, ApiError> {
         let mut fields: Vec<(&str, Value)> = more.into_iter().collect();
         for (name, raw) in &self.0 {
             let value = serde_json::from_str(raw.get());

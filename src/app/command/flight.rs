@@ -155,7 +155,8 @@ fn dependencies(
         let flight = flights.get(&name);
         if lane.is_some() && flight.is_some_and(|flight| flight.lane.as_ref() == lane) {
             let message = format!("command `{id}` is under way in the same lane, and so comes before this one anyway");
-            let details = serde_json::json!({ "field": field, "expected": "a command of another lane, or one that is over" });
+            let details =
+                serde_json::json!({ "field": field, "expected": "a command of another lane, or one that is over" });
             return Err(ApiError::conflict(message).with_details(details));
         }
         let flight = flight.map(|flight| Watcher(flight.end.subscribe()));

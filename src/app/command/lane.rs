@@ -86,7 +86,8 @@ mod tests {
     #[tokio::test]
     async fn the_order_is_that_of_lining_up() {
         let lanes = Lanes::default();
-        let (mut first, mut second, mut third) = (lanes.line_up(key("a")), lanes.line_up(key("a")), lanes.line_up(key("a")));
+        let (mut first, mut second, mut third) =
+            (lanes.line_up(key("a")), lanes.line_up(key("a")), lanes.line_up(key("a")));
         let mut beside = lanes.line_up(key("b"));
         assert!(beside.wait().now_or_never().is_some(), "lanes are apart");
         assert!(third.wait().now_or_never().is_none() && second.wait().now_or_never().is_none());

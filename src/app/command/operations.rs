@@ -83,7 +83,12 @@ impl App {
         }
     }
 
-    async fn look(&self, caller: &Caller, session: Option<SessionId>, operation: Operation) -> Result<Performed, ApiError> {
+    async fn look(
+        &self,
+        caller: &Caller,
+        session: Option<SessionId>,
+        operation: Operation,
+    ) -> Result<Performed, ApiError> {
         let named = session.clone().ok_or_else(|| ApiError::invalid("sessionId", "to be there"));
         match operation {
             Operation::ExplainPermission(body) => Performed::of(&self.explain(caller, body).await?, None),

@@ -385,8 +385,7 @@ impl Command {
             Operation::CreateSession(body) => body.session_id.clone(),
             _ => session,
         };
-        let mut command =
-            Self { id: None, key, session, depends_on: Vec::new(), if_version, operation, fingerprint };
+        let mut command = Self { id: None, key, session, depends_on: Vec::new(), if_version, operation, fingerprint };
         command.settle("If-Match")?;
         Ok(command)
     }
@@ -419,7 +418,9 @@ fn session_of(fields: &mut Fields, kind: &str, names: Names) -> Result<Option<Se
     let id = fields.typed::<SessionId>("sessionId", "the id of a session")?;
     match (names, &id) {
         (Names::Must, None) => Err(ApiError::invalid("sessionId", format!("to be there: `{kind}` is about a session"))),
-        (Names::Never, Some(_)) => Err(ApiError::invalid("sessionId", format!("nothing: `{kind}` is about no session"))),
+        (Names::Never, Some(_)) => {
+            Err(ApiError::invalid("sessionId", format!("nothing: `{kind}` is about no session")))
+        }
         (Names::Must | Names::May, Some(_)) | (Names::May | Names::Never, None) => Ok(id),
     }
 }

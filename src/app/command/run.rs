@@ -131,7 +131,12 @@ impl Run {
         Ok(())
     }
 
-    async fn check_version<O: Operations>(&self, operations: &O, caller: &Caller, command: &Command) -> Result<(), ApiError> {
+    async fn check_version<O: Operations>(
+        &self,
+        operations: &O,
+        caller: &Caller,
+        command: &Command,
+    ) -> Result<(), ApiError> {
         let (Some(wanted), Some(session)) = (command.if_version, &command.session) else { return Ok(()) };
         let version = operations.version(caller.clone(), session.clone()).await?;
         if version == wanted {
@@ -153,12 +158,16 @@ impl Run {
         if let Err(error) = ready {
             return self.keep(Outcome::failure(error), class, false).await;
         }
-        if !rides && class != Class::Read && let Err(error) = self.begin().await {
+        if !rides
+            && class != Class::Read
+            && let Err(error) = self.begin().await
+        {
             return Arc::new(Outcome::failure(error));
         }
         let kept = Arc::new(OnceLock::new());
         let receipt = Arc::new(self.receipt(&kept));
-        let task = Task { caller, session: command.session, operation: command.operation, receipt: Arc::clone(&receipt) };
+        let task =
+            Task { caller, session: command.session, operation: command.operation, receipt: Arc::clone(&receipt) };
         let worked = self.work(operations, task, (rides, class, receipt)).await;
         match (worked, kept.get()) {
             // It is in the log, with its effect.
@@ -290,7 +299,10 @@ fn failed(id: &str) -> ApiError {
 }
 
 fn unstored(error: &ApiError) -> ApiError {
-    let message = format!("nothing was done, because it could not be written down: {}; without an id and a key it is done all the same", error.0.message);
+    let message = format!(
+        "nothing was done, because it could not be written down: {}; without an id and a key it is done all the same",
+        error.0.message
+    );
     ApiError::new(error.code(), message)
 }
 

@@ -351,7 +351,10 @@ async fn at_a_limit_new_work_is_refused_and_can_come_again() {
     for _ in 0..5 {
         assert!(house.run(&prompt("3", "t", "go")).await.replayed, "a replay costs nothing");
     }
-    assert!(house.run(&json!({ "type": "abort", "sessionId": "s" })).await.outcome.error.is_none(), "controls have their own");
+    assert!(
+        house.run(&json!({ "type": "abort", "sessionId": "s" })).await.outcome.error.is_none(),
+        "controls have their own"
+    );
     assert_eq!(house.shop.done(), ["hold", "go", "go", "abort"]);
 }
 
@@ -469,6 +472,7 @@ fn a_request_over_http_is_the_same_command() {
     assert_eq!(of("create_session", None, r#"{"title":"t","sessionId":"s"}"#), create);
     assert_eq!(of("abort", Some("s"), ""), keyed(json!({ "type": "abort", "sessionId": "s" })));
     assert_ne!(of("abort", Some("s"), "").fingerprint, of("abort", Some("t"), "").fingerprint);
-    let prints: HashMap<_, _> = [("a", "{}"), ("b", r#"{"reason":"r"}"#)].map(|(n, b)| (of("abort", Some("s"), b).fingerprint, n)).into();
+    let prints: HashMap<_, _> =
+        [("a", "{}"), ("b", r#"{"reason":"r"}"#)].map(|(n, b)| (of("abort", Some("s"), b).fingerprint, n)).into();
     assert_eq!(prints.len(), 2);
 }
