@@ -8,7 +8,7 @@ use crate::store::Fingerprint;
 /// The fingerprint of an object's fields. Objects count by their names, in whatever order they stand.
 pub(super) fn of<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Fingerprint {
     let mut fields: Vec<_> = fields.into_iter().collect();
-    fields.sort_by(|(a, _), (b, _)| a.cmp(b));
+    fields.sort_by_key(|(name, _)| *name);
     let mut hash = Sha256::new();
     for (name, value) in &fields {
         text(&mut hash, name);

@@ -366,7 +366,7 @@ async fn without_an_id_nothing_is_remembered_and_clients_are_apart() {
     assert!(first.id.starts_with(ANONYMOUS) && first.id != second.id);
     assert!(!first.end().await.replayed && !second.end().await.replayed);
     let client: ClientId = "other".parse().expect("an id");
-    let caller = || Caller { client: Some(client.clone()), ..Caller::default() };
+    let caller = || Caller { client: Some(client.clone()) };
     for _ in 0..2 {
         house.run(&prompt("1", "s", "go")).await;
         house.commands.submit(Arc::clone(&house.shop), caller(), command(&prompt("1", "s", "theirs"))).end().await;
@@ -448,9 +448,9 @@ fn messages_are_held_against_their_type() {
         let named = refused.and_then(|unread| unread.error.0.details).map(|details| details["field"].clone());
         assert_eq!(named, want.map(Value::from), "{value}");
     }
-    let twice = Message::parse(br#"{"type":"abort","type":"prompt","sessionId":"s"}"#).err().expect("refused");
+    let twice = Message::parse(br#"{"type":"abort","type":"prompt","sessionId":"s"}"#).expect_err("refused");
     assert!(twice.error.0.message.contains("`type`"), "{:?}", twice.error);
-    let known = Message::parse(br#"{"id":"7","type":"abort"}"#).err().expect("refused");
+    let known = Message::parse(br#"{"id":"7","type":"abort"}"#).expect_err("refused");
     assert_eq!((known.id.as_deref(), known.command.as_deref()), (Some("7"), Some("abort")));
 }
 
