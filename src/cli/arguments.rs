@@ -154,6 +154,9 @@ pub(super) enum TokenCommand {
 /// `simse serve`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Serve {
+    /// Serve the program that started it, over stdin and stdout, one JSON object a line; no port is opened
+    #[arg(long, conflicts_with_all = ["port", "host", "allow_public", "no_auth", "port_file"])]
+    pub(super) stdio: bool,
     /// Configuration file [default: ~/.config/simse/config.toml, when it is there]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,

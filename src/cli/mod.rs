@@ -16,6 +16,7 @@ mod serve;
 mod show;
 mod signal;
 mod start;
+mod stdio;
 mod token;
 mod transfer;
 

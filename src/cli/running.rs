@@ -57,10 +57,7 @@ impl Running {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub(super) async fn start(launch: &Launch) -> Result<Self, StartError> {
-        let directory = launch.data_directory.clone();
-        blocking(move || data_directory::prepare(&directory)).await?;
-        let app =
-            App::open(launch.settings.clone(), Extras::default()).await.map_err(|error| explain(error, launch))?;
+        let app = open(launch).await?;
         match Self::open_door(&app, launch).await {
             Ok(running) => Ok(running),
             Err(error) => {
@@ -92,6 +89,7 @@ impl Running {
             body_timeout: Duration::from_millis(launch.listen.body_timeout_ms),
             write_timeout: Duration::from_millis(launch.listen.write_timeout_ms),
             heartbeat: Duration::from_millis(launch.listen.heartbeat_ms),
+            shutdown_grace: Duration::from_millis(launch.shutdown_grace_ms),
         };
         let server = Server::start(Arc::clone(app), options).await?;
         let port = server.address().port();
@@ -141,6 +139,16 @@ impl Running {
         drop(blocking(removal).await);
         stored
     }
+}
+
+/// Opens the application alone.
+///
+/// # Errors
+/// [`StartError`].
+pub(super) async fn open(launch: &Launch) -> Result<Arc<App>, StartError> {
+    let directory = launch.data_directory.clone();
+    blocking(move || data_directory::prepare(&directory)).await?;
+    App::open(launch.settings.clone(), Extras::default()).await.map_err(|error| explain(error, launch))
 }
 
 /// Adds who holds the directory, when it says so.

@@ -5,7 +5,7 @@ use secrecy::ExposeSecret;
 use super::arguments::Serve;
 use super::log::Log;
 use super::running::{Running, StartError};
-use super::{Exit, screen, signal};
+use super::{Exit, screen, signal, stdio};
 use crate::base::beneath::{Way, way};
 use crate::base::sandbox::Mode;
 use crate::config::{Launch, LogFormat, Options, data_directory};
@@ -15,12 +15,20 @@ const CLEAR: &str = "tokens and all else travel in the clear: --tls-cert and --t
 
 /// Serves until a signal.
 pub(super) async fn run(arguments: Serve) -> Exit {
+    // Before anything can print.
+    let streams = match arguments.stdio.then(stdio::take_streams).transpose() {
+        Ok(streams) => streams,
+        Err(cause) => return refuse(Exit::CannotStart, format!("stdout cannot be used: {cause}")),
+    };
     let launch = match Launch::resolve(arguments.options, arguments.config, Options::default()) {
         Ok(launch) => launch,
         Err(error) => return refuse(Exit::Usage, error),
     };
     let log = Log::start(launch.log_format, launch.log_level);
-    let exit = serve(&launch).await;
+    let exit = match streams {
+        Some(streams) => stdio::run(&launch, streams).await,
+        None => serve(&launch).await,
+    };
     log.flush();
     exit
 }
@@ -77,7 +85,7 @@ pub(super) fn exit_of(error: &StartError) -> Exit {
     }
 }
 
-fn refuse(exit: Exit, problem: impl std::fmt::Display) -> Exit {
+pub(super) fn refuse(exit: Exit, problem: impl std::fmt::Display) -> Exit {
     screen::problem(problem);
     exit
 }

@@ -125,6 +125,7 @@ impl GivenLimits {
             body_bytes_max: self.body_bytes.unwrap_or(options.body_bytes_max),
             connections_max: self.connections.unwrap_or(options.connections_max),
             heartbeat: self.heartbeat_ms.map_or(options.heartbeat, Duration::from_millis),
+            shutdown_grace: self.shutdown_grace_ms.map_or(options.shutdown_grace, Duration::from_millis),
             ..options
         }
     }

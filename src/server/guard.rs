@@ -200,8 +200,6 @@ fn is_open(head: &request::Parts) -> bool {
 /// What a request is about, by its first line alone. What is not known here to be harmless is work.
 fn access(method: &Method, path: &str) -> Access {
     match (method.as_str(), path) {
-        // Its commands come later, and are judged each by itself.
-        ("GET", "/ws") => Access::Work,
         ("GET" | "HEAD", _) | ("POST", "/permissions/explain") => Access::Read,
         _ => Access::Work,
     }
@@ -382,7 +380,7 @@ mod tests {
             ("GET", "/sessions", Read), ("HEAD", "/sessions", Read), ("GET", "/sessions/s/events", Read),
             ("GET", "/sessions/s/turns/t", Read), ("GET", "/nowhere", Read), ("GET", "/metrics", Read),
             ("POST", "/permissions/explain", Read), ("POST", "/permissions/explain/", Work),
-            ("GET", "/ws", Work), ("POST", "/sessions", Work), ("POST", "/sessions/s/prompt", Work),
+            ("GET", "/ws", Read), ("POST", "/sessions", Work), ("POST", "/sessions/s/prompt", Work),
             ("PATCH", "/sessions/s", Work), ("DELETE", "/sessions/s", Work), ("BREW", "/sessions", Work),
             ("POST", "/sessions/s/feedback", Work), ("DELETE", "/permissions/grants/g", Work), ("POST", "/nowhere", Work),
             ("OPTIONS", "/sessions", Work), ("get", "/sessions", Work),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use axum::http::header::UPGRADE;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use hyper::body::Incoming;
@@ -24,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::ServiceExt;
 
 use super::Shared;
@@ -152,6 +154,31 @@ async fn pause_after(cause: &std::io::Error, warned: &mut Option<Instant>) {
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
+/// What a connection that becomes a socket takes with it: its place, and what ends it.
+#[derive(Clone)]
+pub(super) struct Berth {
+    /// Its place among the connections.
+    _place: Arc<OwnedSemaphorePermit>,
+    /// A stop waits for it.
+    _task: TaskTrackerToken,
+    /// Fires when every connection ends at once.
+    cut: CancellationToken,
+    /// Fires when its token is revoked.
+    ends: Option<CancellationToken>,
+}
+
+impl Berth {
+    /// Runs a socket, until it ends or has to.
+    pub(super) async fn hold(self, socket: impl Future<Output = ()>) {
+        let ends = self.ends.clone().unwrap_or_default();
+        tokio::select! {
+            () = socket => {}
+            () = ends.cancelled() => {}
+            () = self.cut.cancelled() => {}
+        }
+    }
+}
+
 struct Door {
     router: Router,
     http: http1::Builder,
@@ -234,20 +261,24 @@ impl Door {
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         match room {
-            Ok(permit) => {
-                self.serve(socket, peer).await;
-                drop(permit);
-            }
+            Ok(permit) => self.serve(socket, peer, permit).await,
             Err(error) => refuse(socket, peer, error).await,
         }
     }
 
-    async fn serve<T>(&self, socket: T, peer: Peer)
+    async fn serve<T>(&self, socket: T, peer: Peer, permit: OwnedSemaphorePermit)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (shared, router) = (Arc::clone(&self.shared), self.router.clone());
-        let service = service_fn(move |request| answer(Arc::clone(&shared), router.clone(), peer, request));
+        let (place, task, cut) = (Arc::new(permit), self.tasks.token(), self.cut.clone());
+        let berth = Berth { _place: Arc::clone(&place), _task: task, cut, ends: None };
+        let service = service_fn(move |mut request| {
+            if request.headers().contains_key(UPGRADE) {
+                request.extensions_mut().insert(berth.clone());
+            }
+            answer(Arc::clone(&shared), router.clone(), peer, request)
+        });
         let held = Held::default();
         let socket = TokioIo::new(Holding::new(socket, held.clone()));
         let connection = self.http.serve_connection(socket, service).with_upgrades();
@@ -255,6 +286,7 @@ impl Door {
         if let Err(cause) = connection::serve(connection, terms).await {
             tracing::debug!(%cause, %peer, "a connection ended badly");
         }
+        drop(place);
     }
 }
 
@@ -308,6 +340,9 @@ async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Reques
         }
     };
     head.extensions.insert(admitted.caller);
+    if let Some(berth) = head.extensions.get_mut::<Berth>() {
+        berth.ends.clone_from(&admitted.ends);
+    }
     let routed = router.oneshot(Request::from_parts(head, Body::new(body)));
     let Some(ends) = admitted.ends else {
         let Ok(response) = routed.await;

@@ -3,6 +3,7 @@
 mod answer;
 mod call;
 mod connection;
+mod dialogue;
 mod framing;
 mod guard;
 mod held;
@@ -15,9 +16,11 @@ mod query;
 mod routes;
 mod socket;
 mod sse;
+mod stdio;
 mod tls;
 mod until;
 mod write;
+mod ws;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -35,7 +38,9 @@ use self::listen::{Ends, Listeners};
 use self::socket::Socket;
 use self::tls::Tls;
 
+pub use self::stdio::{Pipe, serve_pipe};
 pub use self::tls::TlsFiles;
+
 use crate::app::App;
 use crate::base::limit;
 
@@ -68,6 +73,8 @@ pub struct ListenOptions {
     pub body_timeout: Duration,
     /// Longest time in which a client may take nothing of what is written to it.
     pub write_timeout: Duration,
+    /// How long turns get to finish when the server stops: what sockets are told.
+    pub shutdown_grace: Duration,
 }
 
 impl Default for ListenOptions {
@@ -87,6 +94,7 @@ impl Default for ListenOptions {
             head_timeout: Duration::from_millis(limit::HEAD_TIMEOUT_MS),
             body_timeout: Duration::from_millis(limit::BODY_TIMEOUT_MS),
             write_timeout: Duration::from_millis(limit::WRITE_TIMEOUT_MS),
+            shutdown_grace: Duration::from_millis(limit::SHUTDOWN_GRACE_MS),
         }
     }
 }
@@ -141,6 +149,8 @@ pub(crate) struct Shared {
     tls: Option<Tls>,
     /// Ends every event stream.
     streams: CancellationToken,
+    /// Fires when no new connections are taken.
+    accepting: CancellationToken,
 }
 
 /// A server that listens.
@@ -183,10 +193,11 @@ impl Server {
         let guard = Guard::new(&options.host, address.port(), any_host, keys);
         let guard = if tls.is_some() { guard.secured() } else { guard };
         let streams = CancellationToken::new();
-        let shared = Arc::new(Shared { app, guard, options, tls, streams: streams.clone() });
+        let (accepting, done) = (CancellationToken::new(), CancellationToken::new());
+        let (stop, closing) = (streams.clone(), accepting.clone());
+        let shared = Arc::new(Shared { app, guard, options, tls, streams: stop, accepting: closing });
         let router = routes::router(Arc::clone(&shared));
         let (drain, drained) = watch::channel(None);
-        let (accepting, done) = (CancellationToken::new(), CancellationToken::new());
         let ends = Ends { accepting: accepting.clone(), drain: drained, done: done.clone() };
         tokio::spawn(listen::run(Listeners { network: listener, local }, router, shared, ends));
         Ok(Self { address, socket, accepting, streams, drain, done })

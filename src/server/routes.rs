@@ -17,6 +17,7 @@ use super::call::Call;
 use super::query::number;
 use super::sse::{self, Opening, Selection};
 use super::write::etag;
+use super::ws;
 use crate::app::{Accepted, EventReader};
 use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, GrantId, SessionId, SessionView};
 
@@ -41,6 +42,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/agents", get(agents))
         .route("/models", get(models))
         .route("/health", get(health))
+        .route("/ws", get(ws::open))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .with_state(shared)

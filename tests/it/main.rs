@@ -7,6 +7,7 @@
 mod acp;
 mod attack;
 mod changes;
+mod commands;
 mod crash;
 mod demo;
 mod doors;

@@ -85,7 +85,17 @@ pub struct Handled {
 }
 
 impl Handled {
-    fn refused(error: ApiError) -> Self {
+    /// Of what was done by a door itself.
+    ///
+    /// # Errors
+    /// When it cannot be put into words.
+    pub fn done<T: Serialize>(data: &T) -> Result<Self, ApiError> {
+        let done = Performed::of(data, None)?;
+        Ok(Self { outcome: Arc::new(Outcome::success(done.data, None)), replayed: false, accepted: true })
+    }
+
+    /// Of what was not taken on.
+    pub fn refused(error: ApiError) -> Self {
         Self { outcome: Arc::new(Outcome::failure(error)), replayed: false, accepted: false }
     }
 }
@@ -179,15 +189,7 @@ impl Commands {
 
     /// Hands a command in. Its place in its lane is that of this call.
     pub(super) fn submit<O: Operations>(&self, operations: Arc<O>, caller: Caller, command: Command) -> Submitted {
-        // Three steps at most, so nobody ever waits for who looks.
-        let (tell, steps) = mpsc::channel(3);
-        let tell = Tell(tell);
-        let id = command.id.clone().unwrap_or_else(|| {
-            let number = self.shared.anonymous.fetch_add(1, Ordering::Relaxed) + 1;
-            format!("{ANONYMOUS}{number}")
-        });
-        let (kind, _) = command.operation.kind();
-        let session = command.session.clone();
+        let (tell, submitted) = self.announce(&command);
         match self.shared.enter(&caller, &command) {
             Err(error) => tell.done(Handled::refused(error)),
             Ok(Entry::Beside(mut other)) => {
@@ -198,7 +200,25 @@ impl Commands {
                 tokio::spawn(run.go(operations, caller, command));
             }
         }
-        Submitted { id, command: kind, session, steps }
+        submitted
+    }
+
+    /// Refuses a command that is not for its caller.
+    fn refuse(&self, command: &Command, error: ApiError) -> Submitted {
+        let (tell, submitted) = self.announce(command);
+        tell.done(Handled::refused(error));
+        submitted
+    }
+
+    fn announce(&self, command: &Command) -> (Tell, Submitted) {
+        // Three steps at most, so nobody ever waits for who looks.
+        let (tell, steps) = mpsc::channel(3);
+        let id = command.id.clone().unwrap_or_else(|| {
+            let number = self.shared.anonymous.fetch_add(1, Ordering::Relaxed) + 1;
+            format!("{ANONYMOUS}{number}")
+        });
+        let (kind, _) = command.operation.kind();
+        (Tell(tell), Submitted { id, command: kind, session: command.session.clone(), steps })
     }
 
     /// Commands under way, and lanes in which some stand.

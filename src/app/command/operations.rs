@@ -6,10 +6,11 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::parse::Class;
 use super::{Command, Operation, Operations, Submitted, Task};
 use crate::app::{App, Caller};
 use crate::base::BoxFuture;
-use crate::protocol::{ApiError, SessionId};
+use crate::protocol::{Access, ApiError, SessionId};
 
 /// What was done.
 #[derive(Debug)]
@@ -31,7 +32,14 @@ impl Performed {
 impl App {
     /// Hands a command in. It goes its way whether or not anybody waits for its end.
     pub fn submit(self: &Arc<Self>, caller: Caller, command: Command) -> Submitted {
-        self.commands.submit(Arc::clone(self), caller, command)
+        let access = match command.operation.kind().1 {
+            Class::Read => Access::Read,
+            Class::Change | Class::Control => Access::Work,
+        };
+        match caller.needs(access) {
+            Ok(()) => self.commands.submit(Arc::clone(self), caller, command),
+            Err(error) => self.commands.refuse(&command, error),
+        }
     }
 
     /// The session that an operation is about.

@@ -366,7 +366,7 @@ async fn without_an_id_nothing_is_remembered_and_clients_are_apart() {
     assert!(first.id.starts_with(ANONYMOUS) && first.id != second.id);
     assert!(!first.end().await.replayed && !second.end().await.replayed);
     let client: ClientId = "other".parse().expect("an id");
-    let caller = || Caller { client: Some(client.clone()) };
+    let caller = || Caller { client: Some(client.clone()), ..Caller::default() };
     for _ in 0..2 {
         house.run(&prompt("1", "s", "go")).await;
         house.commands.submit(Arc::clone(&house.shop), caller(), command(&prompt("1", "s", "theirs"))).end().await;

@@ -94,6 +94,29 @@ impl Program {
         (status, serde_json::from_str(body).unwrap_or_else(|e| panic!("{method} {path}: {e}: {answer}")))
     }
 
+    /// A prompt that says its own key. None: the program ended before it had answered.
+    pub async fn try_prompt(&self, session: &str, key: &str) -> Option<Value> {
+        let body = serde_json::json!({ "prompt": key }).to_string();
+        let head = format!(
+            "POST /sessions/{session}/prompt HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n\
+             idempotency-key: {key}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            self.port,
+            body.len()
+        );
+        let exchange = async {
+            let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+            stream.write_all((head + &body).as_bytes()).await?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await?;
+            std::io::Result::Ok(answer)
+        };
+        let answer = tokio::time::timeout(PATIENCE, exchange).await.expect("an end in time").ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let body = serde_json::from_str(body).ok()?;
+        assert!(head.contains(" 202 "), "{answer}");
+        Some(body)
+    }
+
     /// A session's events behind number `after`.
     pub async fn events(&self, session: &str, after: u64) -> Events {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).await.expect("it listens");

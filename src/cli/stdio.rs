@@ -1,0 +1,61 @@
+//! `simse serve --stdio`: the server for the program that started it, over its standard streams.
+//!
+//! Invariant: stdout carries the protocol and nothing else. What it was is taken away before anything runs, and
+//! file descriptor 1 leads to stderr: a library or a child that prints does not get between the lines.
+
+use std::fs::File;
+use std::io;
+use std::time::Duration;
+
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::stdio::{dup2_stdout, stderr, stdin, stdout};
+
+use super::running::open;
+use super::serve::{exit_of, refuse};
+use super::{Exit, signal};
+use crate::config::Launch;
+use crate::server::{Pipe, serve_pipe};
+
+/// Lowest file descriptor of what stdout was: above the standard streams.
+const ABOVE_STREAMS: i32 = 3;
+
+/// The two ends of the pipe.
+pub(super) struct Streams {
+    input: File,
+    output: File,
+}
+
+/// Takes stdin and stdout for the protocol. From then on what is printed goes to stderr.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn take_streams() -> io::Result<Streams> {
+    let input = fcntl_dupfd_cloexec(stdin(), ABOVE_STREAMS)?;
+    let output = fcntl_dupfd_cloexec(stdout(), ABOVE_STREAMS)?;
+    dup2_stdout(stderr())?;
+    Ok(Streams { input: File::from(input), output: File::from(output) })
+}
+
+/// Serves until the input ends, or a signal.
+pub(super) async fn run(launch: &Launch, streams: Streams) -> Exit {
+    let stop = match signal::stop_requested() {
+        Ok(stop) => stop,
+        Err(cause) => return refuse(Exit::CannotStart, format!("no signals: {cause}")),
+    };
+    let app = match open(launch).await {
+        Ok(app) => app,
+        Err(error) => {
+            return refuse(exit_of(&error), error);
+        }
+    };
+    let pipe = Pipe {
+        input: tokio::fs::File::from_std(streams.input),
+        output: tokio::fs::File::from_std(streams.output),
+        line_bytes_max: launch.listen.body_bytes_max,
+        grace: Duration::from_millis(launch.shutdown_grace_ms),
+    };
+    match serve_pipe(app, pipe, stop).await {
+        Ok(()) => Exit::Ok,
+        Err(error) => refuse(Exit::Failed, format!("not everything could be stored: {error}")),
+    }
+}

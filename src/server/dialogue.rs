@@ -1,0 +1,267 @@
+//! One client on a line that carries messages both ways: commands in, answers and events out (contract.md, Commands).
+//! The line itself, a socket or a pipe, is somebody else's.
+//!
+//! What goes out waits in a short queue. When the client takes nothing, the events of its subscriptions stay where
+//! they are, in the log, and no further command is read: so a slow client loses nothing and costs nothing.
+//!
+//! Invariants: every message that comes in has exactly one `response`. Events of a session go out in the order of
+//! their numbers, each once, and only behind the answer to their subscription.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::app::{App, Caller, Command, EventReader, Handled, Message, Outcome, Response, Step, Submitted, Subscribe};
+use crate::base::limit;
+use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, SessionId};
+
+/// The protocol's own version.
+const PROTOCOL: &str = "1.0.0";
+
+/// A client and its line.
+pub(super) struct Dialogue {
+    app: Arc<App>,
+    caller: Caller,
+    out: mpsc::Sender<String>,
+    /// Room for commands under way.
+    room: Arc<Semaphore>,
+    subscriptions: HashMap<SessionId, CancellationToken>,
+    /// Ends everything that writes here.
+    over: CancellationToken,
+    /// Everything that writes here.
+    tasks: TaskTracker,
+    /// Messages without an id so far.
+    unnamed: u64,
+}
+
+/// The first message on a line.
+pub(super) fn ready(transport: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    json!({ "type": "server_ready", "serverVersion": version, "protocolVersion": PROTOCOL, "transport": transport })
+        .to_string()
+}
+
+/// The last but one: turns get `grace` to finish, and no new work is taken on.
+pub(super) fn shutdown(grace: Duration) -> String {
+    let grace_ms = grace.as_millis();
+    json!({ "type": "server_shutdown", "reason": "the server is stopping", "timeoutMs": grace_ms }).to_string()
+}
+
+impl Dialogue {
+    /// A dialogue that writes into `out`.
+    pub(super) fn new(app: Arc<App>, caller: Caller, out: mpsc::Sender<String>) -> Self {
+        let room = Arc::new(Semaphore::new(limit::COMMANDS_PER_CONNECTION_MAX));
+        let (subscriptions, over) = (HashMap::new(), CancellationToken::new());
+        Self { app, caller, out, room, subscriptions, over, tasks: TaskTracker::new(), unnamed: 0 }
+    }
+
+    /// Takes a message. Waits when too much is under way on this line. False: nobody takes answers any more.
+    pub(super) async fn take(&mut self, text: &[u8]) -> bool {
+        match Message::parse(text) {
+            Ok(Message::Command(command)) => self.command(*command).await,
+            Ok(Message::Subscribe(wish)) => self.subscribe(wish).await,
+            Ok(Message::Unsubscribe { id, session }) => self.unsubscribe(id, &session).await,
+            Err(unread) => self.refuse((unread.id, unread.command.as_deref()), unread.error).await,
+        }
+    }
+
+    /// Answers a message that could not be taken.
+    pub(super) async fn refuse(&self, (id, command): (Option<String>, Option<&str>), error: ApiError) -> bool {
+        let handled = Handled::refused(error);
+        self.say(response((id.as_deref(), command), &handled)).await
+    }
+
+    /// Waits until every command that was taken has its answer.
+    pub(super) async fn settled(&self) {
+        let all = u32::try_from(limit::COMMANDS_PER_CONNECTION_MAX).unwrap_or(u32::MAX);
+        drop(self.room.acquire_many(all).await);
+    }
+
+    /// Waits until nobody writes here any more.
+    pub(super) async fn finished(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn say(&self, frame: String) -> bool {
+        self.out.send(frame).await.is_ok()
+    }
+
+    async fn command(&mut self, command: Command) -> bool {
+        // Nobody closes it.
+        let Ok(room) = Arc::clone(&self.room).acquire_owned().await else { return false };
+        let submitted = self.app.submit(self.caller.clone(), command);
+        let (out, over) = (self.out.clone(), self.over.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = follow(submitted, &out) => {}
+                () = over.cancelled() => {}
+            }
+            drop(room);
+        });
+        !self.out.is_closed()
+    }
+
+    /// What the connection itself is asked is done by it, each time it is asked.
+    async fn own(&mut self, (id, command): (Option<String>, &str), answer: Result<Value, ApiError>) -> bool {
+        let id = id.unwrap_or_else(|| {
+            self.unnamed += 1;
+            format!("{}here:{}", crate::app::ANONYMOUS, self.unnamed)
+        });
+        let handled = match answer.and_then(|data| Handled::done(&data)) {
+            Ok(handled) => handled,
+            Err(error) => return self.refuse((Some(id), Some(command)), error).await,
+        };
+        let mark = |step: &str| json!({ "type": step, "id": id, "command": command });
+        let mut finished = mark("command_finished");
+        finished["success"] = true.into();
+        let frames = [mark("command_accepted").to_string(), mark("command_started").to_string(), finished.to_string()];
+        for frame in frames {
+            if !self.say(frame).await {
+                return false;
+            }
+        }
+        self.say(response((Some(&id), Some(command)), &handled)).await
+    }
+
+    async fn subscribe(&mut self, wish: Subscribe) -> bool {
+        let Subscribe { id, session, after, types } = wish;
+        let command = (id, "subscribe");
+        self.subscriptions.retain(|_, stop| !stop.is_cancelled());
+        let room = self.subscriptions.contains_key(&session) || self.subscriptions.len() < limit::SUBSCRIPTIONS_MAX;
+        let opened = match (check_types(types.as_deref()), room) {
+            (Err(error), _) => Err(error),
+            (Ok(()), false) => {
+                let message = format!("this connection has {} subscriptions already", limit::SUBSCRIPTIONS_MAX);
+                Err(ApiError::new(ErrorCode::ResourceExhausted, message))
+            }
+            (Ok(()), true) => self.app.events(&self.caller, &session, after).await,
+        };
+        let reader = match opened {
+            Ok(reader) => reader,
+            Err(error) => return self.own(command, Err(error)).await,
+        };
+        // The one before, if there is one: what it has begun to say comes before the answer.
+        if let Some(before) = self.subscriptions.remove(&session) {
+            before.cancel();
+        }
+        let answered = self.own(command, Ok(json!({ "position": reader.position() }))).await;
+        let stop = self.over.child_token();
+        self.subscriptions.insert(session.clone(), stop.clone());
+        let out = self.out.clone();
+        self.tasks.spawn(async move {
+            let told = Events { session, reader, types, out };
+            tokio::select! {
+                // A frame that has been handed over goes out before it ends.
+                () = told.tell() => {}
+                () = stop.cancelled() => {}
+            }
+            stop.cancel();
+        });
+        answered
+    }
+
+    async fn unsubscribe(&mut self, id: Option<String>, session: &SessionId) -> bool {
+        let stopped = match self.subscriptions.remove(session) {
+            Some(stop) => {
+                stop.cancel();
+                Ok(json!({ "unsubscribed": true }))
+            }
+            None => Err(ApiError::not_found(format!("subscription to session {session} on this connection"))),
+        };
+        self.own((id, "unsubscribe"), stopped).await
+    }
+}
+
+impl Drop for Dialogue {
+    fn drop(&mut self) {
+        self.over.cancel();
+    }
+}
+
+fn check_types(types: Option<&[String]>) -> Result<(), ApiError> {
+    let strange = types.unwrap_or_default().iter().find(|name| !EVENT_TYPES.contains(&name.as_str()));
+    strange.map_or(Ok(()), |name| {
+        Err(ApiError::invalid("types", format!("some of {}; got `{name}`", EVENT_TYPES.join(", "))))
+    })
+}
+
+/// Tells the steps of a command, and its answer.
+async fn follow(mut submitted: Submitted, out: &mpsc::Sender<String>) {
+    let (id, command) = (submitted.id.clone(), submitted.command);
+    let mut mark = json!({ "type": "", "id": id, "command": command });
+    if let Some(session) = &submitted.session {
+        mark["sessionId"] = session.as_str().into();
+    }
+    while let Some(step) = submitted.next().await {
+        let (kind, handled) = match step {
+            Step::Accepted => ("command_accepted", None),
+            Step::Started => ("command_started", None),
+            Step::Done(handled) => ("command_finished", Some(handled)),
+        };
+        mark["type"] = kind.into();
+        if let Some(handled) = &handled {
+            mark["success"] = handled.outcome.error.is_none().into();
+            if handled.replayed {
+                mark["replayed"] = true.into();
+            }
+        }
+        // What was refused never began, and so does not end.
+        let told = handled.as_ref().is_none_or(|handled| handled.accepted);
+        if told && out.send(mark.to_string()).await.is_err() {
+            return;
+        }
+        if let Some(handled) = handled {
+            drop(out.send(response((Some(&id), Some(command)), &handled)).await);
+            return;
+        }
+    }
+}
+
+fn response((id, command): (Option<&str>, Option<&str>), handled: &Handled) -> String {
+    let outcome: &Outcome = &handled.outcome;
+    let success = outcome.error.is_none();
+    let response = Response { kind: "response", id, command, success, outcome, replayed: handled.replayed };
+    serde_json::to_string(&response).unwrap_or_else(|cause| {
+        tracing::error!(%cause, "an answer could not be written as JSON");
+        let error = json!({ "code": "INTERNAL", "message": "the answer could not be written as JSON" });
+        json!({ "type": "response", "id": id, "command": command, "success": false, "error": error }).to_string()
+    })
+}
+
+/// The events of a subscription.
+struct Events {
+    session: SessionId,
+    reader: EventReader,
+    types: Option<Vec<String>>,
+    out: mpsc::Sender<String>,
+}
+
+impl Events {
+    /// Tells them to their end.
+    async fn tell(mut self) {
+        let reason = loop {
+            let cursor = self.reader.position();
+            let batch = match self.reader.next().await {
+                Ok(Some(batch)) => batch,
+                Ok(None) => break "the session was deleted, or the server stops".to_owned(),
+                Err(error) => break error.to_string(),
+            };
+            let new = batch.events.iter().filter(|event| event.seq > cursor);
+            for event in new.filter(|event| self.types.as_ref().is_none_or(|types| types.contains(&event.kind))) {
+                let Ok(text) = serde_json::to_string(event) else { continue };
+                let frame = format!(r#"{{"type":"event","sessionId":"{}","event":{text}}}"#, self.session);
+                if self.out.send(frame).await.is_err() {
+                    return;
+                }
+            }
+        };
+        let ended = json!({ "type": "subscription_ended", "sessionId": self.session, "reason": reason });
+        drop(self.out.send(ended.to_string()).await);
+    }
+}

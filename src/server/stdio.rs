@@ -1,0 +1,163 @@
+//! The same dialogue over a pipe: one JSON object a line, in and out (contract.md, Commands).
+//!
+//! A line that cannot be read, or is too long, is answered and ends nothing. The end of the input is an orderly stop:
+//! what was asked is answered, turns get their time to finish, and what they say still goes out.
+//!
+//! Invariant: nothing but whole lines of the protocol is written into the output.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::dialogue::{Dialogue, ready, shutdown};
+use crate::app::{App, Caller};
+use crate::base::limit;
+use crate::protocol::{ApiError, ErrorCode};
+
+/// What is left of the time to stop when all turns have ended: for lines that are on their way.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The two ends of a pipe.
+#[derive(Debug)]
+pub struct Pipe<R, W> {
+    /// Where lines come from.
+    pub input: R,
+    /// Where lines go.
+    pub output: W,
+    /// Longest line in bytes.
+    pub line_bytes_max: usize,
+    /// How long turns get to finish at the end.
+    pub grace: Duration,
+}
+
+/// Serves the owner over a pipe until its input ends or `stop` fires, then stops the application.
+///
+/// # Errors
+/// When not everything could be stored.
+pub async fn serve_pipe<R, W>(app: Arc<App>, pipe: Pipe<R, W>, stop: CancellationToken) -> Result<(), ApiError>
+where
+    R: AsyncRead + Unpin,
+    W: AsyncWrite + Unpin + Send + 'static,
+{
+    let Pipe { input, output, line_bytes_max, grace } = pipe;
+    let (out, frames) = mpsc::channel(limit::FRAMES_WAITING_MAX);
+    drop(out.send(ready("stdio")).await);
+    let writing = tokio::spawn(write(output, frames));
+    let mut dialogue = Dialogue::new(Arc::clone(&app), Caller::default(), out.clone());
+    tokio::select! {
+        () = read(BufReader::new(input), line_bytes_max, &mut dialogue) => {}
+        () = stop.cancelled() => {}
+        () = out.closed() => {}
+    }
+    // Who takes no answers is waited for only so long.
+    let answered = async {
+        drop(out.send(shutdown(grace)).await);
+        dialogue.settled().await;
+    };
+    drop(tokio::time::timeout(grace, answered).await);
+    let stored = app.shutdown(grace).await;
+    drop(tokio::time::timeout(LAST_LINES, dialogue.finished()).await);
+    drop((dialogue, out));
+    drop(tokio::time::timeout(LAST_LINES, writing).await);
+    stored
+}
+
+async fn write<W: AsyncWrite + Unpin>(mut output: W, mut frames: mpsc::Receiver<String>) {
+    let written = async {
+        while let Some(mut frame) = frames.recv().await {
+            frame.push('\n');
+            output.write_all(frame.as_bytes()).await?;
+            if frames.is_empty() {
+                output.flush().await?;
+            }
+        }
+        output.flush().await
+    };
+    if let Err(cause) = written.await {
+        tracing::warn!(%cause, "the output takes nothing more");
+    }
+}
+
+/// Takes lines until there are none.
+async fn read<R: AsyncBufRead + Unpin>(mut input: R, line_bytes_max: usize, dialogue: &mut Dialogue) {
+    loop {
+        let goes_on = match line(&mut input, line_bytes_max).await {
+            Ok(Some(Line::Whole(text))) if text.trim_ascii().is_empty() => true,
+            Ok(Some(Line::Whole(text))) => dialogue.take(&text).await,
+            Ok(Some(Line::TooLong)) => {
+                let message = format!("the line is longer than {line_bytes_max} bytes");
+                let details = json!({ "field": "command", "expected": format!("at most {line_bytes_max} bytes") });
+                let error = ApiError::new(ErrorCode::PayloadTooLarge, message).with_details(details);
+                dialogue.refuse((None, None), error).await
+            }
+            Ok(None) => return,
+            Err(cause) => {
+                tracing::warn!(%cause, "the input cannot be read");
+                return;
+            }
+        };
+        if !goes_on {
+            return;
+        }
+    }
+}
+
+/// What stood between two line ends.
+enum Line {
+    Whole(Vec<u8>),
+    TooLong,
+}
+
+/// The next line; the last one needs no end. None: the input has ended.
+async fn line<R: AsyncBufRead + Unpin>(input: &mut R, bytes_max: usize) -> io::Result<Option<Line>> {
+    let (mut text, mut length) = (Vec::new(), 0_usize);
+    loop {
+        let piece = input.fill_buf().await?;
+        if piece.is_empty() {
+            return Ok(match length {
+                0 => None,
+                _ if length > bytes_max => Some(Line::TooLong),
+                _ => Some(Line::Whole(text)),
+            });
+        }
+        let end = memchr::memchr(b'\n', piece);
+        let taken = end.unwrap_or(piece.len());
+        length = length.saturating_add(taken);
+        if length <= bytes_max {
+            text.extend_from_slice(&piece[..taken]);
+        } else {
+            // What is too long is not kept.
+            text = Vec::new();
+        }
+        input.consume(taken + usize::from(end.is_some()));
+        if end.is_some() {
+            return Ok(Some(if length > bytes_max { Line::TooLong } else { Line::Whole(text) }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_are_cut_at_their_ends_and_long_ones_are_not_kept() {
+        let text = b"one\n\n1234567890\n12345678901\nlast";
+        for piece in [1, 3, 100] {
+            let mut input = BufReader::with_capacity(piece, &text[..]);
+            let mut seen = Vec::new();
+            while let Some(line) = line(&mut input, 10).await.expect("read") {
+                seen.push(match line {
+                    Line::Whole(text) => String::from_utf8(text).expect("UTF-8"),
+                    Line::TooLong => "too long".to_owned(),
+                });
+            }
+            assert_eq!(seen, ["one", "", "1234567890", "too long", "last"]);
+        }
+    }
+}

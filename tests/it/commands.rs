@@ -1,0 +1,318 @@
+//! Commands over HTTP and over a socket: done once, whatever is cut or killed, and answered alike through every door.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use simse::server::ListenOptions;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::support::house::{Does, House};
+use crate::support::http::{Reply, request};
+use crate::support::model_server::{Answer, ModelServer};
+use crate::support::program::Program;
+
+/// A client's end of a socket. It speaks just enough to be one.
+struct Socket {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+}
+
+impl Socket {
+    async fn open(house: &House, head: &str) -> Result<Self, String> {
+        let mut stream = TcpStream::connect(house.address).await.unwrap();
+        let head = format!(
+            "GET /ws HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{head}\r\n",
+            house.address
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        loop {
+            assert!(stream.read_buf(&mut bytes).await.unwrap() > 0, "{}", String::from_utf8_lossy(&bytes));
+            let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+            let answer = String::from_utf8_lossy(&bytes[..end]).into_owned();
+            if !answer.starts_with("HTTP/1.1 101 ") {
+                return Err(answer);
+            }
+            assert!(answer.to_ascii_lowercase().contains("s3pplmbitxaq9kygzzhzrbk+xoo="), "{answer}");
+            return Ok(Self { stream, bytes: bytes.split_off(end + 4) });
+        }
+    }
+
+    async fn ready(house: &House) -> Self {
+        let mut socket = Self::open(house, "").await.unwrap();
+        let ready = socket.next().await;
+        assert_eq!((&ready["type"], &ready["transport"]), (&json!("server_ready"), &json!("websocket")), "{ready}");
+        socket
+    }
+
+    async fn frame(&mut self, opcode: u8, payload: &[u8]) {
+        let mut frame = vec![0x80 | opcode];
+        match payload.len() {
+            short @ 0..126 => frame.push(0x80 | u8::try_from(short).unwrap()),
+            long => {
+                frame.push(0x80 | 127);
+                frame.extend_from_slice(&(long as u64).to_be_bytes());
+            }
+        }
+        let mask = [1, 2, 3, 4];
+        frame.extend_from_slice(&mask);
+        frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        self.stream.write_all(&frame).await.unwrap();
+    }
+
+    async fn say(&mut self, value: &Value) {
+        self.frame(1, value.to_string().as_bytes()).await;
+    }
+
+    /// The next frame: what it is, and what it holds.
+    async fn raw(&mut self) -> (u8, Vec<u8>) {
+        loop {
+            if let Some((opcode, payload, length)) = split(&self.bytes) {
+                self.bytes.drain(..length);
+                return (opcode, payload);
+            }
+            let read = tokio::time::timeout(crate::support::http::PATIENCE, self.stream.read_buf(&mut self.bytes));
+            assert!(read.await.expect("in time").unwrap() > 0, "the socket has ended");
+        }
+    }
+
+    async fn next(&mut self) -> Value {
+        loop {
+            match self.raw().await {
+                (1, payload) => return serde_json::from_slice(&payload).unwrap(),
+                (9, payload) => self.frame(10, &payload).await,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Frames up to the answer to a command, which is the last.
+    async fn answer(&mut self, command: &Value) -> Vec<Value> {
+        self.say(command).await;
+        let mut all = Vec::new();
+        loop {
+            let frame = self.next().await;
+            let last = frame["type"] == "response";
+            all.push(frame);
+            if last {
+                return all;
+            }
+        }
+    }
+
+    async fn response(&mut self, command: &Value) -> Value {
+        self.answer(command).await.pop().unwrap()
+    }
+}
+
+fn split(bytes: &[u8]) -> Option<(u8, Vec<u8>, usize)> {
+    let (head, length) = match *bytes.get(1)? {
+        126 => (4, usize::from(u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?))),
+        127 => (10, usize::try_from(u64::from_be_bytes(bytes.get(2..10)?.try_into().ok()?)).ok()?),
+        short => (2, usize::from(short)),
+    };
+    let payload = bytes.get(head..head + length)?.to_vec();
+    Some((bytes[0] & 0x0f, payload, head + length))
+}
+
+fn kinds(frames: &[Value]) -> Vec<&str> {
+    frames.iter().map(|frame| frame["type"].as_str().unwrap()).collect()
+}
+
+async fn keyed(house: &House, path: &str, key: &str, body: &Value) -> Reply {
+    request(house.address, "POST", path).header("Idempotency-Key", key).json(body).send(house.address).await
+}
+
+#[tokio::test]
+async fn a_key_makes_one_of_many_requests() {
+    let house = House::open().await;
+    let body = json!({ "title": "t" });
+    let first = keyed(&house, "/sessions", "make", &body).await;
+    assert_eq!((first.status, first.header("idempotency-replayed"), first.header("etag")), (201, None, Some("\"0\"")));
+    let again = keyed(&house, "/sessions", "make", &body).await;
+    assert_eq!((again.status, again.header("idempotency-replayed")), (201, Some("true")));
+    assert_eq!((&again.body, again.header("location")), (&first.body, first.header("location")));
+    let other = keyed(&house, "/sessions", "make", &json!({ "title": "u" })).await;
+    assert_eq!((other.status, other.code().as_str()), (409, "CONFLICT"));
+    assert_eq!(house.call("GET", "/sessions", None).await.json()["items"].as_array().unwrap().len(), 1);
+    // A prompt runs once, and each that asks gets its turn.
+    house.round(&[Does::Says("done")]);
+    let session = first.json()["sessionId"].as_str().unwrap().to_owned();
+    let path = format!("/sessions/{session}/prompt?wait=true");
+    let prompt = json!({ "prompt": "go" });
+    let (one, two) = tokio::join!(keyed(&house, &path, "p", &prompt), keyed(&house, &path, "p", &prompt));
+    assert_eq!((one.status, &one.body), (200, &two.body), "{one:?} {two:?}");
+    let replays = [&one, &two].iter().filter(|reply| reply.header("idempotency-replayed").is_some()).count();
+    assert_eq!((replays, one.json()["result"].as_str()), (1, Some("done")), "{one:?}");
+    // A failure is an outcome as well.
+    for replayed in [None, Some("true")] {
+        let abort = keyed(&house, &format!("/sessions/{session}/abort"), "a", &json!({})).await;
+        assert_eq!((abort.status, abort.header("idempotency-replayed")), (409, replayed));
+    }
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_version_that_differs_stops_a_write() {
+    let house = House::open().await;
+    let session = house.session(json!({})).await;
+    let path = format!("/sessions/{session}");
+    let delete = |version: &str| request(house.address, "DELETE", &path).header("If-Match", version);
+    let refused = delete("\"3\"").send(house.address).await;
+    assert_eq!((refused.status, refused.code().as_str()), (409, "CONFLICT"));
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("version 0, not 3"));
+    let prompt = format!("{path}/prompt");
+    let prompt = request(house.address, "POST", &prompt).header("If-Match", "7").json(&json!({ "prompt": "x" }));
+    assert_eq!(prompt.send(house.address).await.status, 409);
+    assert_eq!(delete("x").send(house.address).await.status, 400);
+    assert_eq!(delete("0").send(house.address).await.status, 200);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_socket_takes_commands_and_tells_their_way() {
+    let house = House::open().await;
+    let mut socket = Socket::ready(&house).await;
+    let create = json!({ "id": "1", "type": "create_session", "sessionId": "s" });
+    let frames = socket.answer(&create).await;
+    assert_eq!(kinds(&frames), ["command_accepted", "command_started", "command_finished", "response"]);
+    assert!(frames.iter().all(|frame| frame["id"] == "1" && frame["command"] == "create_session"), "{frames:?}");
+    assert_eq!((&frames[3]["data"]["sessionId"], &frames[3]["sessionVersion"]), (&json!("s"), &json!(0)));
+    let again = socket.answer(&create).await;
+    assert_eq!(kinds(&again), ["command_finished", "response"]);
+    assert_eq!((&again[1]["replayed"], &again[1]["data"]), (&json!(true), &frames[3]["data"]));
+    // The same through another door.
+    let other = keyed(&house, "/sessions/s/prompt", "k", &json!({ "prompt": "go", "ifVersion": 5 })).await;
+    let same = json!({ "type": "prompt", "sessionId": "s", "idempotencyKey": "k", "prompt": "go", "ifVersion": 5 });
+    let same = socket.response(&same).await;
+    assert_eq!((other.json()["error"].clone(), &same["replayed"]), (same["error"].clone(), &json!(true)));
+    // What is wrong is said, and ends nothing.
+    #[rustfmt::skip]
+    let table = [
+        (r#"{"id":"7","type":"abort"}"#, json!("7"), "sessionId"),
+        (r#"{"id":"anon:7","type":"abort","sessionId":"s"}"#, Value::Null, "id"),
+        ("{", Value::Null, "command"),
+        ("[1]", Value::Null, "command"),
+    ];
+    for (text, id, field) in table {
+        socket.frame(1, text.as_bytes()).await;
+        let refused = socket.next().await;
+        assert_eq!((&refused["type"], &refused["success"]), (&json!("response"), &json!(false)), "{text}");
+        assert_eq!((&refused["id"], &refused["error"]["details"]["field"]), (&id, &json!(field)), "{refused}");
+    }
+    socket.frame(2, b"bytes").await;
+    assert_eq!(socket.next().await["error"]["code"], "INVALID_ARGUMENT");
+    let unnamed = socket.answer(&json!({ "type": "get_session", "sessionId": "s" })).await;
+    assert!(unnamed[3]["id"].as_str().unwrap().starts_with("anon:"), "{unnamed:?}");
+    socket.frame(8, &[]).await;
+    assert_eq!(socket.raw().await.0, 8);
+    house.close().await;
+}
+
+#[tokio::test]
+async fn subscriptions_show_the_log_and_nothing_twice() {
+    let house = House::open().await;
+    let session = house.session(json!({})).await;
+    house.round(&[Does::Says("one")]);
+    house.call("POST", &format!("/sessions/{session}/prompt?wait=true"), Some(json!({ "prompt": "go" }))).await;
+    let mut socket = Socket::ready(&house).await;
+    let subscribe = |after: u64, types: Value| json!({ "id": "s", "type": "subscribe", "sessionId": session, "after": after, "types": types });
+    let answered = socket.answer(&subscribe(0, Value::Null)).await;
+    assert_eq!(answered[3]["data"], json!({ "position": 0 }));
+    let mut stream = house.events(&session, "").await;
+    assert_eq!(stream.event().await.kind(), "ready");
+    for want in 1..=5 {
+        let frame = socket.next().await;
+        assert_eq!((&frame["type"], &frame["event"]["seq"]), (&json!("event"), &json!(want)), "{frame}");
+        // What a stream of the other kind shows, to the letter.
+        assert_eq!(frame["event"].to_string(), stream.event().await.data.to_string());
+    }
+    // A new wish takes the place of the old one.
+    let mut other = Socket::ready(&house).await;
+    other.response(&subscribe(0, json!(["session.completed"]))).await;
+    assert_eq!(other.next().await["event"]["type"], "session.completed");
+    let refused = other.response(&subscribe(0, json!(["session.compelted"]))).await;
+    assert_eq!(refused["error"]["details"]["field"], "types");
+    assert_eq!(other.response(&subscribe(10_000, Value::Null)).await["error"]["details"]["field"], "after");
+    let off = json!({ "type": "unsubscribe", "sessionId": session });
+    assert_eq!(other.response(&off).await["data"], json!({ "unsubscribed": true }));
+    assert_eq!(other.response(&off).await["error"]["code"], "NOT_FOUND");
+    // The end of a session ends its subscriptions.
+    house.call("DELETE", &format!("/sessions/{session}"), None).await;
+    loop {
+        let frame = socket.next().await;
+        if frame["type"] != "event" {
+            assert_eq!(frame["type"], "subscription_ended", "{frame}");
+            break;
+        }
+    }
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_socket_is_guarded_bounded_and_ends_in_order() {
+    let options = ListenOptions { body_bytes_max: 10_000, ..ListenOptions::default() };
+    let house = House::with(options, |_| {}).await;
+    let strange = Socket::open(&house, "Origin: https://attacker.example\r\n").await.err().unwrap();
+    assert!(strange.starts_with("HTTP/1.1 403 "), "{strange}");
+    let plain = house.call("GET", "/ws", None).await;
+    assert_eq!((plain.status, plain.code().as_str()), (426, "INVALID_ARGUMENT"));
+    let mut socket = Socket::ready(&house).await;
+    // Bytes count, not characters.
+    let large = "é".repeat(5_001);
+    socket.frame(1, large.as_bytes()).await;
+    let (opcode, reason) = socket.raw().await;
+    assert_eq!((opcode, u16::from_be_bytes([reason[0], reason[1]])), (8, 1009));
+    let mut last = Socket::ready(&house).await;
+    let closing = tokio::spawn(house.close());
+    assert_eq!(last.next().await["type"], "server_shutdown");
+    let (opcode, reason) = last.raw().await;
+    assert_eq!((opcode, u16::from_be_bytes([reason[0], reason[1]])), (8, 1001));
+    drop(last);
+    closing.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_runs_twice_when_the_process_is_killed() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    let model = ModelServer::start(Arc::new(|_| Answer::text(&["well"]))).await;
+    let mut program = Program::serve(&data, &work, &model.base_url()).await;
+    program.call("POST", "/sessions", Some(json!({ "sessionId": "s" }))).await;
+    let mut turns: Vec<Value> = Vec::new();
+    for round in 0..6 {
+        // Each key is asked for until it is answered, and once more by the next process.
+        let sent: Vec<_> = (0..4).map(|n| format!("{round}-{n}")).collect();
+        let (cut, kill) =
+            tokio::join!(futures_util::future::join_all(sent.iter().map(|key| program.try_prompt("s", key))), async {
+                tokio::time::sleep(std::time::Duration::from_millis(round * 3)).await;
+                program.signal_kill();
+            });
+        let () = kill;
+        program.kill().await;
+        program = Program::serve(&data, &work, &model.base_url()).await;
+        for (key, before) in sent.iter().zip(cut) {
+            let after = program.try_prompt("s", key).await.expect("an answer");
+            if let Some(before) = before {
+                assert_eq!(before, after, "{key}");
+            }
+            turns.push(after["turnId"].clone());
+        }
+    }
+    let mut events = program.events("s", 0).await;
+    let mut prompts = std::collections::HashMap::new();
+    while prompts.len() < 24 {
+        let (_, data) = events.next().await.expect("the log goes on");
+        let event: Value = serde_json::from_str(&data).unwrap();
+        if event["type"] == "session.prompt" {
+            let said = event["payload"]["prompt"].as_str().unwrap().to_owned();
+            assert_eq!(prompts.insert(said, event["turnId"].clone()), None, "it ran twice");
+        }
+    }
+    for (at, turn) in turns.iter().enumerate() {
+        assert_eq!(prompts.get(&format!("{}-{}", at / 4, at % 4)), Some(turn));
+    }
+    program.kill().await;
+}
