@@ -33,7 +33,7 @@ use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
     Abort, Access, AgentView, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, GrantScope,
-    Health, Item, ModelView, Page, Prompt, SessionId, SessionView, TokenRole, ToolDefinition, TurnId, TurnRecord,
+    Item, ModelView, Page, Prompt, SessionId, SessionView, TokenRole, ToolDefinition, TurnId, TurnRecord,
 };
 use crate::provider::AcpAgent;
 use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Receipt, Terms, Workbench, store_failure};

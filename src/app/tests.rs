@@ -5,7 +5,7 @@ use std::path::Path;
 
 use futures_util::StreamExt as _;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
