@@ -46,8 +46,8 @@ pub use book::GrantBook;
 pub use history::{is_item, items};
 pub use live::{ClientGuard, EventReader, Live};
 pub use manager::Manager;
-pub use views::Views;
 pub use receipt::Receipt;
+pub use views::Views;
 
 /// What a turn works with.
 pub struct Equipment {
