@@ -850,10 +850,11 @@ fn runs(command: &str) -> Round {
     calls("bash", json!({ "command": command }))
 }
 
-/// Whether a process is there and no zombie.
-fn is_running(id: &str) -> bool {
-    let state = std::fs::read_to_string(format!("/proc/{}/stat", id.trim()));
-    state.is_ok_and(|text| !text.contains(") Z "))
+/// Whether a process with this command line is there. A session's processes have numbers of their own.
+fn is_running(words: &[&str]) -> bool {
+    let line = words.iter().map(|word| format!("{word}\0")).collect::<String>();
+    let lines = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path().join("cmdline"));
+    lines.filter_map(|path| std::fs::read(path).ok()).any(|text| text == line.as_bytes())
 }
 
 #[cfg(target_os = "linux")]
@@ -861,20 +862,23 @@ fn is_running(id: &str) -> bool {
 async fn what_a_session_leaves_running_goes_with_it_or_with_the_server() {
     let allow = |settings: &mut Settings| settings.permissions.default_policy = PermissionPolicy::Allow;
     let house = open(Storage::Memory, allow).await;
-    let left = |name: &str| std::fs::read_to_string(house.directory.path().join(name)).unwrap();
     let (first, second) = (house.session().await, house.session().await);
-    for (id, name) in [(&first, "one"), (&second, "two")] {
+    // Times that nobody else sleeps for.
+    let own = std::process::id();
+    let times = [format!("600.{own}1"), format!("600.{own}2")];
+    let left = |at: usize| is_running(&["sleep", &times[at]]);
+    for (id, at) in [(&first, 0), (&second, 1)] {
         // In a group of its own as well, as a daemon would be.
-        let command = format!("setsid sleep 600 > log 2>&1 & echo $! > {name}");
+        let command = format!("setsid sleep {} > log 2>&1 &", times[at]);
         house.plays([runs(&command), says("started")]);
         assert_eq!(house.turn(id, "start").await.status, TurnStatus::Completed);
         house.plays([runs("true"), says("still there")]);
         assert_eq!(house.turn(id, "look").await.status, TurnStatus::Completed);
-        assert!(is_running(&left(name)), "it goes on from call to call and from turn to turn");
+        assert!(left(at), "it goes on from call to call and from turn to turn");
     }
     house.app.delete_session(&anyone(), &first).await.unwrap();
-    assert!(!is_running(&left("one")), "it went with its session");
-    assert!(is_running(&left("two")), "another session's goes on");
+    assert!(!left(0), "it went with its session");
+    assert!(left(1), "another session's goes on");
     house.app.shutdown(Duration::from_secs(1)).await.unwrap();
-    assert!(!is_running(&left("two")), "it went with the server");
+    assert!(!left(1), "it went with the server");
 }
