@@ -1162,9 +1162,17 @@ export interface EventPayloads {
     readonly uncovered?: readonly { readonly path: string; readonly reason: string }[]
   }
   /** What turns did to files was undone. */
-  'changes.undone': { readonly turnIds: readonly string[]; readonly paths: readonly string[]; readonly pathCount: number }
+  'changes.undone': {
+    readonly turnIds: readonly string[]
+    readonly paths: readonly string[]
+    readonly pathCount: number
+  }
   /** What was undone was done again. */
-  'changes.redone': { readonly turnIds: readonly string[]; readonly paths: readonly string[]; readonly pathCount: number }
+  'changes.redone': {
+    readonly turnIds: readonly string[]
+    readonly paths: readonly string[]
+    readonly pathCount: number
+  }
   /** A session was forked off from another one, whose log comes before. */
   'session.forked': { readonly sessionId: string; readonly parentSessionId: string; readonly at: number }
 }
