@@ -81,12 +81,21 @@ function encodeCall({ request, problem }) {
   }
 }
 
-/** Calls as a JSON array, those that have none left out; and the problems of these, each at its place. */
-function encodeAll(calls) {
+/** Calls in the form of a batch: what belongs to one stands at the same place in each list. */
+const listsOf = (requests, maxConcurrency) =>
+  toJson({
+    ids: requests.map(({ id }) => id),
+    names: requests.map(({ name }) => name),
+    arguments: requests.map(({ arguments: args }) => args),
+    maxConcurrency,
+  })
+
+/** Calls as JSON, those that have none left out; and the problems of these, each at its place. */
+function encodeAll(calls, maxConcurrency) {
   if (calls.every(({ problem }) => problem === undefined)) {
     const requests = calls.map(({ request }) => request)
     try {
-      const json = toJson(requests)
+      const json = listsOf(requests, maxConcurrency)
       const deep = json.length > 2 * NESTED_MAX && requests.some(({ arguments: args }) => tooDeep(args, NESTED_MAX))
       if (!deep) return { json, problems: [] }
     } catch {
@@ -94,7 +103,8 @@ function encodeAll(calls) {
     }
   }
   const encoded = calls.map(encodeCall)
-  return { json: `[${encoded.flatMap((each) => each.json ?? []).join(',')}]`, problems: encoded.map((e) => e.problem) }
+  const requests = encoded.flatMap(({ json }) => (json === undefined ? [] : JSON.parse(json)))
+  return { json: listsOf(requests, maxConcurrency), problems: encoded.map((e) => e.problem) }
 }
 
 function refused({ id, name }, problem) {
@@ -159,10 +169,9 @@ async function runOne(state, call, json, signal) {
   }
 }
 
-/** Runs calls, given as a JSON array; the bus hears of them. */
-async function runMany(state, calls, maxConcurrency, signal) {
+/** Runs calls, given as JSON; the bus hears of them. */
+async function runMany(state, json, signal) {
   const bus = state.options.eventBus
-  const json = `{"calls":${calls},"maxConcurrency":${maxConcurrency}}`
   const cancel = signal ? cancelHandle(signal) : undefined
   const heard = bus && listen(bus)
   try {
@@ -208,11 +217,18 @@ function createCalls(state) {
       throw invalid('batchExecute', [{ path: 'calls', message: `expected an array, got ${describe(calls)}` }])
     const read = Array.from(calls, readCall)
     if (read.length === 0) return Object.freeze([])
-    const { json, problems } = encodeAll(read)
-    const outcomes = await runMany(state, json, maxConcurrency, options?.signal)
+    const { json, problems } = encodeAll(read, maxConcurrency)
+    const { outputs, durations, others } = await runMany(state, json, options?.signal)
+    const whole = others.length > 0 ? new Map(others) : undefined
     let next = 0
     const results = read.map(({ request }, i) => {
-      if (!problems[i]) return freezeResult(outcomes[next++])
+      if (!problems[i]) {
+        const at = next++
+        const outcome = whole?.get(at)
+        if (outcome !== undefined) return freezeResult(outcome)
+        const { id, name } = request
+        return Object.freeze({ id, name, output: outputs[at], isError: false, durationMs: durations[at] })
+      }
       const outcome = refused(request, problems[i])
       if (bus) {
         publishStart(bus, request)

@@ -3,6 +3,9 @@
 //! A call that is known to change something is a barrier: those before it have ended when it starts, and those behind
 //! it start when it has ended. So a model that writes a file and reads it in one reply reads what it wrote.
 
+use std::collections::BTreeMap;
+use std::pin::Pin;
+
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio_util::sync::CancellationToken;
@@ -31,8 +34,21 @@ pub async fn run_batch(
     concurrency_max: usize,
     cancel: &CancellationToken,
 ) -> Vec<CallOutcome> {
-    let planned = requests.into_iter().map(|request| Planned { request, refusal: None }).collect();
-    run_planned(environment, planned, concurrency_max, cancel).await
+    let mut outcomes = Vec::with_capacity(requests.len());
+    run_each(environment, requests, concurrency_max, cancel, |outcome| outcomes.push(outcome)).await;
+    outcomes
+}
+
+/// The same; `take` is given each result as soon as those before it are there.
+pub async fn run_each(
+    environment: &CallEnvironment,
+    requests: Vec<ToolCallRequest>,
+    concurrency_max: usize,
+    cancel: &CancellationToken,
+    take: impl FnMut(CallOutcome) + Send,
+) {
+    let planned = requests.into_iter().map(|request| Planned { request, refusal: None });
+    run_in_order(environment, planned, concurrency_max, cancel, take).await;
 }
 
 /// The same for calls some of which are not to run. They start in their order, these too.
@@ -42,34 +58,83 @@ pub(super) async fn run_planned(
     concurrency_max: usize,
     cancel: &CancellationToken,
 ) -> Vec<CallOutcome> {
-    let mut outcomes: Vec<Option<CallOutcome>> = std::iter::repeat_with(|| None).take(calls.len()).collect();
+    let mut outcomes = Vec::with_capacity(calls.len());
+    run_in_order(environment, calls.into_iter(), concurrency_max, cancel, |outcome| outcomes.push(outcome)).await;
+    outcomes
+}
+
+async fn run_in_order(
+    environment: &CallEnvironment,
+    calls: impl Iterator<Item = Planned> + Send,
+    concurrency_max: usize,
+    cancel: &CancellationToken,
+    take: impl FnMut(CallOutcome) + Send,
+) {
+    let mut ended = InOrder { take, next: 0, early: BTreeMap::new() };
     let mut running = FuturesUnordered::new();
-    for (at, call) in calls.into_iter().enumerate() {
+    let start = |at, call| async move { (at, run_one(environment, call, cancel).await) };
+    // Where the last call was that was done at once: its room is large, and serves the next.
+    let mut room = None;
+    for (at, call) in calls.enumerate() {
         let alone = concurrency_max <= 1 || (call.refusal.is_none() && is_writer(environment, &call.request));
         while running.len() >= if alone { 1 } else { concurrency_max }
             && let Some((at, outcome)) = running.next().await
         {
-            outcomes[at] = Some(outcome);
+            ended.put(at, outcome);
         }
-        if alone {
-            outcomes[at] = Some(run_one(environment, call, cancel).await);
-            continue;
-        }
-        let mut work = Box::pin(async move { (at, run_one(environment, call, cancel).await) });
+        let mut work = match room.take() {
+            Some(room) => started_in(room, start(at, call)),
+            None => Box::pin(start(at, call)),
+        };
         // What is done at once needs no place among those that wait.
         match (&mut work).now_or_never() {
-            Some((at, outcome)) => outcomes[at] = Some(outcome),
+            Some((at, outcome)) => {
+                ended.put(at, outcome);
+                room = Some(work);
+            }
+            None if alone => {
+                let (at, outcome) = work.await;
+                ended.put(at, outcome);
+            }
             None => running.push(work),
         }
-        if at % CALLS_PER_BREATH == CALLS_PER_BREATH - 1 {
+        if !alone && at % CALLS_PER_BREATH == CALLS_PER_BREATH - 1 {
             tokio::task::yield_now().await;
         }
     }
     while let Some((at, outcome)) = running.next().await {
-        outcomes[at] = Some(outcome);
+        ended.put(at, outcome);
     }
-    // Each place was filled: a call is either among those that ran, or was waited for.
-    outcomes.into_iter().flatten().collect()
+}
+
+/// Hands on what ends in any order in the order of its numbers.
+struct InOrder<F> {
+    take: F,
+    /// The number that is handed on next.
+    next: usize,
+    /// What ended before its turn.
+    early: BTreeMap<usize, CallOutcome>,
+}
+
+impl<F: FnMut(CallOutcome)> InOrder<F> {
+    fn put(&mut self, at: usize, outcome: CallOutcome) {
+        if at != self.next {
+            self.early.insert(at, outcome);
+            return;
+        }
+        (self.take)(outcome);
+        self.next += 1;
+        while let Some(outcome) = self.early.remove(&self.next) {
+            (self.take)(outcome);
+            self.next += 1;
+        }
+    }
+}
+
+/// Puts a future where another one of its kind has ended.
+fn started_in<F: Future>(mut room: Pin<Box<F>>, next: F) -> Pin<Box<F>> {
+    room.set(next);
+    room
 }
 
 /// Whether the tool of a call says that it changes something: by its annotations, else by its category. What says

@@ -5,7 +5,9 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -13,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Gate, GateQuestion, Preview, Sink, SinkError};
 use crate::base::{BoxFuture, limit};
-use crate::hook::{Before, Hooks, NoHooks};
+use crate::hook::{Before, CallPoint, Hooks, NoHooks};
 use crate::protocol::{
     ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory, VerdictSource,
 };
@@ -99,16 +101,20 @@ pub async fn run_call(
         args: request.arguments.clone(),
     });
     let outcome = match announced {
-        Ok(()) => AssertUnwindSafe(steps(environment, request, cancel)).catch_unwind().await.unwrap_or_else(|panic| {
-            let message = format!("panicked: {}", panic_text(panic.as_ref()));
-            failed(&id, &name, Failure::execution(ErrorCode::Internal, &name, &message), None)
-        }),
+        Ok(()) => {
+            let steps = pin!(steps(environment, request, (&id, &name), cancel));
+            AssertUnwindSafe(steps).catch_unwind().await.unwrap_or_else(|panic| {
+                let message = format!("panicked: {}", panic_text(panic.as_ref()));
+                failed(&id, &name, Failure::execution(ErrorCode::Internal, &name, &message), None)
+            })
+        }
         // What is not in the log does not happen.
         Err(error) => {
             return failed(&id, &name, Failure::execution(ErrorCode::Internal, &name, &error.to_string()), None);
         }
     };
-    environment.report(outcome)
+    environment.report(&outcome);
+    outcome
 }
 
 /// Ends a call that is not run: announces it, fails it with `output`, and ends it.
@@ -125,7 +131,9 @@ pub(super) fn refuse_call(
         args: request.arguments.clone(),
     });
     let failure = Failure::execution(code, &request.name, message);
-    environment.report(failed(&request.id, &request.name, failure, None))
+    let outcome = failed(&request.id, &request.name, failure, None);
+    environment.report(&outcome);
+    outcome
 }
 
 impl CallEnvironment {
@@ -142,8 +150,8 @@ impl CallEnvironment {
     }
 
     /// Hands in the events that end a call. A sink that fails is noticed by the turn at its next event.
-    fn report(&self, outcome: CallOutcome) -> CallOutcome {
-        let Some(sink) = &self.sink else { return outcome };
+    fn report(&self, outcome: &CallOutcome) {
+        let Some(sink) = &self.sink else { return };
         let (call_id, name) = (outcome.result.id.clone(), outcome.result.name.clone());
         if let Some(timeout_ms) = outcome.timed_out_ms {
             let _ = sink.emit(EventBody::ToolTimeout { name: name.clone(), timeout_ms });
@@ -163,29 +171,37 @@ impl CallEnvironment {
             details: outcome.result.details.clone(),
             findings: outcome.findings.clone(),
         });
-        outcome
     }
 }
 
-/// All steps of a call, without its events.
-async fn steps(environment: &CallEnvironment, request: ToolCallRequest, cancel: &CancellationToken) -> CallOutcome {
-    let (id, name) = (request.id.clone(), request.name.clone());
-    let aborted = || Failure::execution(ErrorCode::Conflict, &name, "aborted");
+/// All steps of a call, without its events. Its outcome is that of `asked`, whatever a hook made of id and name.
+async fn steps(
+    environment: &CallEnvironment,
+    request: ToolCallRequest,
+    asked: (&str, &str),
+    cancel: &CancellationToken,
+) -> CallOutcome {
+    let (id, name) = asked;
+    let aborted = || Failure::execution(ErrorCode::Conflict, name, "aborted");
     if cancel.is_cancelled() {
-        return failed(&id, &name, aborted(), None);
+        return failed(id, name, aborted(), None);
     }
     // An open question has to be closed: the gate gets its moment.
-    let admitted = finish_soon(cancel, admit(environment, request, cancel)).await.unwrap_or_else(|| Err(aborted()));
-    match admitted {
-        Ok(_) if cancel.is_cancelled() => failed(&id, &name, aborted(), None),
-        Ok(admitted) => admitted.run(environment, cancel).await.named(id, name),
-        Err(failure) => failed(&id, &name, failure.bounded(environment.registry.output_chars_max), None),
+    let admitted = finish_soon(cancel, pin!(admit(environment, request, cancel))).await;
+    match admitted.unwrap_or_else(|| Err(aborted())) {
+        Ok(_) if cancel.is_cancelled() => failed(id, name, aborted(), None),
+        Ok(admitted) => admitted.run(environment, asked, cancel).await,
+        Err(failure) => failed(id, name, failure.bounded(environment.registry.output_chars_max), None),
     }
 }
 
 /// Waits for `work`; once `cancel` has fired, only a moment longer. None when it did not end in that time.
 pub(super) async fn finish_soon<T>(cancel: &CancellationToken, work: impl Future<Output = T>) -> Option<T> {
-    tokio::pin!(work);
+    let mut work = pin!(work);
+    // What is done at once needs nobody who watches for an abort.
+    if let Poll::Ready(done) = futures_util::poll!(work.as_mut()) {
+        return Some(done);
+    }
     tokio::select! {
         biased;
         done = &mut work => return Some(done),
@@ -207,21 +223,13 @@ async fn admit(
     request: ToolCallRequest,
     cancel: &CancellationToken,
 ) -> Result<Prepared, Failure> {
-    let (request, found) = properly_named(environment, request);
-    let (id, asked) = (request.id.clone(), request.name.clone());
-    let request = match environment.hooks.before_tool(request).await {
-        // Questions and results are matched by the id: no hook changes it.
-        Before::Continue(request) => ToolCallRequest { id, ..request },
-        Before::Blocked { reason } => {
-            return Err(Failure::new(ErrorCode::Forbidden, format!("Tool \"{asked}\" was blocked: {reason}")));
-        }
-    };
-    let (request, found) = if request.name == asked { (request, found) } else { properly_named(environment, request) };
+    let named = properly_named(environment, request);
+    let hooked = environment.hooks.hears(CallPoint::Before);
+    let (mut request, found) = if hooked { before(environment, named).await? } else { named };
     let Some(tool) = found else {
         return Err(Failure::new(ErrorCode::NotFound, format!("Tool not found: \"{}\"", request.name)));
     };
-    let arguments = canonical(tool.as_ref(), request.arguments);
-    let request = ToolCallRequest { arguments, ..request };
+    request.arguments = canonical(tool.as_ref(), request.arguments);
     let context = ToolContext {
         call_id: request.id.clone(),
         session: environment.session.clone(),
@@ -238,6 +246,22 @@ async fn admit(
     match checked {
         Ok(()) => Ok(admitted),
         Err(bad) => Err(Failure::execution(ErrorCode::InvalidArgument, &admitted.request.name, &bad.0)),
+    }
+}
+
+/// What the hooks before a tool make of a call.
+async fn before(
+    environment: &CallEnvironment,
+    (request, found): (ToolCallRequest, Option<Arc<dyn Tool>>),
+) -> Result<(ToolCallRequest, Option<Arc<dyn Tool>>), Failure> {
+    let (id, asked) = (request.id.clone(), request.name.clone());
+    match environment.hooks.before_tool(request).await {
+        // Questions and results are matched by the id: no hook changes it.
+        Before::Continue(request) if request.name == asked => Ok((ToolCallRequest { id, ..request }, found)),
+        Before::Continue(request) => Ok(properly_named(environment, ToolCallRequest { id, ..request })),
+        Before::Blocked { reason } => {
+            Err(Failure::new(ErrorCode::Forbidden, format!("Tool \"{asked}\" was blocked: {reason}")))
+        }
     }
 }
 
@@ -329,7 +353,12 @@ enum Run {
 }
 
 impl Prepared {
-    async fn run(mut self, environment: &CallEnvironment, cancel: &CancellationToken) -> CallOutcome {
+    async fn run(
+        mut self,
+        environment: &CallEnvironment,
+        asked: (&str, &str),
+        cancel: &CancellationToken,
+    ) -> CallOutcome {
         let started = Instant::now();
         // What cannot say itself what it does to files may be a command.
         let recorder = self.is_command().then(|| environment.scope.recorder.lock().clone()).flatten();
@@ -343,18 +372,23 @@ impl Prepared {
         let elapsed = started.elapsed();
         let mut outcome = self.outcome(environment, run, elapsed);
         environment.registry.record(&self.request.name, elapsed.as_secs_f64() * 1e3, outcome.result.is_error);
-        // The result before a hook is the one that counts when the hook panics or hangs.
-        let after = environment.hooks.after_tool(&self.request, outcome.result.clone());
-        if let Some(Ok(result)) = finish_soon(cancel, AssertUnwindSafe(after).catch_unwind()).await {
-            outcome.result = result;
+        if environment.hooks.hears(CallPoint::After) {
+            // The result before a hook is the one that counts when the hook panics or hangs.
+            let after = environment.hooks.after_tool(&self.request, outcome.result.clone());
+            if let Some(Ok(result)) = finish_soon(cancel, AssertUnwindSafe(after).catch_unwind()).await {
+                outcome.result = result;
+            }
+            if !outcome.result.is_error {
+                outcome.failure = None;
+            }
         }
-        if !outcome.result.is_error {
-            outcome.failure = None;
+        if environment.hooks.hears(CallPoint::Validate) {
+            let findings = environment.hooks.validate_result(&self.request, &outcome.result);
+            if let Some(Ok(findings)) = finish_soon(cancel, AssertUnwindSafe(findings).catch_unwind()).await {
+                outcome.findings = self.bound_findings(environment, findings);
+            }
         }
-        let findings = environment.hooks.validate_result(&self.request, &outcome.result);
-        if let Some(Ok(findings)) = finish_soon(cancel, AssertUnwindSafe(findings).catch_unwind()).await {
-            outcome.findings = self.bound_findings(environment, findings);
-        }
+        outcome.name(asked);
         outcome
     }
 
@@ -391,8 +425,11 @@ impl Prepared {
         // Hooks after the tool see the arguments as well.
         self.request.arguments.clone_from(&arguments);
         let started = AssertUnwindSafe(async { self.tool.run(arguments, &self.context).await });
-        let tool = started.catch_unwind();
-        tokio::pin!(tool);
+        let mut tool = pin!(started.catch_unwind());
+        // What is done at once needs no clock, and nobody who watches for an abort.
+        if let Poll::Ready(result) = futures_util::poll!(tool.as_mut()) {
+            return Run::from(result);
+        }
         let stop = tokio::select! {
             biased;
             result = &mut tool => return Run::from(result),
@@ -456,11 +493,14 @@ impl From<Result<Result<ToolOutput, ToolError>, Box<dyn Any + Send>>> for Run {
 }
 
 impl CallOutcome {
-    /// The outcome under the id and name that were asked for, whatever a hook made of them.
-    fn named(mut self, id: String, name: String) -> Self {
-        self.result.id = id;
-        self.result.name = name;
-        self
+    /// Gives it the id and name that were asked for, whatever a hook made of them.
+    fn name(&mut self, (id, name): (&str, &str)) {
+        if self.result.id != id {
+            id.clone_into(&mut self.result.id);
+        }
+        if self.result.name != name {
+            name.clone_into(&mut self.result.name);
+        }
     }
 }
 

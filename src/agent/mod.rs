@@ -21,7 +21,7 @@ use crate::base::BoxFuture;
 use crate::protocol::{EventBody, Part, PermissionVerdict, ToolCallRequest, ToolDefinition};
 use crate::tool::{Arguments, Subject, Veil};
 
-pub use batch::run_batch;
+pub use batch::{run_batch, run_each};
 pub use breaker::{BreakerLimits, LoopBreaker, Repeated, Step};
 pub use call::{CallEnvironment, CallOutcome, run_call};
 pub use gate::RulesGate;

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::LoopBreaker;
 use crate::base::BoxFuture;
-use crate::hook::{Before, Hooks};
+use crate::hook::{Before, CallPoint, Hooks};
 use crate::protocol::{Message, ToolCallRequest, ToolCallResult};
 use crate::tool::Registry;
 
@@ -19,6 +19,11 @@ pub(super) struct Watched {
 }
 
 impl Hooks for Watched {
+    fn hears(&self, point: CallPoint) -> bool {
+        // The breaker looks at every result.
+        point == CallPoint::Validate || self.hooks.hears(point)
+    }
+
     fn before_tool(&self, request: ToolCallRequest) -> BoxFuture<'_, Before> {
         self.hooks.before_tool(request)
     }

@@ -22,8 +22,23 @@ pub enum Before {
     },
 }
 
+/// The points around a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallPoint {
+    /// `tool.execute.before`.
+    Before,
+    /// `tool.execute.after`.
+    After,
+    /// `tool.result.validate`.
+    Validate,
+}
+
 /// The six hook points.
 pub trait Hooks: Send + Sync + 'static {
+    /// Whether there is anybody at this point. If not, it is left out: nothing is copied for it.
+    fn hears(&self, _point: CallPoint) -> bool {
+        true
+    }
     /// `tool.execute.before`.
     fn before_tool(&self, request: ToolCallRequest) -> BoxFuture<'_, Before>;
     /// `tool.execute.after`.
@@ -47,6 +62,9 @@ pub trait Hooks: Send + Sync + 'static {
 pub struct NoHooks;
 
 impl Hooks for NoHooks {
+    fn hears(&self, _: CallPoint) -> bool {
+        false
+    }
     fn before_tool(&self, request: ToolCallRequest) -> BoxFuture<'_, Before> {
         Box::pin(std::future::ready(Before::Continue(request)))
     }

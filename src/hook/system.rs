@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use parking_lot::RwLock;
 
-use super::{Before, Hooks};
+use super::{Before, CallPoint, Hooks};
 use crate::base::BoxFuture;
 use crate::protocol::{Message, ToolCallRequest, ToolCallResult};
 
@@ -125,6 +125,15 @@ async fn chained<T: Clone>(point: &str, value: T, start: impl FnOnce(T) -> Answe
 }
 
 impl Hooks for HookSystem {
+    fn hears(&self, point: CallPoint) -> bool {
+        let lists = self.lists.read();
+        match point {
+            CallPoint::Before => !lists.before_tool.is_empty(),
+            CallPoint::After => !lists.after_tool.is_empty(),
+            CallPoint::Validate => !lists.validate_result.is_empty(),
+        }
+    }
+
     fn before_tool(&self, mut request: ToolCallRequest) -> BoxFuture<'_, Before> {
         let lists = self.now();
         Box::pin(async move {

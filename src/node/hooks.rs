@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::bridge::{Bridge, CallFailure};
 use super::error::to_json;
 use crate::base::BoxFuture;
-use crate::hook::{Before, Hooks};
+use crate::hook::{Before, CallPoint, Hooks};
 use crate::protocol::{Message, Part, ToolCallRequest, ToolCallResult};
 
 /// The hook points, in the order of their bits in the mask.
@@ -94,6 +94,14 @@ fn read_before(value: Value) -> Before {
 }
 
 impl Hooks for JsHooks {
+    fn hears(&self, point: CallPoint) -> bool {
+        self.has(match point {
+            CallPoint::Before => Point::Before,
+            CallPoint::After => Point::After,
+            CallPoint::Validate => Point::Validate,
+        })
+    }
+
     fn before_tool(&self, request: ToolCallRequest) -> BoxFuture<'_, Before> {
         if !self.has(Point::Before) {
             return Box::pin(std::future::ready(Before::Continue(request)));

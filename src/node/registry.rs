@@ -22,11 +22,11 @@ use super::host_options::{BashOptions, ExecOptions, FilesystemOptions, GitOption
 use super::permission::NativeRules;
 use super::text::{JsText, js_text};
 use super::tool::JsTool;
-use crate::agent::{CallEnvironment, CallOutcome, Sink, run_batch, run_call};
+use crate::agent::{CallEnvironment, CallOutcome, Sink, run_call, run_each};
 use crate::host::filesystem_tools;
 use crate::model::WireNames;
 use crate::protocol::{ErrorBody, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolDefinition};
-use crate::tool::{Registry, Scope, Tool, check_parameters, told_schema};
+use crate::tool::{Arguments, Registry, Scope, Tool, check_parameters, told_schema};
 
 /// What a registry is made with.
 #[derive(Debug, Deserialize)]
@@ -46,12 +46,72 @@ struct Options {
     max_output_chars: Option<usize>,
 }
 
-/// Calls, and how many of them run at once.
+/// Calls, and how many of them run at once. What belongs to one call stands at the same place in each list.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Batch {
-    calls: Vec<ToolCallRequest>,
+    ids: Vec<String>,
+    names: Vec<String>,
+    arguments: Vec<Arguments>,
     max_concurrency: usize,
+}
+
+impl Batch {
+    fn into_calls(self) -> Vec<ToolCallRequest> {
+        let calls = self.ids.into_iter().zip(self.names).zip(self.arguments);
+        calls.map(|((id, name), arguments)| ToolCallRequest { id, name, arguments }).collect()
+    }
+}
+
+/// The outcomes of a batch in JSON: of a call that went well only what its caller does not know, the others whole, with their
+/// places. Written as they come, so that none of them is kept.
+#[derive(Default)]
+struct Outcomes {
+    /// How many there are.
+    count: usize,
+    outputs: Vec<u8>,
+    durations: Vec<u8>,
+    others: Vec<u8>,
+}
+
+impl Outcomes {
+    fn push(&mut self, outcome: &CallOutcome) {
+        let CallOutcome { result, findings, timed_out_ms: _, failure } = outcome;
+        let plain = !result.is_error
+            && failure.is_none()
+            && findings.is_empty()
+            && result.parts.is_empty()
+            && result.details.is_none();
+        match result.duration_ms {
+            Some(duration_ms) if plain => {
+                append(&mut self.outputs, &result.output);
+                append(&mut self.durations, &duration_ms);
+            }
+            Some(_) | None => {
+                append(&mut self.outputs, "");
+                append(&mut self.durations, &0);
+                append(&mut self.others, &(self.count, Shown::from(outcome)));
+            }
+        }
+        self.count += 1;
+    }
+
+    fn into_json(self) -> String {
+        let Self { count: _, outputs, durations, others } = self;
+        let parts: [&[u8]; 7] =
+            [b"{\"outputs\":[", &outputs, b"],\"durations\":[", &durations, b"],\"others\":[", &others, b"]}"];
+        // What serde writes is UTF-8.
+        String::from_utf8(parts.concat()).unwrap_or_default()
+    }
+}
+
+/// Adds a value to the inside of a JSON array.
+fn append(list: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    if !list.is_empty() {
+        list.push(b',');
+    }
+    // A list in memory takes everything, and none of these values can fail.
+    drop(serde_json::to_writer(list, value));
 }
 
 /// A tool registry.
@@ -207,7 +267,7 @@ impl NativeRegistry {
         })
     }
 
-    /// Runs a [`Batch`]; the outcomes in order. `events` takes what happens meanwhile.
+    /// Runs a [`Batch`]; its [`Outcomes`]. `events` takes what happens meanwhile.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn execute_batch<'env>(
         &self,
@@ -216,13 +276,16 @@ impl NativeRegistry {
         cancel: Option<&CancelHandle>,
         events: Option<&NativeEvents>,
     ) -> napi::Result<PromiseRaw<'env, JsText>> {
-        let Batch { calls, max_concurrency } = parse("calls", &batch)?;
         let (mut environment, cancel) = (self.environment.clone(), token_of(cancel));
         environment.sink = events.map(|events| Arc::clone(&events.queue) as Arc<dyn Sink>);
         env.spawn_future(async move {
-            let outcomes = run_batch(&environment, calls, max_concurrency, &cancel).await;
-            let shown: Vec<Shown<'_>> = outcomes.iter().map(Shown::from).collect();
-            Ok(js_text(to_json(&shown)))
+            // Read where it runs: JavaScript's thread has other things to do.
+            let read: Batch = parse("calls", &batch)?;
+            let max_concurrency = read.max_concurrency;
+            let mut outcomes = Outcomes::default();
+            let take = |outcome: CallOutcome| outcomes.push(&outcome);
+            run_each(&environment, read.into_calls(), max_concurrency, &cancel, take).await;
+            Ok(js_text(outcomes.into_json()))
         })
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn proper_name(asked: &str) -> Option<&'static str> {
 
 /// Takes out each optional argument that is null, for definitions in the simple form: to a program it is left out.
 fn drop_left_out(parameters: &Map<String, Value>, arguments: &mut Arguments) {
-    if is_schema(parameters) {
+    if !arguments.values().any(Value::is_null) || is_schema(parameters) {
         return;
     }
     arguments.retain(|name, value| {

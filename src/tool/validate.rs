@@ -36,6 +36,11 @@ pub fn validate(definition: &ToolDefinition, arguments: &Arguments) -> Result<()
     if is_schema(parameters) {
         return Checker::new(parameters).check_object(parameters, arguments, "", 0);
     }
+    validate_simple(parameters, arguments)
+}
+
+/// The same for the simple form.
+fn validate_simple(parameters: &Map<String, Value>, arguments: &Arguments) -> Result<(), BadArguments> {
     for (name, parameter) in parameters {
         let required = parameter.get("required") == Some(&Value::Bool(true));
         match arguments.get(name) {
@@ -56,14 +61,17 @@ pub fn validate_call(tool: &dyn Tool, arguments: &Arguments) -> Result<(), BadAr
     if tool.checks_arguments() {
         return fits();
     }
-    let definition = tool.definition();
-    if !tool.takes_unknown() && !is_schema(&definition.parameters) {
-        let known = &definition.parameters;
-        if let Some(name) = arguments.keys().find(|name| !known.contains_key(name.as_str())) {
-            return Err(unknown(name, Some(known)));
-        }
+    let known = &tool.definition().parameters;
+    if is_schema(known) {
+        validate(tool.definition(), arguments)?;
+        return fits();
     }
-    validate(definition, arguments)?;
+    if !tool.takes_unknown()
+        && let Some(name) = arguments.keys().find(|name| !known.contains_key(name.as_str()))
+    {
+        return Err(unknown(name, Some(known)));
+    }
+    validate_simple(known, arguments)?;
     fits()
 }
 
@@ -93,6 +101,9 @@ pub(super) fn json_schema(definition: &ToolDefinition) -> Value {
 
 /// Whether the parameters are a JSON Schema. In the simple form every entry is an object.
 pub(super) fn is_schema(parameters: &Map<String, Value>) -> bool {
+    if parameters.is_empty() {
+        return false;
+    }
     parameters.get("type").is_some_and(Value::is_string)
         || parameters.get("$ref").is_some_and(Value::is_string)
         || ["anyOf", "oneOf", "allOf"].iter().any(|word| parameters.get(*word).is_some_and(Value::is_array))
