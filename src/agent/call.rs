@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::{Gate, GateQuestion, Preview, Sink, SinkError};
+use super::{Gate, GateQuestion, Preview, Sink};
 use crate::base::{BoxFuture, limit};
 use crate::hook::{Before, CallPoint, Hooks, NoHooks};
 use crate::protocol::{
     ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory, VerdictSource,
 };
 use crate::tool::{
-    Arguments, Previewed, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
+    Arguments, Previewed, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolOutput, bound_output,
     bound_parts, canonical, validate_call,
 };
 
@@ -134,44 +134,6 @@ pub(super) fn refuse_call(
     let outcome = failed(&request.id, &request.name, failure, None);
     environment.report(&outcome);
     outcome
-}
-
-impl CallEnvironment {
-    /// Hands in an event, where somebody takes them.
-    pub(super) fn emit(&self, event: impl FnOnce() -> EventBody) -> Result<(), SinkError> {
-        self.sink.as_ref().map_or(Ok(()), |sink| sink.emit(event()))
-    }
-
-    /// What a tool's own events go to. A sink that fails is noticed by the turn at its next event.
-    fn tool_events(&self) -> ToolEvents {
-        let Some(sink) = self.sink.clone() else { return ToolEvents::default() };
-        let audience = Arc::clone(&sink);
-        ToolEvents::new(move |event| drop(sink.emit(event))).while_wanted(move || audience.has_audience())
-    }
-
-    /// Hands in the events that end a call. A sink that fails is noticed by the turn at its next event.
-    fn report(&self, outcome: &CallOutcome) {
-        let Some(sink) = &self.sink else { return };
-        let (call_id, name) = (outcome.result.id.clone(), outcome.result.name.clone());
-        if let Some(timeout_ms) = outcome.timed_out_ms {
-            let _ = sink.emit(EventBody::ToolTimeout { name: name.clone(), timeout_ms });
-        }
-        if outcome.result.is_error {
-            let said = outcome.failure.clone();
-            let error = said.unwrap_or_else(|| Failure::new(ErrorCode::Internal, outcome.result.output.clone()).body);
-            let _ = sink.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error });
-        }
-        let _ = sink.emit(EventBody::ToolCallEnd {
-            call_id,
-            name,
-            output: outcome.result.output.clone(),
-            is_error: outcome.result.is_error,
-            duration_ms: outcome.result.duration_ms.unwrap_or(0),
-            parts: outcome.result.parts.clone(),
-            details: outcome.result.details.clone(),
-            findings: outcome.findings.clone(),
-        });
-    }
 }
 
 /// All steps of a call, without its events. Its outcome is that of `asked`, whatever a hook made of id and name.

@@ -10,6 +10,7 @@ mod calls;
 mod delegate;
 mod gate;
 mod reply;
+mod report;
 #[cfg(test)]
 mod tests;
 mod turn;

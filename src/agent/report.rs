@@ -1,0 +1,50 @@
+//! The events around a call: what it hands in while it runs, and what ends it.
+//!
+//! Where nobody takes events, nothing is made for them.
+
+use std::sync::Arc;
+
+use super::SinkError;
+use super::call::{CallEnvironment, CallOutcome};
+use crate::protocol::{ErrorBody, ErrorCode, EventBody};
+use crate::tool::ToolEvents;
+
+impl CallEnvironment {
+    /// Hands in an event, where somebody takes them.
+    pub(super) fn emit(&self, event: impl FnOnce() -> EventBody) -> Result<(), SinkError> {
+        self.sink.as_ref().map_or(Ok(()), |sink| sink.emit(event()))
+    }
+
+    /// What a tool's own events go to. A sink that fails is noticed by the turn at its next event.
+    pub(super) fn tool_events(&self) -> ToolEvents {
+        let Some(sink) = self.sink.clone() else { return ToolEvents::default() };
+        let audience = Arc::clone(&sink);
+        ToolEvents::new(move |event| drop(sink.emit(event))).while_wanted(move || audience.has_audience())
+    }
+
+    /// Hands in the events that end a call. A sink that fails is noticed by the turn at its next event.
+    pub(super) fn report(&self, outcome: &CallOutcome) {
+        let Some(sink) = &self.sink else { return };
+        let (call_id, name) = (outcome.result.id.clone(), outcome.result.name.clone());
+        if let Some(timeout_ms) = outcome.timed_out_ms {
+            let _ = sink.emit(EventBody::ToolTimeout { name: name.clone(), timeout_ms });
+        }
+        if outcome.result.is_error {
+            // A hook made a failure of it: its words are what the model is told.
+            let said =
+                || ErrorBody { code: ErrorCode::Internal, message: outcome.result.output.clone(), details: None };
+            let error = outcome.failure.clone().unwrap_or_else(said);
+            let _ = sink.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error });
+        }
+        let _ = sink.emit(EventBody::ToolCallEnd {
+            call_id,
+            name,
+            output: outcome.result.output.clone(),
+            is_error: outcome.result.is_error,
+            duration_ms: outcome.result.duration_ms.unwrap_or(0),
+            parts: outcome.result.parts.clone(),
+            details: outcome.result.details.clone(),
+            findings: outcome.findings.clone(),
+        });
+    }
+}
