@@ -454,18 +454,6 @@ impl From<Result<Result<ToolOutput, ToolError>, Box<dyn Any + Send>>> for Run {
     }
 }
 
-impl CallOutcome {
-    /// Gives it the id and name that were asked for, whatever a hook made of them.
-    fn name(&mut self, (id, name): (&str, &str)) {
-        if self.result.id != id {
-            id.clone_into(&mut self.result.id);
-        }
-        if self.result.name != name {
-            name.clone_into(&mut self.result.name);
-        }
-    }
-}
-
 /// Waits out a limit; for ever when there is none.
 async fn sleep(limit_ms: Option<u64>) -> u64 {
     match limit_ms {

@@ -48,3 +48,15 @@ impl CallEnvironment {
         });
     }
 }
+
+impl CallOutcome {
+    /// Gives it the id and name that were asked for, whatever a hook made of them.
+    pub(super) fn name(&mut self, (id, name): (&str, &str)) {
+        if self.result.id != id {
+            id.clone_into(&mut self.result.id);
+        }
+        if self.result.name != name {
+            name.clone_into(&mut self.result.name);
+        }
+    }
+}
