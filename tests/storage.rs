@@ -297,7 +297,9 @@ async fn of_a_torn_write_ahead_log_whole_commits_are_left() {
     store.close().await.unwrap();
     assert!(log.len() > 100_000, "the log was emptied already: {} bytes", log.len());
     let mut versions = std::collections::BTreeSet::new();
-    for back in (0..=40_usize).map(|n| n * 512) {
+    // At every 512 bytes of the end, then at every page of the commits before.
+    let places = (0..=20_usize).map(|n| n * 512).chain((6..=26_usize).map(|n| n * 2072));
+    for back in places {
         let cut = log.len() - back;
         let garbage: Vec<u8> = (0..back).map(|n| (n * 31 % 251) as u8).collect();
         let mut flipped = log.clone();
