@@ -1,4 +1,4 @@
-//! Records what turns do to files, in the store of snapshots (ADR 0028).
+//! Records what turns do to files, in the store of snapshots (ADR 0029).
 //!
 //! Tools that know their paths bracket each change: how the path was is on disk before the change begins. What a command changed
 //! is found by two looks at the working directories, one before it and one after; each costs a system call a name, and reads
