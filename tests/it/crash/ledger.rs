@@ -256,7 +256,10 @@ impl Session {
         for (request, allowed) in &self.answers {
             // The end of the process may come before the call: it is then refused, never allowed.
             let said = self.responses.get(request);
-            assert!(said == Some(allowed) || said == Some(&false), "{id}: the answer to {request} was {allowed}: {said:?}");
+            assert!(
+                said == Some(allowed) || said == Some(&false),
+                "{id}: the answer to {request} was {allowed}: {said:?}"
+            );
         }
         for (token, prompted) in &self.prompts {
             assert!(prompted.word != Word::No || !self.tokens.contains_key(token), "{id}: {token} was refused and ran");
