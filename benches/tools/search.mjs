@@ -8,7 +8,7 @@
  * against rg's. docs/benchmarks.md says what each row means.
  */
 
-import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { homedir, loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import process from 'node:process'
@@ -21,6 +21,8 @@ import { globbers, ripgrep, ripgrepVersion } from './rivals.mjs'
 import { makeTree } from './tree.mjs'
 
 const SMALL_FILES = 500
+/** What a file's last change must lie back for simse to keep what it read (`SEARCH_SETTLED_MS`), and a second. */
+const SETTLED_MS = 61_000
 
 const toolsIn = (workingDirectory) => caller((registry) => registerFilesystemTools(registry, { workingDirectory }))
 
@@ -73,15 +75,35 @@ function registrySources() {
   return folder.find((path) => statSync(path).isDirectory())
 }
 
+/** Waits until the last change of a tree lies so far back that simse keeps what it reads there. */
+async function settled(tree) {
+  const rest = statSync(join(tree, '.complete')).ctimeMs + SETTLED_MS - Date.now()
+  if (rest > 0) await new Promise((resolve) => setTimeout(resolve, rest))
+}
+
+/** A small tree whose files are too young for that. */
+function written(tree) {
+  rmSync(tree, { recursive: true, force: true })
+  makeTree(tree, SMALL_FILES)
+  return tree
+}
+
 async function measure({ files, cache }) {
   const [small, large] = [join(cache, `tree-${SMALL_FILES}`), join(cache, `tree-${files}`)]
+  const young = join(cache, 'tree-young')
   makeTree(small, SMALL_FILES)
   makeTree(large, files)
   const packages = await globbers(join(cache, 'npm'))
   const count = files.toLocaleString('en-US')
+  await settled(small)
   const rows = [
     [`grep, ${SMALL_FILES} files, a rare word`, '≥ 5× rg', await race(60, grep(small, 'needle_7f3a'))],
     [`grep, ${SMALL_FILES} files, 215 matches`, '≥ 5× rg', await race(60, grep(small, 'fn account'))],
+    [
+      `grep, ${SMALL_FILES} files written just now, a rare word`,
+      '',
+      await race(60, grep(written(young), 'needle_7f3a')),
+    ],
     [`grep, ${count} files, a rare word`, '≥ 1× rg', await race(9, grep(large, 'needle_7f3a'))],
     [`grep, ${count} files, a frequent word, first 1,000 matches`, '≥ 1× rg', await race(7, grep(large, 'fn ', true))],
     [

@@ -205,6 +205,17 @@ pub const REGEX_BYTES_MAX: usize = 10 << 20;
 pub const GREP_HEAP_BYTES_MAX: usize = 32 << 20;
 /// Matches that a page of a grep, or files that a page of a glob, can leave out before it begins.
 pub const SEARCH_OFFSET_MAX: usize = 100_000;
+/// Directories whose small files' contents are kept between searches.
+pub const SEARCH_SHELVES_MAX: usize = 4_096;
+/// Bytes that all of them hold.
+pub const SEARCH_SHELVES_BYTES_MAX: usize = 16 << 20;
+/// Largest file that is kept, in bytes.
+pub const SEARCH_SHELF_FILE_BYTES_MAX: u64 = 64 << 10;
+/// A directory that was not searched for as long is let go, in milliseconds.
+pub const SEARCH_SHELF_IDLE_MS: u64 = 120_000;
+/// What the last change of a file that is kept must lie back, in milliseconds: more than the 35 seconds after which Linux
+/// by its defaults has written a changed page, and notes the next change of it.
+pub const SEARCH_SETTLED_MS: u64 = 60_000;
 /// Longest search, in milliseconds; what was found until then is told.
 pub const SEARCH_TIME_MS: u64 = 30_000;
 /// Threads of one search.

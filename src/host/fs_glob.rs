@@ -205,6 +205,7 @@ impl Query {
             depth: if wanted.is_none() || rest.contains("**") { usize::MAX } else { rest.split('/').count() },
             share: SHARE_FILES,
             reads: false,
+            shelves: None,
         };
         let room = self.offset + self.limit;
         let hunt = Arc::new(Hunt { workspace: Arc::clone(workspace), base, wanted, room });

@@ -16,8 +16,8 @@ use super::fs_common::{SKIPPED_DIRECTORIES, io_failed, not_found, open, refused}
 use super::fs_glob::split;
 use super::fs_grep::{Mode, Query};
 use super::search::{
-    Count, FileChoice, FileSearch, Found, Hit, Kind, Lines, Outcome, Place, Room, Stop, Stopped, Tally, TypeChoice,
-    Visit, Walk, alternatives, open_below, open_file,
+    Count, FileChoice, FileSearch, Found, Hit, Kind, Lines, Outcome, Place, Room, SHELVES, Source, Stop, Stopped, Tally,
+    TypeChoice, Visit, Walk, alternatives, open_below, open_file,
 };
 use crate::base::workspace::{PathError, Workspace};
 use crate::base::{limit, show, text};
@@ -171,6 +171,8 @@ impl Search {
             depth: usize::MAX,
             share: SHARE_FILES,
             reads: true,
+            // What is known of binary files is that they are.
+            shelves: (!query.binary).then(|| &*SHELVES),
         };
         let (search, tally) = (Arc::clone(self), Arc::clone(tally));
         let visitor = move || Visitor {
@@ -203,7 +205,7 @@ impl Search {
         let mut files = self.files(&self.matcher);
         let mut shown = String::new();
         self.scope.shown(b"", &mut shown);
-        match self.look(&mut files, (file, false), &shown) {
+        match self.look(&mut files, Source::Open { file, short_reads_end: false, slot: None }, &shown) {
             Ok(Some(hit)) => tally.add(b"", hit),
             Ok(None) => return Ok(true),
             Err(e) => tally.failed(b"", self.why(&e)),
@@ -223,7 +225,7 @@ impl Search {
     }
 
     /// What a file gives at first sight. None when it is binary.
-    fn look(&self, files: &mut FileSearch, file: (OwnedFd, bool), shown: &str) -> io::Result<Option<Hit>> {
+    fn look(&self, files: &mut FileSearch, file: Source<'_>, shown: &str) -> io::Result<Option<Hit>> {
         let query = &self.query;
         let most = query.offset + query.limit;
         let enough = match query.mode {
@@ -271,8 +273,13 @@ impl Visit for Visitor {
             return;
         }
         self.search.scope.shown(place.path, &mut self.shown);
-        let found = open_file(place.directory, place.name)
-            .and_then(|file| self.search.look(&mut self.files, (file, place.short_reads_end), &self.shown));
+        let Place { directory, name, short_reads_end, slot, .. } = place;
+        let known = slot.and_then(|slot| slot.find(directory)).map(Source::Known);
+        let source = match known {
+            Some(known) => Ok(known),
+            None => open_file(directory, name).map(|file| Source::Open { file, short_reads_end, slot }),
+        };
+        let found = source.and_then(|source| self.search.look(&mut self.files, source, &self.shown));
         match found {
             Ok(Some(hit)) if hit.entries > 0 => self.tally.add(place.path, hit),
             Ok(Some(_) | None) => {}
@@ -358,7 +365,7 @@ impl<'p> Page<'p> {
         self.search.scope.shown(path, &mut shown);
         let mut lines = Lines::new(&self.search.matcher, &shown, room, query.before);
         let mut files = self.search.files(&self.search.matcher);
-        files.run((self.search.scope.open(path)?, false), &self.search.stop, &mut lines)?;
+        files.run(Source::Open { file: self.search.scope.open(path)?, short_reads_end: false, slot: None }, &self.search.stop, &mut lines)?;
         self.more |= lines.full;
         let again = lines.hit();
         self.append(&again.text, again.units);

@@ -78,6 +78,7 @@ fn same_name(workspace: &Workspace, path: &Path) -> Vec<PathBuf> {
         depth: usize::MAX,
         share: usize::MAX,
         reads: false,
+        shelves: None,
     };
     let stop = Arc::<Stop>::default();
     let first = Namesakes { name: name.into(), stop: Arc::clone(&stop), seen: Arc::default(), found: Vec::new() };

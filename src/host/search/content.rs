@@ -13,6 +13,7 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink};
 
 use super::Stop;
+use super::shelf::{Content, Slot};
 use crate::base::limit;
 
 /// What one read asks for; most sources are smaller.
@@ -27,6 +28,22 @@ pub(in crate::host) enum Outcome {
     Searched,
     /// It is no text: the sink was told nothing.
     Binary,
+}
+
+/// What is searched.
+#[derive(Debug)]
+pub(in crate::host) enum Source<'s> {
+    /// A file that was opened.
+    Open {
+        /// At its beginning.
+        file: OwnedFd,
+        /// A read that gives less than it could has reached its end.
+        short_reads_end: bool,
+        /// What it holds may be kept there. Only for searches of text.
+        slot: Option<Slot<'s>>,
+    },
+    /// What a file holds.
+    Known(Arc<Content>),
 }
 
 /// A matcher and its buffers, for one worker.
@@ -50,20 +67,39 @@ impl FileSearch {
         Self { matcher, searcher, binary, buffer: Vec::new() }
     }
 
-    /// Searches a file from its beginning. With `short_reads_end` a read that gives less than it could has reached its
-    /// end.
+    /// Searches a file from its beginning, or what is known of it.
     ///
     /// # Errors
     /// The file cannot be read, or a line is longer than fits.
     pub(in crate::host) fn run(
         &mut self,
-        (file, short_reads_end): (OwnedFd, bool),
+        source: Source<'_>,
         stop: &Stop,
         mut sink: impl Sink<Error = io::Error>,
     ) -> io::Result<Outcome> {
-        let Some(read) = self.fill(&file, short_reads_end)? else { return Ok(Outcome::Binary) };
+        let (file, short_reads_end, slot) = match source {
+            Source::Known(content) => match &*content {
+                Content::Text(text) => {
+                    self.searcher.search_slice(&*self.matcher, text, &mut sink)?;
+                    return Ok(Outcome::Searched);
+                }
+                Content::Binary => return Ok(Outcome::Binary),
+            },
+            Source::Open { file, short_reads_end, slot } => (file, short_reads_end, slot),
+        };
+        // Before it is read: what changes later has other times.
+        let kept = slot.and_then(|slot| Some((slot, slot.sight(&file)?)));
+        let Some(read) = self.fill(&file, short_reads_end)? else {
+            if let Some((slot, sight)) = kept {
+                slot.keep(sight, Content::Binary);
+            }
+            return Ok(Outcome::Binary);
+        };
         let start = &self.buffer[..read];
         if read < self.buffer.len() {
+            if let Some((slot, sight)) = kept {
+                slot.keep(sight, Content::Text(start.into()));
+            }
             self.searcher.search_slice(&*self.matcher, start, &mut sink)?;
             return Ok(Outcome::Searched);
         }

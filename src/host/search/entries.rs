@@ -180,22 +180,36 @@ pub(in crate::host) fn open_below(base: BorrowedFd<'_>, path: &[u8]) -> io::Resu
     open.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
-/// Whether a read that gives less than it could has reached the end, for regular files on the file system of `directory`.
-///
-/// So it is on those that keep their files on a disk or in memory; it saves a call a file to know it. Elsewhere (a file
-/// system in a program, the kernel's own pretended files) only an empty read is the end.
-pub(super) fn short_reads_end(directory: BorrowedFd<'_>) -> bool {
-    #[cfg(target_os = "linux")]
-    {
-        // ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS.
-        const KNOWN: [u64; 7] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1];
-        rustix::fs::fstatfs(directory)
-            .is_ok_and(|found| u64::try_from(found.f_type).is_ok_and(|kind| KNOWN.contains(&kind)))
-    }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _ = directory;
-        false
+/// What is known of a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct FileSystem {
+    /// A read that gives less than it could has reached the end of a regular file.
+    ///
+    /// So it is on those that keep their files on a disk or in memory; it saves a call a file to know it. Elsewhere (a file
+    /// system in a program, the kernel's own pretended files) only an empty read is the end.
+    pub short_reads_end: bool,
+    /// Every change of a file's content changes its times, also one through a mapping once the page was on the disk.
+    pub notes_changes: bool,
+}
+
+impl FileSystem {
+    /// The one that `directory` lies on.
+    pub(super) fn of(directory: BorrowedFd<'_>) -> Self {
+        #[cfg(target_os = "linux")]
+        {
+            // ext2 to ext4, XFS, Btrfs, F2FS.
+            const ON_DISK: [u64; 4] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010];
+            // tmpfs, overlayfs, ZFS.
+            const OTHERS: [u64; 3] = [0x0102_1994, 0x794c_7630, 0x2fc1_2fc1];
+            let kind = rustix::fs::fstatfs(directory).ok().and_then(|found| u64::try_from(found.f_type).ok());
+            let notes_changes = kind.is_some_and(|kind| ON_DISK.contains(&kind));
+            Self { notes_changes, short_reads_end: notes_changes || kind.is_some_and(|kind| OTHERS.contains(&kind)) }
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = directory;
+            Self::default()
+        }
     }
 }
 

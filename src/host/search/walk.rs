@@ -18,8 +18,9 @@ use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::entries::{Entries, Kind, as_path, open_below, open_directory, short_reads_end};
+use super::entries::{Entries, FileSystem, Kind, as_path, open_below, open_directory};
 use super::rules::{Rules, Verdict, prefix};
+use super::shelf::{Shelf, Shelves, Slot};
 use super::{Stop, by_path};
 use crate::base::limit;
 use crate::base::workspace::Workspace;
@@ -63,6 +64,8 @@ pub(in crate::host) struct Walk {
     pub share: usize,
     /// Files are read, not only looked at, and come to each visitor in the order of their names.
     pub reads: bool,
+    /// What files held the last time is kept there.
+    pub shelves: Option<&'static Shelves>,
 }
 
 /// A file, a link or something special, while its directory is open.
@@ -78,6 +81,8 @@ pub(in crate::host) struct Place<'p> {
     pub kind: Kind,
     /// A read that gives less than it could has reached the end of the file.
     pub short_reads_end: bool,
+    /// What it held the last time may be known.
+    pub slot: Option<Slot<'p>>,
 }
 
 /// What one worker does with what the walk comes by.
@@ -121,6 +126,7 @@ impl Walk {
             stem,
             open: Arc::default(),
             heap: Mutex::new(Heap { tasks: BinaryHeap::from([first]), ..Heap::default() }),
+            file_systems: Mutex::default(),
             waiting: AtomicUsize::new(1),
             change: Condvar::new(),
             done: Mutex::new(Vec::new()),
@@ -130,6 +136,9 @@ impl Walk {
         });
         crew.work();
         crew.end();
+        if let Some(shelves) = crew.walk.shelves {
+            shelves.sweep_later();
+        }
         let done = std::mem::take(&mut *crew.done.lock());
         Ok(done)
     }
@@ -141,6 +150,7 @@ struct Directory {
     path: Vec<u8>,
     files: Entries,
     short_reads_end: bool,
+    shelf: Option<Arc<Shelf>>,
     open: Arc<AtomicUsize>,
 }
 
@@ -211,6 +221,8 @@ struct Crew<V> {
     stem: Vec<u8>,
     open: Arc<AtomicUsize>,
     heap: Mutex<Heap>,
+    /// The file systems that it came by.
+    file_systems: Mutex<Vec<(u64, FileSystem)>>,
     /// Tasks in the heap, for a look from outside.
     waiting: AtomicUsize,
     change: Condvar,
@@ -308,6 +320,23 @@ impl<V: Visit + 'static> Crew<V> {
         }
     }
 
+    /// Whether short reads end a file of a directory, and what is known of its files.
+    fn known_of(&self, directory: BorrowedFd<'_>) -> (bool, Option<Arc<Shelf>>) {
+        let Ok(found) = rustix::fs::fstat(directory) else { return (false, None) };
+        let mut known = self.file_systems.lock();
+        let file_system = match known.iter().find(|(device, _)| *device == found.st_dev) {
+            Some((_, file_system)) => *file_system,
+            None => {
+                let file_system = FileSystem::of(directory);
+                known.push((found.st_dev, file_system));
+                file_system
+            }
+        };
+        drop(known);
+        let shelves = self.walk.shelves.filter(|_| file_system.notes_changes);
+        (file_system.short_reads_end, shelves.and_then(|shelves| shelves.of(found.st_dev, found.st_ino)))
+    }
+
     /// Waits a moment for work without giving up the processor.
     fn watch(&self) {
         for _ in 0..LOOK_SPINS {
@@ -382,10 +411,12 @@ impl<V: Visit + 'static> Worker<'_, V> {
             entry.kind != Kind::Directory
         });
         self.crew.open.fetch_add(1, Memory::Relaxed);
-        // The question is worth it for more than one file.
-        let short_reads_end = walk.reads && entries.len() > 1 && short_reads_end(handle.as_fd());
-        let directory =
-            Arc::new(Directory { handle, path, files: entries, short_reads_end, open: Arc::clone(&self.crew.open) });
+        let (short_reads_end, shelf) = match walk.reads && entries.len() > 0 {
+            true => self.crew.known_of(handle.as_fd()),
+            false => (false, None),
+        };
+        let open = Arc::clone(&self.crew.open);
+        let directory = Arc::new(Directory { handle, path, files: entries, short_reads_end, shelf, open });
         let low = walk.reads && self.crew.waiting.load(Memory::Relaxed) + below.len() < WAITING_LOW;
         let share = if low { (walk.share / PART_LOW).max(1) } else { walk.share };
         let mut tasks = shares(&directory, share);
@@ -470,6 +501,7 @@ impl<V: Visit + 'static> Worker<'_, V> {
                 path,
                 kind: entry.kind,
                 short_reads_end: directory.short_reads_end,
+                slot: directory.shelf.as_deref().zip(self.crew.walk.shelves).map(|(shelf, all)| Slot::new(all, shelf, name)),
             });
         }
     }
@@ -514,6 +546,8 @@ mod tests {
     #[derive(Default)]
     struct Notes {
         paths: Vec<String>,
+        /// Files that have a place on a shelf.
+        slots: usize,
         foreign: usize,
         failures: Vec<String>,
     }
@@ -529,6 +563,7 @@ mod tests {
 
         fn file(&mut self, place: Place<'_>) {
             self.paths.push(String::from_utf8_lossy(place.path).into_owned());
+            self.slots += usize::from(place.slot.is_some());
             let Ok(file) = open_file(place.directory, place.name) else { return };
             let mut start = [0; 8];
             let read = rustix::io::read(file, &mut start).unwrap_or(0);
@@ -555,6 +590,7 @@ mod tests {
             depth: usize::MAX,
             share: 4,
             reads: true,
+            shelves: None,
         }
     }
 
@@ -723,5 +759,23 @@ mod tests {
             done.store(true, Memory::Relaxed);
             assert_eq!(foreign, 0, "nothing outside was read");
         });
+    }
+
+    #[test]
+    fn a_directory_has_a_shelf_from_the_second_walk_on() {
+        let (_home, base) = home();
+        fs::create_dir(base.join("a")).unwrap();
+        fs::write(base.join("f"), "1").unwrap();
+        fs::write(base.join("a/f"), "2").unwrap();
+        let known = FileSystem::of(fs::File::open(&base).unwrap().as_fd()).notes_changes;
+        let shelves: &'static Shelves = Box::leak(Box::new(Shelves::new(0, 1 << 20)));
+        let slots = |shelves| {
+            let (_, notes) = walk(&base, |walk| walk.shelves = shelves);
+            notes.iter().map(|notes| notes.slots).sum::<usize>()
+        };
+        assert_eq!(slots(None), 0);
+        assert_eq!(slots(Some(shelves)), 0, "the first walk");
+        assert_eq!(slots(Some(shelves)), if known { 2 } else { 0 }, "the second walk");
+        assert_eq!(slots(None), 0);
     }
 }
