@@ -16,8 +16,8 @@ use super::fs_common::{SKIPPED_DIRECTORIES, io_failed, not_found, open, refused}
 use super::fs_glob::split;
 use super::fs_grep::{Mode, Query};
 use super::search::{
-    Count, FileChoice, FileSearch, Found, Hit, Kind, Lines, Outcome, Place, Room, SHELVES, Source, Stop, Stopped, Tally,
-    TypeChoice, Visit, Walk, alternatives, open_below, open_file,
+    Count, FileChoice, FileSearch, Found, Hit, Kind, Lines, Outcome, Place, Room, SHELVES, Source, Stop, Stopped,
+    Tally, TypeChoice, Visit, Walk, alternatives, open_below, open_file,
 };
 use crate::base::workspace::{PathError, Workspace};
 use crate::base::{limit, show, text};
@@ -365,7 +365,11 @@ impl<'p> Page<'p> {
         self.search.scope.shown(path, &mut shown);
         let mut lines = Lines::new(&self.search.matcher, &shown, room, query.before);
         let mut files = self.search.files(&self.search.matcher);
-        files.run(Source::Open { file: self.search.scope.open(path)?, short_reads_end: false, slot: None }, &self.search.stop, &mut lines)?;
+        files.run(
+            Source::Open { file: self.search.scope.open(path)?, short_reads_end: false, slot: None },
+            &self.search.stop,
+            &mut lines,
+        )?;
         self.more |= lines.full;
         let again = lines.hit();
         self.append(&again.text, again.units);

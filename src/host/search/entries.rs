@@ -50,7 +50,7 @@ pub(in crate::host) struct Entry {
 }
 
 /// What is in a directory, `.` and `..` left out.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(in crate::host) struct Entries {
     names: Vec<u8>,
     list: Vec<Entry>,
@@ -77,6 +77,11 @@ impl Entries {
     /// How many there are.
     pub(in crate::host) fn len(&self) -> usize {
         self.list.len()
+    }
+
+    /// Bytes that they take.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.names.len() + self.list.len() * size_of::<Entry>()
     }
 
     /// The name of an entry of this listing.

@@ -1,10 +1,10 @@
-//! What small files held when a search last read them, so that the next search need not open them again.
+//! What directories and small files held when a search last read them, so that the next search need not read them again.
 //!
 //! An agent searches the same sources again and again. To ask whether a file is still the same costs a fourth of what
-//! it costs to open, read and close it. What is kept of a directory's files lies on its shelf; a directory gets one when
-//! it is searched for the second time.
+//! it costs to open, read and close it. What is kept of a directory and its files lies on its shelf; a directory gets one
+//! when it is searched for the second time.
 //!
-//! Promises: a file is answered for from its shelf only while its number, its size and both its times are what they were
+//! Promises: a file, or a directory's list of names, is answered for from its shelf only while its number, its size and both its times are what they were
 //! before it was read, and only when its last change lay [`SEARCH_SETTLED_MS`](limit::SEARCH_SETTLED_MS) back by then, so
 //! that a later change cannot have left the times alone: a clock's step is some milliseconds, and a page that a program
 //! writes through a mapping is written to the disk, and its next change noted, after 35 seconds. File systems
@@ -12,6 +12,7 @@
 //! The shelves of the whole process hold a bounded number of bytes, and what nobody searched for a while is let go.
 
 use std::collections::HashMap;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -20,12 +21,16 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{AtFlags, FileType, Stat};
 
+use super::entries::Entries;
 use crate::base::{clock, limit};
+
+/// A directory's device and number. Their widths, and those of sizes and times, differ between systems; all fit here.
+type Number = (i128, i128);
 
 /// What there is of the files of all directories.
 #[derive(Debug)]
 pub(in crate::host) struct Shelves {
-    shelves: Mutex<HashMap<(u64, u64), Arc<Shelf>>>,
+    shelves: Mutex<HashMap<Number, Arc<Shelf>>>,
     bytes: Arc<AtomicUsize>,
     /// When shelves without use were looked for the last time.
     swept: AtomicU64,
@@ -43,6 +48,7 @@ pub(in crate::host) static SHELVES: std::sync::LazyLock<Shelves> =
 #[derive(Debug)]
 pub(in crate::host) struct Shelf {
     files: RwLock<HashMap<Box<[u8]>, Kept>>,
+    listing: Mutex<Option<(Sight, Arc<Entries>)>>,
     used_ms: AtomicU64,
     /// Bytes of all shelves.
     bytes: Arc<AtomicUsize>,
@@ -50,19 +56,19 @@ pub(in crate::host) struct Shelf {
 
 impl Drop for Shelf {
     fn drop(&mut self) {
-        let gone: usize = self.files.get_mut().iter().map(|(name, kept)| kept.content.weight(name)).sum();
-        self.bytes.fetch_sub(gone, Ordering::Relaxed);
+        let files: usize = self.files.get_mut().iter().map(|(name, kept)| kept.content.weight(name)).sum();
+        let listing = self.listing.get_mut().as_ref().map_or(0, |(_, entries)| entries.bytes());
+        self.bytes.fetch_sub(files + listing, Ordering::Relaxed);
     }
 }
 
 /// A file at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::host) struct Sight {
-    device: u64,
-    inode: u64,
-    size: i64,
-    written: (i64, i64),
-    changed: (i64, i64),
+    number: Number,
+    size: i128,
+    written: (i128, i128),
+    changed: (i128, i128),
 }
 
 #[derive(Debug, Clone)]
@@ -94,25 +100,30 @@ impl Content {
 
 impl Sight {
     /// A regular file as the system tells of it. None for anything else.
-    fn of(stat: &Stat) -> Option<Self> {
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return None;
+    fn of_file(stat: &Stat) -> Option<Self> {
+        (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| Self::of(stat))
+    }
+
+    fn of(stat: &Stat) -> Self {
+        Self {
+            number: number_of(stat),
+            size: i128::from(stat.st_size),
+            written: (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec)),
+            changed: (i128::from(stat.st_ctime), i128::from(stat.st_ctime_nsec)),
         }
-        let nanoseconds = |part| i64::try_from(part).unwrap_or(-1);
-        Some(Self {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            size: stat.st_size,
-            written: (rustix::fs::StatExt::mtime(stat), nanoseconds(stat.st_mtime_nsec)),
-            changed: (rustix::fs::StatExt::ctime(stat), nanoseconds(stat.st_ctime_nsec)),
-        })
     }
 
     /// Whether its last change lies `ms` back. A change in what is to come is none.
     fn is_settled(&self, now_ms: u64, ms: u64) -> bool {
         let last = self.changed.0.max(self.written.0);
-        u64::try_from(last).is_ok_and(|seconds| (seconds + 1).saturating_mul(1000).saturating_add(ms) <= now_ms)
+        u64::try_from(last)
+            .is_ok_and(|seconds| seconds.saturating_add(1).saturating_mul(1000).saturating_add(ms) <= now_ms)
     }
+}
+
+/// The number of what the system tells of.
+fn number_of(stat: &Stat) -> Number {
+    (i128::from(stat.st_dev), i128::from(stat.st_ino))
 }
 
 impl Shelves {
@@ -129,10 +140,11 @@ impl Shelves {
     }
 
     /// The shelf of a directory that was searched before. The first time there is none.
-    pub(super) fn of(&self, device: u64, inode: u64) -> Option<Arc<Shelf>> {
+    pub(super) fn of(&self, directory: &Stat) -> Option<Arc<Shelf>> {
+        let number = number_of(directory);
         let now = clock::now_ms();
         let mut shelves = self.shelves.lock();
-        if let Some(shelf) = shelves.get(&(device, inode)) {
+        if let Some(shelf) = shelves.get(&number) {
             shelf.used_ms.store(now, Ordering::Relaxed);
             return Some(Arc::clone(shelf));
         }
@@ -142,14 +154,42 @@ impl Shelves {
         }
         if shelves.len() < limit::SEARCH_SHELVES_MAX {
             let bytes = Arc::clone(&self.bytes);
-            let shelf = Shelf { files: RwLock::default(), used_ms: AtomicU64::new(now), bytes };
-            shelves.insert((device, inode), Arc::new(shelf));
+            let used_ms = AtomicU64::new(now);
+            let shelf = Shelf { files: RwLock::default(), listing: Mutex::default(), used_ms, bytes };
+            shelves.insert(number, Arc::new(shelf));
         }
         None
     }
 
+    /// The names in the directory of `shelf`, sorted, which was found to be as `found` says before: as they are known, or as
+    /// `read` gives them.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(super) fn listing(
+        &self,
+        shelf: &Shelf,
+        found: &Stat,
+        read: impl FnOnce() -> io::Result<Entries>,
+    ) -> io::Result<Entries> {
+        let sight = Sight::of(found);
+        let known =
+            shelf.listing.lock().as_ref().filter(|(seen, _)| *seen == sight).map(|(_, entries)| Arc::clone(entries));
+        if let Some(entries) = known {
+            return Ok(Entries::clone(&entries));
+        }
+        let mut entries = read()?;
+        entries.sort();
+        if !entries.more && self.has_room() && sight.is_settled(clock::now_ms(), self.settled_ms) {
+            self.bytes.fetch_add(entries.bytes(), Ordering::Relaxed);
+            let old = shelf.listing.lock().replace((sight, Arc::new(entries.clone())));
+            self.bytes.fetch_sub(old.map_or(0, |(_, entries)| entries.bytes()), Ordering::Relaxed);
+        }
+        Ok(entries)
+    }
+
     /// Lets go what nobody used for a while.
-    fn sweep(&self, shelves: &mut HashMap<(u64, u64), Arc<Shelf>>, now: u64) {
+    fn sweep(&self, shelves: &mut HashMap<Number, Arc<Shelf>>, now: u64) {
         self.swept.store(now, Ordering::Relaxed);
         shelves.retain(|_, shelf| shelf.used_ms.load(Ordering::Relaxed) + limit::SEARCH_SHELF_IDLE_MS > now);
         shelves.shrink_to_fit();
@@ -214,7 +254,7 @@ impl<'s> Slot<'s> {
     pub(in crate::host) fn find(&self, directory: BorrowedFd<'_>) -> Option<Arc<Content>> {
         let kept = self.shelf.files.read().get(self.name).cloned()?;
         let stat = rustix::fs::statat(directory, self.name, AtFlags::SYMLINK_NOFOLLOW);
-        if stat.ok().as_ref().and_then(Sight::of) == Some(kept.sight) {
+        if stat.ok().as_ref().and_then(Sight::of_file) == Some(kept.sight) {
             return Some(kept.content);
         }
         self.clear();
@@ -226,15 +266,15 @@ impl<'s> Slot<'s> {
         if !self.shelves.has_room() {
             return None;
         }
-        let sight = Sight::of(&rustix::fs::fstat(file).ok()?)?;
-        let small = u64::try_from(sight.size).is_ok_and(|size| size <= limit::SEARCH_SHELF_FILE_BYTES_MAX);
+        let sight = Sight::of_file(&rustix::fs::fstat(file).ok()?)?;
+        let small = sight.size <= i128::from(limit::SEARCH_SHELF_FILE_BYTES_MAX);
         (small && sight.is_settled(clock::now_ms(), self.shelves.settled_ms)).then_some(sight)
     }
 
     /// Keeps what was read after a file was seen so.
     pub(super) fn keep(&self, sight: Sight, content: Content) {
         let held = match &content {
-            Content::Text(text) => i64::try_from(text.len()).ok(),
+            Content::Text(text) => i128::try_from(text.len()).ok(),
             Content::Binary => Some(sight.size),
         };
         let weight = content.weight(self.name);
@@ -261,7 +301,7 @@ impl<'s> Slot<'s> {
 mod tests {
     use std::fs::{self, File, FileTimes};
     use std::io::Write;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
     use std::time::SystemTime;
 
@@ -282,9 +322,9 @@ mod tests {
             fs::write(home.path().join("f"), "first").unwrap();
             let directory = File::open(home.path()).unwrap();
             let shelves = Shelves::new(settled_ms, bytes_max);
-            let found = directory.metadata().unwrap();
-            assert!(shelves.of(found.dev(), found.ino()).is_none(), "once is not again");
-            let shelf = shelves.of(found.dev(), found.ino()).unwrap();
+            let found = rustix::fs::fstat(&directory).unwrap();
+            assert!(shelves.of(&found).is_none(), "once is not again");
+            let shelf = shelves.of(&found).unwrap();
             Self { home, directory, shelves, shelf }
         }
 
@@ -354,6 +394,41 @@ mod tests {
     }
 
     #[test]
+    fn names_are_known_until_the_directory_changes() {
+        let names = |entries: &Entries| entries.iter().map(|(name, _)| name.to_vec()).collect::<Vec<_>>();
+        let case = Case::new(AT_ONCE, 1 << 20);
+        fs::write(case.home.path().join("b"), "").unwrap();
+        fs::write(case.home.path().join("a"), "").unwrap();
+        let reads = std::cell::Cell::new(0);
+        let list = || {
+            let found = rustix::fs::fstat(&case.directory).unwrap();
+            let directory = File::open(case.home.path()).unwrap();
+            let read = || {
+                reads.set(reads.get() + 1);
+                Entries::read(directory.as_fd())
+            };
+            names(&case.shelves.listing(&case.shelf, &found, read).unwrap())
+        };
+        assert_eq!(list(), [b"a", b"b", b"f"]);
+        assert_eq!((list().len(), reads.get()), (3, 2), "it was changed in this second");
+        assert_eq!(case.shelves.bytes(), 0);
+        wait_for_the_next_second();
+        for reads_then in [3, 3, 3] {
+            assert_eq!((list(), reads.get()), (vec![b"a".to_vec(), b"b".to_vec(), b"f".to_vec()], reads_then));
+        }
+        assert!(case.shelves.bytes() > 0);
+        fs::write(case.home.path().join("b"), "its content is none of the directory's").unwrap();
+        assert_eq!((list().len(), reads.get()), (3, 3));
+        fs::rename(case.home.path().join("b"), case.home.path().join("c")).unwrap();
+        assert_eq!((list(), reads.get()), (vec![b"a".to_vec(), b"c".to_vec(), b"f".to_vec()], 4));
+        wait_for_the_next_second();
+        list();
+        fs::remove_file(case.home.path().join("c")).unwrap();
+        fs::create_dir(case.home.path().join("c")).unwrap();
+        assert_eq!((list().len(), reads.get()), (3, 6), "a directory in the place of a file");
+    }
+
+    #[test]
     fn only_what_rests_is_small_and_was_read_whole_is_kept() {
         let young = Case::new(3_600_000, 1 << 20);
         wait_for_the_next_second();
@@ -406,9 +481,13 @@ mod tests {
     fn the_number_of_shelves_is_bounded() {
         let shelves = Shelves::new(AT_ONCE, 1 << 20);
         let count = u64::try_from(limit::SEARCH_SHELVES_MAX).unwrap();
-        for inode in 0..count + 10 {
-            assert!(shelves.of(1, inode).is_none());
-        }
-        assert!(shelves.of(1, 0).is_some() && shelves.of(1, count - 1).is_some() && shelves.of(1, count).is_none());
+        let here = rustix::fs::stat(".").unwrap();
+        let of = |inode| {
+            let mut found = here;
+            found.st_ino = inode;
+            shelves.of(&found).is_some()
+        };
+        assert!(!(0..count + 10).any(of));
+        assert_eq!([0, count - 1, count].map(of), [true, true, false]);
     }
 }

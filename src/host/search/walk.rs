@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering as Memory};
 use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::fs::Stat;
 
 use super::entries::{Entries, FileSystem, Kind, as_path, open_below, open_directory};
 use super::rules::{Rules, Verdict, prefix};
@@ -144,6 +145,15 @@ impl Walk {
     }
 }
 
+/// A directory, and what is in it.
+struct Listed {
+    handle: OwnedFd,
+    /// Sorted where there is a shelf.
+    entries: Entries,
+    short_reads_end: bool,
+    shelf: Option<Arc<Shelf>>,
+}
+
 /// A directory that was listed, open for those who take a share of it or enter what is in it.
 struct Directory {
     handle: OwnedFd,
@@ -222,7 +232,7 @@ struct Crew<V> {
     open: Arc<AtomicUsize>,
     heap: Mutex<Heap>,
     /// The file systems that it came by.
-    file_systems: Mutex<Vec<(u64, FileSystem)>>,
+    file_systems: Mutex<Vec<(i128, FileSystem)>>,
     /// Tasks in the heap, for a look from outside.
     waiting: AtomicUsize,
     change: Condvar,
@@ -320,21 +330,16 @@ impl<V: Visit + 'static> Crew<V> {
         }
     }
 
-    /// Whether short reads end a file of a directory, and what is known of its files.
-    fn known_of(&self, directory: BorrowedFd<'_>) -> (bool, Option<Arc<Shelf>>) {
-        let Ok(found) = rustix::fs::fstat(directory) else { return (false, None) };
+    /// The file system of a directory that was looked at.
+    fn file_system(&self, found: &Stat, directory: BorrowedFd<'_>) -> FileSystem {
+        let device = i128::from(found.st_dev);
         let mut known = self.file_systems.lock();
-        let file_system = match known.iter().find(|(device, _)| *device == found.st_dev) {
-            Some((_, file_system)) => *file_system,
-            None => {
-                let file_system = FileSystem::of(directory);
-                known.push((found.st_dev, file_system));
-                file_system
-            }
-        };
-        drop(known);
-        let shelves = self.walk.shelves.filter(|_| file_system.notes_changes);
-        (file_system.short_reads_end, shelves.and_then(|shelves| shelves.of(found.st_dev, found.st_ino)))
+        if let Some((_, file_system)) = known.iter().find(|(of, _)| *of == device) {
+            return *file_system;
+        }
+        let file_system = FileSystem::of(directory);
+        known.push((device, file_system));
+        file_system
     }
 
     /// Waits a moment for work without giving up the processor.
@@ -382,7 +387,7 @@ impl<V: Visit + 'static> Worker<'_, V> {
         if !self.visitor.enters(&path) {
             return;
         }
-        let (handle, mut entries) = match self.list(&path, parent.as_deref()) {
+        let Listed { handle, mut entries, short_reads_end, shelf } = match self.list(&path, parent.as_deref()) {
             Ok(listed) => listed,
             // What is gone, or is no directory any more, was not there.
             Err(cause) if matches!(cause.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return,
@@ -400,7 +405,7 @@ impl<V: Visit + 'static> Worker<'_, V> {
         };
         let descends = depth + 1 < walk.depth;
         entries.retain(|name, entry| self.keeps(name, entry.kind, rules.as_deref(), descends));
-        if walk.reads {
+        if walk.reads && shelf.is_none() {
             entries.sort();
         }
         let mut below = Vec::new();
@@ -411,10 +416,6 @@ impl<V: Visit + 'static> Worker<'_, V> {
             entry.kind != Kind::Directory
         });
         self.crew.open.fetch_add(1, Memory::Relaxed);
-        let (short_reads_end, shelf) = match walk.reads && entries.len() > 0 {
-            true => self.crew.known_of(handle.as_fd()),
-            false => (false, None),
-        };
         let open = Arc::clone(&self.crew.open);
         let directory = Arc::new(Directory { handle, path, files: entries, short_reads_end, shelf, open });
         let low = walk.reads && self.crew.waiting.load(Memory::Relaxed) + below.len() < WAITING_LOW;
@@ -431,7 +432,7 @@ impl<V: Visit + 'static> Worker<'_, V> {
     }
 
     /// Opens and lists the directory at `path`.
-    fn list(&self, path: &[u8], parent: Option<&Directory>) -> io::Result<(OwnedFd, Entries)> {
+    fn list(&self, path: &[u8], parent: Option<&Directory>) -> io::Result<Listed> {
         let base = self.crew.base.as_fd();
         let handle = match parent {
             Some(parent) => {
@@ -441,8 +442,24 @@ impl<V: Visit + 'static> Worker<'_, V> {
             None if path.is_empty() => open_directory(base, b".")?,
             None => open_below(base, path)?,
         };
-        let entries = Entries::read(handle.as_fd())?;
-        Ok((handle, entries))
+        let mut listed = Listed { handle, entries: Entries::default(), short_reads_end: false, shelf: None };
+        let read = || Entries::read(listed.handle.as_fd());
+        if !self.crew.walk.reads {
+            listed.entries = read()?;
+            return Ok(listed);
+        }
+        // Before its names are read: what changes later has other times.
+        let found = rustix::fs::fstat(&listed.handle)?;
+        let file_system = self.crew.file_system(&found, listed.handle.as_fd());
+        let shelves = self.crew.walk.shelves.filter(|_| file_system.notes_changes);
+        let known = shelves.and_then(|shelves| Some((shelves, shelves.of(&found)?)));
+        listed.entries = match &known {
+            Some((shelves, shelf)) => shelves.listing(shelf, &found, read)?,
+            None => read()?,
+        };
+        listed.short_reads_end = file_system.short_reads_end;
+        listed.shelf = known.map(|(_, shelf)| shelf);
+        Ok(listed)
     }
 
     /// Sets the path to a directory of the walk, with a slash at its end.
@@ -501,7 +518,11 @@ impl<V: Visit + 'static> Worker<'_, V> {
                 path,
                 kind: entry.kind,
                 short_reads_end: directory.short_reads_end,
-                slot: directory.shelf.as_deref().zip(self.crew.walk.shelves).map(|(shelf, all)| Slot::new(all, shelf, name)),
+                slot: directory
+                    .shelf
+                    .as_deref()
+                    .zip(self.crew.walk.shelves)
+                    .map(|(shelf, all)| Slot::new(all, shelf, name)),
             });
         }
     }
