@@ -167,7 +167,7 @@ fn list(directory: BorrowedFd<'_>, entries: &mut Entries) -> io::Result<()> {
 ///
 /// # Errors
 /// What the file system says.
-pub(super) fn open_directory(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
+fn open_directory(directory: BorrowedFd<'_>, name: &[u8]) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(rustix::fs::openat(directory, name, flags, Mode::empty())?)
 }
@@ -183,6 +183,18 @@ pub(in crate::host) fn open_below(base: BorrowedFd<'_>, path: &[u8]) -> io::Resu
         open = Some(next);
     }
     open.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
+}
+
+/// Opens the directory `path` below `base`, in its parent where that is open. The empty path is the base itself.
+///
+/// # Errors
+/// What the file system says.
+pub(super) fn open_in(base: BorrowedFd<'_>, parent: Option<BorrowedFd<'_>>, path: &[u8]) -> io::Result<OwnedFd> {
+    match parent {
+        Some(parent) => open_directory(parent, path.rsplit(|byte| *byte == b'/').next().unwrap_or(path)),
+        None if path.is_empty() => open_directory(base, b"."),
+        None => open_below(base, path),
+    }
 }
 
 /// What is known of a file system.
@@ -230,4 +242,15 @@ pub(in crate::host) fn open_file(directory: BorrowedFd<'_>, name: &[u8]) -> io::
 /// Bytes as a path.
 pub(in crate::host) fn as_path(bytes: &[u8]) -> &std::path::Path {
     std::path::Path::new(OsStr::from_bytes(bytes))
+}
+
+/// A name below a directory, which may be the base (the empty path).
+pub(in crate::host) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
+    path.extend_from_slice(directory);
+    if !directory.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
 }

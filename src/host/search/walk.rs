@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering as Memory};
 use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustix::fs::Stat;
 
-use super::entries::{Entries, FileSystem, Kind, as_path, open_below, open_directory};
+use super::entries::{Entries, Kind, as_path, join, open_in};
+use super::listed::{FileSystems, Listed};
 use super::rules::{Rules, Verdict, prefix};
 use super::shelf::{Shelf, Shelves, Slot};
 use super::{Stop, by_path};
@@ -127,7 +127,7 @@ impl Walk {
             stem,
             open: Arc::default(),
             heap: Mutex::new(Heap { tasks: BinaryHeap::from([first]), ..Heap::default() }),
-            file_systems: Mutex::default(),
+            file_systems: FileSystems::default(),
             waiting: AtomicUsize::new(1),
             change: Condvar::new(),
             done: Mutex::new(Vec::new()),
@@ -143,15 +143,6 @@ impl Walk {
         let done = std::mem::take(&mut *crew.done.lock());
         Ok(done)
     }
-}
-
-/// A directory, and what is in it.
-struct Listed {
-    handle: OwnedFd,
-    /// Sorted where there is a shelf.
-    entries: Entries,
-    short_reads_end: bool,
-    shelf: Option<Arc<Shelf>>,
 }
 
 /// A directory that was listed, open for those who take a share of it or enter what is in it.
@@ -232,7 +223,7 @@ struct Crew<V> {
     open: Arc<AtomicUsize>,
     heap: Mutex<Heap>,
     /// The file systems that it came by.
-    file_systems: Mutex<Vec<(i128, FileSystem)>>,
+    file_systems: FileSystems,
     /// Tasks in the heap, for a look from outside.
     waiting: AtomicUsize,
     change: Condvar,
@@ -330,18 +321,6 @@ impl<V: Visit + 'static> Crew<V> {
         }
     }
 
-    /// The file system of a directory that was looked at.
-    fn file_system(&self, found: &Stat, directory: BorrowedFd<'_>) -> FileSystem {
-        let device = i128::from(found.st_dev);
-        let mut known = self.file_systems.lock();
-        if let Some((_, file_system)) = known.iter().find(|(of, _)| *of == device) {
-            return *file_system;
-        }
-        let file_system = FileSystem::of(directory);
-        known.push((device, file_system));
-        file_system
-    }
-
     /// Waits a moment for work without giving up the processor.
     fn watch(&self) {
         for _ in 0..LOOK_SPINS {
@@ -433,33 +412,11 @@ impl<V: Visit + 'static> Worker<'_, V> {
 
     /// Opens and lists the directory at `path`.
     fn list(&self, path: &[u8], parent: Option<&Directory>) -> io::Result<Listed> {
-        let base = self.crew.base.as_fd();
-        let handle = match parent {
-            Some(parent) => {
-                let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-                open_directory(parent.handle.as_fd(), name)?
-            }
-            None if path.is_empty() => open_directory(base, b".")?,
-            None => open_below(base, path)?,
-        };
-        let mut listed = Listed { handle, entries: Entries::default(), short_reads_end: false, shelf: None };
-        let read = || Entries::read(listed.handle.as_fd());
-        if !self.crew.walk.reads {
-            listed.entries = read()?;
-            return Ok(listed);
+        let handle = open_in(self.crew.base.as_fd(), parent.map(|parent| parent.handle.as_fd()), path)?;
+        match self.crew.walk.reads {
+            true => Listed::to_read(handle, self.crew.walk.shelves, &self.crew.file_systems),
+            false => Listed::to_look_at(handle),
         }
-        // Before its names are read: what changes later has other times.
-        let found = rustix::fs::fstat(&listed.handle)?;
-        let file_system = self.crew.file_system(&found, listed.handle.as_fd());
-        let shelves = self.crew.walk.shelves.filter(|_| file_system.notes_changes);
-        let known = shelves.and_then(|shelves| Some((shelves, shelves.of(&found)?)));
-        listed.entries = match &known {
-            Some((shelves, shelf)) => shelves.listing(shelf, &found, read)?,
-            None => read()?,
-        };
-        listed.short_reads_end = file_system.short_reads_end;
-        listed.shelf = known.map(|(_, shelf)| shelf);
-        Ok(listed)
     }
 
     /// Sets the path to a directory of the walk, with a slash at its end.
@@ -540,17 +497,6 @@ fn shares(directory: &Arc<Directory>, share: usize) -> Vec<Task> {
     tasks.collect()
 }
 
-/// A name below a directory, which may be the base (the empty path).
-pub(in crate::host) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = Vec::with_capacity(directory.len() + 1 + name.len());
-    path.extend_from_slice(directory);
-    if !directory.is_empty() {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-    path
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -560,6 +506,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64};
     use std::time::Duration;
 
+    use super::super::entries::FileSystem;
     use super::super::{Stopped, open_file};
     use super::*;
 
