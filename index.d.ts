@@ -1380,6 +1380,8 @@ export interface SimseServerLimits {
   readonly permissionTimeoutMs?: number
   /** How long a session with nobody connected keeps a question open; default 5,000 ms. */
   readonly clientGraceMs?: number
+  /** How long an interrupted turn may take to stop in order before it is cut off; default 10,000 ms. */
+  readonly interruptGraceMs?: number
   /** Longest silence of a model; default 120,000 ms. */
   readonly modelIdleTimeoutMs?: number
   /** Rounds with the model in one turn; default 200. */

@@ -11,18 +11,13 @@ use futures_util::{FutureExt, StreamExt};
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, refuse_call, run_call};
-use crate::protocol::{ErrorCode, ToolCallRequest, ToolCategory};
+use crate::protocol::{ErrorBody, HeldCall, ToolCallRequest, ToolCategory};
 
 /// Calls between two moments in which the worker may do something else.
 const CALLS_PER_BREATH: usize = 256;
 
-/// What is done about a call.
-pub(super) struct Planned {
-    /// The call.
-    pub request: ToolCallRequest,
-    /// Why it is answered without running.
-    pub refusal: Option<(ErrorCode, String)>,
-}
+/// How many calls run at once, at most, and whether a further one may begin: asked before each; once no, always no.
+pub(super) type Terms<'a> = (usize, &'a (dyn Fn() -> bool + Sync));
 
 /// Runs calls, at most `concurrency_max` at once (at least 1), a writer by itself. Results in input order, one for each
 /// call.
@@ -47,40 +42,46 @@ pub async fn run_each(
     cancel: &CancellationToken,
     take: impl FnMut(CallOutcome) + Send,
 ) {
-    let planned = requests.into_iter().map(|request| Planned { request, refusal: None });
-    run_in_order(environment, planned, concurrency_max, cancel, take).await;
+    let planned = requests.into_iter().map(|request| HeldCall { request, refusal: None });
+    run_in_order(environment, planned, (concurrency_max, &|| true), cancel, take).await;
 }
 
-/// The same for calls some of which are not to run. They start in their order, these too.
+/// The same for calls some of which are not to run. They start in their order, these too. Gives back what came of those
+/// that began, which are the first ones, and those that did not.
 pub(super) async fn run_planned(
     environment: &CallEnvironment,
-    calls: Vec<Planned>,
-    concurrency_max: usize,
+    calls: Vec<HeldCall>,
+    terms: Terms<'_>,
     cancel: &CancellationToken,
-) -> Vec<CallOutcome> {
+) -> (Vec<CallOutcome>, Vec<HeldCall>) {
     let mut outcomes = Vec::with_capacity(calls.len());
-    run_in_order(environment, calls.into_iter(), concurrency_max, cancel, |outcome| outcomes.push(outcome)).await;
-    outcomes
+    let held = run_in_order(environment, calls.into_iter(), terms, cancel, |outcome| outcomes.push(outcome)).await;
+    (outcomes, held)
 }
 
 async fn run_in_order(
     environment: &CallEnvironment,
-    calls: impl Iterator<Item = Planned> + Send,
-    concurrency_max: usize,
+    mut calls: impl Iterator<Item = HeldCall> + Send,
+    (concurrency_max, may_begin): Terms<'_>,
     cancel: &CancellationToken,
     take: impl FnMut(CallOutcome) + Send,
-) {
+) -> Vec<HeldCall> {
     let mut ended = InOrder { take, next: 0, early: BTreeMap::new() };
     let mut running = FuturesUnordered::new();
     let start = |at, call| async move { (at, run_one(environment, call, cancel).await) };
     // Where the last call was that was done at once: its room is large, and serves the next.
     let mut room = None;
-    for (at, call) in calls.enumerate() {
+    let mut held = Vec::new();
+    for (at, call) in calls.by_ref().enumerate() {
         let alone = concurrency_max <= 1 || (call.refusal.is_none() && is_writer(environment, &call.request));
         while running.len() >= if alone { 1 } else { concurrency_max }
             && let Some((at, outcome)) = running.next().await
         {
             ended.put(at, outcome);
+        }
+        if !may_begin() {
+            held.push(call);
+            break;
         }
         let mut work = match room.take() {
             Some(room) => started_in(room, start(at, call)),
@@ -105,6 +106,8 @@ async fn run_in_order(
     while let Some((at, outcome)) = running.next().await {
         ended.put(at, outcome);
     }
+    held.extend(calls);
+    held
 }
 
 /// Hands on what ends in any order in the order of its numbers.
@@ -152,9 +155,9 @@ fn is_writer(environment: &CallEnvironment, request: &ToolCallRequest) -> bool {
     }
 }
 
-async fn run_one(environment: &CallEnvironment, call: Planned, cancel: &CancellationToken) -> CallOutcome {
+async fn run_one(environment: &CallEnvironment, call: HeldCall, cancel: &CancellationToken) -> CallOutcome {
     match call.refusal {
-        Some((code, message)) => refuse_call(environment, &call.request, code, &message),
+        Some(ErrorBody { code, message, .. }) => refuse_call(environment, &call.request, code, &message),
         None => run_call(environment, call.request, cancel).await,
     }
 }

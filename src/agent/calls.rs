@@ -1,6 +1,7 @@
 //! The calls of one reply: which are run, which are answered without running.
 //!
-//! Not run are calls whose arguments are no JSON object, and calls and replies that come again and again.
+//! Not run are calls whose arguments are no JSON object, and calls and replies that come again and again. Before each call lies
+//! a boundary: there an interrupt answers the rest without running them, and a pause holds them back.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,11 +9,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use super::batch::{Planned, run_planned};
-use super::call::{CallEnvironment, CallOutcome};
-use super::{LoopBreaker, Repeated, SinkError, Step};
+use super::batch::{Terms, run_planned};
+use super::call::{CallEnvironment, CallOutcome, refuse_call};
+use super::{LoopBreaker, Repeated, SinkError, Steering, Step, Wish};
 use crate::base::limit;
-use crate::protocol::{ErrorCode, EventBody, ToolCallRequest};
+use crate::protocol::{ErrorBody, ErrorCode, EventBody, Held, HeldCall, Message, ToolCallRequest, Usage};
+
+/// What the model is told of a call that an interrupt kept from beginning.
+const INTERRUPTED: &str = "the turn was interrupted before this call began";
 
 /// A call as the model made it.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +47,15 @@ impl CallMemory {
         }
     }
 
+    /// Takes note of the calls of a conversation that goes on.
+    pub fn know(&mut self, messages: &[Message]) {
+        for message in messages {
+            if let Message::Assistant { calls, .. } = message {
+                self.ids.extend(calls.iter().map(|call| call.id.clone()));
+            }
+        }
+    }
+
     /// Makes the ids of a reply's calls unique.
     pub fn adopt(&mut self, calls: &mut [Asked]) {
         for call in calls {
@@ -51,16 +64,16 @@ impl CallMemory {
     }
 }
 
-/// Answers all calls of a reply, in their order; and why the turn has to end, if it has to.
+/// Decides what is to be done about the calls of a reply.
 ///
 /// # Errors
-/// [`SinkError`] when an event could not be handed in; what had started is ended then, too.
-pub(super) async fn answer_calls(
+/// [`SinkError`] when an event could not be handed in.
+pub(super) fn plan_calls(
     environment: &CallEnvironment,
     memory: &mut CallMemory,
     (text, calls): (&str, Vec<Asked>),
-    cancel: &CancellationToken,
-) -> Result<(Vec<CallOutcome>, Option<String>), SinkError> {
+    usage: Option<Usage>,
+) -> Result<Held, SinkError> {
     let looking = |asked: &Asked| asked.problem.is_none() && may_repeat(environment, &asked.request);
     let looks = !calls.is_empty() && calls.iter().all(looking);
     let step = if looks { Step::GoOn } else { judge(memory, text, &calls) };
@@ -84,9 +97,33 @@ pub(super) async fn answer_calls(
             }
             (None, None) => told.clone().map(|told| (ErrorCode::Conflict, told)),
         };
-        planned.push(Planned { request, refusal });
+        let refusal = refusal.map(|(code, message)| ErrorBody { code, message, details: None });
+        planned.push(HeldCall { request, refusal });
     }
-    Ok((run_planned(environment, planned, limit::CONCURRENT_CALLS_MAX, cancel).await, stopped))
+    Ok(Held { calls: planned, usage, stopped })
+}
+
+/// Answers calls in their order, and gives back those that a pause keeps from beginning.
+pub(super) async fn answer_calls(
+    environment: &CallEnvironment,
+    calls: Vec<HeldCall>,
+    steering: &dyn Steering,
+    cancel: &CancellationToken,
+) -> (Vec<CallOutcome>, Vec<HeldCall>) {
+    // An abort ends each call by itself.
+    let may_begin = || steering.wish() == Wish::GoOn || cancel.is_cancelled();
+    let terms: Terms<'_> = (limit::CONCURRENT_CALLS_MAX, &may_begin);
+    let (mut outcomes, mut held) = run_planned(environment, calls, terms, cancel).await;
+    let why = match steering.wish() {
+        _ if cancel.is_cancelled() => Some("aborted"),
+        Wish::Interrupt => Some(INTERRUPTED),
+        Wish::GoOn | Wish::Pause => None,
+    };
+    if let Some(why) = why {
+        let refused = held.drain(..).map(|call| refuse_call(environment, &call.request, ErrorCode::Conflict, why));
+        outcomes.extend(refused);
+    }
+    (outcomes, held)
 }
 
 /// Whether the same call again is sensible: it looks at something that goes on.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, finish_soon, run_call};
 use super::turn::{NO_RESPONSE, Turn, model_failure, no_response};
-use super::{Ended, Gate, GateQuestion, Preview, Sink, SinkError};
+use super::{Ended, Gate, GateQuestion, Preview, Sink, SinkError, Steering, Wish};
 use crate::base::BoxFuture;
 use crate::context::{PruneOptions, bound_images, prune};
 use crate::hook::Before;
@@ -36,11 +36,11 @@ const UNFINISHED: &str = "The agent ended its turn without a result of this call
 impl Turn {
     /// Prompts the agent until nobody has anything more to say.
     pub(super) async fn delegate(&mut self, cancel: &CancellationToken) -> Result<Ended, SinkError> {
-        self.steer()?;
         loop {
-            if cancel.is_cancelled() {
-                return Ok(Ended::Aborted);
+            if let Some(ended) = self.at_boundary(cancel) {
+                return Ok(ended);
             }
+            self.steer()?;
             if self.rounds >= self.input.iterations_max {
                 return Ok(Ended::IterationLimit);
             }
@@ -49,7 +49,7 @@ impl Turn {
             if found {
                 self.input.messages.push(Message::User(findings));
             }
-            if ended != Ended::Completed || !(self.steer()? || found) {
+            if ended != Ended::Completed || !(self.input.steering.waits() || found) {
                 return Ok(ended);
             }
         }
@@ -63,15 +63,17 @@ impl Turn {
         };
         let environment = self.input.environment.clone();
         let mut scene = Scene::new(Arc::clone(&self.input.sink), environment, cancel.child_token(), self.rounds);
-        let stream = self.input.model.stream(request, cancel.child_token());
+        // Fires with `cancel`, or at a boundary when the turn is interrupted.
+        let stop = cancel.child_token();
+        let stream = self.input.model.stream(request, stop.clone());
         let model = self.input.model.id().to_owned();
         scene.begin()?;
-        let heard = scene.listen(stream, &model).await;
+        let heard = scene.listen(stream, &model, (self.input.steering.as_ref(), &stop)).await;
         scene.jobs_cancel.cancel();
         scene.settle().await?;
         let heard = heard?;
-        let finished = heard.is_ok() && !cancel.is_cancelled();
-        let fault = if cancel.is_cancelled() { ErrorCode::Conflict } else { ErrorCode::UpstreamUnavailable };
+        let finished = heard.is_ok() && !stop.is_cancelled();
+        let fault = if stop.is_cancelled() { ErrorCode::Conflict } else { ErrorCode::UpstreamUnavailable };
         scene.close(finished, fault)?;
         self.rounds = scene.number();
         self.usage = self.usage.plus(scene.usage.unwrap_or_default());
@@ -84,12 +86,16 @@ impl Turn {
         }
         let ended = match heard {
             _ if cancel.is_cancelled() => Ended::Aborted,
+            _ if stop.is_cancelled() => Ended::Interrupted,
             Err(error) => Ended::Failed(model_failure(&error)),
-            Ok(stop) if !said && !any_calls => {
+            Ok(reason) if !said && !any_calls => {
                 self.final_text = NO_RESPONSE.to_owned();
-                Ended::Failed(no_response(Some(stop)))
+                Ended::Failed(no_response(Some(reason)))
             }
-            Ok(_) => Ended::Completed,
+            Ok(reason) => {
+                self.stop = Some(reason);
+                Ended::Completed
+            }
         };
         Ok((ended, findings))
     }
@@ -204,6 +210,7 @@ impl Scene {
         &mut self,
         mut stream: ModelStream,
         model: &str,
+        (steering, stop): (&dyn Steering, &CancellationToken),
     ) -> Result<Result<StopReason, ModelError>, SinkError> {
         let mut events = 0_u32;
         loop {
@@ -218,8 +225,12 @@ impl Scene {
             match item {
                 Some(Ok(ModelEvent::Finished(stop))) => return Ok(Ok(stop)),
                 Some(Ok(event)) => {
+                    let boundary = matches!(event, ModelEvent::Agent(_));
                     if let Err(fault) = self.take(event, model)? {
                         return Ok(Err(fault));
+                    }
+                    if boundary && steering.wish() == Wish::Interrupt {
+                        stop.cancel();
                     }
                 }
                 Some(Err(error)) => return Ok(Err(error)),

@@ -26,7 +26,7 @@ pub use batch::{run_batch, run_each};
 pub use breaker::{BreakerLimits, LoopBreaker, Repeated, Step};
 pub use call::{CallEnvironment, CallOutcome, run_call};
 pub use gate::RulesGate;
-pub use turn::{Ended, TurnInput, TurnOutcome, run_turn};
+pub use turn::{Ended, Progress, TurnInput, TurnOutcome, run_turn};
 
 /// Events could not be written down. The turn ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -116,8 +116,34 @@ pub trait Asker: Send + Sync + 'static {
     ) -> BoxFuture<'a, bool>;
 }
 
-/// Messages for a turn that runs already.
+/// What is wanted of a turn that runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// That it goes on.
+    #[default]
+    GoOn,
+    /// That it holds at the next boundary.
+    Pause,
+    /// That it ends at the next boundary.
+    Interrupt,
+}
+
+/// What a turn that runs is told from outside. It looks at its boundaries only (see `turn`), and at a wish before the
+/// messages: interrupt before pause before steer.
 pub trait Steering: Send + Sync + 'static {
-    /// Takes all that wait, oldest first. Called at item boundaries only.
+    /// Takes all messages that wait, oldest first.
     fn take(&self) -> Vec<Vec<Part>>;
+
+    /// Whether messages wait.
+    fn waits(&self) -> bool;
+
+    /// What is wanted now.
+    fn wish(&self) -> Wish {
+        Wish::GoOn
+    }
+
+    /// Ends once something else is wanted than that the turn goes on.
+    fn called(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
 }

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use super::calls::Asked;
-use super::{Sink, SinkError};
+use super::{Sink, SinkError, Steering};
 use crate::model::retry::{RetryPolicy, jitter};
 use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
 use crate::protocol::{EventBody, ToolCallRequest, Usage};
@@ -34,6 +34,8 @@ pub(super) enum Asking {
     Replied,
     /// By the token.
     Aborted,
+    /// In the pause before another attempt: something else is wanted of the turn than that it goes on.
+    Called,
     /// With an error that retries did not cure, or that none can.
     Failed(ModelError),
     /// The stream broke: ask again, after the pause.
@@ -46,6 +48,7 @@ pub(super) enum Asking {
 /// One round's talk with the model. Keeps the reply so that an abort finds what there is of it.
 pub(super) struct Listener<'a> {
     pub sink: &'a dyn Sink,
+    pub steering: &'a dyn Steering,
     pub retry: RetryPolicy,
     pub cancel: &'a CancellationToken,
     pub reply: Reply,
@@ -61,8 +64,12 @@ enum Attempt {
 }
 
 impl<'a> Listener<'a> {
-    pub fn new(sink: &'a dyn Sink, retry: RetryPolicy, cancel: &'a CancellationToken) -> Self {
-        Self { sink, retry, cancel, reply: Reply::default(), spent: None }
+    pub fn new(
+        (sink, steering): (&'a dyn Sink, &'a dyn Steering),
+        retry: RetryPolicy,
+        cancel: &'a CancellationToken,
+    ) -> Self {
+        Self { sink, steering, retry, cancel, reply: Reply::default(), spent: None }
     }
 
     /// What the model said, and the tokens of all attempts.
@@ -88,6 +95,7 @@ impl<'a> Listener<'a> {
         tokio::select! {
             biased;
             () = self.cancel.cancelled() => Ok(Asking::Aborted),
+            () = self.steering.called() => Ok(Asking::Called),
             () = tokio::time::sleep(delay) => Ok(Asking::Again { attempt: attempt + 1 }),
         }
     }

@@ -84,6 +84,9 @@ impl Steering for NoSteering {
     fn take(&self) -> Vec<Vec<Part>> {
         Vec::new()
     }
+    fn waits(&self) -> bool {
+        false
+    }
 }
 
 struct Steers(Mutex<VecDeque<Vec<Vec<Part>>>>);
@@ -91,6 +94,9 @@ struct Steers(Mutex<VecDeque<Vec<Vec<Part>>>>);
 impl Steering for Steers {
     fn take(&self) -> Vec<Vec<Part>> {
         self.0.lock().pop_front().unwrap_or_default()
+    }
+    fn waits(&self) -> bool {
+        self.0.lock().front().is_some_and(|messages| !messages.is_empty())
     }
 }
 
@@ -467,6 +473,7 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
         agent: None,
         environment: CallEnvironment { sink: None, ..environment(log) },
         sink: Arc::clone(log) as Arc<dyn Sink>,
+        progress: Progress::default(),
         steering: Arc::new(NoSteering),
         iterations_max: 10,
         retry: RetryPolicy {
@@ -493,8 +500,8 @@ async fn a_turn_with_tools_from_start_to_end() {
     ]);
     let outcome = run_turn(input(Arc::clone(&script), &log), CancellationToken::new()).await;
     assert_eq!(outcome.ended, Ended::Completed);
-    assert_eq!((outcome.final_text.as_str(), outcome.rounds), ("Done.", 2));
-    assert_eq!(outcome.usage, Usage { input_tokens: 30, output_tokens: 2, total_tokens: 32 });
+    assert_eq!((outcome.final_text.as_str(), outcome.progress.rounds), ("Done.", 2));
+    assert_eq!(outcome.progress.usage, Usage { input_tokens: 30, output_tokens: 2, total_tokens: 32 });
     #[rustfmt::skip]
     let want = [
         "loop.start", "stream.start", "stream.delta", "stream.delta", "stream.complete",
@@ -567,7 +574,7 @@ async fn a_broken_stream_is_tried_again_and_its_calls_never_run() {
     ]);
     let outcome = run_turn(input(script, &log), CancellationToken::new()).await;
     assert_eq!((outcome.ended, outcome.final_text.as_str()), (Ended::Completed, "whole"));
-    assert_eq!(outcome.usage.input_tokens, 12);
+    assert_eq!(outcome.progress.usage.input_tokens, 12);
     #[rustfmt::skip]
     let want = [
         "loop.start", "stream.start", "stream.delta", "stream.retry", "stream.delta", "stream.retry", "stream.delta",
@@ -664,7 +671,10 @@ async fn rounds_have_a_limit() {
     ]);
     let input = TurnInput { iterations_max: 2, ..input(script, &log) };
     let outcome = run_turn(input, CancellationToken::new()).await;
-    assert_eq!((outcome.ended, outcome.rounds, outcome.final_text.as_str()), (Ended::IterationLimit, 2, "one"));
+    assert_eq!(
+        (outcome.ended, outcome.progress.rounds, outcome.final_text.as_str()),
+        (Ended::IterationLimit, 2, "one")
+    );
     assert_eq!(log.events.lock().last(), Some(&EventBody::LoopComplete { total_turns: 2, hit_turn_limit: true }));
     assert!(matches!(outcome.messages.last(), Some(Message::ToolResult { .. })));
 }
@@ -749,7 +759,7 @@ async fn abort_before_the_first_round() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     let outcome = run_turn(input(Script::new([vec![DONE]]), &log), cancel).await;
-    assert_eq!((outcome.ended, outcome.rounds), (Ended::Aborted, 0));
+    assert_eq!((outcome.ended, outcome.progress.rounds), (Ended::Aborted, 0));
     assert_eq!(log.words(), ["loop.start", "loop.complete"]);
 }
 

@@ -2,7 +2,21 @@
 //!
 //! A round: pruning → hooks → request → reply → calls → findings and steering. Invariants, on every way out:
 //! each `stream.start` is closed by one `stream.complete`, each announced call has ended and has its
-//! result in the messages, and `loop.complete` comes last.
+//! result in the messages, and `loop.complete` comes last; a turn that pauses leaves only the loop open.
+//!
+//! **Safe boundaries.** A whole reply of the model is one item, and so is a call from its announcement to its end, the
+//! question about it included. The boundaries lie between them, and nowhere else:
+//!
+//! 1. before each request to the model, the first one included;
+//! 2. before each call, those that run beside each other included;
+//! 3. in the pause before a broken stream is tried again: what came of it is void.
+//!
+//! There [`Steering`] is looked at: an interrupt ends the turn (2: calls that have not begun are answered without
+//! running), a pause ends this run of it in a form that [`Progress`] takes up again (2: calls that have not begun are
+//! kept), and messages go in (1 only: providers want each call answered first). An answer without calls is the turn's last
+//! item: whoever comes behind it comes too late, unless a message makes the turn go on. A turn that an external agent
+//! answers has boundaries of type 1 before each prompt to it, and for an interrupt behind each text and each call that
+//! it tells of (`delegate`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,15 +24,15 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, finish_soon};
-use super::calls::{CallMemory, answer_calls};
+use super::calls::{CallMemory, answer_calls, plan_calls};
 use super::reply::{Asking, Listener, Reply};
 use super::watch::Watched;
-use super::{Sink, SinkError, Steering};
+use super::{Sink, SinkError, Steering, Wish};
 use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Model, ModelError, ModelRequest, StopReason};
 use crate::protocol::{
-    ErrorBody, ErrorCode, EventBody, Message, Part, PromptContent, RoundKind, ToolCallRequest, Usage,
+    ErrorBody, ErrorCode, EventBody, Held, Message, Part, PromptContent, RoundKind, ToolCallRequest, Usage,
 };
 
 /// The final text of a turn whose model said nothing (typescript-api.md §7).
@@ -40,12 +54,29 @@ pub struct TurnInput {
     pub environment: CallEnvironment,
     /// Takes the events: `loop.*`, `stream.*`, `tool.*`, `turn.complete`, `session.steer`.
     pub sink: Arc<dyn Sink>,
-    /// Messages that arrive while it runs.
+    /// What came of it before it paused. Default: it begins.
+    pub progress: Progress,
+    /// Messages that arrive while it runs, and what is wanted of it.
     pub steering: Arc<dyn Steering>,
     /// Rounds with the model, at most. An agent's own rounds are its own affair: it is prompted no more after so many.
     pub iterations_max: u32,
     /// How often and when a broken stream is tried again.
     pub retry: RetryPolicy,
+}
+
+/// Where a turn stands that goes on.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Progress {
+    /// It has begun: `loop.start` is out.
+    pub begun: bool,
+    /// Rounds with the model so far.
+    pub rounds: u32,
+    /// Tokens of them.
+    pub usage: Usage,
+    /// What it has to do first. The calls stand in the last reply of the messages already.
+    pub held: Held,
+    /// What hooks found about the calls of that reply that have run.
+    pub findings: Vec<Part>,
 }
 
 /// How a turn ended.
@@ -55,6 +86,10 @@ pub enum Ended {
     Completed,
     /// By its cancellation token.
     Aborted,
+    /// At a boundary, because it was told to.
+    Interrupted,
+    /// Not at all: it holds at a boundary. [`TurnOutcome::progress`] is what goes on.
+    Paused,
     /// At the limit of rounds.
     IterationLimit,
     /// By an error.
@@ -72,25 +107,30 @@ pub struct TurnOutcome {
     pub messages: Vec<Message>,
     /// The session that an agent keeps for this one, and how much of the conversation it has heard.
     pub agent: Option<AgentSession>,
-    /// Rounds with the model.
-    pub rounds: u32,
-    /// Tokens of all rounds.
-    pub usage: Usage,
+    /// Where it stands: rounds, tokens, and what is left of a paused turn.
+    pub progress: Progress,
+    /// Why the model stopped, the last time that it did.
+    pub stop: Option<StopReason>,
 }
 
-/// Runs a turn to its end. Emits no terminal event: the session does that.
+/// Runs a turn to its end, or to where it is to pause. Emits no terminal event: the session does that.
 pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOutcome {
     input.environment.sink.get_or_insert_with(|| Arc::clone(&input.sink));
-    let agent = input.agent.take();
-    let (calls, usage, final_text) = (CallMemory::default(), Usage::default(), String::new());
+    let (agent, progress) = (input.agent.take(), std::mem::take(&mut input.progress));
+    let mut calls = CallMemory::default();
+    if progress.begun {
+        calls.know(&input.messages);
+    }
     let environment = &mut input.environment;
     environment.hooks = Arc::new(Watched {
         hooks: Arc::clone(&environment.hooks),
         registry: Arc::clone(&environment.registry),
         breaker: Arc::clone(&calls.breaker),
     });
-    let mut turn = Turn { input, agent, calls, rounds: 0, usage, final_text };
-    let ended = turn.run(&cancel).await.unwrap_or_else(|error| {
+    let (rounds, usage, begun) = (progress.rounds, progress.usage, progress.begun);
+    let Progress { held, findings, .. } = progress;
+    let mut turn = Turn { input, agent, calls, rounds, usage, held, findings, stop: None, final_text: String::new() };
+    let ended = turn.run(begun, &cancel).await.unwrap_or_else(|error| {
         Ended::Failed(ErrorBody { code: ErrorCode::Internal, message: error.to_string(), details: None })
     });
     TurnOutcome {
@@ -98,8 +138,14 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
         final_text: turn.final_text,
         messages: turn.input.messages,
         agent: turn.agent,
-        rounds: turn.rounds,
-        usage: turn.usage,
+        progress: Progress {
+            begun: true,
+            rounds: turn.rounds,
+            usage: turn.usage,
+            held: turn.held,
+            findings: turn.findings,
+        },
+        stop: turn.stop,
     }
 }
 
@@ -109,14 +155,24 @@ pub(super) struct Turn {
     calls: CallMemory,
     pub(super) rounds: u32,
     pub(super) usage: Usage,
+    /// Calls of the last reply that have not begun.
+    held: Held,
+    /// What hooks found about those that have run, while some are held.
+    findings: Vec<Part>,
+    pub(super) stop: Option<StopReason>,
     pub(super) final_text: String,
 }
 
 impl Turn {
-    async fn run(&mut self, cancel: &CancellationToken) -> Result<Ended, SinkError> {
-        self.emit(EventBody::LoopStart {})?;
+    async fn run(&mut self, begun: bool, cancel: &CancellationToken) -> Result<Ended, SinkError> {
+        if !begun {
+            self.emit(EventBody::LoopStart {})?;
+        }
         let ended =
             if self.input.model.is_agent() { self.delegate(cancel).await? } else { self.rounds(cancel).await? };
+        if ended == Ended::Paused {
+            return Ok(ended);
+        }
         let hit_turn_limit = ended == Ended::IterationLimit;
         self.emit(EventBody::LoopComplete { total_turns: self.rounds, hit_turn_limit })?;
         Ok(ended)
@@ -124,9 +180,14 @@ impl Turn {
 
     /// Rounds with the model until it is done.
     async fn rounds(&mut self, cancel: &CancellationToken) -> Result<Ended, SinkError> {
+        if !self.held.calls.is_empty()
+            && let Some(ended) = self.call_tools(cancel).await?
+        {
+            return Ok(ended);
+        }
         loop {
-            if cancel.is_cancelled() {
-                return Ok(Ended::Aborted);
+            if let Some(ended) = self.at_boundary(cancel) {
+                return Ok(ended);
             }
             if self.rounds >= self.input.iterations_max {
                 return Ok(Ended::IterationLimit);
@@ -134,6 +195,18 @@ impl Turn {
             if let Some(ended) = self.round(cancel).await? {
                 return Ok(ended);
             }
+        }
+    }
+
+    /// What a boundary says. None: go on.
+    pub(super) fn at_boundary(&self, cancel: &CancellationToken) -> Option<Ended> {
+        if cancel.is_cancelled() {
+            return Some(Ended::Aborted);
+        }
+        match self.input.steering.wish() {
+            Wish::GoOn => None,
+            Wish::Pause => Some(Ended::Paused),
+            Wish::Interrupt => Some(Ended::Interrupted),
         }
     }
 
@@ -154,6 +227,7 @@ impl Turn {
         }
         let ended = match asking {
             Asking::Replied | Asking::Again { .. } => None,
+            Asking::Called => return Ok(self.at_boundary(cancel)),
             Asking::Aborted => Some(Ended::Aborted),
             Asking::Failed(error) => Some(Ended::Failed(model_failure(&error))),
         };
@@ -162,17 +236,21 @@ impl Turn {
             self.remember(reply.text, Vec::new());
             return Ok(ended);
         }
+        self.stop = reply.stop;
         if reply.calls.is_empty() {
             return self.answered(reply);
         }
         self.calls.adopt(&mut reply.calls);
-        self.call_tools(reply, cancel).await
+        let Reply { text, calls, usage, .. } = reply;
+        self.remember(text.clone(), calls.iter().map(|asked| asked.request.clone()).collect());
+        self.held = plan_calls(&self.input.environment, &mut self.calls, (&text, calls), usage)?;
+        self.call_tools(cancel).await
     }
 
     /// Asks the model, as often as the policy allows.
     async fn ask(&self, cancel: &CancellationToken) -> Result<(Asking, Reply), SinkError> {
-        let sink = Arc::clone(&self.input.sink);
-        let mut listener = Listener::new(sink.as_ref(), self.input.retry, cancel);
+        let outside = (self.input.sink.as_ref(), self.input.steering.as_ref());
+        let mut listener = Listener::new(outside, self.input.retry, cancel);
         let mut attempt = 1;
         loop {
             let asking = match finish_soon(cancel, self.request()).await {
@@ -183,7 +261,9 @@ impl Turn {
             };
             match asking {
                 Asking::Again { attempt: next } => attempt = next,
-                Asking::Replied | Asking::Aborted | Asking::Failed(_) => return Ok((asking, listener.into_reply())),
+                Asking::Replied | Asking::Called | Asking::Aborted | Asking::Failed(_) => {
+                    return Ok((asking, listener.into_reply()));
+                }
             }
         }
     }
@@ -212,18 +292,16 @@ impl Turn {
         }
         self.remember(reply.text, Vec::new());
         // Who spoke while the model gave its answer is heard in this turn still.
-        Ok(if self.steer()? { None } else { Some(Ended::Completed) })
+        Ok(if self.input.steering.waits() { None } else { Some(Ended::Completed) })
     }
 
-    async fn call_tools(&mut self, reply: Reply, cancel: &CancellationToken) -> Result<Option<Ended>, SinkError> {
-        let requests = reply.calls.iter().map(|asked| asked.request.clone()).collect();
-        let text = reply.text;
-        self.remember(text.clone(), requests);
-        let environment = &self.input.environment;
-        let (outcomes, stopped) = answer_calls(environment, &mut self.calls, (&text, reply.calls), cancel).await?;
-        let mut findings = Vec::new();
+    /// Runs the calls that are held.
+    async fn call_tools(&mut self, cancel: &CancellationToken) -> Result<Option<Ended>, SinkError> {
+        let (environment, calls) = (&self.input.environment, std::mem::take(&mut self.held.calls));
+        let (outcomes, held) = answer_calls(environment, calls, self.input.steering.as_ref(), cancel).await;
+        self.held.calls = held;
         for CallOutcome { result, findings: found, .. } in outcomes {
-            findings.extend(found.into_iter().map(|text| Part::Text { text }));
+            self.findings.extend(found.into_iter().map(|text| Part::Text { text }));
             self.input.messages.push(Message::ToolResult {
                 call_id: result.id,
                 name: result.name,
@@ -232,14 +310,19 @@ impl Turn {
                 parts: result.parts,
             });
         }
+        if !self.held.calls.is_empty() {
+            return Ok(Some(Ended::Paused));
+        }
+        let Held { usage, stopped, .. } = std::mem::take(&mut self.held);
         bound_images(&mut self.input.messages);
+        let findings = std::mem::take(&mut self.findings);
         if !findings.is_empty() {
             self.input.messages.push(Message::User(findings));
         }
         if cancel.is_cancelled() {
             return Ok(Some(Ended::Aborted));
         }
-        self.emit(EventBody::TurnComplete { turn: self.rounds, kind: RoundKind::ToolUse, usage: reply.usage })?;
+        self.emit(EventBody::TurnComplete { turn: self.rounds, kind: RoundKind::ToolUse, usage })?;
         Ok(stopped.map(|why| Ended::Failed(in_circles(why))))
     }
 
@@ -249,11 +332,9 @@ impl Turn {
         }
     }
 
-    /// Takes in what was said meanwhile. False: nothing.
-    pub(super) fn steer(&mut self) -> Result<bool, SinkError> {
-        let mut any = false;
+    /// Takes in what was said meanwhile.
+    pub(super) fn steer(&mut self) -> Result<(), SinkError> {
         for parts in self.input.steering.take() {
-            any = true;
             let Some(session_id) = self.input.environment.session.clone() else {
                 self.input.messages.push(Message::User(parts));
                 continue;
@@ -266,7 +347,7 @@ impl Turn {
             self.input.messages.push(Message::User(parts));
             self.emit(EventBody::SessionSteer { session_id, prompt, parts: kept })?;
         }
-        Ok(any)
+        Ok(())
     }
 }
 

@@ -7,9 +7,10 @@ use super::{App, Caller};
 use crate::base::{clock, limit};
 use crate::model::Model as _;
 use crate::protocol::{
-    ApiError, Configure, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT, Part, Prompt, PromptContent,
+    ApiError, Configure, Control, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT, Part, Prompt, PromptContent,
     SessionId, SessionStatus, Usage, agent_of,
 };
+use crate::session::Command;
 use crate::store::{SessionRow, SessionSettings};
 
 impl App {
@@ -191,6 +192,13 @@ pub(super) fn check_feedback(body: &Feedback) -> Result<Decision, ApiError> {
         (None, Some(true)) => Ok(Decision::Allow),
         (None, Some(false)) => Ok(Decision::Deny),
     }
+}
+
+/// A control, and why: `otherwise` when the client does not say.
+pub(super) fn check_control(body: Control, otherwise: &str) -> Result<Command, ApiError> {
+    let reason = body.reason.unwrap_or_else(|| otherwise.to_owned());
+    check_text("reason", &reason, limit::REASON_BYTES_MAX)?;
+    Ok(Command { turn: body.turn_id, reason })
 }
 
 fn check_title(field: &str, title: Option<&str>) -> Result<(), ApiError> {

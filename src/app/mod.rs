@@ -7,6 +7,7 @@ mod agents;
 mod bodies;
 mod changes;
 mod command;
+mod controls;
 mod health;
 mod judged;
 mod parse;
@@ -21,8 +22,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use crate::agent::Asker;
 use crate::base::{clock, limit};
 pub use crate::bus::{Batch, encode_frames};
@@ -32,8 +31,8 @@ pub use crate::host::DiffWanted;
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Abort, Access, AgentView, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, GrantScope,
-    Item, ModelView, Page, Prompt, SessionId, SessionView, TokenRole, ToolDefinition, TurnId, TurnRecord,
+    Access, AgentView, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, GrantScope, Item,
+    ModelView, Page, Prompt, SessionId, SessionView, TokenRole, ToolDefinition, TurnId, TurnRecord,
 };
 use crate::provider::AcpAgent;
 use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Receipt, Terms, Workbench, store_failure};
@@ -46,11 +45,9 @@ pub use command::{
 pub use parse::parse_json;
 
 use command::Commands;
+pub use controls::{Aborted, Interrupted, Paused, Resumed};
 pub use judged::{Judged, Namesakes};
 use wiring::Wardrobe;
-
-/// Why an abort happened, when the client does not say.
-const ABORT_REASON: &str = "aborted by the client";
 
 /// Who asks. Clients see their own sessions only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,16 +87,6 @@ pub struct Extras {
     pub asker: Option<Arc<dyn Asker>>,
     /// Further models.
     pub models: Vec<Arc<dyn Model>>,
-}
-
-/// Answer to an abort.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Aborted {
-    /// Always true.
-    pub aborted: bool,
-    /// The turn that was aborted.
-    pub turn_id: TurnId,
 }
 
 /// The application could not be opened.
@@ -338,17 +325,6 @@ impl App {
     /// `NOT_FOUND`.
     pub async fn wait_turn(&self, caller: &Caller, id: &SessionId, turn: &TurnId) -> Result<TurnRecord, ApiError> {
         self.live(caller, id).await?.wait(turn).await
-    }
-
-    /// Aborts the running turn: stream, tools, questions.
-    ///
-    /// # Errors
-    /// `NOT_FOUND`; `CONFLICT` when nothing runs.
-    pub async fn abort(&self, caller: &Caller, id: &SessionId, body: Abort) -> Result<Aborted, ApiError> {
-        let reason = body.reason.unwrap_or_else(|| ABORT_REASON.to_owned());
-        bodies::check_text("reason", &reason, limit::REASON_BYTES_MAX)?;
-        let turn_id = self.live(caller, id).await?.abort(reason).await?;
-        Ok(Aborted { aborted: true, turn_id })
     }
 
     /// Answers a question.

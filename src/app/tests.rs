@@ -15,10 +15,12 @@ use crate::config::{Names, Storage};
 use crate::hook::Before;
 use crate::model::{ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
 use crate::protocol::{
-    Configure, Event, ExplainCall, GrantScope, ItemBody, Message, Part, PermissionConfig, PermissionMode,
+    Configure, Control, Event, ExplainCall, GrantScope, ItemBody, Message, Part, PermissionConfig, PermissionMode,
     PermissionPolicy, PromptContent, PromptMode, SessionStatus, ToolCallRequest, ToolCallResult, TurnStatus, Usage,
     VerdictBasis,
 };
+
+mod controls;
 
 /// What the model does in one round.
 type Round = Box<dyn FnOnce(ModelRequest) -> ModelStream + Send>;
@@ -188,7 +190,7 @@ async fn an_abort_reaches_a_model_that_says_nothing() {
     let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
     let accepted = house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
     until(&mut reader, "stream.start").await;
-    let abort = Abort { reason: Some("enough".into()) };
+    let abort = Control { reason: Some("enough".into()), ..Control::default() };
     let aborted = house.app.abort(&anyone(), &id, abort.clone()).await.unwrap();
     assert_eq!(aborted, Aborted { aborted: true, turn_id: accepted.turn_id.clone() });
     let record = house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
@@ -344,7 +346,7 @@ async fn silence_absence_and_abort_are_a_no() {
         let accepted = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
         until(&mut reader, "permission.request").await;
         if by == "abort" {
-            house.app.abort(&anyone(), &id, Abort::default()).await.unwrap();
+            house.app.abort(&anyone(), &id, Control::default()).await.unwrap();
         }
         let said = if watched {
             let said = until(&mut reader, "permission.response").await;
@@ -387,7 +389,7 @@ async fn another_clients_session_is_not_there() {
             app.session(&stranger, &id).await.err(),
             app.delete_session(&stranger, &id).await.err(),
             app.prompt(&stranger, &id, prompt.clone()).await.err(),
-            app.abort(&stranger, &id, Abort::default()).await.err(),
+            app.abort(&stranger, &id, Control::default()).await.err(),
             app.feedback(&stranger, &id, allowed.clone()).await.err(),
             app.history(&stranger, &id, 0, 9).await.err(),
             app.events(&stranger, &id, 0).await.err(),

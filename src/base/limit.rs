@@ -248,6 +248,12 @@ pub const PRUNE_PROTECTED_TOKENS: usize = 40_000;
 pub const PRUNE_MINIMUM_TOKENS: usize = 20_000;
 /// How long an aborted turn may take to stop before it is cut off (contract.md, Turn control 3).
 pub const TURN_STOP_GRACE_MS: u64 = 10_000;
+/// How long an interrupted turn may take to its next boundary before it is cut off there where it is (contract.md, Turn control 3).
+pub const INTERRUPT_GRACE_MS: u64 = 10_000;
+/// How long an interrupted turn that was cut off may take to stop before it is given up.
+pub const TURN_CUT_GRACE_MS: u64 = 5_000;
+/// The text of a prompt that a turn's record shows, in bytes.
+pub const TURN_PROMPT_BYTES_MAX: usize = 4_000;
 /// Rest after which a session that nobody uses is no longer kept in memory.
 pub const SESSION_IDLE_MS: u64 = 30_000;
 /// Pause before what could not be written is tried again.

@@ -176,6 +176,8 @@ pub struct Limits {
     pub permission_timeout_ms: u64,
     /// How long a session with nobody connected keeps a question open.
     pub client_grace_ms: u64,
+    /// How long an interrupted turn may take to its next boundary, and how long a pause waits for it.
+    pub interrupt_grace_ms: u64,
     /// Longest silence of a model.
     pub model_idle_timeout_ms: u64,
     /// Rounds with the model in one turn.
@@ -197,6 +199,7 @@ impl Default for Limits {
         Self {
             permission_timeout_ms: limit::PERMISSION_TIMEOUT_MS,
             client_grace_ms: limit::CLIENT_GRACE_MS,
+            interrupt_grace_ms: limit::INTERRUPT_GRACE_MS,
             model_idle_timeout_ms: limit::MODEL_IDLE_TIMEOUT_MS,
             max_iterations: limit::ITERATIONS_MAX,
             queued_prompts_max: limit::QUEUED_PROMPTS_MAX,

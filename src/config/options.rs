@@ -146,6 +146,9 @@ options! {
     /// How long a question stays open in a session that nobody watches [default: 5000]
     #[arg(long, value_name = "MS", help_heading = "Limits")]
     client_grace_ms: u64,
+    /// How long an interrupted turn may take to stop in order before it is cut off [default: 10000]
+    #[arg(long, value_name = "MS", help_heading = "Limits")]
+    interrupt_grace_ms: u64,
     /// How long a stop waits for running turns [default: 8000]
     #[arg(long, value_name = "MS", help_heading = "Limits")]
     shutdown_grace_ms: u64,

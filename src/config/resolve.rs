@@ -214,6 +214,7 @@ fn settings(
     settings.limits = Limits {
         permission_timeout_ms: all.permission_timeout_ms.unwrap_or(defaults.permission_timeout_ms),
         client_grace_ms: all.client_grace_ms.unwrap_or(defaults.client_grace_ms),
+        interrupt_grace_ms: all.interrupt_grace_ms.unwrap_or(defaults.interrupt_grace_ms),
         model_idle_timeout_ms: all.model_idle_timeout_ms.unwrap_or(defaults.model_idle_timeout_ms),
         max_iterations: all.max_iterations.unwrap_or(defaults.max_iterations),
         queued_prompts_max: all.queued_prompts_max.unwrap_or(defaults.queued_prompts_max),

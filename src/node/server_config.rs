@@ -92,6 +92,7 @@ impl GivenMemory {
 struct GivenLimits {
     permission_timeout_ms: Option<u64>,
     client_grace_ms: Option<u64>,
+    interrupt_grace_ms: Option<u64>,
     model_idle_timeout_ms: Option<u64>,
     max_iterations: Option<u32>,
     queued_prompts: Option<usize>,
@@ -110,6 +111,7 @@ impl GivenLimits {
         Limits {
             permission_timeout_ms: self.permission_timeout_ms.unwrap_or(defaults.permission_timeout_ms),
             client_grace_ms: self.client_grace_ms.unwrap_or(defaults.client_grace_ms),
+            interrupt_grace_ms: self.interrupt_grace_ms.unwrap_or(defaults.interrupt_grace_ms),
             model_idle_timeout_ms: self.model_idle_timeout_ms.unwrap_or(defaults.model_idle_timeout_ms),
             max_iterations: self.max_iterations.unwrap_or(defaults.max_iterations),
             queued_prompts_max: self.queued_prompts.unwrap_or(defaults.queued_prompts_max),

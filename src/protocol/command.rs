@@ -6,7 +6,7 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::id::{RequestId, SessionId};
+use super::id::{RequestId, SessionId, TurnId};
 use super::item::Part;
 use super::permission::{GrantScope, PermissionConfig, PermissionMode};
 
@@ -144,10 +144,12 @@ pub struct Prompt {
     pub if_version: Option<u64>,
 }
 
-/// `POST /sessions/:id/abort`.
+/// `POST /sessions/:id/abort`, `/interrupt`, `/pause` and `/resume`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Abort {
+pub struct Control {
+    /// The turn that is meant: another one is left alone. Default: the one that runs or is paused.
+    pub turn_id: Option<TurnId>,
     /// Why; goes into the event.
     pub reason: Option<String>,
 }

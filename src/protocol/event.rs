@@ -76,6 +76,20 @@ pub enum EventBody {
         /// Turns in front of it, the running one included.
         position: u32,
     },
+    /// The turn holds between two items until it is resumed.
+    #[serde(rename = "turn.paused")]
+    TurnPaused {
+        /// Why, when the client said.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
+    /// The turn that was paused goes on.
+    #[serde(rename = "turn.resumed")]
+    TurnResumed {
+        /// Why, when the client said.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
     /// The loop begins a turn.
     #[serde(rename = "loop.start")]
     LoopStart {},
@@ -306,7 +320,7 @@ pub enum EventBody {
         /// Number of the last event that both have in common.
         at: u64,
     },
-    /// A turn was aborted.
+    /// A turn was aborted or interrupted.
     #[serde(rename = "abort")]
     Abort {
         /// Why.
@@ -327,6 +341,8 @@ pub const EVENT_TYPES: &[&str] = &[
     "session.completed",
     "session.error",
     "turn.queued",
+    "turn.paused",
+    "turn.resumed",
     "loop.start",
     "loop.complete",
     "loop.doom_loop",
@@ -397,6 +413,8 @@ impl EventBody {
             Self::SessionCompleted { .. } => "session.completed",
             Self::SessionError { .. } => "session.error",
             Self::TurnQueued { .. } => "turn.queued",
+            Self::TurnPaused { .. } => "turn.paused",
+            Self::TurnResumed { .. } => "turn.resumed",
             Self::LoopStart {} => "loop.start",
             Self::LoopComplete { .. } => "loop.complete",
             Self::LoopDoomLoop { .. } => "loop.doom_loop",
@@ -472,6 +490,8 @@ mod tests {
             json!({"type": "session.completed", "payload": {"sessionId": session, "result": "r"}}),
             json!({"type": "session.error", "payload": {"sessionId": session, "error": error}}),
             json!({"type": "turn.queued", "payload": {"position": 1}}),
+            json!({"type": "turn.paused", "payload": {"reason": "lunch"}}),
+            json!({"type": "turn.resumed", "payload": {}}),
             json!({"type": "loop.start", "payload": {}}),
             json!({"type": "loop.complete", "payload": {"totalTurns": 1, "hitTurnLimit": false}}),
             json!({"type": "loop.doom_loop", "payload": {"toolName": "t", "callCount": 3, "args": {"a": 1}}}),

@@ -16,7 +16,7 @@ mod tool;
 
 pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
-pub use command::{Abort, Configure, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode};
+pub use command::{Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode};
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::{EVENT_TYPES, Event, EventBody, RoundKind};
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
@@ -27,8 +27,9 @@ pub use permission::{
 };
 pub use session::{
     ACP_PREFIX, AgentView, Deleted, Health, ModelView, OWN_AGENT, Page, SessionStatus, SessionView, TurnRecord,
-    TurnStatus, Usage, agent_of,
+    TurnStatus, TurnStop, Usage, agent_of,
 };
 pub use tool::{
-    CategoryFilter, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition, ToolMetrics,
+    CategoryFilter, Held, HeldCall, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition,
+    ToolMetrics,
 };

@@ -25,11 +25,11 @@ pub fn agent_of(model: &str) -> &str {
 pub enum SessionStatus {
     /// No turn has run yet.
     Created,
-    /// A turn runs or waits.
+    /// A turn runs, waits or is paused.
     Active,
     /// The last turn ended by itself: with an answer, or by an error (see the turn's record).
     Completed,
-    /// The last turn was aborted.
+    /// The last turn was aborted or interrupted.
     Aborted,
 }
 
@@ -43,20 +43,44 @@ pub enum TurnStatus {
     Running,
     /// Waits for an answer of the client.
     Waiting,
+    /// Holds between two items until it is resumed.
+    Paused,
     /// Ended by itself.
     Completed,
     /// Ended by an error, or by a restart of the server.
     Failed,
-    /// Ended by a client.
+    /// Ended by a client, at once.
     Aborted,
+    /// Ended by a client, between two items.
+    Interrupted,
+}
+
+/// Why a turn stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnStop {
+    /// The model was done.
+    EndTurn,
+    /// The model reached its own limit of tokens.
+    MaxTokens,
+    /// The provider cut the answer for its content.
+    ContentFilter,
+    /// The limit of rounds with the model.
+    MaxIterations,
+    /// A client aborted it.
+    Aborted,
+    /// A client interrupted it.
+    Interrupted,
+    /// An error.
+    Error,
 }
 
 impl TurnStatus {
     /// Whether it can no longer change.
     pub fn is_terminal(self) -> bool {
         match self {
-            Self::Queued | Self::Running | Self::Waiting => false,
-            Self::Completed | Self::Failed | Self::Aborted => true,
+            Self::Queued | Self::Running | Self::Waiting | Self::Paused => false,
+            Self::Completed | Self::Failed | Self::Aborted | Self::Interrupted => true,
         }
     }
 }
@@ -95,6 +119,9 @@ pub struct TurnRecord {
     pub session_id: SessionId,
     /// Where it is.
     pub status: TurnStatus,
+    /// What was asked: the text of the prompt, its first 4,000 bytes. The whole is event `firstSeq`.
+    #[serde(default)]
+    pub prompt: String,
     /// When it was accepted.
     pub created_at: u64,
     /// When work began.
@@ -109,9 +136,18 @@ pub struct TurnRecord {
     /// Why a failed turn failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,
-    /// Why an aborted turn was aborted.
+    /// Why an aborted or interrupted turn was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Why it stopped, once it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<TurnStop>,
+    /// Number of its first event, `session.prompt`. Absent while it is queued.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_seq: Option<u64>,
+    /// Number of its last event, the terminal one. Absent until it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_seq: Option<u64>,
     /// Rounds with the model.
     #[serde(default)]
     pub rounds: u32,
@@ -150,7 +186,7 @@ pub struct SessionView {
     /// Its title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// The turn that runs or waits now.
+    /// The turn that runs, waits for an answer or is paused now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnRecord>,
     /// Turns that wait behind it.

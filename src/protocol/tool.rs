@@ -131,6 +131,32 @@ pub struct ToolCallResult {
     pub details: Option<Value>,
 }
 
+/// What a turn that pauses between two calls still has to do before it asks its model again.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Held {
+    /// Calls of the model's last reply that have not begun, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<HeldCall>,
+    /// Tokens of that round, when the provider said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<super::session::Usage>,
+    /// Why the turn has to end behind them, if it has to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
+}
+
+/// A call that has not begun.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldCall {
+    /// The call.
+    pub request: ToolCallRequest,
+    /// Why it is answered without running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<super::error::ErrorBody>,
+}
+
 /// Figures of one tool since its registration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -18,7 +18,7 @@ use super::query::number;
 use super::sse::{self, Opening, Selection};
 use super::write::etag;
 use super::ws;
-use crate::app::{Accepted, EventReader};
+use crate::app::{Accepted, EventReader, Paused};
 use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, GrantId, SessionId, SessionView};
 
 /// All routes.
@@ -29,6 +29,9 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/sessions/{sessionId}/prompt", post(prompt))
         .route("/sessions/{sessionId}/events", get(events))
         .route("/sessions/{sessionId}/abort", post(abort))
+        .route("/sessions/{sessionId}/interrupt", post(interrupt))
+        .route("/sessions/{sessionId}/pause", post(pause))
+        .route("/sessions/{sessionId}/resume", post(resume))
         .route("/sessions/{sessionId}/feedback", post(feedback))
         .route("/sessions/{sessionId}/history", get(history))
         .route("/sessions/{sessionId}/turns/{turnId}", get(turn))
@@ -96,6 +99,27 @@ async fn abort(mut call: Call) -> Answer {
     call.no_query()?;
     let id = call.id("sessionId")?;
     Ok(call.write("abort", Some(id)).await?.respond(StatusCode::OK))
+}
+
+async fn interrupt(mut call: Call) -> Answer {
+    call.no_query()?;
+    let id = call.id("sessionId")?;
+    Ok(call.write("interrupt", Some(id)).await?.respond(StatusCode::OK))
+}
+
+/// 202: the turn has not come to a boundary yet.
+async fn pause(mut call: Call) -> Answer {
+    call.no_query()?;
+    let id = call.id("sessionId")?;
+    let done = call.write("pause", Some(id)).await?;
+    let paused: Paused = done.read()?;
+    Ok(done.respond(if paused.paused { StatusCode::OK } else { StatusCode::ACCEPTED }))
+}
+
+async fn resume(mut call: Call) -> Answer {
+    call.no_query()?;
+    let id = call.id("sessionId")?;
+    Ok(call.write("resume", Some(id)).await?.respond(StatusCode::OK))
 }
 
 async fn feedback(mut call: Call) -> Answer {

@@ -5,17 +5,20 @@
 //! what could not be written has not happened.
 //!
 //! - `turns`: prompts, and the beginning and end of turns
+//! - `controls`: abort, interrupt, pause, resume
+//! - `ends`: how a turn ended
 //! - `asks`: questions to the client
 //! - `undo`: what turns did to files is undone and redone
 
 mod asks;
+mod controls;
+mod ends;
 mod turns;
 mod undo;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -24,16 +27,19 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::ask::{Answer, Asks, Question, Resolved};
+use super::control::{Command, Kind, Told, Waiting};
 use super::history::Conversation;
 use super::journal::Entry;
 use super::live::Live;
 use super::manager::Shelf;
 use super::policy::Policy;
 use super::receipt::Receipt;
-use super::runner::{Finished, Mailbox, TurnSink};
-use super::turn::{Input, Phase};
+use super::runner::{Finished, Helm, TurnSink};
+use super::tally::Tally;
+use super::turn::Phase;
 use super::{Terms, Workbench, store_failure};
-use crate::base::{clock, limit};
+use crate::agent::Progress;
+use crate::base::clock;
 use crate::host::Direction;
 use crate::permission::Subject;
 use crate::protocol::{
@@ -112,7 +118,7 @@ pub(super) enum TurnLook {
 /// What an actor is told.
 pub(super) enum Order {
     Prompt(Box<NewPrompt>, oneshot::Sender<Result<Accepted, ApiError>>),
-    Abort(String, oneshot::Sender<Result<TurnId, ApiError>>),
+    Control(Kind, Command, Told),
     Answer(Answer, oneshot::Sender<Result<Resolved, ApiError>>),
     View(oneshot::Sender<SessionView>),
     /// What would happen to a call now.
@@ -144,17 +150,36 @@ pub(super) enum Order {
     Stop(String),
 }
 
-/// The turn that runs.
+/// The turn that runs or is paused.
 struct Running {
     row: TurnRow,
     phase: Phase,
-    cancel: CancellationToken,
-    /// Why it was aborted.
+    /// Why it was aborted, interrupted or paused.
     reason: Option<String>,
     sink: Arc<TurnSink>,
-    steers: Arc<Mailbox>,
+    helm: Arc<Helm>,
+    /// Its task. None: it is paused.
+    work: Option<Work>,
+    /// Where a paused turn stands.
+    progress: Option<Progress>,
+    /// Who waits for what becomes of it.
+    waiting: Waiting,
+}
+
+/// The task of a turn.
+struct Work {
+    cancel: CancellationToken,
     task: AbortHandle,
     _counted: super::manager::Counted,
+}
+
+/// What a session wakes to.
+#[derive(Default)]
+pub(super) struct Agenda {
+    /// Turns that wait, oldest first.
+    pub(super) queue: Vec<TurnRow>,
+    /// A turn that was paused, and what is in the log of it.
+    pub(super) paused: Option<(TurnRow, Tally)>,
 }
 
 /// A turn that has ended and whose end could not be written down yet.
@@ -174,6 +199,8 @@ pub(super) struct Actor {
     row: SessionRow,
     queue: VecDeque<TurnRow>,
     running: Option<Running>,
+    /// The last turn that ended while this actor lived.
+    last: Option<(TurnId, TurnStatus)>,
     owed: Option<Owed>,
     /// When a queued turn that could not be begun is tried again.
     begin_at: Option<Instant>,
@@ -187,17 +214,18 @@ pub(super) struct Actor {
 }
 
 impl Actor {
-    /// An actor over a session's row and its queued turns, oldest first.
+    /// An actor over a session's row and its turns that are not over.
     pub(super) fn new(
         live: Arc<Live>,
         mail: mpsc::Receiver<Order>,
         shelf: Arc<Shelf>,
-        (row, queue): (SessionRow, Vec<TurnRow>),
+        (row, agenda): (SessionRow, Agenda),
     ) -> Self {
         let (bench, terms) = (Arc::clone(&shelf.bench), Arc::clone(&shelf.terms));
         let policy = Arc::new(Policy::new(&terms, &row));
         let scope = shelf.scopes.take(&row.id);
         scope.take_share(shelf.estate.share(row.id.as_str()));
+        let running = agenda.paused.map(|paused| Running::paused(&live, paused));
         Self {
             live,
             shelf,
@@ -205,8 +233,9 @@ impl Actor {
             terms,
             mail,
             row,
-            queue: queue.into(),
-            running: None,
+            queue: agenda.queue.into(),
+            running,
+            last: None,
             owed: None,
             begin_at: None,
             asks: Asks::default(),
@@ -238,7 +267,8 @@ impl Actor {
                     }
                 }
             }
-            if self.deleting.is_some() && self.running.is_none() && self.delete().await {
+            let rests = self.running.as_ref().is_none_or(|running| running.work.is_none());
+            if self.deleting.is_some() && rests && self.delete().await {
                 return;
             }
         }
@@ -255,10 +285,7 @@ impl Actor {
                 let answer = self.prompt(*prompt).await;
                 let _ = reply.send(answer);
             }
-            Order::Abort(reason, reply) => {
-                let answer = self.abort(reason).await;
-                let _ = reply.send(answer);
-            }
+            Order::Control(kind, command, told) => self.control(kind, command, told).await,
             Order::Answer(answer, reply) => {
                 let answer = self.answer(&answer).await;
                 let _ = reply.send(answer);
@@ -302,7 +329,7 @@ impl Actor {
         let mut view = view_of(&self.row, self.live.topic.durable_seq());
         view.message_count += tally.map_or(0, |tally| tally.messages);
         view.usage = view.usage.plus(tally.map_or_else(Default::default, |tally| tally.usage));
-        view.turn = self.running.as_ref().map(Running::record);
+        view.turn = self.running.as_ref().map(|running| running.record(!self.asks.is_empty()));
         view.queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         view
     }
@@ -311,7 +338,7 @@ impl Actor {
         if let Some(owed) = self.owed.as_ref().filter(|owed| owed.row.record.turn_id == *turn) {
             return TurnLook::Over(Box::new(owed.row.record.clone()));
         }
-        let running = self.running.as_ref().map(Running::record);
+        let running = self.running.as_ref().map(|running| running.record(!self.asks.is_empty()));
         let mut open = running.into_iter().chain(self.queue.iter().map(|row| row.record.clone()));
         let Some(now) = open.find(|record| record.turn_id == *turn) else { return TurnLook::Unknown };
         let (tell, end) = oneshot::channel();
@@ -325,36 +352,6 @@ impl Actor {
         for waiter in self.waiters.remove(&record.turn_id).unwrap_or_default() {
             let _ = waiter.send(record.clone());
         }
-    }
-
-    /// Tells the running turn to stop, and makes sure that it does.
-    fn stop(&mut self, reason: &str) {
-        let Some(running) = &mut self.running else { return };
-        if let Ok(phase) = running.phase.after(Input::Abort) {
-            running.phase = phase;
-        }
-        running.reason.get_or_insert_with(|| reason.to_owned());
-        running.cancel.cancel();
-        let (live, turn) = (Arc::clone(&self.live), running.row.record.turn_id.clone());
-        tokio::spawn(async move {
-            tokio::time::sleep(Duration::from_millis(limit::TURN_STOP_GRACE_MS)).await;
-            let _ = live.mail.send(Order::Force(turn)).await;
-        });
-    }
-
-    async fn abort(&mut self, reason: String) -> Result<TurnId, ApiError> {
-        if self.running.is_none() {
-            return Err(ApiError::conflict(format!("nothing runs in session {}", self.row.id)));
-        }
-        self.stop(&reason);
-        let Some(running) = &self.running else { return Err(ApiError::internal("the turn has just ended")) };
-        let turn = running.row.record.turn_id.clone();
-        // It stops whether or not the disk takes note.
-        let row = self.changed();
-        if let Err(error) = self.save(row).await {
-            tracing::warn!(session = %self.row.id, %error, "an abort could not be counted in the session's version");
-        }
-        Ok(turn)
     }
 
     /// The row after one more change.
@@ -396,9 +393,26 @@ impl Actor {
 }
 
 impl Running {
-    fn record(&self) -> TurnRecord {
+    /// A turn that was paused before the session was woken.
+    fn paused(live: &Live, (row, tally): (TurnRow, Tally)) -> Self {
+        let held = row.held.clone().unwrap_or_default();
+        let progress = Progress { begun: true, rounds: tally.rounds, usage: tally.usage, held, findings: Vec::new() };
+        Self {
+            phase: Phase::Paused,
+            reason: None,
+            sink: TurnSink::going_on(Arc::clone(&live.journal), row.record.turn_id.clone(), tally),
+            helm: Arc::new(Helm::with(row.steers.waiting.clone())),
+            work: None,
+            progress: Some(progress),
+            waiting: Waiting::default(),
+            row,
+        }
+    }
+
+    /// Its record as it is now; `asking`: a call of it waits for an answer.
+    fn record(&self, asking: bool) -> TurnRecord {
         let tally = self.sink.tally();
-        let status = self.phase.status();
+        let status = self.phase.status(asking);
         TurnRecord { status, rounds: tally.rounds, usage: tally.usage, ..self.row.record.clone() }
     }
 }

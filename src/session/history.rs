@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use crate::context::bound_images;
 use crate::model::AgentSession;
-use crate::protocol::{Event, EventBody, Item, ItemBody, Message, Part, Role, ToolCallRequest};
+use crate::protocol::{Event, EventBody, HeldCall, Item, ItemBody, Message, Part, Role, ToolCallRequest};
 
 /// What the model is told of a call that has no result.
 const INTERRUPTED: &str = "The call was interrupted and has no result.";
@@ -94,6 +94,13 @@ impl Outcome {
     fn interrupted() -> Self {
         Self { output: INTERRUPTED.to_owned(), is_error: true, parts: Vec::new(), findings: Vec::new() }
     }
+
+    /// Adds the result of a call, and gives what hooks found about it.
+    fn into_message(self, call: ToolCallRequest, messages: &mut Vec<Message>) -> impl Iterator<Item = Part> + use<> {
+        let Self { output, is_error, parts, findings } = self;
+        messages.push(Message::ToolResult { call_id: call.id, name: call.name, output, is_error, parts });
+        findings.into_iter().map(|text| Part::Text { text })
+    }
 }
 
 impl Rebuild {
@@ -155,10 +162,8 @@ impl Rebuild {
         self.messages.push(Message::Assistant { text, calls: calls.clone() });
         let mut found = Vec::new();
         for call in calls {
-            let Outcome { output, is_error, parts, findings } =
-                results.remove(&call.id).unwrap_or_else(Outcome::interrupted);
-            found.extend(findings.into_iter().map(|text| Part::Text { text }));
-            self.messages.push(Message::ToolResult { call_id: call.id, name: call.name, output, is_error, parts });
+            let outcome = results.remove(&call.id).unwrap_or_else(Outcome::interrupted);
+            found.extend(outcome.into_message(call, &mut self.messages));
         }
         bound_images(&mut self.messages);
         if !found.is_empty() {
@@ -191,6 +196,23 @@ impl Rebuild {
     pub fn finish(mut self) -> Conversation {
         self.close_turn();
         Conversation { messages: self.messages, agent: self.agent }
+    }
+
+    /// The conversation of a turn that was paused before these calls of its last reply: they stand in it, without results.
+    /// Also what hooks found about the calls before them; it comes behind the last result.
+    pub fn finish_held(mut self, held: &[HeldCall]) -> (Conversation, Vec<Part>) {
+        if held.is_empty() {
+            return (self.finish(), Vec::new());
+        }
+        let Round { text, calls, mut results } = self.round.take().unwrap_or_default();
+        let all = calls.iter().chain(held.iter().map(|call| &call.request)).cloned().collect();
+        self.messages.push(Message::Assistant { text, calls: all });
+        let mut found = Vec::new();
+        for call in calls {
+            let outcome = results.remove(&call.id).unwrap_or_else(Outcome::interrupted);
+            found.extend(outcome.into_message(call, &mut self.messages));
+        }
+        (self.finish(), found)
     }
 }
 
@@ -371,5 +393,38 @@ mod tests {
         ]);
         let numbers: Vec<u64> = items(&log).iter().map(|item| item.seq).collect();
         assert_eq!(numbers, [1, 5, 6, 7]);
+    }
+
+    #[test]
+    fn a_held_call_stands_in_its_reply_and_waits_for_its_result() {
+        let held = |id: &str| HeldCall {
+            request: ToolCallRequest { id: id.into(), name: "t".into(), arguments: Map::new() },
+            refusal: None,
+        };
+        let shape = |bodies: &[EventBody], held: &[HeldCall]| {
+            let mut rebuild = Rebuild::default();
+            events(bodies).iter().for_each(|event| rebuild.push(event));
+            let (conversation, _) = rebuild.finish_held(held);
+            let words = conversation.messages.iter().map(|message| match message {
+                Message::User(_) => "user".to_owned(),
+                Message::Assistant { text, calls } => {
+                    format!("{text}[{}]", calls.iter().map(|c| c.id.as_str()).collect::<Vec<_>>().join(" "))
+                }
+                Message::ToolResult { call_id, .. } => format!("={call_id}"),
+            });
+            words.collect::<Vec<_>>().join(" ")
+        };
+        let first = [prompt("p"), said("x"), start("1"), end("1", "o")];
+        let second = [prompt("p"), said("x"), start("1"), end("1", "o"), said("")];
+        #[rustfmt::skip]
+        let table = [
+            (&first[..], vec![], "user x[1] =1"),
+            (&first[..], vec![held("2"), held("3")], "user x[1 2 3] =1"),
+            (&second[..], vec![held("2")], "user x[1] =1 [2]"),
+            (&first[..2], vec![held("2")], "user x[2]"),
+        ];
+        for (bodies, held, want) in table {
+            assert_eq!(shape(bodies, &held), want);
+        }
     }
 }

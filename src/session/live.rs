@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::actor::{Accepted, Explained, NewPrompt, Order, TurnLook};
 use super::ask::{Answer, Resolved, over};
+use super::control::{Command, Controlled, Kind};
 use super::journal::Journal;
 use super::store_failure;
 use crate::bus::{Batch, Next, Topic};
@@ -89,12 +90,43 @@ impl Live {
         self.ask(|reply| Order::Prompt(Box::new(prompt), reply)).await?
     }
 
-    /// Aborts the running turn.
+    /// Aborts the turn that runs or is paused, at once.
     ///
     /// # Errors
-    /// `CONFLICT` when nothing runs.
-    pub async fn abort(&self, reason: String) -> Result<TurnId, ApiError> {
-        self.ask(|reply| Order::Abort(reason, reply)).await?
+    /// `CONFLICT` when it does neither.
+    pub async fn abort(&self, command: Command) -> Result<Controlled, ApiError> {
+        self.ask(|told| Order::Control(Kind::Abort, command, told)).await?
+    }
+
+    /// Ends the turn at its next boundary, and waits for that. One that reaches none in time is cut off.
+    ///
+    /// # Errors
+    /// `CONFLICT` when nothing runs, or the turn was over before.
+    pub async fn interrupt(&self, command: Command) -> Result<Controlled, ApiError> {
+        self.ask(|told| Order::Control(Kind::Interrupt, command, told)).await?
+    }
+
+    /// Lets the turn hold at its next boundary, and waits for that, at most for `patience`: then it is on its way.
+    ///
+    /// # Errors
+    /// `CONFLICT` when nothing runs, the turn was over before, or was resumed meanwhile.
+    pub async fn pause(&self, command: Command, patience: Duration) -> Result<Controlled, ApiError> {
+        let named = command.turn.clone();
+        let held = self.ask(|told| Order::Control(Kind::Pause, command, told));
+        if let Ok(held) = tokio::time::timeout(patience, held).await {
+            return held?;
+        }
+        let turn = self.view().await?.turn.filter(|turn| named.is_none_or(|named| named == turn.turn_id));
+        let turn = turn.ok_or_else(|| ApiError::conflict("turn already completed"))?;
+        Ok(Controlled { turn_id: turn.turn_id, status: turn.status })
+    }
+
+    /// Lets the paused turn go on.
+    ///
+    /// # Errors
+    /// `CONFLICT` when nothing is paused.
+    pub async fn resume(&self, command: Command) -> Result<Controlled, ApiError> {
+        self.ask(|told| Order::Control(Kind::Resume, command, told)).await?
     }
 
     /// Undoes or redoes what turns did to files.

@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
-use super::actor::{self, Actor, Order};
+use super::actor::{self, Actor, Agenda, Order};
 use super::live::Live;
 use super::policy::Policy;
 use super::receipt::Receipt;
@@ -26,7 +26,7 @@ use crate::base::{clock, limit};
 use crate::permission::{Facts, Subject};
 use crate::protocol::{
     ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, PermissionExplanation, PromptContent, SessionId,
-    SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus,
+    SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, TurnStop,
 };
 use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
 use crate::tool::{Estate, Scope};
@@ -169,7 +169,7 @@ impl Manager {
                 return Err(none());
             }
             let last_seq = self.shelf.store.last_seq(id).await.map_err(|e| store_failure(&e))?;
-            if let Some(live) = self.wake((row, last_seq), Vec::new(), departures) {
+            if let Some(live) = self.wake((row, last_seq), Agenda::default(), departures) {
                 return Ok(live);
             }
         }
@@ -217,7 +217,7 @@ impl Manager {
     }
 
     /// Gives a session an actor. None: something has changed since its row was read.
-    fn wake(&self, (row, last_seq): (SessionRow, u64), queue: Vec<TurnRow>, departures: u64) -> Option<Arc<Live>> {
+    fn wake(&self, (row, last_seq): (SessionRow, u64), agenda: Agenda, departures: u64) -> Option<Arc<Live>> {
         let mut lives = self.shelf.lives.lock();
         if let Some(live) = lives.get(&row.id) {
             return Some(Arc::clone(live));
@@ -230,7 +230,7 @@ impl Manager {
         let live = Arc::new(Live::new(whose, Arc::clone(&self.shelf.store), last_seq, mail));
         lives.insert(row.id.clone(), Arc::clone(&live));
         drop(lives);
-        let actor = Actor::new(Arc::clone(&live), orders, Arc::clone(&self.shelf), (row, queue));
+        let actor = Actor::new(Arc::clone(&live), orders, Arc::clone(&self.shelf), (row, agenda));
         tokio::spawn(actor.run());
         Some(live)
     }
@@ -243,7 +243,7 @@ impl Manager {
     }
 
     /// Deals with what the end of the process before this one left open: turns that ran fail, in one
-    /// commit each with all that closes them; turns that waited run again, in their order.
+    /// commit each with all that closes them; turns that waited run again, in their order; a paused one stays paused.
     ///
     /// # Errors
     /// What the store says.
@@ -254,18 +254,31 @@ impl Manager {
         }
         for (id, turns) in sessions {
             let Some(mut row) = self.shelf.store.session(&id).await? else { continue };
-            let (mut queued, running): (Vec<_>, Vec<_>) =
+            let (mut queued, begun): (Vec<_>, Vec<_>) =
                 turns.into_iter().partition(|turn| turn.record.status == TurnStatus::Queued);
-            for turn in running {
+            let mut paused = None;
+            for turn in begun {
+                if turn.record.status == TurnStatus::Paused {
+                    let remains = self.remains(&row.id, &turn).await?;
+                    paused = Some((turn, remains.tally));
+                    continue;
+                }
                 let late = self.fail_interrupted(&mut row, turn, !queued.is_empty()).await?;
                 queued.splice(..0, late);
             }
-            if !queued.is_empty() {
+            if !queued.is_empty() || paused.is_some() {
                 let last_seq = self.shelf.store.last_seq(&id).await?;
-                self.wake((row, last_seq), queued, self.shelf.departures.load(Ordering::Acquire));
+                let agenda = Agenda { queue: queued, paused };
+                self.wake((row, last_seq), agenda, self.shelf.departures.load(Ordering::Acquire));
             }
         }
         Ok(())
+    }
+
+    /// What the log has of a turn.
+    async fn remains(&self, session: &SessionId, turn: &TurnRow) -> Result<Remains, StoreError> {
+        let (store, record) = (self.shelf.store.as_ref(), &turn.record);
+        Remains::read(store, session, &record.turn_id, record.first_seq.unwrap_or(0)).await
     }
 
     /// Ends a turn that ran. Gives back the messages for it that had not reached it, as turns of their own.
@@ -278,16 +291,18 @@ impl Manager {
         let error = ErrorBody { code: ErrorCode::Internal, message: "interrupted by restart".into(), details: None };
         let store = &self.shelf.store;
         let turn_id = turn.record.turn_id.clone();
-        let remains = Remains::read(store.as_ref(), &row.id, &turn_id, turn.first_seq.unwrap_or(0)).await?;
+        let remains = self.remains(&row.id, &turn).await?;
         let record = &mut turn.record;
         record.status = TurnStatus::Failed;
         record.ended_at = Some(clock::now_ms());
         (record.rounds, record.usage) = (remains.tally.rounds, remains.tally.usage);
         record.error = Some(error.clone());
+        record.stop_reason = Some(TurnStop::Error);
         turn.steers.forget(remains.tally.steers);
         let waiting = std::mem::take(&mut turn.steers).waiting.into_iter();
         let late: Vec<_> = waiting.map(|p| actor::queued_turn(&row.id, PromptContent::Parts(p), None)).collect();
         let (closing, messages) = remains.close(&error);
+        let closed = closing.len() as u64;
         row.message_count += messages;
         row.usage = row.usage.plus(record.usage);
         row.updated_at = clock::now_ms();
@@ -296,6 +311,7 @@ impl Manager {
         let queued =
             late.iter().zip(0..).map(|(turn, position)| (&turn.record.turn_id, EventBody::TurnQueued { position }));
         let last_seq = store.last_seq(&row.id).await?;
+        turn.record.last_seq = Some(last_seq + 1 + closed);
         let events = ending.chain(queued).zip(last_seq + 1..);
         let events = events.map(|((turn, body), seq)| event_of(&row.id, seq, Some(turn), &body)).collect();
         let mut writes = vec![Write::Append(row.id.clone(), Arc::new(events)), Write::SaveTurn(Box::new(turn))];
@@ -357,7 +373,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::agent::{Ended, TurnInput, TurnOutcome};
+    use crate::agent::{Ended, Progress, TurnInput, TurnOutcome};
     use crate::base::BoxFuture;
     use crate::config::Limits;
     use crate::hook::NoHooks;
@@ -401,7 +417,7 @@ mod tests {
                 input.sink.emit(EventBody::StreamComplete { text: final_text.clone() }).expect("taken");
                 input.messages.push(crate::protocol::Message::Assistant { text: final_text.clone(), calls: vec![] });
                 let (ended, messages) = (Ended::Completed, input.messages);
-                TurnOutcome { ended, final_text, messages, agent: None, rounds: 1, usage: Usage::default() }
+                TurnOutcome { ended, final_text, messages, agent: None, progress: Progress::default(), stop: None }
             })
         }
     }
@@ -450,7 +466,7 @@ mod tests {
         let prompt = NewPrompt { content, mode: PromptMode::Queue, configure: None, if_version: None, receipt: None };
         let accepted = live.prompt(prompt).await.expect("accepted");
         if text == "hang" {
-            live.abort("stop".into()).await.expect("runs");
+            live.abort(super::super::Command { turn: None, reason: "stop".into() }).await.expect("runs");
         }
         live.wait(&accepted.turn_id).await.expect("ends")
     }
@@ -524,7 +540,7 @@ mod tests {
                 after.recover().await.expect("read");
                 after.live(None, &id).await.expect("there")
             } else {
-                live.abort("stop".into()).await.expect("runs");
+                live.abort(super::super::Command { turn: None, reason: "stop".into() }).await.expect("runs");
                 live
             };
             live.wait(&queued).await.expect("ends");

@@ -9,6 +9,7 @@
 mod actor;
 mod ask;
 mod book;
+mod control;
 mod gate;
 mod history;
 mod journal;
@@ -43,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 pub use actor::{Accepted, NewPrompt};
 pub use ask::{Answer, GrantTerms, Resolved};
 pub use book::GrantBook;
+pub use control::{Command, Controlled};
 pub use history::{is_item, items};
 pub use live::{ClientGuard, EventReader, Live};
 pub use manager::Manager;

@@ -72,6 +72,8 @@ impl Remains {
             | EventBody::SessionCompleted { .. }
             | EventBody::SessionError { .. }
             | EventBody::TurnQueued { .. }
+            | EventBody::TurnPaused { .. }
+            | EventBody::TurnResumed { .. }
             | EventBody::TurnComplete { .. }
             | EventBody::LoopDoomLoop { .. }
             | EventBody::AgentSession { .. }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -15,10 +16,11 @@ use super::journal::Journal;
 use super::live::Live;
 use super::tally::Tally;
 use super::{Terms, Workbench};
-use crate::agent::{CallEnvironment, Ended, Sink, SinkError, Steering, TurnInput};
+use crate::agent::{CallEnvironment, Ended, Progress, Sink, SinkError, Steering, TurnInput, Wish};
 use crate::base::BoxFuture;
+use crate::model::StopReason;
 use crate::model::retry::RetryPolicy;
-use crate::protocol::{ErrorBody, ErrorCode, EventBody, Message, Part, TurnId};
+use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, Part, TurnId};
 use crate::store::{SessionSettings, StoreError};
 use crate::tool::{ChangeRecorder, Scope};
 
@@ -40,7 +42,11 @@ struct SinkState {
 impl TurnSink {
     /// The sink of a turn whose prompt is in the log already.
     pub(super) fn new(journal: Arc<Journal>, turn: TurnId) -> Arc<Self> {
-        let tally = Tally::after_prompt();
+        Self::going_on(journal, turn, Tally::after_prompt())
+    }
+
+    /// The sink of a turn of which so much is in the log.
+    pub(super) fn going_on(journal: Arc<Journal>, turn: TurnId, tally: Tally) -> Arc<Self> {
         Arc::new(Self { journal, turn, state: Mutex::new(SinkState { closed: false, tally }) })
     }
 
@@ -75,20 +81,47 @@ impl Sink for TurnSink {
     }
 }
 
-/// Messages that wait to be put into the running turn.
+/// What a turn is told from outside: messages that wait to be put into it, and what is wanted of it.
 #[derive(Default)]
-pub(super) struct Mailbox(Mutex<Vec<Vec<Part>>>);
+pub(super) struct Helm {
+    messages: Mutex<Vec<Vec<Part>>>,
+    wish: watch::Sender<Wish>,
+}
 
-impl Mailbox {
-    /// Adds one.
+impl Helm {
+    /// One with messages that wait already.
+    pub(super) fn with(messages: Vec<Vec<Part>>) -> Self {
+        Self { messages: Mutex::new(messages), ..Self::default() }
+    }
+
+    /// Adds a message.
     pub(super) fn add(&self, parts: Vec<Part>) {
-        self.0.lock().push(parts);
+        self.messages.lock().push(parts);
+    }
+
+    /// Sets what is wanted.
+    pub(super) fn wish_for(&self, wish: Wish) {
+        self.wish.send_replace(wish);
     }
 }
 
-impl Steering for Mailbox {
+impl Steering for Helm {
     fn take(&self) -> Vec<Vec<Part>> {
-        std::mem::take(&mut *self.0.lock())
+        std::mem::take(&mut *self.messages.lock())
+    }
+
+    fn waits(&self) -> bool {
+        !self.messages.lock().is_empty()
+    }
+
+    fn wish(&self) -> Wish {
+        *self.wish.borrow()
+    }
+
+    fn called(&self) -> BoxFuture<'_, ()> {
+        let mut wishes = self.wish.subscribe();
+        // The sender lives as long as the future does.
+        Box::pin(async move { drop(wishes.wait_for(|wish| *wish != Wish::GoOn).await) })
     }
 }
 
@@ -99,13 +132,16 @@ pub(super) struct Job {
     pub(super) terms: Arc<Terms>,
     pub(super) turn: TurnId,
     pub(super) settings: SessionSettings,
-    /// The new user message.
+    /// The new user message, of a turn that begins.
     pub(super) prompt: Vec<Part>,
-    /// The conversation before it; None: it is to be read from the log, which ends with the prompt.
+    /// Where a turn stands that goes on.
+    pub(super) progress: Progress,
+    /// The conversation before it; None: it is to be read from the log, which ends with the prompt, or where the turn was
+    /// paused.
     pub(super) conversation: Option<Conversation>,
     pub(super) gate: SessionGate,
     pub(super) sink: Arc<TurnSink>,
-    pub(super) steers: Arc<Mailbox>,
+    pub(super) helm: Arc<Helm>,
     pub(super) scope: Arc<Scope>,
     pub(super) cancel: CancellationToken,
 }
@@ -118,6 +154,10 @@ pub(super) struct Finished {
     pub(super) ended: Ended,
     /// The model's last text.
     pub(super) final_text: String,
+    /// Why the model stopped.
+    pub(super) stop: Option<StopReason>,
+    /// Where it stands.
+    pub(super) progress: Progress,
     /// The conversation. None: it has to be read from the log.
     pub(super) conversation: Option<Conversation>,
     /// The task broke: what it opened may not be closed.
@@ -142,7 +182,8 @@ pub(super) fn start(job: Job) -> AbortHandle {
 
 /// A turn that ended before its loop began.
 fn over(turn: TurnId, ended: Ended) -> Finished {
-    Finished { turn, ended, final_text: String::new(), conversation: None, broken: false }
+    let progress = Progress::default();
+    Finished { turn, ended, final_text: String::new(), stop: None, progress, conversation: None, broken: false }
 }
 
 /// Who records what the turn does to files; its tools know it from now on.
@@ -153,28 +194,22 @@ fn recorder(job: &Job) -> Option<Arc<dyn ChangeRecorder>> {
     Some(recorder)
 }
 
-async fn run(job: Job) -> Finished {
+async fn run(mut job: Job) -> Finished {
     let turn = job.turn.clone();
     // It may wait for tool servers.
     let equipped = tokio::select! {
         biased;
-        () = job.cancel.cancelled() => return over(turn, Ended::Aborted),
+        () = job.cancel.cancelled() => return Finished { broken: job.progress.begun, ..over(turn, Ended::Aborted) },
         equipped = job.bench.equip(&job.settings) => equipped,
     };
     let equipment = match equipped {
         Ok(equipment) => equipment,
-        Err(error) => return over(turn, Ended::Failed(error)),
+        Err(error) => return unbegun(turn, error, &job.progress),
     };
     let recorder = recorder(&job);
-    let Conversation { messages, agent } = match job.conversation {
-        Some(mut conversation) => {
-            conversation.messages.push(Message::User(job.prompt));
-            conversation
-        }
-        None => match conversation(&job.live).await {
-            Ok(conversation) => conversation,
-            Err(error) => return over(turn, Ended::Failed(super::store_failure(&error).0)),
-        },
+    let Conversation { messages, agent } = match gathered(&mut job).await {
+        Ok(conversation) => conversation,
+        Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),
     };
     let (scope, sink) = (Arc::clone(&job.scope), Arc::clone(&job.sink));
     // Its calls are not made here.
@@ -198,7 +233,8 @@ async fn run(job: Job) -> Finished {
         agent,
         environment,
         sink: job.sink,
-        steering: job.steers,
+        progress: job.progress,
+        steering: job.helm,
         iterations_max: job.terms.limits.max_iterations,
         retry: RetryPolicy::default(),
     };
@@ -217,18 +253,38 @@ async fn run(job: Job) -> Finished {
         turn,
         ended: outcome.ended,
         final_text: outcome.final_text,
+        stop: outcome.stop,
+        progress: outcome.progress,
         conversation: Some(Conversation { messages: outcome.messages, agent: outcome.agent }),
         broken: false,
     }
 }
 
-/// The conversation as the log has it.
-async fn conversation(live: &Live) -> Result<Conversation, StoreError> {
+/// A turn that could not be equipped. One that goes on has opened things that are to be closed.
+fn unbegun(turn: TurnId, error: ErrorBody, progress: &Progress) -> Finished {
+    Finished { broken: progress.begun, ..over(turn, Ended::Failed(error)) }
+}
+
+/// The conversation that the turn begins or goes on with.
+async fn gathered(job: &mut Job) -> Result<Conversation, StoreError> {
+    let Some(mut conversation) = job.conversation.take() else {
+        let (conversation, findings) = conversation(&job.live, &job.progress.held.calls).await?;
+        job.progress.findings = findings;
+        return Ok(conversation);
+    };
+    if !job.progress.begun {
+        conversation.messages.push(Message::User(std::mem::take(&mut job.prompt)));
+    }
+    Ok(conversation)
+}
+
+/// The conversation as the log has it, up to the calls that are `held`; and what hooks found about those beside them.
+async fn conversation(live: &Live, held: &[HeldCall]) -> Result<(Conversation, Vec<Part>), StoreError> {
     let mut transcript = Rebuild::default();
     let mut after = 0;
     loop {
         let events = live.store.events(&live.id, after, PAGE).await?;
-        let Some(last) = events.last() else { return Ok(transcript.finish()) };
+        let Some(last) = events.last() else { return Ok(transcript.finish_held(held)) };
         after = last.seq;
         events.iter().for_each(|event| transcript.push(event));
     }

@@ -44,6 +44,8 @@ impl Tally {
             | EventBody::SessionCompleted { .. }
             | EventBody::SessionError { .. }
             | EventBody::TurnQueued { .. }
+            | EventBody::TurnPaused { .. }
+            | EventBody::TurnResumed { .. }
             | EventBody::LoopStart {}
             | EventBody::LoopComplete { .. }
             | EventBody::LoopDoomLoop { .. }

@@ -101,7 +101,7 @@ impl Views {
 impl Seen {
     fn compare(&self, stored: &TurnRow, found: &mut Compared) {
         let record = &stored.record;
-        found.differ("its first event", &stored.first_seq, &self.first_seq);
+        found.differ("its first event", &record.first_seq, &self.first_seq);
         let ended = record.status.is_terminal();
         found.differ("whether it is over", &ended, &self.end.is_some());
         let Some(end) = &self.end else { return };
@@ -129,8 +129,8 @@ impl End {
         match status {
             TurnStatus::Completed => matches!(self, Self::Completed(_)),
             TurnStatus::Failed => matches!(self, Self::Failed(_)),
-            TurnStatus::Aborted => matches!(self, Self::Stopped(_)),
-            TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting => false,
+            TurnStatus::Aborted | TurnStatus::Interrupted => matches!(self, Self::Stopped(_)),
+            TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => false,
         }
     }
 }

@@ -11,8 +11,8 @@ use super::{
     StoreError, TurnRow, Which, Write, commit,
 };
 use crate::protocol::{
-    ClientId, Configure, Event, Part, PermissionMode, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord,
-    TurnStatus, Usage,
+    ClientId, Configure, Event, Held, Part, PermissionMode, PromptContent, SessionId, SessionStatus, TurnId,
+    TurnRecord, TurnStatus, TurnStop, Usage,
 };
 
 pub(super) type Shared = Arc<dyn Store>;
@@ -79,18 +79,22 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
             turn_id: turn.clone(),
             session_id: session_id(session),
             status,
+            prompt: "q".into(),
             created_at: 1,
             started_at: Some(2),
             ended_at: None,
             result: Some("r".into()),
             error: None,
             reason: Some("w".into()),
+            stop_reason: Some(TurnStop::Interrupted),
+            first_seq: Some(4),
+            last_seq: Some(9),
             rounds: 3,
             usage: Usage { input_tokens: 1, output_tokens: 2, total_tokens: 3 },
         },
         prompt: Some(PromptContent::Text("p".into())),
         configure: Some(Configure { title: Some("t".into()), ..Configure::default() }),
-        first_seq: Some(4),
+        held: Some(Held { stopped: Some("s".into()), ..Held::default() }),
         steers: Steers { waiting: vec![vec![Part::Text { text: "s".into() }]], reached: 2 },
     }
 }
@@ -218,7 +222,7 @@ async fn turns_are_found_and_open_ones_listed(store: &Shared) {
     let open = |turns: Vec<TurnRow>| turns.into_iter().map(|t| t.record.turn_id).collect::<Vec<_>>();
     let listed = open(store.open_turns().await.expect("read"));
     assert_eq!(listed, [first.clone(), second.clone(), third.clone()], "oldest first in each session");
-    let ended = [TurnStatus::Completed, TurnStatus::Failed, TurnStatus::Aborted];
+    let ended = [TurnStatus::Completed, TurnStatus::Failed, TurnStatus::Aborted, TurnStatus::Interrupted];
     for ((session, turn), status) in [("a", &first), ("a", &second), ("b", &third)].into_iter().zip(ended) {
         put(store, vec![save(session, turn, status)]).await;
     }

@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::base::BoxFuture;
 use crate::protocol::{
-    ClientId, Configure, Event, GrantId, Part, PermissionConfig, PermissionMode, PromptContent, RequestId, SessionId,
-    SessionStatus, TurnId, TurnRecord, Usage,
+    ClientId, Configure, Event, GrantId, Held, Part, PermissionConfig, PermissionMode, PromptContent, RequestId,
+    SessionId, SessionStatus, TurnId, TurnRecord, Usage,
 };
 
 pub use memory::MemoryStore;
@@ -215,9 +215,9 @@ pub struct TurnRow {
     /// Settings that change when it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configure: Option<Configure>,
-    /// Number of its `session.prompt` event; its other events come behind it. None while it has not begun.
+    /// What a paused turn has to do first when it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_seq: Option<u64>,
+    pub held: Option<Held>,
     /// Messages that were accepted for it while it runs and that wait for its next boundary.
     #[serde(default, skip_serializing_if = "Steers::is_empty")]
     pub steers: Steers,

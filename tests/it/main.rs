@@ -8,6 +8,7 @@ mod acp;
 mod attack;
 mod changes;
 mod commands;
+mod controls;
 mod crash;
 mod demo;
 mod doors;

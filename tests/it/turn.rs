@@ -34,8 +34,11 @@ async fn files_are_written_and_read_and_the_results_go_back() {
     .await;
     let log = Arc::new(Log::default());
     let outcome = run_turn(turn(model(&server), &log, directory.path(), vec![]), CancellationToken::new()).await;
-    assert_eq!((outcome.ended, outcome.final_text.as_str(), outcome.rounds), (Ended::Completed, "It says hello.", 3));
-    assert_eq!(outcome.usage.total_tokens, 45);
+    assert_eq!(
+        (outcome.ended, outcome.final_text.as_str(), outcome.progress.rounds),
+        (Ended::Completed, "It says hello.", 3)
+    );
+    assert_eq!(outcome.progress.usage.total_tokens, 45);
     assert_eq!(std::fs::read_to_string(directory.path().join("a.txt")).unwrap(), "hello\n");
     let requests = server.requests();
     let last = requests[2].json();

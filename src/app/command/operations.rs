@@ -65,6 +65,21 @@ impl App {
                 let aborted = self.abort(&caller, &session, body).await?;
                 Performed::of(&aborted, self.version_of(&caller, &session).await)
             }
+            Operation::Interrupt(body) => {
+                let session = named?;
+                let interrupted = self.interrupt(&caller, &session, body).await?;
+                Performed::of(&interrupted, self.version_of(&caller, &session).await)
+            }
+            Operation::Pause(body) => {
+                let session = named?;
+                let paused = self.pause(&caller, &session, body).await?;
+                Performed::of(&paused, self.version_of(&caller, &session).await)
+            }
+            Operation::Resume(body) => {
+                let session = named?;
+                let resumed = self.resume(&caller, &session, body).await?;
+                Performed::of(&resumed, self.version_of(&caller, &session).await)
+            }
             Operation::Feedback(body) => {
                 let session = named?;
                 let resolved = self.feedback(&caller, &session, body).await?;
@@ -123,6 +138,9 @@ impl App {
             | Operation::Prompt(_)
             | Operation::Steer(_)
             | Operation::Abort(_)
+            | Operation::Interrupt(_)
+            | Operation::Pause(_)
+            | Operation::Resume(_)
             | Operation::Feedback(_)
             | Operation::RevokeGrant(_) => Err(ApiError::internal("a change came where only looking is done")),
         }

@@ -10,7 +10,7 @@ use super::fields::Fields;
 use crate::app::parse_json;
 use crate::base::limit;
 use crate::protocol::{
-    Abort, ApiError, CreateSession, ExplainCall, Feedback, GrantId, Prompt, PromptMode, SessionId, TurnId,
+    ApiError, Control, CreateSession, ExplainCall, Feedback, GrantId, Prompt, PromptMode, SessionId, TurnId,
 };
 use crate::store::Fingerprint;
 
@@ -32,7 +32,13 @@ pub enum Operation {
     /// `steer`: a prompt of that mode.
     Steer(Prompt),
     /// `abort`.
-    Abort(Abort),
+    Abort(Control),
+    /// `interrupt`.
+    Interrupt(Control),
+    /// `pause`.
+    Pause(Control),
+    /// `resume`.
+    Resume(Control),
     /// `feedback`.
     Feedback(Feedback),
     /// `revoke_grant`.
@@ -162,6 +168,9 @@ impl Operation {
             Self::Prompt(_) => ("prompt", Class::Change),
             Self::Steer(_) => ("steer", Class::Control),
             Self::Abort(_) => ("abort", Class::Control),
+            Self::Interrupt(_) => ("interrupt", Class::Control),
+            Self::Pause(_) => ("pause", Class::Control),
+            Self::Resume(_) => ("resume", Class::Control),
             Self::Feedback(_) => ("feedback", Class::Control),
             Self::RevokeGrant(_) => ("revoke_grant", Class::Change),
             Self::ExplainPermission(_) => ("explain_permission", Class::Read),
@@ -190,6 +199,9 @@ impl Operation {
             "prompt" => Self::Prompt(parse_json(body, whole)?),
             "steer" => Self::Steer(steering(body, whole)?),
             "abort" => Self::Abort(parse_json(body, whole)?),
+            "interrupt" => Self::Interrupt(parse_json(body, whole)?),
+            "pause" => Self::Pause(parse_json(body, whole)?),
+            "resume" => Self::Resume(parse_json(body, whole)?),
             "feedback" => Self::Feedback(parse_json(body, whole)?),
             "revoke_grant" => Self::RevokeGrant(parse_json::<GrantRef>(body, whole)?.grant_id),
             "explain_permission" => Self::ExplainPermission(parse_json(body, whole)?),
@@ -222,6 +234,9 @@ const KINDS: &[(&str, Names)] = &[
     ("prompt", Names::Must),
     ("steer", Names::Must),
     ("abort", Names::Must),
+    ("interrupt", Names::Must),
+    ("pause", Names::Must),
+    ("resume", Names::Must),
     ("feedback", Names::Must),
     ("revoke_grant", Names::May),
     ("explain_permission", Names::May),

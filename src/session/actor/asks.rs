@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::{Actor, Explained, Input};
+use super::{Actor, Explained};
 use crate::base::{clock, limit};
 use crate::permission::Facts;
 use crate::protocol::{
@@ -12,8 +12,18 @@ use crate::protocol::{
 use crate::session::ask::{Answer, GrantTerms, Open, Question, Resolved, denied};
 use crate::session::journal::Entry;
 use crate::session::store_failure;
-use crate::session::turn::Phase;
-use crate::store::{Grant, GrantRow, GrantSubject, Write};
+use crate::session::turn::Input;
+use crate::store::{Grant, GrantRow, GrantSubject, StoreError, Write};
+
+/// A question that has its end.
+pub(super) struct Settled {
+    /// The call that asked.
+    call_id: String,
+    /// What a yes to more than this call would be about.
+    wanted: Option<(String, GrantSubject)>,
+    /// Whether its end is in the log.
+    written: Result<(), StoreError>,
+}
 
 impl Actor {
     /// Puts a gate's question to the clients.
@@ -24,12 +34,11 @@ impl Actor {
         reply: oneshot::Sender<PermissionVerdict>,
     ) {
         let Question { turn, call_id, tool_name, args, preview, deadline, on, each_time } = question;
-        let running = self.running.as_mut().filter(|running| running.row.record.turn_id == turn);
-        let asked = running.and_then(|running| Some((running.phase.after(Input::Ask).ok()?, running)));
-        let Some((phase, running)) = asked else {
+        let running = self.running.as_ref().filter(|running| running.row.record.turn_id == turn);
+        if running.is_none_or(|running| running.phase.after(Input::Ask).is_err()) {
             let _ = reply.send(denied(VerdictSource::Abort, "the turn was aborted"));
             return;
-        };
+        }
         let request_id = RequestId::generate();
         let options = match each_time {
             false => vec![Decision::Allow, Decision::AllowAlways, Decision::Deny],
@@ -49,7 +58,6 @@ impl Actor {
             let _ = reply.send(denied(VerdictSource::Abort, format!("the question could not be put: {error}")));
             return;
         }
-        running.phase = phase;
         self.asks.add(Open { request_id: request_id.clone(), call_id, wanted, reply });
         let _ = named.send(request_id);
     }
@@ -63,24 +71,21 @@ impl Actor {
         };
         let reason = answer.message.clone().unwrap_or_default();
         let verdict = PermissionVerdict { allowed, by: VerdictSource::Client, reason };
-        let Some((call_id, wanted)) = self.resolve(&request, verdict).await else {
+        let Some(Settled { call_id, wanted, written }) = self.resolve(&request, verdict).await else {
             return Err(ApiError::conflict(format!("permission request {request} is over")));
         };
+        written.map_err(|e| store_failure(&e))?;
         if let (Some(terms), Some(wanted)) = (answer.grant.filter(|_| allowed), wanted) {
             self.grant(wanted, terms).await?;
         }
         Ok(Resolved { request_id: request, call_id, allowed })
     }
 
-    /// Ends a question. None: it had its end already.
-    pub(super) async fn resolve(
-        &mut self,
-        request: &RequestId,
-        verdict: PermissionVerdict,
-    ) -> Option<(String, Option<(String, GrantSubject)>)> {
+    /// Ends a question: first in the log, then for who asked. None: it had its end already.
+    pub(super) async fn resolve(&mut self, request: &RequestId, verdict: PermissionVerdict) -> Option<Settled> {
         let open = self.asks.settle(request)?;
-        let mut verdict = verdict;
-        if let Some(running) = &mut self.running {
+        let (mut verdict, mut written) = (verdict, Ok(()));
+        if let Some(running) = &self.running {
             let event = EventBody::PermissionResponse {
                 request_id: request.clone(),
                 call_id: open.call_id.clone(),
@@ -88,17 +93,19 @@ impl Actor {
                 by: verdict.by,
                 reason: verdict.reason.clone(),
             };
-            if let Err(error) = self.live.journal.emit(&running.row.record.turn_id, &event) {
+            written = self.live.journal.emit(&running.row.record.turn_id, &event);
+            if written.is_ok() && verdict.by == VerdictSource::Client {
+                // Who answered is told so, and that outlives the process.
+                written = self.live.journal.flush().await;
+            }
+            if let Err(error) = &written {
                 // What cannot be written down has not happened: the call does not run.
                 verdict = denied(VerdictSource::Abort, format!("the answer could not be written down: {error}"));
-            }
-            if self.asks.is_empty() && running.phase == Phase::Waiting {
-                running.phase = running.phase.after(Input::Answered).unwrap_or(running.phase);
             }
         }
         // A call that was cut off no longer waits.
         let _ = open.reply.send(verdict);
-        Some((open.call_id, open.wanted))
+        Some(Settled { call_id: open.call_id, wanted: open.wanted, written })
     }
 
     /// Ends all questions: nobody waits for them any more.

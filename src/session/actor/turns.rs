@@ -11,27 +11,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Accepted, Actor, NewPrompt, Owed, Running};
-use crate::agent::{Ended, Steering as _};
+use super::{Accepted, Actor, NewPrompt, Owed, Running, Waiting, Work};
+use crate::agent::{Ended, Progress, Steering as _};
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, ErrorBody, ErrorCode, EventBody, PromptContent, PromptMode, SessionId, SessionStatus, TurnId,
-    TurnRecord, TurnStatus,
+    ApiError, Configure, ErrorBody, ErrorCode, EventBody, Part, PromptContent, SessionId, SessionStatus, TurnId,
+    TurnRecord, TurnStatus, TurnStop,
 };
 use crate::session::gate::SessionGate;
 use crate::session::journal::Entry;
 use crate::session::repair::Remains;
-use crate::session::runner::{self, Finished, Job, Mailbox, TurnSink};
-use crate::session::turn::{Input, Phase};
+use crate::session::runner::{self, Finished, Job, TurnSink};
+use crate::session::turn::{Input, Phase, Place, place};
 use crate::session::{stopping, store_failure};
 use crate::store::{SessionRow, SessionSettings, Steers, StoreError, TurnRow, Write};
 
 impl Actor {
     /// Accepts a prompt, or says why not.
     pub(super) async fn prompt(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
-        if self.deleting.is_some() {
-            return Err(ApiError::not_found(format!("session {}", self.row.id)));
-        }
         if self.deleting.is_some() {
             return Err(ApiError::not_found(format!("session {}", self.row.id)));
         }
@@ -45,14 +42,8 @@ impl Actor {
             return Err(ApiError::conflict(message).with_details(details));
         }
         self.settle_owed().await.map_err(|e| store_failure(&e))?;
-        match (&self.running, prompt.mode) {
-            (Some(running), PromptMode::Reject) => {
-                let turn = &running.row.record.turn_id;
-                Err(ApiError::conflict(format!("session {} is busy: turn {turn} runs", self.row.id)))
-            }
-            (Some(running), PromptMode::Steer) if running.phase != Phase::Stopping => self.steer(prompt).await,
-            (Some(_), PromptMode::Steer | PromptMode::Queue) => self.enqueue(prompt).await,
-            (None, PromptMode::Steer | PromptMode::Queue | PromptMode::Reject) if self.queue.is_empty() => {
+        match place(self.running.as_ref().map(|running| running.phase), self.queue.len(), prompt.mode) {
+            Place::Begin => {
                 let turn_id = TurnId::generate();
                 let accepted = Accepted { turn_id, status: TurnStatus::Running, version: version + 1 };
                 let rows = prompt.receipt_rows(&accepted)?;
@@ -60,7 +51,23 @@ impl Actor {
                 row.record.turn_id = accepted.turn_id;
                 self.begin(row, (1, rows)).await.map_err(|e| store_failure(&e))
             }
-            (None, PromptMode::Steer | PromptMode::Queue | PromptMode::Reject) => self.enqueue(prompt).await,
+            Place::Steer => self.steer(prompt).await,
+            Place::Queue => self.enqueue(prompt).await,
+            Place::Busy => Err(self.is_not_free("busy")),
+            Place::Paused => Err(self.is_not_free("paused")),
+        }
+    }
+
+    /// The refusal of a prompt that the session has no place for.
+    fn is_not_free(&self, word: &str) -> ApiError {
+        let session = &self.row.id;
+        match &self.running {
+            None => ApiError::conflict(format!("session {session} is {word}: other prompts wait")),
+            Some(running) => {
+                let record = running.record(!self.asks.is_empty());
+                let facts = serde_json::json!({ "turnId": record.turn_id, "status": record.status });
+                ApiError::conflict(format!("session {session} is {word}: turn {}", record.turn_id)).with_details(facts)
+            }
         }
     }
 
@@ -77,7 +84,7 @@ impl Actor {
             let message = format!("turn {} has {waiting_max} messages waiting already", turn.record.turn_id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
-        let record = running.record();
+        let record = running.record(!self.asks.is_empty());
         let accepted = Accepted { turn_id: record.turn_id, status: record.status, version: row.version };
         let rows = prompt.receipt_rows(&accepted)?;
         let parts = prompt.content.into_parts();
@@ -89,7 +96,7 @@ impl Actor {
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
         running.row = turn;
-        running.steers.add(parts);
+        running.helm.add(parts);
         Ok(accepted)
     }
 
@@ -140,35 +147,42 @@ impl Actor {
         row.status = SessionStatus::Active;
         configure(&mut row.settings, turn.configure.take());
         let phase = Phase::Queued.after(Input::Start).unwrap_or(Phase::Running);
-        turn.record.status = phase.status();
+        turn.record.status = phase.status(false);
         turn.record.started_at = Some(row.updated_at);
         let event = prompt_event(&row, &content);
         let entry = |first_seq: u64| {
-            turn.first_seq = Some(first_seq);
+            turn.record.first_seq = Some(first_seq);
             let turn = Write::SaveTurn(Box::new(turn.clone()));
             let writes = [turn, Write::UpdateSession(Box::new(row.clone()))].into_iter().chain(rows).collect();
             Entry { events: vec![(Some(turn_id.clone()), event)], writes }
         };
         // Nothing runs, so what failed before is no longer anybody's.
         self.live.journal.reopen();
-        // Nothing runs that an earlier failure could have left a hole in.
-        self.live.journal.reopen();
         self.live.journal.record(entry).await?;
         self.row = row;
         let prompted = Accepted { turn_id, status: turn.record.status, version: self.row.version };
-        self.start(turn, phase, content);
+        let running = Running {
+            sink: TurnSink::new(Arc::clone(&self.live.journal), prompted.turn_id.clone()),
+            row: turn,
+            phase,
+            reason: None,
+            helm: Arc::default(),
+            work: None,
+            progress: None,
+            waiting: Waiting::default(),
+        };
+        self.set_to_work(running, content.into_parts(), Progress::default());
         Ok(prompted)
     }
 
-    fn start(&mut self, turn: TurnRow, phase: Phase, content: PromptContent) {
-        let turn_id = turn.record.turn_id.clone();
-        let sink = TurnSink::new(Arc::clone(&self.live.journal), turn_id.clone());
-        let (steers, cancel) = (Arc::new(Mailbox::default()), CancellationToken::new());
+    /// Starts the task of a turn that begins with a prompt, or goes on.
+    pub(super) fn set_to_work(&mut self, mut running: Running, prompt: Vec<Part>, progress: Progress) {
+        let (turn, cancel) = (running.row.record.turn_id.clone(), CancellationToken::new());
         let gate = SessionGate {
             live: Arc::clone(&self.live),
             terms: Arc::clone(&self.terms),
             policy: Arc::clone(&self.policy),
-            turn: turn_id.clone(),
+            turn: turn.clone(),
             directory: self.row.settings.working_directory.clone(),
             mode: self.row.settings.permission_mode,
         };
@@ -176,18 +190,19 @@ impl Actor {
             live: Arc::clone(&self.live),
             bench: Arc::clone(&self.bench),
             terms: Arc::clone(&self.terms),
-            turn: turn_id,
+            turn,
             settings: self.row.settings.clone(),
-            prompt: content.into_parts(),
+            prompt,
+            progress,
             conversation: self.conversation.take(),
             gate,
-            sink: Arc::clone(&sink),
-            steers: Arc::clone(&steers),
+            sink: Arc::clone(&running.sink),
+            helm: Arc::clone(&running.helm),
             scope: Arc::clone(&self.scope),
             cancel: cancel.clone(),
         });
-        let counted = self.shelf.count();
-        self.running = Some(Running { row: turn, phase, cancel, reason: None, sink, steers, task, _counted: counted });
+        running.work = Some(Work { cancel, task, _counted: self.shelf.count() });
+        self.running = Some(running);
     }
 
     /// Begins the next turn that waits, if nothing runs.
@@ -214,62 +229,90 @@ impl Actor {
         }
         self.close_asks().await;
         let Some(mut running) = self.running.take() else { return };
-        running.sink.close();
         let cut = self.live.journal.reopen();
+        let holds = finished.ended == Ended::Paused && cut.is_none();
+        match running.phase.after(Input::Hold) {
+            Ok(Phase::Running) if holds => {
+                // It was to pause, and then no longer.
+                self.conversation = finished.conversation;
+                return self.set_to_work(running, Vec::new(), finished.progress);
+            }
+            Ok(Phase::Paused) if holds => {
+                self.conversation = finished.conversation;
+                running.phase = Phase::Paused;
+                return self.hold(running, finished.progress).await;
+            }
+            Ok(_) | Err(_) => {}
+        }
+        running.sink.close();
         let tally = running.sink.tally();
         running.row.record.rounds = tally.rounds;
         running.row.record.usage = tally.usage;
-        let (ended, text) = match &cut {
-            Some(error) => (Ended::Failed(log_failed(error)), String::new()),
-            None => (finished.ended, finished.final_text),
-        };
-        running.close(&ended, text, self.terms.limits.max_iterations);
-        let written = if cut.is_some() || finished.broken {
+        let ended = cut.as_ref().map_or(finished.ended, |error| Ended::Failed(log_failed(error)));
+        running.close(&ended, (finished.final_text, finished.stop), self.terms.limits.max_iterations);
+        let written = if cut.is_some() || finished.broken || holds {
             self.repair(&mut running.row).await
         } else {
             self.conversation = finished.conversation;
-            self.finish(&running, tally.messages).await
+            let late = running.helm.take();
+            match self.write_end(&mut running.row, Vec::new(), tally.messages, late).await {
+                Ok(()) => Ok(()),
+                Err(error) => return self.fail_unwritten(running, &error).await,
+            }
         };
-        self.after_end(running.row, written).await;
+        self.after_end(running, written).await;
+    }
+
+    /// Ends a turn of which the last events could not be written: the log is closed from what is in it.
+    pub(super) async fn fail_unwritten(&mut self, mut running: Running, error: &StoreError) {
+        running.sink.close();
+        running.phase = Phase::Failed;
+        running.note_end(Some(log_failed(error)));
+        let written = self.repair(&mut running.row).await;
+        self.after_end(running, written).await;
     }
 
     /// Cuts off a turn that did not stop in its time.
-    pub(super) async fn force(&mut self, turn: &TurnId) {
-        let stuck = |running: &Running| running.row.record.turn_id == *turn && running.phase == Phase::Stopping;
-        if !self.running.as_ref().is_some_and(stuck) {
-            return;
-        }
+    pub(super) async fn cut_off(&mut self) {
         self.close_asks().await;
         let Some(mut running) = self.running.take() else { return };
-        running.task.abort();
+        if let Some(work) = &running.work {
+            work.task.abort();
+        }
         running.sink.close();
-        self.conversation = None;
-        tracing::warn!(session = %self.row.id, %turn, "an aborted turn did not stop in time and was cut off");
-        running.close(&Ended::Aborted, String::new(), 0);
+        let turn = &running.row.record.turn_id;
+        tracing::warn!(session = %self.row.id, %turn, "a turn that was told to stop did not in time and was cut off");
+        running.close(&Ended::Aborted, (String::new(), None), 0);
         let written = self.repair(&mut running.row).await;
-        self.after_end(running.row, written).await;
+        self.after_end(running, written).await;
     }
 
-    async fn after_end(&mut self, turn: TurnRow, written: Result<(), StoreError>) {
+    pub(super) async fn after_end(&mut self, mut running: Running, written: Result<(), StoreError>) {
+        let mut record = running.row.record.clone();
         match written {
-            Ok(()) => self.tell(&turn.record),
-            Err(error) => self.owe(turn, &error),
+            Ok(()) => self.tell(&record),
+            Err(error) => record = self.owe(running.row, &error),
         }
+        running.waiting.over(&record);
+        self.last = Some((record.turn_id, record.status));
         self.next_turn().await;
     }
 
     /// A turn's end could not be written: those who wait are told, and it is tried again.
-    fn owe(&mut self, mut turn: TurnRow, error: &StoreError) {
+    fn owe(&mut self, mut turn: TurnRow, error: &StoreError) -> TurnRecord {
         tracing::error!(session = %self.row.id, turn = %turn.record.turn_id, %error, "a turn's end could not be written");
         let error = log_failed(error);
         turn.record.status = TurnStatus::Failed;
         turn.record.result = None;
         turn.record.reason = None;
+        turn.record.stop_reason = Some(TurnStop::Error);
         turn.record.error = Some(error.clone());
         self.conversation = None;
         self.tell(&turn.record);
+        let record = turn.record.clone();
         self.owed = Some(Owed { row: turn, error, retry_at: pause() });
         self.live.owes.store(true, Ordering::Release);
+        record
     }
 
     /// Writes the end that is owed, if one is.
@@ -294,38 +337,19 @@ impl Actor {
         }
     }
 
-    /// Writes the end of a turn whose events are all in the log.
-    async fn finish(&mut self, running: &Running, messages: u64) -> Result<(), StoreError> {
-        let written = self.write_end(&running.row, Vec::new(), messages, running.steers.take()).await;
-        match written {
-            Err(error) => {
-                // Its last events went with it: the log has to be closed from what is in it.
-                self.live.journal.reopen();
-                let mut turn = running.row.clone();
-                turn.record.status = TurnStatus::Failed;
-                turn.record.result = None;
-                turn.record.error = Some(log_failed(&error));
-                self.conversation = None;
-                self.repair(&mut turn).await?;
-                self.tell(&turn.record);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
-    }
-
     /// Writes the end of a turn of which the log may lack a part: closes what it has opened there.
-    async fn repair(&mut self, turn: &mut TurnRow) -> Result<(), StoreError> {
+    pub(super) async fn repair(&mut self, turn: &mut TurnRow) -> Result<(), StoreError> {
         self.conversation = None;
         self.live.journal.reopen();
         self.live.journal.flush().await?;
-        let (id, first_seq) = (&turn.record.turn_id, turn.first_seq.unwrap_or(0));
+        let (id, first_seq) = (&turn.record.turn_id, turn.record.first_seq.unwrap_or(0));
         let remains = Remains::read(self.live.store.as_ref(), &self.row.id, id, first_seq).await?;
         turn.record.rounds = remains.tally.rounds;
         turn.record.usage = remains.tally.usage;
         turn.steers.forget(remains.tally.steers);
         let (closing, messages) = remains.close(&reason_of(&turn.record));
-        self.write_end(turn, closing, messages, turn.steers.waiting.clone()).await.inspect_err(|_| {
+        let late = turn.steers.waiting.clone();
+        self.write_end(turn, closing, messages, late).await.inspect_err(|_| {
             self.live.journal.reopen();
         })
     }
@@ -333,12 +357,12 @@ impl Actor {
     /// One commit: what is still to be closed, the terminal event, the rows, and the late prompts.
     async fn write_end(
         &mut self,
-        turn: &TurnRow,
+        turn: &mut TurnRow,
         closing: Vec<EventBody>,
         messages: u64,
-        late: Vec<Vec<crate::protocol::Part>>,
+        late: Vec<Vec<Part>>,
     ) -> Result<(), StoreError> {
-        let turn_id = &turn.record.turn_id;
+        let turn_id = &turn.record.turn_id.clone();
         let late: Vec<TurnRow> =
             late.into_iter().map(|parts| self.new_turn(PromptContent::Parts(parts), None)).collect();
         let mut row = self.row.clone();
@@ -347,15 +371,21 @@ impl Actor {
         row.updated_at = clock::now_ms();
         let more = !late.is_empty() || !self.queue.is_empty();
         row.status = if more { SessionStatus::Active } else { status_after(turn.record.status) };
+        let closed = closing.len() as u64;
         let bodies = closing.into_iter().chain([terminal_event(&turn.record)]);
         let mut events: Vec<_> = bodies.map(|body| (Some(turn_id.clone()), body)).collect();
-        let ended = TurnRow { steers: Steers::default(), ..turn.clone() };
-        let mut writes = vec![Write::SaveTurn(Box::new(ended)), Write::UpdateSession(Box::new(row.clone()))];
+        let mut writes = vec![Write::UpdateSession(Box::new(row.clone()))];
         for (place, turn) in late.iter().enumerate() {
             events.push(self.queued_event(&turn.record.turn_id, place));
             writes.push(Write::SaveTurn(Box::new(turn.clone())));
         }
-        self.live.journal.record(|_| Entry { events, writes }).await?;
+        let entry = |next_seq: u64| {
+            turn.record.last_seq = Some(next_seq + closed);
+            let ended = TurnRow { steers: Steers::default(), held: None, ..turn.clone() };
+            writes.push(Write::SaveTurn(Box::new(ended)));
+            Entry { events, writes }
+        };
+        self.live.journal.record(entry).await?;
         self.row = row;
         // What was meant for the turn that ended comes before what was meant for later.
         for turn in late.into_iter().rev() {
@@ -365,55 +395,32 @@ impl Actor {
     }
 }
 
-impl Running {
-    /// Puts its end into its row.
-    fn close(&mut self, ended: &Ended, text: String, rounds_max: u32) {
-        let input = match ended {
-            Ended::Completed => Input::Complete,
-            Ended::Aborted => Input::Stop,
-            Ended::IterationLimit | Ended::Failed(_) => Input::Fail,
-        };
-        let record = &mut self.row.record;
-        record.ended_at = Some(clock::now_ms());
-        self.phase = self.phase.after(input).unwrap_or(Phase::Failed);
-        record.status = self.phase.status();
-        match self.phase {
-            Phase::Completed => record.result = Some(text),
-            Phase::Aborted => record.reason.clone_from(&self.reason),
-            Phase::Failed | Phase::Queued | Phase::Running | Phase::Waiting | Phase::Stopping => {
-                record.error = Some(match ended {
-                    Ended::Failed(error) => error.clone(),
-                    Ended::IterationLimit => iteration_limit(rounds_max),
-                    Ended::Completed | Ended::Aborted => {
-                        let message = format!("the turn ended in a way that its state ({ended:?}) does not know");
-                        ErrorBody { code: ErrorCode::Internal, message, details: None }
-                    }
-                });
-            }
-        }
-    }
-}
-
 /// A turn that waits.
 pub(in crate::session) fn queued_turn(
     session: &SessionId,
     content: PromptContent,
     configure: Option<Configure>,
 ) -> TurnRow {
+    let mut text = content.text();
+    text.truncate(text.floor_char_boundary(limit::TURN_PROMPT_BYTES_MAX));
     let record = TurnRecord {
         turn_id: TurnId::generate(),
         session_id: session.clone(),
         status: TurnStatus::Queued,
+        prompt: text,
         created_at: clock::now_ms(),
         started_at: None,
         ended_at: None,
         result: None,
         error: None,
         reason: None,
+        stop_reason: None,
+        first_seq: None,
+        last_seq: None,
         rounds: 0,
         usage: crate::protocol::Usage::default(),
     };
-    TurnRow { record, prompt: Some(content), configure, first_seq: None, steers: Steers::default() }
+    TurnRow { record, prompt: Some(content), configure, held: None, steers: Steers::default() }
 }
 
 /// The first event of a turn.
@@ -432,8 +439,10 @@ pub(in crate::session) fn terminal_event(record: &TurnRecord) -> EventBody {
         TurnStatus::Completed => {
             EventBody::SessionCompleted { session_id, result: record.result.clone().unwrap_or_default() }
         }
-        TurnStatus::Aborted => EventBody::Abort { reason: record.reason.clone().unwrap_or_default() },
-        TurnStatus::Failed | TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting => {
+        TurnStatus::Aborted | TurnStatus::Interrupted => {
+            EventBody::Abort { reason: record.reason.clone().unwrap_or_default() }
+        }
+        TurnStatus::Failed | TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => {
             EventBody::SessionError { session_id, error: reason_of(record) }
         }
     }
@@ -443,8 +452,8 @@ pub(in crate::session) fn terminal_event(record: &TurnRecord) -> EventBody {
 pub(in crate::session) fn status_after(turn: TurnStatus) -> SessionStatus {
     match turn {
         TurnStatus::Completed | TurnStatus::Failed => SessionStatus::Completed,
-        TurnStatus::Aborted => SessionStatus::Aborted,
-        TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting => SessionStatus::Active,
+        TurnStatus::Aborted | TurnStatus::Interrupted => SessionStatus::Aborted,
+        TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => SessionStatus::Active,
     }
 }
 
@@ -456,12 +465,6 @@ fn reason_of(record: &TurnRecord) -> ErrorBody {
         details: None,
     };
     record.error.clone().unwrap_or_else(aborted)
-}
-
-fn iteration_limit(rounds_max: u32) -> ErrorBody {
-    let message = format!("the turn reached its limit of {rounds_max} rounds with the model");
-    let details = Some(serde_json::json!({ "limit": "max_iterations", "value": rounds_max }));
-    ErrorBody { code: ErrorCode::ResourceExhausted, message, details }
 }
 
 fn log_failed(error: &StoreError) -> ErrorBody {

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::record;
 use super::write::{key_of, split_key};
 use crate::protocol::{
-    ClientId, Configure, ErrorBody, Event, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus,
-    Usage,
+    ClientId, Configure, ErrorBody, Event, Held, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord,
+    TurnStatus, TurnStop, Usage,
 };
 use crate::store::{GrantRow, SessionRow, Steers, StoreError, TurnRow, Which};
 
@@ -223,6 +223,14 @@ pub(super) struct TurnBody {
     configure: Option<Configure>,
     #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
     first_seq: Option<u64>,
+    #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+    last_seq: Option<u64>,
+    #[serde(rename = "t", default, skip_serializing_if = "String::is_empty")]
+    text: String,
+    #[serde(rename = "z", default, skip_serializing_if = "Option::is_none")]
+    stop_reason: Option<TurnStop>,
+    #[serde(rename = "h", default, skip_serializing_if = "Option::is_none")]
+    held: Option<Held>,
     #[serde(rename = "m", default, skip_serializing_if = "Steers::is_empty")]
     steers: Steers,
 }
@@ -243,7 +251,11 @@ impl TurnBody {
             usage: (usage.input_tokens, usage.output_tokens, usage.total_tokens),
             prompt: turn.prompt.clone(),
             configure: turn.configure.clone(),
-            first_seq: turn.first_seq,
+            first_seq: record.first_seq,
+            last_seq: record.last_seq,
+            text: record.prompt,
+            stop_reason: record.stop_reason,
+            held: turn.held.clone(),
             steers: turn.steers.clone(),
         }
     }
@@ -254,17 +266,21 @@ impl TurnBody {
             turn_id,
             session_id,
             status: self.status,
+            prompt: self.text,
             created_at: self.created_at,
             started_at: self.started_at,
             ended_at: self.ended_at,
             result: self.result,
             error: self.error,
             reason: self.reason,
+            stop_reason: self.stop_reason,
+            first_seq: self.first_seq,
+            last_seq: self.last_seq,
             rounds: self.rounds,
             usage: Usage { input_tokens, output_tokens, total_tokens },
         };
-        let Self { prompt, configure, first_seq, steers, .. } = self;
-        TurnRow { record, prompt, configure, first_seq, steers }
+        let Self { prompt, configure, held, steers, .. } = self;
+        TurnRow { record, prompt, configure, held, steers }
     }
 }
 

@@ -38,6 +38,7 @@ impl Program {
         ]);
         command.arg(data).arg("--cwd").arg(work).arg("--port-file").arg(&port_file);
         command.args(["--openai-base-url", base_url]).env_remove("OPENAI_API_KEY");
+        command.env("SIMSE_INTERRUPT_GRACE_MS", "300");
         let mut child =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().expect("it starts");
         let listens = async {

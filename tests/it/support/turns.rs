@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use simse::agent::{CallEnvironment, Gate, GateQuestion, Sink, SinkError, Steering, TurnInput};
+use simse::agent::{CallEnvironment, Gate, GateQuestion, Progress, Sink, SinkError, Steering, TurnInput};
 use simse::base::BoxFuture;
 use simse::base::workspace::Workspace;
 use simse::hook::NoHooks;
@@ -67,6 +67,9 @@ impl Steering for NoSteering {
     fn take(&self) -> Vec<Vec<Part>> {
         Vec::new()
     }
+    fn waits(&self) -> bool {
+        false
+    }
 }
 
 /// A message of the user.
@@ -96,6 +99,7 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
             scope: Arc::new(Scope::default()),
         },
         sink: Arc::clone(log) as Arc<dyn Sink>,
+        progress: Progress::default(),
         steering: Arc::new(NoSteering),
         iterations_max: 100,
         retry: RetryPolicy {

@@ -1,0 +1,322 @@
+//! Interrupt, pause and resume, and who wins when they meet other things.
+
+use super::*;
+use crate::protocol::RequestId;
+
+/// A round of several calls of `fs_write`, to `1.txt`, `2.txt` …
+fn writes(count: usize) -> Round {
+    let call = |n: usize| {
+        let arguments = json!({ "path": format!("{n}.txt"), "content": "x" });
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        Ok(ModelEvent::Call(ToolCallRequest { id: format!("c{n}"), name: "fs_write".into(), arguments }))
+    };
+    let mut all: Vec<_> = (1..=count).map(call).collect();
+    all.push(Ok(ModelEvent::Finished(StopReason::ToolUse)));
+    Box::new(|_| events(all))
+}
+
+async fn asked(reader: &mut EventReader) -> RequestId {
+    payload(&until(reader, "permission.request").await)["requestId"].as_str().unwrap().parse().unwrap()
+}
+
+async fn allow(house: &House, id: &SessionId, request: RequestId) {
+    let body = Feedback { request_id: Some(request), allowed: Some(true), ..Feedback::default() };
+    house.app.feedback(&anyone(), id, body).await.unwrap();
+}
+
+/// A control that is under way, in a task of its own.
+macro_rules! begin {
+    ($house:expr, $id:expr, $control:ident) => {{
+        let (app, id) = (Arc::clone(&$house.app), $id.clone());
+        tokio::spawn(async move { app.$control(&anyone(), &id, Control::default()).await })
+    }};
+}
+
+/// Waits until a control that was begun has reached the session: its version says so.
+async fn version(house: &House, id: &SessionId, wanted: u64) {
+    while house.app.session(&anyone(), id).await.unwrap().version < wanted {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn said(error: &ApiError) -> (ErrorCode, &str) {
+    (error.code(), error.0.message.as_str())
+}
+
+fn ends(kinds: &[String]) -> usize {
+    kinds.iter().filter(|kind| matches!(kind.as_str(), "session.completed" | "session.error" | "abort")).count()
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_the_turn_between_two_calls_and_answers_all_of_them() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    house.plays([writes(3), says("after")]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let accepted = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+    asked(&mut reader).await;
+    let late = house.prompts(&id, "and this", PromptMode::Steer).await.unwrap();
+    assert_eq!(late.turn_id, accepted.turn_id);
+    let interrupted = house.app.interrupt(&anyone(), &id, Control::default()).await.unwrap();
+    assert_eq!(interrupted, Interrupted { interrupted: true, turn_id: accepted.turn_id.clone() });
+    let record = house.app.turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+    assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Interrupted, Some("interrupted by the client")));
+    assert_eq!((record.stop_reason, record.prompt.as_str()), (Some(crate::protocol::TurnStop::Interrupted), "write"));
+    let log = house.log(&id).await;
+    let own: Vec<&Event> = log.iter().filter(|e| e.turn_id.as_ref() == Some(&accepted.turn_id)).collect();
+    assert_eq!((record.first_seq, record.last_seq), (Some(own[0].seq), own.last().map(|e| e.seq)));
+    let kinds: Vec<&str> = own.iter().map(|e| e.kind.as_str()).collect();
+    let count = |kind: &str| kinds.iter().filter(|k| **k == kind).count();
+    assert_eq!((count("tool.call.start"), count("tool.call.end"), count("permission.request")), (3, 3, 1));
+    assert_eq!(kinds[kinds.len() - 2..], ["loop.complete", "abort"]);
+    // The message that came too late for it runs by itself, on a conversation in which each call has its result.
+    until(&mut reader, "session.completed").await;
+    let request = house.script.requests.lock().pop().unwrap();
+    let results = request.messages.iter().filter(|m| matches!(m, Message::ToolResult { .. })).count();
+    assert_eq!((results, request.messages.len()), (3, 6), "{:?}", request.messages);
+    assert!(!house.directory.path().join("1.txt").exists(), "the question was answered with no");
+}
+
+#[tokio::test]
+async fn a_stuck_upstream_is_cut_and_the_session_stays_usable() {
+    let house = open(Storage::Memory, |settings| settings.limits.interrupt_grace_ms = 50).await;
+    house.plays([hangs(), says("again")]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let accepted = house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
+    until(&mut reader, "stream.start").await;
+    let body = Control { reason: Some("too slow".into()), turn_id: Some(accepted.turn_id.clone()) };
+    house.app.interrupt(&anyone(), &id, body.clone()).await.unwrap();
+    let record = house.app.turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+    assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Interrupted, Some("too slow")));
+    let last = house.log(&id).await.pop().unwrap();
+    assert_eq!((last.kind.as_str(), payload(&last)), ("abort", json!({ "reason": "too slow" })));
+    let refused = house.app.interrupt(&anyone(), &id, body).await.unwrap_err();
+    assert_eq!(said(&refused), (ErrorCode::Conflict, "turn already interrupted"));
+    assert_eq!(house.app.session(&anyone(), &id).await.unwrap().status, SessionStatus::Aborted);
+    assert_eq!(house.turn(&id, "go on").await.result.as_deref(), Some("again"));
+}
+
+#[tokio::test]
+async fn a_control_that_loses_its_race_says_so() {
+    let house = open(Storage::Memory, |_| {}).await;
+    let id = house.session().await;
+    let nothing = house.app.interrupt(&anyone(), &id, Control::default()).await.unwrap_err();
+    assert_eq!(said(&nothing), (ErrorCode::Conflict, format!("nothing runs in session {id}").as_str()));
+    for pause in [true, false] {
+        let (feed, pieces) = mpsc::unbounded_channel();
+        house.plays([follows(pieces)]);
+        let last = house.app.session(&anyone(), &id).await.unwrap().last_seq;
+        let mut reader = house.app.events(&anyone(), &id, last).await.unwrap();
+        let accepted = house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
+        until(&mut reader, "stream.start").await;
+        let before = house.app.session(&anyone(), &id).await.unwrap().version;
+        let lost = if pause {
+            let control = begin!(house, id, pause);
+            version(&house, &id, before + 1).await;
+            feed.send("x").unwrap();
+            drop(feed);
+            control.await.unwrap().unwrap_err()
+        } else {
+            let control = begin!(house, id, interrupt);
+            version(&house, &id, before + 1).await;
+            feed.send("x").unwrap();
+            drop(feed);
+            control.await.unwrap().unwrap_err()
+        };
+        assert_eq!(said(&lost), (ErrorCode::Conflict, "turn already completed"));
+        let details = json!({ "turnId": accepted.turn_id, "status": "completed" });
+        assert_eq!(lost.0.details, Some(details.clone()));
+        let late = house.app.pause(&anyone(), &id, Control::default()).await.unwrap_err();
+        assert_eq!(
+            (said(&late), late.0.details.clone()),
+            ((ErrorCode::Conflict, "turn already completed"), Some(details))
+        );
+        let named = Control { turn_id: Some(accepted.turn_id), ..Control::default() };
+        let late = house.app.abort(&anyone(), &id, named).await.unwrap_err();
+        assert_eq!(said(&late), (ErrorCode::Conflict, "turn already completed"));
+    }
+    let stranger = Control { turn_id: Some("turn_x".parse().unwrap()), ..Control::default() };
+    assert_eq!(house.app.pause(&anyone(), &id, stranger).await.unwrap_err().code(), ErrorCode::NotFound);
+    let nothing = house.app.resume(&anyone(), &id, Control::default()).await.unwrap_err();
+    assert_eq!(said(&nothing), (ErrorCode::Conflict, format!("nothing is paused in session {id}").as_str()));
+}
+
+#[tokio::test]
+async fn a_paused_turn_holds_between_two_calls_and_goes_on_before_all_others() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    house.plays([writes(2), says("to both"), says("queued")]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let first = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+    let request = asked(&mut reader).await;
+    let queued = house.prompts(&id, "later", PromptMode::Queue).await.unwrap();
+    let control = begin!(house, id, pause);
+    version(&house, &id, 3).await;
+    // It is on its way: prompts are taken, and a steer goes behind the pause.
+    house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
+    allow(&house, &id, request).await;
+    let paused = control.await.unwrap().unwrap();
+    assert_eq!(paused, Paused { paused: true, turn_id: first.turn_id.clone(), status: TurnStatus::Paused });
+    assert!(house.app.pause(&anyone(), &id, Control::default()).await.unwrap().paused, "a second one changes nothing");
+    let view = house.app.session(&anyone(), &id).await.unwrap();
+    assert_eq!((view.turn.as_ref().map(|turn| turn.status), view.queued), (Some(TurnStatus::Paused), 1));
+    assert_eq!((view.status, view.version), (SessionStatus::Active, 4));
+    for mode in [PromptMode::Queue, PromptMode::Steer, PromptMode::Reject] {
+        let refused = house.prompts(&id, "no", mode).await.unwrap_err();
+        let words = format!("session {id} is paused: turn {}", first.turn_id);
+        assert_eq!(said(&refused), (ErrorCode::Conflict, words.as_str()));
+    }
+    assert!(house.directory.path().join("1.txt").exists() && !house.directory.path().join("2.txt").exists());
+    let resumed = house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
+    assert_eq!(resumed, Resumed { resumed: true, turn_id: first.turn_id.clone() });
+    let request = asked(&mut reader).await;
+    allow(&house, &id, request).await;
+    let record = house.app.wait_turn(&anyone(), &id, &first.turn_id).await.unwrap();
+    assert_eq!((record.result.as_deref(), record.rounds), (Some("to both"), 2));
+    assert_eq!(house.app.wait_turn(&anyone(), &id, &queued.turn_id).await.unwrap().result.as_deref(), Some("queued"));
+    assert!(house.directory.path().join("2.txt").exists());
+    let second = house.script.requests.lock()[1].clone();
+    let shape: Vec<&str> = second
+        .messages
+        .iter()
+        .map(|message| match message {
+            Message::User(_) => "user",
+            Message::Assistant { .. } => "assistant",
+            Message::ToolResult { .. } => "result",
+        })
+        .collect();
+    assert_eq!(shape, ["user", "assistant", "result", "result", "user"]);
+    let kinds = house.kinds(&id).await;
+    let at = |kind: &str| kinds.iter().position(|k| k == kind).unwrap_or_else(|| panic!("no {kind}: {kinds:?}"));
+    assert!(at("turn.paused") < at("turn.resumed") && at("turn.resumed") < at("session.steer"));
+    assert_eq!((ends(&kinds), kinds.iter().filter(|k| *k == "loop.start").count()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_paused_turn_outlives_the_server_and_then_goes_on() {
+    let data = tempfile::tempdir().unwrap();
+    let storage = || Storage::Directory(data.path().to_owned());
+    let house = open(storage(), asks_for_writes).await;
+    house.plays([writes(2)]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let first = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+    let request = asked(&mut reader).await;
+    let queued = house.prompts(&id, "later", PromptMode::Queue).await.unwrap();
+    let control = begin!(house, id, pause);
+    version(&house, &id, 3).await;
+    house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
+    allow(&house, &id, request).await;
+    control.await.unwrap().unwrap();
+    let before = house.app.session(&anyone(), &id).await.unwrap();
+    drop(reader);
+    house.app.shutdown(Duration::from_secs(9)).await.unwrap();
+    let House { directory, .. } = house;
+    let again = open(storage(), |settings| {
+        asks_for_writes(settings);
+        settings.allowed_roots = vec![directory.path().to_owned()];
+    });
+    let house = again.await;
+    house.plays([says("to both"), says("queued")]);
+    let view = house.app.session(&anyone(), &id).await.unwrap();
+    assert_eq!((view.turn.clone(), view.queued), (before.turn, 1));
+    assert_eq!((view.message_count, view.version), (before.message_count, before.version));
+    assert_eq!(house.prompts(&id, "no", PromptMode::Queue).await.unwrap_err().code(), ErrorCode::Conflict);
+    let mut reader = house.app.events(&anyone(), &id, view.last_seq).await.unwrap();
+    house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
+    let request = asked(&mut reader).await;
+    allow(&house, &id, request).await;
+    let record = house.app.wait_turn(&anyone(), &id, &first.turn_id).await.unwrap();
+    assert_eq!((record.result.as_deref(), record.rounds), (Some("to both"), 2), "{record:?}");
+    assert_eq!(house.app.wait_turn(&anyone(), &id, &queued.turn_id).await.unwrap().result.as_deref(), Some("queued"));
+    assert!(directory.path().join("1.txt").exists() && directory.path().join("2.txt").exists());
+    let request = house.script.requests.lock()[0].clone();
+    assert_eq!(request.messages.len(), 5, "user, assistant, two results, steer: {:?}", request.messages);
+    let log = house.log(&id).await;
+    assert_eq!(log.iter().map(|e| e.seq).collect::<Vec<_>>(), (1..=log.len() as u64).collect::<Vec<_>>());
+    let kinds = house.kinds(&id).await;
+    assert_eq!((ends(&kinds), kinds.iter().filter(|k| *k == "loop.start").count()), (2, 2));
+    assert_eq!(kinds.iter().filter(|k| *k == "session.steer").count(), 1);
+}
+
+#[tokio::test]
+async fn a_paused_turn_can_be_ended_and_its_session_deleted() {
+    for (at, how) in ["abort", "interrupt", "delete"].into_iter().enumerate() {
+        let house = open(Storage::Memory, asks_for_writes).await;
+        house.plays([writes(2), says("late"), says("queued")]);
+        let id = house.session().await;
+        let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+        let first = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+        let request = asked(&mut reader).await;
+        let control = begin!(house, id, pause);
+        version(&house, &id, 2).await;
+        house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
+        let queued = house.prompts(&id, "later", PromptMode::Queue).await.unwrap();
+        allow(&house, &id, request).await;
+        control.await.unwrap().unwrap();
+        let status = match how {
+            "abort" => {
+                house.app.abort(&anyone(), &id, Control::default()).await.unwrap();
+                TurnStatus::Aborted
+            }
+            "interrupt" => {
+                house.app.interrupt(&anyone(), &id, Control::default()).await.unwrap();
+                TurnStatus::Interrupted
+            }
+            _ => {
+                house.app.delete_session(&anyone(), &id).await.unwrap();
+                assert_eq!(house.app.session(&anyone(), &id).await.unwrap_err().code(), ErrorCode::NotFound);
+                continue;
+            }
+        };
+        let record = house.app.wait_turn(&anyone(), &id, &first.turn_id).await.unwrap();
+        assert_eq!(record.status, status, "{at}");
+        // What was said for it runs before what waited already.
+        let queued = house.app.wait_turn(&anyone(), &id, &queued.turn_id).await.unwrap();
+        assert_eq!(queued.result.as_deref(), Some("queued"));
+        let kinds = house.kinds(&id).await;
+        assert_eq!((ends(&kinds), kinds.iter().filter(|k| *k == "loop.complete").count()), (3, 3), "{kinds:?}");
+        assert!(!house.directory.path().join("2.txt").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_resume_that_is_faster_than_its_pause_lets_the_turn_run() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    house.plays([writes(1), says("done")]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let first = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+    let request = asked(&mut reader).await;
+    let control = begin!(house, id, pause);
+    version(&house, &id, 2).await;
+    house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
+    let lost = control.await.unwrap().unwrap_err();
+    let words = format!("turn {} was resumed before it paused", first.turn_id);
+    assert_eq!(said(&lost), (ErrorCode::Conflict, words.as_str()));
+    allow(&house, &id, request).await;
+    let record = house.app.wait_turn(&anyone(), &id, &first.turn_id).await.unwrap();
+    assert_eq!(record.result.as_deref(), Some("done"));
+    assert!(!house.kinds(&id).await.iter().any(|kind| kind == "turn.paused"));
+}
+
+#[tokio::test]
+async fn a_pause_that_takes_long_is_on_its_way() {
+    let house = open(Storage::Memory, |settings| settings.limits.interrupt_grace_ms = 20).await;
+    let (feed, pieces) = mpsc::unbounded_channel();
+    house.plays([follows(pieces), says("to the steer")]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let first = house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
+    until(&mut reader, "stream.start").await;
+    let paused = house.app.pause(&anyone(), &id, Control { reason: Some("tea".into()), ..Control::default() }).await;
+    assert_eq!(paused.unwrap(), Paused { paused: false, turn_id: first.turn_id.clone(), status: TurnStatus::Running });
+    house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
+    feed.send("x").unwrap();
+    drop(feed);
+    assert_eq!(payload(&until(&mut reader, "turn.paused").await), json!({ "reason": "tea" }));
+    house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
+    let record = house.app.wait_turn(&anyone(), &id, &first.turn_id).await.unwrap();
+    assert_eq!(record.result.as_deref(), Some("to the steer"));
+}

@@ -1,0 +1,224 @@
+//! Abort, interrupt, pause and resume.
+//!
+//! A control is answered when it is known what became of it: an abort at once, because it always wins; an interrupt when the
+//! turn has ended; a pause when it holds. What the turn machine has no meaning for is refused and changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Actor, Order, Running};
+use crate::agent::{Progress, Wish};
+use crate::base::{clock, limit};
+use crate::protocol::{ApiError, EventBody, TurnId, TurnStatus, VerdictSource};
+use crate::session::ask::denied;
+use crate::session::control::{Command, Controlled, Kind, Told, nothing_runs, out_of_place, too_late};
+use crate::session::journal::Entry;
+use crate::session::store_failure;
+use crate::session::turn::{Input, Phase};
+use crate::store::{TurnRow, Write};
+
+impl Actor {
+    /// Does what a client wants of a turn, and tells it what became of that.
+    pub(super) async fn control(&mut self, kind: Kind, command: Command, told: Told) {
+        // Who has stopped waiting for an answer does not miss it.
+        match self.aim(kind, command.turn.as_ref()).await {
+            Ok(phase) => self.carry_out(kind, phase, command.reason, told).await,
+            Err(error) => drop(told.send(Err(error))),
+        }
+    }
+
+    /// The phase after a control of the turn that is meant.
+    async fn aim(&self, kind: Kind, turn: Option<&TurnId>) -> Result<Phase, ApiError> {
+        let running = self.running.as_ref().filter(|now| turn.is_none_or(|turn| *turn == now.row.record.turn_id));
+        if let Some(running) = running {
+            let refused = |_| out_of_place(kind, &running.row.record.turn_id, running.phase);
+            return running.phase.after(kind.input()).map_err(refused);
+        }
+        match (turn, &self.last) {
+            (None, Some((turn, status))) if kind != Kind::Resume => Err(too_late(turn, *status)),
+            (None, _) => Err(nothing_runs(kind, &self.row.id)),
+            (Some(turn), _) if self.queue.iter().any(|row| row.record.turn_id == *turn) => {
+                Err(too_late(turn, TurnStatus::Queued))
+            }
+            (Some(turn), _) => {
+                let row = self.live.store.turn(&self.row.id, turn).await.map_err(|e| store_failure(&e))?;
+                let row = row.ok_or_else(|| ApiError::not_found(format!("turn {turn} in session {}", self.row.id)))?;
+                Err(too_late(turn, row.record.status))
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, kind: Kind, phase: Phase, reason: String, told: Told) {
+        let Some(running) = &mut self.running else { return };
+        let (turn_id, before) = (running.row.record.turn_id.clone(), running.phase);
+        let now = |status| Controlled { turn_id: turn_id.clone(), status };
+        match kind {
+            Kind::Abort | Kind::Interrupt if before == Phase::Paused => {
+                self.end_paused(kind, reason).await;
+                let _ = told.send(Ok(now(phase.status(false))));
+            }
+            Kind::Abort => {
+                self.stop(&reason);
+                let _ = told.send(Ok(now(TurnStatus::Running)));
+            }
+            Kind::Interrupt => {
+                running.waiting.add(kind, told);
+                self.interrupt(phase, reason).await;
+            }
+            Kind::Pause if phase == Phase::Paused => drop(told.send(Ok(now(TurnStatus::Paused)))),
+            Kind::Pause => {
+                running.reason = Some(reason);
+                running.waiting.add(kind, told);
+                running.turn_to(phase);
+            }
+            Kind::Resume if before == Phase::Pausing => {
+                running.turn_to(phase);
+                running.waiting.resumed(&turn_id);
+                let _ = told.send(Ok(now(TurnStatus::Running)));
+            }
+            Kind::Resume => {
+                let resumed = self.resume(reason).await;
+                let _ = told.send(resumed.map(|()| now(TurnStatus::Running)));
+                return;
+            }
+        }
+        if before != phase || kind == Kind::Abort {
+            self.count_change().await;
+        }
+    }
+
+    /// It has its effect whether or not the disk takes note.
+    async fn count_change(&mut self) {
+        let row = self.changed();
+        if let Err(error) = self.save(row).await {
+            tracing::warn!(session = %self.row.id, %error, "a control could not be counted in the session's version");
+        }
+    }
+
+    /// Tells the running turn to stop at once, and makes sure that it does.
+    pub(super) fn stop(&mut self, reason: &str) {
+        let Some(running) = &mut self.running else { return };
+        let Some(work) = &running.work else { return };
+        if running.phase != Phase::Stopping {
+            running.reason = Some(reason.to_owned());
+        }
+        work.cancel.cancel();
+        if let Ok(phase) = running.phase.after(Input::Abort) {
+            running.turn_to(phase);
+        }
+        self.force_after(limit::TURN_STOP_GRACE_MS);
+    }
+
+    /// Tells the running turn to end at its next boundary, and makes sure that it does. Its open questions end now: nobody
+    /// is to be waited for.
+    async fn interrupt(&mut self, phase: Phase, reason: String) {
+        let Some(running) = &mut self.running else { return };
+        if running.phase == phase {
+            return;
+        }
+        running.reason = Some(reason);
+        running.turn_to(phase);
+        self.force_after(self.terms.limits.interrupt_grace_ms);
+        for request in self.asks.open_ids() {
+            self.resolve(&request, denied(VerdictSource::Abort, "the turn was interrupted")).await;
+        }
+    }
+
+    fn force_after(&self, grace_ms: u64) {
+        let Some(running) = &self.running else { return };
+        let (live, turn) = (Arc::clone(&self.live), running.row.record.turn_id.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(grace_ms)).await;
+            let _ = live.mail.send(Order::Force(turn)).await;
+        });
+    }
+
+    /// Cuts off a turn that did not stop in its time. An interrupted one is told to stop at once, first.
+    pub(super) async fn force(&mut self, turn: &TurnId) {
+        let meant = self.running.as_ref().filter(|running| running.row.record.turn_id == *turn);
+        let Some((running, work)) = meant.and_then(|running| Some((running, running.work.as_ref()?))) else { return };
+        match running.phase {
+            Phase::Interrupting if !work.cancel.is_cancelled() => {
+                work.cancel.cancel();
+                self.force_after(limit::TURN_CUT_GRACE_MS);
+            }
+            Phase::Interrupting | Phase::Stopping => self.cut_off().await,
+            Phase::Queued
+            | Phase::Running
+            | Phase::Pausing
+            | Phase::Paused
+            | Phase::Completed
+            | Phase::Failed
+            | Phase::Aborted
+            | Phase::Interrupted => {}
+        }
+    }
+
+    /// The loop stands at a boundary and wants to know whether to hold.
+    pub(super) async fn hold(&mut self, mut running: Running, progress: Progress) {
+        let turn_id = running.row.record.turn_id.clone();
+        let tally = running.sink.tally();
+        let mut row = running.row.clone();
+        row.record.status = Phase::Paused.status(false);
+        (row.record.rounds, row.record.usage) = (tally.rounds, tally.usage);
+        row.steers.forget(tally.steers);
+        row.held = Some(progress.held.clone());
+        let reason = running.reason.take().unwrap_or_default();
+        let mut session = self.row.clone();
+        session.updated_at = clock::now_ms();
+        let events = vec![(Some(turn_id.clone()), EventBody::TurnPaused { reason })];
+        let writes = vec![Write::SaveTurn(Box::new(row.clone())), Write::UpdateSession(Box::new(session.clone()))];
+        if let Err(error) = self.live.journal.record(|_| Entry { events, writes }).await {
+            return self.fail_unwritten(running, &error).await;
+        }
+        self.row = session;
+        (running.row, running.work, running.progress) = (row, None, Some(progress));
+        running.waiting.held(&turn_id);
+        self.running = Some(running);
+    }
+
+    /// The paused turn goes on, once that is written down.
+    async fn resume(&mut self, reason: String) -> Result<(), ApiError> {
+        if self.is_closing() {
+            return Err(crate::session::stopping());
+        }
+        let Some(running) = &self.running else { return Err(ApiError::internal("the turn has just ended")) };
+        let turn = TurnRow { held: None, ..running.row.clone() };
+        let turn_id = turn.record.turn_id.clone();
+        let mut turn = turn;
+        turn.record.status = TurnStatus::Running;
+        let row = self.changed();
+        let events = vec![(Some(turn_id), EventBody::TurnResumed { reason })];
+        let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+        // Nothing runs, so what failed before is no longer anybody's.
+        self.live.journal.reopen();
+        let written = self.live.journal.record(|_| Entry { events, writes }).await;
+        written.map_err(|e| store_failure(&e))?;
+        self.row = row;
+        let Some(mut running) = self.running.take() else { return Err(ApiError::internal("the turn has just ended")) };
+        running.row = turn;
+        running.turn_to(Phase::Running);
+        let progress = running.progress.take().unwrap_or_default();
+        self.set_to_work(running, Vec::new(), progress);
+        Ok(())
+    }
+
+    /// Ends a paused turn: nothing runs that would have to stop first.
+    async fn end_paused(&mut self, kind: Kind, reason: String) {
+        let Some(mut running) = self.running.take() else { return };
+        running.reason = Some(reason);
+        running.phase = running.phase.after(kind.input()).unwrap_or(Phase::Failed);
+        running.note_end(None);
+        running.sink.close();
+        let written = self.repair(&mut running.row).await;
+        self.after_end(running, written).await;
+    }
+}
+
+impl Running {
+    /// Takes a phase, and lets the loop know what is wanted of it there.
+    pub(super) fn turn_to(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.helm.wish_for(if self.work.is_some() { phase.wish() } else { Wish::GoOn });
+    }
+}

@@ -1,0 +1,74 @@
+//! How a turn ended, as its row says it.
+
+use super::Running;
+use crate::agent::Ended;
+use crate::base::clock;
+use crate::model::StopReason;
+use crate::protocol::{ErrorBody, ErrorCode, TurnStatus, TurnStop};
+use crate::session::turn::{Input, Phase};
+
+impl Running {
+    /// Puts the end of its loop into its row.
+    pub(super) fn close(&mut self, ended: &Ended, (text, stop): (String, Option<StopReason>), rounds_max: u32) {
+        let (input, error) = match ended {
+            Ended::Completed => (Input::Complete, None),
+            Ended::Aborted => (Input::Stop, None),
+            Ended::Interrupted => (Input::Halt, None),
+            Ended::Paused => (Input::Hold, None),
+            Ended::IterationLimit => (Input::Fail, Some(iteration_limit(rounds_max))),
+            Ended::Failed(error) => (Input::Fail, Some(error.clone())),
+        };
+        self.phase = self.phase.after(input).unwrap_or(Phase::Failed);
+        self.note_end(error);
+        let record = &mut self.row.record;
+        match (self.phase, ended, stop) {
+            (Phase::Completed, _, stop) => {
+                record.result = Some(text);
+                record.stop_reason = Some(match stop {
+                    Some(StopReason::Length) => TurnStop::MaxTokens,
+                    Some(StopReason::ContentFilter) => TurnStop::ContentFilter,
+                    Some(StopReason::EndTurn | StopReason::ToolUse) | None => TurnStop::EndTurn,
+                });
+            }
+            (Phase::Failed, Ended::IterationLimit, _) => record.stop_reason = Some(TurnStop::MaxIterations),
+            _ => {}
+        }
+    }
+
+    /// Puts its end into its row, as its phase says.
+    pub(super) fn note_end(&mut self, error: Option<ErrorBody>) {
+        let record = &mut self.row.record;
+        record.ended_at = Some(clock::now_ms());
+        record.status = self.phase.status(false);
+        (record.result, record.error, record.reason) = (None, None, None);
+        match self.phase {
+            Phase::Completed => record.stop_reason = Some(TurnStop::EndTurn),
+            Phase::Aborted => {
+                record.reason.clone_from(&self.reason);
+                record.stop_reason = Some(TurnStop::Aborted);
+            }
+            Phase::Interrupted => {
+                record.reason.clone_from(&self.reason);
+                record.stop_reason = Some(TurnStop::Interrupted);
+            }
+            Phase::Failed
+            | Phase::Queued
+            | Phase::Running
+            | Phase::Pausing
+            | Phase::Paused
+            | Phase::Interrupting
+            | Phase::Stopping => {
+                let message = "the turn ended in a way that its state does not know".to_owned();
+                record.status = TurnStatus::Failed;
+                record.error = Some(error.unwrap_or(ErrorBody { code: ErrorCode::Internal, message, details: None }));
+                record.stop_reason = Some(TurnStop::Error);
+            }
+        }
+    }
+}
+
+fn iteration_limit(rounds_max: u32) -> ErrorBody {
+    let message = format!("the turn reached its limit of {rounds_max} rounds with the model");
+    let details = Some(serde_json::json!({ "limit": "max_iterations", "value": rounds_max }));
+    ErrorBody { code: ErrorCode::ResourceExhausted, message, details }
+}

@@ -1,0 +1,89 @@
+//! Interrupt, pause and resume over HTTP, against the built program and a model server that does its worst.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::model_server::{Answer, ModelServer, queue};
+use crate::support::program::{Events, Program};
+
+async fn until(events: &mut Events, kind: &str) -> serde_json::Value {
+    loop {
+        let (_, data) = events.next().await.expect("the stream goes on");
+        let event: serde_json::Value = serde_json::from_str(&data).expect("JSON");
+        if event["type"] == kind {
+            return event;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_server_that_never_answers_is_cut_off_and_the_session_stays_usable() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    let model = ModelServer::start(queue([Answer::silence(), Answer::text(&["all ", "well"])])).await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    program.call("POST", "/sessions", Some(json!({ "sessionId": "s" }))).await;
+    let (status, first) = program.call("POST", "/sessions/s/prompt", Some(json!({ "prompt": "hi" }))).await;
+    assert_eq!(status, 202, "{first}");
+    model.came(1).await;
+    let begun = std::time::Instant::now();
+    let (status, said) = program.call("POST", "/sessions/s/interrupt", Some(json!({ "reason": "no answer" }))).await;
+    assert_eq!((status, &said), (200, &json!({ "interrupted": true, "turnId": first["turnId"] })));
+    assert!(begun.elapsed() >= Duration::from_millis(300), "it has its grace");
+    let path = format!("/sessions/s/turns/{}", first["turnId"].as_str().unwrap());
+    let (_, record) = program.call("GET", &path, None).await;
+    let facts = json!([record["status"], record["reason"], record["stopReason"], record["prompt"]]);
+    assert_eq!(facts, json!(["interrupted", "no answer", "interrupted", "hi"]));
+    let (status, late) = program.call("POST", "/sessions/s/interrupt", None).await;
+    assert_eq!((status, &late["error"]["message"]), (409, &json!("turn already interrupted")));
+    let (status, next) = program.call("POST", "/sessions/s/prompt?wait=true", Some(json!({ "prompt": "again" }))).await;
+    assert_eq!((status, &next["result"]), (200, &json!("all well")));
+    let (status, late) = program.call("POST", "/sessions/s/interrupt", None).await;
+    assert_eq!((status, &late["error"]["code"]), (409, &json!("CONFLICT")));
+    assert_eq!(late["error"]["message"], "turn already completed");
+}
+
+#[tokio::test]
+async fn a_paused_turn_is_paused_still_after_kill_nine() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    let slow: Vec<&str> = vec!["word "; 50];
+    let answers = [Answer::paced(&slow, Duration::from_millis(20)), Answer::text(&["heard"]), Answer::text(&["third"])];
+    let model = ModelServer::start(queue(answers)).await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    program.call("POST", "/sessions", Some(json!({ "sessionId": "s" }))).await;
+    let mut events = program.events("s", 0).await;
+    let (_, first) = program.call("POST", "/sessions/s/prompt", Some(json!({ "prompt": "one" }))).await;
+    until(&mut events, "stream.delta").await;
+    let steer = json!({ "prompt": "and this", "mode": "steer" });
+    assert_eq!(program.call("POST", "/sessions/s/prompt", Some(steer)).await.0, 202);
+    let (_, queued) = program.call("POST", "/sessions/s/prompt", Some(json!({ "prompt": "two" }))).await;
+    assert_eq!(queued["status"], "queued");
+    // The answer takes longer than a pause waits for its end.
+    let (status, paused) = program.call("POST", "/sessions/s/pause", Some(json!({}))).await;
+    assert_eq!((status, &paused), (202, &json!({ "paused": false, "turnId": first["turnId"], "status": "running" })));
+    until(&mut events, "turn.paused").await;
+    let (status, paused) = program.call("POST", "/sessions/s/pause", Some(json!({}))).await;
+    assert_eq!((status, &paused), (200, &json!({ "paused": true, "turnId": first["turnId"], "status": "paused" })));
+    let (_, before) = program.call("GET", "/sessions/s", None).await;
+    program.kill().await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    let (_, view) = program.call("GET", "/sessions/s", None).await;
+    assert_eq!(view, before);
+    assert_eq!((&view["turn"]["status"], &view["queued"]), (&json!("paused"), &json!(1)));
+    let (status, refused) = program.call("POST", "/sessions/s/prompt", Some(json!({ "prompt": "no" }))).await;
+    assert_eq!((status, &refused["error"]["code"]), (409, &json!("CONFLICT")));
+    let mut events = program.events("s", view["lastSeq"].as_u64().unwrap()).await;
+    let (status, resumed) = program.call("POST", "/sessions/s/resume", None).await;
+    assert_eq!((status, &resumed), (200, &json!({ "resumed": true, "turnId": first["turnId"] })));
+    until(&mut events, "session.steer").await;
+    let done = until(&mut events, "session.completed").await;
+    assert_eq!((&done["turnId"], &done["payload"]["result"]), (&first["turnId"], &json!("heard")));
+    let done = until(&mut events, "session.completed").await;
+    assert_eq!((&done["turnId"], &done["payload"]["result"]), (&queued["turnId"], &json!("third")));
+    let (status, late) = program.call("POST", "/sessions/s/resume", None).await;
+    assert_eq!((status, &late["error"]["message"]), (409, &json!("nothing is paused in session s")));
+}
