@@ -43,13 +43,13 @@ use crate::base::clock;
 use crate::host::Direction;
 use crate::permission::Subject;
 use crate::protocol::{
-    ApiError, Configure, ErrorBody, GrantId, PermissionExplanation, PermissionVerdict, PromptContent, PromptMode,
+    ApiError, Configure, GrantId, PermissionExplanation, PermissionVerdict, PromptContent, PromptMode,
     RequestId, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone, agent_of,
 };
 use crate::store::{Grant, SessionRow, StoreError, TurnRow, Write};
 use crate::tool::Scope;
 
-pub(super) use turns::{queued_turn, status_after, terminal_event};
+pub(super) use turns::{queued_turn, reason_of, status_after, terminal_event};
 
 /// Orders that wait for an actor, at most; more senders wait.
 pub(super) const MAIL_MAX: usize = 64;
@@ -185,7 +185,6 @@ pub(super) struct Agenda {
 /// A turn that has ended and whose end could not be written down yet.
 struct Owed {
     row: TurnRow,
-    error: ErrorBody,
     retry_at: Instant,
 }
 

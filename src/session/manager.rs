@@ -242,8 +242,8 @@ impl Manager {
         drop(tokio::task::spawn_blocking(move || estate.succeed(&directory)).await);
     }
 
-    /// Deals with what the end of the process before this one left open: turns that ran fail, in one
-    /// commit each with all that closes them; turns that waited run again, in their order; a paused one stays paused.
+    /// Deals with what the end of the process before this one left open: turns that ran fail, or are
+    /// aborted if they were to be, in one commit each with all that closes them; turns that waited run again, in their order; a paused one stays paused.
     ///
     /// # Errors
     /// What the store says.
@@ -288,20 +288,26 @@ impl Manager {
         mut turn: TurnRow,
         more: bool,
     ) -> Result<Vec<TurnRow>, StoreError> {
-        let error = ErrorBody { code: ErrorCode::Internal, message: "interrupted by restart".into(), details: None };
         let store = &self.shelf.store;
         let turn_id = turn.record.turn_id.clone();
         let remains = self.remains(&row.id, &turn).await?;
         let record = &mut turn.record;
-        record.status = TurnStatus::Failed;
         record.ended_at = Some(clock::now_ms());
         (record.rounds, record.usage) = (remains.tally.rounds, remains.tally.usage);
-        record.error = Some(error.clone());
-        record.stop_reason = Some(TurnStop::Error);
+        if let Some(reason) = turn.aborted.take() {
+            // Whoever aborted it was told so.
+            (record.status, record.stop_reason) = (TurnStatus::Aborted, Some(TurnStop::Aborted));
+            record.reason = Some(reason);
+        } else {
+            let message = "interrupted by restart".to_owned();
+            (record.status, record.stop_reason) = (TurnStatus::Failed, Some(TurnStop::Error));
+            record.error = Some(ErrorBody { code: ErrorCode::Internal, message, details: None });
+        }
+        let why = actor::reason_of(record);
         turn.steers.forget(remains.tally.steers);
         let waiting = std::mem::take(&mut turn.steers).waiting.into_iter();
         let late: Vec<_> = waiting.map(|p| actor::queued_turn(&row.id, PromptContent::Parts(p), None)).collect();
-        let (closing, messages) = remains.close(&error);
+        let (closing, messages) = remains.close(&why);
         let closed = closing.len() as u64;
         row.message_count += messages;
         row.usage = row.usage.plus(record.usage);
@@ -515,6 +521,42 @@ mod tests {
         assert_eq!(began.elapsed().as_millis() / 1000, u128::from(limit::TURN_STOP_GRACE_MS) / 1000);
         assert_eq!(kinds(&store, &id).await.last().map(String::as_str), Some("abort"));
         assert_eq!(turn(&manager, &id, "a").await.status, TurnStatus::Completed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_abort_that_was_acknowledged_outlives_the_process() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let before = manager(Arc::clone(&store), Duration::from_secs(30));
+        for aborts in [true, false] {
+            let id = created(&before).await;
+            let live = before.live(None, &id).await.expect("there");
+            let content = PromptContent::Text("hang".into());
+            let prompt =
+                NewPrompt { content, mode: PromptMode::Queue, configure: None, if_version: None, receipt: None };
+            let turn_id = live.prompt(prompt).await.expect("accepted").turn_id;
+            if aborts {
+                for reason in ["first", "second"] {
+                    let command = super::super::Command { turn: None, reason: reason.into() };
+                    live.abort(command).await.expect("runs");
+                }
+            }
+            let version = live.view().await.expect("there").version;
+            // The process ends here: nobody has stopped the turn, and the store is all that is left.
+            let after = manager(Arc::clone(&store), Duration::from_secs(30));
+            after.recover().await.expect("read");
+            let record = after.turn(None, &id, &turn_id).await.expect("there");
+            let error = record.error.map(|error| error.message);
+            let want = if aborts {
+                (TurnStatus::Aborted, Some(TurnStop::Aborted), Some("first".to_owned()), None)
+            } else {
+                (TurnStatus::Failed, Some(TurnStop::Error), None, Some("interrupted by restart".to_owned()))
+            };
+            assert_eq!((record.status, record.stop_reason, record.reason, error), want);
+            let last = kinds(&store, &id).await.pop();
+            assert_eq!(last.as_deref(), Some(if aborts { "abort" } else { "session.error" }));
+            assert_eq!(after.view(None, &id).await.expect("there").version, version);
+            assert!(store.turn(&id, &turn_id).await.expect("read").expect("there").aborted.is_none());
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -74,8 +74,8 @@ impl Phase {
     /// The phase after `input`.
     ///
     /// Controls are idempotent. An aborted turn ends as aborted even where the loop was faster: the client
-    /// was told so already. Who interrupts is told when the turn has ended, so there the faster one wins. A failure stays
-    /// a failure. A loop that holds although nobody wants it any more goes on.
+    /// was told so already, and an error that comes behind it changes nothing. Who interrupts is told when the turn has ended,
+    /// so there the faster one wins, and a failure stays a failure. A loop that holds although nobody wants it any more goes on.
     ///
     /// # Errors
     /// [`Refused`] when the pair has no meaning; nothing changes.
@@ -91,9 +91,11 @@ impl Phase {
             (P::Running | P::Pausing | P::Interrupting, I::Interrupt) => Ok(P::Interrupting),
             (P::Interrupting, I::Hold | I::Halt | I::Stop) | (P::Paused, I::Interrupt) => Ok(P::Interrupted),
             (P::Running | P::Pausing | P::Interrupting | P::Stopping, I::Abort) => Ok(P::Stopping),
-            (P::Stopping, I::Complete | I::Hold | I::Halt | I::Stop) | (P::Paused, I::Abort) => Ok(P::Aborted),
+            (P::Stopping, I::Complete | I::Hold | I::Halt | I::Stop | I::Fail) | (P::Paused, I::Abort) => {
+                Ok(P::Aborted)
+            }
             (P::Running | P::Pausing | P::Interrupting, I::Complete) => Ok(P::Completed),
-            (P::Running | P::Pausing | P::Interrupting | P::Stopping, I::Fail) => Ok(P::Failed),
+            (P::Running | P::Pausing | P::Interrupting, I::Fail) => Ok(P::Failed),
             (
                 P::Queued,
                 I::Ask
@@ -211,7 +213,7 @@ mod tests {
             (Pausing,      [NO,            Some(Pausing), Some(Pausing), Some(Running), Some(Interrupting),  Some(Stopping), Some(Completed), Some(Paused),      NO,                NO,                Some(Failed)]),
             (Paused,       [NO,            NO,            Some(Paused),  Some(Running), Some(Interrupted),   Some(Aborted),  NO,              NO,                NO,                NO,                NO]),
             (Interrupting, [NO,            NO,            NO,            NO,            Some(Interrupting),  Some(Stopping), Some(Completed), Some(Interrupted), Some(Interrupted), Some(Interrupted), Some(Failed)]),
-            (Stopping,     [NO,            NO,            NO,            NO,            NO,                  Some(Stopping), Some(Aborted),   Some(Aborted),     Some(Aborted),     Some(Aborted),     Some(Failed)]),
+            (Stopping,     [NO,            NO,            NO,            NO,            NO,                  Some(Stopping), Some(Aborted),   Some(Aborted),     Some(Aborted),     Some(Aborted),     Some(Aborted)]),
             (Completed,    [NO; 11]),
             (Failed,       [NO; 11]),
             (Aborted,      [NO; 11]),

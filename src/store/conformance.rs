@@ -95,6 +95,7 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
         prompt: Some(PromptContent::Text("p".into())),
         configure: Some(Configure { title: Some("t".into()), ..Configure::default() }),
         held: Some(Held { stopped: Some("s".into()), ..Held::default() }),
+        aborted: Some("a".into()),
         steers: Steers { waiting: vec![vec![Part::Text { text: "s".into() }]], reached: 2 },
     }
 }

@@ -218,6 +218,9 @@ pub struct TurnRow {
     /// What a paused turn has to do first when it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
+    /// Why a client aborted it, while it has not ended: with this it ends as aborted, whatever comes in between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<String>,
     /// Messages that were accepted for it while it runs and that wait for its next boundary.
     #[serde(default, skip_serializing_if = "Steers::is_empty")]
     pub steers: Steers,

@@ -1,6 +1,6 @@
 //! Abort, interrupt, pause and resume.
 //!
-//! A control is answered when it is known what became of it: an abort at once, because it always wins; an interrupt when the
+//! A control is answered when it is known what became of it: an abort at once, because it always wins (and once it is written down, so that it outlives the process); an interrupt when the
 //! turn has ended; a pause when it holds. What the turn machine has no meaning for is refused and changes nothing.
 
 use std::sync::Arc;
@@ -54,12 +54,14 @@ impl Actor {
         let now = |status| Controlled { turn_id: turn_id.clone(), status };
         match kind {
             Kind::Abort | Kind::Interrupt if before == Phase::Paused => {
-                self.end_paused(kind, reason).await;
-                let _ = told.send(Ok(now(phase.status(false))));
+                let ended = self.end_paused(kind, reason).await;
+                let _ = told.send(ended.map(|()| now(phase.status(false))));
             }
             Kind::Abort => {
                 self.stop(&reason);
-                let _ = told.send(Ok(now(TurnStatus::Running)));
+                let noted = self.note_abort().await;
+                let _ = told.send(noted.map(|()| now(TurnStatus::Running)));
+                return;
             }
             Kind::Interrupt => {
                 running.waiting.add(kind, told);
@@ -82,9 +84,27 @@ impl Actor {
                 return;
             }
         }
-        if before != phase || kind == Kind::Abort {
+        if before != phase {
             self.count_change().await;
         }
+    }
+
+    /// Writes an abort down before it is acknowledged: the turn ends as aborted, even if the process ends first. The turn
+    /// stops whether or not the disk takes note.
+    async fn note_abort(&mut self) -> Result<(), ApiError> {
+        let row = self.changed();
+        let Some(running) = &mut self.running else { return Err(ApiError::internal("the turn has just ended")) };
+        let mut turn = running.row.clone();
+        turn.aborted.get_or_insert_with(|| running.reason.clone().unwrap_or_default());
+        let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+        let written = self.live.journal.record(|_| Entry { events: Vec::new(), writes }).await;
+        written.map_err(|error| {
+            let id = &turn.record.turn_id;
+            ApiError::internal(format!("turn {id} is being aborted, but that could not be written down: {error}"))
+        })?;
+        running.row = turn;
+        self.row = row;
+        Ok(())
     }
 
     /// It has its effect whether or not the disk takes note.
@@ -204,14 +224,17 @@ impl Actor {
     }
 
     /// Ends a paused turn: nothing runs that would have to stop first.
-    async fn end_paused(&mut self, kind: Kind, reason: String) {
-        let Some(mut running) = self.running.take() else { return };
+    async fn end_paused(&mut self, kind: Kind, reason: String) -> Result<(), ApiError> {
+        let Some(mut running) = self.running.take() else {
+            return Err(ApiError::internal("the turn has just ended"));
+        };
         running.reason = Some(reason);
         running.phase = running.phase.after(kind.input()).unwrap_or(Phase::Failed);
         running.note_end(None);
         running.sink.close();
         let written = self.repair(&mut running.row).await;
-        self.after_end(running, written).await;
+        self.after_end(running, written.clone()).await;
+        written.map_err(|e| store_failure(&e))
     }
 }
 

@@ -19,6 +19,10 @@ impl Running {
             Ended::Failed(error) => (Input::Fail, Some(error.clone())),
         };
         self.phase = self.phase.after(input).unwrap_or(Phase::Failed);
+        if let (Phase::Aborted, Some(error)) = (self.phase, &error) {
+            let (turn, cause) = (&self.row.record.turn_id, &error.message);
+            tracing::warn!(%turn, cause, "a turn that was aborted failed before it had stopped");
+        }
         self.note_end(error);
         let record = &mut self.row.record;
         match (self.phase, ended, stop) {

@@ -266,7 +266,8 @@ impl Actor {
     /// Ends a turn of which the last events could not be written: the log is closed from what is in it.
     pub(super) async fn fail_unwritten(&mut self, mut running: Running, error: &StoreError) {
         running.sink.close();
-        running.phase = Phase::Failed;
+        // Who aborted it was told so.
+        running.phase = if running.row.aborted.is_some() { Phase::Aborted } else { Phase::Failed };
         running.note_end(Some(log_failed(error)));
         let written = self.repair(&mut running.row).await;
         self.after_end(running, written).await;
@@ -301,16 +302,17 @@ impl Actor {
     /// A turn's end could not be written: those who wait are told, and it is tried again.
     fn owe(&mut self, mut turn: TurnRow, error: &StoreError) -> TurnRecord {
         tracing::error!(session = %self.row.id, turn = %turn.record.turn_id, %error, "a turn's end could not be written");
-        let error = log_failed(error);
-        turn.record.status = TurnStatus::Failed;
-        turn.record.result = None;
-        turn.record.reason = None;
-        turn.record.stop_reason = Some(TurnStop::Error);
-        turn.record.error = Some(error.clone());
+        if turn.aborted.is_none() {
+            turn.record.status = TurnStatus::Failed;
+            turn.record.result = None;
+            turn.record.reason = None;
+            turn.record.stop_reason = Some(TurnStop::Error);
+            turn.record.error = Some(log_failed(error));
+        }
         self.conversation = None;
         self.tell(&turn.record);
         let record = turn.record.clone();
-        self.owed = Some(Owed { row: turn, error, retry_at: pause() });
+        self.owed = Some(Owed { row: turn, retry_at: pause() });
         self.live.owes.store(true, Ordering::Release);
         record
     }
@@ -320,7 +322,6 @@ impl Actor {
         let Some(mut owed) = self.owed.take() else { return Ok(()) };
         if let Err(error) = self.repair(&mut owed.row).await {
             owed.retry_at = pause();
-            owed.row.record.error = Some(owed.error.clone());
             self.owed = Some(owed);
             return Err(error);
         }
@@ -381,7 +382,7 @@ impl Actor {
         }
         let entry = |next_seq: u64| {
             turn.record.last_seq = Some(next_seq + closed);
-            let ended = TurnRow { steers: Steers::default(), held: None, ..turn.clone() };
+            let ended = TurnRow { steers: Steers::default(), held: None, aborted: None, ..turn.clone() };
             writes.push(Write::SaveTurn(Box::new(ended)));
             Entry { events, writes }
         };
@@ -420,7 +421,7 @@ pub(in crate::session) fn queued_turn(
         rounds: 0,
         usage: crate::protocol::Usage::default(),
     };
-    TurnRow { record, prompt: Some(content), configure, held: None, steers: Steers::default() }
+    TurnRow { record, prompt: Some(content), configure, held: None, aborted: None, steers: Steers::default() }
 }
 
 /// The first event of a turn.
@@ -458,7 +459,7 @@ pub(in crate::session) fn status_after(turn: TurnStatus) -> SessionStatus {
 }
 
 /// Why a turn did not complete, for what it leaves open.
-fn reason_of(record: &TurnRecord) -> ErrorBody {
+pub(in crate::session) fn reason_of(record: &TurnRecord) -> ErrorBody {
     let aborted = || ErrorBody {
         code: ErrorCode::Conflict,
         message: record.reason.clone().unwrap_or_else(|| "aborted".to_owned()),

@@ -143,8 +143,7 @@ impl Session {
     fn end(&mut self) {
         let turn = self.turn.take().expect("a turn ends");
         assert!(self.ended.insert(turn.id), "a turn has one end");
-        let failed = turn.phase == Phase::Failed;
-        assert!(!turn.aborted || failed || turn.phase == Phase::Aborted, "who aborts was told so: {turn:?}");
+        assert!(!turn.aborted || turn.phase == Phase::Aborted, "who aborts was told so: {turn:?}");
         for id in turn.steers.into_iter().rev() {
             self.queue.push_front(id);
         }

@@ -231,6 +231,8 @@ pub(super) struct TurnBody {
     stop_reason: Option<TurnStop>,
     #[serde(rename = "h", default, skip_serializing_if = "Option::is_none")]
     held: Option<Held>,
+    #[serde(rename = "k", default, skip_serializing_if = "Option::is_none")]
+    aborted: Option<String>,
     #[serde(rename = "m", default, skip_serializing_if = "Steers::is_empty")]
     steers: Steers,
 }
@@ -256,6 +258,7 @@ impl TurnBody {
             text: record.prompt,
             stop_reason: record.stop_reason,
             held: turn.held.clone(),
+            aborted: turn.aborted.clone(),
             steers: turn.steers.clone(),
         }
     }
@@ -279,8 +282,8 @@ impl TurnBody {
             rounds: self.rounds,
             usage: Usage { input_tokens, output_tokens, total_tokens },
         };
-        let Self { prompt, configure, held, steers, .. } = self;
-        TurnRow { record, prompt, configure, held, steers }
+        let Self { prompt, configure, held, aborted, steers, .. } = self;
+        TurnRow { record, prompt, configure, held, aborted, steers }
     }
 }
 
