@@ -43,8 +43,8 @@ use crate::base::clock;
 use crate::host::Direction;
 use crate::permission::Subject;
 use crate::protocol::{
-    ApiError, Configure, GrantId, PermissionExplanation, PermissionVerdict, PromptContent, PromptMode,
-    RequestId, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone, agent_of,
+    ApiError, Configure, GrantId, PermissionExplanation, PermissionVerdict, PromptContent, PromptMode, RequestId,
+    SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone, agent_of,
 };
 use crate::store::{Grant, SessionRow, StoreError, TurnRow, Write};
 use crate::tool::Scope;
