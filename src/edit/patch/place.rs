@@ -77,6 +77,11 @@ impl<'t> Lines<'t> {
         self.text.lines.len()
     }
 
+    /// The line behind the last that is not blank.
+    fn end(&self) -> usize {
+        self.keys(Found::Trimmed).iter().rposition(|line| !line.is_empty()).map_or(0, |last| last + 1)
+    }
+
     fn keys(&self, found: Found) -> &[String] {
         self.keys[found as usize].get_or_init(|| {
             let raw = |index: usize| {
@@ -149,14 +154,12 @@ pub(super) fn find(lines: &Lines<'_>, chunk: &Chunk, seen: &Seen<'_>) -> Result<
         return insertion(lines, chunk, seen);
     }
     let search = Search { lines, chunk, seen };
-    // Blank lines at the end of a chunk are often only the gap before what follows.
-    for count in [Some(chunk.lines.len()), without_blank_end(chunk)].into_iter().flatten() {
-        for found in Found::ALL {
-            let places = search.places(found, count);
-            if !places.is_empty() {
-                return search.choose(places);
-            }
-        }
+    let from = if chunk.at_end { lines.end() } else { 0 };
+    if let Some(places) = search.ladder(from) {
+        return search.choose(places);
+    }
+    if chunk.at_end && search.ladder(0).is_some() {
+        return refused(ChunkProblem::NotAtEnd);
     }
     refused(miss(lines.text, chunk))
 }
@@ -197,12 +200,21 @@ struct Search<'s, 't> {
 }
 
 impl Search<'_, '_> {
+    /// What the first step of the ladder finds that finds anything. Places that end before line `end` are none.
+    fn ladder(&self, end: usize) -> Option<Vec<Place>> {
+        // Blank lines at the end of a chunk are often only the gap before what follows.
+        let counts = [Some(self.chunk.lines.len()), without_blank_end(self.chunk)].into_iter().flatten();
+        let mut steps = counts.flat_map(|count| Found::ALL.map(|found| (found, count)));
+        steps.find_map(|(found, count)| Some(self.places(found, count, end)).filter(|places| !places.is_empty()))
+    }
+
     /// All free places that a step of the ladder finds: those after the chunk before, or else any.
-    fn places(&self, found: Found, count: usize) -> Vec<Place> {
+    fn places(&self, found: Found, count: usize, end: usize) -> Vec<Place> {
         let old = || self.chunk.lines[..count].iter().filter(|line| line.is_old());
         let needle: Vec<String> = old().map(|line| key(found, &raw(line))).collect();
-        let starts = places(self.lines.keys(found), &needle, PLACES_MAX);
-        let place = |start| Place { start, count: needle.len(), lines: count, found };
+        let first = end.saturating_sub(needle.len());
+        let starts = places(&self.lines.keys(found)[first..], &needle, PLACES_MAX);
+        let place = |start| Place { start: first + start, count: needle.len(), lines: count, found };
         let all: Vec<Place> = starts.into_iter().map(place).filter(|place| self.seen.is_free(place)).collect();
         let cursor = self.seen.cursor();
         let after: Vec<Place> = all.iter().copied().filter(|place| place.start >= cursor).collect();
@@ -211,12 +223,6 @@ impl Search<'_, '_> {
 
     fn choose(&self, mut places: Vec<Place>) -> Result<Place, ChunkError> {
         let refused = |problem| Err(ChunkError { line: self.chunk.line, problem });
-        if self.chunk.at_end {
-            places.retain(|place| self.ends_file(place));
-            if places.is_empty() {
-                return refused(ChunkProblem::NotAtEnd);
-            }
-        }
         if !self.chunk.headers.is_empty() {
             places = self.behind_headers(&places)?;
         }
@@ -232,11 +238,6 @@ impl Search<'_, '_> {
             Some(index) => Ok(places[index]),
             None => refused(ChunkProblem::several(&starts)),
         }
-    }
-
-    fn ends_file(&self, place: &Place) -> bool {
-        let rest = &self.lines.keys(Found::Trimmed)[place.start + place.count..];
-        rest.iter().all(String::is_empty)
     }
 
     /// A hunk that begins with the file, or has no context at its end because the file ends there.

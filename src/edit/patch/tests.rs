@@ -23,6 +23,8 @@ fn chunks_go_where_their_lines_are() {
     let two =
         "class A:\n  def f(self):\n    x = 1\n    return x\n\nclass B:\n  def f(self):\n    x = 1\n    return x\n";
     let second = two.replacen("x = 1", "x = 0", 2).replacen("x = 0", "x = 1", 1);
+    // more places than are told apart
+    let (many, last) = ("}\n".repeat(12_000), format!("{})\n", "}\n".repeat(11_999)));
     #[rustfmt::skip]
     let table: &[(&str, &str, &str)] = &[
         ("a\nb\nc\n", "@@\n a\n-b\n+B\n c\n", "a\nB\nc\n"),
@@ -45,6 +47,10 @@ fn chunks_go_where_their_lines_are() {
         // the end of the file chooses
         ("x\ny\nx\n", "@@\n-x\n+z\n*** End of File\n", "x\ny\nz\n"),
         ("x\ny\nx\n\n", "@@\n-x\n+z\n*** End of File\n", "x\ny\nz\n\n"),
+        // also where lines elsewhere are more alike than those at the end
+        ("b\nx\nb", "@@\n-b\n+B\n*** End of File\n", "b\nx\nB"),
+        ("b\nx\n  b\n", "@@\n-b\n+B\n*** End of File\n", "b\nx\n  B\n"),
+        (&many, "@@\n-}\n+)\n*** End of File\n", &last),
         // lines without a sign, and blank ones that lost theirs
         ("a\n\nb\n", "@@\n a\n\n-b\n+c\n", "a\n\nc\n"),
         ("a\nb\n", "@@\na\n-b\n+c\n\n", "a\nc\n"),
@@ -96,6 +102,8 @@ fn what_has_no_one_place_is_refused() {
         ("a\nb\n", "@@ class X\n-a\n+b\n", "follows `@@ class X`, but the file has no such line"),
         ("a\nclass X\nb\n", "@@ class X\n-a\n+z\n", "its lines are in the file at 1, before it"),
         ("a\nb\n", "@@\n-a\n+z\n*** End of File\n", "is marked `*** End of File`"),
+        ("b\nx\nb\ny", "@@\n-b\n+B\n*** End of File\n", "is marked `*** End of File`"),
+        ("b\nx\nb", "@@\n-c\n+B\n*** End of File\n", "its lines are not in the file"),
         ("f\na\nf\nb\n", "@@ f\n+x\n", "is ambiguous: it fits at lines 1, 3"),
         ("a\nb\n", "@@ -1,0 +2,1 @@\n+x\n", "a line number alone is no place"),
         // one place cannot be used twice
