@@ -6,6 +6,10 @@ use crate::base::show::{self, Encoding};
 use crate::base::{limit, text};
 use crate::tool::ToolError;
 
+/// Of UTF-8.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+const MARKED: &str = "\n\n(UTF-8 with a byte order mark, which is not shown; fs_edit keeps it)";
+
 /// What is fed with a text piece by piece and keeps the lines that were asked for.
 #[derive(Debug)]
 pub(super) struct Window {
@@ -109,7 +113,7 @@ impl Window {
     fn show(&mut self) {
         let mut bytes = self.line.as_slice();
         if self.ended == 1
-            && let Some(rest) = bytes.strip_prefix("\u{feff}".as_bytes())
+            && let Some(rest) = bytes.strip_prefix(MARK)
         {
             bytes = rest;
             self.begins_with_mark = true;
@@ -152,6 +156,9 @@ impl Window {
     /// # Errors
     /// The text ends before the first line that was asked for.
     pub(super) fn finish(mut self, path: &str, bytes: u64) -> Result<String, ToolError> {
+        if self.ended == 0 && self.line_bytes == MARK.len() && self.line == MARK {
+            return Ok(format!("(\"{path}\" is empty){MARKED}"));
+        }
         if self.line_bytes > 0 {
             self.end_line();
         }
@@ -177,7 +184,7 @@ impl Window {
             self.out.push(')');
         }
         if self.begins_with_mark {
-            self.out += "\n\n(UTF-8 with a byte order mark, which is not shown; fs_edit keeps it)";
+            self.out += MARKED;
         }
         if self.old_encoding {
             self.out += "\n\n(Not UTF-8: read as Windows-1252, that is Latin-1; fs_edit will not touch the file)";
