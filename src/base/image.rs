@@ -13,6 +13,13 @@ pub struct Image {
     pub size: Option<(u32, u32)>,
 }
 
+impl Image {
+    /// The size in words.
+    pub fn pixels(self) -> String {
+        self.size.map_or_else(|| "size unknown".to_owned(), |(width, height)| format!("{width}x{height} pixels"))
+    }
+}
+
 /// The image that `bytes` start with. None when it is none of PNG, JPEG, GIF, WebP, BMP.
 ///
 /// A JPEG tells its size within its first 64 KiB, the others within 32 bytes.

@@ -90,9 +90,8 @@ fn view(workspace: &Workspace, guard: &Guard, path: &str) -> Result<ToolOutput, 
         let expected = "expected a file that begins as a PNG, JPEG, GIF or WebP does. fs_read says what it is";
         return Err(ToolError::failed(format!("\"{path}\" is no image that can be shown: {expected}")));
     };
-    let Image { media_type, size } = found_image;
-    let size = size.map_or_else(|| "size unknown".to_owned(), |(w, h)| format!("{w}x{h} pixels"));
-    let told = format!("{media_type}, {size}, {} bytes", found.len());
+    let media_type = found_image.media_type;
+    let told = format!("{media_type}, {}, {} bytes", found_image.pixels(), found.len());
     if let Some(why) = hindrance(found_image, &bytes) {
         return Err(ToolError::failed(format!("Image \"{path}\" ({told}) cannot be shown: {why}")));
     }
@@ -104,7 +103,7 @@ fn view(workspace: &Workspace, guard: &Guard, path: &str) -> Result<ToolOutput, 
 }
 
 /// What keeps an image from being shown; `bytes` are all of it, or one more than may be.
-fn hindrance(Image { media_type, size }: Image, bytes: &[u8]) -> Option<String> {
+pub(super) fn hindrance(Image { media_type, size }: Image, bytes: &[u8]) -> Option<String> {
     if !TAKEN.contains(&media_type) {
         return Some("models take PNG, JPEG, GIF and WebP: convert it first".to_owned());
     }

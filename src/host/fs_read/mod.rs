@@ -23,9 +23,11 @@ use super::fs_common::{
     PATH_ALIASES, blocking, definition, flag, io_failed, not_found, optional_text, paths, refused, text_argument, whole,
 };
 use super::fs_guard::Guard;
+use super::view_image::hindrance;
+use crate::base::image::{Image, image};
 use crate::base::text::{self, ByteOrder, Content};
 use crate::base::workspace::{PathError, Workspace};
-use crate::base::{BoxFuture, image, limit};
+use crate::base::{BoxFuture, limit};
 use crate::protocol::{ToolCategory, ToolDefinition};
 use crate::tool::{Arguments, Share, Subject, Tool, ToolContext, ToolError, ToolOutput};
 
@@ -128,7 +130,7 @@ impl Reading {
         let (text, hash) = match text::sniff(&start[..start.len().min(text::SNIFF_BYTES)]) {
             Content::Text | Content::OtherText => self.lines(&mut reader, None, &found)?,
             Content::Utf16(order) => self.lines(&mut reader, Some(order), &found)?,
-            Content::Image(_) => (described_image(start, &self.path, found.len()), None),
+            Content::Image(image) => (self.described_image(image, &mut reader, found.len())?, None),
             Content::Binary => (described(start, &self.path, found.len()), None),
         };
         self.remember(&found, hash);
@@ -153,6 +155,19 @@ impl Reading {
 
     fn failed(&self, error: &std::io::Error) -> ToolError {
         io_failed("read", &self.path, error)
+    }
+
+    /// What kind of image it is, and whether it can be seen.
+    fn described_image(&self, begun: Image, file: &mut impl Read, size: u64) -> Result<String, ToolError> {
+        let mut bytes = Vec::new();
+        file.take(limit::IMAGE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|e| self.failed(&e))?;
+        let image = image(&bytes).unwrap_or(begun);
+        let (path, media_type, pixels) = (&self.path, image.media_type, image.pixels());
+        let shown = match hindrance(image, &bytes) {
+            None => "It is not shown here: view_image shows it.".to_owned(),
+            Some(why) => format!("It is not shown, and view_image cannot show it: {why}."),
+        };
+        Ok(format!("Image file \"{path}\": {media_type}, {pixels}, {size} bytes. {shown}"))
     }
 
     /// The lines that were asked for, and the hash of the whole file when all of it was gone through.
@@ -257,14 +272,6 @@ fn open(workspace: &Workspace, input: &str) -> Result<File, ToolError> {
     })
 }
 
-fn described_image(start: &[u8], path: &str, bytes: u64) -> String {
-    let image = image::image(start);
-    let media_type = image.map_or("unknown type", |image| image.media_type);
-    let size = image.and_then(|image| image.size);
-    let size = size.map_or_else(|| "size unknown".to_owned(), |(w, h)| format!("{w}x{h} pixels"));
-    format!("Image file \"{path}\": {media_type}, {size}, {bytes} bytes. It is not shown here: view_image shows it.")
-}
-
 fn described(start: &[u8], path: &str, bytes: u64) -> String {
     format!("Binary file \"{path}\": {}, {bytes} bytes. It is not shown.", kind(start))
 }
@@ -320,6 +327,8 @@ mod tests {
             ("\u{feff}a\n\nb", json!({}), "     1\ta\n     2\t\n     3\tb\n\n(UTF-8 with a byte order mark, which is not shown; fs_edit keeps it)"),
             ("\n", json!({}), "     1\t"),
             ("", json!({}), "(\"f\" is empty)"),
+            ("\u{feff}", json!({}), "(\"f\" is empty)\n\n(UTF-8 with a byte order mark, which is not shown; fs_edit keeps it)"),
+            ("\u{feff}\n", json!({}), "     1\t\n\n(UTF-8 with a byte order mark, which is not shown; fs_edit keeps it)"),
             ("a\nb\nc\n", json!({"offset": 2}), "     2\tb\n     3\tc\n\n(Showing lines 2-3 of 3.)"),
             ("a\nb\nc", json!({"limit": 1}), "     1\ta\n\n(Showing lines 1-1 of 3. Read on with offset: 2)"),
             (&hundred, json!({"offset": 100.0, "limit": 5}), "   100\tl100\n\n(Showing lines 100-100 of 100.)"),
@@ -362,13 +371,30 @@ mod tests {
         let (home, workspace) = workspace(&[]);
         let tool = FsRead::new(workspace);
         let put = |name: &str, bytes: &[u8]| std::fs::write(home.path().join(name), bytes).unwrap();
+        let gif = |width: u8| {
+            let frame = b"\x2c\0\0\0\0\x01\0\x01\0\0\x02\x01\x44\0\x3b";
+            [&b"GIF89a\x02"[..], &[width], b"\x03\0\0\0\0", frame].concat()
+        };
         put("p.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x02\0\0\0\x03\x08\x06\0\0\0");
+        put("p.gif", &gif(0));
+        put("wide.gif", &gif(32));
+        put("p.bmp", b"BM\x36\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x02\0\0\0\x03\0\0\0\x01\0\x18\0");
+        let mut large = gif(0);
+        large.resize(usize::try_from(limit::IMAGE_BYTES_MAX).unwrap() + 1, 0);
+        put("large.gif", &large);
         put("b", b"\x7fELF\0\0\0");
         let said = |name: &str| call(&tool, json!({"path": name})).unwrap();
-        assert_eq!(
-            said("p.png"),
-            "Image file \"p.png\": image/png, 2x3 pixels, 29 bytes. It is not shown here: view_image shows it."
-        );
+        let no = "It is not shown, and view_image cannot show it:";
+        #[rustfmt::skip]
+        let table = [
+            ("p.gif", "image/gif, 2x3 pixels, 28 bytes. It is not shown here: view_image shows it.".to_owned()), ("p.png", format!("image/png, 2x3 pixels, 29 bytes. {no} it is broken: it ends at byte 29")),
+            ("wide.gif", format!("image/gif, 8194x3 pixels, 28 bytes. {no} it has more than 8000 pixels at a side")),
+            ("large.gif", format!("image/gif, 2x3 pixels, 1500001 bytes. {no} it has more than 1500000 bytes")), ("p.bmp", format!("image/bmp, 2x3 pixels, 30 bytes. {no} models take PNG, JPEG, GIF and WebP: convert it first.")),
+        ];
+        for (name, want) in table {
+            let text = said(name);
+            assert!(text.starts_with(&format!("Image file \"{name}\": {want}")), "{text}");
+        }
         assert_eq!(said("b"), "Binary file \"b\": ELF program or library, 7 bytes. It is not shown.");
     }
 
