@@ -38,7 +38,14 @@ pub(super) async fn preview(workspace: &Arc<Workspace>, context: &ToolContext, c
     let (workspace, guard) = (Arc::clone(workspace), Guard::preview(workspace, context));
     let work = move || {
         Ok(match plan(&workspace, &guard, &change) {
-            Ok((before, planned)) => change_preview(change.path(), Some(&before), &planned.after),
+            Ok((before, planned)) => {
+                let mut shown = change_preview(change.path(), Some(&before), &planned.after);
+                let linked = Target::find(&workspace, change.path()).ok().and_then(|target| target.linked());
+                if let Some(linked) = linked {
+                    shown["warning"] = linked.into();
+                }
+                shown
+            }
             Err(error) => failing_preview(change.path(), &error),
         })
     };
@@ -68,7 +75,9 @@ pub(super) async fn make(
         let stamp = target.write(&workspace, path, &planned.after)?;
         guard.wrote(target.path(), stamp, planned.after.as_bytes());
         let details = Some(change_preview(path, Some(&before), &planned.after));
-        Ok(ToolOutput { text: planned.said, details, ..ToolOutput::default() })
+        let linked = target.linked().map(|linked| format!("\n\n({linked})"));
+        let text = planned.said + linked.as_deref().unwrap_or_default();
+        Ok(ToolOutput { text, details, ..ToolOutput::default() })
     })
     .await
 }
@@ -81,4 +90,49 @@ fn plan(workspace: &Workspace, guard: &Guard, change: &impl Change) -> Result<(S
     let before = read_text(workspace, change.path())?;
     let planned = change.plan(&before)?;
     Ok((before, planned))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use serde_json::json;
+
+    use super::super::fs_common::testing::{call, preview, workspace};
+    use super::super::{ApplyPatch, FsEdit, FsMultiEdit, FsWrite};
+    use super::*;
+    use crate::tool::Tool;
+
+    #[test]
+    fn a_file_with_further_names_is_told() {
+        let records = tempfile::tempdir().unwrap();
+        for linked in [true, false] {
+            let (home, workspace) = workspace(&[("a", "one\n")]);
+            if linked {
+                fs::hard_link(home.path().join("a"), home.path().join("b")).unwrap();
+            }
+            let at = || Arc::clone(&workspace);
+            let one = json!({"old_string": "one", "new_string": "1"});
+            let patch = "*** Begin Patch\n*** Update File: a\n@@\n-one\n+1\n*** End Patch";
+            #[rustfmt::skip]
+            let table: [(&dyn Tool, Value, &str); 4] = [
+                (&FsWrite::new(at()), json!({"path": "a", "content": "1\n"}), "The file"), (&FsEdit::new(at()), json!({"path": "a", "old_string": "one", "new_string": "1"}), "The file"),
+                (&FsMultiEdit::new(at()), json!({"path": "a", "edits": [one]}), "The file"), (&ApplyPatch::with_records(at(), records.path().join("x")), json!({"patch": patch}), "\"a\""),
+            ];
+            for (tool, arguments, name) in table {
+                let want = format!("{name} had further hard links: they keep the old content.");
+                let shown = preview(tool, arguments.clone()).unwrap();
+                assert_eq!(shown["warning"].as_str().is_some_and(|warning| warning.contains(&want)), linked, "{shown}");
+                let said = call(tool, arguments).unwrap();
+                assert_eq!(said.contains(&want), linked, "{said}");
+                assert_eq!(fs::read_to_string(home.path().join("a")).unwrap(), "1\n");
+                fs::write(home.path().join("a"), "one\n").unwrap();
+                if linked {
+                    assert_eq!(fs::read_to_string(home.path().join("b")).unwrap(), "one\n");
+                    fs::remove_file(home.path().join("b")).unwrap();
+                    fs::hard_link(home.path().join("a"), home.path().join("b")).unwrap();
+                }
+            }
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -15,6 +16,9 @@ use crate::base::place::Place;
 use crate::base::workspace::{PathError, Workspace};
 use crate::edit::unified_diff;
 use crate::tool::{FileStamp, ToolError};
+
+/// What is said of a file that was replaced under one of its names.
+pub(super) const LINKED: &str = "The file had further hard links: they keep the old content.";
 
 /// Calls that change the same file take turns; few enough locks that they need no tidying up.
 static CHANGES: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
@@ -110,6 +114,11 @@ impl Target {
         self.existing.as_ref()
     }
 
+    /// What is said of a new content, where the old one has names besides this.
+    pub(super) fn linked(&self) -> Option<&'static str> {
+        self.existing.as_ref().is_some_and(has_links).then_some(LINKED)
+    }
+
     /// Whether the file that is there holds exactly this.
     pub(super) fn holds(&self, content: &[u8]) -> bool {
         let same_size = self.existing.as_ref().is_some_and(|found| found.len() == content.len() as u64);
@@ -138,6 +147,11 @@ impl Target {
         };
         put(place, Content { bytes: content.as_bytes(), replaces: self.existing.as_ref() }).map_err(failed)
     }
+}
+
+/// Whether a file has further names, which stay with its old content when it is replaced.
+pub(super) fn has_links(found: &Metadata) -> bool {
+    found.is_file() && found.nlink() > 1
 }
 
 fn same_bytes(mut file: impl Read, mut content: &[u8]) -> std::io::Result<bool> {

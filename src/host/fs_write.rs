@@ -1,6 +1,5 @@
 //! `fs_write`: a whole file, at once or not at all.
 
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, LazyLock};
 
 use serde_json::{Value, json};
@@ -165,16 +164,14 @@ impl Job {
 /// What a reader of the result should know besides.
 fn notes(target: &Target, known: Known) -> Vec<String> {
     let unseen = known == Known::Unseen;
-    let linked = target.existing().is_some_and(|found| found.nlink() > 1);
     let unseen = unseen.then(|| "Warning: the file that was there was never read in this session.".to_owned());
-    let linked = linked.then(|| "The file had further hard links: they keep the old content.".to_owned());
-    unseen.into_iter().chain(linked).collect()
+    unseen.into_iter().chain(target.linked().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::super::fs_common::testing::{aborted, call, preview, workspace};
     use super::*;

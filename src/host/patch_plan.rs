@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::commit::{After, Change};
 use super::fs_common::{io_failed, not_found, refused};
-use super::fs_file::Target;
+use super::fs_file::{Target, has_links};
 use super::fs_guard::{Guard, Known};
 use super::patch_told::{Side, Told, merged};
 use crate::base::limit;
@@ -30,12 +30,16 @@ pub(super) struct Plan {
     pub seen: BTreeSet<PathBuf>,
     /// Files that are replaced as a whole, and were never read.
     replaced: Vec<String>,
+    /// Files that have further names.
+    linked: Vec<String>,
 }
 
 impl Plan {
     /// What a reader should know besides.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
-        self.replaced.iter().map(|given| format!("\"{given}\" was there, and was never read in this session."))
+        let unread = |given| format!("\"{given}\" was there, and was never read in this session.");
+        let linked = |given| format!("\"{given}\" had further hard links: they keep the old content.");
+        self.replaced.iter().map(unread).chain(self.linked.iter().map(linked))
     }
 }
 
@@ -127,7 +131,11 @@ pub(super) fn plan(ground: &Ground<'_>, patch: &Patch) -> Result<Plan, ToolError
     if changes.is_empty() {
         return Err(ToolError::failed("the patch changes nothing: every file already is as it would be"));
     }
-    Ok(Plan { changes, told: merged(told, patch.form), seen, replaced })
+    let told = merged(told, patch.form);
+    let linked =
+        changes.iter().filter(|change| change.after.is_some() && change.before.as_ref().is_some_and(has_links));
+    let linked = linked.map(|change| name_of(ground.workspace, &told, &change.path)).collect();
+    Ok(Plan { changes, told, seen, replaced, linked })
 }
 
 impl Planner<'_> {
@@ -390,6 +398,12 @@ impl Planner<'_> {
         }
         changes
     }
+}
+
+/// How the patch names a file that is there after it.
+fn name_of(workspace: &Workspace, told: &[Told], path: &Path) -> String {
+    let sides = || told.iter().filter_map(|told| told.after.as_ref());
+    sides().find(|side| side.path == path).map_or_else(|| workspace.shown(path), |side| side.given.clone())
 }
 
 /// What stands against the patch, about one file.
