@@ -1,7 +1,8 @@
 //! The lines of one file as they are shown: `file:line: text` for a match, `file-line- text` around it.
 //!
 //! A line that is too long is cut to the part around its match. Matches can be skipped, for a page that begins in the
-//! middle of a file; then what is shown before the first is still its true surroundings.
+//! middle of a file; then what is shown before the first is still its true surroundings. What stands before a match is shown
+//! with it or not at all.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
-use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
+use grep_searcher::{Searcher, Sink, SinkContext, SinkContextKind, SinkMatch};
 
 use super::tally::Hit;
 use crate::base::{limit, show};
@@ -38,8 +39,10 @@ pub(in crate::host) struct Lines<'s> {
     skips: bool,
     /// Lines before a match that are shown.
     before: usize,
-    /// Lines that were skipped, as many as may stand before the first match that is shown.
-    skipped: VecDeque<(u64, String)>,
+    /// Lines that are not shown yet, as many as may stand before the next match that is.
+    waiting: VecDeque<(u64, String)>,
+    /// What comes next does not follow what was shown.
+    apart: bool,
     hit: Hit,
     /// There was no room for all.
     pub full: bool,
@@ -54,7 +57,8 @@ impl<'s> Lines<'s> {
             room,
             skips: room.skip > 0,
             before,
-            skipped: VecDeque::new(),
+            waiting: VecDeque::new(),
+            apart: false,
             hit: Hit::default(),
             full: false,
         }
@@ -69,7 +73,7 @@ impl<'s> Lines<'s> {
 
     /// Adds a line. False when there is no room for it.
     fn add(&mut self, line: &str) -> bool {
-        let units = line.encode_utf16().count() + 1;
+        let units = units(line);
         if self.hit.units + units > self.room.units {
             self.full = true;
             return false;
@@ -89,22 +93,35 @@ impl<'s> Lines<'s> {
     /// Keeps a line that is not shown, in case it stands right before one that is.
     fn pass(&mut self, bytes: &[u8], number: u64) {
         if self.before > 0 {
-            if self.skipped.len() == self.before {
-                self.skipped.pop_front();
+            if self.waiting.len() == self.before {
+                self.waiting.pop_front();
             }
-            self.skipped.push_back((number, shortened(bytes, self.matcher)));
+            self.waiting.push_back((number, shortened(bytes, self.matcher)));
         }
     }
 
-    /// Shows the skipped lines that stand right before line `number`.
-    fn surroundings(&mut self, number: u64) -> bool {
+    /// Shows a match's first line behind those that stand right before it, or none of them.
+    fn begin(&mut self, bytes: &[u8], number: u64) -> bool {
         let before = u64::try_from(self.before).unwrap_or(u64::MAX);
-        let lines = std::mem::take(&mut self.skipped);
-        lines.into_iter().filter(|(at, _)| at.saturating_add(before) >= number).all(|(at, text)| {
-            let line = format!("{}-{at}- {text}", self.shown);
-            self.add(&line)
-        })
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        let near = waiting.filter(|(at, _)| at.saturating_add(before) >= number);
+        let near = near.map(|(at, text)| format!("{}-{at}- {text}", self.shown));
+        let apart = std::mem::take(&mut self.apart).then(|| "--".to_owned());
+        let mut lines: Vec<String> = apart.into_iter().chain(near).chain([self.line(bytes, ':', number)]).collect();
+        let units = |lines: &[String]| lines.iter().map(|line| units(line)).sum::<usize>();
+        // Nothing has more room than a page: there a match is shown with less around it, so that there is no end of pages.
+        let whole_page = self.room.units + "--\n".len() >= limit::FILE_OUTPUT_CHARS_MAX;
+        while whole_page && self.hit.text.is_empty() && lines.len() > 1 && units(&lines) > self.room.units {
+            lines.remove(0);
+        }
+        self.full |= self.hit.units + units(&lines) > self.room.units;
+        !self.full && lines.iter().all(|line| self.add(line))
     }
+}
+
+/// The length of a line in UTF-16 units, with its ending.
+fn units(line: &str) -> usize {
+    line.encode_utf16().count() + 1
 }
 
 impl Sink for Lines<'_> {
@@ -124,23 +141,21 @@ impl Sink for Lines<'_> {
             self.full = true;
             return Ok(false);
         }
-        if !self.surroundings(first) {
+        let mut lines = (first..).zip(found.lines());
+        if !lines.next().is_none_or(|(number, line)| self.begin(line, number)) {
             return Ok(false);
         }
-        for (at, (number, line)) in (first..).zip(found.lines()).enumerate() {
+        // Of a match over many lines the first may be all that there is room for.
+        self.hit.matches += 1;
+        Ok(lines.all(|(number, line)| {
             let line = self.line(line, ':', number);
-            if !self.add(&line) {
-                return Ok(false);
-            }
-            // Of a match over many lines the first may be all that there is room for.
-            self.hit.matches += usize::from(at == 0);
-        }
-        Ok(true)
+            self.add(&line)
+        }))
     }
 
     fn context(&mut self, _searcher: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
         let number = context.line_number().unwrap_or_default();
-        if self.skips && self.hit.matches == 0 {
+        if *context.kind() == SinkContextKind::Before || (self.skips && self.hit.matches == 0) {
             self.pass(context.bytes(), number);
             return Ok(true);
         }
@@ -149,7 +164,8 @@ impl Sink for Lines<'_> {
     }
 
     fn context_break(&mut self, _searcher: &Searcher) -> io::Result<bool> {
-        Ok(self.hit.matches == 0 || self.add("--"))
+        self.apart |= self.hit.matches > 0;
+        Ok(true)
     }
 }
 
