@@ -289,6 +289,28 @@ mod tests {
     }
 
     #[test]
+    fn files_of_older_encodings_are_found_by_what_is_shown() {
+        let (home, workspace) = workspace(&[("utf8", "caf\u{e9} 1\n"), ("plain", "cafe\n")]);
+        fs::write(home.path().join("old"), b"caf\xe9 2\r\ncaf\xe9\xe9\nx\n").unwrap();
+        let large = [&b"plain\n".repeat(60_000)[..], b"x\ncaf\xe9 3\n"].concat();
+        fs::write(home.path().join("large"), large).unwrap();
+        let tool = FsGrep::new(workspace);
+        let (large, old, utf8) = ("large:60002: caf\u{e9} 3", "old:1: caf\u{e9} 2", "utf8:1: caf\u{e9} 1");
+        #[rustfmt::skip]
+        let table = [
+            (json!({"pattern": "caf\u{e9} "}), format!("{large}\n{old}\n{utf8}")), (json!({"pattern": "caf. "}), format!("{large}\n{old}\n{utf8}")),
+            (json!({"pattern": "CAF\u{c9} ", "ignore_case": true}), format!("{large}\n{old}\n{utf8}")), (json!({"pattern": "caf\u{e9} ", "literal": true}), format!("{large}\n{old}\n{utf8}")),
+            (json!({"pattern": "^caf\\w{2}$"}), "old:2: caf\u{e9}\u{e9}".into()), (json!({"pattern": "caf", "word": true}), "No matches found.".into()),
+            (json!({"pattern": "(?-u:\\xe9) 2"}), old.into()), (json!({"pattern": "\u{e9}\nx", "multiline": true}), "old:2: caf\u{e9}\u{e9}\nold:3: x".into()),
+            (json!({"pattern": "\u{e9} .", "mode": "count"}), "large:1\nold:1\nutf8:1".into()), (json!({"pattern": "\u{e9} .", "limit": 1, "offset": 1}), format!("{old}\n(Go on with `offset`: 2)\n(Results limited to 1 entries)")),
+            (json!({"pattern": "^.{4}$", "path": "old"}), "No matches found.".into()), (json!({"pattern": "^.{6}$", "path": "old"}), old.into()),
+        ];
+        for (arguments, want) in table {
+            assert_eq!(call(&tool, arguments.clone()).as_deref(), Ok(want.as_str()), "{arguments}");
+        }
+    }
+
+    #[test]
     fn odd_names_stay_on_one_line_in_every_search() {
         use std::ffi::OsStr;
         use std::os::unix::ffi::OsStrExt;
@@ -544,6 +566,35 @@ mod tests {
         let page = |offset: usize| call(&tool, json!({"pattern": "hit", "before": 2, "offset": offset})).unwrap();
         assert_eq!(page(1), "f-1- hit 1\nf-2- b\nf:3: hit 2\n--\nf-5- d\nf-6- e\nf:7: hit 3");
         assert_eq!(page(2), "f-5- d\nf-6- e\nf:7: hit 3");
+        // What stands before a match that is not shown is not shown either, whatever ends the page.
+        let text = call(&tool, json!({"pattern": "hit", "context": 1, "limit": 2})).unwrap();
+        let want = "f:1: hit 1\nf-2- b\nf:3: hit 2\nf-4- c\n(Go on with `offset`: 2)\n(Results limited to 2 entries)";
+        assert_eq!(text, want);
+        let wide = format!("{}hit\n", format!("{}\n", "x".repeat(450)).repeat(9)).repeat(100);
+        put(home.path(), "wide", &wide);
+        let page = |path: &str, offset: usize| {
+            let text = call(&tool, json!({"pattern": "hit", "before": 8, "path": path, "offset": offset})).unwrap();
+            let (lines, more) = text.split_once("\n(Go on").unwrap();
+            assert!(
+                lines.starts_with(&format!("{path}-")) && lines.ends_with(": hit") && lines.len() > 30_000,
+                "{lines}"
+            );
+            (lines.to_owned(), lines.matches(": hit").count(), more.to_owned())
+        };
+        let (_, first, more) = page("wide", 0);
+        assert!(
+            more.starts_with(&format!(" with `offset`: {first})"))
+                && page("wide", first).0.contains(": hit\n--\nwide-")
+        );
+        // One that fills more than a page with its surroundings is shown with less of them.
+        let deep = ["d"; 14].map(|name| name.repeat(250)).join("/") + "/f";
+        put(
+            home.path(),
+            &deep,
+            &"x\n".repeat(20).repeat(3).replace("x\nx\nx\nx\nx\nx\nx\nx\nx\nx\n", "x\nx\nx\nx\nx\nx\nx\nx\nx\nhit\n"),
+        );
+        let text = call(&tool, json!({"pattern": "hit", "before": 20, "path": deep, "offset": 1})).unwrap();
+        assert!(text.contains(&format!("{deep}:20: hit\n(Go on with `offset`: 2)")), "{text}");
     }
 
     #[test]

@@ -120,6 +120,8 @@ pub(super) struct Search {
     query: Query,
     scope: Scope,
     matcher: Arc<RegexMatcher>,
+    /// What files of older encodings are read as can decide.
+    decodes: bool,
     stop: Arc<Stop>,
 }
 
@@ -132,7 +134,8 @@ impl Search {
         let scope = Scope::new(workspace, &query)?;
         let globs = query.globs.iter().map(|glob| scope.glob(glob)).collect::<Result<_, _>>()?;
         let matcher = Arc::new(query.pattern.compile()?);
-        Ok(Self { query: Query { globs, ..query }, scope, matcher, stop: Arc::clone(stop) })
+        let decodes = query.pattern.hangs_on_encoding();
+        Ok(Self { query: Query { globs, ..query }, scope, matcher, decodes, stop: Arc::clone(stop) })
     }
 
     /// Searches, and answers with the text for the model.
@@ -196,7 +199,7 @@ impl Search {
         if content {
             searcher.before_context(query.before).after_context(query.after);
         }
-        FileSearch::new(Arc::clone(matcher), &mut searcher, query.binary)
+        FileSearch::new(Arc::clone(matcher), &mut searcher, (query.binary, self.decodes))
     }
 
     /// Searches the one file that was named. True when it is binary.

@@ -2,6 +2,8 @@
 //!
 //! A file is binary when its first quarter of a megabyte holds a NUL and does not begin as UTF-16; a NUL that comes
 //! later ends what is searched of it, whatever is asked. One buffer a worker serves all its files.
+//!
+//! A file that is no UTF-8 is searched as the text that is shown of it, where the pattern can tell (`Pattern::hangs_on_encoding`).
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,6 +15,7 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink};
 
 use super::Stop;
+use super::decoded::{Decoded, decoded, is_utf16};
 use super::shelf::{Content, Slot};
 use crate::base::limit;
 
@@ -53,18 +56,25 @@ pub(in crate::host) struct FileSearch {
     searcher: Searcher,
     /// Binary files are searched as if they were text.
     binary: bool,
+    /// Files that are no UTF-8 are decoded first.
+    decodes: bool,
     buffer: Vec<u8>,
 }
 
 impl FileSearch {
-    /// A search with ripgrep's settings but for binary files, which `binary` says to search.
-    pub(in crate::host) fn new(matcher: Arc<RegexMatcher>, searcher: &mut SearcherBuilder, binary: bool) -> Self {
+    /// A search with ripgrep's settings but for binary files, which `binary` says to search, and those of older encodings,
+    /// which `decodes` says to decode.
+    pub(in crate::host) fn new(
+        matcher: Arc<RegexMatcher>,
+        searcher: &mut SearcherBuilder,
+        (binary, decodes): (bool, bool),
+    ) -> Self {
         let searcher = searcher
             .line_terminator(LineTerminator::crlf())
             .heap_limit(Some(limit::GREP_HEAP_BYTES_MAX))
             .binary_detection(BinaryDetection::none())
             .build();
-        Self { matcher, searcher, binary, buffer: Vec::new() }
+        Self { matcher, searcher, binary, decodes, buffer: Vec::new() }
     }
 
     /// Searches a file from its beginning, or what is known of it.
@@ -80,7 +90,8 @@ impl FileSearch {
         let (file, short_reads_end, slot) = match source {
             Source::Known(content) => match &*content {
                 Content::Text(text) => {
-                    self.searcher.search_slice(&*self.matcher, text, &mut sink)?;
+                    let decoded = if self.decodes { decoded(text) } else { None };
+                    self.searcher.search_slice(&*self.matcher, decoded.as_deref().unwrap_or(text), &mut sink)?;
                     return Ok(Outcome::Searched);
                 }
                 Content::Binary => return Ok(Outcome::Binary),
@@ -100,13 +111,19 @@ impl FileSearch {
             if let Some((slot, sight)) = kept {
                 slot.keep(sight, Content::Text(start.into()));
             }
-            self.searcher.search_slice(&*self.matcher, start, &mut sink)?;
+            let decoded = if self.decodes { decoded(start) } else { None };
+            self.searcher.search_slice(&*self.matcher, decoded.as_deref().unwrap_or(start), &mut sink)?;
             return Ok(Outcome::Searched);
         }
         let detection = if self.binary { BinaryDetection::none() } else { BinaryDetection::quit(0) };
         self.searcher.set_binary_detection(detection);
+        let utf16 = is_utf16(start);
         let reader = start.chain(Stoppable { file: File::from(file), stop });
-        let searched = self.searcher.search_reader(&*self.matcher, reader, &mut sink);
+        let searched = if self.decodes && !utf16 {
+            self.searcher.search_reader(&*self.matcher, Decoded::new(reader), &mut sink)
+        } else {
+            self.searcher.search_reader(&*self.matcher, reader, &mut sink)
+        };
         self.searcher.set_binary_detection(BinaryDetection::none());
         searched.map(|()| Outcome::Searched)
     }
@@ -125,8 +142,7 @@ impl FileSearch {
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(e) => return Err(e.into()),
             };
-            let utf16 = self.buffer.starts_with(b"\xff\xfe") || self.buffer.starts_with(b"\xfe\xff");
-            if !self.binary && !utf16 && memchr::memchr(0, &self.buffer[read..read + more]).is_some() {
+            if !self.binary && !is_utf16(&self.buffer) && memchr::memchr(0, &self.buffer[read..read + more]).is_some() {
                 return Ok(None);
             }
             read += more;

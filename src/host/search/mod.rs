@@ -8,6 +8,7 @@
 
 mod choice;
 mod content;
+mod decoded;
 mod entries;
 mod lines;
 mod listed;

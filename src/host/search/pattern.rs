@@ -1,6 +1,7 @@
 //! A grep's pattern: how it is compiled within limits, and what is said about one that is no expression.
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use regex_syntax::hir::{Class, Hir, HirKind, LookSet};
 
 use crate::base::{limit, text};
 use crate::tool::ToolError;
@@ -53,6 +54,19 @@ impl Pattern {
         builder.build(&self.text).map_err(|e| bad(self.fault(&e)))
     }
 
+    /// Whether a match can hang on how the bytes of a file that is no UTF-8 are read. Of a pattern that names such bytes it
+    /// cannot: they are looked for as they are.
+    pub(in crate::host) fn hangs_on_encoding(&self) -> bool {
+        let text = if self.literal { regex_syntax::escape(&self.text) } else { self.text.clone() };
+        let mut parser = regex_syntax::ParserBuilder::new();
+        parser.utf8(false).multi_line(true).crlf(true);
+        parser.case_insensitive(self.ignore_case || self.smart_case).dot_matches_new_line(self.multiline);
+        let Ok(hir) = parser.build().parse(&text) else { return true };
+        let mut needs = Needs::default();
+        needs.look(&hir);
+        !needs.bytes && (needs.characters || self.word)
+    }
+
     /// What is wrong, and where.
     fn fault(&self, error: &grep_regex::Error) -> String {
         match error.kind() {
@@ -72,6 +86,42 @@ impl Pattern {
         let from = if from.is_empty() { "its end".to_owned() } else { format!("`{from}`") };
         format!("{why}, at character {at} ({from}). For plain text set `literal`: true")
     }
+}
+
+/// What a pattern looks for beyond ASCII.
+#[derive(Debug, Default)]
+struct Needs {
+    /// Bytes that are no characters.
+    bytes: bool,
+    /// Characters that older encodings have, too.
+    characters: bool,
+}
+
+impl Needs {
+    fn look(&mut self, hir: &Hir) {
+        match hir.kind() {
+            HirKind::Empty => {}
+            HirKind::Literal(literal) => match std::str::from_utf8(&literal.0) {
+                Ok(text) => self.characters |= text.chars().any(|c| is_old(c, c)),
+                Err(_) => self.bytes = true,
+            },
+            HirKind::Class(Class::Unicode(class)) => {
+                self.characters |= class.iter().any(|range| is_old(range.start(), range.end()));
+            }
+            HirKind::Class(Class::Bytes(class)) => self.bytes |= class.iter().any(|range| !range.end().is_ascii()),
+            HirKind::Look(look) => self.characters |= LookSet::singleton(*look).contains_word_unicode(),
+            HirKind::Repetition(repetition) => self.look(&repetition.sub),
+            HirKind::Capture(capture) => self.look(&capture.sub),
+            HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().for_each(|part| self.look(part)),
+        }
+    }
+}
+
+/// Whether one of the characters from `first` to `last` stands for a byte that is no UTF-8.
+fn is_old(first: char, last: char) -> bool {
+    /// What Windows-1252 has in place of control characters, and what stands for no character at all.
+    const ODD: &str = "\u{20ac}\u{201a}\u{192}\u{201e}\u{2026}\u{2020}\u{2021}\u{2c6}\u{2030}\u{160}\u{2039}\u{152}\u{17d}\u{2018}\u{2019}\u{201c}\u{201d}\u{2022}\u{2013}\u{2014}\u{2dc}\u{2122}\u{161}\u{203a}\u{153}\u{17e}\u{178}\u{fffd}";
+    (first <= '\u{ff}' && last >= '\u{80}') || ODD.chars().any(|c| (first..=last).contains(&c))
 }
 
 #[cfg(test)]
@@ -105,6 +155,25 @@ mod tests {
         assert!(said.contains("size limit"), "{said}");
         let said = pattern(&"a".repeat(limit::PATTERN_BYTES_MAX + 1)).compile().unwrap_err().to_string();
         assert!(said.contains("at most"), "{said}");
+    }
+
+    #[test]
+    fn encodings_count_where_the_pattern_can_tell() {
+        #[rustfmt::skip]
+        let table = [
+            ("foo", false), ("fn [a-z_]+\\(", false), (r"\d+|x\.y", false), ("[\u{430}-\u{44f}]", false), ("^\\s*$", true), ("", false),
+            ("caf\u{e9}", true), ("caf.", true), ("caf[^a]", true), (r"\w+", true), (r"\bfoo", true), ("\u{20ac}", true), ("\u{fffd}", true), ("[\u{2010}-\u{2015}]", true),
+            (r"(?-u:\xe9)", false), (r"(?-u:.)x", false), (r"(?-u:\b)foo", false), ("(a|(b\u{fc})*)", true),
+        ];
+        for (text, want) in table {
+            assert_eq!(pattern(text).hangs_on_encoding(), want, "{text}");
+        }
+        assert!(!Pattern { ignore_case: true, ..pattern("ask") }.hangs_on_encoding(), "the Kelvin sign is not in them");
+        assert!(Pattern { ignore_case: true, ..pattern("\u{430}\u{c4}") }.hangs_on_encoding());
+        assert!(Pattern { word: true, ..pattern("foo") }.hangs_on_encoding());
+        assert!(!Pattern { literal: true, ..pattern("foo.*") }.hangs_on_encoding());
+        let odd: String = encoding_rs::WINDOWS_1252.decode(&(0x80..=0x9f).collect::<Vec<u8>>()).0.into_owned();
+        assert!(odd.chars().all(|c| is_old(c, c)) && !is_old('a', 'z') && !is_old('\u{430}', '\u{44f}'));
     }
 
     #[test]
