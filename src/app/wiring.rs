@@ -49,7 +49,6 @@ fn canonical(names: Names, setting: Setting, path: &Path) -> Result<PathBuf, Ope
 
 /// What nobody may do here: the server's own data is part of it.
 pub(super) fn floor(settings: &Settings, data_directory: Option<&Path>) -> Arc<Floor> {
-    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let protected: Vec<PathBuf> = data_directory.map(|data| vec![data.to_owned(), real(data)]).unwrap_or_default();
     Arc::new(Floor::new(protected, settings.home.clone()))
 }
@@ -213,6 +212,7 @@ impl Wardrobe {
             mode: settings.sandbox.mode,
             network: settings.sandbox.network,
             hidden: hidden(settings, data_directory),
+            settings: settings.sandbox.settings.iter().map(|file| real(file)).collect(),
         };
         let definitions = host_tools(&working_directory, &settings.allowed_paths, (settings.stale_check, &sandbox))
             .map_err(unusable)?
@@ -248,7 +248,7 @@ impl Wardrobe {
     /// Where a session's tools work.
     fn workspace(&self, directory: &Path) -> Result<Workspace, String> {
         let workspace = Workspace::lenient(directory, &self.allowed_paths).map_err(|error| error.to_string())?;
-        Ok(workspace.with_stale_check(self.stale_check).without(&self.sandbox.hidden))
+        Ok(dressed(workspace, self.stale_check, &self.sandbox))
     }
 
     /// Who records what turns do to files.
@@ -309,10 +309,19 @@ pub(super) async fn recover_changes(roots: &[PathBuf], allowed: &[PathBuf]) {
 
 /// What the programs of sessions may not see.
 fn hidden(settings: &Settings, data_directory: Option<&Path>) -> Vec<PathBuf> {
-    let data = data_directory.map(Path::to_owned).into_iter();
-    let own = settings.sandbox.hidden.iter().filter(|place| !place.starts_with(&settings.working_directory)).cloned();
-    // What lies behind a link is what must be hidden.
-    data.chain(own).filter_map(|place| std::fs::canonicalize(place).ok()).collect()
+    data_directory.into_iter().chain(settings.sandbox.hidden.iter().map(PathBuf::as_path)).map(real).collect()
+}
+
+/// The same place without links: what lies behind one is what must be hidden. What is not there yet, as a socket is before the
+/// server listens, has its directory's place.
+fn real(place: &Path) -> PathBuf {
+    let beside = || Some(std::fs::canonicalize(place.parent()?).ok()?.join(place.file_name()?));
+    std::fs::canonicalize(place).ok().or_else(beside).unwrap_or_else(|| place.to_owned())
+}
+
+/// A workspace as sessions have it.
+fn dressed(workspace: Workspace, stale_check: StaleCheck, sandbox: &Sandbox) -> Workspace {
+    workspace.with_stale_check(stale_check).without(&sandbox.hidden).keeping(&sandbox.settings)
 }
 
 fn host_tools(
@@ -321,7 +330,7 @@ fn host_tools(
     (stale_check, sandbox): (StaleCheck, &Sandbox),
 ) -> Result<Vec<Arc<dyn Tool>>, String> {
     let workspace = Workspace::lenient(directory, allowed).map_err(|error| error.to_string())?;
-    let workspace = Arc::new(workspace.with_stale_check(stale_check).without(&sandbox.hidden));
+    let workspace = Arc::new(dressed(workspace, stale_check, sandbox));
     let mut tools = host::filesystem_tools(&workspace);
     tools.push(host::bash_tool(&workspace, BashOptions { sandbox: sandbox.clone(), ..BashOptions::default() }));
     tools.extend(host::exec_tools(&workspace, ExecOptions { sandbox: sandbox.clone(), ..ExecOptions::default() }));
@@ -412,5 +421,43 @@ impl Workbench for Wardrobe {
             let (system, registry) = tokio::join!(prompt, self.registry(settings));
             Ok(Equipment { model, system, registry, hooks: Arc::clone(&self.hooks) })
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_has_its_real_place_also_before_it_is_there() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |path: &str| home.path().canonicalize().unwrap().join(path);
+        for directory in ["work", "run", "conf/simse", "data"] {
+            std::fs::create_dir_all(at(directory)).unwrap();
+        }
+        std::os::unix::fs::symlink(at("run"), at("link")).unwrap();
+        std::os::unix::fs::symlink(at("conf/simse"), at("work/conf")).unwrap();
+        let mut settings = Settings::new(at("work"));
+        settings.sandbox.hidden = vec![at("link/simse.sock"), at("work/conf"), at("none/there")];
+        let found = hidden(&settings, Some(&at("data")));
+        assert_eq!(found, [at("data"), at("run/simse.sock"), at("conf/simse"), at("none/there")]);
+    }
+
+    #[test]
+    fn a_settings_file_in_a_root_is_kept_and_a_directory_of_ours_is_hidden() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        std::fs::create_dir_all(home.join(".config/simse")).unwrap();
+        let sandbox = Sandbox {
+            hidden: vec![home.join(".config/simse")],
+            settings: vec![home.join("deep/simse.toml")],
+            ..Sandbox::default()
+        };
+        let workspace = dressed(Workspace::new(&home, &[]).unwrap(), StaleCheck::default(), &sandbox);
+        let table = [("deep/simse.toml", true), ("deep", true), ("deep/other.toml", false), ("simse.toml", false)];
+        for (path, want) in table {
+            assert_eq!(workspace.keeps(&workspace.resolve(path).unwrap()), want, "{path}");
+        }
+        assert!(workspace.resolve(".config/simse/config.toml").is_err());
     }
 }

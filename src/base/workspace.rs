@@ -105,6 +105,8 @@ pub struct Workspace {
     roots: Vec<PathBuf>,
     /// Absolute, without links; none holds a root.
     protected: Vec<PathBuf>,
+    /// Absolute, without links.
+    kept: Vec<PathBuf>,
     stale_check: StaleCheck,
     way: Way,
 }
@@ -138,7 +140,7 @@ impl Workspace {
                 roots.push(root);
             }
         }
-        Ok(Self { given, roots, protected: Vec::new(), stale_check: StaleCheck::default(), way: way() })
+        Ok(Self { given, roots, protected: Vec::new(), kept: Vec::new(), stale_check: StaleCheck::default(), way: way() })
     }
 
     /// Whether the working directory has come into being.
@@ -159,6 +161,12 @@ impl Workspace {
         let holds_root = |place: &PathBuf| self.roots.iter().any(|root| root.starts_with(place));
         let protected = protected.iter().filter(|place| !holds_root(place)).cloned().collect();
         Self { protected, ..self }
+    }
+
+    /// The same with these files (absolute, without links), which nobody changes without being asked.
+    #[must_use]
+    pub fn keeping(self, kept: &[PathBuf]) -> Self {
+        Self { kept: kept.to_vec(), ..self }
     }
 
     /// The same, with paths resolved in this way.
@@ -204,6 +212,12 @@ impl Workspace {
     /// Whether `path` (absolute, without links) is or lies in what no tool may touch.
     pub fn protects(&self, path: &Path) -> bool {
         self.protected.iter().any(|place| path.starts_with(place))
+    }
+
+    /// Whether a change of `path` (absolute, without links) is one of a file that nobody changes without being asked: it is that file,
+    /// or a directory that it lies in.
+    pub fn keeps(&self, path: &Path) -> bool {
+        self.kept.iter().any(|file| file.starts_with(path))
     }
 
     /// What no tool may touch and lies below `directory`, relative to it.

@@ -80,14 +80,16 @@ pub struct SandboxSettings {
     pub mode: SandboxMode,
     /// Whether they may talk to the network.
     pub network: bool,
-    /// What they may not see beside the data directory, unless it lies in a session's roots: the settings' own file.
+    /// What they may not see beside the data directory; may come into being later.
     pub hidden: Vec<PathBuf>,
+    /// The settings' own file. They may not see it either, but where it lies in a session's roots: there they may not change it.
+    pub settings: Option<PathBuf>,
 }
 
 impl Default for SandboxSettings {
     /// The working directory is writable, the network is off.
     fn default() -> Self {
-        Self { mode: SandboxMode::WorkspaceWrite, network: false, hidden: Vec::new() }
+        Self { mode: SandboxMode::WorkspaceWrite, network: false, hidden: Vec::new(), settings: None }
     }
 }
 

@@ -186,12 +186,14 @@ fn settings(
     settings.allowed_paths = all_of("allowed_path", all.allowed_path)?;
     settings.stale_check = all.stale_check.unwrap_or_default();
     let own = [&all.tls_key, &all.socket].map(|path| path.as_ref().map(|path| from.directory.join(path)));
+    let own: Vec<PathBuf> = own.into_iter().flatten().collect();
     let sandbox = SandboxSettings::default();
     settings.sandbox = SandboxSettings {
         mode: all.sandbox.unwrap_or(sandbox.mode),
         network: all.sandbox_network.unwrap_or(sandbox.network),
         // What holds keys or is one; and at the socket this user's programs are the owner.
-        hidden: config_file.map(Path::to_owned).into_iter().chain(own.into_iter().flatten()).collect(),
+        hidden: own_places(own, config_file, from),
+        settings: config_file.map(Path::to_owned),
     };
     settings.model = all.model;
     settings.openai =
@@ -312,6 +314,26 @@ fn located(text: &str, cause: &toml::de::Error) -> String {
 fn default_config_file(from: &Surroundings) -> Option<PathBuf> {
     let base = path(from, "XDG_CONFIG_HOME").or_else(|| Some(path(from, "HOME")?.join(".config")))?;
     Some(base.join("simse/config.toml"))
+}
+
+/// What no program of a session has any business with: these files, and the directories of ours that they or the settings lie
+/// in. A file that is hidden by itself comes into sight when somebody saves it anew under its name; one in a hidden
+/// directory does not.
+fn own_places(files: Vec<PathBuf>, config_file: Option<&Path>, from: &Surroundings) -> Vec<PathBuf> {
+    let usual = default_config_file(from).and_then(|file| file.parent().map(Path::to_owned));
+    let around = files.iter().map(PathBuf::as_path).chain(config_file).filter_map(Path::parent);
+    let mut places: Vec<PathBuf> = usual.into_iter().chain(around.filter(|it| is_ours(it)).map(Path::to_owned)).collect();
+    places.extend(files);
+    places.sort();
+    places.dedup();
+    places
+}
+
+/// Whether a directory holds nothing but what is ours, as far as its name says it. Not one that somebody works in: a checkout of
+/// ours has that name, too.
+fn is_ours(directory: &Path) -> bool {
+    let named = directory.file_name().is_some_and(|name| name == "simse" || name == ".simse");
+    named && !directory.join(".git").exists()
 }
 
 fn default_data_directory(from: &Surroundings) -> Result<PathBuf, ConfigError> {
@@ -437,10 +459,44 @@ mod tests {
             assert!(path.is_absolute() && path.ends_with(name), "relative to the file: {path:?}");
         }
         assert!(settings.sandbox.hidden.contains(&key), "no command sees it: {:?}", settings.sandbox.hidden);
+        assert_eq!(settings.sandbox.settings, launch.config_file, "nor what was read");
         assert_eq!((launch.listen.head_timeout_ms, launch.listen.write_timeout_ms), (limit::HEAD_TIMEOUT_MS, 11));
         assert_eq!(launch.log_format, LogFormat::Json);
         assert!(launch.data_directory.ends_with(".local/share/simse"));
         assert!(!format!("{launch:?}").contains("sk-file"), "a secret would reach the log");
+    }
+
+    #[test]
+    fn directories_of_ours_are_hidden_as_a_whole_and_others_are_not() {
+        let home = tempfile::tempdir().unwrap();
+        let at = |path: &str| home.path().join(path);
+        for directory in ["etc/simse", "home/.simse", "src/simse/.git", "etc/other"] {
+            std::fs::create_dir_all(at(directory)).unwrap();
+        }
+        let own_home = at("home").into_os_string();
+        let lookup = |name: &str| (name == "HOME").then(|| own_home.clone());
+        let from =
+            Surroundings { lookup: &lookup, directory: home.path().to_owned(), defaults: Options::default() };
+        let usual = "home/.config/simse";
+        #[rustfmt::skip]
+        let table: [(Option<&str>, &[&str], &[&str]); 7] = [
+            // (the settings, other files, what is hidden)
+            (None, &[], &[usual]),
+            (Some("home/.config/simse/config.toml"), &[], &[usual]),
+            (Some("etc/simse/config.toml"), &["etc/simse/key.pem"], &[usual, "etc/simse", "etc/simse/key.pem"]),
+            (Some("home/.simse/a.toml"), &[], &[usual, "home/.simse"]),
+            // Somebody's home, a place of many, and a checkout.
+            (Some("home/simse.toml"), &["run/simse.sock"], &[usual, "run/simse.sock"]),
+            (Some("etc/other/simse.toml"), &["run/simse/sock"], &[usual, "run/simse", "run/simse/sock"]),
+            (Some("src/simse/dev.toml"), &[], &[usual]),
+        ];
+        for (settings, files, want) in table {
+            let settings = settings.map(at);
+            let mut want: Vec<PathBuf> = want.iter().map(|path| at(path)).collect();
+            want.sort();
+            let found = own_places(files.iter().map(|path| at(path)).collect(), settings.as_deref(), &from);
+            assert_eq!(found, want, "{settings:?} {files:?}");
+        }
     }
 
     #[test]

@@ -33,6 +33,9 @@ pub struct Sandbox {
     pub network: bool,
     /// What they may not see, absolute: the server's own data.
     pub hidden: Vec<PathBuf>,
+    /// Files, absolute and without links, that say what the server does at its next start. Not seen; but where they lie in a
+    /// session's roots seen and not changed.
+    pub settings: Vec<PathBuf>,
 }
 
 impl Sandbox {
@@ -71,11 +74,14 @@ impl Sandbox {
         let temporary = temporary.filter(|place| place.is_absolute());
         // What other sessions were shown, and this one.
         let outputs = scope.share().outputs_home().await;
+        let (kept, away): (Vec<PathBuf>, Vec<PathBuf>) =
+            self.settings.iter().cloned().partition(|file| workspace.contains(file));
         let policy = Policy {
             level,
             network: self.network || reach.network,
             writable: workspace.roots().iter().cloned().chain(reach.places).chain(temporary).collect(),
-            hidden: self.hidden.iter().cloned().chain(outputs).collect(),
+            hidden: self.hidden.iter().cloned().chain(away).chain(outputs).collect(),
+            kept,
             git_settings: reach.git_settings,
         };
         let policy = Arc::new(policy);

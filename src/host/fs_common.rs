@@ -121,14 +121,15 @@ pub(super) fn path_subject(workspace: &Workspace, given: &str) -> PathSubject {
 }
 
 /// Whether a change of these paths has to be asked about whatever the rules allow: one is, or lies in, the own directory of a
-/// repository, and what stands there is run by git later (hooks, configuration).
+/// repository, and what stands there is run by git later (hooks, configuration); or one is a file that is kept: what stands
+/// there the server does at its next start.
 pub(super) fn changes_git(workspace: &Workspace, subject: &Subject) -> bool {
     let Subject::Paths(paths) = subject else { return false };
     let named = |path: &Path| path.components().any(|part| part.as_os_str().eq_ignore_ascii_case(".git"));
     paths.iter().any(|path| match &path.resolved {
         Some(resolved) => {
             let below = workspace.roots().iter().find_map(|root| resolved.strip_prefix(root).ok());
-            below.is_some_and(named)
+            workspace.keeps(resolved) || below.is_some_and(named)
         }
         None => named(Path::new(&path.given)),
     })

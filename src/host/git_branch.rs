@@ -73,7 +73,8 @@ impl Tool for GitBranch {
             };
             let branch = name("name", given, "branch")?;
             // Ignored files count as work too: by default git would write over them.
-            let command = ["switch", "--no-overwrite-ignore", if create { "--create" } else { "--no-force" }, &branch];
+            let how = if create { "--create" } else { "--no-force" };
+            let command = ["switch", "--no-overwrite-ignore", "--no-recurse-submodules", how, &branch];
             self.git.run(Effect::Rework, &command, context).await?.success()
         })
     }

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::confine::{Reach, Sandbox};
 use super::fs_common::{blocking, definition, refused};
-use super::git_hostile::{LIST, LOOKING, LOOKING_VARIABLES, WORKTREE, overrides, own_keys, programs};
-use super::git_place::repository;
+use super::git_hostile::{LIST, LOOKING, LOOKING_VARIABLES, WORKTREE, overrides, own_keys, programs, way_overrides};
+use super::git_place::{Shared, repository, shared};
 use crate::base::process::{Confinement, Ending, Invocation, RunLimits, environment, run};
 use crate::base::sandbox::denial;
 use crate::base::workspace::Workspace;
@@ -26,7 +26,7 @@ use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
 use crate::tool::{ToolContext, ToolError, ToolOutput};
 
 /// Before every command.
-const OPTIONS: [&str; 21] = [
+const OPTIONS: [&str; 27] = [
     "--no-pager",
     "-c",
     "color.ui=never",
@@ -48,6 +48,13 @@ const OPTIONS: [&str; 21] = [
     "core.fsmonitor=false",
     "-c",
     "advice.detachedHead=false",
+    // Whatever has come into the tree as a submodule is another repository, and runs what that says.
+    "-c",
+    "submodule.recurse=false",
+    "-c",
+    "fetch.recurseSubmodules=false",
+    "-c",
+    "push.recurseSubmodules=no",
 ];
 
 /// How the git tools run git.
@@ -238,9 +245,7 @@ impl Git {
         let mut variables = quiet();
         let listed = self.configuration(context).await?;
         let keys = own_keys(&listed);
-        if effect == Effect::Look {
-            variables.extend(overrides(&keys));
-        }
+        variables.extend(if effect == Effect::Look { overrides(&keys) } else { way_overrides(&keys) });
         if keys.contains(&WORKTREE) {
             variables.insert("GIT_WORK_TREE".to_owned(), self.own_tree().await?);
         }
@@ -324,6 +329,31 @@ impl Git {
         tokio::task::spawn_blocking(find).await.ok().flatten()
     }
 
+    /// The variable that holds git to the repository that is there now, whatever a program puts into that meanwhile.
+    ///
+    /// Not for a command that changes something where nothing of the session runs in a sandbox: hooks have the variable too, and what they do
+    /// in other repositories would go wrong.
+    async fn hold(&self, looks: bool, context: &ToolContext) -> Result<Option<(OsString, OsString)>, ToolError> {
+        let directory = self.workspace.working_directory().to_owned();
+        let caged = context.scope.loopback.get().cloned().flatten();
+        let holds = looks || caged.is_some() || self.sandbox.level().is_some();
+        let look = move || match (shared(&directory), caged) {
+            (Some(Shared::Led(_)), Some(caged)) => {
+                caged.tidy();
+                shared(&directory)
+            }
+            (found, _) => found,
+        };
+        match tokio::task::spawn_blocking(look).await.map_err(|e| ToolError::failed(e.to_string()))? {
+            Some(Shared::In(place)) if holds => Ok(Some(("GIT_COMMON_DIR".into(), place.into_os_string()))),
+            Some(Shared::In(_)) | None => Ok(None),
+            Some(Shared::Led(file)) => Err(ToolError::failed(format!(
+                "{} leads git to another repository, and git did not put it there: see what made it, and take it away",
+                file.display()
+            ))),
+        }
+    }
+
     /// Runs git once. True: its output was cut.
     async fn start(
         &self,
@@ -343,6 +373,7 @@ impl Git {
             environment: environment(inherited_environment(), &variables),
             confinement: None,
         };
+        invocation.environment.extend(self.hold(looks, context).await?);
         if let Some(effect) = effect {
             invocation.confinement = self.confinement(effect, &invocation.environment, context).await?;
         }

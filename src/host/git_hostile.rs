@@ -4,7 +4,7 @@
 //! are switched off by options that are the same every time; filters have names of the repository's own choice, so that they are
 //! read first (reading configuration runs nothing) and then overridden by name. What the user has configured for himself (global, system)
 //! stays as it is. Changing commands keep hooks and filters, because a commit without them would be another commit: there the
-//! person who is asked is told which they are.
+//! person who is asked is told which they are. None goes into submodules by itself: what is in those has its own configuration.
 //!
 //! Invariant: a command that only looks starts no program but git.
 
@@ -54,7 +54,7 @@ pub(super) const LOOKING_VARIABLES: [(&str, &str); 3] =
 pub(super) const LIST: [&str; 5] = ["config", "--list", "-z", "--show-scope", "--name-only"];
 
 /// How keys end (or are) whose value git runs, in lower case.
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 15] = [
     ".clean",
     ".smudge",
     ".process",
@@ -69,6 +69,7 @@ const PROGRAMS: [&str; 14] = [
     "core.sshcommand",
     "core.hookspath",
     "diff.external",
+    "gpg.ssh.defaultkeycommand",
 ];
 
 /// Keys by which a repository names files that git reads, wherever they lie, and what says that there is none: a device has no
@@ -91,6 +92,23 @@ pub(super) fn own_keys(listed: &str) -> Vec<&str> {
     keys
 }
 
+/// Ways to another repository that run a program which the repository names, and are no part of what a command means: how a key
+/// begins and ends, and what overrides it. (`core.sshCommand` is overridden by a variable.)
+const WAYS: [(&str, &str, (&str, &str)); 2] = [
+    ("protocol.", ".allow", ("protocol.ext.allow", "never")),
+    ("core.alternaterefscommand", "", ("core.alternateRefsCommand", ":")),
+];
+
+/// Variables that override the repository's ways to others, for a command that changes something.
+pub(super) fn way_overrides(keys: &[&str]) -> BTreeMap<String, String> {
+    let named = |(begin, end, _): &&(&str, &str, _)| keys.iter().any(|key| key.starts_with(begin) && key.ends_with(end));
+    let mut variables = numbered(WAYS.iter().filter(named).map(|(_, _, (key, value))| ((*key).to_owned(), *value)));
+    if keys.contains(&"core.gitproxy") {
+        variables.insert("GIT_PROXY_COMMAND".to_owned(), String::new());
+    }
+    variables
+}
+
 /// Variables that override the repository's filters, none of which runs or is missed, and the files that it names.
 pub(super) fn overrides(keys: &[&str]) -> BTreeMap<String, String> {
     let drivers: BTreeSet<&str> =
@@ -100,9 +118,14 @@ pub(super) fn overrides(keys: &[&str]) -> BTreeMap<String, String> {
             .map(|(what, value)| (format!("filter.{driver}.{what}"), value))
     });
     let files = FILES.iter().filter(|(file, _)| keys.contains(file)).map(|(file, none)| ((*file).to_owned(), *none));
+    numbered(filters.chain(files))
+}
+
+/// Settings as variables.
+fn numbered<'a>(settings: impl Iterator<Item = (String, &'a str)>) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
     let mut count = 0;
-    for (key, value) in filters.chain(files) {
+    for (key, value) in settings {
         variables.insert(format!("GIT_CONFIG_KEY_{count}"), key);
         variables.insert(format!("GIT_CONFIG_VALUE_{count}"), value.to_owned());
         count += 1;

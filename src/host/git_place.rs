@@ -3,12 +3,19 @@
 //! A repository outside of the roots is worked on when it is the directory's own: it lies above, where no sandboxed
 //! program could have put it, or it names the directory as its worktree or submodule itself. A `.git` file alone
 //! proves nothing: a program can write one that leads to somebody's other repository.
+//!
+//! What the worktrees of a repository share (configuration, hooks, objects) git looks for where a file `commondir` says. A
+//! program that goes on in the background can put one there at any moment, so that git is told by a variable instead, before
+//! which it does not look at the file: see [`shared`].
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file of git's that is looked at.
 const READ_BYTES_MAX: u64 = 1 << 20;
+
+/// The file that says where what is shared lies.
+const COMMON: &str = "commondir";
 
 /// A repository, as absolute paths without links.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +35,7 @@ pub(super) fn repository(directory: &Path) -> Option<Repository> {
             return Some(Repository { top: top.to_owned(), directories: vec![git] });
         }
         let own = read(&git).and_then(|text| target(top, text.strip_prefix("gitdir:")?.trim()))?;
-        let common = read(&own.join("commondir")).and_then(|text| target(&own, text.trim()));
+        let common = read(&own.join(COMMON)).and_then(|text| target(&own, text.trim()));
         let back = read(&own.join("gitdir")).and_then(|text| target(&own, text.trim()));
         let is_worktree = back.is_some_and(|back| back == git);
         let is_submodule = || worktree(&own).is_some_and(|back| back == top);
@@ -41,6 +48,57 @@ pub(super) fn repository(directory: &Path) -> Option<Repository> {
         };
     }
     None
+}
+
+/// Where git is to find what the worktrees of a repository share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shared {
+    /// In this directory, absolute and without links.
+    In(PathBuf),
+    /// This file leads somewhere else, and git did not put it there.
+    Led(PathBuf),
+}
+
+/// The same for the repository that git finds from `directory` (absolute, without links). None: it finds none, or says by itself
+/// what is wrong with it.
+pub(super) fn shared(directory: &Path) -> Option<Shared> {
+    for top in directory.ancestors() {
+        let git = top.join(".git");
+        if let Ok(found) = fs::metadata(&git) {
+            if found.is_file() {
+                let file = fs::canonicalize(&git).ok()?;
+                let own = read(&file).and_then(|text| target(top, text.strip_prefix("gitdir:")?.trim()))?;
+                return Some(shared_of(own));
+            }
+            if is_repository(&git) {
+                return fs::canonicalize(&git).ok().map(shared_of);
+            }
+        }
+        if is_repository(top) {
+            return Some(shared_of(top.to_owned()));
+        }
+    }
+    None
+}
+
+/// Whether git takes a directory for a repository's own.
+fn is_repository(git: &Path) -> bool {
+    let is_there = |name: &str| git.join(name).symlink_metadata().is_ok();
+    is_there("HEAD") && (is_there(COMMON) || git.join("objects").is_dir() && git.join("refs").is_dir())
+}
+
+fn shared_of(own: PathBuf) -> Shared {
+    let file = own.join(COMMON);
+    if file.symlink_metadata().is_err() {
+        return Shared::In(own);
+    }
+    // git puts it into the directory of a linked worktree, and it leads to the repository that this lies in.
+    let linked = own.parent().filter(|above| above.ends_with("worktrees") && !own.ends_with(".git"));
+    let named = read(&file).and_then(|text| target(&own, text.trim()));
+    match (linked.and_then(Path::parent), named) {
+        (Some(around), Some(named)) if around == named => Shared::In(named),
+        _ => Shared::Led(file),
+    }
 }
 
 fn read(file: &Path) -> Option<String> {
@@ -91,5 +149,45 @@ mod tests {
             assert_eq!(repository(&at(directory)), want, "{directory}");
         }
         assert_eq!(repository(Path::new("/")), None);
+    }
+
+    #[test]
+    fn what_is_shared_is_found_as_git_finds_it() {
+        let (place, other) = (Place::new(), Place::new());
+        let top = place.directory.path().canonicalize().unwrap();
+        let at = |path: &str| top.join(path);
+        let source = other.directory.path().canonicalize().unwrap();
+        place.git(&["worktree", "add", "-q", "trees/x"]);
+        place.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", source.to_str().unwrap(), "module"]);
+        place.git(&["init", "-q", "--separate-git-dir", "apart", "separate"]);
+        place.git(&["init", "-q", "--bare", "bare.git"]);
+        place.git(&["init", "-q", "led"]);
+        for directory in ["sub/deep", "empty/.git", "linked", "liar", "fake/worktrees"] {
+            fs::create_dir_all(at(directory)).unwrap();
+        }
+        std::os::unix::fs::symlink(at("apart"), at("linked/.git")).unwrap();
+        fs::write(at("liar/.git"), format!("gitdir: {}\n", at("led/.git").display())).unwrap();
+        fs::write(at("led/.git/commondir"), format!("{}\n", source.join(".git").display())).unwrap();
+        // One that looks like a worktree's, and is a repository's own.
+        place.git(&["init", "-q", "fake/worktrees"]);
+        fs::write(at("fake/worktrees/.git/commondir"), "../..\n").unwrap();
+        let within = |path: &str| Some(Shared::In(at(path)));
+        let led = |path: &str| Some(Shared::Led(at(path)));
+        #[rustfmt::skip]
+        let table = [
+            ("", within(".git")), ("sub/deep", within(".git")), ("empty", within(".git")), (".git/hooks", within(".git")),
+            ("trees/x", within(".git")), (".git/worktrees/x", within(".git")), ("module", within(".git/modules/module")),
+            ("separate", within("apart")), ("linked", within("apart")), ("bare.git", within("bare.git")), ("bare.git/refs", within("bare.git")),
+            ("led", led("led/.git/commondir")), ("liar", led("led/.git/commondir")), ("fake/worktrees", led("fake/worktrees/.git/commondir")),
+        ];
+        for (directory, want) in table {
+            assert_eq!(shared(&at(directory)), want, "{directory}");
+        }
+        // A worktree's is changed.
+        for text in ["../../../led/.git\n", "/none\n", ""] {
+            fs::write(at(".git/worktrees/x/commondir"), text).unwrap();
+            assert_eq!(shared(&at("trees/x")), led(".git/worktrees/x/commondir"), "{text:?}");
+        }
+        assert_eq!(shared(Path::new("/")), None);
     }
 }

@@ -61,7 +61,7 @@ impl Tool for GitPull {
                 let message = "`remote`: expected the name of a remote beside `branch`, got nothing";
                 return Err(ToolError::BadArguments(message.to_owned()));
             }
-            let mut command = vec!["pull", "--no-rebase", "--ff-only", "--no-edit"];
+            let mut command = vec!["pull", "--no-rebase", "--ff-only", "--no-edit", "--no-recurse-submodules"];
             command.extend(remote.as_deref());
             command.extend(branch.as_deref());
             self.git.run(Effect::Remote, &command, context).await?.success()

@@ -61,7 +61,7 @@ impl Tool for GitPush {
             let remote = optional_text(&arguments, "remote")?.map(|r| name("remote", r, "remote")).transpose()?;
             let branch = optional_text(&arguments, "branch")?.map(|b| name("branch", b, "branch")).transpose()?;
             let upstream = flag(&arguments, "set_upstream")?;
-            let mut command = vec!["push", "--no-force"];
+            let mut command = vec!["push", "--no-force", "--no-recurse-submodules"];
             if upstream {
                 command.push("--set-upstream");
             }

@@ -1,4 +1,5 @@
-//! Kept outputs and the sandbox: `fs_read` pages them, and no command gets at them.
+//! Kept outputs and the sandbox: `fs_read` pages them, and no command gets at them. The server's settings in a root, which no tool changes
+//! unasked, and elsewhere, where no command sees them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use super::confine::Sandbox;
 use super::fs_common::testing::{context, workspace};
 use super::fs_read::FsRead;
 use crate::base::sandbox::{Mode, support};
+use crate::base::workspace::Workspace;
 use crate::tool::{Estate, Outputs, Tool, ToolContext};
 
 async fn said(tool: &dyn Tool, arguments: Value, context: &ToolContext) -> (String, Value) {
@@ -37,6 +39,37 @@ async fn no_command_gets_at_a_kept_output() {
     for home in [place.path(), temporary.path()] {
         out_of_reach(home).await;
     }
+}
+
+#[tokio::test]
+async fn settings_are_kept_in_a_root_and_out_of_sight_elsewhere() {
+    let (work, workspace) = workspace(&[("conf/s.toml", "openai_api_key = 'k'\n"), ("conf/other", "")]);
+    let (_other, elsewhere) = super::fs_common::testing::workspace(&[("a", "")]);
+    let file = work.path().canonicalize().unwrap().join("conf/s.toml");
+    let settings = vec![file.clone()];
+    let kept = Arc::new(Workspace::clone(&workspace).keeping(&settings));
+    let write = super::fs_write::FsWrite::new(Arc::clone(&kept));
+    let delete = super::fs_delete::FsDelete::new(kept);
+    for (path, want) in [("conf/s.toml", true), ("conf/../conf/s.toml", true), ("conf/other", false), ("conf", true)] {
+        let Value::Object(arguments) = json!({"path": path, "content": "x"}) else { panic!("an object") };
+        assert_eq!(write.insists(&arguments), want, "{path}");
+        assert_eq!(delete.insists(&arguments), want, "{path}");
+    }
+    if !support().missing().is_empty() {
+        eprintln!("not tested in a sandbox, because {}", support().missing().join("; "));
+        return;
+    }
+    let sandbox = Sandbox { mode: Mode::WorkspaceWrite, settings, ..Sandbox::default() };
+    let bash = |workspace: &Arc<Workspace>| {
+        Bash::new(Arc::clone(workspace), BashOptions { sandbox: sandbox.clone(), ..BashOptions::default() })
+    };
+    let line = json!({"command": format!("cat {0}; echo x >> {0} || echo refused", file.display())});
+    let (inside, _) = said(&bash(&workspace), line.clone(), &context()).await;
+    assert!(inside.contains("openai_api_key") && inside.contains("refused"), "{inside}");
+    // There it is nothing: what is written to it goes nowhere.
+    let (outside, _) = said(&bash(&elsewhere), line, &context()).await;
+    assert!(!outside.contains("openai_api_key"), "{outside}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "openai_api_key = 'k'\n");
 }
 
 async fn out_of_reach(place: &Path) {

@@ -32,6 +32,8 @@ mod git_commit;
 mod git_common;
 mod git_diff;
 mod git_hostile;
+#[cfg(test)]
+mod git_led_tests;
 mod git_log;
 mod git_place;
 mod git_pull;

@@ -104,7 +104,7 @@ impl BashOptions {
             output_bytes_max: self.max_output_bytes.unwrap_or(defaults.output_bytes_max),
             env: self.env,
             shell: self.shell.unwrap_or(defaults.shell),
-            sandbox: Sandbox { mode: self.sandbox, network: self.sandbox_network, hidden: Vec::new() },
+            sandbox: Sandbox { mode: self.sandbox, network: self.sandbox_network, ..Sandbox::default() },
         };
         Ok(vec![bash_tool(&workspace, options)])
     }
@@ -118,7 +118,7 @@ impl ExecOptions {
             env: self.env,
             shell: self.shell.unwrap_or(defaults.shell),
             output_tokens: self.max_output_tokens.unwrap_or(defaults.output_tokens),
-            sandbox: Sandbox { mode: self.sandbox, network: self.sandbox_network, hidden: Vec::new() },
+            sandbox: Sandbox { mode: self.sandbox, network: self.sandbox_network, ..Sandbox::default() },
         };
         Ok(exec_tools(&workspace, options))
     }
@@ -126,7 +126,7 @@ impl ExecOptions {
 
 impl GitOptions {
     pub(super) fn tools(self) -> Tools {
-        let sandbox = Sandbox { mode: self.sandbox, network: self.sandbox_network, hidden: Vec::new() };
+        let sandbox = Sandbox { mode: self.sandbox, network: self.sandbox_network, ..Sandbox::default() };
         Ok(git_tools(&Arc::new(workspace(&self.working_directory, &[])?), &HostGitOptions { sandbox }))
     }
 }

@@ -158,7 +158,7 @@ impl ServerConfig {
             sandbox: SandboxSettings {
                 mode: self.sandbox.unwrap_or(base.sandbox.mode),
                 network: self.sandbox_network,
-                hidden: Vec::new(),
+                ..SandboxSettings::default()
             },
             storage: storage(self.data_directory, &working_directory)?,
             model: self.model,

@@ -52,6 +52,7 @@ impl Holder {
             network: false,
             writable: Vec::new(),
             hidden: Vec::new(),
+            kept: Vec::new(),
             git_settings: false,
         };
         let gear = linux::rules(support, &nowhere, &[], false)?;

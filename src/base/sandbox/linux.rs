@@ -214,21 +214,33 @@ pub(super) fn writable(policy: &Policy, extra: &[PathBuf]) -> Vec<PathBuf> {
 
 /// What is laid over the tree: hidden places, and what must stay as it is inside writable ones.
 pub(super) fn mounts(policy: &Policy, guarded: &Guarded) -> Vec<Mount> {
-    let needed = |place: &&PathBuf| !policy.writable.iter().any(|root| root.starts_with(place));
-    let hidden: Vec<&PathBuf> = policy.hidden.iter().filter(needed).collect();
+    let hidden = hidden(policy);
     let roots = writable(policy, &[]);
-    // The way to a hidden place must not be moved: the place would come into sight, and another could be put there.
     let inside = |place: &Path| roots.iter().any(|root| place.starts_with(root) && place != root);
+    let in_sight = |file: &&PathBuf| file.exists() && !hidden.iter().any(|place| file.starts_with(place));
+    let kept = policy.kept.iter().filter(|file| !policy.git_settings && inside(file)).filter(in_sight);
+    let kept: Vec<&PathBuf> = kept.collect();
+    // The way to such a place must not be moved: a hidden one would come into sight, and another could be put there.
     let way: BTreeSet<&Path> =
-        hidden.iter().flat_map(|place| place.ancestors().skip(1)).filter(|place| inside(place)).collect();
+        hidden.iter().chain(&kept).flat_map(|place| place.ancestors().skip(1)).filter(|place| inside(place)).collect();
     let way = way.into_iter().filter(|place| place.is_dir()).map(|place| Mount::Pinned { place: bytes(place) });
     let hidden = hidden.iter().filter_map(|place| hide(place));
+    let kept = kept.into_iter().map(|place| Mount::Frozen { place: bytes(place) });
     // A repository's own directory must not be moved away and made again without what guards it.
     let pinned = guarded.pinned.iter().map(|place| Mount::Pinned { place: bytes(place) });
     let links = guarded.links.iter().map(|place| Mount::Link { place: bytes(place) });
     let frozen = guarded.frozen.iter().map(|place| Mount::Frozen { place: bytes(place) });
     let terminals = Path::new("/dev/pts").is_dir().then_some(Mount::Terminals);
-    way.chain(hidden).chain(pinned).chain(links).chain(frozen).chain(terminals).collect()
+    way.chain(hidden).chain(pinned).chain(links).chain(frozen).chain(kept).chain(terminals).collect()
+}
+
+/// What is to be hidden: not what a writable place lies in, for whoever names that means it; and of two places of which one
+/// lies in the other only the outer one, for in it the inner one has no name any more.
+fn hidden(policy: &Policy) -> Vec<&PathBuf> {
+    let needed = |place: &&PathBuf| !policy.writable.iter().any(|root| root.starts_with(place));
+    let all: Vec<&PathBuf> = policy.hidden.iter().filter(needed).collect();
+    let covered = |place: &PathBuf| all.iter().any(|other| *other != place && place.starts_with(other));
+    all.iter().copied().filter(|place| !covered(place)).collect()
 }
 
 /// What is guarded without a search: the repositories that lie directly in writable places.
@@ -276,11 +288,12 @@ fn ruleset(
             Ok(())
         };
     let read = AccessFs::from_read(LANDLOCK);
-    if mounts_hide || policy.hidden.is_empty() {
+    let hidden: Vec<PathBuf> = policy.hidden.iter().filter(|place| place.exists()).cloned().collect();
+    if mounts_hide || hidden.is_empty() {
         allow(Path::new("/"), read)?;
     } else {
         allow(Path::new("/"), AccessFs::Execute | AccessFs::ReadDir)?;
-        for place in beside(&policy.hidden) {
+        for place in beside(&hidden) {
             allow(&place, read)?;
         }
     }

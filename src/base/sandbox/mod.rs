@@ -94,8 +94,10 @@ pub struct Policy {
     pub writable: Vec<PathBuf>,
     /// Directories or files (absolute) whose content it may not see.
     pub hidden: Vec<PathBuf>,
-    /// Whether the hooks and the configuration of git repositories in writable places may change: what stands there is
-    /// run by git later, outside.
+    /// Files (absolute) in writable places that it may see and not change.
+    pub kept: Vec<PathBuf>,
+    /// Whether the hooks and the configuration of git repositories in writable places, and what is kept, may change: what
+    /// stands there is run later, outside.
     pub git_settings: bool,
 }
 

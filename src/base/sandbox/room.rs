@@ -53,7 +53,7 @@ impl Loopback {
         }
         let guarded = self.guarded(policy);
         let places = linux::writable(policy, &[]);
-        let paths = places.iter().chain(&policy.hidden).chain(&guarded.pinned);
+        let paths = places.iter().chain(&policy.hidden).chain(&policy.kept).chain(&guarded.pinned);
         let paths = paths.chain(&guarded.links).chain(&guarded.frozen);
         let seen = paths.map(|path| (path.clone(), guard::identity(path))).collect();
         let mounts = linux::mounts(policy, &guarded);

@@ -45,6 +45,7 @@ impl Place {
             network,
             writable: vec![self.home.path().join("work")],
             hidden: vec![self.home.path().join("hidden")],
+            kept: Vec::new(),
             git_settings: false,
         }
     }
@@ -460,6 +461,76 @@ async fn the_way_to_a_hidden_place_cannot_be_moved() {
             let finished = place.run(policy.clone(), script, Vec::new()).await;
             assert_eq!(finished.ending.code() == Some(0), want, "{script}: {}", finished.output.text());
         }
+    }
+}
+
+/// A mount on a file ends when somebody gives the file's name to another one; what is in a hidden directory never had a name.
+#[tokio::test]
+async fn what_is_saved_anew_in_a_hidden_directory_stays_hidden() {
+    if !all_there() {
+        return;
+    }
+    for place in [Place::new(), Place::with_rooms()] {
+        let at = |path: &str| place.home.path().join(path);
+        // The file is named beside its directory, as settings name it.
+        let hidden = vec![at("hidden"), at("hidden/token"), at("hidden/none/there")];
+        let policy = Policy { hidden, ..place.policy(Level::WorkspaceWrite, false) };
+        let script = "echo begun > begun; until [ -e enough ]; do cat ../hidden/token >> seen 2> /dev/null; echo x >> looks; done";
+        let running = place.run(policy, script, Vec::new());
+        let watching = async {
+            let looks = || std::fs::metadata(at("work/looks")).map_or(0, |found| found.len());
+            let more = async |than: u64| {
+                while looks() < than {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            };
+            more(2).await;
+            for round in 0..3 {
+                std::fs::write(at("hidden/new"), format!("saved anew {round}")).unwrap();
+                std::fs::rename(at("hidden/new"), at("hidden/token")).unwrap();
+                more(looks() + 6).await;
+            }
+            std::fs::write(at("work/enough"), "").unwrap();
+        };
+        let (finished, ()) = tokio::join!(running, watching);
+        assert_eq!(finished.ending.code(), Some(0), "{}", finished.output.text());
+        assert_eq!(std::fs::read_to_string(at("work/seen")).unwrap(), "", "it was seen");
+    }
+}
+
+#[tokio::test]
+async fn a_kept_file_is_read_and_not_changed() {
+    if !all_there() {
+        return;
+    }
+    for place in [Place::new(), Place::with_rooms()] {
+        let at = |path: &str| place.home.path().join("work").join(path);
+        std::fs::create_dir_all(at("deep/conf/simse")).unwrap();
+        for file in ["deep/conf/s.toml", "deep/conf/simse/config.toml"] {
+            std::fs::write(at(file), "secret").unwrap();
+        }
+        let free = Policy {
+            kept: vec![at("deep/conf/s.toml"), at("deep/conf/simse/config.toml"), at("none")],
+            hidden: vec![at("deep/conf/simse")],
+            ..place.policy(Level::WorkspaceWrite, false)
+        };
+        for (script, want) in [
+            ("grep -q secret deep/conf/s.toml", true),
+            ("cat deep/conf/simse/config.toml", false),
+            ("echo x >> deep/conf/s.toml", false),
+            ("rm deep/conf/s.toml", false),
+            ("echo x > y && mv y deep/conf/s.toml", false),
+            ("mv deep/conf deep/c", false),
+            ("mv deep d", false),
+            ("ln -f deep/conf/s.toml y && echo x >> y", false),
+            ("chmod 666 deep/conf/s.toml", false),
+            ("touch deep/conf/simse/new", false),
+            ("echo x > deep/conf/beside", true),
+        ] {
+            let finished = place.run(free.clone(), script, Vec::new()).await;
+            assert_eq!(finished.ending.code() == Some(0), want, "{script}: {}", finished.output.text());
+        }
+        assert_eq!(std::fs::read_to_string(at("deep/conf/s.toml")).unwrap(), "secret");
     }
 }
 
