@@ -140,7 +140,14 @@ impl Workspace {
                 roots.push(root);
             }
         }
-        Ok(Self { given, roots, protected: Vec::new(), kept: Vec::new(), stale_check: StaleCheck::default(), way: way() })
+        Ok(Self {
+            given,
+            roots,
+            protected: Vec::new(),
+            kept: Vec::new(),
+            stale_check: StaleCheck::default(),
+            way: way(),
+        })
     }
 
     /// Whether the working directory has come into being.

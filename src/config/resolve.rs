@@ -322,7 +322,8 @@ fn default_config_file(from: &Surroundings) -> Option<PathBuf> {
 fn own_places(files: Vec<PathBuf>, config_file: Option<&Path>, from: &Surroundings) -> Vec<PathBuf> {
     let usual = default_config_file(from).and_then(|file| file.parent().map(Path::to_owned));
     let around = files.iter().map(PathBuf::as_path).chain(config_file).filter_map(Path::parent);
-    let mut places: Vec<PathBuf> = usual.into_iter().chain(around.filter(|it| is_ours(it)).map(Path::to_owned)).collect();
+    let mut places: Vec<PathBuf> =
+        usual.into_iter().chain(around.filter(|it| is_ours(it)).map(Path::to_owned)).collect();
     places.extend(files);
     places.sort();
     places.dedup();
@@ -475,8 +476,7 @@ mod tests {
         }
         let own_home = at("home").into_os_string();
         let lookup = |name: &str| (name == "HOME").then(|| own_home.clone());
-        let from =
-            Surroundings { lookup: &lookup, directory: home.path().to_owned(), defaults: Options::default() };
+        let from = Surroundings { lookup: &lookup, directory: home.path().to_owned(), defaults: Options::default() };
         let usual = "home/.config/simse";
         #[rustfmt::skip]
         let table: [(Option<&str>, &[&str], &[&str]); 7] = [

@@ -101,7 +101,8 @@ const WAYS: [(&str, &str, (&str, &str)); 2] = [
 
 /// Variables that override the repository's ways to others, for a command that changes something.
 pub(super) fn way_overrides(keys: &[&str]) -> BTreeMap<String, String> {
-    let named = |(begin, end, _): &&(&str, &str, _)| keys.iter().any(|key| key.starts_with(begin) && key.ends_with(end));
+    let named =
+        |(begin, end, _): &&(&str, &str, _)| keys.iter().any(|key| key.starts_with(begin) && key.ends_with(end));
     let mut variables = numbered(WAYS.iter().filter(named).map(|(_, _, (key, value))| ((*key).to_owned(), *value)));
     if keys.contains(&"core.gitproxy") {
         variables.insert("GIT_PROXY_COMMAND".to_owned(), String::new());

@@ -241,7 +241,8 @@ fn with_planted_submodule() -> Repository {
     for hook in ["post-index-change", "reference-transaction", "post-checkout", "post-merge"] {
         symlink(&spy, repository.top().join("sub/.git/hooks").join(hook)).unwrap();
     }
-    for (key, value) in [("submodule.sub.ignore", "none"), ("submodule.sub.active", "true"), ("diff.submodule", "diff")] {
+    for (key, value) in [("submodule.sub.ignore", "none"), ("submodule.sub.active", "true"), ("diff.submodule", "diff")]
+    {
         repository.git(&["config", key, value]);
     }
     repository
@@ -283,7 +284,8 @@ async fn pulling_does_not_go_into_submodules() {
         repository.git(&["config", key, value]);
     }
     let _before = repository.sung();
-    for call in [("git_pull", json!({})), ("git_push", json!({})), ("git_branch", json!({"name": "y", "create": true}))] {
+    for call in [("git_pull", json!({})), ("git_push", json!({})), ("git_branch", json!({"name": "y", "create": true}))]
+    {
         let said = repository.says(&Sandbox::default(), Path::new(""), call.clone()).await;
         assert!(said.is_ok(), "{call:?}: {said:?}");
         assert_eq!(repository.sung(), None, "{call:?}");

@@ -158,7 +158,15 @@ mod tests {
         let at = |path: &str| top.join(path);
         let source = other.directory.path().canonicalize().unwrap();
         place.git(&["worktree", "add", "-q", "trees/x"]);
-        place.git(&["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", source.to_str().unwrap(), "module"]);
+        place.git(&[
+            "-c",
+            "protocol.file.allow=always",
+            "submodule",
+            "--quiet",
+            "add",
+            source.to_str().unwrap(),
+            "module",
+        ]);
         place.git(&["init", "-q", "--separate-git-dir", "apart", "separate"]);
         place.git(&["init", "-q", "--bare", "bare.git"]);
         place.git(&["init", "-q", "led"]);
