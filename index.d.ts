@@ -485,7 +485,11 @@ export interface ToolRegistry {
     calls: readonly ToolCallRequest[],
     options?: { readonly maxConcurrency?: number | undefined; readonly signal?: AbortSignal | undefined },
   ): Promise<readonly ToolCallResult[]>
-  /** The calls in a model's reply, and its text without them. Malformed blocks are in neither; what follows one that is not closed is text. */
+  /**
+   * The calls in a model's reply, and its text without them. Malformed blocks are in neither, and so is one that is not closed, up to the end of
+   * its object or of the reply; an opening tag without an object is text. Arguments that are no object are told as they came (the type
+   * says what tools take): `execute` answers such a call with words about them, for the model.
+   */
   parseToolCalls(response: string): { readonly text: string; readonly toolCalls: readonly ToolCallRequest[] }
   /** Figures of one tool; `undefined` before its first call. */
   getToolMetrics(name: string): ToolMetrics | undefined
@@ -758,7 +762,7 @@ export interface ToolPermissionRule {
   readonly pattern?: string
   /** What to do when the rule matches. */
   readonly policy: ToolPermissionPolicy
-  /** Only tools of this category, or of one of these. */
+  /** Only tools of this category, or of one of these; an empty list is refused. */
   readonly category?: ToolCategory | readonly ToolCategory[]
   /** Only tools that carry these annotations. */
   readonly annotations?: Partial<ToolAnnotations>

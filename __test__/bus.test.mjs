@@ -155,6 +155,64 @@ test('the next publication of the same type sees every change', () => {
   assert.equal(heard(undefined), '')
 })
 
+test('handlers that come and go during a dispatch belong to the next one', () => {
+  for (const wild of [false, true]) {
+    const bus = createEventBus()
+    const seen = []
+    const subscribe = (handler) => (wild ? bus.subscribeAll(handler) : bus.subscribe('abort', handler))
+    const heard = () => {
+      seen.length = 0
+      bus.publish('abort', { reason: '' })
+      return seen.join('')
+    }
+    const ends = {}
+    const see = (name) => {
+      ends[name] = subscribe(() => seen.push(name))
+    }
+    see('a')
+    const trigger = subscribe(() => {
+      seen.push('!')
+      ends.a()
+      ends.b()
+      see('c')
+      trigger()
+    })
+    see('b')
+    assert.equal(heard(), 'a!b', 'the dispatch goes on with those that it began with')
+    assert.equal(heard(), 'c')
+    see('a')
+    see('b')
+    assert.equal(heard(), 'cab', 'who comes again stands behind')
+    const clearing = subscribe(() => bus.clear())
+    assert.equal(heard(), 'cab')
+    clearing()
+    assert.equal(heard(), '')
+  }
+})
+
+test('handlers come and go at a cost of their own, however many there are', () => {
+  const bus = createEventBus()
+  const COUNT = 60_000
+  const from = process.hrtime.bigint()
+  let calls = 0
+  for (const subscribe of [(handler) => bus.subscribe('abort', handler), (handler) => bus.subscribeAll(handler)]) {
+    calls = 0
+    const ends = Array.from({ length: COUNT }, () =>
+      subscribe(() => {
+        calls += 1
+      }),
+    )
+    bus.publish('abort', { reason: '' })
+    assert.equal(calls, COUNT)
+    for (const end of ends) end()
+    bus.publish('abort', { reason: '' })
+    assert.equal(calls, COUNT)
+  }
+  // In the square of their number it would be minutes.
+  const seconds = Number(process.hrtime.bigint() - from) / 1e9
+  assert.ok(seconds < 15, `${seconds} s`)
+})
+
 test('what is no handler is refused', () => {
   const bus = createEventBus()
   for (const bad of [() => bus.subscribe('abort'), () => bus.subscribe('', () => {}), () => bus.subscribeAll(17)]) {

@@ -274,6 +274,7 @@ test('what is no configuration is refused with its place', () => {
     [{ defaultPolicy: 'ask', rules: [{ policy: 'allow' }] }, 'rules.0.tool'],
     [{ defaultPolicy: 'ask', rules: [{ tool: '*', policy: 'yes' }] }, 'rules.0.policy'],
     [{ defaultPolicy: 'ask', rules: [{ tool: '*', policy: 'allow', category: 'magic' }] }, 'rules.0.category'],
+    [{ defaultPolicy: 'allow', rules: [{ tool: '*', policy: 'deny', category: [] }] }, 'rules.0.category'],
     [{ defaultPolicy: 'ask', rules: [{ tool: '*', policy: 'allow', patern: 'x' }] }, 'rules.0.patern'],
     [{ defaultPolicy: 'ask', rules: [], onPermissionRequest: true }, 'onPermissionRequest'],
   ]
@@ -283,6 +284,10 @@ test('what is no configuration is refused with its place', () => {
       (e) => e.code === 'CONFIG_VALIDATION' && e.issues[0].path === path,
     )
   }
+  assert.throws(
+    () => resolver('allow', { tool: '*', policy: 'deny', category: [] }),
+    /at least one of them, got an empty array/,
+  )
   assert.ok(Object.isFrozen(resolver('deny')))
 })
 

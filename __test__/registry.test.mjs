@@ -344,6 +344,29 @@ test('arguments that are no object, or no JSON', async () => {
   assert.equal(lone.output, '{"text":"a\ufffdb"}')
 })
 
+test('a call whose id could not come back as it was is refused under it, and the others run', async () => {
+  const bus = createEventBus()
+  const events = recorded(bus)
+  const registry = registryOf({ X: async () => 'ran' }, { eventBus: bus })
+  const odd = { id: '\ud800x', name: 'X', arguments: {} }
+  const alone = await registry.execute(odd)
+  assert.deepEqual([alone.id, alone.isError], [odd.id, true])
+  assert.match(
+    alone.output,
+    /^Tool "X" execution failed: id: expected text, got one that has half of a character in it$/,
+  )
+  assert.ok(events.length > 0 && events.every(([, payload]) => payload.callId === odd.id))
+  const whole = { id: '\ud83d\ude00', name: 'X', arguments: {} }
+  const results = await registry.batchExecute([odd, whole])
+  assert.deepEqual(
+    results.map(({ id, output }) => [id, output]),
+    [
+      [odd.id, alone.output],
+      [whole.id, 'ran'],
+    ],
+  )
+})
+
 test('what is no call is a failed result, never a rejection', async () => {
   const bus = createEventBus()
   const events = recorded(bus)
@@ -1027,4 +1050,61 @@ test('the host tools answer to the names that models give them and their argumen
   // A tool of that very name comes first.
   registry.register(define('Read'), async () => 'mine')
   assert.equal((await registry.execute(call('Read', { file: 'a.txt' }))).output, 'mine')
+})
+
+test('what a server lists badly is skipped and told, or taken as far as it goes', async () => {
+  const warnings = []
+  const logger = { warn: (message) => warnings.push(message) }
+  const callTool = async (_, tool, args) => `${tool} ${JSON.stringify(args)}`
+  const registryWith = (listed, more = { connectedServerNames: ['a'] }) =>
+    createToolRegistry({ mcpClient: { listTools: async () => listed, callTool, ...more }, logger })
+
+  const nameless = registryWith([{ description: 'x' }, { name: '' }, { name: 5 }, null, { name: 'ok' }])
+  await nameless.discover()
+  assert.deepEqual(nameless.toolNames, ['mcp:a/ok'])
+  assert.deepEqual(warnings, [
+    'tool (nothing) of MCP server "a" is skipped: expected a tool with a name, got nothing',
+    'tool "" of MCP server "a" is skipped: expected a tool with a name, got string ""',
+    'tool (number 5) of MCP server "a" is skipped: expected a tool with a name, got number 5',
+    'tool (nothing) of MCP server "a" is skipped: expected a tool with a name, got null',
+  ])
+
+  warnings.length = 0
+  const homeless = registryWith([{ name: 'q' }, { name: 'r', serverName: '' }, { name: 's', server: 'b' }], {})
+  await homeless.discover()
+  assert.deepEqual(homeless.toolNames, ['mcp:b/s'])
+  assert.equal(warnings.length, 2)
+  assert.match(
+    warnings[0],
+    /^tool "q" of MCP server \(nothing\) is skipped: expected the name of its server, got nothing$/,
+  )
+
+  // Nested deeper than Rust reads.
+  let deep = {}
+  for (let i = 0; i < 300; i++) deep = { type: 'array', items: deep }
+  warnings.length = 0
+  const tools = [
+    { name: 'typeless', inputSchema: { properties: { a: { type: 'string' } }, required: ['a'] } },
+    { name: 'banana', inputSchema: { type: 'banana', properties: { a: { type: 'string' } }, required: ['a'] } },
+    { name: 'empty', inputSchema: {} },
+    { name: 'simple', parameters: { a: { type: 'string', description: '', required: true } } },
+    { name: 'deep', inputSchema: { type: 'object', properties: { deep } } },
+  ]
+  const registry = registryWith(tools)
+  await registry.discover()
+  assert.deepEqual(
+    registry.toolNames,
+    ['typeless', 'banana', 'empty', 'simple'].map((name) => `mcp:a/${name}`),
+  )
+  for (const name of ['typeless', 'banana', 'simple']) {
+    const refused = await registry.execute(call(`mcp:a/${name}`, {}))
+    assert.match(refused.output, /argument "a" is missing/, name)
+    assert.equal((await registry.execute(call(`mcp:a/${name}`, { a: 'x' }))).output, `${name} {"a":"x"}`)
+  }
+  assert.equal((await registry.execute(call('mcp:a/empty', { b: 1 }))).output, 'empty {"b":1}')
+  assert.equal(warnings.length, 1)
+  assert.match(warnings[0], /^tool "deep" of MCP server "a" is skipped: definition: .*recursion limit/)
+  // Nor does it stand in what `register` throws.
+  const definition = define('deep', { parameters: { type: 'object', properties: { deep } } })
+  assert.throws(() => registry.register(definition, async () => ''), { code: 'CONFIG_VALIDATION' })
 })

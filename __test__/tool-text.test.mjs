@@ -62,6 +62,11 @@ test('a reply that repeats itself is read about as often as it is long', () => {
     ['<tool_use>\\"</tool_use>', ''],
     ['<tool_use>\\"""</tool_use>', '"</tool_use>'],
     ['<tool_use>{"a":"</tool_use>', ''],
+    ['<tool_use>', ''],
+    ['<tool_use>x', ''],
+    ['<tool_use>x', '</tool_use>'],
+    ['<tool_use>{"a":1}', ''],
+    ['<tool_use><tool_use>{</tool_use></tool_use>', ''],
   ]
   for (const [block, end] of table) {
     const { toolCalls } = registry.parseToolCalls(calls + block.repeat(40_000) + end)
@@ -81,9 +86,43 @@ for (const body of MALFORMED) {
   })
 }
 
-test('a block that does not end is text', () => {
-  const { text, toolCalls } = registry.parseToolCalls('x <tool_use>{"name": "a"}')
-  assert.deepEqual([text, toolCalls.length], ['x <tool_use>{"name": "a"}', 0])
+test('a block that nothing closes is in neither, up to the end of its object or of the reply', () => {
+  const good = block({ id: '1', name: 'good' })
+  const table = [
+    ['x <tool_use>{"name": "a"}', 'x', []],
+    ['x <tool_use>{"name": "a", "arguments": {"text": "}', 'x', []],
+    ['x <tool_use>{"name": "a", "arguments": {"text": "{ } \\" <tool_use>"}} y', 'x  y', []],
+    ['x <tool_use>{"name": "a"} y <tool_use>\n {"na', 'x  y', []],
+    ['x <tool_use>', 'x', []],
+    ['x <tool_use> \n', 'x', []],
+    [`${good}x <tool_use>{"name": "a"`, 'x', ['good']],
+    // Where a tag opens no object, it is only spoken of.
+    ['the tag <tool_use> opens a block', 'the tag <tool_use> opens a block', []],
+    [`the tag <tool_use> opens a block: ${good}`, 'the tag <tool_use> opens a block:', ['good']],
+    // What stands inside a broken block is no block: it may be a text that the call was to write.
+    [`x <tool_use>{"name": "a", "content": "an example: ${good}"} y`, 'x "} y', []],
+  ]
+  for (const [reply, text, names] of table) {
+    const read = registry.parseToolCalls(reply)
+    assert.deepEqual([read.text, read.toolCalls.map((c) => c.name)], [text, names], reply)
+  }
+})
+
+test('tags that are written twice open and close one block', () => {
+  const body = '{"id": "1", "name": "a"}'
+  const close = '</tool_use>'
+  const table = [
+    [`x <tool_use><tool_use>${body}${close}${close} y`, 'x  y'],
+    [`x <tool_use>\n<tool_use>\n<tool_use>${body}\n${close}\n${close}\n${close}y`, 'x y'],
+    [`x <tool_use><tool_use>${body}${close} y`, 'x  y'],
+    [`x <tool_use>${body}${close} ${close}`, `x  ${close}`],
+  ]
+  for (const [reply, text] of table) {
+    const read = registry.parseToolCalls(reply)
+    assert.deepEqual([read.text, read.toolCalls.map((c) => c.name)], [text, ['a']], reply)
+  }
+  const broken = registry.parseToolCalls(`x <tool_use><tool_use>{${close}${close} y`)
+  assert.deepEqual([broken.text, broken.toolCalls], ['x  y', []])
 })
 
 test('a quote that never closes cannot swallow the next block', () => {

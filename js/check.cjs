@@ -6,7 +6,7 @@ const { invalid } = require('./errors.cjs')
 /** What a value is, for a message; long texts are cut. */
 function describe(value) {
   if (value === null) return 'null'
-  if (Array.isArray(value)) return 'an array'
+  if (Array.isArray(value)) return value.length > 0 ? 'an array' : 'an empty array'
   switch (typeof value) {
     case 'string':
       return `string ${JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value)}`
@@ -62,6 +62,13 @@ const list = (check) => (value, path, issues) => {
   value.forEach((item, i) => {
     check(item, join(path, i), issues)
   })
+}
+
+/** A list with something in it. */
+const filled = (check) => (value, path, issues) => {
+  if (Array.isArray(value) && value.length === 0)
+    return void issues.push({ path, message: 'expected at least one entry, got an empty array' })
+  list(check)(value, path, issues)
 }
 
 const record = (check) => (value, path, issues) => {
@@ -124,6 +131,7 @@ module.exports = {
   having,
   optional,
   list,
+  filled,
   record,
   environment,
   either,

@@ -2,9 +2,10 @@
 'use strict'
 
 const { native } = require('./bridge.cjs')
-const { plain } = require('./check.cjs')
+const { describe, plain } = require('./check.cjs')
 const { messageOf, revive } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
+const { isJsonSchema, isStandard } = require('./schema.cjs')
 
 const NONE = new Set()
 const ALL = { has: () => true }
@@ -66,18 +67,42 @@ async function listAll(client, log) {
   return { listed: lists.flat(), silent }
 }
 
+/** A tool's full name, or an error about what it lacks. */
+function nameOf(server, tool) {
+  if (typeof server !== 'string' || server === '')
+    throw new Error(`expected the name of its server, got ${describe(server)}`)
+  if (typeof tool?.name !== 'string' || tool.name === '')
+    throw new Error(`expected a tool with a name, got ${describe(plain(tool) ? tool.name : tool)}`)
+  return `mcp:${server}/${tool.name}`
+}
+
+/** Whether every entry is a parameter in the simple form. */
+const simple = (schema) => {
+  const entries = Object.values(schema)
+  return entries.length > 0 && entries.every((entry) => typeof entry?.type === 'string')
+}
+
+/** The parameters of a tool. A schema that leaves out that it is an object's is one all the same: arguments are never anything else. */
+function parametersOf({ inputSchema, parameters }) {
+  const schema = inputSchema ?? parameters
+  if (!plain(schema)) return { type: 'object', properties: {} }
+  return isStandard(schema) || isJsonSchema(schema) || simple(schema) ? schema : { ...schema, type: 'object' }
+}
+
 function addTool(state, client, server, tool) {
-  const schema = tool.inputSchema ?? tool.parameters
   const definition = {
-    name: `mcp:${server}/${tool.name}`,
+    name: nameOf(server, tool),
     description: String(tool.description ?? ''),
-    parameters: plain(schema) ? schema : { type: 'object', properties: {} },
+    parameters: parametersOf(tool),
     category: 'other',
     ...annotationsOf(tool),
   }
   state.add(definition, async (args) => outputOf(await client.callTool(server, tool.name, args)), 'mcp')
   return definition.name
 }
+
+/** A name in a message; one that is none is told as what it is. */
+const shown = (name) => (typeof name === 'string' ? JSON.stringify(name.slice(0, 80)) : `(${describe(name)})`)
 
 /** `servers`: tool → its server. A server that is skipped keeps the tools that it had. */
 async function discover(state, servers) {
@@ -92,7 +117,10 @@ async function discover(state, servers) {
     try {
       servers.set(addTool(state, client, server, tool), server)
     } catch (cause) {
-      state.log(`tool "${tool?.name}" of MCP server "${server}" is skipped: ${messageOf(cause)}`, { server, cause })
+      state.log(`tool ${shown(tool?.name)} of MCP server ${shown(server)} is skipped: ${messageOf(cause)}`, {
+        server,
+        cause,
+      })
     }
   }
 }

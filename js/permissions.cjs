@@ -6,6 +6,7 @@ const {
   assertFits,
   describe,
   either,
+  filled,
   fn,
   list,
   oneOf,
@@ -27,7 +28,9 @@ const rule = shape({
   tool: text,
   pattern: optional(string),
   policy,
-  category: optional(either(`one of ${CATEGORIES.join(', ')}, or a list of them`, category, list(category))),
+  category: optional(
+    either(`one of ${CATEGORIES.join(', ')}, or a list of at least one of them`, category, filled(category)),
+  ),
   annotations: optional(
     shape({ title: optional(string), destructive: optional(boolean), readOnly: optional(boolean) }),
   ),

@@ -53,7 +53,9 @@ function readMembers(call) {
   }
 }
 
-function problemOf({ arguments: args }, name) {
+function problemOf({ id, arguments: args }, name) {
+  // An id that is not Unicode could not come back as it was.
+  if (!id.isWellFormed()) return 'id: expected text, got one that has half of a character in it'
   if (typeof name !== 'string') return `name: expected a string, got ${describe(name)}`
   if (!plain(args)) return `arguments: expected an object, got ${describe(args)}`
   return undefined

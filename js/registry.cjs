@@ -118,11 +118,19 @@ class State {
     // What others' servers describe badly is taken as far as it goes.
     if (schema === undefined && origin !== 'mcp') this.#checkParameters(definition)
     const number = ++this.#lastHandler
-    this.native.register(toJson(definition), number, schema !== undefined)
+    this.#registerNative(definition, number, schema !== undefined)
     this.handlers.set(number, { handler, schema })
     claim(definition, this.native)
     this.tools.set(definition.name, { definition, origin })
     this.version += 1
+  }
+
+  #registerNative(definition, number, checks) {
+    try {
+      this.native.register(toJson(definition), number, checks)
+    } catch (cause) {
+      throw revive(cause)
+    }
   }
 
   #checkParameters({ parameters }) {

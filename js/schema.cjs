@@ -144,4 +144,4 @@ function issueText(issue) {
   return where ? `argument "${where}": ${message || 'does not fit'}` : message
 }
 
-module.exports = { isStandard, readDefinition, listParameters, validateStandard, deepFreeze, CATEGORIES }
+module.exports = { isStandard, isJsonSchema, readDefinition, listParameters, validateStandard, deepFreeze, CATEGORIES }

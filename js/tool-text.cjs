@@ -6,6 +6,8 @@ const { listParameters } = require('./schema.cjs')
 
 const OPEN = '<tool_use>'
 const CLOSE = '</tool_use>'
+/** Between two tags that belong together. */
+const BLANKS_MAX = 1024
 
 const INTRO = `You can use tools. To call one, write a block of exactly this form:
 
@@ -43,6 +45,49 @@ function endOfBlock(text, start) {
     else if (c === 0x3c && text.startsWith(CLOSE, i)) return i
   }
   return -1
+}
+
+/** Where the object that begins at `start` ends; -1 when it does not. */
+function endOfObject(text, start) {
+  let depth = 0
+  let inString = false
+  for (let i = start; i < text.length; i++) {
+    const c = text.charCodeAt(i)
+    if (inString) {
+      if (c === 0x5c) i++
+      else if (c === 0x22) inString = false
+    } else if (c === 0x22) inString = true
+    else if (c === 0x7b) depth++
+    else if (c === 0x7d && --depth === 0) return i + 1
+  }
+  return -1
+}
+
+/** Where a tag ends that stands at `at`, behind blanks or none; -1 when there is none. */
+function endOfTag(text, at, tag) {
+  const found = at + text.slice(at, at + BLANKS_MAX).search(/\S|$/)
+  return text.startsWith(tag, found) ? found + tag.length : -1
+}
+
+/** What stands first in a block that begins at `start`, behind blanks. */
+function firstIn(text, start) {
+  return start + text.slice(start).search(/\S|$/)
+}
+
+/** Where the block that nothing closes ends: with its object, or with the reply when that was cut off. -1: a tag that opens no block. */
+function endOfUnclosed(text, start) {
+  const first = firstIn(text, start)
+  if (first === text.length) return first
+  if (text[first] !== '{') return -1
+  const end = endOfObject(text, first)
+  return end === -1 ? text.length : end
+}
+
+/** Whether a tag is only spoken of: no object follows it, and another block begins before anything is closed. */
+function mentioned(text, start, closing) {
+  if (text[firstIn(text, start)] === '{') return false
+  const next = text.indexOf(OPEN, start)
+  return next !== -1 && next < closing
 }
 
 function parseBody(body) {
@@ -86,23 +131,49 @@ function parseToolCalls(response) {
   const texts = []
   let inVain = 4 * response.length + 65_536
   let at = 0
+  let closing = 0
   for (;;) {
     const open = response.indexOf(OPEN, at)
     if (open === -1) break
-    const start = open + OPEN.length
-    const first = response.indexOf(CLOSE, start)
-    if (first === -1) break
-    const aware = inVain > 0 ? endOfBlock(response, start) : first
+    const { start, doubled } = insideOf(response, open)
+    // The next one; looked for no more once there is none.
+    if (closing !== -1 && closing < start) closing = response.indexOf(CLOSE, start)
+    if (closing === -1 || mentioned(response, start, closing)) {
+      const end = closing === -1 ? endOfUnclosed(response, start) : -1
+      texts.push(response.slice(at, end === -1 ? start : open))
+      at = end === -1 ? start : end
+      continue
+    }
+    const aware = inVain > 0 ? endOfBlock(response, start) : closing
     const call = aware === -1 ? undefined : parseBody(response.slice(start, aware))
-    if (!call) inVain -= (aware === -1 ? response.length : aware) - start
-    // A block whose JSON does not hold ends at the first closing tag, so that it cannot swallow the next one.
-    const end = call ? aware : first
     if (call) toolCalls.push(readCall(call))
+    else inVain -= (aware === -1 ? response.length : aware) - start
     texts.push(response.slice(at, open))
-    at = end + CLOSE.length
+    // A block whose JSON does not hold ends at the first closing tag, so that it cannot swallow the next one.
+    at = behind(response, (call ? aware : closing) + CLOSE.length, doubled)
   }
   texts.push(response.slice(at))
   return Object.freeze({ text: texts.join('').trim(), toolCalls: Object.freeze(toolCalls) })
+}
+
+/** Where the inside of a block begins; a tag that is written twice and more opens one block. */
+function insideOf(text, open) {
+  let start = open + OPEN.length
+  for (let doubled = 0; ; doubled++) {
+    const next = endOfTag(text, start, OPEN)
+    if (next === -1) return { start, doubled }
+    start = next
+  }
+}
+
+/** Where the text behind a block goes on, with as many further closing tags as it had opening ones. */
+function behind(text, end, doubled) {
+  for (let left = doubled; left > 0; left--) {
+    const next = endOfTag(text, end, CLOSE)
+    if (next === -1) break
+    end = next
+  }
+  return end
 }
 
 module.exports = { formatForSystemPrompt, parseToolCalls, newCallId }

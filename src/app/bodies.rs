@@ -7,8 +7,8 @@ use super::{App, Caller};
 use crate::base::{clock, limit};
 use crate::model::Model as _;
 use crate::protocol::{
-    ApiError, Configure, Control, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT, Part, Prompt, PromptContent,
-    SessionId, SessionStatus, Usage, agent_of,
+    ApiError, Configure, Control, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT, Part, PermissionConfig,
+    PermissionRule, Prompt, PromptContent, SessionId, SessionStatus, Usage, agent_of,
 };
 use crate::session::Command;
 use crate::store::{SessionRow, SessionSettings};
@@ -22,6 +22,7 @@ impl App {
             check_text("instructions", instructions, limit::INSTRUCTIONS_BYTES_MAX)?;
         }
         self.check_tools(body.tools.as_deref())?;
+        check_rules("toolPermissions", body.tool_permissions.as_ref())?;
         let working_directory = self.working_directory(body.working_directory).await?;
         let now = clock::now_ms();
         Ok(SessionRow {
@@ -141,6 +142,14 @@ impl App {
         let shown: Vec<String> = self.roots.iter().map(|root| root.display().to_string()).collect();
         shown.join(", ")
     }
+}
+
+/// Rules that can match something.
+fn check_rules(field: &str, permissions: Option<&PermissionConfig>) -> Result<(), ApiError> {
+    let empty = permissions.and_then(|permissions| PermissionRule::without_category(&permissions.rules));
+    empty.map_or(Ok(()), |at| {
+        Err(ApiError::invalid(&format!("{field}.rules[{at}].category"), "a category, or a list of at least one"))
+    })
 }
 
 /// A prompt says something, and not too much.

@@ -286,6 +286,10 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
         Err(cause) => return Err(refused(cause.to_string())),
     };
     let mut said: Options = toml::from_str(&text).map_err(|cause| refused(located(&text, &cause)))?;
+    let rules = said.permissions.as_ref().map_or(&[][..], |permissions| &permissions.rules);
+    if let Some(at) = PermissionRule::without_category(rules) {
+        return Err(refused(format!("`category` of rule {} of `permissions`: expected at least one category", at + 1)));
+    }
     let base = path.parent().unwrap_or(Path::new("/")).to_owned();
     let own = [&mut said.cwd, &mut said.data_dir, &mut said.port_file];
     let doors = [&mut said.tls_cert, &mut said.tls_key, &mut said.socket];
@@ -408,6 +412,7 @@ mod tests {
             (Some("prot = 3"), &[], "line 1: unknown field `prot`"),
             (Some("\nport = \"x\""), &[], "line 2: invalid type: string \"x\", expected u16"),
             (Some("[permissions]\nrulez = []"), &[], "line 2: unknown field `rulez`"),
+            (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\ncategory = []"), &[], "`category` of rule 1 of `permissions`: expected at least one category"),
             (Some("port = "), &[], "line 1: "),
             (Some("\n[[mcp_servers]]\nname = \"a\""), &[], "line 2: `command` of the MCP server `a`: expected a program"),
             (Some("[[mcp_servers]]\nname = \"a\"\ncomand = \"x\""), &[], "unknown field `comand`"),

@@ -39,6 +39,15 @@ pub struct PermissionRule {
     pub annotations: Option<ToolAnnotations>,
 }
 
+impl PermissionRule {
+    /// The place of the first rule whose list of categories is empty: it would match nothing, so that a refusal would refuse
+    /// nothing. Doors hold what they are given against this; what was stored is read as it is.
+    pub fn without_category(rules: &[Self]) -> Option<usize> {
+        let empty = |rule: &Self| matches!(&rule.category, Some(CategoryFilter::Any(any)) if any.is_empty());
+        rules.iter().position(empty)
+    }
+}
+
 /// A default and the rules over it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
