@@ -11,9 +11,10 @@ export async function http(server, method, path, body, headers = {}) {
 }
 
 /** The events of a session as they come: `{seq, type, payload, …}`. Ends with the stream, or when left. */
-export async function* events(server, sessionId, after = 0) {
+export async function* events(server, sessionId, after = 0, headers = {}) {
   const controller = new AbortController()
   const response = await fetch(`${server.url}/sessions/${sessionId}/events?after=${after}`, {
+    headers,
     signal: controller.signal,
   })
   try {

@@ -4,7 +4,7 @@
  *
  * A reply is `{ text?, calls? }` (text as one piece or a list of pieces; calls as `{id, name, arguments}`),
  * or `{ status, body }` for a refusal, or `{ hang: true }` for one that begins and never goes on, or a
- * function of the request that makes one of these.
+ * function of the request that makes one of these, or a promise of one.
  */
 
 import { createServer } from 'node:http'
@@ -44,7 +44,7 @@ async function bodyOf(request) {
 
 /**
  * Starts one. `requests` are the bodies that came; `baseUrl` is what a server is told.
- * @param {readonly (object | ((body: object) => object))[]} script
+ * @param {readonly (object | ((body: object) => object | Promise<object>))[]} script
  */
 export async function scriptedModel(script) {
   const requests = []
@@ -53,7 +53,7 @@ export async function scriptedModel(script) {
     const body = await bodyOf(request)
     requests.push(body)
     const next = replies.shift() ?? { status: 500, body: { error: { message: 'the script is over' } } }
-    const reply = typeof next === 'function' ? next(body) : next
+    const reply = typeof next === 'function' ? await next(body) : next
     if (reply.status) {
       response.writeHead(reply.status, { 'content-type': 'application/json' })
       response.end(JSON.stringify(reply.body))

@@ -9,6 +9,7 @@ use super::names::spellings;
 use super::options::{LogFormat, LogLevel, Options};
 use super::{Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
 use crate::base::{file, limit};
+use crate::protocol::PermissionRule;
 
 /// Largest configuration file in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
