@@ -111,7 +111,9 @@ const LINES = [
 ]
 
 for (const [name, connect, cut] of LINES) {
-  test(`a WebSocket of ${name}: replays, conflicts, and a connection and a server that break off`, async () => {
+  test(`a WebSocket of ${name}: replays, conflicts, and a connection and a server that break off`, {
+    timeout: 120_000,
+  }, async () => {
     const held = deferred()
     const server = await served(`ws-${name}`, [{ text: ['o', 'ne'] }, () => held.promise, { text: 'three' }])
     const opened = async () => {
@@ -222,7 +224,9 @@ const EVENT_SOURCES = [
   ],
 ]
 
-test('an EventSource goes on behind the last event that it saw when the server was killed', async () => {
+test('an EventSource goes on behind the last event that it saw when the server was killed', {
+  timeout: 120_000,
+}, async () => {
   const server = await served('sse', [{ text: ['o', 'ne'] }, { text: 'two' }])
   await server.call('POST', '/sessions', { sessionId: 's' })
   const readers = EVENT_SOURCES.map(([name, connect]) => {
@@ -267,7 +271,9 @@ test('an EventSource goes on behind the last event that it saw when the server w
   )
 })
 
-test('undici over one connection: requests behind each other, keys, versions, and a stream that is left', async () => {
+test('undici over one connection: requests behind each other, keys, versions, and a stream that is left', {
+  timeout: 120_000,
+}, async () => {
   const held = deferred()
   const server = await served('http', [{ text: 'one' }, () => held.promise])
   const client = new Client(server.url, { pipelining: 8 })
@@ -335,7 +341,9 @@ function python() {
   return { lacking: `${program} has no package websockets 13 or newer (${why}); ${how}` }
 }
 
-test('the websockets package of Python: replays, conflicts, and coming back by itself', async (t) => {
+test('the websockets package of Python: replays, conflicts, and coming back by itself', {
+  timeout: 120_000,
+}, async (t) => {
   const { program, lacking } = python()
   if (lacking) return t.skip(lacking)
   const server = await served('python', [{ text: ['o', 'ne'] }, { text: 'two' }])
