@@ -400,6 +400,22 @@ for (const [content, oldStr, newStr, want] of EDITS) {
   })
 }
 
+test('fuzzyMatch leaves lone halves of characters as they are, in the place that it changes and outside of it', () => {
+  const every = Array.from({ length: 0xf8ff - 0xe000 + 1 }, (_, i) => String.fromCharCode(0xe000 + i)).join('')
+  const table = [
+    ['a\ud800b', 'a', 'x', 'x\ud800b', 'exact'],
+    ['a\ud800b\udfff\ud800', 'b\udfff', '\udfff\udbff', 'a\ud800\udfff\udbff\ud800', 'exact'],
+    ['\ue000\ud800\ue001', '\ud800', '\udc00', '\ue000\udc00\ue001', 'exact'],
+    [`${every}\ud83d\ude00\ud83d-`, '-', '+', `${every}\ud83d\ude00\ud83d+`, 'exact'],
+    ['\u{f0000}\ud800 \n  a\ud801\n', 'a\ud801', 'b', '\u{f0000}\ud800 \n  b\n', 'exact'],
+    ['x\ud800\n\ta \udc01  b\n', 'a \udc01 b', 'c\udc01', 'x\ud800\n\tc\udc01\n', 'whitespace-normalized'],
+  ]
+  for (const [content, oldStr, newStr, replaced, strategy] of table)
+    assert.deepEqual({ ...fuzzyMatch(content, oldStr, newStr) }, { replaced, strategy })
+  assert.equal(fuzzyMatch('a\ud800b', '\ud801', 'x'), null, 'another half is another text')
+  assert.equal(fuzzyMatch('a\ud800b', '\ufffd', 'x'), null)
+})
+
 test('fuzzyMatch takes texts', () => {
   assert.throws(
     () => fuzzyMatch('a', 5, 'b'),

@@ -67,8 +67,34 @@ function fuzzyMatch(content, oldStr, newStr) {
   assertFits('fuzzyMatch', string, content, 'content')
   assertFits('fuzzyMatch', string, oldStr, 'oldStr')
   assertFits('fuzzyMatch', string, newStr, 'newStr')
-  const match = native.fuzzyMatch(content, oldStr, newStr)
-  return match && Object.freeze(match)
+  const { texts, back } = asUnicode([content, oldStr, newStr])
+  const match = native.fuzzyMatch(...texts)
+  return match && Object.freeze({ ...match, replaced: back(match.replaced) })
+}
+
+/** A half of a character whose other half is missing. */
+const LONE = /\p{Surrogate}/gu
+/** Characters that mean nothing by themselves. */
+const PRIVATE = /\p{Private_Use}/gu
+
+/** Texts as Rust takes them: for each lone half of a character one that no text has stands in, and `back` undoes that. */
+function asUnicode(texts) {
+  if (texts.every((each) => each.isWellFormed())) return { texts, back: (made) => made }
+  const all = texts.join('\n')
+  const used = new Set(all.match(PRIVATE))
+  const inside = new Map()
+  let next = 0xe000
+  for (const half of new Set(all.match(LONE))) {
+    // Behind the first range, which the texts may fill, there is one of 65,534.
+    while (used.has(String.fromCodePoint(next))) next = next === 0xf8ff ? 0xf0000 : next + 1
+    inside.set(half, String.fromCodePoint(next))
+    next = next === 0xf8ff ? 0xf0000 : next + 1
+  }
+  const outside = new Map([...inside].map(([half, instead]) => [instead, half]))
+  return {
+    texts: texts.map((each) => each.replace(LONE, (half) => inside.get(half))),
+    back: (made) => made.replace(PRIVATE, (instead) => outside.get(instead) ?? instead),
+  }
 }
 
 module.exports = { registerFilesystemTools, registerBashTool, registerExecTools, registerGitTools, fuzzyMatch }

@@ -23,7 +23,18 @@ export function simse(program) {
 
     command({ port, home, project, model }) {
       mkdirSync(home, { recursive: true })
-      const args = ['serve', '--port', port, '--cwd', project, '--data-dir', join(home, 'data'), '--no-auth', '--commands-per-minute', '0']
+      const args = [
+        'serve',
+        '--port',
+        port,
+        '--cwd',
+        project,
+        '--data-dir',
+        join(home, 'data'),
+        '--no-auth',
+        '--commands-per-minute',
+        '0',
+      ]
       return {
         program,
         args: [...args.map(String), '--openai-base-url', `http://${model}/v1`, '--model', 'openai/scripted'],
