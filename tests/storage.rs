@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::ffi;
 use serde_json::value::RawValue;
-use simse::protocol::{Event, PermissionMode, SessionId, SessionStatus, Usage};
+use simse::protocol::{Event, PermissionMode, Reasoning, SessionId, SessionStatus, Usage};
 use simse::store::inspect::Fault;
 use simse::store::{Inspection, SessionRow, SessionSettings, SqliteStore, Store, StoreError, Write, commit};
 
@@ -130,6 +130,8 @@ fn row(name: &str, version: u64) -> SessionRow {
             title: None,
             instructions: None,
             tools: None,
+            without_tools: Vec::new(),
+            reasoning: Reasoning::default(),
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),

@@ -23,8 +23,8 @@ use crate::model::{
     Reply, StopReason,
 };
 use crate::protocol::{
-    ErrorBody, ErrorCode, EventBody, Message, Part, PermissionVerdict, RoundKind, ToolCallRequest, ToolCallResult,
-    Usage, VerdictSource,
+    ErrorBody, ErrorCode, EventBody, Message, Part, PermissionVerdict, Reasoning, RoundKind, ToolCallRequest,
+    ToolCallResult, Usage, VerdictSource,
 };
 use crate::tool::Arguments;
 
@@ -111,6 +111,7 @@ impl Turn {
             system: hooks.transform_system(self.input.system.clone()).await,
             messages: hooks.transform_messages(messages).await,
             tools: Vec::new(),
+            reasoning: Reasoning::Auto,
             agent: Some(AgentRequest {
                 directory: self.input.directory.clone(),
                 session: known.map(|session| session.id.clone()),

@@ -15,7 +15,7 @@ use super::*;
 use crate::hook::{Before, Hooks, NoHooks};
 use crate::model::retry::RetryPolicy;
 use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
-use crate::protocol::{ErrorCode, Message, RoundKind, SessionId, ToolCallResult, Usage, VerdictSource};
+use crate::protocol::{ErrorCode, Message, Reasoning, RoundKind, SessionId, ToolCallResult, Usage, VerdictSource};
 use crate::tool::{Registry, Scope, Tool, ToolContext, ToolError, ToolOutput};
 
 #[derive(Default)]
@@ -471,6 +471,7 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
         messages: vec![Message::User(text("hello"))],
         directory: "/".into(),
         agent: None,
+        reasoning: Reasoning::High,
         environment: CallEnvironment { sink: None, ..environment(log) },
         sink: Arc::clone(log) as Arc<dyn Sink>,
         progress: Progress::default(),

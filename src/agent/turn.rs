@@ -32,7 +32,7 @@ use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Model, ModelError, ModelRequest, StopReason};
 use crate::protocol::{
-    ErrorBody, ErrorCode, EventBody, Held, Message, Part, PromptContent, RoundKind, ToolCallRequest, Usage,
+    ErrorBody, ErrorCode, EventBody, Held, Message, Part, PromptContent, Reasoning, RoundKind, ToolCallRequest, Usage,
 };
 
 /// The final text of a turn whose model said nothing (typescript-api.md §7).
@@ -50,6 +50,8 @@ pub struct TurnInput {
     pub directory: PathBuf,
     /// The session that an agent keeps for this one, if it has one.
     pub agent: Option<AgentSession>,
+    /// How much the model thinks before it answers. An agent is told nothing of it.
+    pub reasoning: Reasoning,
     /// Tools, permission and hooks.
     pub environment: CallEnvironment,
     /// Takes the events: `loop.*`, `stream.*`, `tool.*`, `turn.complete`, `session.steer`.
@@ -279,6 +281,7 @@ impl Turn {
             system: hooks.transform_system(self.input.system.clone()).await,
             messages: hooks.transform_messages(messages).await,
             tools: self.input.environment.registry.definitions(),
+            reasoning: self.input.reasoning,
             agent: None,
         }
     }

@@ -8,9 +8,9 @@ use crate::base::{clock, limit};
 use crate::model::Model as _;
 use crate::protocol::{
     ApiError, Configure, Control, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT, Part, PermissionConfig,
-    PermissionRule, Prompt, PromptContent, SessionId, SessionStatus, Usage, agent_of,
+    PermissionRule, Prompt, PromptContent, Reasoning, SessionId, SessionStatus, Usage, agent_of,
 };
-use crate::session::Command;
+use crate::session::{Command, ToolEntry, choose_tools};
 use crate::store::{SessionRow, SessionSettings};
 
 impl App {
@@ -21,10 +21,27 @@ impl App {
         if let Some(instructions) = &body.instructions {
             check_text("instructions", instructions, limit::INSTRUCTIONS_BYTES_MAX)?;
         }
-        self.check_tools(body.tools.as_deref())?;
+        self.check_tools("tools", body.tools.as_deref(), |_| false)?;
         check_rules("toolPermissions", body.tool_permissions.as_ref())?;
-        let working_directory = self.working_directory(body.working_directory).await?;
+        let reasoning = body.reasoning.unwrap_or_default();
+        check_reasoning("reasoning", reasoning, &model)?;
+        let working_directory = self.working_directory("workingDirectory", body.working_directory).await?;
         let now = clock::now_ms();
+        let mut settings = SessionSettings {
+            working_directory,
+            model,
+            title: body.title,
+            instructions: body.instructions,
+            tools: None,
+            without_tools: Vec::new(),
+            reasoning,
+            permissions: body.tool_permissions,
+            permission_mode: body.permission_mode.unwrap_or(self.settings.permission_mode),
+            grants: Vec::new(),
+        };
+        if let Some(tools) = &body.tools {
+            choose_tools(&mut settings, tools);
+        }
         Ok(SessionRow {
             id: body.session_id.unwrap_or_else(SessionId::generate),
             client: caller.client.clone(),
@@ -34,28 +51,38 @@ impl App {
             updated_at: now,
             message_count: 0,
             usage: Usage::default(),
-            settings: SessionSettings {
-                working_directory,
-                model,
-                title: body.title,
-                instructions: body.instructions,
-                tools: body.tools,
-                permissions: body.tool_permissions,
-                permission_mode: body.permission_mode.unwrap_or(self.settings.permission_mode),
-                grants: Vec::new(),
-            },
+            settings,
         })
     }
 
-    /// Holds changed settings against what there is.
-    pub(super) fn check_configure(&self, configure: &Configure) -> Result<(), ApiError> {
-        if let Some(model) = &configure.model {
-            self.check_model("configure.model", model)?;
+    /// Changed settings of a session, held against what there is; `place` is where they stand in what was sent, such as
+    /// `configure.`.
+    pub(super) async fn checked_settings(
+        &self,
+        (caller, id): (&Caller, &SessionId),
+        (place, changes): (&str, Configure),
+    ) -> Result<Configure, ApiError> {
+        let field = |name: &str| format!("{place}{name}");
+        if let Some(model) = &changes.model {
+            self.check_model(&field("model"), model)?;
         }
-        check_title("configure.title", configure.title.as_deref())?;
-        match &configure.instructions {
-            Some(text) => check_text("configure.instructions", text, limit::INSTRUCTIONS_BYTES_MAX),
-            None => Ok(()),
+        check_title(&field("title"), changes.title.as_deref())?;
+        if let Some(text) = &changes.instructions {
+            check_text(&field("instructions"), text, limit::INSTRUCTIONS_BYTES_MAX)?;
+        }
+        if changes.reasoning.is_some() || changes.tools.is_some() {
+            let now = self.session(caller, id).await?;
+            let has = |name: &str| now.tools.iter().flatten().any(|tool| ToolEntry::of(tool).name() == Some(name));
+            self.check_tools(&field("tools"), changes.tools.as_deref(), has)?;
+            let model = changes.model.as_deref().unwrap_or(&now.model);
+            check_reasoning(&field("reasoning"), changes.reasoning.unwrap_or_default(), model)?;
+        }
+        match changes.working_directory {
+            None => Ok(changes),
+            Some(given) => {
+                let real = self.working_directory(&field("workingDirectory"), Some(given)).await?;
+                Ok(Configure { working_directory: Some(real), ..changes })
+            }
         }
     }
 
@@ -104,21 +131,27 @@ impl App {
         std::iter::once(default).chain(listed).find(own).unwrap_or(default).to_owned()
     }
 
-    fn check_tools(&self, names: Option<&[String]>) -> Result<(), ApiError> {
+    /// Every tool that is named is there, or is one that the session `has`: a misspelt `-name` would take nothing away.
+    fn check_tools(&self, field: &str, entries: Option<&[String]>, has: impl Fn(&str) -> bool) -> Result<(), ApiError> {
+        let entries = entries.unwrap_or_default();
+        if entries.len() > limit::TOOL_ENTRIES_MAX {
+            let expected = format!("at most {} entries, got {}", limit::TOOL_ENTRIES_MAX, entries.len());
+            return Err(ApiError::invalid(field, expected));
+        }
         let known = self.tools();
         let is_known = |name: &str| known.iter().any(|tool| tool.name == name) || self.wardrobe.may_have(name);
-        let unknown = names.unwrap_or_default().iter().position(|name| !is_known(name));
-        match unknown.zip(names) {
-            Some((at, names)) => {
-                let field = format!("tools[{at}]");
-                Err(ApiError::invalid(&field, format!("a tool of GET /tools, got `{}`", names[at])))
+        for (at, entry) in entries.iter().enumerate() {
+            let Some(name) = ToolEntry::of(entry).name() else { continue };
+            if !is_known(name) && !has(name) {
+                let expected = format!("a tool of GET /tools, `+` or `-` and one, or `*`; got `{entry}`");
+                return Err(ApiError::invalid(&format!("{field}[{at}]"), expected));
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     /// The canonical working directory; it exists and lies under an allowed root.
-    async fn working_directory(&self, given: Option<PathBuf>) -> Result<PathBuf, ApiError> {
+    async fn working_directory(&self, field: &str, given: Option<PathBuf>) -> Result<PathBuf, ApiError> {
         let Some(given) = given else { return Ok(self.wardrobe.working_directory().to_owned()) };
         let wanted = self.settings.working_directory.join(&given);
         let looked_up = tokio::task::spawn_blocking(move || {
@@ -126,7 +159,7 @@ impl App {
             Ok::<_, std::io::Error>((real.is_dir(), real))
         });
         let found = looked_up.await.map_err(|error| ApiError::internal(error.to_string()))?;
-        let refusal = |why: &str| ApiError::invalid("workingDirectory", format!("{why}, got {}", given.display()));
+        let refusal = |why: &str| ApiError::invalid(field, format!("{why}, got {}", given.display()));
         match found {
             Ok((true, real)) if self.is_allowed(&real) => Ok(real),
             Ok((true, _)) => Err(refusal(&format!("a directory under an allowed root ({})", self.shown_roots()))),
@@ -208,6 +241,15 @@ pub(super) fn check_control(body: Control, otherwise: &str) -> Result<Command, A
     let reason = body.reason.unwrap_or_else(|| otherwise.to_owned());
     check_text("reason", &reason, limit::REASON_BYTES_MAX)?;
     Ok(Command { turn: body.turn_id, reason })
+}
+
+/// An agent chooses for itself how much it thinks.
+fn check_reasoning(field: &str, reasoning: Reasoning, model: &str) -> Result<(), ApiError> {
+    let agent = agent_of(model);
+    if reasoning == Reasoning::Auto || agent == OWN_AGENT {
+        return Ok(());
+    }
+    Err(ApiError::invalid(field, format!("`auto`: the agent `{agent}` chooses for itself how much it thinks")))
 }
 
 fn check_title(field: &str, title: Option<&str>) -> Result<(), ApiError> {

@@ -12,6 +12,7 @@ mod health;
 mod judged;
 mod parse;
 mod permissions;
+mod settings;
 mod wiring;
 
 #[cfg(test)]
@@ -32,12 +33,12 @@ use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
     Access, AgentView, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, GrantScope, Item,
-    ModelView, Page, Prompt, SessionId, SessionView, TokenRole, ToolDefinition, TurnId, TurnRecord,
+    ModelView, Page, Prompt, SessionId, SessionView, TokenRole, ToolDefinition, TurnId, TurnRecord, TurnStatus,
 };
 use crate::provider::AcpAgent;
 use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Receipt, Terms, Workbench, store_failure};
 pub use crate::session::{Accepted, EventReader, Resolved};
-use crate::store::{Store, StoreError, Which};
+use crate::store::{Store, StoreError, TurnRow, Which};
 use crate::tool::Registry;
 pub use command::{
     ANONYMOUS, Command, Handled, Message, Operation, Outcome, Request, Response, Step, Submitted, Subscribe, Unread,
@@ -304,10 +305,11 @@ impl App {
         (body, receipt): (Prompt, Option<Arc<Receipt>>),
     ) -> Result<Accepted, ApiError> {
         bodies::check_prompt(&body)?;
-        if let Some(configure) = &body.configure {
-            self.check_configure(configure)?;
-        }
         let Prompt { prompt: content, mode, configure, if_version } = body;
+        let configure = match configure {
+            Some(changes) => Some(self.checked_settings((caller, id), ("configure.", changes)).await?),
+            None => None,
+        };
         self.live(caller, id).await?.prompt(NewPrompt { content, mode, configure, if_version, receipt }).await
     }
 
@@ -317,6 +319,45 @@ impl App {
     /// `NOT_FOUND`.
     pub async fn turn(&self, caller: &Caller, id: &SessionId, turn: &TurnId) -> Result<TurnRecord, ApiError> {
         self.sessions.turn(caller.client.as_ref(), id, turn).await
+    }
+
+    /// The records of a session's turns, newest first.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `INVALID_ARGUMENT` for a cursor that is none.
+    pub async fn turns(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+        (cursor, limit): (Option<&str>, usize),
+    ) -> Result<Page<TurnRecord>, ApiError> {
+        let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
+        let expected = || ApiError::invalid("cursor", "the `nextCursor` of the page before");
+        let after = cursor.map(|text| text.parse::<TurnId>().map_err(|_| expected())).transpose()?;
+        self.sessions.view(caller.client.as_ref(), id).await?;
+        let rows = self.store.turns(id, after.as_ref(), limit + 1).await;
+        let mut rows = rows.map_err(|error| match error {
+            StoreError::NoTurn(_) => expected(),
+            other => store_failure(&other),
+        })?;
+        let more = rows.len() > limit;
+        rows.truncate(limit);
+        let next_cursor = rows.last().filter(|_| more).map(|row| row.record.turn_id.to_string());
+        let mut items = Vec::with_capacity(rows.len());
+        for TurnRow { record, .. } in rows {
+            // Of one that runs, the store does not know how far it is.
+            items.push(match record.status {
+                TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => {
+                    self.sessions.turn(caller.client.as_ref(), id, &record.turn_id).await?
+                }
+                TurnStatus::Queued
+                | TurnStatus::Completed
+                | TurnStatus::Failed
+                | TurnStatus::Aborted
+                | TurnStatus::Interrupted => record,
+            });
+        }
+        Ok(Page { items, next_cursor })
     }
 
     /// Waits for a turn's end and answers with its record. While it waits, the session has a client. Cancel-safe.

@@ -21,6 +21,7 @@ use crate::protocol::{
 };
 
 mod controls;
+mod settings;
 
 /// What the model does in one round.
 type Round = Box<dyn FnOnce(ModelRequest) -> ModelStream + Send>;

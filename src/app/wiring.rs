@@ -341,14 +341,15 @@ fn host_tools(
 impl Wardrobe {
     /// The tools of a session with these settings.
     pub(super) async fn registry(&self, settings: &SessionSettings) -> Arc<Registry> {
-        let wanted = |name: &str| settings.tools.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+        let wanted = |name: &str| settings.has_tool(name);
+        let all = settings.tools.is_none() && settings.without_tools.is_empty();
         let wants = |prefix: &str| settings.tools.as_ref().is_none_or(|n| n.iter().any(|n| n.starts_with(prefix)));
         self.servers.settle(wants).await;
         let mut more = self.memory_tools(&settings.working_directory);
         more.extend(self.servers.tools());
         let mut registry = Registry::default();
         match &self.given {
-            Some(given) if settings.tools.is_none() && more.is_empty() => return Arc::clone(given),
+            Some(given) if all && more.is_empty() => return Arc::clone(given),
             Some(given) => {
                 registry.default_timeout_ms = given.default_timeout_ms;
                 registry.output_chars_max = given.output_chars_max;

@@ -142,6 +142,8 @@ pub const GIT_REMOTE_TIMEOUT_MS: u64 = 300_000;
 pub const MODEL_EVENT_BYTES_MAX: usize = 8 << 20;
 /// Largest reply of a model, in bytes: text, reasoning and arguments together.
 pub const MODEL_REPLY_BYTES_MAX: usize = 32 << 20;
+/// Entries of the list of tools that a session is given.
+pub const TOOL_ENTRIES_MAX: usize = 1_000;
 /// Longest title in characters (capabilities A5).
 pub const TITLE_CHARS_MAX: usize = 256;
 /// Longest reason or message that a client gives, in bytes.

@@ -80,6 +80,7 @@ fn told(body: &EventBody) -> Option<String> {
         EventBody::TurnPaused { reason } => format!("  (paused) {}", short(reason, 200)),
         EventBody::TurnResumed { reason } => format!("  (goes on) {}", short(reason, 200)),
         EventBody::SessionCreated { .. }
+        | EventBody::SessionConfigured(_)
         | EventBody::SessionCompleted { .. }
         | EventBody::LoopStart {}
         | EventBody::LoopComplete { hit_turn_limit: false, .. }

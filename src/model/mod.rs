@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
-use crate::protocol::{Message, ToolCallRequest, ToolDefinition, Usage};
+use crate::protocol::{Message, Reasoning, ToolCallRequest, ToolDefinition, Usage};
 
 pub use agent::{AgentEvent, AgentSession, HostCall, Question, Reply};
 pub use embed::{Embedder, Vectors};
@@ -31,6 +31,8 @@ pub struct ModelRequest {
     pub messages: Vec<Message>,
     /// What it may call.
     pub tools: Vec<ToolDefinition>,
+    /// How much it is to think before it answers.
+    pub reasoning: Reasoning,
     /// What only an agent is told. None for a model that our own loop drives.
     pub agent: Option<AgentRequest>,
 }

@@ -26,8 +26,10 @@ pub struct CreateSession {
     pub title: Option<String>,
     /// Text that is added to the system prompt.
     pub instructions: Option<String>,
-    /// The names of the tools it may use. Default: all.
+    /// The tools it may use, see [`Configure::tools`]. Default: all.
     pub tools: Option<Vec<String>>,
+    /// How much its model thinks before it answers. Default: `auto`.
+    pub reasoning: Option<Reasoning>,
     /// Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's may become `allow`).
     pub tool_permissions: Option<PermissionConfig>,
     /// How much it does without asking. Default: the server's setting.
@@ -113,18 +115,69 @@ pub enum PromptMode {
     Reject,
 }
 
-/// Changes to a session's settings; from the next turn on.
+/// How much a model thinks before it answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reasoning {
+    /// As much as it does by itself: it is told nothing.
+    #[default]
+    Auto,
+    /// Not at all.
+    None,
+    /// As little as it can.
+    Minimal,
+    /// A little.
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+    /// As much as it can.
+    Xhigh,
+}
+
+impl Reasoning {
+    /// Its name on the wires of models. None: it is not mentioned.
+    pub fn effort(self) -> Option<&'static str> {
+        match self {
+            Self::Auto => None,
+            Self::None => Some("none"),
+            Self::Minimal => Some("minimal"),
+            Self::Low => Some("low"),
+            Self::Medium => Some("medium"),
+            Self::High => Some("high"),
+            Self::Xhigh => Some("xhigh"),
+        }
+    }
+}
+
+/// Changes to a session's settings, from the next turn on: `PATCH /sessions/:id`, or beside a prompt. What is not named
+/// stays as it is.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Configure {
-    /// Another model.
+    /// Another model, `provider/name`, or `acp/NAME` for an agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Another title.
+    /// How much the model thinks before it answers. An agent decides that itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Reasoning>,
+    /// Another title; empty: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Other instructions.
+    /// Other instructions; empty: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
+    /// Names are the tools that it has from now on, `*` means all of them, no entry none. `+name` and `-name` add and take
+    /// away: from those that are named beside them, else from those that it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// Another permission mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
+    /// Where its tools work; must lie under an allowed root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_directory: Option<PathBuf>,
 }
 
 /// `POST /sessions/:id/prompt`.

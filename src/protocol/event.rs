@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::changes::ChangeReport;
+use super::command::Configure;
 use super::error::ErrorBody;
 use super::id::{RequestId, SessionId, TurnId};
 use super::permission::VerdictSource;
@@ -70,6 +71,9 @@ pub enum EventBody {
         /// Why.
         error: ErrorBody,
     },
+    /// A session's settings change, from the next turn on.
+    #[serde(rename = "session.configured")]
+    SessionConfigured(Configure),
     /// A turn waits behind the running one.
     #[serde(rename = "turn.queued")]
     TurnQueued {
@@ -340,6 +344,7 @@ pub const EVENT_TYPES: &[&str] = &[
     "session.steer",
     "session.completed",
     "session.error",
+    "session.configured",
     "turn.queued",
     "turn.paused",
     "turn.resumed",
@@ -412,6 +417,7 @@ impl EventBody {
             Self::SessionSteer { .. } => "session.steer",
             Self::SessionCompleted { .. } => "session.completed",
             Self::SessionError { .. } => "session.error",
+            Self::SessionConfigured(_) => "session.configured",
             Self::TurnQueued { .. } => "turn.queued",
             Self::TurnPaused { .. } => "turn.paused",
             Self::TurnResumed { .. } => "turn.resumed",
@@ -489,6 +495,7 @@ mod tests {
             json!({"type": "session.steer", "payload": {"sessionId": session, "prompt": "a", "parts": [{"type": "text", "text": "a"}]}}),
             json!({"type": "session.completed", "payload": {"sessionId": session, "result": "r"}}),
             json!({"type": "session.error", "payload": {"sessionId": session, "error": error}}),
+            json!({"type": "session.configured", "payload": {"model": "m/m", "reasoning": "xhigh", "tools": ["-bash"]}}),
             json!({"type": "turn.queued", "payload": {"position": 1}}),
             json!({"type": "turn.paused", "payload": {"reason": "lunch"}}),
             json!({"type": "turn.resumed", "payload": {}}),

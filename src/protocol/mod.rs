@@ -16,7 +16,9 @@ mod tool;
 
 pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
-pub use command::{Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode};
+pub use command::{
+    Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode, Reasoning,
+};
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::{EVENT_TYPES, Event, EventBody, RoundKind};
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::command::Reasoning;
 use super::error::ErrorBody;
 use super::id::{SessionId, TurnId};
 use super::permission::PermissionMode;
@@ -180,6 +181,12 @@ pub struct SessionView {
     pub agent: String,
     /// Its model, `provider/name`; `acp/NAME` of an ACP agent, which chooses its model itself.
     pub model: String,
+    /// How much its model thinks before it answers.
+    #[serde(default)]
+    pub reasoning: Reasoning,
+    /// The tools it may use, in a form that `tools` of its settings takes. Absent: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// How much it does without asking.
     #[serde(default)]
     pub permission_mode: PermissionMode,

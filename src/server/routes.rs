@@ -25,7 +25,7 @@ use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, GrantId, SessionId, Sess
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
     Router::new()
         .route("/sessions", get(list).post(create))
-        .route("/sessions/{sessionId}", get(show).delete(delete))
+        .route("/sessions/{sessionId}", get(show).patch(configure).delete(delete))
         .route("/sessions/{sessionId}/prompt", post(prompt))
         .route("/sessions/{sessionId}/events", get(events))
         .route("/sessions/{sessionId}/abort", post(abort))
@@ -34,6 +34,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/sessions/{sessionId}/resume", post(resume))
         .route("/sessions/{sessionId}/feedback", post(feedback))
         .route("/sessions/{sessionId}/history", get(history))
+        .route("/sessions/{sessionId}/turns", get(turns))
         .route("/sessions/{sessionId}/turns/{turnId}", get(turn))
         .route("/sessions/{sessionId}/diff", get(changes::diff))
         .route("/sessions/{sessionId}/undo", post(changes::undo))
@@ -87,6 +88,12 @@ async fn show(call: Call) -> Answer {
     let mut response = json(StatusCode::OK, &view);
     response.headers_mut().insert(ETAG, etag(view.version));
     Ok(response)
+}
+
+async fn configure(mut call: Call) -> Answer {
+    call.no_query()?;
+    let id = call.id("sessionId")?;
+    Ok(call.write("configure", Some(id)).await?.respond(StatusCode::OK))
 }
 
 async fn delete(mut call: Call) -> Answer {
@@ -162,6 +169,14 @@ async fn history(call: Call) -> Answer {
     let (after, limit) = (query.number("cursor")?.unwrap_or(0), query.limit()?);
     query.finish(&["cursor", "limit"])?;
     ok(&call.shared.app.history(&call.caller, &id, after, limit).await?)
+}
+
+async fn turns(call: Call) -> Answer {
+    let id = call.id("sessionId")?;
+    let mut query = call.query()?;
+    let (cursor, limit) = (query.text("cursor"), query.limit()?);
+    query.finish(&["cursor", "limit"])?;
+    ok(&call.shared.app.turns(&call.caller, &id, (cursor.as_deref(), limit)).await?)
 }
 
 async fn turn(call: Call) -> Answer {

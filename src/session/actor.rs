@@ -6,6 +6,7 @@
 //!
 //! - `turns`: prompts, and the beginning and end of turns
 //! - `controls`: abort, interrupt, pause, resume
+//! - `settings`: what the next turns work with
 //! - `ends`: how a turn ended
 //! - `asks`: questions to the client
 //! - `undo`: what turns did to files is undone and redone
@@ -13,6 +14,7 @@
 mod asks;
 mod controls;
 mod ends;
+mod settings;
 mod turns;
 mod undo;
 
@@ -35,6 +37,7 @@ use super::manager::Shelf;
 use super::policy::Policy;
 use super::receipt::Receipt;
 use super::runner::{Finished, Helm, TurnSink};
+use super::settings::chosen_tools;
 use super::tally::Tally;
 use super::turn::Phase;
 use super::{Terms, Workbench, store_failure};
@@ -74,6 +77,17 @@ impl NewPrompt {
     fn receipt_rows(&self, accepted: &Accepted) -> Result<Vec<Write>, ApiError> {
         self.receipt.as_ref().map_or_else(|| Ok(Vec::new()), |receipt| receipt.take(accepted, accepted.version))
     }
+}
+
+/// Other settings, held against what there is already.
+#[derive(Debug, Clone)]
+pub struct NewSettings {
+    /// What changes.
+    pub changes: Configure,
+    /// Refuse unless the session has this version.
+    pub if_version: Option<u64>,
+    /// What the command behind it leaves in the commit of the change.
+    pub receipt: Option<Arc<Receipt>>,
 }
 
 /// Answer to a prompt.
@@ -119,6 +133,7 @@ pub(super) enum TurnLook {
 pub(super) enum Order {
     Prompt(Box<NewPrompt>, oneshot::Sender<Result<Accepted, ApiError>>),
     Control(Kind, Command, Told),
+    Configure(Box<NewSettings>, oneshot::Sender<Result<SessionView, ApiError>>),
     Answer(Answer, oneshot::Sender<Result<Resolved, ApiError>>),
     View(oneshot::Sender<SessionView>),
     /// What would happen to a call now.
@@ -285,6 +300,10 @@ impl Actor {
                 let _ = reply.send(answer);
             }
             Order::Control(kind, command, told) => self.control(kind, command, told).await,
+            Order::Configure(settings, reply) => {
+                let answer = self.configure(*settings).await;
+                let _ = reply.send(answer);
+            }
             Order::Answer(answer, reply) => {
                 let answer = self.answer(&answer).await;
                 let _ = reply.send(answer);
@@ -324,8 +343,13 @@ impl Actor {
     }
 
     fn view(&self) -> SessionView {
+        self.view_as(&self.row, self.live.topic.durable_seq())
+    }
+
+    /// The session with that row, and that last event.
+    fn view_as(&self, row: &SessionRow, last_seq: u64) -> SessionView {
         let tally = self.running.as_ref().map(|running| running.sink.tally());
-        let mut view = view_of(&self.row, self.live.topic.durable_seq());
+        let mut view = view_of(row, last_seq);
         view.message_count += tally.map_or(0, |tally| tally.messages);
         view.usage = view.usage.plus(tally.map_or_else(Default::default, |tally| tally.usage));
         view.turn = self.running.as_ref().map(|running| running.record(!self.asks.is_empty()));
@@ -351,6 +375,15 @@ impl Actor {
         for waiter in self.waiters.remove(&record.turn_id).unwrap_or_default() {
             let _ = waiter.send(record.clone());
         }
+    }
+
+    /// Refuses what was meant for another version of the session.
+    fn check_version(&self, wanted: Option<u64>) -> Result<(), ApiError> {
+        let version = self.row.version;
+        let Some(wanted) = wanted.filter(|wanted| *wanted != version) else { return Ok(()) };
+        let message = format!("session {} has version {version}, not {wanted}", self.row.id);
+        let details = serde_json::json!({ "field": "ifVersion", "expected": version, "got": wanted });
+        Err(ApiError::conflict(message).with_details(details))
     }
 
     /// The row after one more change.
@@ -429,6 +462,8 @@ pub(super) fn view_of(row: &SessionRow, last_seq: u64) -> SessionView {
         working_directory: row.settings.working_directory.clone(),
         agent: agent_of(&row.settings.model).to_owned(),
         model: row.settings.model.clone(),
+        reasoning: row.settings.reasoning,
+        tools: chosen_tools(&row.settings),
         permission_mode: row.settings.permission_mode,
         title: row.settings.title.clone(),
         turn: None,

@@ -1,6 +1,7 @@
 //! What a client can do to a turn that runs or is paused, and what it is told.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::turn::{Input, Phase};
@@ -77,7 +78,8 @@ impl Waiting {
         for (kind, told) in waiting {
             match kind {
                 Kind::Pause => {
-                    let _ = told.send(Err(ApiError::conflict(format!("turn {turn} was resumed before it paused"))));
+                    let error = ApiError::conflict(format!("turn {turn} was resumed before it paused"));
+                    let _ = told.send(Err(error.with_details(facts("resumed", turn, TurnStatus::Running))));
                 }
                 Kind::Abort | Kind::Interrupt | Kind::Resume => self.0.push((kind, told)),
             }
@@ -102,33 +104,35 @@ pub(super) fn too_late(turn: &TurnId, status: TurnStatus) -> ApiError {
         TurnStatus::Aborted => "aborted",
         TurnStatus::Interrupted => "interrupted",
         TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => {
-            return ApiError::conflict(format!("turn {turn} does not run yet")).with_details(facts(turn, status));
+            let error = ApiError::conflict(format!("turn {turn} does not run yet"));
+            return error.with_details(facts("not_running_yet", turn, status));
         }
     };
-    ApiError::conflict(format!("turn already {word}")).with_details(facts(turn, status))
+    ApiError::conflict(format!("turn already {word}")).with_details(facts("turn_over", turn, status))
 }
 
 /// The refusal of a control that means nothing where the turn is.
 pub(super) fn out_of_place(kind: Kind, turn: &TurnId, phase: Phase) -> ApiError {
     let status = phase.status(false);
-    let message = match (kind, phase) {
-        (_, Phase::Stopping) => format!("turn {turn} is being aborted"),
-        (_, Phase::Interrupting) => format!("turn {turn} is being interrupted"),
-        (Kind::Resume, _) => format!("turn {turn} is not paused"),
+    let (why, message) = match (kind, phase) {
+        (_, Phase::Stopping) => ("being_aborted", format!("turn {turn} is being aborted")),
+        (_, Phase::Interrupting) => ("being_interrupted", format!("turn {turn} is being interrupted")),
+        (Kind::Resume, _) => ("not_paused", format!("turn {turn} is not paused")),
         (Kind::Abort | Kind::Interrupt | Kind::Pause, _) => return too_late(turn, status),
     };
-    ApiError::conflict(message).with_details(facts(turn, status))
+    ApiError::conflict(message).with_details(facts(why, turn, status))
 }
 
 /// The refusal of a control in a session where nothing runs and nothing ran.
 pub(super) fn nothing_runs(kind: Kind, session: &SessionId) -> ApiError {
-    let what = match kind {
-        Kind::Abort | Kind::Interrupt | Kind::Pause => "runs",
-        Kind::Resume => "is paused",
+    let (why, what) = match kind {
+        Kind::Abort | Kind::Interrupt | Kind::Pause => ("nothing_runs", "runs"),
+        Kind::Resume => ("nothing_is_paused", "is paused"),
     };
-    ApiError::conflict(format!("nothing {what} in session {session}"))
+    ApiError::conflict(format!("nothing {what} in session {session}")).with_details(json!({ "why": why }))
 }
 
-fn facts(turn: &TurnId, status: TurnStatus) -> serde_json::Value {
-    serde_json::json!({ "turnId": turn, "status": status })
+/// `why` is stable and made for programs (docs/errors.md).
+fn facts(why: &str, turn: &TurnId, status: TurnStatus) -> Value {
+    json!({ "why": why, "turnId": turn, "status": status })
 }

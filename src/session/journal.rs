@@ -273,6 +273,14 @@ mod tests {
         ) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>> {
             self.empty.turn(id, turn)
         }
+        fn turns<'a>(
+            &'a self,
+            id: &'a SessionId,
+            after: Option<&'a TurnId>,
+            limit: usize,
+        ) -> BoxFuture<'a, Result<Vec<TurnRow>, StoreError>> {
+            self.empty.turns(id, after, limit)
+        }
         fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>> {
             self.empty.open_turns()
         }

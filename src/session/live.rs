@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::actor::{Accepted, Explained, NewPrompt, Order, TurnLook};
+use super::actor::{Accepted, Explained, NewPrompt, NewSettings, Order, TurnLook};
 use super::ask::{Answer, Resolved, over};
 use super::control::{Command, Controlled, Kind};
 use super::journal::Journal;
@@ -111,14 +112,18 @@ impl Live {
     /// # Errors
     /// `CONFLICT` when nothing runs, the turn was over before, or was resumed meanwhile.
     pub async fn pause(&self, command: Command, patience: Duration) -> Result<Controlled, ApiError> {
-        let named = command.turn.clone();
         let held = self.ask(|told| Order::Control(Kind::Pause, command, told));
-        if let Ok(held) = tokio::time::timeout(patience, held).await {
+        tokio::pin!(held);
+        if let Ok(held) = tokio::time::timeout(patience, &mut held).await {
             return held?;
         }
-        let turn = self.view().await?.turn.filter(|turn| named.is_none_or(|named| named == turn.turn_id));
-        let turn = turn.ok_or_else(|| ApiError::conflict("turn already completed"))?;
-        Ok(Controlled { turn_id: turn.turn_id, status: turn.status })
+        let turn = self.view().await?.turn;
+        match (held.as_mut().now_or_never(), turn) {
+            (Some(held), _) => held?,
+            // As long as there is no answer, it is still the turn that is meant.
+            (None, Some(turn)) => Ok(Controlled { turn_id: turn.turn_id, status: turn.status }),
+            (None, None) => held.await?,
+        }
     }
 
     /// Lets the paused turn go on.
@@ -127,6 +132,15 @@ impl Live {
     /// `CONFLICT` when nothing is paused.
     pub async fn resume(&self, command: Command) -> Result<Controlled, ApiError> {
         self.ask(|told| Order::Control(Kind::Resume, command, told)).await?
+    }
+
+    /// Changes the settings, from the next turn on.
+    ///
+    /// # Errors
+    /// Why they stay as they are.
+    pub async fn configure(&self, settings: NewSettings) -> Result<SessionView, ApiError> {
+        self.touch();
+        self.ask(|reply| Order::Configure(Box::new(settings), reply)).await?
     }
 
     /// Undoes or redoes what turns did to files.

@@ -384,7 +384,7 @@ mod tests {
     use crate::config::Limits;
     use crate::hook::NoHooks;
     use crate::model::{Model, ModelRequest, ModelStream};
-    use crate::protocol::{PermissionConfig, PermissionMode, PermissionPolicy, PromptMode, Usage};
+    use crate::protocol::{PermissionConfig, PermissionMode, PermissionPolicy, PromptMode, Reasoning, Usage};
     use crate::session::{Equipment, GrantBook, NewPrompt};
     use crate::store::{MemoryStore, SessionSettings};
 
@@ -448,6 +448,8 @@ mod tests {
             title: None,
             instructions: None,
             tools: None,
+            without_tools: Vec::new(),
+            reasoning: Reasoning::default(),
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),

@@ -20,6 +20,7 @@ mod receipt;
 mod repair;
 mod runner;
 mod scopes;
+mod settings;
 mod tally;
 pub mod transfer;
 mod turn;
@@ -41,7 +42,7 @@ use crate::store::{SessionSettings, StoreError};
 use crate::tool::Registry;
 use tokio_util::sync::CancellationToken;
 
-pub use actor::{Accepted, NewPrompt};
+pub use actor::{Accepted, NewPrompt, NewSettings};
 pub use ask::{Answer, GrantTerms, Resolved};
 pub use book::GrantBook;
 pub use control::{Command, Controlled};
@@ -49,6 +50,7 @@ pub use history::{is_item, items};
 pub use live::{ClientGuard, EventReader, Live};
 pub use manager::Manager;
 pub use receipt::Receipt;
+pub use settings::{ToolEntry, choose_tools};
 pub use views::Views;
 
 /// What a turn works with.
@@ -103,6 +105,7 @@ pub fn store_failure(error: &StoreError) -> ApiError {
     match error {
         StoreError::Taken(_) => ApiError::conflict(error.to_string()),
         StoreError::NoSession(id) => ApiError::not_found(format!("session {id}")),
+        StoreError::NoTurn(id) => ApiError::not_found(format!("turn {id}")),
         StoreError::Closed => stopping(),
         StoreError::InUse { .. } | StoreError::Damaged { .. } | StoreError::TooNew { .. } | StoreError::Io { .. } => {
             ApiError::internal(error.to_string())

@@ -67,6 +67,11 @@ impl Policy {
         }
     }
 
+    /// Where the session works, as far as these rules know.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Takes note of what the session grants now.
     pub(super) fn set_grants(&self, grants: &[Grant]) {
         *self.grants.lock() = prepared(grants);
@@ -207,7 +212,9 @@ mod tests {
     use super::*;
     use crate::config::{Limits, default_permissions};
     use crate::permission::{Floor, PathSubject};
-    use crate::protocol::{PermissionConfig, PermissionRule, SessionId, SessionStatus, ToolDefinition, Usage};
+    use crate::protocol::{
+        PermissionConfig, PermissionRule, Reasoning, SessionId, SessionStatus, ToolDefinition, Usage,
+    };
     use crate::store::{GrantSubject, MemoryStore, SessionSettings};
 
     use PermissionMode::{AcceptEdits, Ask, Auto, Plan};
@@ -235,6 +242,8 @@ mod tests {
             title: None,
             instructions: None,
             tools: None,
+            without_tools: Vec::new(),
+            reasoning: Reasoning::default(),
             permissions: session,
             permission_mode: Ask,
             grants,

@@ -71,6 +71,7 @@ impl Remains {
             | EventBody::SessionSteer { .. }
             | EventBody::SessionCompleted { .. }
             | EventBody::SessionError { .. }
+            | EventBody::SessionConfigured(_)
             | EventBody::TurnQueued { .. }
             | EventBody::TurnPaused { .. }
             | EventBody::TurnResumed { .. }

@@ -231,6 +231,7 @@ async fn run(mut job: Job) -> Finished {
         messages,
         directory: job.settings.working_directory.clone(),
         agent,
+        reasoning: job.settings.reasoning,
         environment,
         sink: job.sink,
         progress: job.progress,

@@ -43,6 +43,7 @@ impl Tally {
             EventBody::SessionCreated { .. }
             | EventBody::SessionCompleted { .. }
             | EventBody::SessionError { .. }
+            | EventBody::SessionConfigured(_)
             | EventBody::TurnQueued { .. }
             | EventBody::TurnPaused { .. }
             | EventBody::TurnResumed { .. }

@@ -11,7 +11,7 @@ use super::{
     StoreError, TurnRow, Which, Write, commit,
 };
 use crate::protocol::{
-    ClientId, Configure, Event, Held, Part, PermissionMode, PromptContent, SessionId, SessionStatus, TurnId,
+    ClientId, Configure, Event, Held, Part, PermissionMode, PromptContent, Reasoning, SessionId, SessionStatus, TurnId,
     TurnRecord, TurnStatus, TurnStop, Usage,
 };
 
@@ -45,6 +45,8 @@ pub(super) fn row(id: &str) -> SessionRow {
             title: None,
             instructions: None,
             tools: None,
+            without_tools: Vec::new(),
+            reasoning: Reasoning::default(),
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),
@@ -220,6 +222,7 @@ async fn turns_are_found_and_open_ones_listed(store: &Shared) {
     let (a, b) = (session_id("a"), session_id("b"));
     assert_eq!(store.turn(&a, &second).await, Ok(Some(turn_row("a", &second, TurnStatus::Queued))));
     assert_eq!(store.turn(&b, &second).await, Ok(None));
+    turns_are_listed_newest_first(store, [&first, &second, &third]).await;
     let open = |turns: Vec<TurnRow>| turns.into_iter().map(|t| t.record.turn_id).collect::<Vec<_>>();
     let listed = open(store.open_turns().await.expect("read"));
     assert_eq!(listed, [first.clone(), second.clone(), third.clone()], "oldest first in each session");
@@ -231,6 +234,22 @@ async fn turns_are_found_and_open_ones_listed(store: &Shared) {
     assert_eq!(store.turn(&a, &first).await, Ok(Some(turn_row("a", &first, TurnStatus::Completed))));
     let missing = commit(store, vec![save("none", &first, TurnStatus::Running)]).await;
     assert_eq!(missing, Err(StoreError::NoSession(session_id("none"))));
+}
+
+async fn turns_are_listed_newest_first(store: &Shared, [first, second, third]: [&TurnId; 3]) {
+    for (session, after, limit, want) in [
+        ("a", None, 9, Ok(vec![second, first])),
+        ("a", None, 1, Ok(vec![second])),
+        ("a", Some(second), 9, Ok(vec![first])),
+        ("a", Some(first), 9, Ok(vec![])),
+        ("b", None, 9, Ok(vec![third])),
+        ("b", Some(first), 9, Err(StoreError::NoTurn(first.clone()))),
+        ("none", None, 9, Ok(vec![])),
+    ] {
+        let rows = store.turns(&session_id(session), after, limit).await;
+        let listed = rows.map(|rows| rows.into_iter().map(|row| row.record.turn_id).collect::<Vec<_>>());
+        assert_eq!(listed, want.map(|ids| ids.into_iter().cloned().collect()), "{session} {after:?} {limit}");
+    }
 }
 
 async fn lists_are_newest_first_and_apart(store: &Shared) {

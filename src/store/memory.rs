@@ -272,6 +272,24 @@ impl Store for MemoryStore {
         self.read(|s| s.held(id)?.turns.iter().find(|t| t.record.turn_id == *turn).cloned())
     }
 
+    fn turns<'a>(
+        &'a self,
+        id: &'a SessionId,
+        after: Option<&'a TurnId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<TurnRow>, StoreError>> {
+        let found = self.read(|s| {
+            let turns = s.held(id).map_or(&[][..], |held| &held.turns);
+            let place = |after: &TurnId| turns.iter().position(|turn| turn.record.turn_id == *after);
+            let below = match after {
+                Some(after) => place(after).ok_or_else(|| StoreError::NoTurn(after.clone()))?,
+                None => turns.len(),
+            };
+            Ok(turns[..below].iter().rev().take(limit).cloned().collect())
+        });
+        Box::pin(async move { found.await.and_then(|rows| rows) })
+    }
+
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>> {
         self.read(|s| {
             let turns = s.sessions.values().flat_map(|h| &h.turns);

@@ -29,8 +29,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::base::BoxFuture;
 use crate::protocol::{
-    ClientId, Configure, Event, GrantId, Held, Part, PermissionConfig, PermissionMode, PromptContent, RequestId,
-    SessionId, SessionStatus, TurnId, TurnRecord, Usage,
+    ClientId, Configure, Event, GrantId, Held, Part, PermissionConfig, PermissionMode, PromptContent, Reasoning,
+    RequestId, SessionId, SessionStatus, TurnId, TurnRecord, Usage,
 };
 
 pub use memory::MemoryStore;
@@ -46,6 +46,9 @@ pub enum StoreError {
     /// Nothing by that name. Report it; do not retry.
     #[error("no session {0}")]
     NoSession(SessionId),
+    /// No turn of that id in the session. Report it.
+    #[error("no turn {0}")]
+    NoTurn(TurnId),
     /// Another process holds the data directory. Report it.
     #[error("the data directory {directory} is in use by another simse process{holder}", directory = directory.display())]
     InUse {
@@ -126,6 +129,12 @@ pub struct SessionSettings {
     /// The tools it may use; None: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// Of all tools, those that it may not use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_tools: Vec<String>,
+    /// How much its model thinks before it answers.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reasoning: Reasoning,
     /// Its own rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<PermissionConfig>,
@@ -135,6 +144,14 @@ pub struct SessionSettings {
     /// What a client has allowed for the rest of the session, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
+}
+
+impl SessionSettings {
+    /// Whether the session may use the tool of that name.
+    pub fn has_tool(&self, name: &str) -> bool {
+        let holds = |names: &[String]| names.iter().any(|n| n == name);
+        self.tools.as_deref().is_none_or(holds) && !holds(&self.without_tools)
+    }
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -340,6 +357,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// A turn's facts.
     fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>>;
+
+    /// Turns of a session, newest first, at most `limit`, behind `after` (the last one of the page before).
+    ///
+    /// Empty, too, when there is no such session. [`StoreError::NoTurn`] when it has no turn `after`.
+    fn turns<'a>(
+        &'a self,
+        id: &'a SessionId,
+        after: Option<&'a TurnId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<TurnRow>, StoreError>>;
 
     /// All turns of all sessions that are not over, oldest first: what a restart has to deal with.
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>>;

@@ -215,6 +215,16 @@ impl Store for SqliteStore {
         self.read("read a turn", move |c| read::turn(c, &id, &turn))
     }
 
+    fn turns<'a>(
+        &'a self,
+        id: &'a SessionId,
+        after: Option<&'a TurnId>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<TurnRow>, StoreError>> {
+        let (id, after) = (id.clone(), after.cloned());
+        self.read("list turns", move |c| read::turns(c, &id, after.as_ref(), limit))
+    }
+
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>> {
         self.read("read the open turns", read::open_turns)
     }

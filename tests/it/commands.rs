@@ -316,3 +316,72 @@ async fn nothing_runs_twice_when_the_process_is_killed() {
     }
     program.kill().await;
 }
+
+#[tokio::test]
+async fn controls_are_commands_and_say_how_they_lost() {
+    let house = House::open().await;
+    let mut socket = Socket::ready(&house).await;
+    socket.response(&json!({ "type": "create_session", "sessionId": "s" })).await;
+    // It is faster than the interrupt: that says so, and says it again.
+    house.round(&[Does::Says("one"), Does::Waits]);
+    let first = socket.response(&json!({ "type": "prompt", "sessionId": "s", "prompt": "go" })).await;
+    let interrupt = json!({ "id": "i", "type": "interrupt", "sessionId": "s" });
+    socket.say(&interrupt).await;
+    while socket.next().await["type"] != "command_started" {}
+    house.go_on();
+    let mut lost = socket.next().await;
+    while lost["type"] != "response" {
+        lost = socket.next().await;
+    }
+    let turn = &first["data"]["turnId"];
+    let facts = json!({ "why": "turn_over", "turnId": turn, "status": "completed" });
+    assert_eq!((&lost["error"]["code"], &lost["error"]["details"]), (&json!("CONFLICT"), &facts), "{lost}");
+    let again = socket.response(&interrupt).await;
+    assert_eq!((&again["error"], &again["replayed"]), (&lost["error"], &json!(true)));
+    #[rustfmt::skip]
+    let late = [
+        ("abort", facts.clone()),
+        ("pause", facts.clone()),
+        ("resume", json!({ "why": "nothing_is_paused" })),
+    ];
+    for (kind, details) in late {
+        let refused = socket.response(&json!({ "type": kind, "sessionId": "s" })).await;
+        assert_eq!((&refused["error"]["code"], &refused["error"]["details"]), (&json!("CONFLICT"), &details), "{kind}");
+    }
+    // One that is in time, with a change of settings beside it.
+    house.round(&[Does::Says("two"), Does::Waits, Does::Calls("fs_list", json!({ "path": "." }))]);
+    house.round(&[Does::Says("done")]);
+    let second = socket.response(&json!({ "type": "prompt", "sessionId": "s", "prompt": "go" })).await;
+    socket.say(&json!({ "id": "p", "type": "pause", "sessionId": "s" })).await;
+    while socket.next().await["type"] != "command_started" {}
+    let version = loop {
+        let view = house.call("GET", "/sessions/s", None).await.json();
+        if view["version"].as_u64() > second["sessionVersion"].as_u64() {
+            break view["version"].clone();
+        }
+    };
+    house.go_on();
+    let mut held = socket.next().await;
+    while held["type"] != "response" {
+        held = socket.next().await;
+    }
+    assert_eq!(held["data"], json!({ "paused": true, "turnId": second["data"]["turnId"], "status": "paused" }));
+    let refused = socket.response(&json!({ "type": "prompt", "sessionId": "s", "prompt": "no" })).await;
+    assert_eq!(refused["error"]["details"]["why"], "paused", "{refused}");
+    let change = json!({ "id": "c", "type": "configure", "sessionId": "s", "title": "T", "ifSessionVersion": version });
+    let changed = socket.response(&change).await;
+    assert_eq!((&changed["data"]["title"], &changed["data"]["version"]), (&json!("T"), &changed["sessionVersion"]));
+    assert_eq!(socket.response(&change).await["replayed"], true);
+    let stale = json!({ "type": "configure", "sessionId": "s", "title": "U", "ifSessionVersion": version });
+    assert_eq!(socket.response(&stale).await["error"]["code"], "CONFLICT");
+    let resumed = socket.response(&json!({ "type": "resume", "sessionId": "s" })).await;
+    assert_eq!(resumed["data"], json!({ "resumed": true, "turnId": second["data"]["turnId"] }));
+    let ended = format!("/sessions/s/turns/{}", second["data"]["turnId"].as_str().unwrap());
+    while house.call("GET", &ended, None).await.json()["status"] != "completed" {}
+    let listed = socket.response(&json!({ "type": "list_turns", "sessionId": "s", "limit": 1 })).await;
+    assert_eq!(
+        (&listed["data"]["items"][0]["turnId"], &listed["data"]["nextCursor"]),
+        (&second["data"]["turnId"], &second["data"]["turnId"])
+    );
+    house.close().await;
+}

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::support::house::{Does, House};
+use crate::support::http::request;
 use crate::support::model_server::{Answer, ModelServer, queue};
 use crate::support::program::{Events, Program};
 
@@ -86,4 +88,45 @@ async fn a_paused_turn_is_paused_still_after_kill_nine() {
     assert_eq!((&done["turnId"], &done["payload"]["result"]), (&queued["turnId"], &json!("third")));
     let (status, late) = program.call("POST", "/sessions/s/resume", None).await;
     assert_eq!((status, &late["error"]["message"]), (409, &json!("nothing is paused in session s")));
+}
+
+#[tokio::test]
+async fn settings_are_patched_and_turns_are_paged() {
+    let house = House::open().await;
+    let session = house.session(json!({ "tools": ["*", "-bash"] })).await;
+    let path = format!("/sessions/{session}");
+    let patch = |body: serde_json::Value| request(house.address, "PATCH", &path).json(&body);
+    let done = patch(json!({ "title": "T", "reasoning": "low" })).header("If-Match", "\"0\"").send(house.address).await;
+    assert_eq!((done.status, done.header("etag")), (200, Some("\"1\"")), "{done:?}");
+    let view = done.json();
+    assert_eq!(json!([view["title"], view["reasoning"], view["tools"]]), json!(["T", "low", ["*", "-bash"]]));
+    let stale = patch(json!({ "title": "U" })).header("If-Match", "\"0\"").send(house.address).await;
+    assert_eq!((stale.status, stale.code().as_str()), (409, "CONFLICT"));
+    #[rustfmt::skip]
+    let table = [
+        (json!({}), "body"),
+        (json!({ "titel": "U" }), "titel"),
+        (json!({ "reasoning": "huge" }), "reasoning"),
+        (json!({ "tools": "bash" }), "tools"),
+        (json!({ "tools": ["bsah"] }), "tools[0]"),
+    ];
+    for (body, field) in table {
+        let refused = patch(body.clone()).send(house.address).await;
+        assert_eq!((refused.status, refused.code().as_str()), (400, "INVALID_ARGUMENT"), "{body}");
+        assert_eq!(refused.json()["error"]["details"]["field"], field, "{body}");
+    }
+    assert_eq!(house.call("GET", &path, None).await.json(), view);
+    for said in ["one", "two"] {
+        house.round(&[Does::Says("well")]);
+        house.call("POST", &format!("{path}/prompt?wait=true"), Some(json!({ "prompt": said }))).await;
+    }
+    let first = house.call("GET", &format!("{path}/turns?limit=1"), None).await.json();
+    assert_eq!(json!([first["items"][0]["prompt"], first["items"][0]["status"]]), json!(["two", "completed"]));
+    let cursor = first["nextCursor"].as_str().unwrap();
+    let second = house.call("GET", &format!("{path}/turns?limit=1&cursor={cursor}"), None).await.json();
+    assert_eq!(json!([second["items"][0]["prompt"], second["nextCursor"]]), json!(["one", null]));
+    let strange = house.call("GET", &format!("{path}/turns?cursor=x"), None).await;
+    assert_eq!((strange.status, &strange.json()["error"]["details"]["field"]), (400, &json!("cursor")));
+    assert_eq!(house.call("GET", "/sessions/none/turns", None).await.status, 404);
+    house.close().await;
 }

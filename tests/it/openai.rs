@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use simse::model::{Model, ModelError, ModelEvent, ModelRequest, StopReason};
-use simse::protocol::{Message, Part, ToolCallRequest, Usage};
+use simse::protocol::{Message, Part, Reasoning, ToolCallRequest, Usage};
 use simse::provider::{OpenAiOptions, openai};
 use tokio_util::sync::CancellationToken;
 
@@ -103,6 +103,7 @@ async fn what_is_sent() {
             Message::User(vec![Part::Text { text: "more".into() }]),
         ],
         tools: vec![serde_json::from_value(definition).unwrap()],
+        reasoning: Reasoning::Xhigh,
     };
     let events: Events = model(&server.base_url()).stream(request, CancellationToken::new()).collect().await;
     assert_eq!(events.last(), Some(&finished(StopReason::EndTurn)));
@@ -112,6 +113,7 @@ async fn what_is_sent() {
     assert_eq!(requests[0].header("accept"), Some("text/event-stream"));
     let want = json!({
         "model": "test-model",
+        "reasoning_effort": "xhigh",
         "messages": [
             {"role": "system", "content": "be good"},
             {"role": "user", "content": [

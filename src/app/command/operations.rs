@@ -60,6 +60,10 @@ impl App {
                 let accepted = self.prompt_with(&caller, &named?, (body, Some(receipt))).await?;
                 Performed::of(&accepted, Some(accepted.version))
             }
+            Operation::Configure(changes, if_version) => {
+                let view = self.configure_with((&caller, &named?), (changes, if_version), Some(receipt)).await?;
+                Performed::of(&view, Some(view.version))
+            }
             Operation::Abort(body) => {
                 let session = named?;
                 let aborted = self.abort(&caller, &session, body).await?;
@@ -97,6 +101,7 @@ impl App {
             | Operation::GetSession
             | Operation::GetHistory(..)
             | Operation::GetTurn(_)
+            | Operation::ListTurns(..)
             | Operation::ListSessions(..)
             | Operation::ListGrants(_)
             | Operation::ListTools
@@ -123,6 +128,9 @@ impl App {
                 Performed::of(&self.history(caller, &named?, after, limit).await?, None)
             }
             Operation::GetTurn(turn) => Performed::of(&self.turn(caller, &named?, &turn).await?, None),
+            Operation::ListTurns(cursor, limit) => {
+                Performed::of(&self.turns(caller, &named?, (cursor.as_deref(), limit)).await?, None)
+            }
             Operation::ListSessions(cursor, limit) => {
                 Performed::of(&self.sessions(caller, cursor.as_deref(), limit).await?, None)
             }
@@ -137,6 +145,7 @@ impl App {
             | Operation::DeleteSession
             | Operation::Prompt(_)
             | Operation::Steer(_)
+            | Operation::Configure(..)
             | Operation::Abort(_)
             | Operation::Interrupt(_)
             | Operation::Pause(_)

@@ -10,7 +10,7 @@ use super::fields::Fields;
 use crate::app::parse_json;
 use crate::base::limit;
 use crate::protocol::{
-    ApiError, Control, CreateSession, ExplainCall, Feedback, GrantId, Prompt, PromptMode, SessionId, TurnId,
+    ApiError, Configure, Control, CreateSession, ExplainCall, Feedback, GrantId, Prompt, PromptMode, SessionId, TurnId,
 };
 use crate::store::Fingerprint;
 
@@ -33,6 +33,8 @@ pub enum Operation {
     Steer(Prompt),
     /// `abort`.
     Abort(Control),
+    /// `configure`, when the session has this version.
+    Configure(Configure, Option<u64>),
     /// `interrupt`.
     Interrupt(Control),
     /// `pause`.
@@ -51,6 +53,8 @@ pub enum Operation {
     GetHistory(u64, usize),
     /// `get_turn`.
     GetTurn(TurnId),
+    /// `list_turns`: behind a cursor, at most so many.
+    ListTurns(Option<String>, usize),
     /// `list_sessions`: behind a cursor, at most so many.
     ListSessions(Option<String>, usize),
     /// `list_grants`, behind a cursor.
@@ -168,6 +172,7 @@ impl Operation {
             Self::Prompt(_) => ("prompt", Class::Change),
             Self::Steer(_) => ("steer", Class::Control),
             Self::Abort(_) => ("abort", Class::Control),
+            Self::Configure(..) => ("configure", Class::Change),
             Self::Interrupt(_) => ("interrupt", Class::Control),
             Self::Pause(_) => ("pause", Class::Control),
             Self::Resume(_) => ("resume", Class::Control),
@@ -177,6 +182,7 @@ impl Operation {
             Self::GetSession => ("get_session", Class::Read),
             Self::GetHistory(..) => ("get_history", Class::Read),
             Self::GetTurn(_) => ("get_turn", Class::Read),
+            Self::ListTurns(..) => ("list_turns", Class::Read),
             Self::ListSessions(..) => ("list_sessions", Class::Read),
             Self::ListGrants(_) => ("list_grants", Class::Read),
             Self::ListTools => ("list_tools", Class::Read),
@@ -188,7 +194,7 @@ impl Operation {
 
     /// Whether its outcome goes into the commit of its effect.
     pub(super) fn rides(&self) -> bool {
-        matches!(self, Self::CreateSession(_) | Self::Prompt(_) | Self::Steer(_))
+        matches!(self, Self::CreateSession(_) | Self::Prompt(_) | Self::Steer(_) | Self::Configure(..))
     }
 
     /// Of a type, with the fields that are its own.
@@ -199,6 +205,7 @@ impl Operation {
             "prompt" => Self::Prompt(parse_json(body, whole)?),
             "steer" => Self::Steer(steering(body, whole)?),
             "abort" => Self::Abort(parse_json(body, whole)?),
+            "configure" => Self::Configure(parse_json(body, whole)?, None),
             "interrupt" => Self::Interrupt(parse_json(body, whole)?),
             "pause" => Self::Pause(parse_json(body, whole)?),
             "resume" => Self::Resume(parse_json(body, whole)?),
@@ -213,6 +220,10 @@ impl Operation {
                 Self::GetHistory(after.unwrap_or(0), limit)
             }
             "get_turn" => Self::GetTurn(parse_json::<TurnRef>(body, whole)?.turn_id),
+            "list_turns" => {
+                let (cursor, limit) = parse_json::<Paging>(body, whole)?.checked()?;
+                Self::ListTurns(cursor, limit)
+            }
             "list_sessions" => {
                 let (cursor, limit) = parse_json::<Paging>(body, whole)?.checked()?;
                 Self::ListSessions(cursor, limit)
@@ -233,6 +244,7 @@ const KINDS: &[(&str, Names)] = &[
     ("delete_session", Names::Must),
     ("prompt", Names::Must),
     ("steer", Names::Must),
+    ("configure", Names::Must),
     ("abort", Names::Must),
     ("interrupt", Names::Must),
     ("pause", Names::Must),
@@ -243,6 +255,7 @@ const KINDS: &[(&str, Names)] = &[
     ("get_session", Names::Must),
     ("get_history", Names::Must),
     ("get_turn", Names::Must),
+    ("list_turns", Names::Must),
     ("list_sessions", Names::Never),
     ("list_grants", Names::May),
     ("list_tools", Names::Never),
@@ -415,6 +428,10 @@ impl Command {
                 // It is looked at by whoever makes the change, and so in one go with it.
                 prompt.if_version = prompt.if_version.or(self.if_version.take());
                 self.if_version = None;
+                Ok(())
+            }
+            Operation::Configure(_, if_version) => {
+                *if_version = self.if_version.take();
                 Ok(())
             }
             Operation::CreateSession(_) if self.if_version.is_some() => {

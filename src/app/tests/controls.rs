@@ -125,7 +125,7 @@ async fn a_control_that_loses_its_race_says_so() {
             control.await.unwrap().unwrap_err()
         };
         assert_eq!(said(&lost), (ErrorCode::Conflict, "turn already completed"));
-        let details = json!({ "turnId": accepted.turn_id, "status": "completed" });
+        let details = json!({ "why": "turn_over", "turnId": accepted.turn_id, "status": "completed" });
         assert_eq!(lost.0.details, Some(details.clone()));
         let late = house.app.pause(&anyone(), &id, Control::default()).await.unwrap_err();
         assert_eq!(

@@ -15,6 +15,8 @@ struct Body<'a> {
     messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<&'static str>,
     stream: bool,
     stream_options: StreamOptions,
 }
@@ -113,6 +115,7 @@ pub(super) fn encode(model: &str, request: &ModelRequest, names: &WireNames) -> 
         model,
         messages,
         tools: request.tools.iter().map(|tool| wire_tool(tool, names)).collect(),
+        reasoning_effort: request.reasoning.effort(),
         stream: true,
         stream_options: StreamOptions { include_usage: true },
     };

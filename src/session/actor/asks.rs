@@ -163,8 +163,8 @@ impl Actor {
 
     /// What would happen to a call now.
     pub(super) fn explain(&self, call: &Explained) -> PermissionExplanation {
-        let directory = Some(self.row.settings.working_directory.as_path());
-        let facts = Facts::new(&call.name, call.definition.as_ref(), directory).at(call.place.as_deref());
+        let facts =
+            Facts::new(&call.name, call.definition.as_ref(), Some(self.policy.directory())).at(call.place.as_deref());
         self.policy.explain(facts, &call.subject, self.row.settings.permission_mode)
     }
 }

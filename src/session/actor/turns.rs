@@ -22,9 +22,10 @@ use crate::session::gate::SessionGate;
 use crate::session::journal::Entry;
 use crate::session::repair::Remains;
 use crate::session::runner::{self, Finished, Job, TurnSink};
+use crate::session::settings::configure;
 use crate::session::turn::{Input, Phase, Place, place};
 use crate::session::{stopping, store_failure};
-use crate::store::{SessionRow, SessionSettings, Steers, StoreError, TurnRow, Write};
+use crate::store::{SessionRow, Steers, StoreError, TurnRow, Write};
 
 impl Actor {
     /// Accepts a prompt, or says why not.
@@ -35,12 +36,8 @@ impl Actor {
         if self.is_closing() {
             return Err(stopping());
         }
+        self.check_version(prompt.if_version)?;
         let version = self.row.version;
-        if let Some(wanted) = prompt.if_version.filter(|wanted| *wanted != version) {
-            let message = format!("session {} has version {version}, not {wanted}", self.row.id);
-            let details = serde_json::json!({ "field": "ifVersion", "expected": version, "got": wanted });
-            return Err(ApiError::conflict(message).with_details(details));
-        }
         self.settle_owed().await.map_err(|e| store_failure(&e))?;
         match place(self.running.as_ref().map(|running| running.phase), self.queue.len(), prompt.mode) {
             Place::Begin => {
@@ -62,10 +59,13 @@ impl Actor {
     fn is_not_free(&self, word: &str) -> ApiError {
         let session = &self.row.id;
         match &self.running {
-            None => ApiError::conflict(format!("session {session} is {word}: other prompts wait")),
+            None => {
+                let error = ApiError::conflict(format!("session {session} is {word}: other prompts wait"));
+                error.with_details(serde_json::json!({ "why": word }))
+            }
             Some(running) => {
                 let record = running.record(!self.asks.is_empty());
-                let facts = serde_json::json!({ "turnId": record.turn_id, "status": record.status });
+                let facts = serde_json::json!({ "why": word, "turnId": record.turn_id, "status": record.status });
                 ApiError::conflict(format!("session {session} is {word}: turn {}", record.turn_id)).with_details(facts)
             }
         }
@@ -74,7 +74,7 @@ impl Actor {
     /// Puts a message into the running turn, at its next boundary.
     async fn steer(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
         let mut row = self.changed();
-        configure(&mut row.settings, prompt.configure.clone());
+        let configured = configured(&mut row, prompt.configure.clone());
         // Without a queue there is still the turn that runs.
         let waiting_max = self.terms.limits.queued_prompts_max.max(1);
         let Some(running) = &mut self.running else { return Err(ApiError::internal("the turn has just ended")) };
@@ -92,7 +92,8 @@ impl Actor {
         // In the turn's row it outlives the process; the end of the turn, whatever kind, makes it a turn of its own.
         let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
         writes.extend(rows);
-        let written = self.live.journal.record(|_| Entry { events: Vec::new(), writes }).await;
+        let events = configured.into_iter().collect();
+        let written = self.live.journal.record(|_| Entry { events, writes }).await;
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
         running.row = turn;
@@ -145,16 +146,17 @@ impl Actor {
         row.version += version_step;
         row.updated_at = clock::now_ms();
         row.status = SessionStatus::Active;
-        configure(&mut row.settings, turn.configure.take());
+        let mut events: Vec<_> = configured(&mut row, turn.configure.take()).into_iter().collect();
+        let before = events.len() as u64;
         let phase = Phase::Queued.after(Input::Start).unwrap_or(Phase::Running);
         turn.record.status = phase.status(false);
         turn.record.started_at = Some(row.updated_at);
-        let event = prompt_event(&row, &content);
-        let entry = |first_seq: u64| {
-            turn.record.first_seq = Some(first_seq);
+        events.push((Some(turn_id.clone()), prompt_event(&row, &content)));
+        let entry = |next_seq: u64| {
+            turn.record.first_seq = Some(next_seq + before);
             let turn = Write::SaveTurn(Box::new(turn.clone()));
             let writes = [turn, Write::UpdateSession(Box::new(row.clone()))].into_iter().chain(rows).collect();
-            Entry { events: vec![(Some(turn_id.clone()), event)], writes }
+            Entry { events, writes }
         };
         // Nothing runs, so what failed before is no longer anybody's.
         self.live.journal.reopen();
@@ -177,6 +179,7 @@ impl Actor {
 
     /// Starts the task of a turn that begins with a prompt, or goes on.
     pub(super) fn set_to_work(&mut self, mut running: Running, prompt: Vec<Part>, progress: Progress) {
+        self.move_in();
         let (turn, cancel) = (running.row.record.turn_id.clone(), CancellationToken::new());
         let gate = SessionGate {
             live: Arc::clone(&self.live),
@@ -472,14 +475,11 @@ fn log_failed(error: &StoreError) -> ErrorBody {
     ErrorBody { code: ErrorCode::Internal, message: error.to_string(), details: None }
 }
 
-fn configure(settings: &mut SessionSettings, changes: Option<Configure>) {
-    let Some(Configure { model, title, instructions, permission_mode }) = changes else { return };
-    settings.permission_mode = permission_mode.unwrap_or(settings.permission_mode);
-    if let Some(model) = model {
-        settings.model = model;
-    }
-    settings.title = title.or(settings.title.take());
-    settings.instructions = instructions.or(settings.instructions.take());
+/// Changes the settings with a prompt; the event says so to all who read.
+fn configured(row: &mut SessionRow, changes: Option<Configure>) -> Option<(Option<TurnId>, EventBody)> {
+    let changes = changes.filter(|changes| *changes != Configure::default())?;
+    configure(&mut row.settings, &changes);
+    Some((None, EventBody::SessionConfigured(changes)))
 }
 
 fn pause() -> Instant {

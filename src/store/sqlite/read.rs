@@ -302,6 +302,28 @@ pub(super) fn turn(connection: &Connection, session: &SessionId, turn: &TurnId) 
     Ok(body.map(|body| body.into_row(session.clone(), turn.clone())))
 }
 
+/// Newest first: keys follow the order in which turns came to be.
+pub(super) fn turns(
+    connection: &Connection,
+    session: &SessionId,
+    after: Option<&TurnId>,
+    limit: usize,
+) -> Read<Vec<TurnRow>> {
+    let Some(number) = number_of(connection, session)? else { return Ok(Vec::new()) };
+    let below = match after {
+        Some(after) => turn_key(connection, number, after)?.ok_or_else(|| StoreError::NoTurn(after.clone()))?,
+        None => key_of(number + 1, 0),
+    };
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut list = connection.prepare_cached(
+        "SELECT id, body FROM turn WHERE key >= ? AND key < ? AND body IS NOT NULL ORDER BY key DESC LIMIT ?",
+    )?;
+    let rows = list.query_map((key_of(number, 0), below, limit), |row| {
+        Ok(json::<TurnBody>(row, 1)?.into_row(session.clone(), id(row, 0)?))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// All turns of a session, oldest first; of one that cannot be read its id, as far as it can be told, and why.
 pub(super) fn turns_of(
     connection: &Connection,

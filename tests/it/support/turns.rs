@@ -12,7 +12,7 @@ use simse::hook::NoHooks;
 use simse::host::filesystem_tools;
 use simse::model::Model;
 use simse::model::retry::RetryPolicy;
-use simse::protocol::{EventBody, Message, Part, PermissionVerdict, VerdictSource};
+use simse::protocol::{EventBody, Message, Part, PermissionVerdict, Reasoning, VerdictSource};
 use simse::tool::{Registry, Scope, Tool};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -90,6 +90,7 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
         messages: vec![user("hello")],
         directory: directory.to_owned(),
         agent: None,
+        reasoning: Reasoning::Auto,
         environment: CallEnvironment {
             registry: Arc::new(registry),
             gate: Arc::new(Yes),

@@ -1,0 +1,184 @@
+//! A session's settings and how they change. Pure.
+//!
+//! Settings count from the next turn on: one that runs keeps those that it began with.
+
+use crate::protocol::{Configure, OWN_AGENT, Reasoning, agent_of};
+use crate::store::SessionSettings;
+
+/// What a list of tools calls all of them.
+pub const ALL_TOOLS: &str = "*";
+
+/// One entry of a list of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolEntry<'a> {
+    /// All of them.
+    All,
+    /// One of a whole list.
+    Named(&'a str),
+    /// One more.
+    Added(&'a str),
+    /// One less.
+    Removed(&'a str),
+}
+
+impl<'a> ToolEntry<'a> {
+    /// Reads an entry.
+    pub fn of(text: &'a str) -> Self {
+        match (text, text.strip_prefix('+'), text.strip_prefix('-')) {
+            (ALL_TOOLS, _, _) => Self::All,
+            (_, Some(name), _) => Self::Added(name),
+            (_, None, Some(name)) => Self::Removed(name),
+            (name, None, None) => Self::Named(name),
+        }
+    }
+
+    /// The tool that it names.
+    pub fn name(self) -> Option<&'a str> {
+        match self {
+            Self::All => None,
+            Self::Named(name) | Self::Added(name) | Self::Removed(name) => Some(name),
+        }
+    }
+}
+
+/// Changes what is named, and nothing else.
+pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
+    let Configure { model, reasoning, title, instructions, tools, permission_mode, working_directory } = changes;
+    let text = |old: Option<String>, new: &Option<String>| match new {
+        Some(new) => Some(new.clone()).filter(|new| !new.is_empty()),
+        None => old,
+    };
+    settings.title = text(settings.title.take(), title);
+    settings.instructions = text(settings.instructions.take(), instructions);
+    settings.permission_mode = permission_mode.unwrap_or(settings.permission_mode);
+    settings.reasoning = reasoning.unwrap_or(settings.reasoning);
+    if let Some(model) = model {
+        settings.model.clone_from(model);
+    }
+    if agent_of(&settings.model) != OWN_AGENT {
+        // An agent decides that itself.
+        settings.reasoning = Reasoning::Auto;
+    }
+    if let Some(directory) = working_directory {
+        settings.working_directory.clone_from(directory);
+    }
+    if let Some(tools) = tools {
+        choose_tools(settings, tools);
+    }
+}
+
+/// Changes the tools, see [`Configure::tools`].
+pub fn choose_tools(settings: &mut SessionSettings, entries: &[String]) {
+    let entries: Vec<ToolEntry<'_>> = entries.iter().map(|entry| ToolEntry::of(entry)).collect();
+    let is_whole = |entry: &ToolEntry<'_>| matches!(entry, ToolEntry::All | ToolEntry::Named(_));
+    if entries.is_empty() || entries.iter().any(is_whole) {
+        let all = entries.contains(&ToolEntry::All);
+        settings.tools = (!all).then(Vec::new);
+        settings.without_tools.clear();
+    }
+    let add = |names: &mut Vec<String>, name: &str| {
+        if !names.iter().any(|n| n == name) {
+            names.push(name.to_owned());
+        }
+    };
+    for entry in entries {
+        match (entry, &mut settings.tools) {
+            (ToolEntry::All, _) | (ToolEntry::Named(_), None) => {}
+            (ToolEntry::Named(name) | ToolEntry::Added(name), Some(tools)) => add(tools, name),
+            (ToolEntry::Added(name), None) => settings.without_tools.retain(|n| n != name),
+            (ToolEntry::Removed(name), Some(tools)) => tools.retain(|n| n != name),
+            (ToolEntry::Removed(name), None) => add(&mut settings.without_tools, name),
+        }
+    }
+}
+
+/// The tools in a form that [`choose_tools`] takes. None: all.
+pub fn chosen_tools(settings: &SessionSettings) -> Option<Vec<String>> {
+    match &settings.tools {
+        Some(tools) => Some(tools.clone()),
+        None if settings.without_tools.is_empty() => None,
+        None => {
+            let without = settings.without_tools.iter().map(|name| format!("-{name}"));
+            Some(std::iter::once(ALL_TOOLS.to_owned()).chain(without).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::PermissionMode;
+
+    fn settings() -> SessionSettings {
+        SessionSettings {
+            working_directory: "/w".into(),
+            model: "m/m".into(),
+            title: Some("t".into()),
+            instructions: Some("i".into()),
+            tools: None,
+            without_tools: Vec::new(),
+            reasoning: Reasoning::High,
+            permissions: None,
+            permission_mode: PermissionMode::Plan,
+            grants: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_stays() {
+        let mut changed = settings();
+        configure(&mut changed, &Configure::default());
+        assert_eq!(changed, settings());
+        let body = serde_json::json!({
+            "model": "n/n", "reasoning": "low", "title": "", "instructions": "j", "permissionMode": "auto",
+            "workingDirectory": "/v", "tools": ["a"],
+        });
+        configure(&mut changed, &serde_json::from_value(body).expect("changes"));
+        let want = SessionSettings {
+            working_directory: "/v".into(),
+            model: "n/n".into(),
+            title: None,
+            instructions: Some("j".into()),
+            tools: Some(vec!["a".into()]),
+            reasoning: Reasoning::Low,
+            permission_mode: PermissionMode::Auto,
+            ..settings()
+        };
+        assert_eq!(changed, want);
+        configure(&mut changed, &Configure { model: Some("acp/x".into()), ..Configure::default() });
+        assert_eq!(changed.reasoning, Reasoning::Auto, "an agent decides that itself");
+    }
+
+    #[test]
+    fn tools_are_named_added_and_taken_away() {
+        let mut now = settings();
+        #[rustfmt::skip]
+        let table: [(&[&str], Option<&[&str]>, &str); 11] = [
+            (&["-b"],             Some(&["*", "-b"]),       "ac"),
+            (&["-c", "-b"],       Some(&["*", "-b", "-c"]), "a"),
+            (&["+b"],             Some(&["*", "-c"]),       "ab"),
+            (&["*"],              None,                     "abc"),
+            (&["*", "-a"],        Some(&["*", "-a"]),       "bc"),
+            (&["a", "b", "a"],    Some(&["a", "b"]),        "ab"),
+            (&["+c", "-a", "-a"], Some(&["b", "c"]),        "bc"),
+            (&["-b", "-c"],       Some(&[]),                ""),
+            (&["+a"],             Some(&["a"]),             "a"),
+            (&["b", "+c"],        Some(&["b", "c"]),        "bc"),
+            (&[],                 Some(&[]),                ""),
+        ];
+        for (change, shown, has) in table {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+            choose_tools(&mut now, &owned(change));
+            assert_eq!(chosen_tools(&now), shown.map(owned), "{change:?}");
+            let had: String = ["a", "b", "c"].into_iter().filter(|name| now.has_tool(name)).collect();
+            assert_eq!(had, has, "{change:?}");
+            let mut again = settings();
+            choose_tools(&mut again, &chosen_tools(&now).unwrap_or_else(|| owned(&["*"])));
+            assert_eq!(
+                (again.tools, again.without_tools),
+                (now.tools.clone(), now.without_tools.clone()),
+                "{change:?}"
+            );
+        }
+    }
+}
