@@ -5,6 +5,9 @@
 //! [`recover`]. Before that moment a crash leaves files that nobody sees, and `recover` takes them
 //! away. When something fails on the way, what was done is undone, from copies that are kept until the end.
 //!
+//! Where a file and a directory take each other's place, all that changes below is one step: the new tree is built beside,
+//! the old one goes aside as a whole.
+//!
 //! Invariant: after a commit, a failed one, or a crash and a recovery, the files are all as they were
 //! or all as they were to be; a file that somebody else has changed since stays as that one left it. Every step opens
 //! the directory that it works in by [`crate::base::place`], so that none leads out of the workspace.
@@ -14,18 +17,22 @@ mod disk;
 mod record;
 mod recovery;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::io;
+use std::ops::Bound;
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use disk::Disk;
-use record::{OpenRecord, Record, Step};
+use record::{Below, OpenRecord, Record, Step};
 
 pub(super) use recovery::recover;
 
+use super::search::{Entries, as_path};
 use crate::base::workspace::Workspace;
 
 /// One file that changes.
@@ -84,6 +91,62 @@ fn identity(found: &Metadata) -> Identity {
 /// Who is at a path of the tree. None: nothing.
 fn identity_at(tree: &Workspace, path: &Path) -> Option<Identity> {
     tree.look(path).ok().map(|found| identity(&found))
+}
+
+/// What is done at one path: a change, and those below it where a file and a directory take each other's place.
+#[derive(Debug)]
+struct Unit<'c> {
+    top: &'c Change,
+    below: Vec<&'c Change>,
+}
+
+/// All changes, in their order.
+fn units(changes: &[Change]) -> Vec<Unit<'_>> {
+    let written: BTreeSet<&Path> =
+        changes.iter().filter(|change| change.after.is_some()).map(|change| change.path.as_path()).collect();
+    let holds_written = |path: &Path| {
+        let mut next = written.range::<Path, _>((Bound::Excluded(path), Bound::Unbounded));
+        next.next().is_some_and(|next| next.starts_with(path))
+    };
+    let turns = |change: &&Change| {
+        let was_directory = change.before.as_ref().map(Metadata::is_dir);
+        match (was_directory, &change.after) {
+            (Some(was), Some(_)) => was,
+            (Some(false), None) => holds_written(&change.path),
+            (Some(true) | None, None) | (None, Some(_)) => false,
+        }
+    };
+    let tops: BTreeSet<&Path> = changes.iter().filter(turns).map(|change| change.path.as_path()).collect();
+    let above =
+        |change: &Change| change.path.ancestors().skip(1).find(|above| tops.contains(above)).map(Path::to_owned);
+    let mut below: BTreeMap<PathBuf, Vec<&Change>> = BTreeMap::new();
+    let mut units = Vec::new();
+    for change in changes {
+        match above(change) {
+            Some(top) => below.entry(top).or_default().push(change),
+            None => units.push(Unit { top: change, below: Vec::new() }),
+        }
+    }
+    for unit in &mut units {
+        unit.below = below.remove(&unit.top.path).unwrap_or_default();
+    }
+    units
+}
+
+/// Whether a directory holds what is known to lie in it, and nothing else.
+fn is_as_known(tree: &Workspace, root: &Path, below: &[Below]) -> io::Result<bool> {
+    let known: BTreeSet<&Path> = below.iter().map(|below| below.path.as_path()).collect();
+    let inner = below.iter().filter(|below| below.directory).map(|below| Some(below.path.as_path()));
+    for directory in std::iter::once(None).chain(inner) {
+        let open = tree.open_directory(&directory.map_or_else(|| root.to_owned(), |inner| root.join(inner)))?;
+        let entries = Entries::read(open.as_fd())?;
+        let foreign = |name: &[u8]| !known.contains(directory.unwrap_or(Path::new("")).join(as_path(name)).as_path());
+        if entries.more || entries.iter().any(|(name, _)| foreign(name)) {
+            return Ok(false);
+        }
+    }
+    let mut files = below.iter().filter(|below| !below.directory);
+    Ok(files.all(|file| file.id.is_some() && identity_at(tree, &root.join(&file.path)) == file.id))
 }
 
 /// A change that was not made.
@@ -163,12 +226,35 @@ fn prepare(disk: &Disk<'_>, record: &mut Record, changes: &[Change]) -> Result<(
             Ok(()) | Err(_) => {}
         }
     }
-    for (step, change) in record.steps.iter_mut().zip(changes) {
-        let Some(after) = &change.after else { continue };
+    for (step, unit) in record.steps.iter_mut().zip(units(changes)) {
         let Some(fresh) = &step.fresh else { continue };
-        step.fresh_id = Some(disk.write(fresh, after).map_err(CommitError::at("write", &change.path))?);
+        let written = match (&mut step.fresh_below, &unit.top.after) {
+            (Some(below), _) => write_tree(disk, fresh, below, &unit),
+            (None, Some(after)) => disk.write(fresh, after),
+            (None, None) => continue,
+        };
+        step.fresh_id = Some(written.map_err(CommitError::at("write", &unit.top.path))?);
     }
     Ok(())
+}
+
+/// Writes a directory with all that is to lie in it.
+fn write_tree(disk: &Disk<'_>, fresh: &Path, below: &mut [Below], unit: &Unit<'_>) -> io::Result<Identity> {
+    let files: BTreeMap<&Path, &After> =
+        unit.below.iter().filter_map(|change| Some((change.path.as_path(), change.after.as_ref()?))).collect();
+    disk.make_directory(fresh)?;
+    for Below { path, directory, id } in below.iter_mut() {
+        let at = fresh.join(&path);
+        match files.get(unit.top.path.join(&path).as_path()) {
+            Some(after) if !*directory => *id = Some(disk.write(&at, after)?),
+            Some(_) | None => disk.make_directory(&at)?,
+        }
+    }
+    for inner in below.iter().rev().filter(|below| below.directory) {
+        disk.sync_directory(&fresh.join(&inner.path))?;
+    }
+    disk.sync_directory(fresh)?;
+    Ok(identity(&disk.tree.look(fresh)?))
 }
 
 /// Puts everything in its place.
@@ -186,8 +272,29 @@ fn perform(disk: &Disk<'_>, record: &Record, changes: &[Change]) -> Result<(), C
 }
 
 impl Step {
+    /// A file and a directory take each other's place, or two directories.
+    fn turns(&self) -> bool {
+        self.fresh_below.is_some() || self.old_below.is_some()
+    }
+
+    /// Puts what was there aside, and the new in its place. Also the rest of it.
+    fn turn(&self, disk: &Disk<'_>, fresh: &Path) -> io::Result<()> {
+        if identity_at(disk.tree, &self.old).is_none() {
+            disk.rename_new(&self.target, &self.old)?;
+        }
+        if let Some(below) = &self.old_below
+            && !is_as_known(disk.tree, &self.old, below)?
+        {
+            return Err(io::Error::other("somebody else has put something there, or changed it"));
+        }
+        disk.rename_new(fresh, &self.target)
+    }
+
     /// Puts one file in its place, or takes it away. What was there stays reachable under the step's second name.
     fn perform(&self, disk: &Disk<'_>) -> io::Result<()> {
+        if let (true, Some(fresh)) = (self.turns(), &self.fresh) {
+            return self.turn(disk, fresh);
+        }
         if self.old_id.is_some() {
             disk.keep(&self.target, &self.old)?;
         }

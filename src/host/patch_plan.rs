@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::io::{ErrorKind, Read};
+use std::ops::Bound;
+use std::os::fd::AsFd;
 use std::path::{Component, Path, PathBuf};
 
 use super::commit::{After, Change};
@@ -14,6 +16,7 @@ use super::fs_common::{io_failed, not_found, refused};
 use super::fs_file::{Target, has_links};
 use super::fs_guard::{Guard, Known};
 use super::patch_told::{Side, Told, merged};
+use super::search::{Entries, as_path};
 use crate::base::limit;
 use crate::base::workspace::{PathError, Workspace};
 use crate::edit::patch::{Action, FileChange, Form, Found, Patch, apply};
@@ -299,14 +302,53 @@ impl Planner<'_> {
         Ok(path)
     }
 
-    /// What is known of a file; looked up at the first time.
+    /// Whether the patch takes a path away: by now, or, in a unified diff, at all.
+    fn goes(&self, path: &Path) -> bool {
+        let gone = |entry: &Entry| matches!(entry.now, Now::Gone) && entry.before.is_some();
+        self.leaving.contains(path) || self.entries.get(path).is_some_and(gone)
+    }
+
+    /// Whether it takes something away that lies in a directory.
+    fn goes_below(&self, directory: &Path) -> bool {
+        let inside = (Bound::Excluded(directory), Bound::Unbounded);
+        let leaving = self.leaving.range::<Path, _>(inside).next().is_some_and(|path| path.starts_with(directory));
+        let mut known = self.entries.range::<Path, _>(inside).take_while(|(path, _)| path.starts_with(directory));
+        leaving || known.any(|(path, _)| self.goes(path))
+    }
+
+    /// What stays in a directory that is to make way for a file. None: nothing.
+    fn stays_in(&self, directory: &Path) -> std::io::Result<Option<PathBuf>> {
+        let mut todo = vec![directory.to_owned()];
+        while let Some(next) = todo.pop() {
+            let open = self.ground.workspace.open_directory(&next)?;
+            let entries = Entries::read(open.as_fd())?;
+            for (name, _) in entries.iter() {
+                let path = next.join(as_path(name));
+                match (self.goes(&path), self.goes_below(&path)) {
+                    (true, _) => {}
+                    (false, true) => todo.push(path),
+                    (false, false) => return Ok(Some(path)),
+                }
+            }
+            if entries.more {
+                return Ok(Some(next));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What is known of a file; looked up at the first time. A directory is one that the patch takes files from: nothing but a
+    /// file can come of it.
     fn entry(&mut self, path: &Path, given: &str) -> Result<&mut Entry, ToolError> {
         if !self.entries.contains_key(path) {
+            let mut above = path.ancestors().skip(1);
             let before = match self.ground.workspace.look(path) {
                 Ok(found) if found.is_file() || found.is_symlink() => Some(found),
+                Ok(found) if found.is_dir() && self.goes_below(path) => Some(found),
                 Ok(found) if found.is_dir() => return Err(failed(given, "it is a directory")),
                 Ok(_) => return Err(failed(given, "it is not a regular file")),
                 Err(e) if e.kind() == ErrorKind::NotFound => None,
+                Err(e) if e.kind() == ErrorKind::NotADirectory && above.any(|above| self.goes(above)) => None,
                 Err(e) => return Err(io_failed("look at", given, &e)),
             };
             self.entries.insert(path.to_owned(), Entry { before, now: Now::Untouched });
@@ -322,6 +364,17 @@ impl Planner<'_> {
         }
         let leaving = self.leaving.contains(&path);
         let entry = self.entry(&path, given)?;
+        let is_directory = entry.before.as_ref().is_some_and(Metadata::is_dir);
+        if is_directory && matches!(entry.now, Now::Untouched) {
+            return match self.stays_in(&path) {
+                Ok(None) => Ok(path),
+                Ok(Some(stays)) => {
+                    let stays = self.ground.workspace.shown(&stays);
+                    Err(failed(given, &format!("it is a directory, and the patch leaves \"{stays}\" in it")))
+                }
+                Err(e) => Err(io_failed("list", given, &e)),
+            };
+        }
         let free = match &entry.now {
             Now::Gone => true,
             Now::Untouched => entry.before.is_none() || leaving,
@@ -352,7 +405,11 @@ impl Planner<'_> {
     }
 
     fn on_disk(&mut self, path: &Path, given: &str) -> Result<Vec<u8>, ToolError> {
-        if self.entry(path, given)?.before.is_none() {
+        let before = &self.entry(path, given)?.before;
+        if before.as_ref().is_some_and(Metadata::is_dir) {
+            return Err(failed(given, "it is a directory"));
+        }
+        if before.is_none() {
             let named = self.ground.workspace.named(path).to_string_lossy();
             return Err(not_found(self.ground.workspace, &named));
         }
@@ -387,6 +444,8 @@ impl Planner<'_> {
             let (before, now) = (entry.before, entry.now);
             match (now, &before) {
                 (Now::Untouched, _) | (Now::Gone, None) => {}
+                // What made way for a file that is gone again.
+                (Now::Gone, Some(directory)) if directory.is_dir() => {}
                 (Now::Gone, Some(_)) => changes.push(Change { path, before, after: None }),
                 (Now::Bytes(after), _) => {
                     let stays = before.as_ref().is_some_and(Metadata::is_file) && after.executable.is_none();

@@ -153,6 +153,14 @@ fn trees() -> (Tree, Tree) {
             }
         }
     }
+    // A file that becomes a directory, and a directory that becomes a file.
+    let long: String = (0..20).map(|n| format!("line {n}\n")).collect();
+    old.insert("turn/a".into(), plain("alpha\n"));
+    new.insert("turn/a/b".into(), plain("beta\n"));
+    new.insert("turn/a/c/d".into(), plain("gamma\n"));
+    old.insert("back/x/y".into(), plain(&long));
+    old.insert("back/x/z/w".into(), plain("delta\n"));
+    new.insert("back/x".into(), plain(&format!("{long}more\n")));
     old.insert("empty".into(), plain(""));
     new.insert("empty too".into(), plain(""));
     (old, new)

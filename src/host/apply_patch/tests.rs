@@ -108,6 +108,54 @@ fn nothing_can_lie_below_a_file_of_the_patch() {
 }
 
 #[test]
+fn a_file_and_a_directory_take_each_others_place() {
+    let diff = |path: &str, old: &str, new: &str| {
+        let name =
+            |side: &str, text: &str| if text.is_empty() { "/dev/null".to_owned() } else { format!("{side}/{path}") };
+        let kind = if old.is_empty() { "new file mode 100644\n" } else { "deleted file mode 100644\n" };
+        let hunk = if old.is_empty() { format!("@@ -0,0 +1 @@\n+{new}") } else { format!("@@ -1 +0,0 @@\n-{old}") };
+        format!("diff --git a/{path} b/{path}\n{kind}--- {}\n+++ {}\n{hunk}\n", name("a", old), name("b", new))
+    };
+    let all = |changes: &[(&str, &str, &str)]| {
+        changes.iter().map(|(path, old, new)| diff(path, old, new)).collect::<String>()
+    };
+    #[rustfmt::skip]
+    let table: &[(&[(&str, &str)], String, &[(&str, &str)])] = &[
+        (&[("x", "1\n")], all(&[("x", "1", ""), ("x/y", "", "2"), ("x/z/w", "", "3")]), &[("x/y", "2\n"), ("x/z/w", "3\n")]),
+        (&[("x/y", "1\n"), ("x/z/w", "2\n")], all(&[("x", "", "3"), ("x/y", "1", ""), ("x/z/w", "2", "")]), &[("x", "3\n")]),
+        (&[("x", "1\n")], "diff --git a/x b/x/y\nsimilarity index 100%\nrename from x\nrename to x/y\n".into(), &[("x/y", "1\n")]),
+        (&[("x/y", "1\n")], "diff --git a/x/y b/x\nsimilarity index 100%\nrename from x/y\nrename to x\n".into(), &[("x", "1\n")]),
+        (&[("x", "1\n")], "*** Begin Patch\n*** Delete File: x\n*** Add File: x/y\n+2\n*** Update File: x/y\n@@\n-2\n+3\n*** End Patch".into(), &[("x/y", "3\n")]),
+        (&[("x/y", "1\n")], "*** Begin Patch\n*** Delete File: x/y\n*** Add File: x\n+2\n*** Update File: x\n@@\n-2\n+3\n*** End Patch".into(), &[("x", "3\n")]),
+        (&[("x/y", "1\n"), ("b", "2\n")], "*** Begin Patch\n*** Update File: x/y\n*** Move to: z\n*** Update File: b\n*** Move to: x\n*** End Patch".into(), &[("x", "2\n"), ("z", "1\n")]),
+        (&[("x/y", "1\n"), ("b", "2\n")], "*** Begin Patch\n*** Delete File: x/y\n*** Add File: x\n+2\n*** Delete File: x\n*** End Patch".into(), &[("b", "2\n")]),
+    ];
+    for (before, patch, after) in table {
+        let place = place(before);
+        let shown = preview(&place.tool, json!({ "patch": patch })).unwrap();
+        assert!(shown["error"].is_null(), "{patch}{shown}");
+        place.patch(patch).unwrap_or_else(|said| panic!("{patch}{said}"));
+        place.holds(after);
+    }
+    #[rustfmt::skip]
+    let refused: &[(&[(&str, &str)], String, &str)] = &[
+        (&[("x/y", "1\n"), ("x/z/w", "2\n")], all(&[("x", "", "3"), ("x/y", "1", "")]), "x: it is a directory, and the patch leaves \"x/z\" in it"),
+        (&[("x/z/v", "1\n"), ("x/z/w", "2\n")], all(&[("x", "", "3"), ("x/z/w", "2", "")]), "x: it is a directory, and the patch leaves \"x/z/v\" in it"),
+        (&[("x/y", "1\n")], all(&[("x", "", "3")]), "x: it is a directory"), (&[("x", "1\n")], all(&[("x/y", "", "3")]), "Not a directory"),
+        (&[("x/y", "1\n")], all(&[("x", "", "3"), ("x/y", "1", ""), ("x/z", "", "2")]), "the patch makes \"x\" a file, and nothing can lie below a file"),
+        (&[("x/y", "1\n")], "*** Begin Patch\n*** Add File: x\n+2\n*** Delete File: x/y\n*** End Patch".into(), "x: it is a directory"),
+        (&[("x/y", "1\n")], "*** Begin Patch\n*** Delete File: x/y\n*** Delete File: x\n*** End Patch".into(), "x: it is a directory"),
+        (&[("x/y", "1\n")], "*** Begin Patch\n*** Delete File: x/y\n*** Update File: x\n@@\n-1\n+2\n*** End Patch".into(), "x: it is a directory"),
+    ];
+    for (before, patch, want) in refused {
+        let place = place(before);
+        let said = place.patch(patch).unwrap_err();
+        assert!(said.contains(want), "{patch}{said}");
+        place.holds(before);
+    }
+}
+
+#[test]
 fn changes_of_one_file_follow_each_other() {
     let place = place(&[("a", "1\n2\n"), ("b", "x\n")]);
     place

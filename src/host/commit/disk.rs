@@ -8,7 +8,8 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use super::{After, Identity, identity};
+use super::record::Below;
+use super::{After, Identity, identity, identity_at};
 use crate::base::workspace::Workspace;
 use crate::host::fs_put::{is_unsupported, keep_owner, kept_permissions, rename_new};
 
@@ -148,6 +149,32 @@ impl<'t> Disk<'t> {
             .tree
             .reach(path)
             .and_then(|place| Ok(rustix::fs::unlinkat(place.directory(), place.name(), AtFlags::empty())?));
+        match removed {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Takes a directory away with what is known to lie in it. What somebody else has put there or changed stays, and with it
+    /// the directory.
+    pub(super) fn remove_tree(&self, root: &Path, below: &[Below]) -> io::Result<()> {
+        for Below { path, directory, id } in below.iter().rev() {
+            let path = root.join(path);
+            match identity_at(self.tree, &path) {
+                Some(_) if *directory => self.remove_directory(&path)?,
+                Some(now) if *id == Some(now) => self.remove(&path)?,
+                Some(_) | None => {}
+            }
+        }
+        self.remove_directory(root)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.due()?;
+        let removed = self
+            .tree
+            .reach(path)
+            .and_then(|place| Ok(rustix::fs::unlinkat(place.directory(), place.name(), AtFlags::REMOVEDIR)?));
         match removed {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done,

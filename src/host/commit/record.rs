@@ -3,16 +3,16 @@
 //! `<id>.preparing` says what may lie around; `<id>.committing` says what is to be done. Who works on a
 //! change holds a lock on its file, so a record without a lock is one that nobody works on any more.
 
-use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::disk::Disk;
-use super::{Change, Identity, identity};
+use super::{Change, Identity, Unit, identity, units};
 use crate::base::workspace::Workspace;
 
 pub(super) const PREPARING: &str = "preparing";
@@ -20,7 +20,7 @@ pub(super) const COMMITTING: &str = "committing";
 /// A record that is being written.
 pub(super) const UNFINISHED: &str = "unfinished";
 const LOCK: &str = "lock";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,32 +33,78 @@ pub(super) struct Record {
     pub made: Vec<PathBuf>,
 }
 
-/// What is to be done to one file.
+/// What is to be done at one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Step {
     pub target: PathBuf,
     /// Where its new content lies until then. None: it is to be gone.
     pub fresh: Option<PathBuf>,
     pub fresh_id: Option<Identity>,
+    /// The new content is a directory, and this lies in it.
+    #[serde(default)]
+    pub fresh_below: Option<Vec<Below>>,
     /// The second name of what was there.
     pub old: PathBuf,
     /// Who was there. None: nothing.
     pub old_id: Option<Identity>,
+    /// What was there is a directory, and this lies in it.
+    #[serde(default)]
+    pub old_below: Option<Vec<Below>>,
+}
+
+/// Something in a directory that comes or goes as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Below {
+    /// Where, from the directory on.
+    pub path: PathBuf,
+    /// It is a directory itself.
+    pub directory: bool,
+    /// Which file it is. None: it is a directory, or not written yet.
+    pub id: Option<Identity>,
+}
+
+/// `files`, in `top`, and the directories that they lie in; outer ones first.
+fn below<'c>(top: &Path, files: impl Iterator<Item = &'c Change>) -> Vec<Below> {
+    let mut all = BTreeMap::new();
+    for change in files {
+        let Ok(path) = change.path.strip_prefix(top) else { continue };
+        for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
+            all.insert(above.to_owned(), None);
+        }
+        let id = if change.after.is_none() { change.before.as_ref().map(identity) } else { None };
+        all.insert(path.to_owned(), Some(id));
+    }
+    let entry = |(path, file): (PathBuf, Option<Option<Identity>>)| Below {
+        path,
+        directory: file.is_none(),
+        id: file.flatten(),
+    };
+    all.into_iter().map(entry).collect()
 }
 
 impl Record {
     pub(super) fn plan(tree: &Workspace, changes: &[Change]) -> Self {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let beside = |path: &Path, name: String| path.parent().unwrap_or(Path::new("/")).join(name);
-        let step = |(index, change): (usize, &Change)| Step {
-            target: change.path.clone(),
-            fresh: change.after.as_ref().map(|_| beside(&change.path, format!(".simse-{id}-{index}.new"))),
-            fresh_id: None,
-            old: beside(&change.path, format!(".simse-{id}-{index}.old")),
-            old_id: change.before.as_ref().map(identity),
+        let units = units(changes);
+        let step = |(index, Unit { top, below: inside }): (usize, &Unit<'_>)| {
+            let written = || inside.iter().copied().filter(|change| change.after.is_some());
+            let taken = || inside.iter().copied().filter(|change| change.before.is_some() && change.after.is_none());
+            let was_directory = top.before.as_ref().is_some_and(Metadata::is_dir);
+            let fresh_below = (top.after.is_none() && written().next().is_some()).then(|| below(&top.path, written()));
+            let comes = top.after.is_some() || fresh_below.is_some();
+            Step {
+                target: top.path.clone(),
+                fresh: comes.then(|| beside(&top.path, format!(".simse-{id}-{index}.new"))),
+                fresh_id: None,
+                fresh_below,
+                old: beside(&top.path, format!(".simse-{id}-{index}.old")),
+                old_id: top.before.as_ref().map(identity),
+                old_below: was_directory.then(|| below(&top.path, taken())),
+            }
         };
-        let steps = changes.iter().enumerate().map(step).collect();
-        let writes = changes.iter().filter(|change| change.after.is_some());
+        let steps = units.iter().enumerate().map(step).collect();
+        let writes = units.iter().map(|unit| unit.top).filter(|change| change.after.is_some());
         let missing = |path: &&Path| tree.contains(path) && tree.look(path).is_err();
         // In the order of their names, so outer ones come first.
         let made: BTreeSet<PathBuf> =
@@ -80,11 +126,17 @@ impl Record {
             path.parent() == step.target.parent()
                 && path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&own))
         };
+        let plain = |path: &Path| {
+            path.components().next().is_some() && path.components().all(|part| matches!(part, Component::Normal(_)))
+        };
         let sound = |step: &Step| {
             let fresh = step.fresh.as_ref().is_none_or(|fresh| beside(step, fresh));
-            inside(&step.target) && beside(step, &step.old) && fresh
+            let below = step.fresh_below.iter().chain(&step.old_below).flatten().all(|below| plain(&below.path));
+            inside(&step.target) && beside(step, &step.old) && fresh && below
         };
-        self.version == VERSION && self.steps.iter().all(sound) && self.made.iter().all(|path| inside(path))
+        (1..=VERSION).contains(&self.version)
+            && self.steps.iter().all(sound)
+            && self.made.iter().all(|path| inside(path))
     }
 }
 

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::AtFlags;
 
 use super::disk::Disk;
-use super::identity_at;
-use super::record::{COMMITTING, PREPARING, Record, Step, UNFINISHED, is_own, lock_directory};
+use super::record::{Below, COMMITTING, PREPARING, Record, Step, UNFINISHED, is_own, lock_directory};
+use super::{identity_at, is_as_known};
 use crate::base::workspace::Workspace;
 
 /// Longest record that is read, in bytes: paths of the most files that one change has.
@@ -97,14 +97,25 @@ fn end(disk: &Disk<'_>, path: &Path, state: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Takes away what was written for a change that does not count.
+/// Takes away what was written for a change that does not count; last first, so that what is left after a crash is a
+/// beginning of it.
 pub(super) fn drop_fresh(tree: &Workspace, record: &Record) {
-    let remove = |path: &Path, flags: AtFlags| {
-        // Not every file was written, and a directory that holds something by now stays.
-        drop(tree.reach(path).map(|place| rustix::fs::unlinkat(place.directory(), place.name(), flags)));
-    };
-    record.steps.iter().filter_map(|step| step.fresh.as_ref()).for_each(|fresh| remove(fresh, AtFlags::empty()));
-    record.made.iter().rev().for_each(|directory| remove(directory, AtFlags::REMOVEDIR));
+    record.steps.iter().rev().for_each(|step| drop_fresh_of(tree, step));
+    record.made.iter().rev().for_each(|directory| unlink(tree, directory, AtFlags::REMOVEDIR));
+}
+
+fn drop_fresh_of(tree: &Workspace, step: &Step) {
+    let Some(fresh) = &step.fresh else { return };
+    let Some(below) = &step.fresh_below else { return unlink(tree, fresh, AtFlags::empty()) };
+    for Below { path, directory, .. } in below.iter().rev() {
+        unlink(tree, &fresh.join(path), if *directory { AtFlags::REMOVEDIR } else { AtFlags::empty() });
+    }
+    unlink(tree, fresh, AtFlags::REMOVEDIR);
+}
+
+fn unlink(tree: &Workspace, path: &Path, flags: AtFlags) {
+    // Not every file was written, and a directory that holds something by now stays.
+    drop(tree.reach(path).map(|place| rustix::fs::unlinkat(place.directory(), place.name(), flags)));
 }
 
 /// Does what is left to be done.
@@ -112,21 +123,27 @@ fn forward(disk: &Disk<'_>, record: &Record) -> io::Result<()> {
     let changed = |step: &Step| io::Error::other(format!("{} was changed since", step.target.display()));
     for step in &record.steps {
         let now = identity_at(disk.tree, &step.target);
+        let kept = || identity_at(disk.tree, &step.old).is_some();
         match &step.fresh {
             // Done, or somebody has taken it away.
             Some(fresh) if identity_at(disk.tree, fresh).is_none() => {}
-            Some(fresh) if now.is_none() && (step.old_id.is_none() || identity_at(disk.tree, &step.old).is_some()) => {
-                disk.rename_new(fresh, &step.target)?;
+            Some(fresh) if now.is_none() && (step.old_id.is_none() || kept()) => {
+                if step.turns() {
+                    step.turn(disk, fresh)?;
+                } else {
+                    disk.rename_new(fresh, &step.target)?;
+                }
             }
+            Some(fresh) if now.is_some() && now == step.old_id && step.turns() => step.turn(disk, fresh)?,
             Some(fresh) if now.is_some() && now == step.old_id => {
-                if identity_at(disk.tree, &step.old).is_none() {
+                if !kept() {
                     disk.keep(&step.target, &step.old)?;
                 }
                 disk.rename(fresh, &step.target)?;
             }
             Some(_) => return Err(changed(step)),
             None if now.is_some() && now == step.old_id => {
-                if identity_at(disk.tree, &step.old).is_none() {
+                if !kept() {
                     disk.keep(&step.target, &step.old)?;
                 }
                 disk.remove(&step.target)?;
@@ -143,12 +160,14 @@ pub(super) fn backward(disk: &Disk<'_>, record: &Record) -> io::Result<()> {
         let now = identity_at(disk.tree, &step.target);
         let kept = identity_at(disk.tree, &step.old).is_some();
         let done = now.is_some() && now == step.fresh_id;
-        if done && kept {
+        if now.is_none() && kept {
+            disk.rename_new(&step.old, &step.target)?;
+        } else if step.turns() {
+            turn_back(disk, step, done && kept)?;
+        } else if done && kept {
             disk.rename(&step.old, &step.target)?;
         } else if done {
             disk.remove(&step.target)?;
-        } else if now.is_none() && kept {
-            disk.rename_new(&step.old, &step.target)?;
         } else if kept {
             disk.remove(&step.old)?;
         }
@@ -160,10 +179,31 @@ pub(super) fn backward(disk: &Disk<'_>, record: &Record) -> io::Result<()> {
     })
 }
 
+/// Takes back a step between a file and a directory, if it was made and nobody has touched what came of it.
+fn turn_back(disk: &Disk<'_>, step: &Step, made: bool) -> io::Result<()> {
+    let own = |below: &Vec<Below>| is_as_known(disk.tree, &step.target, below).unwrap_or(false);
+    match &step.fresh {
+        Some(fresh) if made && step.fresh_below.as_ref().is_none_or(own) => {
+            disk.rename_new(&step.target, fresh)?;
+            disk.rename_new(&step.old, &step.target)?;
+            drop_fresh_of(disk.tree, step);
+        }
+        Some(_) | None if identity_at(disk.tree, &step.old).is_some() => {
+            tracing::warn!(path = %step.old.display(), "what was there before a change was left here: somebody else has changed what came of it");
+        }
+        Some(_) | None => {}
+    }
+    Ok(())
+}
+
 /// Takes away the second names. One that cannot be removed now is removed by nobody, and told.
 pub(super) fn finish(disk: &Disk<'_>, record: &Record) {
     for step in &record.steps {
-        if let Err(e) = disk.remove(&step.old)
+        let removed = match &step.old_below {
+            Some(below) => disk.remove_tree(&step.old, below),
+            None => disk.remove(&step.old),
+        };
+        if let Err(e) = removed
             && !disk.crashed()
         {
             tracing::warn!(path = %step.old.display(), error = %e, "the old content of a changed file was left behind");

@@ -22,9 +22,13 @@ impl Place {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir_all(home.path().join("wd/dir")).unwrap();
-        for (path, content) in
-            [("wd/changed", "old 1"), ("wd/dir/deleted", "old 2"), ("wd/moved", "old 3"), ("wd/other", "same")]
-        {
+        fs::create_dir_all(home.path().join("wd/to file/deep")).unwrap();
+        #[rustfmt::skip]
+        let files = [
+            ("wd/changed", "old 1"), ("wd/dir/deleted", "old 2"), ("wd/moved", "old 3"), ("wd/other", "same"),
+            ("wd/to dir", "old 4"), ("wd/to file/a", "old 5"), ("wd/to file/deep/b", "old 6"),
+        ];
+        for (path, content) in files {
             fs::write(home.path().join(path), content).unwrap();
         }
         fs::set_permissions(home.path().join("wd/changed"), fs::Permissions::from_mode(0o750)).unwrap();
@@ -67,6 +71,12 @@ impl Place {
             self.change("moved", None),
             like("far/away/moved"),
             self.change("far/added", Some("")),
+            self.change("to dir", None),
+            self.change("to dir/deep/c", Some("new 4")),
+            self.change("to dir/d", Some("new 5")),
+            self.change("to file", Some("new 6")),
+            self.change("to file/a", None),
+            self.change("to file/deep/b", None),
         ]
     }
 
@@ -112,6 +122,11 @@ fn new_state() -> BTreeMap<String, String> {
         ("far/away/", ""),
         ("far/away/moved", "new 3"),
         ("other", "same"),
+        ("to dir/", ""),
+        ("to dir/d", "new 5"),
+        ("to dir/deep/", ""),
+        ("to dir/deep/c", "new 4"),
+        ("to file", "new 6"),
     ];
     entries.into_iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect()
 }
@@ -145,7 +160,7 @@ fn a_failure_at_any_step_changes_nothing() {
             // All was done but the tidying up.
             Ok(()) => {
                 let tidy: BTreeMap<_, _> =
-                    place.state().into_iter().filter(|(name, _)| !name.ends_with(".old")).collect();
+                    place.state().into_iter().filter(|(name, _)| !name.contains(".old")).collect();
                 assert_eq!(tidy, new_state(), "step {step}");
             }
         }
@@ -211,6 +226,48 @@ fn what_others_changed_since_a_crash_stays() {
         assert!(new != old, "step {step}: {after:?}");
         assert!(place.records_left().is_empty(), "step {step}");
         assert!(after.keys().all(|name| !name.contains(".simse")), "step {step}: {after:?}");
+    }
+}
+
+/// What somebody puts into a directory that is to become a file, or into one that became of a file, is never lost.
+#[test]
+fn what_others_put_into_a_directory_stays() {
+    for (step, into) in (0..).flat_map(|step| [(step, "to file"), (step, "to dir")]) {
+        let place = Place::new();
+        let before = place.state();
+        let disk = place.faulty(step, Fault::Crash);
+        let _ = place.commit(&disk);
+        if disk.is_sound() {
+            break;
+        }
+        let theirs = format!("{into}/theirs");
+        let put = place.at(into).is_dir();
+        if put {
+            fs::write(place.at(&theirs), "theirs").unwrap();
+        }
+        for _ in 0..TRIES_MAX {
+            place.recover(&place.disk());
+            if place.records_left().is_empty() {
+                break;
+            }
+        }
+        let mut after = place.state();
+        assert_eq!(after.remove(&theirs).is_some(), put, "step {step}: {after:?}");
+        assert!(after == before || after == new_state(), "step {step}, {into}: {after:?}");
+        assert!(place.records_left().is_empty(), "step {step}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_to_become_a_file_holds_nothing_else() {
+    for name in ["to file/theirs", "to file/deep/theirs"] {
+        let place = Place::new();
+        let changes = place.changes();
+        fs::write(place.at(name), "theirs").unwrap();
+        let before = place.state();
+        assert!(commit(&place.tree, &place.records(), &changes).is_err(), "{name}");
+        assert_eq!(place.state(), before);
+        assert!(place.records_left().is_empty());
     }
 }
 
