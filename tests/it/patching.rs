@@ -68,8 +68,9 @@ fn diff(old: &Tree, new: &Tree, options: &[&str]) -> String {
     assert!(git(home.path(), &["init", "-q"]).0);
     write(home.path(), old);
     assert!(git(home.path(), &["add", "-A"]).0 && git(home.path(), &["commit", "-qm", "old", "--allow-empty"]).0);
-    for path in old.keys() {
-        fs::remove_file(home.path().join(path)).unwrap();
+    for top in old.keys().filter_map(|path| path.split('/').next()) {
+        let top = home.path().join(top);
+        if top.is_dir() { fs::remove_dir_all(top).unwrap() } else { drop(fs::remove_file(top)) }
     }
     write(home.path(), new);
     assert!(git(home.path(), &["add", "-A"]).0);
