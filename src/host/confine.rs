@@ -84,18 +84,7 @@ impl Sandbox {
             kept,
             git_settings: reach.git_settings,
         };
-        let policy = Arc::new(policy);
-        let loopback = loopback(scope).await?;
-        if let Some(home) = loopback.clone() {
-            let policy = Arc::clone(&policy);
-            match tokio::task::spawn_blocking(move || home.furnish(&policy)).await {
-                Ok(Ok(())) => {}
-                // The start prepares it by itself, or says what is wrong.
-                Ok(Err(error)) => tracing::debug!(%error, "no room for the programs of a session"),
-                Err(error) => tracing::debug!(%error, "no room for the programs of a session"),
-            }
-        }
-        Ok(Some(Confinement { policy, files: reach.files, loopback }))
+        Ok(Some(Confinement { policy: Arc::new(policy), files: reach.files, loopback: loopback(scope).await? }))
     }
 
     /// What a model is told when a confined program of `tool` failed and the sandbox may be why. Empty: nothing.

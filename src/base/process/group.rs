@@ -44,9 +44,13 @@ pub(super) fn command(invocation: &Invocation) -> io::Result<Command> {
     command_in(invocation, cage(invocation)?)
 }
 
-/// What it puts on.
+/// What it puts on. Blocks for as long as it takes to start a program, the first time in a session.
 fn cage(invocation: &Invocation) -> io::Result<Option<Cage>> {
     let Some(Confinement { policy, files, loopback }) = &invocation.confinement else { return Ok(None) };
+    // Without a room all is prepared for this start alone, which works or says what is wrong.
+    if let Some(Err(error)) = loopback.as_ref().map(|home| home.furnish(policy)) {
+        tracing::debug!(%error, "no room for the programs of a session");
+    }
     Cage::prepare(policy, &invocation.directory, files, loopback.clone())
         .map(Some)
         .map_err(|cause| io::Error::new(cause.kind(), format!("cannot prepare the sandbox: {cause}")))

@@ -16,9 +16,11 @@ const LOOK: Duration = Duration::from_millis(250);
 struct Starts {
     waiting: Vec<(Arc<AtomicI32>, bool)>,
     watched: bool,
+    /// Nobody looks until he is woken. Who looks anyway is not woken: that costs more than the rest of a watch.
+    rests: bool,
 }
 
-static STARTS: Mutex<Starts> = Mutex::new(Starts { waiting: Vec::new(), watched: false });
+static STARTS: Mutex<Starts> = Mutex::new(Starts { waiting: Vec::new(), watched: false, rests: false });
 static CHANGED: Condvar = Condvar::new();
 
 /// A start that is watched as long as this lives.
@@ -37,8 +39,11 @@ impl Watched {
             // Without a thread to be had it is not watched; the next start tries again.
             starts.watched = std::thread::Builder::new().name("simse-starts".into()).spawn(watch).is_ok();
         }
+        let rests = std::mem::take(&mut starts.rests);
         drop(starts);
-        CHANGED.notify_one();
+        if rests {
+            CHANGED.notify_one();
+        }
         Self(number)
     }
 
@@ -58,7 +63,9 @@ fn watch() {
     let mut starts = STARTS.lock();
     loop {
         if starts.waiting.is_empty() {
+            starts.rests = true;
             CHANGED.wait(&mut starts);
+            starts.rests = false;
         }
         CHANGED.wait_for(&mut starts, LOOK);
         for (number, seen) in &mut starts.waiting {
