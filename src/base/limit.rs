@@ -258,6 +258,8 @@ pub const TURN_CUT_GRACE_MS: u64 = 5_000;
 pub const TURN_PROMPT_BYTES_MAX: usize = 4_000;
 /// Rest after which a session that nobody uses is no longer kept in memory.
 pub const SESSION_IDLE_MS: u64 = 30_000;
+/// Longest wait for the lock of a data directory whose holder was killed, while a program that it was starting holds a copy.
+pub const LEFT_LOCK_WAIT_MS: u64 = 3_000;
 /// Pause before what could not be written is tried again.
 pub const STORE_RETRY_MS: u64 = 1_000;
 /// Answered permission requests of a session that are remembered, to tell a late answer from a wrong one.

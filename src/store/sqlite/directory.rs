@@ -1,14 +1,17 @@
 //! The data directory: made for its owner alone, held by one process at a time.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use crate::base::file;
+use crate::base::{file, limit};
 use crate::store::StoreError;
 
 /// Largest `server.json` that is looked into, in bytes.
 const SERVER_BYTES_MAX: u64 = 64 << 10;
+/// Pause between two looks at a lock whose holder is gone.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Numbered directories that are tried under one place.
 const NUMBERED_MAX: u32 = 1_000;
 
@@ -40,17 +43,44 @@ impl Drop for Lock {
     }
 }
 
-/// Takes the directory's lock.
+/// Takes the directory's lock. Of a process that was killed a program that it was just starting may hold a copy for a
+/// moment longer: that is waited for.
 pub(super) fn lock(directory: &Path) -> Result<Lock, StoreError> {
     let path = directory.join("lock");
     let file = open(&path).map_err(|e| failure("open the lock of the data directory", &path, &e))?;
-    match file.try_lock() {
-        Ok(()) => Ok(Lock(file)),
-        Err(TryLockError::WouldBlock) => {
-            Err(StoreError::InUse { directory: directory.to_owned(), holder: holder(directory) })
+    let until = Instant::now() + Duration::from_millis(limit::LEFT_LOCK_WAIT_MS);
+    loop {
+        match file.try_lock() {
+            Ok(()) => {
+                sign(&file);
+                return Ok(Lock(file));
+            }
+            Err(TryLockError::WouldBlock) if is_left(&file) && Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse { directory: directory.to_owned(), holder: holder(directory) });
+            }
+            Err(TryLockError::Error(e)) => return Err(failure("lock the data directory", &path, &e)),
         }
-        Err(TryLockError::Error(e)) => Err(failure("lock the data directory", &path, &e)),
     }
+}
+
+/// Writes into a lock whose it is. One that nobody could sign is not waited for.
+fn sign(mut file: &File) {
+    let name = std::process::id().to_string();
+    let signed = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(name.as_bytes()));
+    if let Err(error) = signed {
+        tracing::debug!(%error, "the lock of the data directory does not say whose it is");
+    }
+}
+
+/// Whether a lock's holder is known and no longer there.
+fn is_left(mut file: &File) -> bool {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.take(20).read_to_string(&mut text));
+    let pid = read.ok().and_then(|_| text.parse::<u32>().ok());
+    let gone = |pid: u32| !Path::new("/proc").join(pid.to_string()).exists();
+    // Where there is no /proc, nobody can be seen to be gone.
+    pid.is_some_and(gone) && Path::new("/proc/self").exists()
 }
 
 /// Who has a directory that is only looked at.
@@ -133,6 +163,29 @@ mod tests {
         assert!(said.ends_with("simse process (pid 7, http://127.0.0.1:1)"), "{said}");
         drop(first);
         lock(directory.path()).expect("free again");
+    }
+
+    #[test]
+    fn a_lock_that_a_killed_process_left_to_its_child_is_waited_for() {
+        let directory = tempfile::tempdir().expect("a directory");
+        drop(lock(directory.path()).expect("free"));
+        let path = directory.path().join("lock");
+        let signed = std::fs::read_to_string(&path).expect("read");
+        assert_eq!(signed, std::process::id().to_string());
+        // No process has this number.
+        std::fs::write(&path, u32::MAX.to_string()).expect("written");
+        let left = File::open(&path).expect("there");
+        left.lock().expect("free");
+        let child = std::thread::spawn(move || {
+            // There is no signal for somebody who waits.
+            std::thread::sleep(LOCK_PAUSE * 4);
+            drop(left);
+        });
+        drop(lock(directory.path()).expect("free in the end"));
+        child.join().expect("ends");
+        let again = lock(directory.path()).expect("free");
+        lock(directory.path()).expect_err("held by somebody who is there");
+        drop(again);
     }
 
     #[test]
