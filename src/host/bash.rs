@@ -694,6 +694,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_goes_on_may_go_on_writing() {
+        let place = place();
+        // More than a pipe holds, once the call is over and nobody listens any more.
+        let said =
+            place.says("mkfifo gate; (read _ < gate; head -c 300000 /dev/zero; echo late; touch done) & echo on").await;
+        assert_eq!(said, "on\n");
+        place.says("echo > gate").await;
+        let done = place.directory.path().join("done");
+        let begin = Instant::now();
+        while !done.exists() && begin.elapsed() < Duration::from_secs(8) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert!(done.exists());
+    }
+
+    #[tokio::test]
     async fn an_abort_ends_it() {
         let place = place();
         place.context.cancel.cancel();

@@ -132,7 +132,7 @@ pub struct Finished {
 /// Runs a program to its end. Its standard input is empty.
 ///
 /// A child that it left behind does not hold the call up, and goes on when the program ended by itself;
-/// its further output has no reader. Dropping the future kills the group.
+/// its further output is read and thrown away. Dropping the future kills the group.
 ///
 /// # Errors
 /// When it cannot be started: no such program, no such directory, no permission.
@@ -176,6 +176,10 @@ pub async fn run_tapped(
         }
     }
     tap.read_what_is_there();
+    match ending {
+        Ending::Exited(_) | Ending::Signalled(_) => tap.swallow(),
+        Ending::TimedOut | Ending::Cancelled => {}
+    }
     if let Some(home) = invocation.confinement.as_ref().and_then(|confinement| confinement.loopback.as_ref()) {
         home.tidy();
     }

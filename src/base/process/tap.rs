@@ -3,11 +3,12 @@
 //! What follows and what is written to disk costs nothing until there is somebody who follows, or more than is kept.
 
 use std::io;
+use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::{Captured, Slate};
 
@@ -18,6 +19,11 @@ const SPILL_BYTES: usize = 256 * 1024;
 /// Room in the pipe of a program that writes much: so many fewer times it waits for us.
 #[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 1 << 20;
+
+/// What one look at the output of those left behind takes of it.
+const SWALLOW_BYTES: usize = 16 * 1024;
+/// Between two looks.
+const SWALLOW_PAUSE: Duration = Duration::from_millis(50);
 
 /// Hears of a program's output while it runs.
 pub trait Follow: Send {
@@ -53,6 +59,19 @@ impl std::fmt::Debug for Taps {
             .field("slate", slate)
             .finish()
     }
+}
+
+/// Reads what is there, up to a pipe full, and says whether more may come.
+fn is_open_after_reading(reader: &pipe::Receiver) -> bool {
+    let mut chunk = [0; SWALLOW_BYTES];
+    for _ in 0..4 {
+        match reader.try_read(&mut chunk) {
+            Ok(count) if count > 0 => {}
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return true,
+            Ok(_) | Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// The reading end of a program's output.
@@ -121,6 +140,18 @@ impl Tap {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Ok(_) | Err(_) => self.reader = None,
             }
+        }
+    }
+
+    /// Goes on reading for who was left behind with the other end, and throws it away: who writes to a pipe without a
+    /// reader is ended by it. A flood of it waits, so that it takes no processor.
+    pub(super) fn swallow(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            drop(tokio::spawn(async move {
+                while reader.readable().await.is_ok() && is_open_after_reading(&reader) {
+                    sleep(SWALLOW_PAUSE).await;
+                }
+            }));
         }
     }
 
