@@ -17,14 +17,16 @@ import { parseArgs } from 'node:util'
 import { addonAbsent, call, load } from './lib/addon.mjs'
 import { buildClients, startModel, top } from './lib/clients.mjs'
 import { number, ratio } from './lib/figures.mjs'
-import { database, deltas, sessions, start, tools, turn } from './lib/groups.mjs'
+import { database, deltas, fork, record, sessions, start, tools, turn } from './lib/groups.mjs'
 import { installOpencode, opencode } from './lib/opencode.mjs'
 import { stopAll } from './lib/process.mjs'
 import { simse } from './lib/simse.mjs'
 
 const binary = join(top, 'js', 'bin', 'simse')
 
-const SERVER_GROUPS = { start, sessions, turn, tools, deltas, database }
+const SERVER_GROUPS = { start, sessions, turn, tools, record, deltas, database, fork }
+/** Those that are about what ours alone does. */
+const OURS_ALONE = new Set(['fork'])
 const NODE_GROUPS = { call, import: load }
 /** Those that print a table of their own: other contestants, other columns. */
 const OWN_TABLES = Object.fromEntries(
@@ -43,11 +45,17 @@ const ROWS = [
   ['turn', 'cpuMs', 'the same, processor time of the server a turn', 'ms', ''],
   ['tools', 'ownMs', 'a turn of ten tool calls, beyond the model’s and the tools’ time, median', 'ms', '≤ 30'],
   ['tools', 'wallMs', 'the same, whole time', 'ms', ''],
+  ['record', 'ownMs', 'a turn of a write and ten edits, beyond the model’s time, median', 'ms', ''],
+  ['record', 'cpuMs', 'the same, processor time of the server', 'ms', ''],
   ['deltas', 'perSecond', '10,000 deltas to one client', 'a second', '≥ 50,000', true],
   ['deltas', 'firstMs', 'the first of them, after the model’s first byte', 'ms', '≤ 2'],
   ['deltas', 'growthMb', 'the server’s memory meanwhile, at most', 'MB more', 'flat'],
   ['database', 'ratio', 'growth of the database against its content', '×', '≤ 2'],
   ['database', 'wholeRatio', 'the whole database against its content', '×', ''],
+  ['fork', 'endMs', 'a fork of a session of 10,000 items at its end, median', 'ms', '≤ 10'],
+  ['fork', 'endKb', 'what it adds to the database', 'kB', '≤ 4'],
+  ['fork', 'middleMs', 'a fork of it in its middle, median', 'ms', ''],
+  ['fork', 'middleKb', 'what that adds to the database', 'kB', ''],
   ['call', 'executeUs', '`registry.execute` of a native tool that does nothing, from JavaScript', 'µs', '≤ 20'],
   ['import', 'medianMs', '`import ’simse’`', 'ms', '≤ 30'],
 ]
@@ -61,6 +69,7 @@ const OUR_ROUNDS = {
   turns: 200,
   toolTurns: 10,
   floods: 5,
+  forks: 20,
 }
 const THEIR_ROUNDS = { starts: 3, early: 1, createAlone: 200, createTogether: 600, turns: 30, toolTurns: 5, floods: 3 }
 
@@ -90,7 +99,8 @@ function say(text) {
 function targets(settings, skipped) {
   const ours = { ...simse(binary), rounds: OUR_ROUNDS }
   const list = []
-  if (ours.absent === undefined) list.push(ours)
+  const unrecorded = { ...simse(binary, { record: false }), groups: ['record'], rounds: OUR_ROUNDS }
+  if (ours.absent === undefined) list.push(ours, unrecorded)
   else skipped.push(`simse: ${ours.absent}`)
   if (settings['without-opencode']) {
     skipped.push('opencode: left out by --without-opencode')
@@ -99,7 +109,11 @@ function targets(settings, skipped) {
   try {
     const installed = installOpencode(settings['opencode-cache'])
     const theirs = opencode(installed, { snapshot: true })
-    const bare = { ...opencode(installed, { snapshot: false }), name: 'opencode-bare', groups: ['turn', 'tools'] }
+    const bare = {
+      ...opencode(installed, { snapshot: false }),
+      name: 'opencode-bare',
+      groups: ['turn', 'tools', 'record'],
+    }
     list.push({ ...theirs, rounds: THEIR_ROUNDS }, { ...bare, rounds: THEIR_ROUNDS })
   } catch (problem) {
     skipped.push(`opencode: ${problem.message}`)
@@ -131,6 +145,7 @@ async function measure(settings, figures, skipped) {
       if (!settings.only.includes(group)) continue
       for (const target of settings.targets) {
         if (target.groups && !target.groups.includes(group)) continue
+        if (OURS_ALONE.has(group) && target.name !== 'simse') continue
         context.model = await startModel(directory)
         await attempt(target.name, group, () => work(target, context), figures, skipped)
         await stopAll()
@@ -156,11 +171,13 @@ function table(figures) {
   for (const [group, key, what, unit, aim, more] of ROWS) {
     const [ours, theirs] = [value('simse', group, key), value('opencode', group, key)]
     if (ours === undefined && theirs === undefined) continue
-    const bare = value('opencode-bare', group, key)
-    const other = bare === undefined ? '' : ` (snapshots off: ${number(bare)})`
+    const without = (name) => {
+      const bare = value(name, group, key)
+      return bare === undefined ? '' : ` (snapshots off: ${number(bare)})`
+    }
     const goal = aim === '' ? '' : `${aim} ${unit}`.trim()
     lines.push(
-      `| ${what} | ${goal} | ${shown(ours, unit)} | ${shown(theirs, unit)}${other} | ${ratio(ours, theirs, more)} |`,
+      `| ${what} | ${goal} | ${shown(ours, unit)}${without('simse-bare')} | ${shown(theirs, unit)}${without('opencode-bare')} | ${ratio(ours, theirs, more)} |`,
     )
   }
   return lines.join('\n')

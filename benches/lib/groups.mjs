@@ -16,6 +16,8 @@ const PROBE_EVERY_MS = 15
 const PROBE_LIMIT_MS = 12_000
 /** Deltas of the flood. */
 const DELTAS = 10_000
+/** Items of the session that is forked: each turn has two. */
+const FORKED_ITEMS = 10_000
 /** Ticks of /proc/PID/stat a second, on every Linux that Node runs on. */
 const TICKS = 100
 
@@ -211,6 +213,51 @@ export async function deltas(target, context) {
     bytesEach: middle('bytes'),
     modelMs: middle('modelMs'),
   }
+}
+
+/** Turns that write a file and edit it ten times: what recording them costs shows beside a server that does not. */
+export async function record(target, context) {
+  const server = await openReady(target, context)
+  const script = 'edits'
+  const prompt = `bench-edits={n} bench-dir=${server.project} work on the note`
+  await prompts(target, context, server, { prompt: prompt.replace('{n}', 'warm-{n}'), script, count: 1 })
+  const before = cpuMs(server.child.pid)
+  const seen = await prompts(target, context, server, { prompt, script, count: target.rounds.toolTurns })
+  const cpu = (cpuMs(server.child.pid) - before) / seen.length
+  await stop(server.child)
+  for (const turn of seen) {
+    const calls = target.tools(turn.kept).length
+    if (calls !== 11) throw new Error(`${target.name}: ${calls} of 11 tool calls succeeded`)
+  }
+  return { ownMs: median(seen.map((turn) => turn.wallMs - turn.modelMs)), cpuMs: cpu }
+}
+
+/** Forks of a session of ten thousand items, at its end and in its middle, and what each adds to the database. */
+export async function fork(target, context) {
+  const first = await openReady(target, context)
+  const session = await target.session(first.base, first.project)
+  const script = 'turn'
+  const prompt = 'bench-turn={n} say five words'
+  await prompts(target, context, first, { prompt, script, session, count: FORKED_ITEMS / 2 })
+  await stop(first.child)
+  const [end, middle] = [(last) => last, (last) => Math.floor(last / 2)]
+  const figures = {}
+  for (const [name, where] of Object.entries({ end, middle })) {
+    const before = databaseBytes(target, first.home)
+    const server = await openReady(target, context, first.home)
+    const at = where(await target.last(server.base, session))
+    const each = []
+    for (let round = 0; round < target.rounds.forks; round++) {
+      const begin = performance.now()
+      await target.fork(server.base, session, at)
+      each.push(performance.now() - begin)
+    }
+    await stop(server.child)
+    figures[`${name}Ms`] = median(each)
+    figures[`${name}Kb`] = (databaseBytes(target, first.home) - before) / 1000 / target.rounds.forks
+    figures.parentKb ??= before / 1000
+  }
+  return figures
 }
 
 /** What a database has grown by, against what it holds. */

@@ -8,10 +8,10 @@ import { call } from './process.mjs'
 
 const ALLOW = { defaultPolicy: 'allow', rules: [] }
 
-/** Our server. `program` is the release binary. */
-export function simse(program) {
+/** Our server. `program` is the release binary; without `record` it does not record what turns do to files. */
+export function simse(program, { record = true } = {}) {
   return {
-    name: 'simse',
+    name: record ? 'simse' : 'simse-bare',
     health: '/health',
     create: { path: '/sessions', body: '{}' },
     markers: {
@@ -35,6 +35,7 @@ export function simse(program) {
         '--commands-per-minute',
         '0',
       ]
+      if (!record) args.push('--snapshot-bytes-max', 0)
       return {
         program,
         args: [...args.map(String), '--openai-base-url', `http://${model}/v1`, '--model', 'openai/scripted'],
@@ -63,6 +64,15 @@ export function simse(program) {
       if (failed) throw new Error(`a tool failed: ${JSON.stringify(failed.payload).slice(0, 300)}`)
       return kept.map((event) => event.payload.durationMs)
     },
+
+    /** Forks a session, at its end unless given an event. */
+    async fork(base, session, at) {
+      const { json } = await call(base, 'POST', `/sessions/${session.id}/fork`, at === undefined ? {} : { at })
+      if (json.sessionId === undefined) throw new Error(`no fork: ${JSON.stringify(json)}`)
+    },
+
+    /** The number of a session's last event. */
+    last: async (base, session) => (await call(base, 'GET', `/sessions/${session.id}`)).json.lastSeq,
 
     /** Bytes of the history's items in JSON. */
     async content(base, session) {

@@ -104,6 +104,12 @@ fn reply_to(body: &[u8]) -> (&'static str, Reply) {
             None => ("tools", Reply::Texts(5)),
         };
     }
+    if let Some(number) = word_behind(turn, "bench-edits=") {
+        return match edit_step(step, &directory, &number, native) {
+            Some((name, arguments)) => ("edits", Reply::Call(name, arguments)),
+            None => ("edits", Reply::Texts(5)),
+        };
+    }
     if word_behind(turn, "bench-output=").is_some() {
         return match step {
             0 => {
@@ -124,31 +130,51 @@ const OUTPUT_COMMAND: &str = "i=0; while [ $i -lt 20 ]; do j=0; while [ $j -lt 1
     printf '%02d %02d the quick brown fox jumps over the lazy dog and then over the fence, the ditch and the old wall\\n' $i $j; \
     j=$((j+1)); done; sleep 0.02; i=$((i+1)); done";
 
+/// Step `step` of the turn that writes a file and edits it ten times; None behind the last.
+fn edit_step(step: usize, directory: &str, number: &str, native: bool) -> Option<(&'static str, String)> {
+    let note = json_string(&format!("{directory}/edited-{number}.txt"));
+    match step {
+        0 => Some(write_call(&note, native)),
+        1..=10 => Some(edit_call(&note, (&format!("line {step} of"), &format!("line number {step} of")), native)),
+        _ => None,
+    }
+}
+
+/// Writes forty lines.
+fn write_call(note: &str, native: bool) -> (&'static str, String) {
+    let lines = json_string(&(1..=40).map(|n| format!("line {n} of the note\n")).collect::<String>());
+    match native {
+        true => ("fs_write", format!("{{\"path\":{note},\"content\":{lines}}}")),
+        false => ("write", format!("{{\"filePath\":{note},\"content\":{lines}}}")),
+    }
+}
+
+fn edit_call(note: &str, (old, new): (&str, &str), native: bool) -> (&'static str, String) {
+    match native {
+        true => ("fs_edit", format!("{{\"path\":{note},\"old_string\":\"{old}\",\"new_string\":\"{new}\"}}")),
+        false => ("edit", format!("{{\"filePath\":{note},\"oldString\":\"{old}\",\"newString\":\"{new}\"}}")),
+    }
+}
+
 /// Step `step` of the turn of ten tool calls; None behind the last.
 fn tool_step(step: usize, directory: &str, number: &str, native: bool) -> Option<(&'static str, String)> {
     let note = json_string(&format!("{directory}/note-{number}.txt"));
     let source = json_string(&format!("{directory}/src/cart.js"));
-    let lines: String = (1..=40).map(|n| format!("line {n} of the note\n")).collect();
     let read = |file: &str| match native {
         true => ("fs_read", format!("{{\"path\":{file}}}")),
         false => ("read", format!("{{\"filePath\":{file}}}")),
     };
-    let edit = |old: &str, new: &str| match native {
-        true => ("fs_edit", format!("{{\"path\":{note},\"old_string\":\"{old}\",\"new_string\":\"{new}\"}}")),
-        false => ("edit", format!("{{\"filePath\":{note},\"oldString\":\"{old}\",\"newString\":\"{new}\"}}")),
-    };
     Some(match (step, native) {
-        (0, true) => ("fs_write", format!("{{\"path\":{note},\"content\":{}}}", json_string(&lines))),
-        (0, false) => ("write", format!("{{\"filePath\":{note},\"content\":{}}}", json_string(&lines))),
+        (0, _) => write_call(&note, native),
         (1 | 9, _) => read(&note),
-        (2, _) => edit("line 3 of", "line three of"),
+        (2, _) => edit_call(&note, ("line 3 of", "line three of"), native),
         (3, _) => bash(&format!("wc -l note-{number}.txt"), native),
         (4, true) => ("fs_grep", String::from("{\"pattern\":\"line three\"}")),
         (4, false) => ("grep", String::from("{\"pattern\":\"line three\"}")),
         (5, true) => ("fs_glob", String::from("{\"pattern\":\"**/*.js\"}")),
         (5, false) => ("glob", String::from("{\"pattern\":\"**/*.js\"}")),
         (6, _) => read(&source),
-        (7, _) => edit("line 5 of", "line five of"),
+        (7, _) => edit_call(&note, ("line 5 of", "line five of"), native),
         (8, _) => bash("true", native),
         _ => return None,
     })

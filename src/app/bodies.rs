@@ -252,7 +252,7 @@ fn check_reasoning(field: &str, reasoning: Reasoning, model: &str) -> Result<(),
     Err(ApiError::invalid(field, format!("`auto`: the agent `{agent}` chooses for itself how much it thinks")))
 }
 
-fn check_title(field: &str, title: Option<&str>) -> Result<(), ApiError> {
+pub(super) fn check_title(field: &str, title: Option<&str>) -> Result<(), ApiError> {
     let title = title.unwrap_or_default();
     if title.chars().count() > limit::TITLE_CHARS_MAX || title.chars().any(char::is_control) {
         let expected = format!("at most {} characters, none of them control characters", limit::TITLE_CHARS_MAX);

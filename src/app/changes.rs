@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{App, Caller};
 use crate::host::{DiffWanted, Direction};
-use crate::protocol::{ApiError, DiffView, SessionId, Undo, Undone};
-use crate::session::{Workbench as _, store_failure};
+use crate::protocol::{ApiError, DiffView, Fork, SessionId, SessionView, Undo, Undone};
+use crate::session::{NewFork, Receipt, Workbench as _, store_failure};
 
 impl App {
     /// What a turn of a session did to files, or all its turns together. Pages go by path.
@@ -38,6 +38,31 @@ impl App {
     /// As [`App::undo`].
     pub async fn redo(&self, caller: &Caller, id: &SessionId, body: Undo) -> Result<Undone, ApiError> {
         self.live(caller, id).await?.undo(body, Direction::Redo).await
+    }
+
+    /// Makes a session that goes on from an event of another one: the log up to it is shared, what comes then is its own.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an event that is not there or a title that is none, `NOT_FOUND`, `CONFLICT` (the id is taken),
+    /// `RESOURCE_EXHAUSTED`.
+    pub async fn fork(&self, caller: &Caller, id: &SessionId, body: Fork) -> Result<SessionView, ApiError> {
+        self.fork_with(caller, id, (body, None)).await
+    }
+
+    /// The same, as a command that leaves its receipt in the same commit.
+    pub(super) async fn fork_with(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+        (body, receipt): (Fork, Option<&Receipt>),
+    ) -> Result<SessionView, ApiError> {
+        super::bodies::check_title("title", body.title.as_deref())?;
+        self.sessions.view(caller.client.as_ref(), id).await?;
+        let parent = self.store.session(id).await.map_err(|e| store_failure(&e))?;
+        let parent = parent.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
+        let Fork { at, new_session_id, title } = body;
+        let fork = NewFork { id: new_session_id.unwrap_or_else(SessionId::generate), at, title };
+        self.counted(self.sessions.fork(parent, fork, receipt)).await
     }
 
     /// Closes the record of changes.

@@ -220,13 +220,21 @@ impl App {
         receipt: Option<&Receipt>,
     ) -> Result<SessionView, ApiError> {
         let row = self.session_row(caller, body).await?;
+        self.counted(self.sessions.create(row, receipt)).await
+    }
+
+    /// Makes a session, where one more may be kept.
+    async fn counted(
+        &self,
+        make: impl Future<Output = Result<SessionView, ApiError>>,
+    ) -> Result<SessionView, ApiError> {
         let sessions_max = self.settings.limits.sessions_max;
         if self.session_count.fetch_add(1, Ordering::AcqRel) >= sessions_max {
             self.session_count.fetch_sub(1, Ordering::AcqRel);
             let message = format!("{sessions_max} sessions are kept already; delete some");
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
-        let created = self.sessions.create(row, receipt).await;
+        let created = make.await;
         if created.is_err() {
             self.session_count.fetch_sub(1, Ordering::AcqRel);
         }

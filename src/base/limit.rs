@@ -76,6 +76,8 @@ pub const PONG_MS: u64 = 10_000;
 pub const FRAMES_WAITING_MAX: usize = 64;
 /// Sessions kept in one store.
 pub const SESSIONS_MAX: u64 = 1_000_000;
+/// Forks of forks in a row: each reads through the logs of those before it.
+pub const FORK_DEPTH_MAX: usize = 1_000;
 /// Open connections.
 pub const CONNECTIONS_MAX: usize = 10_000;
 /// Open event streams of one session.

@@ -136,7 +136,7 @@ pub struct Fork {
     /// The last event that the fork has in common with this session. Default: its newest.
     pub at: Option<u64>,
     /// A chosen id for the fork; one is made otherwise.
-    pub session_id: Option<SessionId>,
+    pub new_session_id: Option<SessionId>,
     /// Its title. Default: this session's.
     pub title: Option<String>,
 }

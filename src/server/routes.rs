@@ -16,7 +16,7 @@ use super::answer::{Answer, Failure, json, ok};
 use super::call::Call;
 use super::query::number;
 use super::sse::{self, Opening, Selection};
-use super::write::etag;
+use super::write::{Done, etag};
 use super::ws;
 use crate::app::{Accepted, EventReader, Paused};
 use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, GrantId, SessionId, SessionView};
@@ -37,6 +37,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/sessions/{sessionId}/turns", get(turns))
         .route("/sessions/{sessionId}/turns/{turnId}", get(turn))
         .route("/sessions/{sessionId}/diff", get(changes::diff))
+        .route("/sessions/{sessionId}/fork", post(changes::fork))
         .route("/sessions/{sessionId}/undo", post(changes::undo))
         .route("/sessions/{sessionId}/redo", post(changes::redo))
         .route("/permissions/explain", post(explain))
@@ -66,7 +67,11 @@ async fn not_allowed(call: Call) -> Answer {
 
 async fn create(mut call: Call) -> Answer {
     call.no_query()?;
-    let done = call.write("create_session", None).await?;
+    created(&call.write("create_session", None).await?)
+}
+
+/// The answer that names a new session's place.
+fn created(done: &Done) -> Answer {
     let view: SessionView = done.read()?;
     let mut response = done.respond(StatusCode::CREATED);
     if let Ok(place) = HeaderValue::from_str(&format!("/sessions/{}", view.session_id)) {

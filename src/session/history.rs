@@ -106,7 +106,8 @@ impl Outcome {
 impl Rebuild {
     /// Takes in the next event of the log.
     pub fn push(&mut self, event: &Event) {
-        let told = matches!(event.kind.as_str(), "agent.session" | "changes.undone" | "changes.redone");
+        let told =
+            matches!(event.kind.as_str(), "agent.session" | "changes.undone" | "changes.redone" | "session.forked");
         if (is_item(&event.kind) || told)
             && let Some(body) = event.body()
         {
@@ -126,6 +127,11 @@ impl Rebuild {
             EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
                 self.close_round();
                 self.messages.push(Message::User(content(prompt, parts)));
+            }
+            EventBody::SessionForked { .. } => {
+                self.close_turn();
+                // The agent goes on with the other one's session in its own way.
+                self.agent = None;
             }
             EventBody::ChangesUndone { paths, path_count, .. } => {
                 self.close_turn();

@@ -91,7 +91,7 @@ impl Shelf {
 
 /// All sessions.
 pub struct Manager {
-    shelf: Arc<Shelf>,
+    pub(super) shelf: Arc<Shelf>,
 }
 
 impl Manager {
@@ -369,13 +369,13 @@ impl Manager {
     }
 }
 
-fn event_of(session: &SessionId, seq: u64, turn: Option<&TurnId>, body: &EventBody) -> Event {
+pub(super) fn event_of(session: &SessionId, seq: u64, turn: Option<&TurnId>, body: &EventBody) -> Event {
     let (kind, payload) = body.encode();
     Event { seq, kind, payload, session_id: session.clone(), turn_id: turn.cloned(), at: clock::now_ms() }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
@@ -428,7 +428,7 @@ mod tests {
         }
     }
 
-    fn manager(store: Arc<dyn Store>, idle: Duration) -> Manager {
+    pub(in crate::session) fn manager(store: Arc<dyn Store>, idle: Duration) -> Manager {
         let permissions = PermissionConfig { default_policy: PermissionPolicy::Deny, rules: Vec::new() };
         let terms = Terms {
             limits: Limits::default(),
@@ -441,7 +441,7 @@ mod tests {
         Manager::with_idle(store, Arc::new(Bench), (terms, idle))
     }
 
-    async fn created(manager: &Manager) -> SessionId {
+    pub(in crate::session) async fn created(manager: &Manager) -> SessionId {
         let settings = SessionSettings {
             working_directory: "/".into(),
             model: "test/none".into(),

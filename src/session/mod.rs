@@ -10,6 +10,7 @@ mod actor;
 mod ask;
 mod book;
 mod control;
+mod fork;
 mod gate;
 mod history;
 mod journal;
@@ -46,6 +47,7 @@ pub use actor::{Accepted, NewPrompt, NewSettings};
 pub use ask::{Answer, GrantTerms, Resolved};
 pub use book::GrantBook;
 pub use control::{Command, Controlled};
+pub use fork::NewFork;
 pub use history::{is_item, items};
 pub use live::{ClientGuard, EventReader, Live};
 pub use manager::Manager;
@@ -106,6 +108,7 @@ pub fn store_failure(error: &StoreError) -> ApiError {
         StoreError::Taken(_) => ApiError::conflict(error.to_string()),
         StoreError::NoSession(id) => ApiError::not_found(format!("session {id}")),
         StoreError::NoTurn(id) => ApiError::not_found(format!("turn {id}")),
+        StoreError::TooDeep { .. } => ApiError::new(ErrorCode::ResourceExhausted, error.to_string()),
         StoreError::Closed => stopping(),
         StoreError::InUse { .. } | StoreError::Damaged { .. } | StoreError::TooNew { .. } | StoreError::Io { .. } => {
             ApiError::internal(error.to_string())

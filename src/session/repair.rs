@@ -34,16 +34,30 @@ impl Remains {
         turn: &TurnId,
         first_seq: u64,
     ) -> Result<Self, StoreError> {
+        Self::read_to(store, session, turn, (first_seq, u64::MAX)).await
+    }
+
+    /// The same up to event `last`.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub(super) async fn read_to(
+        store: &dyn Store,
+        session: &SessionId,
+        turn: &TurnId,
+        (first, last): (u64, u64),
+    ) -> Result<Self, StoreError> {
         let mut remains = Self::default();
-        let mut after = first_seq.saturating_sub(1);
-        loop {
+        let mut after = first.saturating_sub(1);
+        while after < last {
             let events = store.events(session, after, PAGE).await?;
-            let Some(last) = events.last() else { return Ok(remains) };
-            after = last.seq;
-            for event in events.iter().filter(|e| e.turn_id.as_ref() == Some(turn)) {
+            let Some(newest) = events.last() else { break };
+            after = newest.seq;
+            for event in events.iter().filter(|e| e.turn_id.as_ref() == Some(turn) && e.seq <= last) {
                 remains.push(event);
             }
         }
+        Ok(remains)
     }
 
     fn push(&mut self, event: &Event) {

@@ -315,9 +315,9 @@ impl Reading {
         let tagged = format!(r#"{{"type":{},"payload":{}}}"#, Value::from(event.kind.as_str()), event.payload.get());
         let body: EventBody = serde_json::from_str(&tagged)
             .map_err(|e| self.refuse("event", format!("a known type with its payload; {e}")))?;
-        let first = matches!(&body, EventBody::SessionCreated { session_id } if *session_id == event.session_id);
-        if (due == 1) != first {
-            return Err(self.refuse("event.type", "`session.created` of this session as event 1, and nowhere else"));
+        // Of a fork it names the session from which it was forked.
+        if (due == 1) != matches!(&body, EventBody::SessionCreated { .. }) {
+            return Err(self.refuse("event.type", "`session.created` as event 1, and nowhere else"));
         }
         self.chain.push(&event);
         self.views.push(&event);

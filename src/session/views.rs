@@ -83,16 +83,18 @@ impl Views {
         found.turn = None;
         found.differ("messageCount", &row.message_count, &self.message_count);
         found.differ("usage", &row.usage, &self.usage);
-        found.differ("status", &row.status, &self.status(stored));
+        found.differ("status", &row.status, &self.status());
         found.faults
     }
 
-    fn status(&self, stored: &[TurnRow]) -> SessionStatus {
+    fn status(&self) -> SessionStatus {
         let open = self.turns.values().any(|turn| turn.end.is_none());
-        let last = self.last_end.as_ref().and_then(|id| stored.iter().find(|turn| turn.record.turn_id == *id));
+        let last = self.last_end.as_ref().and_then(|id| self.turns.get(id)).and_then(|turn| turn.end.as_ref());
         match (open, last) {
             (true, _) => SessionStatus::Active,
-            (false, Some(turn)) => status_after(turn.record.status),
+            (false, Some(End::Completed(_))) => status_after(TurnStatus::Completed),
+            (false, Some(End::Failed(_))) => status_after(TurnStatus::Failed),
+            (false, Some(End::Stopped(_))) => status_after(TurnStatus::Aborted),
             (false, None) => SessionStatus::Created,
         }
     }

@@ -120,6 +120,14 @@ impl State {
                     made.insert(row.id.clone());
                     ends.insert(&row.id, 0);
                 }
+                Write::ForkSession { row, .. } if known(&row.id) => return Err(StoreError::Taken(row.id.clone())),
+                Write::ForkSession { row, parent, at, chain: _ } => {
+                    let held = self.held(parent).filter(|_| known(parent));
+                    let held = held.ok_or_else(|| StoreError::NoSession(parent.clone()))?;
+                    super::check_fork(parent, *at, last_seq_of(&held.events))?;
+                    made.insert(row.id.clone());
+                    ends.insert(&row.id, *at);
+                }
                 Write::UpdateSession(row) if !known(&row.id) => return Err(StoreError::NoSession(row.id.clone())),
                 Write::SaveTurn(turn) if !known(&turn.record.session_id) => {
                     return Err(StoreError::NoSession(turn.record.session_id.clone()));
@@ -147,6 +155,20 @@ impl State {
         Ok(())
     }
 
+    /// What is shared is copied: it is in memory anyway.
+    fn fork(&mut self, row: SessionRow, parent: &SessionId, at: u64) {
+        let Some(of) = self.held(parent) else { return };
+        let events = of.events.iter().take_while(|event| event.seq <= at);
+        let events = events.map(|event| Event { session_id: row.id.clone(), ..event.clone() }).collect();
+        let shared =
+            of.turns.iter().filter(|turn| turn.record.first_seq.or(turn.record.last_seq).is_some_and(|seq| seq <= at));
+        let mut turns: Vec<TurnRow> = shared.filter(|turn| turn.record.status.is_terminal()).cloned().collect();
+        turns.iter_mut().for_each(|turn| turn.record.session_id.clone_from(&row.id));
+        self.last_number += 1;
+        self.numbers.insert(row.id.clone(), self.last_number);
+        self.sessions.insert(self.last_number, Held { row, events, turns });
+    }
+
     /// Does what [`Self::check`] has found possible.
     fn apply(&mut self, writes: Vec<Write>) {
         for write in writes {
@@ -157,6 +179,7 @@ impl State {
                     let held = Held { row: *row, events: Vec::new(), turns: Vec::new() };
                     self.sessions.insert(self.last_number, held);
                 }
+                Write::ForkSession { row, parent, at, chain: _ } => self.fork(*row, &parent, at),
                 Write::UpdateSession(row) => {
                     if let Some(held) = self.held_mut(&row.id) {
                         held.row = *row;

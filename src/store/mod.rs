@@ -33,6 +33,7 @@ use crate::protocol::{
     RequestId, SessionId, SessionStatus, TurnId, TurnRecord, Usage,
 };
 
+use chain::Chain;
 pub use memory::MemoryStore;
 pub use outcome::{Fingerprint, OutcomeRow};
 pub use sqlite::{Inspection, SqliteStore};
@@ -84,6 +85,14 @@ pub enum StoreError {
         doing: String,
         /// The system's own words, with the path.
         cause: String,
+    },
+    /// Forks of forks of forks, without end.
+    #[error("session {session} is the {forks_max}th fork in a row: each goes through the logs of those before it")]
+    TooDeep {
+        /// The session that was to be forked.
+        session: SessionId,
+        /// The limit.
+        forks_max: usize,
     },
     /// The store was closed.
     #[error("the store is closed")]
@@ -299,6 +308,18 @@ impl Question {
 pub enum Write {
     /// A new session. Fails with [`StoreError::Taken`].
     CreateSession(Box<SessionRow>),
+    /// A new session that begins with the log of another one, up to event `at`. Fails with [`StoreError::Taken`] and
+    /// [`StoreError::TooDeep`].
+    ForkSession {
+        /// The new one.
+        row: Box<SessionRow>,
+        /// The other one. It may be deleted later.
+        parent: SessionId,
+        /// The last event that both have in common.
+        at: u64,
+        /// The chain of the other one to that event, where it has been followed already.
+        chain: Option<Chain>,
+    },
     /// A session's new facts.
     UpdateSession(Box<SessionRow>),
     /// A session goes, with its turns and its log.
@@ -395,6 +416,15 @@ pub async fn commit(store: &Arc<dyn Store>, writes: Vec<Write>) -> Result<(), St
     let (tx, rx) = tokio::sync::oneshot::channel();
     store.commit(writes, Box::new(move |result| drop(tx.send(result))));
     rx.await.unwrap_or(Err(StoreError::Closed))
+}
+
+/// Whether a session whose log ends with event `last` can be forked behind event `at`.
+fn check_fork(parent: &SessionId, at: u64, last: u64) -> Result<(), StoreError> {
+    if (1..=last).contains(&at) {
+        return Ok(());
+    }
+    let cause = format!("event {at} of session {parent}, whose log ends with event {last}");
+    Err(StoreError::Io { doing: "fork a session".into(), cause })
 }
 
 /// Holds the numbers of events against the number of the last one before them.

@@ -9,6 +9,7 @@
 
 mod chained;
 mod directory;
+mod fork;
 mod inspect;
 mod outcome;
 mod read;

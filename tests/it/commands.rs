@@ -210,6 +210,122 @@ async fn a_socket_takes_commands_and_tells_their_way() {
     house.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn undo_redo_and_fork_are_commands_over_every_door() {
+    let data = tempfile::tempdir().unwrap();
+    let storage = simse::config::Storage::Directory(data.path().join("data"));
+    let house = House::with(ListenOptions::default(), |settings| {
+        settings.storage = storage;
+        settings.permissions.default_policy = simse::protocol::PermissionPolicy::Allow;
+    })
+    .await;
+    let file = house.work.path().join("a");
+    house.session(json!({ "sessionId": "s" })).await;
+    house.round(&[Does::Calls("fs_write", json!({ "path": "a", "content": "1" }))]);
+    house.prompt("s", "go").await;
+    let mut socket = Socket::ready(&house).await;
+
+    // A version that has passed stops each of them, through both doors.
+    let version = house.call("GET", "/sessions/s", None).await.json()["version"].as_u64().unwrap();
+    for kind in ["undo", "redo", "fork"] {
+        let path = format!("/sessions/s/{kind}");
+        let held = request(house.address, "POST", &path).header("If-Match", "99").json(&json!({}));
+        let said = socket.response(&json!({ "type": kind, "sessionId": "s", "ifSessionVersion": 99 })).await;
+        for error in [held.send(house.address).await.json()["error"].clone(), said["error"].clone()] {
+            assert_eq!(
+                (&error["code"], &error["details"]["expected"]),
+                (&json!("CONFLICT"), &json!(version)),
+                "{error}"
+            );
+        }
+    }
+    assert!(file.exists());
+
+    // An undo under a key is done once, whoever asks again: what has come since is not taken back with it.
+    let undone = keyed(&house, "/sessions/s/undo", "u", &json!({ "ifVersion": version })).await;
+    let etag = format!("\"{}\"", version + 1);
+    assert_eq!((undone.status, undone.header("etag"), file.exists()), (200, Some(etag.as_str()), false), "{undone:?}");
+    std::fs::write(&file, "theirs").unwrap();
+    let again = keyed(&house, "/sessions/s/undo", "u", &json!({ "ifVersion": version })).await;
+    assert_eq!((again.header("idempotency-replayed"), &again.body), (Some("true"), &undone.body));
+    let same = json!({ "type": "undo", "sessionId": "s", "ifVersion": version, "idempotencyKey": "u" });
+    let same = socket.response(&same).await;
+    assert_eq!((&same["replayed"], &same["data"]), (&json!(true), &undone.json()));
+    let other = keyed(&house, "/sessions/s/undo", "u", &json!({ "partial": true })).await;
+    assert_eq!((other.status, other.code().as_str()), (409, "CONFLICT"), "the key has another meaning");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "theirs");
+    let redo = json!({ "id": "r", "type": "redo", "sessionId": "s", "ifSessionVersion": version + 1 });
+    let refused = socket.response(&redo).await;
+    assert_eq!(refused["error"]["details"]["conflicts"][0]["path"], "a", "{refused}");
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(socket.response(&redo).await["replayed"], true, "a failure is an outcome as well");
+    let frames = socket.answer(&json!({ "id": "r2", "type": "redo", "sessionId": "s" })).await;
+    assert_eq!(kinds(&frames), ["command_accepted", "command_started", "command_finished", "response"]);
+    assert_eq!(
+        (&frames[3]["sessionVersion"], std::fs::read_to_string(&file).unwrap().as_str()),
+        (&json!(version + 2), "1")
+    );
+
+    // One fork, however often it is asked for.
+    let fork = keyed(&house, "/sessions/s/fork", "f", &json!({ "title": "t" })).await;
+    let again = keyed(&house, "/sessions/s/fork", "f", &json!({ "title": "t" })).await;
+    assert_eq!(
+        (fork.status, fork.header("etag"), again.header("idempotency-replayed")),
+        (201, Some("\"0\""), Some("true"))
+    );
+    assert_eq!((&again.body, again.header("location")), (&fork.body, fork.header("location")));
+    let named = json!({ "id": "f1", "type": "fork", "sessionId": "s", "at": 2, "newSessionId": "w" });
+    let made = socket.response(&named).await;
+    assert_eq!((&made["data"]["sessionId"], &made["sessionVersion"]), (&json!("w"), &json!(0)), "{made}");
+    assert_eq!(socket.response(&named).await["replayed"], true);
+    let taken = json!({ "id": "f2", "type": "fork", "sessionId": "s", "at": 2, "newSessionId": "w" });
+    assert_eq!(socket.response(&taken).await["error"]["code"], "CONFLICT");
+    assert_eq!(house.call("GET", "/sessions", None).await.json()["items"].as_array().unwrap().len(), 3);
+    house.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fork_under_a_key_is_made_once_over_a_kill() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    let stdio = |lines: Vec<Value>| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_simse"));
+        command.args(["serve", "--stdio", "--data-dir"]).arg(&data).arg("--cwd").arg(&work).env("HOME", home.path());
+        command.env_remove("SIMSE_CONFIG").stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = command.stderr(std::process::Stdio::null()).kill_on_drop(true).spawn().unwrap();
+        async move {
+            let mut stdin = child.stdin.take().unwrap();
+            let mut said = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(child.stdout.take().unwrap()));
+            let mut answers = Vec::new();
+            for line in lines {
+                stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+                loop {
+                    let frame: Value = serde_json::from_str(&said.next_line().await.unwrap().expect("a line")).unwrap();
+                    if frame["type"] == "response" {
+                        answers.push(frame);
+                        break;
+                    }
+                }
+            }
+            child.kill().await.unwrap();
+            answers
+        }
+    };
+    let create = json!({ "id": "c", "type": "create_session", "sessionId": "s" });
+    let fork = json!({ "id": "f", "type": "fork", "sessionId": "s" });
+    let undo = json!({ "id": "u", "type": "undo", "sessionId": "s" });
+    let first = stdio(vec![create, fork.clone(), undo.clone()]).await;
+    assert_eq!((&first[1]["success"], &first[2]["error"]["code"]), (&json!(true), &json!("CONFLICT")), "{first:?}");
+    let again = stdio(vec![fork, undo, json!({ "type": "list_sessions" })]).await;
+    for (at, before) in [(0, 1), (1, 2)] {
+        let mut want = first[before].clone();
+        want["replayed"] = true.into();
+        assert_eq!(again[at], want);
+    }
+    assert_eq!(again[2]["data"]["items"].as_array().unwrap().len(), 2, "{again:?}");
+}
+
 #[tokio::test]
 async fn subscriptions_show_the_log_and_nothing_twice() {
     let house = House::open().await;

@@ -14,6 +14,7 @@ mod demo;
 mod doors;
 mod editing;
 mod exec;
+mod forks;
 mod fuzzing;
 mod guard;
 mod log;

@@ -89,6 +89,18 @@ impl App {
                 let resolved = self.feedback(&caller, &session, body).await?;
                 Performed::of(&resolved, self.version_of(&caller, &session).await)
             }
+            Operation::Undo(body) => {
+                let undone = self.undo(&caller, &named?, body).await?;
+                Performed::of(&undone, Some(undone.version))
+            }
+            Operation::Redo(body) => {
+                let redone = self.redo(&caller, &named?, body).await?;
+                Performed::of(&redone, Some(redone.version))
+            }
+            Operation::Fork(body) => {
+                let view = self.fork_with(&caller, &named?, (body, Some(&receipt))).await?;
+                Performed::of(&view, Some(view.version))
+            }
             Operation::RevokeGrant(grant) => {
                 let deleted = self.revoke_grant(&caller, (grant, session.as_ref())).await?;
                 let version = match &session {
@@ -151,6 +163,9 @@ impl App {
             | Operation::Pause(_)
             | Operation::Resume(_)
             | Operation::Feedback(_)
+            | Operation::Undo(_)
+            | Operation::Redo(_)
+            | Operation::Fork(_)
             | Operation::RevokeGrant(_) => Err(ApiError::internal("a change came where only looking is done")),
         }
     }

@@ -10,7 +10,8 @@ use super::fields::Fields;
 use crate::app::parse_json;
 use crate::base::limit;
 use crate::protocol::{
-    ApiError, Configure, Control, CreateSession, ExplainCall, Feedback, GrantId, Prompt, PromptMode, SessionId, TurnId,
+    ApiError, Configure, Control, CreateSession, ExplainCall, Feedback, Fork, GrantId, Prompt, PromptMode, SessionId,
+    TurnId, Undo,
 };
 use crate::store::Fingerprint;
 
@@ -43,6 +44,12 @@ pub enum Operation {
     Resume(Control),
     /// `feedback`.
     Feedback(Feedback),
+    /// `undo`: what turns did to files.
+    Undo(Undo),
+    /// `redo`: what was undone.
+    Redo(Undo),
+    /// `fork`: a new session that goes on from this one.
+    Fork(Fork),
     /// `revoke_grant`.
     RevokeGrant(GrantId),
     /// `explain_permission`.
@@ -177,6 +184,9 @@ impl Operation {
             Self::Pause(_) => ("pause", Class::Control),
             Self::Resume(_) => ("resume", Class::Control),
             Self::Feedback(_) => ("feedback", Class::Control),
+            Self::Undo(_) => ("undo", Class::Change),
+            Self::Redo(_) => ("redo", Class::Change),
+            Self::Fork(_) => ("fork", Class::Change),
             Self::RevokeGrant(_) => ("revoke_grant", Class::Change),
             Self::ExplainPermission(_) => ("explain_permission", Class::Read),
             Self::GetSession => ("get_session", Class::Read),
@@ -194,7 +204,7 @@ impl Operation {
 
     /// Whether its outcome goes into the commit of its effect.
     pub(super) fn rides(&self) -> bool {
-        matches!(self, Self::CreateSession(_) | Self::Prompt(_) | Self::Steer(_) | Self::Configure(..))
+        matches!(self, Self::CreateSession(_) | Self::Fork(_) | Self::Prompt(_) | Self::Steer(_) | Self::Configure(..))
     }
 
     /// Of a type, with the fields that are its own.
@@ -210,6 +220,9 @@ impl Operation {
             "pause" => Self::Pause(parse_json(body, whole)?),
             "resume" => Self::Resume(parse_json(body, whole)?),
             "feedback" => Self::Feedback(parse_json(body, whole)?),
+            "undo" => Self::Undo(parse_json(body, whole)?),
+            "redo" => Self::Redo(parse_json(body, whole)?),
+            "fork" => Self::Fork(parse_json(body, whole)?),
             "revoke_grant" => Self::RevokeGrant(parse_json::<GrantRef>(body, whole)?.grant_id),
             "explain_permission" => Self::ExplainPermission(parse_json(body, whole)?),
             "get_session" => nothing(body, whole, Self::GetSession)?,
@@ -250,6 +263,9 @@ const KINDS: &[(&str, Names)] = &[
     ("pause", Names::Must),
     ("resume", Names::Must),
     ("feedback", Names::Must),
+    ("undo", Names::Must),
+    ("redo", Names::Must),
+    ("fork", Names::Must),
     ("revoke_grant", Names::May),
     ("explain_permission", Names::May),
     ("get_session", Names::Must),
@@ -421,12 +437,15 @@ impl Command {
     /// Brings a version that is said in two ways to one.
     fn settle(&mut self, field: &str) -> Result<(), ApiError> {
         match &mut self.operation {
-            Operation::Prompt(prompt) | Operation::Steer(prompt) => {
-                if prompt.if_version.is_some() && self.if_version.is_some() && prompt.if_version != self.if_version {
+            Operation::Prompt(Prompt { if_version, .. })
+            | Operation::Steer(Prompt { if_version, .. })
+            | Operation::Undo(Undo { if_version, .. })
+            | Operation::Redo(Undo { if_version, .. }) => {
+                if if_version.is_some() && self.if_version.is_some() && *if_version != self.if_version {
                     return Err(ApiError::invalid("ifVersion", format!("the same as `{field}`, or nothing")));
                 }
                 // It is looked at by whoever makes the change, and so in one go with it.
-                prompt.if_version = prompt.if_version.or(self.if_version.take());
+                *if_version = if_version.or(self.if_version.take());
                 self.if_version = None;
                 Ok(())
             }

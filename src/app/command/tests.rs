@@ -315,6 +315,10 @@ async fn a_version_that_differs_is_named_with_the_one_that_was_wanted() {
     let held = command(&json!({ "type": "prompt", "sessionId": "s", "prompt": "x", "ifSessionVersion": 4 }));
     assert!(matches!(&held.operation, Operation::Prompt(prompt) if prompt.if_version == Some(4)));
     assert_eq!((held.if_version, asked), (None, 2));
+    let held = command(&json!({ "type": "undo", "sessionId": "s", "ifSessionVersion": 4 }));
+    assert!(
+        matches!(&held.operation, Operation::Undo(undo) if undo.if_version == Some(4)) && held.if_version.is_none()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -416,6 +420,14 @@ fn messages_are_held_against_their_type() {
         (json!({ "type": "get_history", "sessionId": "s", "cursor": "5" }), None),
         (json!({ "type": "explain_permission", "sessionId": "s", "tool": "bash" }), None),
         (json!({ "type": "revoke_grant", "grantId": "g" }), None),
+        (json!({ "type": "undo", "sessionId": "s", "turnId": "t", "partial": true, "ifSessionVersion": 3 }), None),
+        (json!({ "type": "redo", "sessionId": "s" }), None),
+        (json!({ "type": "fork", "sessionId": "s", "at": 3, "newSessionId": "f", "title": "t", "ifSessionVersion": 3 }), None),
+        (json!({ "type": "undo" }), Some("sessionId")),
+        (json!({ "type": "undo", "sessionId": "s", "turns": 2 }), Some("turns")),
+        (json!({ "type": "redo", "sessionId": "s", "ifVersion": 1, "ifSessionVersion": 2 }), Some("ifVersion")),
+        (json!({ "type": "fork", "sessionId": "s", "at": -1 }), Some("at")),
+        (json!({ "type": "fork", "sessionId": "s", "newSessionId": "a/b" }), Some("newSessionId")),
         (json!({ "type": "subscribe", "sessionId": "s", "after": 3, "types": ["abort"] }), None),
         (json!({ "type": "unsubscribe", "sessionId": "s" }), None),
         (json!({ "id": "1" }), Some("type")),

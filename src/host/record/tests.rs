@@ -375,3 +375,126 @@ fn our_own_data_and_git_are_passed_over() {
     let view = house.recording.diff(&house.session, &house.workspace, DiffWanted::default()).unwrap();
     assert_eq!(view.report.uncovered[0].path, ".git");
 }
+
+/// Everything in the working directory: links and where they lead, permissions, contents.
+fn tree(house: &House) -> Vec<String> {
+    let (mut all, mut todo) = (Vec::new(), vec![house.path("")]);
+    while let Some(directory) = todo.pop() {
+        for entry in fs::read_dir(&directory).unwrap().map(Result::unwrap) {
+            let found = entry.path().symlink_metadata().unwrap();
+            let holds = match () {
+                () if found.is_symlink() => fs::read_link(entry.path()).unwrap().display().to_string(),
+                () if found.is_dir() => {
+                    todo.push(entry.path());
+                    "/".to_owned()
+                }
+                () => fs::read_to_string(entry.path()).unwrap(),
+            };
+            all.push(format!("{} {:o} {holds}", entry.path().display(), found.permissions().mode()));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// What it is, what the turn does, what somebody else does then, whether it is done again after having been undone, what stands
+/// against it, what is there afterwards when nothing does.
+type Case = (
+    &'static str,
+    fn(&House),
+    fn(&House),
+    bool,
+    &'static [&'static str],
+    &'static [(&'static str, Option<&'static str>)],
+);
+
+fn nothing(_: &House) {}
+
+fn edits(house: &House) {
+    house.put("a", "2");
+    house.put("b", "2");
+}
+
+fn makes(house: &House) {
+    house.put("made", "m");
+}
+
+fn removes(house: &House) {
+    fs::remove_file(house.path("a")).unwrap();
+}
+
+fn replaces_by_link(house: &House, name: &str) {
+    fs::rename(house.path(name), house.home.path().join("kept")).unwrap();
+    symlink(house.home.path().join("kept"), house.path(name)).unwrap();
+}
+
+#[rustfmt::skip]
+const CASES: &[Case] = &[
+    ("nobody came",              edits, nothing, false, &[], &[("a", Some("1")), ("b", Some("1"))]),
+    ("a time alone is no change", edits, |h| h.put("a", "2"), false, &[], &[("a", Some("1"))]),
+    ("edited, as long as before", edits, |h| h.put("a", "3"), false, &["a: it holds something else"], &[]),
+    ("edited, both",             edits, |h| { h.put("a", "3"); h.put("b", "longer"); }, false, &["a: it holds something else", "b: it holds something else"], &[]),
+    ("removed",                  edits, removes, false, &["a: it is gone"], &[]),
+    ("other permissions",        edits, |h| fs::set_permissions(h.path("a"), fs::Permissions::from_mode(0o600)).unwrap(), false, &["a: it has other permissions"], &[]),
+    ("a link to the same content", edits, |h| replaces_by_link(h, "a"), false, &["a: it holds something else"], &[]),
+    ("a directory instead",      edits, |h| { removes(h); h.put("a/x", "x"); }, false, &["a: it holds something else"], &[]),
+    ("put right by hand",        edits, |h| h.put("a", "1"), false, &[], &[("a", Some("1")), ("b", Some("1"))]),
+    ("made, then edited",        makes, |h| h.put("made", "theirs"), false, &["made: it holds something else"], &[]),
+    ("made, then removed",       makes, |h| fs::remove_file(h.path("made")).unwrap(), false, &[], &[("made", None)]),
+    ("removed, then made anew",  removes, |h| h.put("a", "theirs"), false, &["a: it is there again"], &[]),
+    ("removed, then restored",   removes, |h| h.put("a", "1"), false, &[], &[("a", Some("1"))]),
+    ("moved, then edited",       |h| fs::rename(h.path("a"), h.path("z")).unwrap(), |h| h.put("z", "theirs"), false, &["z: it holds something else"], &[]),
+    ("moved, and its place taken", |h| fs::rename(h.path("a"), h.path("z")).unwrap(), |h| h.put("a", "theirs"), false, &["a: it is there again"], &[]),
+    ("a made directory that holds something now", |h| h.put("new/own", "1"), |h| h.put("new/theirs", "t"), false, &[], &[("new/own", None), ("new/theirs", Some("t"))]),
+    ("a file where a directory was", |h| fs::remove_dir_all(h.path("dir")).unwrap(), |h| h.put("dir", "theirs"), false, &["dir: it is there again"], &[]),
+    ("the directory leads elsewhere", |h| h.put("dir/x", "2"), |h| replaces_by_link(h, "dir"), false, &["dir/x: it holds something else"], &[]),
+    ("again, nobody came",       edits, nothing, true, &[], &[("a", Some("2")), ("b", Some("2"))]),
+    ("again, edited",            edits, |h| h.put("b", "theirs"), true, &["b: it holds something else"], &[]),
+    ("again, its place taken",   makes, |h| h.put("made", "theirs"), true, &["made: it is there again"], &[]),
+    ("again, removed",           edits, removes, true, &["a: it is gone"], &[]),
+    ("again, removed already",   removes, removes, true, &[], &[("a", None)]),
+];
+
+#[test]
+fn whatever_others_did_is_said_and_left_as_it_is() {
+    for (what, does, theirs, again, want, after) in CASES {
+        let house = House::new(&[("a", "1"), ("b", "1"), ("dir/x", "x")]);
+        house.command("turn_1", || does(&house));
+        let direction = if *again {
+            house.undo(Direction::Undo, None).unwrap();
+            Direction::Redo
+        } else {
+            Direction::Undo
+        };
+        theirs(&house);
+        let before = tree(&house);
+        match house.undo(direction, None) {
+            Ok(_) => {
+                assert!(want.is_empty(), "{what}: it was done");
+                after.iter().for_each(|(name, text)| assert_eq!(house.text(name).as_deref(), *text, "{what}: {name}"));
+            }
+            Err(refused) => {
+                let said = conflicts(&refused);
+                let told = |one: &String| one.replace("somebody else has changed it since: ", "");
+                assert_eq!(said.iter().map(told).collect::<Vec<_>>(), *want, "{what}");
+                assert_eq!(tree(&house), before, "{what}: nothing was touched");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_somebody_writes_while_it_is_undone_stays() {
+    let house = House::new(&[("a", "1"), ("b", "1")]);
+    house.command("turn_1", || edits(&house));
+    let turns = house.recording.store.turns(&house.session).unwrap();
+    let ways = house.recording.ways(&turns.iter().collect::<Vec<_>>(), Direction::Undo).unwrap();
+    let judged = super::undo::judge(&house.workspace, ways, false);
+    assert!(judged.conflicts.is_empty() && judged.steps.len() == 2, "{judged:?}");
+    // Between the look and the change.
+    house.put("b", "theirs");
+    let records = house.home.path().join("records");
+    let refused = house.recording.perform((&house.workspace, &records), &judged.steps).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Conflict);
+    assert_eq!((house.text("a").as_deref(), house.text("b").as_deref()), (Some("2"), Some("theirs")), "{refused:?}");
+}

@@ -4,6 +4,7 @@
 //! already as it is to be is left as it is, so that one that was interrupted can be asked for again.
 
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -63,7 +64,7 @@ pub struct UndoDone {
 
 /// One path on its way.
 #[derive(Debug)]
-struct Way {
+pub(super) struct Way {
     /// As it has to be now.
     from: FileState,
     /// As it is to be.
@@ -71,11 +72,21 @@ struct Way {
     mixed: bool,
 }
 
-/// What stands against it.
-#[derive(Default)]
-struct Judged {
-    steps: Vec<(PathBuf, FileState, FileState)>,
-    conflicts: Vec<(PathBuf, String)>,
+/// One path that changes.
+#[derive(Debug)]
+pub(super) struct Step {
+    path: PathBuf,
+    from: FileState,
+    to: FileState,
+    /// What was there before it was looked into: what comes afterwards is somebody else's.
+    seen: Option<Metadata>,
+}
+
+/// What is to be done, and what stands against it.
+#[derive(Debug, Default)]
+pub(super) struct Judged {
+    pub(super) steps: Vec<Step>,
+    pub(super) conflicts: Vec<(PathBuf, String)>,
     left: Vec<(PathBuf, String)>,
 }
 
@@ -109,8 +120,8 @@ impl Recording {
         let named = |(path, reason): (PathBuf, String)| PathReason { path: shown(workspace, &path), reason };
         left.extend(judged.left.into_iter().map(named));
         let mut files = Vec::new();
-        for (path, before, after) in judged.steps.iter().take(FILES_MAX) {
-            let (path, before, after) = (path.clone(), before.clone(), after.clone());
+        for Step { path, from, to, .. } in judged.steps.iter().take(FILES_MAX) {
+            let (path, before, after) = (path.clone(), from.clone(), to.clone());
             let change = PathChange { path, before, after, mixed: false };
             files.push(file_change(&self.store, workspace, (&change, 0)).map_err(|e| failed(&e))?.0);
         }
@@ -134,7 +145,11 @@ impl Recording {
     }
 
     /// From where to where each path goes, turn by turn.
-    fn ways(&self, turns: &[&RecordedTurn], direction: Direction) -> Result<BTreeMap<PathBuf, Way>, StoreError> {
+    pub(super) fn ways(
+        &self,
+        turns: &[&RecordedTurn],
+        direction: Direction,
+    ) -> Result<BTreeMap<PathBuf, Way>, StoreError> {
         let mut ways: BTreeMap<PathBuf, Way> = BTreeMap::new();
         for turn in turns {
             for PathChange { path, before, after, mixed } in self.store.changes(turn.number)? {
@@ -154,27 +169,22 @@ impl Recording {
         Ok(ways)
     }
 
-    fn perform(
-        &self,
-        (workspace, records): (&Workspace, &Path),
-        steps: &[(PathBuf, FileState, FileState)],
-    ) -> Result<(), ApiError> {
+    pub(super) fn perform(&self, (workspace, records): (&Workspace, &Path), steps: &[Step]) -> Result<(), ApiError> {
         let mut changes = Vec::new();
-        for (path, from, to) in steps {
-            let place = || workspace.look(path).ok();
+        for Step { path, from, to, seen } in steps {
             let after = match (from, to) {
                 (FileState::Directory { .. }, _) | (_, FileState::Directory { .. }) => continue,
                 (_, FileState::File { mode, content, .. }) => {
                     let bytes = self.store.content(content).map_err(|e| failed(&e))?;
                     let missing = || ApiError::internal(format!("the content of {} is no longer kept", path.display()));
-                    let like = place().filter(std::fs::Metadata::is_file);
+                    let like = seen.clone().filter(Metadata::is_file);
                     let bytes = bytes.ok_or_else(missing)?;
                     Some(After { mode: Some(*mode), ..After::file(bytes, like) })
                 }
                 (_, FileState::Link { target }) => Some(After { link: true, ..After::file(target.clone(), None) }),
                 (_, FileState::Absent | FileState::Unkept { .. } | FileState::Unfinished) => None,
             };
-            changes.push(Change { path: path.clone(), before: place(), after });
+            changes.push(Change { path: path.clone(), before: seen.clone(), after });
         }
         let undone = commit(workspace, records, &changes);
         undone.map_err(|e| ApiError::conflict(format!("nothing was changed: {e}")))?;
@@ -184,8 +194,8 @@ impl Recording {
 }
 
 /// Makes and removes directories once the files are in their places. One that holds something else by now stays.
-fn directories(workspace: &Workspace, steps: &[(PathBuf, FileState, FileState)]) {
-    for (path, _, to) in steps {
+fn directories(workspace: &Workspace, steps: &[Step]) {
+    for Step { path, to, .. } in steps {
         if let FileState::Directory { mode } = to
             && let Ok(place) = workspace.reach_made(path)
         {
@@ -196,7 +206,7 @@ fn directories(workspace: &Workspace, steps: &[(PathBuf, FileState, FileState)])
         }
     }
     // What is deeper comes later in the order of paths.
-    for (path, from, to) in steps.iter().rev() {
+    for Step { path, from, to, .. } in steps.iter().rev() {
         if matches!((from, to), (FileState::Directory { .. }, FileState::Absent))
             && let Ok(place) = workspace.reach(path)
         {
@@ -237,9 +247,10 @@ fn chosen<'t>(all: &'t [RecordedTurn], wanted: &UndoWanted) -> Result<Vec<&'t Re
 }
 
 /// Holds each path against what is there.
-fn judge(workspace: &Workspace, ways: BTreeMap<PathBuf, Way>, partial: bool) -> Judged {
+pub(super) fn judge(workspace: &Workspace, ways: BTreeMap<PathBuf, Way>, partial: bool) -> Judged {
     let mut judged = Judged::default();
     for (path, Way { from, to, mixed }) in ways {
+        let seen = workspace.look(&path).ok();
         let now = look(workspace, &path, limit::SNAPSHOT_FILE_BYTES_MAX).state;
         if same(&now, &to) {
             continue;
@@ -265,7 +276,7 @@ fn judge(workspace: &Workspace, ways: BTreeMap<PathBuf, Way>, partial: bool) -> 
             {
                 judged.conflicts.push((path, "it changed between a directory and something else".to_owned()));
             }
-            None => judged.steps.push((path, now, to)),
+            None => judged.steps.push(Step { path, from: now, to, seen }),
         }
     }
     judged

@@ -1,7 +1,9 @@
-//! What turns did to files: shown, undone, redone.
+//! What turns did to files: shown, undone, redone; and sessions forked.
+
+use axum::http::StatusCode;
 
 use crate::app::DiffWanted;
-use crate::protocol::{ApiError, TurnId, Undo};
+use crate::protocol::{ApiError, TurnId};
 use crate::server::answer::{Answer, ok};
 use crate::server::call::Call;
 
@@ -22,13 +24,17 @@ pub(super) async fn diff(call: Call) -> Answer {
 pub(super) async fn undo(mut call: Call) -> Answer {
     call.no_query()?;
     let id = call.id("sessionId")?;
-    let body: Undo = call.json().await?;
-    ok(&call.shared.app.undo(&call.caller, &id, body).await?)
+    Ok(call.write("undo", Some(id)).await?.respond(StatusCode::OK))
 }
 
 pub(super) async fn redo(mut call: Call) -> Answer {
     call.no_query()?;
     let id = call.id("sessionId")?;
-    let body: Undo = call.json().await?;
-    ok(&call.shared.app.redo(&call.caller, &id, body).await?)
+    Ok(call.write("redo", Some(id)).await?.respond(StatusCode::OK))
+}
+
+pub(super) async fn fork(mut call: Call) -> Answer {
+    call.no_query()?;
+    let id = call.id("sessionId")?;
+    super::created(&call.write("fork", Some(id)).await?)
 }

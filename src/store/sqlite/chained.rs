@@ -56,14 +56,14 @@ fn each_row(
     after: u64,
     take: impl FnMut(&Stored<'_>) -> rusqlite::Result<()>,
 ) -> rusqlite::Result<()> {
-    each_row_from(connection, session, key_of(session.1, after), take)
+    each_row_from(connection, session, (key_of(session.1, after), key_of(session.1, u32::MAX.into())), take)
 }
 
-/// The same, of the rows whose key is larger than `after`.
+/// The same, of the rows whose key is larger than `after` and at most `last`.
 pub(super) fn each_row_from<E: From<rusqlite::Error>>(
     connection: &Connection,
-    (session, number): (&SessionId, i64),
-    after: i64,
+    (session, _): (&SessionId, i64),
+    (after, last): (i64, i64),
     mut take: impl FnMut(&Stored<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut read = connection.prepare_cached(
@@ -71,7 +71,7 @@ pub(super) fn each_row_from<E: From<rusqlite::Error>>(
          LEFT JOIN turn ON turn.key = ((log.key >> 32) << 32) + log.turn
          WHERE log.key > ?1 AND log.key <= ?2 ORDER BY log.key",
     )?;
-    let mut rows = read.query((after, key_of(number, u32::MAX.into())))?;
+    let mut rows = read.query((after, last))?;
     while let Some(row) = rows.next()? {
         let key: i64 = row.get(0)?;
         let turn = row.get_ref(3)?.as_str_or_null().map_err(rusqlite::Error::from)?;

@@ -13,7 +13,7 @@ use super::chained::{self, Stored};
 use super::directory::{self, Hold, Lock};
 use super::read::{self, ReadError};
 use super::write::{key_of, split_key};
-use super::{FILE, schema};
+use super::{FILE, fork, schema};
 use crate::protocol::{Event, SessionId};
 use crate::store::chain::{Chain, TAG_BYTES};
 use crate::store::inspect::{Fault, Inspected};
@@ -217,20 +217,23 @@ fn walk(
     let head = chained::head_of(connection, number)?;
     let mut walk =
         Walk { session, faults, chain: Chain::default(), chained: true, head, last_seq: 0, questions: Vec::new() };
-    let from = key_of(number, 0) - 1;
-    chained::each_row_from::<rusqlite::Error>(connection, (session, number), from, |stored| {
-        walk.row(stored, take);
-        Ok(())
-    })?;
+    let mut asked = Vec::new();
+    for segment in fork::segments(connection, number)? {
+        let keys = (key_of(segment.number, 0) - 1, key_of(segment.number, segment.upto));
+        chained::each_row_from::<rusqlite::Error>(connection, (session, segment.number), keys, |stored| {
+            walk.row(stored, take);
+            Ok(())
+        })?;
+        asked.extend(questions(connection, keys)?);
+    }
     walk.end();
-    let asked = questions(connection, number)?;
     walk.compare_questions(&asked);
     Ok(walk.chain)
 }
 
-fn questions(connection: &Connection, number: i64) -> rusqlite::Result<Vec<u64>> {
+fn questions(connection: &Connection, keys: (i64, i64)) -> rusqlite::Result<Vec<u64>> {
     let mut list = connection.prepare_cached("SELECT key FROM question WHERE key BETWEEN ? AND ? ORDER BY key")?;
-    let keys = list.query_map((key_of(number, 0), key_of(number, u32::MAX.into())), |row| row.get::<_, i64>(0))?;
+    let keys = list.query_map(keys, |row| row.get::<_, i64>(0))?;
     keys.map(|key| key.map(|key| split_key(key).1)).collect()
 }
 

@@ -1,8 +1,11 @@
 //! Reading: every query that is not part of a write.
 
+use std::collections::HashSet;
+
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
 
+use super::fork::{self, Segment};
 use super::record;
 use super::write::{key_of, split_key};
 use crate::protocol::{
@@ -133,7 +136,25 @@ pub(super) fn session_count(connection: &Connection) -> Read<u64> {
 
 pub(super) fn events(connection: &Connection, session: &SessionId, after: u64, limit: usize) -> Read<Vec<Event>> {
     let Some(number) = number_of(connection, session)? else { return Ok(Vec::new()) };
-    let last = key_of(number, u32::MAX.into());
+    let (mut out, mut bytes) = (Vec::new(), 0);
+    for segment in fork::segments_behind(connection, number, after)? {
+        let full = rows(connection, (session, segment), (after, limit), (&mut out, &mut bytes))?;
+        if full {
+            break;
+        }
+    }
+    out.truncate(limit);
+    Ok(out)
+}
+
+/// Adds the events of one stretch of a log. True: they are as many as are wanted at once.
+fn rows(
+    connection: &Connection,
+    (session, Segment { number, upto }): (&SessionId, Segment),
+    (after, limit): (u64, usize),
+    (out, bytes): (&mut Vec<Event>, &mut usize),
+) -> Read<bool> {
+    let last = key_of(number, upto);
     // The row in which the first wanted event lies, or the next row when there is none before it.
     let from = "SELECT coalesce(
             (SELECT max(key) FROM log WHERE key BETWEEN ?1 AND ?2), ?2)";
@@ -145,28 +166,25 @@ pub(super) fn events(connection: &Connection, session: &SessionId, after: u64, l
          WHERE log.key BETWEEN ?1 AND ?2 ORDER BY log.key",
     )?;
     let mut rows = read.query((from, last))?;
-    let mut out = Vec::new();
-    let mut bytes = 0;
     while let Some(row) = rows.next()? {
         let (_, first_seq) = split_key(row.get(0)?);
         let body = row.get_ref(2)?.as_bytes().map_err(rusqlite::Error::from)?;
         let turn = row.get_ref(3)?.as_str_or_null().map_err(rusqlite::Error::from)?;
         let turn = turn.map(str::parse).transpose().map_err(|e| unreadable(3, e))?;
         let at: u64 = row.get(1)?;
-        bytes += body.len();
+        *bytes += body.len();
         let stored = record::Row { session, turn, first_seq, at, body };
         let row = stored.parted(row.get(4)?).map(|(row, _)| row);
-        row.and_then(|row| row.decode(after, &mut out)).map_err(|bad| StoreError::Damaged {
+        row.and_then(|row| row.decode(after, out)).map_err(|bad| StoreError::Damaged {
             session: session.clone(),
             seq: bad.seq,
             cause: bad.cause,
         })?;
-        if out.len() >= limit || bytes >= EVENTS_BYTES_MAX {
-            break;
+        if out.len() >= limit || *bytes >= EVENTS_BYTES_MAX {
+            return Ok(true);
         }
     }
-    out.truncate(limit);
-    Ok(out)
+    Ok(false)
 }
 
 pub(super) fn last_seq(connection: &Connection, session: &SessionId) -> Read<u64> {
@@ -182,7 +200,10 @@ pub(super) fn last_seq_of(connection: &Connection, number: i64) -> rusqlite::Res
     let last = find.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| {
         Ok(split_key(row.get(0)?).1 + row.get::<_, u64>(1)? - 1)
     });
-    Ok(last.optional()?.unwrap_or(0))
+    match last.optional()? {
+        Some(last) => Ok(last),
+        None => Ok(fork::parent_of(connection, number)?.map_or(0, |parent| parent.upto)),
+    }
 }
 
 pub(super) fn asked(connection: &Connection, session: &SessionId, which: &Which) -> Read<bool> {
@@ -191,9 +212,14 @@ pub(super) fn asked(connection: &Connection, session: &SessionId, which: &Which)
         "SELECT EXISTS (SELECT 1 FROM question WHERE key BETWEEN ?1 AND ?2
          AND (?3 IS NULL OR id = ?3) AND (?4 IS NULL OR call = ?4))",
     )?;
-    let (first, last) = (key_of(number, 0), key_of(number, u32::MAX.into()));
     let id = which.request_id.as_ref().map(crate::protocol::RequestId::as_str);
-    Ok(find.query_row((first, last, id, which.call_id.as_deref()), |row| row.get(0))?)
+    for Segment { number, upto } in fork::segments(connection, number)? {
+        let (first, last) = (key_of(number, 0), key_of(number, upto));
+        if find.query_row((first, last, id, which.call_id.as_deref()), |row| row.get(0))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A turn's row without what its key says, in few bytes.
@@ -238,6 +264,11 @@ pub(super) struct TurnBody {
 }
 
 impl TurnBody {
+    /// Whether a session that was forked behind event `upto` has it, too: one that had begun by then, or had ended without.
+    fn is_shared(&self, upto: u64) -> bool {
+        self.first_seq.or(self.last_seq).is_some_and(|seq| seq <= upto)
+    }
+
     pub(super) fn of(turn: &TurnRow) -> Self {
         let record = turn.record.clone();
         let usage = record.usage;
@@ -296,10 +327,16 @@ pub(super) fn turn_key(connection: &Connection, number: i64, turn: &TurnId) -> r
 
 pub(super) fn turn(connection: &Connection, session: &SessionId, turn: &TurnId) -> Read<Option<TurnRow>> {
     let Some(number) = number_of(connection, session)? else { return Ok(None) };
-    let Some(key) = turn_key(connection, number, turn)? else { return Ok(None) };
     let mut find = connection.prepare_cached("SELECT body FROM turn WHERE key = ? AND body IS NOT NULL")?;
-    let body: Option<TurnBody> = find.query_row([key], |row| json(row, 0)).optional()?;
-    Ok(body.map(|body| body.into_row(session.clone(), turn.clone())))
+    // A turn in the middle of which a session was forked has a row in each.
+    for segment in fork::segments(connection, number)?.into_iter().rev() {
+        let Some(key) = turn_key(connection, segment.number, turn)? else { continue };
+        let body: Option<TurnBody> = find.query_row([key], |row| json(row, 0)).optional()?;
+        if let Some(body) = body.filter(|body| segment.number == number || body.is_shared(segment.upto)) {
+            return Ok(Some(body.into_row(session.clone(), turn.clone())));
+        }
+    }
+    Ok(None)
 }
 
 /// Newest first: keys follow the order in which turns came to be.
@@ -310,18 +347,41 @@ pub(super) fn turns(
     limit: usize,
 ) -> Read<Vec<TurnRow>> {
     let Some(number) = number_of(connection, session)? else { return Ok(Vec::new()) };
-    let below = match after {
-        Some(after) => turn_key(connection, number, after)?.ok_or_else(|| StoreError::NoTurn(after.clone()))?,
-        None => key_of(number + 1, 0),
+    let mut segments = fork::segments(connection, number)?;
+    segments.reverse();
+    let (first, mut below) = match after {
+        Some(after) => place_of(connection, &segments, after)?.ok_or_else(|| StoreError::NoTurn(after.clone()))?,
+        None => (0, i64::MAX),
     };
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut list = connection.prepare_cached(
-        "SELECT id, body FROM turn WHERE key >= ? AND key < ? AND body IS NOT NULL ORDER BY key DESC LIMIT ?",
+        "SELECT id, body FROM turn WHERE key >= ? AND key < ? AND body IS NOT NULL ORDER BY key DESC",
     )?;
-    let rows = list.query_map((key_of(number, 0), below, limit), |row| {
-        Ok(json::<TurnBody>(row, 1)?.into_row(session.clone(), id(row, 0)?))
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let mut turns = Vec::new();
+    for (at, segment) in segments.iter().enumerate().skip(first) {
+        let mut rows = list.query((key_of(segment.number, 0), below.min(key_of(segment.number + 1, 0))))?;
+        below = i64::MAX;
+        while turns.len() < limit
+            && let Some(row) = rows.next()?
+        {
+            let (turn, body): (TurnId, TurnBody) = (id(row, 0)?, json(row, 1)?);
+            // One in the middle of which a session was forked has a row in each: the newest counts.
+            let counts = at == 0 || body.is_shared(segment.upto);
+            if counts && place_of(connection, &segments[..at], &turn)?.is_none() {
+                turns.push(body.into_row(session.clone(), turn));
+            }
+        }
+    }
+    Ok(turns)
+}
+
+/// In which of the stretches a turn has a row, and its key.
+fn place_of(connection: &Connection, segments: &[Segment], turn: &TurnId) -> rusqlite::Result<Option<(usize, i64)>> {
+    for (at, segment) in segments.iter().enumerate() {
+        if let Some(key) = turn_key(connection, segment.number, turn)? {
+            return Ok(Some((at, key)));
+        }
+    }
+    Ok(None)
 }
 
 /// All turns of a session, oldest first; of one that cannot be read its id, as far as it can be told, and why.
@@ -331,13 +391,26 @@ pub(super) fn turns_of(
 ) -> rusqlite::Result<Vec<Result<TurnRow, (String, String)>>> {
     let mut list = connection
         .prepare_cached("SELECT id, body FROM turn WHERE key BETWEEN ? AND ? AND body IS NOT NULL ORDER BY key")?;
-    let mut rows = list.query((key_of(number, 0), key_of(number, u32::MAX.into())))?;
     let mut turns = Vec::new();
-    while let Some(row) = rows.next()? {
-        let read = || Ok(json::<TurnBody>(row, 1)?.into_row(session.clone(), id(row, 0)?));
-        let name = row.get::<_, String>(0).unwrap_or_else(|_| "?".to_owned());
-        turns.push(read().map_err(|cause: rusqlite::Error| (name, cause.to_string())));
+    for segment in fork::segments(connection, number)? {
+        let mut rows = list.query((key_of(segment.number, 0), key_of(segment.number, u32::MAX.into())))?;
+        while let Some(row) = rows.next()? {
+            let read = || Ok((json::<TurnBody>(row, 1)?, id(row, 0)?));
+            let name = row.get::<_, String>(0).unwrap_or_else(|_| "?".to_owned());
+            match read().map_err(|cause: rusqlite::Error| (name, cause.to_string())) {
+                Ok((body, turn)) if segment.number == number || body.is_shared(segment.upto) => {
+                    turns.push(Ok(body.into_row(session.clone(), turn)));
+                }
+                Ok(_) => {}
+                Err(unread) => turns.push(Err(unread)),
+            }
+        }
     }
+    // A turn in the middle of which a session was forked has a row in each: the last one counts.
+    let mut seen = HashSet::new();
+    turns.reverse();
+    turns.retain(|turn| turn.as_ref().map_or(true, |row| seen.insert(row.record.turn_id.clone())));
+    turns.reverse();
     Ok(turns)
 }
 

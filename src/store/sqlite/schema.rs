@@ -79,6 +79,14 @@ const STEPS: &[Step] = &[
     );
 ",
     ),
+    // Sessions that were forked stand in `doomed` beside those that are gone (`dead`): a table of its own would cost each database a page.
+    Step::Sql(
+        "
+    ALTER TABLE doomed ADD COLUMN dead INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE doomed ADD COLUMN parent INTEGER;
+    ALTER TABLE doomed ADD COLUMN at INTEGER;
+",
+    ),
 ];
 
 /// One step.

@@ -4,9 +4,11 @@
 //! into the table `doomed`. The rows under that number are taken out later, in slices between other commits,
 //! so that nobody waits for a long log to go. What the end of the process finds is swept by the next one.
 //!
+//! What a fork still reads stays: its parent's rows go when the last fork is gone.
+//!
 //! Invariant: a number in `doomed` is never given to a new session; it leaves the table with its last row.
 
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::Connection;
 
 use super::write::key_of;
 
@@ -14,6 +16,10 @@ use super::write::key_of;
 const SLICE_ROWS: usize = 256;
 /// Bytes of one slice, about.
 const SLICE_BYTES: usize = 256 << 10;
+
+/// The first number whose rows are to go, and are read by no fork.
+const NEXT: &str = "SELECT min(number) FROM doomed WHERE dead
+    AND number NOT IN (SELECT parent FROM doomed WHERE parent IS NOT NULL)";
 
 /// What a slice may still take out.
 struct Room {
@@ -30,14 +36,17 @@ pub(super) fn next_number(connection: &Connection) -> rusqlite::Result<i64> {
 
 /// Notes that the rows of a session are to go. Part of the commit that takes out the session.
 pub(super) fn doom(connection: &Connection, number: i64) -> rusqlite::Result<()> {
-    connection.prepare_cached("INSERT INTO doomed (number) VALUES (?)")?.execute([number]).map(drop)
+    connection
+        .prepare_cached("INSERT INTO doomed (number) VALUES (?) ON CONFLICT DO UPDATE SET dead = 1")?
+        .execute([number])
+        .map(drop)
 }
 
 /// Takes out one slice, in a transaction of its own. False: there is nothing more.
 pub(super) fn slice(connection: &Connection) -> rusqlite::Result<bool> {
     let mut room = Room { rows: SLICE_ROWS, bytes: SLICE_BYTES };
     let transaction = connection.unchecked_transaction()?;
-    let mut find = transaction.prepare_cached("SELECT min(number) FROM doomed")?;
+    let mut find = transaction.prepare_cached(NEXT)?;
     let mut more = true;
     while more && room.rows > 0 && room.bytes > 0 {
         match find.query_row([], |row| row.get::<_, Option<i64>>(0))? {
@@ -75,6 +84,7 @@ fn clear(connection: &Connection, number: i64, room: &mut Room) -> rusqlite::Res
             return Ok(());
         }
     }
+    // What it shares with others is now theirs alone, and may go as well.
     connection.prepare_cached("DELETE FROM doomed WHERE number = ?")?.execute([number]).map(drop)
 }
 
@@ -95,5 +105,5 @@ fn last_in_room(connection: &Connection, look: &str, number: i64, room: &mut Roo
 
 /// Whether something is to be taken out.
 pub(super) fn is_due(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.query_row("SELECT 1 FROM doomed LIMIT 1", [], |_| Ok(())).optional().map(|found| found.is_some())
+    connection.query_row(NEXT, [], |row| row.get::<_, Option<i64>>(0)).map(|found| found.is_some())
 }

@@ -6,6 +6,7 @@
 //! sweeps up after deleted sessions (see `sweep`).
 
 mod append;
+mod fork;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -134,7 +135,7 @@ struct Writer {
 }
 
 /// Why a write did not happen.
-enum Failed {
+pub(super) enum Failed {
     Sqlite(rusqlite::Error),
     Store(StoreError),
 }
@@ -328,6 +329,7 @@ impl Writer {
     fn apply(&mut self, write: &Write) -> Result<(), Failed> {
         match write {
             Write::CreateSession(row) => self.create_session(row),
+            Write::ForkSession { row, parent, at, chain } => self.fork(row, parent, (*at, *chain)),
             Write::UpdateSession(row) => self.update_session(row),
             Write::DeleteSession(id) => self.delete_session(id),
             Write::Append(id, events) => self.append(id, events),
