@@ -758,7 +758,7 @@ export type ToolPermissionPolicy = 'allow' | 'ask' | 'deny'
 export interface ToolPermissionRule {
   /** Glob over the tool's name: `*` and `?`, everything else literal, anchored. */
   readonly tool: string
-  /** Glob over the command (shell tools: each simple command by itself) or the path (file tools). */
+  /** Glob over the command (shell tools: each simple command by itself) or the path (file tools); not empty. */
   readonly pattern?: string
   /** What to do when the rule matches. */
   readonly policy: ToolPermissionPolicy

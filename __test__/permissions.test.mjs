@@ -275,6 +275,7 @@ test('what is no configuration is refused with its place', () => {
     [{ defaultPolicy: 'ask', rules: [{ tool: '*', policy: 'yes' }] }, 'rules.0.policy'],
     [{ defaultPolicy: 'ask', rules: [{ tool: '*', policy: 'allow', category: 'magic' }] }, 'rules.0.category'],
     [{ defaultPolicy: 'allow', rules: [{ tool: '*', policy: 'deny', category: [] }] }, 'rules.0.category'],
+    [{ defaultPolicy: 'allow', rules: [{ tool: 'bash', policy: 'deny', pattern: '' }] }, 'rules.0.pattern'],
     [{ defaultPolicy: 'ask', rules: [{ tool: '*', policy: 'allow', patern: 'x' }] }, 'rules.0.patern'],
     [{ defaultPolicy: 'ask', rules: [], onPermissionRequest: true }, 'onPermissionRequest'],
   ]

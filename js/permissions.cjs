@@ -26,7 +26,7 @@ const category = oneOf(...CATEGORIES)
 
 const rule = shape({
   tool: text,
-  pattern: optional(string),
+  pattern: optional(text),
   policy,
   category: optional(
     either(`one of ${CATEGORIES.join(', ')}, or a list of at least one of them`, category, filled(category)),

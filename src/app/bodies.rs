@@ -179,9 +179,9 @@ impl App {
 
 /// Rules that can match something.
 fn check_rules(field: &str, permissions: Option<&PermissionConfig>) -> Result<(), ApiError> {
-    let empty = permissions.and_then(|permissions| PermissionRule::without_category(&permissions.rules));
-    empty.map_or(Ok(()), |at| {
-        Err(ApiError::invalid(&format!("{field}.rules[{at}].category"), "a category, or a list of at least one"))
+    let fault = permissions.and_then(|permissions| PermissionRule::fault(&permissions.rules));
+    fault.map_or(Ok(()), |(at, member, expected)| {
+        Err(ApiError::invalid(&format!("{field}.rules[{at}].{member}"), expected))
     })
 }
 

@@ -288,8 +288,8 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
     };
     let mut said: Options = toml::from_str(&text).map_err(|cause| refused(located(&text, &cause)))?;
     let rules = said.permissions.as_ref().map_or(&[][..], |permissions| &permissions.rules);
-    if let Some(at) = PermissionRule::without_category(rules) {
-        return Err(refused(format!("`category` of rule {} of `permissions`: expected at least one category", at + 1)));
+    if let Some((at, member, expected)) = PermissionRule::fault(rules) {
+        return Err(refused(format!("`{member}` of rule {} of `permissions`: expected {expected}", at + 1)));
     }
     let base = path.parent().unwrap_or(Path::new("/")).to_owned();
     let own = [&mut said.cwd, &mut said.data_dir, &mut said.port_file];
@@ -413,7 +413,8 @@ mod tests {
             (Some("prot = 3"), &[], "line 1: unknown field `prot`"),
             (Some("\nport = \"x\""), &[], "line 2: invalid type: string \"x\", expected u16"),
             (Some("[permissions]\nrulez = []"), &[], "line 2: unknown field `rulez`"),
-            (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\ncategory = []"), &[], "`category` of rule 1 of `permissions`: expected at least one category"),
+            (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\ncategory = []"), &[], "`category` of rule 1 of `permissions`: expected a category, or a list of at least one"),
+            (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\npattern = ''"), &[], "`pattern` of rule 1 of `permissions`: expected a pattern that is not empty, or none"),
             (Some("port = "), &[], "line 1: "),
             (Some("\n[[mcp_servers]]\nname = \"a\""), &[], "line 2: `command` of the MCP server `a`: expected a program"),
             (Some("[[mcp_servers]]\nname = \"a\"\ncomand = \"x\""), &[], "unknown field `comand`"),

@@ -40,11 +40,16 @@ pub struct PermissionRule {
 }
 
 impl PermissionRule {
-    /// The place of the first rule whose list of categories is empty: it would match nothing, so that a refusal would refuse
-    /// nothing. Doors hold what they are given against this; what was stored is read as it is.
-    pub fn without_category(rules: &[Self]) -> Option<usize> {
-        let empty = |rule: &Self| matches!(&rule.category, Some(CategoryFilter::Any(any)) if any.is_empty());
-        rules.iter().position(empty)
+    /// The first rule that can match nothing, so that a refusal would refuse nothing: its place, the member at fault, and what is
+    /// expected there. Doors hold what they are given against this; what was stored is read as it is.
+    pub fn fault(rules: &[Self]) -> Option<(usize, &'static str, &'static str)> {
+        let faults = rules.iter().enumerate().filter_map(|(at, rule)| {
+            if matches!(&rule.category, Some(CategoryFilter::Any(any)) if any.is_empty()) {
+                return Some((at, "category", "a category, or a list of at least one"));
+            }
+            (rule.pattern.as_deref() == Some("")).then_some((at, "pattern", "a pattern that is not empty, or none"))
+        });
+        faults.min_by_key(|(at, ..)| *at)
     }
 }
 

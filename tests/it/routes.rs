@@ -149,6 +149,7 @@ async fn what_is_wrong_is_refused_in_the_one_envelope() {
         ("POST", "/sessions", text("{\"workingDirectory\":\"/no/such/place\"}"), 400, "INVALID_ARGUMENT", Some("workingDirectory")),
         ("POST", "/sessions", text("{\"workingDirectory\":\"/\"}"), 400, "INVALID_ARGUMENT", Some("workingDirectory")),
         ("POST", "/sessions", text("{\"toolPermissions\":{\"defaultPolicy\":\"allow\",\"rules\":[{\"tool\":\"*\",\"policy\":\"deny\",\"category\":[]}]}}"), 400, "INVALID_ARGUMENT", Some("toolPermissions.rules[0].category")),
+        ("POST", "/sessions", text("{\"toolPermissions\":{\"defaultPolicy\":\"allow\",\"rules\":[{\"tool\":\"bash\",\"policy\":\"deny\",\"pattern\":\"\"}]}}"), 400, "INVALID_ARGUMENT", Some("toolPermissions.rules[0].pattern")),
         ("POST", "/sessions", text("{\"model\":\"no/such\"}"), 400, "INVALID_ARGUMENT", Some("model")),
         ("POST", "/sessions", text("{\"agent\":\"nobody\"}"), 400, "INVALID_ARGUMENT", Some("agent")),
         ("POST", "/sessions", Some(("{}".into(), Some("text/plain"))), 400, "INVALID_ARGUMENT", Some("Content-Type")),

@@ -1,14 +1,15 @@
 //! What a started program gets to see of our environment. Pure: variables in, variables out.
 //!
-//! Names that look like credentials are dropped, so are addresses with a password in them, and so are our own settings and what would point git at
-//! another repository than the one it stands in. A few are set so that nothing waits for a person. What
-//! the caller names explicitly wins over all of it.
+//! Names that look like credentials are dropped, so are values that do (addresses with a password in them, private keys, tokens by their
+//! well-known beginnings), and so are our own settings and what would point git at another repository than the one it stands in, or make
+//! it talk about itself. Of git's settings in variables those go on that hold no credential, numbered anew. A few are set so
+//! that nothing waits for a person. What the caller names explicitly wins over all of it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 
 /// An inherited name that contains one of these, in any case, is not passed on (design D8).
-const SECRET_WORDS: [&str; 13] = [
+const SECRET_WORDS: [&str; 15] = [
     "KEY",
     "SECRET",
     "TOKEN",
@@ -22,15 +23,50 @@ const SECRET_WORDS: [&str; 13] = [
     "WEBHOOK",
     "CONNECTION_STRING",
     "CONNSTR",
+    "AUTH_CONFIG",
+    "AUTHCONFIG",
 ];
 /// So is one with one of these between its underscores.
 const SECRET_PARTS: [&str; 11] = ["PW", "PWD", "PAT", "SK", "PSK", "PRIVATE", "CRED", "CREDS", "JWT", "BEARER", "DSN"];
 /// And one that ends in one of these: what is in front of something else is an address or a socket (`SSH_AUTH_SOCK`).
 const SECRET_ENDS: [&str; 2] = ["AUTH", "OAUTH"];
+/// What opens a password safe.
+const SECRET_STARTS: [&str; 2] = ["BW_SESSION", "OP_SESSION"];
 /// Parts that end as a password does, and are none.
 const NO_PASSWORDS: [&str; 3] = ["ASKPASS", "BYPASS", "COMPASS"];
 /// Directories.
 const NO_SECRETS: [&str; 2] = ["PWD", "OLDPWD"];
+
+/// How well-known tokens begin; what follows is at least [`TOKEN_CHARS_MIN`] letters, digits, `_`, `-` or `.`.
+const TOKEN_STARTS: [&str; 22] = [
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "sk-ant-",
+    "sk-proj-",
+    "sk-or-",
+    "sk-",
+    "sk_live_",
+    "rk_live_",
+    "xoxb-",
+    "xoxp-",
+    "xoxa-",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "npm_",
+    "hf_",
+    "dop_v1_",
+];
+const TOKEN_CHARS_MIN: usize = 16;
+/// Passwords among the settings of an address or of a database connection, in small letters.
+const PASSWORD_SETTINGS: [&str; 4] = ["password=", "passwd=", "pwd=", "sslpassword="];
+/// Parts of the names of git's settings that hold credentials.
+const SECRET_SETTINGS: [&str; 4] = ["extraheader", "password", "token", "secret"];
 
 /// Where git would look instead of at its directory; set while a git hook runs us.
 const GIT_PLACES: [&str; 7] = [
@@ -57,8 +93,10 @@ pub fn environment(
     inherited: impl IntoIterator<Item = (OsString, OsString)>,
     explicit: &BTreeMap<String, String>,
 ) -> Vec<(OsString, OsString)> {
+    let (settings, others): (Vec<_>, Vec<_>) = inherited.into_iter().partition(|(name, _)| is_git_setting(name));
     let mut all: BTreeMap<OsString, OsString> =
-        inherited.into_iter().filter(|(name, value)| passes(name, value)).collect();
+        others.into_iter().filter(|(name, value)| passes(name, value)).collect();
+    all.extend(git_settings(&settings.into_iter().collect()));
     all.extend(QUIET.map(|(name, value)| (name.into(), value.into())));
     all.extend(explicit.iter().map(|(name, value)| (name.into(), value.into())));
     all.into_iter().collect()
@@ -95,15 +133,65 @@ pub fn hide_own() {}
 
 fn passes(name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
-    is_not_ours(&name) && !is_secret(&name) && !has_password(&value.to_string_lossy())
+    is_not_ours(&name) && !name.starts_with("GIT_TRACE") && !is_secret(&name) && !holds_secret(&value.to_string_lossy())
+}
+
+/// The variables by which git is given settings: `GIT_CONFIG_COUNT` pairs of `GIT_CONFIG_KEY_n` and `GIT_CONFIG_VALUE_n`.
+fn is_git_setting(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| {
+        name == "GIT_CONFIG_COUNT" || name.starts_with("GIT_CONFIG_KEY_") || name.starts_with("GIT_CONFIG_VALUE_")
+    })
+}
+
+/// Those of git's settings that hold no credential, numbered anew: git refuses to run when one is missing.
+fn git_settings(given: &BTreeMap<OsString, OsString>) -> Vec<(OsString, OsString)> {
+    let find = |name: String| given.get(OsStr::new(&name));
+    let count =
+        find("GIT_CONFIG_COUNT".to_owned()).and_then(|count| count.to_str()?.parse::<usize>().ok()).unwrap_or(0);
+    // There are no more than there are variables.
+    let pairs = (0..count.min(given.len()))
+        .filter_map(|n| Some((find(format!("GIT_CONFIG_KEY_{n}"))?, find(format!("GIT_CONFIG_VALUE_{n}"))?)));
+    let open = pairs.filter(|(key, value)| {
+        let key = key.to_string_lossy().to_ascii_lowercase();
+        !SECRET_SETTINGS.iter().any(|part| key.contains(part))
+            && !has_password(&key)
+            && !holds_secret(&value.to_string_lossy())
+    });
+    let mut all = Vec::new();
+    for (n, (key, value)) in open.enumerate() {
+        all.push((format!("GIT_CONFIG_KEY_{n}").into(), key.clone()));
+        all.push((format!("GIT_CONFIG_VALUE_{n}").into(), value.clone()));
+    }
+    if !all.is_empty() {
+        all.push(("GIT_CONFIG_COUNT".into(), (all.len() / 2).to_string().into()));
+    }
+    all
+}
+
+/// Whether a value looks like a credential, whatever its name.
+fn holds_secret(value: &str) -> bool {
+    let is_token = |value: &str| {
+        let rest = TOKEN_STARTS.iter().find_map(|start| value.strip_prefix(start));
+        rest.is_some_and(|rest| {
+            rest.len() >= TOKEN_CHARS_MIN && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b))
+        })
+    };
+    let is_password = |value: &str| {
+        let small = value.to_ascii_lowercase();
+        PASSWORD_SETTINGS.iter().any(|name| {
+            small.split(name).skip(1).any(|rest| !rest.is_empty() && !rest.starts_with(['&', ';', ' ', '"', '\'']))
+        })
+    };
+    has_password(value) || value.contains("PRIVATE KEY-----") || is_token(value.trim()) || is_password(value)
 }
 
 /// Whether a name in capitals looks like a credential's.
 fn is_secret(name: &str) -> bool {
-    let is_password = |part: &str| part.ends_with("PASS") && !NO_PASSWORDS.contains(&part);
+    let is_password = |part: &str| (part.ends_with("PASS") || part.ends_with("PW")) && !NO_PASSWORDS.contains(&part);
     let mut parts = name.split(|c: char| !c.is_ascii_alphanumeric());
     !NO_SECRETS.contains(&name)
-        && (SECRET_WORDS.iter().any(|word| name.contains(word))
+        && (SECRET_STARTS.iter().any(|start| name.starts_with(start))
+            || SECRET_WORDS.iter().any(|word| name.contains(word))
             || parts.clone().next_back().is_some_and(|last| SECRET_ENDS.contains(&last))
             || parts.any(|part| SECRET_PARTS.contains(&part) || is_password(part)))
 }
@@ -162,7 +250,8 @@ mod tests {
         };
         let secret = "DB_PASS PW GH_PAT NPM_AUTH npm_config__auth BASIC_AUTH MY_OAUTH SLACK_WEBHOOK_URL SESSION_COOKIE STRIPE_SK \
             PGPASSFILE PRIVATE_PEM MYSQL_PWD DB_PWD SSHPASS PGPASS AWS_CREDS HTTP_AUTHORIZATION CI_JWT SENTRY_DSN WIFI_PSK \
-            AZURE_STORAGE_CONNECTION_STRING OPENAI_API_KEY GITHUB_TOKEN client_secret GPG_PASSPHRASE";
+            AZURE_STORAGE_CONNECTION_STRING OPENAI_API_KEY GITHUB_TOKEN client_secret GPG_PASSPHRASE DOCKER_AUTH_CONFIG BW_SESSION \
+            OP_SESSION_my LDAP_BINDPW GIT_TRACE GIT_TRACE_CURL";
         for name in secret.split_whitespace() {
             assert!(!passed_on(name, "x"), "{name} is passed on");
         }
@@ -178,11 +267,47 @@ mod tests {
             ("postgres://u:pw@h/db", false), ("redis://:pw@h:6379", false), ("http://u:p@proxy:3128", false),
             ("host=a url=mysql://u:p@h", false), ("\"amqp://u:p@h\"", false),
             ("postgres://localhost/db", true), ("https://h:443/a:b@c", true), ("ssh://git@h:22/x", true), ("ftp://u:@h", true),
+            ("jdbc:postgresql://h/db?user=a&password=b", false), ("postgresql://h/db?PASSWORD=x", false),
+            ("Server=h;Pwd=x;", false), ("-----BEGIN RSA PRIVATE KEY-----\nx", false),
+            ("ghp_0123456789abcdefABCD", false), ("sk-ant-0123456789abcdef0123", false), ("AKIAIOSFODNN7EXAMPLE", false),
+            ("postgresql://h/db?password=&x=1", true), ("sk-learn", true), ("-----BEGIN CERTIFICATE-----", true),
+            ("npm_config", true), ("the sk-0123456789abcdef0123 of a text", true), ("ASIA/Tokyo", true),
             ("me@example.org", true), ("unix:path=/run/bus", true), ("a:b@c", true), ("://", true),
         ];
         for (value, want) in values {
             assert_eq!(passed_on("SOME_URL", value), want, "{value}");
         }
+    }
+
+    #[test]
+    fn settings_of_git_go_on_without_credentials() {
+        let got = |inherited: &[(&str, &str)]| {
+            let inherited = inherited.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+            let mut all: Vec<_> = environment(inherited, &BTreeMap::new())
+                .into_iter()
+                .filter_map(|(name, value)| {
+                    let rest = name.to_str()?.strip_prefix("GIT_CONFIG_")?.to_owned();
+                    Some(format!("{rest}={}", value.to_string_lossy()))
+                })
+                .collect();
+            all.sort();
+            all.join(" ")
+        };
+        assert_eq!(
+            got(&[
+                ("GIT_CONFIG_COUNT", "3"),
+                ("GIT_CONFIG_KEY_0", "http.https://h/.extraHeader"),
+                ("GIT_CONFIG_VALUE_0", "Authorization: Basic eDp5"),
+                ("GIT_CONFIG_KEY_1", "safe.directory"),
+                ("GIT_CONFIG_VALUE_1", "*"),
+                ("GIT_CONFIG_KEY_2", "url.https://u:p@h/.insteadOf"),
+                ("GIT_CONFIG_VALUE_2", "https://h/"),
+            ]),
+            "COUNT=1 KEY_0=safe.directory VALUE_0=*"
+        );
+        assert_eq!(got(&[("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "a.token"), ("GIT_CONFIG_VALUE_0", "x")]), "");
+        assert_eq!(got(&[("GIT_CONFIG_COUNT", "99999999999"), ("GIT_CONFIG_KEY_0", "a.b")]), "");
+        assert_eq!(got(&[("GIT_CONFIG_NOSYSTEM", "1")]), "NOSYSTEM=1");
     }
 
     #[test]

@@ -161,6 +161,11 @@ pub(super) fn find(lines: &Lines<'_>, chunk: &Chunk, seen: &Seen<'_>) -> Result<
     if chunk.at_end && search.ladder(0).is_some() {
         return refused(ChunkProblem::NotAtEnd);
     }
+    let alone = Seen { taken: &[], ..*seen };
+    if let Some(places) = (Search { lines, chunk, seen: &alone }).ladder(0) {
+        let starts: Vec<usize> = places.iter().map(|place| place.start).collect();
+        return refused(ChunkProblem::taken(&starts));
+    }
     refused(miss(lines.text, chunk))
 }
 

@@ -61,6 +61,17 @@ pub enum ChunkProblem {
         /// How many there are.
         count: usize,
     },
+    /// Its old lines stand only where a change before it stands.
+    #[error(
+        "overlaps a change before it: its lines are in the file at {}, but some of them belong to that change. Put what overlaps into one change, with each line once",
+        shown(.lines, *.count)
+    )]
+    Taken {
+        /// Their first lines, from 1; the first few.
+        lines: Vec<usize>,
+        /// How many there are.
+        count: usize,
+    },
     /// It says `*** End of File` and fits elsewhere.
     #[error("is marked `*** End of File`, but its lines are not the last of the file")]
     NotAtEnd,
@@ -76,6 +87,10 @@ impl ChunkProblem {
 
     pub(super) fn before_header(starts: &[usize]) -> Self {
         Self::BeforeHeader { lines: first_lines(starts), count: starts.len() }
+    }
+
+    pub(super) fn taken(starts: &[usize]) -> Self {
+        Self::Taken { lines: first_lines(starts), count: starts.len() }
     }
 
     pub(super) fn no_header(text: &Text<'_>, header: &str) -> Self {

@@ -107,7 +107,8 @@ fn what_has_no_one_place_is_refused() {
         ("f\na\nf\nb\n", "@@ f\n+x\n", "is ambiguous: it fits at lines 1, 3"),
         ("a\nb\n", "@@ -1,0 +2,1 @@\n+x\n", "a line number alone is no place"),
         // one place cannot be used twice
-        ("a\nb\n", "@@\n-a\n+x\n@@\n-a\n+y\n", "its lines are not in the file"),
+        ("a\nb\n", "@@\n-a\n+x\n@@\n-a\n+y\n", "overlaps a change before it: its lines are in the file at 1,"),
+        ("1\n2\n3\n4\n", "@@\n 1\n-2\n+b\n 3\n@@\n 3\n-4\n+d\n", "overlaps a change before it: its lines are in the file at 3,"),
     ];
     for (content, body, want) in table {
         let said = begin(content, body).unwrap_err();
