@@ -10,6 +10,7 @@ mod command;
 mod controls;
 mod health;
 mod judged;
+mod pages;
 mod parse;
 mod permissions;
 mod settings;
@@ -43,6 +44,7 @@ use crate::tool::Registry;
 pub use command::{
     ANONYMOUS, Command, Handled, Message, Operation, Outcome, Request, Response, Step, Submitted, Subscribe, Unread,
 };
+pub use pages::EventPage;
 pub use parse::parse_json;
 
 use command::Commands;

@@ -18,7 +18,7 @@ use super::query::number;
 use super::sse::{self, Opening, Selection};
 use super::write::{Done, etag};
 use super::ws;
-use crate::app::{Accepted, EventReader, Paused};
+use crate::app::{Accepted, EventPage, EventReader, Paused};
 use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, GrantId, SessionId, SessionView};
 
 /// All routes.
@@ -172,7 +172,15 @@ async fn history(call: Call) -> Answer {
     let id = call.id("sessionId")?;
     let mut query = call.query()?;
     let (after, limit) = (query.number("cursor")?.unwrap_or(0), query.limit()?);
-    query.finish(&["cursor", "limit"])?;
+    let (raw, types) = (query.flag("events")?, query.text("types"));
+    query.finish(&["cursor", "limit", "events", "types"])?;
+    if raw {
+        let types = types.map(|list| event_types(&list)).transpose()?;
+        return ok(&call.shared.app.event_page(&call.caller, &id, EventPage { after, limit, types }).await?);
+    }
+    if types.is_some() {
+        return Err(ApiError::invalid("types", "`events=true` beside it: items have no types").into());
+    }
     ok(&call.shared.app.history(&call.caller, &id, after, limit).await?)
 }
 

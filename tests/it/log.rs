@@ -105,6 +105,16 @@ async fn what_real_runs_leave_is_sound_and_travels_to_the_byte() {
     let events = stream(&program, "s").await;
     let again = stream(&program, "s").await;
     assert_eq!(events, again, "two clients see one order");
+    assert_eq!(pages(&program, "s", "&limit=7").await, events, "pages of the log are the stream");
+    let ends = pages(&program, "s", "&types=session.completed,abort,session.error").await;
+    let want = events.iter().filter(|e| {
+        ["session.completed", "abort", "session.error"].iter().any(|kind| e.contains(&format!(r#""type":"{kind}""#)))
+    });
+    assert_eq!(ends, want.cloned().collect::<Vec<_>>());
+    for (query, field) in [("types=abort", "types"), ("events=true&types=nothing", "types"), ("events=1", "events")] {
+        let (status, body) = program.call("GET", &format!("/sessions/s/history?{query}"), None).await;
+        assert_eq!((status, body["error"]["details"]["field"].as_str()), (400, Some(field)), "{query}: {body}");
+    }
 
     // Every view follows from the log, while a server runs and afterwards.
     let (code, said, note) = simse(&["check", "--heads"], &data).await;
@@ -195,4 +205,89 @@ async fn files_made_by_hand_are_refused(exported: &str, home: &Path) {
         assert!(code == 1 && said.is_empty() && why.contains(&want), "{want}: {code} {why}");
     }
     assert!(!place.exists(), "a file that is refused leaves nothing");
+}
+
+/// The pages of a log, raw: each page's events as text.
+async fn pages(program: &Program, session: &str, query: &str) -> Vec<String> {
+    let (mut cursor, mut items) = ("0".to_owned(), Vec::new());
+    loop {
+        let path = format!("/sessions/{session}/history?events=true&cursor={cursor}{query}");
+        let body = program.text("GET", &path, None).await.1;
+        let page: Value = serde_json::from_str(&body).unwrap();
+        let events = page["items"].as_array().unwrap().iter().map(Value::to_string);
+        let events: Vec<String> = events.collect();
+        let next = &page["nextCursor"];
+        // Not only the same values: the same text.
+        assert_eq!(body, format!(r#"{{"items":[{}],"nextCursor":{next}}}"#, events.join(",")));
+        items.extend(events);
+        match next.as_str() {
+            Some(next) => next.clone_into(&mut cursor),
+            None => return items,
+        }
+    }
+}
+
+fn long_row(id: &str) -> simse::store::SessionRow {
+    let settings = json!({ "working_directory": "/", "model": "demo/scripted" });
+    let usage = json!({ "inputTokens": 0, "outputTokens": 0, "totalTokens": 0 });
+    let row = json!({
+        "id": id, "client": null, "status": "created", "version": 0, "created_at": 1, "updated_at": 1,
+        "message_count": 0, "usage": usage, "settings": settings,
+    });
+    serde_json::from_value(row).unwrap()
+}
+
+/// A session of so many events, put into a store.
+async fn long_session(store: &std::sync::Arc<dyn simse::store::Store>, id: &str, count: u64) {
+    let text = |seq| {
+        let (kind, payload) = match seq {
+            1 => ("session.created", format!(r#"{{"sessionId":"{id}"}}"#)),
+            seq => ("stream.delta", format!(r#"{{"text":"word number {seq} "}}"#)),
+        };
+        serde_json::from_str(&format!(
+            r#"{{"seq":{seq},"type":"{kind}","payload":{payload},"sessionId":"{id}","at":1700000000000}}"#
+        ))
+        .unwrap()
+    };
+    let create = simse::store::Write::CreateSession(Box::new(long_row(id)));
+    simse::store::commit(store, vec![create]).await.unwrap();
+    let mut next = 1;
+    while next <= count {
+        let last = (next + 999).min(count);
+        let events = std::sync::Arc::new((next..=last).map(text).collect());
+        simse::store::commit(store, vec![simse::store::Write::Append(id.parse().unwrap(), events)]).await.unwrap();
+        next = last + 1;
+    }
+}
+
+#[tokio::test]
+async fn a_reader_of_a_long_log_takes_little_at_a_time_and_loses_nothing() {
+    const COUNT: u64 = 100_000;
+    let home = tempfile::tempdir().unwrap();
+    let store: std::sync::Arc<dyn simse::store::Store> =
+        std::sync::Arc::new(simse::store::SqliteStore::open(home.path()).unwrap());
+    long_session(&store, "long", COUNT).await;
+    store.close().await.unwrap();
+    let mut settings = simse::config::Settings::new(home.path().to_owned());
+    settings.storage = simse::config::Storage::Directory(home.path().to_owned());
+    let app = simse::app::App::open(settings, simse::app::Extras::default()).await.unwrap();
+    let (caller, id) = (simse::app::Caller::default(), "long".parse().unwrap());
+    // One that stands still all the time holds nothing.
+    let still = app.events(&caller, &id, 0).await.unwrap();
+    let mut reader = app.events(&caller, &id, 0).await.unwrap();
+    let (mut at, mut largest) = (0, 0);
+    while at < COUNT {
+        let batch = reader.next().await.unwrap().expect("there is more");
+        largest = largest.max(batch.events.iter().map(|event| event.payload.get().len()).sum());
+        for event in batch.events.iter() {
+            assert_eq!(event.seq, at + 1);
+            at = event.seq;
+        }
+    }
+    assert!(largest <= 1 << 20, "{largest} bytes at once");
+    assert_eq!(still.position(), 0);
+    let mut end = app.events(&caller, &id, COUNT - 3).await.unwrap();
+    assert_eq!(end.next().await.unwrap().expect("three").events.len(), 3);
+    drop((still, reader, end));
+    app.shutdown(Duration::ZERO).await.unwrap();
 }

@@ -74,6 +74,12 @@ impl Program {
 
     /// One request, and its answer.
     pub async fn call(&self, method: &str, path: &str, body: Option<Value>) -> (u16, Value) {
+        let (status, text) = self.text(method, path, body).await;
+        (status, serde_json::from_str(&text).unwrap_or_else(|e| panic!("{method} {path}: {e}: {text}")))
+    }
+
+    /// The same, its body as it came.
+    pub async fn text(&self, method: &str, path: &str, body: Option<Value>) -> (u16, String) {
         let body = body.map(|body| body.to_string()).unwrap_or_default();
         let kind = if body.is_empty() { "" } else { "content-type: application/json\r\n" };
         let head = format!(
@@ -92,7 +98,7 @@ impl Program {
         let answer = tokio::time::timeout(PATIENCE, exchange).await.expect("an answer in time").expect("an answer");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
         let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
-        (status, serde_json::from_str(body).unwrap_or_else(|e| panic!("{method} {path}: {e}: {answer}")))
+        (status, body.to_owned())
     }
 
     /// A prompt that says its own key. None: the program ended before it had answered.
