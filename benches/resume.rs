@@ -18,7 +18,7 @@ fn row(id: &str) -> SessionRow {
             "usage":{{"inputTokens":0,"outputTokens":0,"totalTokens":0}},
             "settings":{{"working_directory":"/","model":"demo/scripted"}}}}"#
     ))
-    .expect("a row")
+    .expect("the text above is a row")
 }
 
 fn event(id: &str, seq: u64) -> Event {
@@ -26,7 +26,7 @@ fn event(id: &str, seq: u64) -> Event {
     serde_json::from_str(&format!(
         r#"{{"seq":{seq},"type":"stream.delta","payload":{payload},"sessionId":"{id}","at":1700000000000}}"#
     ))
-    .expect("an event")
+    .expect("the text above is an event")
 }
 
 /// Resident memory now, in MB.
@@ -37,12 +37,12 @@ fn resident_mb() -> u64 {
 }
 
 async fn fill(store: &Arc<dyn Store>, id: &SessionId, count: u64) {
-    commit(store, vec![Write::CreateSession(Box::new(row(id.as_str())))]).await.expect("written");
+    commit(store, vec![Write::CreateSession(Box::new(row(id.as_str())))]).await.expect("nothing else writes there");
     let mut next = 1;
     while next <= count {
         let last = (next + 499).min(count);
         let events = Arc::new((next..=last).map(|seq| event(id.as_str(), seq)).collect());
-        commit(store, vec![Write::Append(id.clone(), events)]).await.expect("written");
+        commit(store, vec![Write::Append(id.clone(), events)]).await.expect("nothing else writes there");
         next = last + 1;
     }
 }
@@ -50,30 +50,31 @@ async fn fill(store: &Arc<dyn Store>, id: &SessionId, count: u64) {
 #[tokio::main]
 async fn main() {
     let count: u64 = std::env::var("SIMSE_BENCH_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000_000);
-    let home = tempfile::tempdir().expect("a directory");
-    let id: SessionId = "long".parse().expect("an id");
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(home.path()).expect("opens"));
+    let home = tempfile::tempdir().expect("the machine has a temporary directory");
+    let id: SessionId = "long".parse().expect("plain letters are an id");
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(home.path()).expect("nobody else has the directory"));
     let began = Instant::now();
     fill(&store, &id, count).await;
     println!("written: {:.0} events a second", count as f64 / began.elapsed().as_secs_f64());
-    store.close().await.expect("closes");
+    store.close().await.expect("nothing is left to be written");
     drop(store);
     let mut settings = Settings::new(home.path().to_owned());
     settings.storage = Storage::Directory(home.path().to_owned());
-    let app = App::open(settings, Extras::default()).await.expect("opens");
+    let app = App::open(settings, Extras::default()).await.expect("nobody else has the directory");
     let caller = Caller::default();
 
     let began = Instant::now();
-    let mut reader = app.events(&caller, &id, count - 10).await.expect("there");
-    let got = reader.next().await.expect("read").expect("ten").events.len();
+    let mut reader = app.events(&caller, &id, count - 10).await.expect("the session was written above");
+    let got =
+        reader.next().await.expect("the database can be read").expect("ten events lie behind the cursor").events.len();
     println!("resumed at the end: {got} events after {:.2} ms", began.elapsed().as_secs_f64() * 1e3);
 
     let (before, mut most) = (resident_mb(), 0);
     let began = Instant::now();
-    let mut reader = app.events(&caller, &id, 0).await.expect("there");
+    let mut reader = app.events(&caller, &id, 0).await.expect("the session was written above");
     let (mut at, mut bytes) = (0, 0);
     while at < count {
-        let batch = reader.next().await.expect("read").expect("more");
+        let batch = reader.next().await.expect("the database can be read").expect("the last event is not there yet");
         bytes += encode_frames(&batch.events).len();
         at = batch.last_seq();
         if at % 50_000 < 500 {
@@ -86,5 +87,5 @@ async fn main() {
         at as f64 / took,
         bytes as f64 / 1e6
     );
-    app.shutdown(Duration::ZERO).await.expect("ends");
+    app.shutdown(Duration::ZERO).await.expect("nothing runs that could hold it up");
 }
