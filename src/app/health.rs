@@ -1,5 +1,7 @@
 //! How the server is: the store, the model, what commands are held to, and the tool servers.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::json;
 
 use super::App;
@@ -7,7 +9,7 @@ use crate::base::beneath::{Way, way};
 use crate::base::clock;
 use crate::base::sandbox::{self, Mode};
 use crate::config::SandboxSettings;
-use crate::protocol::Health;
+use crate::protocol::{Health, LimitView};
 
 /// How file tools stay inside their roots. Without the kernel's help it takes a system call for each name, and holds as well.
 fn paths_check() -> serde_json::Value {
@@ -75,7 +77,17 @@ impl App {
             timestamp: clock::now_text(),
             version: env!("CARGO_PKG_VERSION").into(),
             checks,
+            limits: None,
         }
+    }
+
+    /// What is bounded in the application, and how full it is.
+    pub fn limits(&self) -> Vec<LimitView> {
+        let kept = self.session_count.load(Ordering::Acquire);
+        let mut limits = vec![LimitView::new("sessions", kept, self.settings.limits.sessions_max)];
+        limits.extend(self.commands.limits());
+        limits.extend(self.sessions.limits());
+        limits
     }
 
     /// How the tool servers are; None where none is configured. One that is down makes nothing unhealthy.

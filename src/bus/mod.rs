@@ -110,6 +110,11 @@ impl Topic {
         self.durable.send_replace(last);
     }
 
+    /// Bytes of the newest events that are kept here.
+    pub fn tail_bytes(&self) -> usize {
+        self.tail.lock().bytes
+    }
+
     /// Number of the newest durable event.
     pub fn durable_seq(&self) -> u64 {
         *self.durable.borrow()

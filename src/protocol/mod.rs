@@ -29,7 +29,7 @@ pub use permission::{
 };
 pub use session::{
     ACP_PREFIX, AgentView, Deleted, Health, ModelView, OWN_AGENT, Page, SessionStatus, SessionView, TurnRecord,
-    TurnStatus, TurnStop, Usage, agent_of,
+    TurnStatus, TurnStop, Usage, agent_of, LimitView,
 };
 pub use tool::{
     CategoryFilter, Held, HeldCall, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition,

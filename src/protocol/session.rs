@@ -263,4 +263,26 @@ pub struct Health {
     pub version: String,
     /// Part → `{status, …}`.
     pub checks: Map<String, Value>,
+    /// What is bounded, and how full it is: `?verbose=true`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<Vec<LimitView>>,
+}
+
+/// Something that is bounded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LimitView {
+    /// Its name.
+    pub name: String,
+    /// How much of it is taken now.
+    pub used: u64,
+    /// How much there is; at it new work is refused, or the oldest of what can be had again goes.
+    pub limit: u64,
+}
+
+impl LimitView {
+    /// One of them.
+    pub fn new(name: &str, used: impl TryInto<u64>, limit: impl TryInto<u64>) -> Self {
+        let number = |given: Option<u64>| given.unwrap_or(u64::MAX);
+        Self { name: name.to_owned(), used: number(used.try_into().ok()), limit: number(limit.try_into().ok()) }
+    }
 }

@@ -352,8 +352,8 @@ mod tests {
         let guard = guard("0.0.0.0", true, Some("sesame"));
         let table = [
             ("/health", None, true),
-            ("/health?verbose", None, false),
-            ("/health?verbose", Some("Bearer sesame"), true),
+            ("/health?verbose=true", None, false),
+            ("/health?verbose=true", Some("Bearer sesame"), true),
             ("/healthy", None, false),
             ("/tools", None, false),
             ("/tools", Some("Bearer sesame"), true),

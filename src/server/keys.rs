@@ -81,6 +81,11 @@ impl Keys {
         self.owner.is_some()
     }
 
+    /// How many named ones there are.
+    pub(crate) fn count(&self) -> usize {
+        self.named.read().tokens.entries().len()
+    }
+
     /// Whose token it is. None: nobody's.
     pub(crate) fn find(&self, given: &str) -> Option<Bearer> {
         let owner = self.owner.as_ref()?.expose_secret().as_bytes().ct_eq(given.as_bytes());

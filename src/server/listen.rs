@@ -21,7 +21,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -46,7 +46,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Pause between two warnings about it.
 const WARN_PAUSE: Duration = Duration::from_secs(5);
 /// Connections that are told at once that there is no room.
-const REFUSALS_MAX: usize = 256;
+pub(super) const REFUSALS_MAX: usize = 256;
 /// Longest time that such a refusal takes.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 /// Largest head of a request in bytes.
@@ -98,8 +98,6 @@ pub(super) async fn run(listeners: Listeners, router: Router, shared: Arc<Shared
     let door = Arc::new(Door {
         router,
         http: connection_builder(&shared),
-        room: Arc::new(Semaphore::new(shared.options.connections_max)),
-        refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
         tasks: TaskTracker::new(),
         leaving: CancellationToken::new(),
         cut: CancellationToken::new(),
@@ -182,8 +180,6 @@ impl Berth {
 struct Door {
     router: Router,
     http: http1::Builder,
-    room: Arc<Semaphore>,
-    refusals: Arc<Semaphore>,
     tasks: TaskTracker,
     /// Ends every connection behind the request that it is at.
     leaving: CancellationToken,
@@ -207,7 +203,7 @@ impl Door {
     }
 
     fn enter(self: &Arc<Self>, guest: Guest) {
-        let room = Arc::clone(&self.room).try_acquire_owned();
+        let room = Arc::clone(&self.shared.room).try_acquire_owned();
         match guest {
             Guest::Network(socket, address) => {
                 // Without it a small frame waits for the answer to the one before it.
@@ -233,7 +229,7 @@ impl Door {
         let secured = self.shared.tls.as_ref().filter(|_| peer != Peer::Local).map(Tls::acceptor);
         let refusal = match &room {
             Ok(_) => None,
-            Err(_) => match Arc::clone(&self.refusals).try_acquire_owned() {
+            Err(_) => match Arc::clone(&self.shared.refusals).try_acquire_owned() {
                 Ok(permit) => Some(permit),
                 Err(_) => return,
             },

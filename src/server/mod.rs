@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::guard::Guard;
@@ -43,6 +43,7 @@ pub use self::tls::TlsFiles;
 
 use crate::app::App;
 use crate::base::limit;
+use crate::protocol::LimitView;
 
 /// Where and how to listen.
 #[derive(Debug, Clone)]
@@ -147,10 +148,30 @@ pub(crate) struct Shared {
     guard: Guard,
     options: ListenOptions,
     tls: Option<Tls>,
+    /// A permit for each connection.
+    room: Arc<Semaphore>,
+    /// A permit for each connection that is told that it may not come in.
+    refusals: Arc<Semaphore>,
     /// Ends every event stream.
     streams: CancellationToken,
     /// Fires when no new connections are taken.
     accepting: CancellationToken,
+}
+
+impl Shared {
+    /// What is bounded in the whole server, and how full it is.
+    fn limits(&self) -> Vec<LimitView> {
+        let of = |name, all: usize, permits: &Semaphore| {
+            LimitView::new(name, all.saturating_sub(permits.available_permits()), all)
+        };
+        let mut limits = vec![
+            of("connections", self.options.connections_max, &self.room),
+            of("refusals", listen::REFUSALS_MAX, &self.refusals),
+            LimitView::new("tokens", self.guard.keys().count(), limit::TOKENS_MAX),
+        ];
+        limits.extend(self.app.limits());
+        limits
+    }
 }
 
 /// A server that listens.
@@ -195,7 +216,10 @@ impl Server {
         let streams = CancellationToken::new();
         let (accepting, done) = (CancellationToken::new(), CancellationToken::new());
         let (stop, closing) = (streams.clone(), accepting.clone());
-        let shared = Arc::new(Shared { app, guard, options, tls, streams: stop, accepting: closing });
+        let room = Arc::new(Semaphore::new(options.connections_max));
+        let refusals = Arc::new(Semaphore::new(listen::REFUSALS_MAX));
+        let shared = Shared { app, guard, options, tls, room, refusals, streams: stop, accepting: closing };
+        let shared = Arc::new(shared);
         let router = routes::router(Arc::clone(&shared));
         let (drain, drained) = watch::channel(None);
         let ends = Ends { accepting: accepting.clone(), drain: drained, done: done.clone() };

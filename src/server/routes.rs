@@ -214,8 +214,13 @@ async fn models(call: Call) -> Answer {
 }
 
 async fn health(call: Call) -> Answer {
-    call.no_query()?;
-    let health = call.shared.app.health().await;
+    let mut query = call.query()?;
+    let verbose = query.flag("verbose")?;
+    query.finish(&["verbose"])?;
+    let mut health = call.shared.app.health().await;
+    if verbose {
+        health.limits = Some(call.shared.limits());
+    }
     let status = if health.status == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok(json(status, &health))
 }

@@ -70,6 +70,16 @@ impl Live {
         Self { id, client, journal, topic, store, mail, over, owes, presence, streams }
     }
 
+    /// Open event streams.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.load(Ordering::Acquire)
+    }
+
+    /// Orders that wait for its actor.
+    pub(super) fn orders(&self) -> usize {
+        self.mail.max_capacity() - self.mail.capacity()
+    }
+
     /// Whose it is; None: everyone's without a client id.
     pub fn client(&self) -> Option<&ClientId> {
         self.client.as_ref()

@@ -26,7 +26,7 @@ use crate::base::{clock, limit};
 use crate::permission::{Facts, Subject};
 use crate::protocol::{
     ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, PermissionExplanation, PromptContent, SessionId,
-    SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, TurnStop,
+    SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, TurnStop, LimitView,
 };
 use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
 use crate::tool::{Estate, Scope};
@@ -366,6 +366,21 @@ impl Manager {
     /// Sessions in memory.
     pub fn live_count(&self) -> usize {
         self.shelf.lives.lock().len()
+    }
+
+    /// What is bounded here, and how full it is. Of what each session has, the fullest one's.
+    pub fn limits(&self) -> Vec<LimitView> {
+        let limits = &self.shelf.terms.limits;
+        let lives: Vec<_> = self.shelf.lives.lock().values().cloned().collect();
+        let most = |of: &dyn Fn(&Live) -> usize| lives.iter().map(|live| of(live)).max().unwrap_or(0);
+        vec![
+            LimitView::new("sessionsInMemory", lives.len(), limits.sessions_max),
+            LimitView::new("turnsRunning", *self.shelf.running.borrow(), limits.sessions_max),
+            LimitView::new("restingScopes", self.shelf.scopes.resting(), limit::RESTING_SCOPES_MAX),
+            LimitView::new("streamsOfASession", most(&Live::streams), limits.streams_per_session_max),
+            LimitView::new("ordersOfASession", most(&Live::orders), actor::MAIL_MAX),
+            LimitView::new("tailBytesOfASession", most(&|live| live.topic.tail_bytes()), limit::TAIL_BYTES_MAX),
+        ]
     }
 }
 

@@ -40,6 +40,11 @@ impl Scopes {
         scope
     }
 
+    /// How many sessions rest.
+    pub fn resting(&self) -> usize {
+        self.kept.lock().len()
+    }
+
     /// The scope of a session that is awake.
     pub fn of(&self, id: &SessionId) -> Option<Arc<Scope>> {
         self.held.lock().get(id).and_then(Weak::upgrade)

@@ -31,7 +31,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use crate::app::Caller;
 use crate::base::{BoxFuture, limit};
-use crate::protocol::{ApiError, SessionId};
+use crate::protocol::{ApiError, LimitView, SessionId};
 use crate::session::Receipt;
 use crate::store::Store;
 
@@ -162,6 +162,7 @@ struct Shared {
     reads: Mutex<Reads>,
     /// Room for work; one that timed out keeps its room until it has stopped.
     room: Arc<Semaphore>,
+    room_max: usize,
     clocks: Clocks,
     anonymous: AtomicU64,
 }
@@ -181,10 +182,23 @@ impl Commands {
             rate: Rate::new(per_minute),
             reads: Mutex::default(),
             room: Arc::new(Semaphore::new(in_flight_max)),
+            room_max: in_flight_max,
             clocks,
             anonymous: AtomicU64::new(0),
         };
         Self { shared: Arc::new(shared) }
+    }
+
+    /// What is bounded here, and how full it is.
+    pub(super) fn limits(&self) -> Vec<LimitView> {
+        let Shared { reads, rate, room, room_max, .. } = &*self.shared;
+        let (read, read_bytes) = reads.lock().size();
+        vec![
+            LimitView::new("commandsUnderWay", room_max.saturating_sub(room.available_permits()), *room_max),
+            LimitView::new("readOutcomes", read, limit::READ_OUTCOMES_MAX),
+            LimitView::new("readOutcomeBytes", read_bytes, limit::READ_OUTCOMES_BYTES_MAX),
+            LimitView::new("ratedClients", rate.count(), limit::RATED_CLIENTS_MAX),
+        ]
     }
 
     /// Hands a command in. Its place in its lane is that of this call.

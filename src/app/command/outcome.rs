@@ -83,6 +83,11 @@ pub(super) struct Reads {
 }
 
 impl Reads {
+    /// How many are remembered, and their bytes.
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.rows.len(), self.bytes)
+    }
+
     pub(super) fn find(&self, name: &str, now: u64) -> Option<ReadOutcome> {
         self.rows.get(name).filter(|row| now < row.at + limit::OUTCOME_MS).cloned()
     }

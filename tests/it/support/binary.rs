@@ -47,11 +47,17 @@ pub struct Serving {
 impl Serving {
     /// `simse serve` in a home, with more arguments, once it answers.
     pub async fn start(home: &TempDir, arguments: &[&str]) -> Self {
+        Self::start_with(home, arguments, &[]).await
+    }
+
+    /// The same, with variables of its environment.
+    pub async fn start_with(home: &TempDir, arguments: &[&str], environment: &[(&str, String)]) -> Self {
         let port_file = home.path().join("port");
         // One from before is not this one's.
         drop(std::fs::remove_file(&port_file));
         let mut command = simse(home.path());
         command.args(["serve", "--port", "0", "--port-file", "port"]).args(arguments);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
         let mut child = command.spawn().unwrap();
         let started = Instant::now();
         let port: u16 = loop {
