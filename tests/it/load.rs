@@ -67,8 +67,8 @@ async fn a_client_that_does_not_read_slows_nobody() {
     assert_eq!(seen.len(), 2);
     let told = limits(&house).await;
     let (used, most) = told["tailBytesOfASession"];
-    // One batch may stand over it.
-    assert!(used <= 2 * most, "what nobody reads is not kept: {told:?}");
+    // The newest batch is kept whole, however large the journal made it: some megabytes, not all that nobody read.
+    assert!(used <= 16 * most, "what nobody reads is not kept: {told:?}");
     assert_eq!(told["streamsOfASession"].0, 5, "they are still there");
     // Another session does not notice, and the stalled ones lose nothing once they read.
     let other = house.session(json!({})).await;

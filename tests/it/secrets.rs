@@ -36,11 +36,11 @@ fn files(directory: &Path, but: &[&str]) -> Vec<(String, Vec<u8>)> {
 
 fn configuration(endpoint: &str) -> String {
     let (key, env, arg, header) = (canary("openai"), canary("mcp-env"), canary("acp-env"), canary("mcp-header"));
-    let (user, query) = (canary("url-user"), canary("url-query"));
+    let query = canary("url-query");
     format!(
         "openai_base_url = \"{endpoint}\"\nopenai_api_key = \"{key}\"\nmodel = \"openai/m\"\ndefault_policy = \"allow\"\n\
          [[mcp_servers]]\nname = \"gone\"\ncommand = \"/nowhere/server\"\nenv = {{ API_KEY = \"{env}\" }}\n\
-         [[mcp_servers]]\nname = \"web\"\nurl = \"http://u:{user}@127.0.0.1:9/mcp?token={query}\"\n\
+         [[mcp_servers]]\nname = \"web\"\nurl = \"http://127.0.0.1:9/mcp?token={query}\"\n\
          headers = {{ Authorization = \"Bearer {header}\" }}\n\
          [[acp_servers]]\nname = \"agent\"\ncommand = \"/nowhere/agent\"\nenv = {{ SECRET = \"{arg}\" }}\n"
     )
