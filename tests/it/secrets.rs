@@ -61,7 +61,8 @@ async fn errors_and_all(serving: &Serving, home: &TempDir) -> Vec<(String, Vec<u
         serving.request("POST", "/sessions").header("Origin", "http://attacker.example").header("Proxy-Authorization", &bearer).json(&json!({})),
         serving.request("POST", "/sessions").header("Content-Type", "text/plain").body(wrong.as_bytes()),
         serving.request("POST", "/sessions").json(&json!({ "agent": "acp/agent", "sessionId": "a" })),
-        serving.request("POST", "/sessions/s/prompt?wait=true").json(&json!({ "prompt": "fail" })),
+        serving.request("POST", "/sessions").json(&json!({ "sessionId": "f" })),
+        serving.request("POST", "/sessions/f/prompt?wait=true").json(&json!({ "prompt": "fail" })),
         serving.request("POST", "/sessions/s/prompt?wait=true").json(&json!({ "prompt": "call" })),
         serving.request("POST", "/sessions/a/prompt?wait=true").json(&json!({ "prompt": "x" })),
         serving.request("GET", "/sessions/s/history"), serving.request("GET", "/sessions/s"), serving.request("GET", "/sessions"),
@@ -75,11 +76,13 @@ async fn errors_and_all(serving: &Serving, home: &TempDir) -> Vec<(String, Vec<u
         let headers: String = reply.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
         told.push((format!("headers {at}"), headers.into_bytes()));
     }
-    let mut stream = serving.request("GET", "/sessions/s/events").open(serving.address).await;
-    let events = stream.until("session.completed").await;
-    assert!(events.iter().any(|event| event.kind() == "session.error"), "an error belongs to the run");
-    assert!(events.iter().any(|event| event.kind() == "tool.call.end"), "and a command");
-    told.extend(events.into_iter().map(|event| ("an event".to_owned(), event.data.to_string().into_bytes())));
+    for (session, last) in [("f", "session.error"), ("s", "session.completed")] {
+        let path = format!("/sessions/{session}/events");
+        let events = serving.request("GET", &path).open(serving.address).await.until(last).await;
+        let called = events.iter().any(|event| event.kind() == "tool.call.end");
+        assert_eq!(called, session == "s", "a command belongs to the run");
+        told.extend(events.into_iter().map(|event| ("an event".to_owned(), event.data.to_string().into_bytes())));
+    }
     let list = ended(simse(home.path()).args(["token", "list"]).spawn().unwrap()).await;
     told.push(("token list".to_owned(), format!("{}{}", list.1, list.2).into_bytes()));
     told
@@ -94,7 +97,7 @@ async fn no_secret_is_written_or_answered() {
         let key = request.header("authorization").unwrap_or("none").to_owned();
         if asked.contains("\"tool\"") {
             Answer::text(&["done"])
-        } else if asked.contains("call") && !asked.contains("fail\"") {
+        } else if !asked.contains("fail") {
             let command = json!({ "command": "env; cat /proc/$PPID/environ; exit 3" });
             Answer::calls("", &[("c1", "bash", command)])
         } else {
