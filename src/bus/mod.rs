@@ -1,8 +1,9 @@
 //! In-memory fan-out of one session's events, bounded.
 //!
-//! A reader is a cursor into the log, not a queue: the newest batches are kept here within a byte
+//! A reader is a cursor into the log, not a queue: the newest events are kept here within a byte
 //! budget, and who has fallen behind reads the store until it has caught up. So a slow reader loses
-//! nothing, costs nothing, and slows nobody.
+//! nothing, costs nothing, and slows nobody. The budget holds for a flood too: of what is written at
+//! once and does not fit, the end is kept.
 //!
 //! Invariant: [`Topic::publish`] is called only with batches that are durable, in order, without gaps.
 
@@ -14,6 +15,9 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::protocol::Event;
+
+/// Bytes of one batch that is kept, about: what a reader holds that has stopped in the middle of it.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Consecutive events of one session, shared by all readers.
 #[derive(Debug)]
@@ -73,9 +77,17 @@ pub enum Next {
     Wait,
 }
 
+/// The newest events, without gaps, up to the newest one; or nothing.
 #[derive(Debug, Default)]
 struct Tail {
-    batches: VecDeque<Arc<Batch>>,
+    batches: VecDeque<Piece>,
+    bytes: usize,
+}
+
+/// A batch and what it weighs.
+#[derive(Debug)]
+struct Piece {
+    batch: Arc<Batch>,
     bytes: usize,
 }
 
@@ -88,23 +100,29 @@ pub struct Topic {
 }
 
 impl Topic {
-    /// A topic whose newest durable event is `durable_seq`, keeping about `bytes_max` bytes of newest events.
+    /// A topic whose newest durable event is `durable_seq`, keeping at most about `bytes_max` bytes of newest events.
     pub fn new(durable_seq: u64, bytes_max: usize) -> Self {
         Self { tail: Mutex::default(), durable: watch::Sender::new(durable_seq), bytes_max }
     }
 
-    /// Makes durable events visible.
+    /// Makes durable events visible. What does not fit into the budget is left to the store.
     pub fn publish(&self, events: impl Into<Arc<Vec<Event>>>) {
-        let Some(batch) = Batch::new(events) else { return };
-        let last = batch.last_seq();
-        let size = size_of_batch(&batch);
+        let events = events.into();
+        let Some((first, last)) = events.first().map(|e| e.seq).zip(events.last().map(|e| e.seq)) else { return };
+        let pieces = pieces(events, self.bytes_max);
         let mut tail = self.tail.lock();
-        tail.batches.push_back(Arc::new(batch));
-        tail.bytes += size;
-        while tail.bytes > self.bytes_max && tail.batches.len() > 1 {
-            if let Some(old) = tail.batches.pop_front() {
-                tail.bytes = tail.bytes.saturating_sub(size_of_batch(&old));
-            }
+        if pieces.first().is_none_or(|piece| piece.batch.first_seq() > first) {
+            // What was there before would end at a gap.
+            *tail = Tail::default();
+        }
+        for piece in pieces {
+            tail.bytes += piece.bytes;
+            tail.batches.push_back(piece);
+        }
+        while tail.bytes > self.bytes_max
+            && let Some(old) = tail.batches.pop_front()
+        {
+            tail.bytes = tail.bytes.saturating_sub(old.bytes);
         }
         drop(tail);
         self.durable.send_replace(last);
@@ -137,18 +155,45 @@ impl Topic {
         }
         let tail = self.tail.lock();
         match tail.batches.front() {
-            Some(front) if front.first_seq() <= after + 1 => {
-                let at = tail.batches.partition_point(|b| b.last_seq() <= after);
-                tail.batches.get(at).map_or(Next::Wait, |b| Next::Batch(Arc::clone(b)))
+            Some(front) if front.batch.first_seq() <= after + 1 => {
+                let at = tail.batches.partition_point(|piece| piece.batch.last_seq() <= after);
+                tail.batches.get(at).map_or(Next::Wait, |piece| Next::Batch(Arc::clone(&piece.batch)))
             }
-            _ => Next::Store,
+            Some(_) | None => Next::Store,
         }
     }
 }
 
-fn size_of_batch(batch: &Batch) -> usize {
+fn size_of(event: &Event) -> usize {
     // The payload is held as JSON, and once more in the frame when somebody reads it.
-    batch.events.iter().map(|e| 2 * e.payload.get().len() + 400).sum()
+    2 * event.payload.get().len() + 400
+}
+
+/// The newest of these events that fit into the budget, in pieces of some size. A small batch stays as it is.
+fn pieces(events: Arc<Vec<Event>>, bytes_max: usize) -> Vec<Piece> {
+    let bytes = events.iter().map(size_of).sum();
+    if bytes <= bytes_max.min(PIECE_BYTES) {
+        return Batch::new(events).map(|batch| Piece { batch: Arc::new(batch), bytes }).into_iter().collect();
+    }
+    let mut left = bytes_max;
+    let fits = |event: &&Event| {
+        let rest = left.checked_sub(size_of(event));
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    let kept = events.iter().rev().take_while(fits).count();
+    let (mut pieces, mut piece, mut bytes) = (Vec::new(), Vec::new(), 0);
+    // Copies, so that the rest of a large batch goes now.
+    for event in events.iter().skip(events.len() - kept) {
+        if bytes + size_of(event) > PIECE_BYTES {
+            pieces.push((std::mem::take(&mut piece), std::mem::take(&mut bytes)));
+        }
+        bytes += size_of(event);
+        piece.push(event.clone());
+    }
+    pieces.push((piece, bytes));
+    let piece = |(events, bytes)| Batch::new(events).map(|batch| Piece { batch: Arc::new(batch), bytes });
+    pieces.into_iter().filter_map(piece).collect()
 }
 
 #[cfg(test)]
@@ -197,14 +242,40 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_larger_than_the_budget_is_kept_until_the_next() {
-        let topic = Topic::new(0, 1);
-        topic.publish(events(1..=9));
-        assert_eq!(found(&topic, 0), "1-9");
-        topic.publish(events(10..=10));
-        assert_eq!((found(&topic, 0), found(&topic, 9)), ("store".into(), "10-10".into()));
+    fn what_does_not_fit_is_left_to_the_store() {
+        let topic = Topic::new(0, 3 * 424);
+        topic.publish(events(1..=2));
+        // Of a batch larger than the budget its end; what was there before is no use any more.
+        topic.publish(events(3..=9));
+        assert_eq!(topic.tail_bytes(), 3 * 424);
+        for (after, want) in [(0, "store"), (5, "store"), (6, "7-9"), (8, "7-9"), (9, "wait")] {
+            assert_eq!(found(&topic, after), want, "behind {after}");
+        }
+        // An event larger than the budget: nothing.
+        let mut large = events(10..=10);
+        large[0].payload = RawValue::from_string(format!("\"{}\"", "x".repeat(2_000))).expect("json");
+        topic.publish(large);
+        assert_eq!((topic.tail_bytes(), topic.durable_seq()), (0, 10));
+        assert_eq!((found(&topic, 9), found(&topic, 10)), ("store".into(), "wait".into()));
+        topic.publish(events(11..=11));
+        assert_eq!((found(&topic, 9), found(&topic, 10)), ("store".into(), "11-11".into()));
         topic.publish(Vec::new());
-        assert_eq!(topic.durable_seq(), 10);
+        assert_eq!(topic.durable_seq(), 11);
+    }
+
+    #[test]
+    fn a_flood_is_kept_in_pieces_within_the_budget() {
+        let topic = Topic::new(0, 1 << 20);
+        topic.publish(events(1..=60_000));
+        assert!(topic.tail_bytes() <= 1 << 20 && topic.tail_bytes() > (1 << 20) - 424, "{}", topic.tail_bytes());
+        let mut at = 60_000 - (topic.tail_bytes() / 424) as u64;
+        assert_eq!(found(&topic, at - 1), "store");
+        while at < 60_000 {
+            let Next::Batch(batch) = topic.next(at) else { panic!("a gap behind {at}") };
+            assert_eq!(batch.first_seq(), at + 1);
+            assert!(batch.events.len() * 424 <= PIECE_BYTES);
+            at = batch.last_seq();
+        }
     }
 
     #[test]

@@ -42,14 +42,14 @@ impl Query {
         number(name, &text).map(Some)
     }
 
-    /// Takes `true` or `false` out; false when it is not there.
+    /// Takes `true` or `false` out; false when it is not there, true when it stands there by itself.
     ///
     /// # Errors
     /// When it is neither.
     pub(crate) fn flag(&mut self, name: &str) -> Result<bool, ApiError> {
         match self.text(name).as_deref() {
             None | Some("false") => Ok(false),
-            Some("true") => Ok(true),
+            Some("true" | "") => Ok(true),
             Some(other) => Err(ApiError::invalid(name, format!("`true` or `false`; got `{other}`"))),
         }
     }
@@ -99,6 +99,8 @@ mod tests {
         let table: &[(&str, Option<&str>)] = &[
             ("/x", None),
             ("/x?after=3&limit=7&wait=true", None),
+            ("/x?wait", None),
+            ("/x?wait=false", None),
             ("/x?after=-1", Some("after")),
             ("/x?after=+1", Some("after")),
             ("/x?after=", Some("after")),

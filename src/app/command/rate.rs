@@ -31,6 +31,11 @@ impl Rate {
         Self { per_minute, shares: Mutex::default() }
     }
 
+    /// Shares that are not full.
+    pub(super) fn count(&self) -> usize {
+        self.shares.lock().len()
+    }
+
     /// Takes one out of a client's share.
     ///
     /// # Errors
