@@ -4,6 +4,8 @@
 //! cursor near the end, in a program that has just opened the directory; the events a second of a whole replay, as frames of
 //! a stream; and how much the process grew meanwhile.
 
+#![allow(clippy::print_stdout, reason = "figures are what it is for")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -28,8 +28,8 @@ pub use permission::{
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,
 };
 pub use session::{
-    ACP_PREFIX, AgentView, Deleted, Health, ModelView, OWN_AGENT, Page, SessionStatus, SessionView, TurnRecord,
-    TurnStatus, TurnStop, Usage, agent_of, LimitView,
+    ACP_PREFIX, AgentView, Deleted, Health, LimitView, ModelView, OWN_AGENT, Page, SessionStatus, SessionView,
+    TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
 };
 pub use tool::{
     CategoryFilter, Held, HeldCall, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition,

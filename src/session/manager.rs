@@ -25,8 +25,8 @@ use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
 use crate::permission::{Facts, Subject};
 use crate::protocol::{
-    ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, PermissionExplanation, PromptContent, SessionId,
-    SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, TurnStop, LimitView,
+    ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, LimitView, PermissionExplanation, PromptContent,
+    SessionId, SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, TurnStop,
 };
 use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
 use crate::tool::{Estate, Scope};

@@ -48,8 +48,10 @@ async fn what_is_bounded_is_told() {
 /// One client opens a stream and never reads it. Others see everything at once, and the server holds no more than a tail.
 #[tokio::test]
 async fn a_client_that_does_not_read_slows_nobody() {
-    const DELTAS: usize = 60_000;
-    let house = House::open().await;
+    const DELTAS: usize = 12_000;
+    // Nobody is let go meanwhile, however busy the machine is.
+    let options = ListenOptions { write_timeout: Duration::from_secs(600), ..Default::default() };
+    let house = House::with(options, |_| {}).await;
     let session = house.session(json!({})).await;
     let mut stalled = Vec::new();
     for _ in 0..4 {
@@ -67,8 +69,7 @@ async fn a_client_that_does_not_read_slows_nobody() {
     assert_eq!(seen.len(), 2);
     let told = limits(&house).await;
     let (used, most) = told["tailBytesOfASession"];
-    // The newest batch is kept whole, however large the journal made it: some megabytes, not all that nobody read.
-    assert!(used <= 16 * most, "what nobody reads is not kept: {told:?}");
+    assert!(used <= most, "what nobody reads is not kept: {told:?}");
     assert_eq!(told["streamsOfASession"].0, 5, "they are still there");
     // Another session does not notice, and the stalled ones lose nothing once they read.
     let other = house.session(json!({})).await;

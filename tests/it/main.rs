@@ -30,7 +30,6 @@ mod readme;
 mod restart;
 mod routes;
 mod sandbox;
-mod secrets;
 mod serve;
 mod shell;
 mod stream;
