@@ -8,6 +8,8 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::fingerprint;
+use super::parse::ANONYMOUS;
+use crate::base::limit;
 use crate::protocol::ApiError;
 use crate::store::Fingerprint;
 
@@ -98,4 +100,20 @@ impl Fields {
         }
         Ok(fingerprint::of(fields))
     }
+}
+
+/// An id that a client may choose.
+pub(super) fn name_of(field: &str, text: String) -> Result<String, ApiError> {
+    if text.starts_with(ANONYMOUS) {
+        let expected = format!("an id that does not begin with `{ANONYMOUS}`: those are of commands without one");
+        return Err(ApiError::invalid(field, expected));
+    }
+    key_of(field, text)
+}
+
+/// A key or an id of any kind.
+pub(super) fn key_of(field: &str, text: String) -> Result<String, ApiError> {
+    let fits = (1..=limit::COMMAND_ID_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+    let expected = format!("1 to {} bytes, none of them control characters", limit::COMMAND_ID_BYTES_MAX);
+    if fits { Ok(text) } else { Err(ApiError::invalid(field, expected)) }
 }

@@ -66,28 +66,23 @@ impl App {
             }
             Operation::Abort(body) => {
                 let session = named?;
-                let aborted = self.abort(&caller, &session, body).await?;
-                Performed::of(&aborted, self.version_of(&caller, &session).await)
+                Performed::of(&self.abort(&caller, &session, body).await?, self.version_of(&caller, &session).await)
             }
             Operation::Interrupt(body) => {
                 let session = named?;
-                let interrupted = self.interrupt(&caller, &session, body).await?;
-                Performed::of(&interrupted, self.version_of(&caller, &session).await)
+                Performed::of(&self.interrupt(&caller, &session, body).await?, self.version_of(&caller, &session).await)
             }
             Operation::Pause(body) => {
                 let session = named?;
-                let paused = self.pause(&caller, &session, body).await?;
-                Performed::of(&paused, self.version_of(&caller, &session).await)
+                Performed::of(&self.pause(&caller, &session, body).await?, self.version_of(&caller, &session).await)
             }
             Operation::Resume(body) => {
                 let session = named?;
-                let resumed = self.resume(&caller, &session, body).await?;
-                Performed::of(&resumed, self.version_of(&caller, &session).await)
+                Performed::of(&self.resume(&caller, &session, body).await?, self.version_of(&caller, &session).await)
             }
             Operation::Feedback(body) => {
                 let session = named?;
-                let resolved = self.feedback(&caller, &session, body).await?;
-                Performed::of(&resolved, self.version_of(&caller, &session).await)
+                Performed::of(&self.feedback(&caller, &session, body).await?, self.version_of(&caller, &session).await)
             }
             Operation::Undo(body) => {
                 let undone = self.undo(&caller, &named?, body).await?;

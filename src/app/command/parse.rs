@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::fields::Fields;
+use super::fields::{Fields, key_of, name_of};
 use crate::app::parse_json;
 use crate::base::limit;
 use crate::protocol::{
@@ -490,19 +490,4 @@ fn connection(
     }
     let SubscribeBody { after, types } = parse_json(&fields.text(), WHOLE)?;
     Ok(Message::Subscribe(Subscribe { id, session, after, types }))
-}
-
-/// An id that a client may choose.
-fn name_of(field: &str, text: String) -> Result<String, ApiError> {
-    if text.starts_with(ANONYMOUS) {
-        let expected = format!("an id that does not begin with `{ANONYMOUS}`: those are of commands without one");
-        return Err(ApiError::invalid(field, expected));
-    }
-    key_of(field, text)
-}
-
-fn key_of(field: &str, text: String) -> Result<String, ApiError> {
-    let fits = (1..=limit::COMMAND_ID_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
-    let expected = format!("1 to {} bytes, none of them control characters", limit::COMMAND_ID_BYTES_MAX);
-    if fits { Ok(text) } else { Err(ApiError::invalid(field, expected)) }
 }
