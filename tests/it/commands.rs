@@ -442,6 +442,8 @@ async fn controls_are_commands_and_say_how_they_lost() {
     house.round(&[Does::Says("one"), Does::Waits]);
     let first = socket.response(&json!({ "type": "prompt", "sessionId": "s", "prompt": "go" })).await;
     let interrupt = json!({ "id": "i", "type": "interrupt", "sessionId": "s" });
+    // The round has begun: the boundary before it is past.
+    house.events("s", "").await.until("stream.delta").await;
     socket.say(&interrupt).await;
     while socket.next().await["type"] != "command_started" {}
     house.go_on();
