@@ -71,9 +71,10 @@ impl Log {
     }
 }
 
-/// Everything at `level`, but of the crate that speaks MCP only what is an error: it repeats whole messages.
+/// Everything at `level`, but nothing of the crate that speaks MCP: it repeats whole messages and addresses, with what is
+/// secret in them. Why a server cannot be used is said by us.
 fn levels(level: LevelFilter) -> Targets {
-    Targets::new().with_default(level).with_target("rmcp", level.min(LevelFilter::ERROR))
+    Targets::new().with_default(level).with_target("rmcp", LevelFilter::OFF)
 }
 
 fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64) {

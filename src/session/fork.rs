@@ -90,8 +90,7 @@ impl Manager {
             _ => Past::read(store.as_ref(), &parent.id, at).await.map_err(failed)?,
         };
         let mut row = row_of(&parent, fork, &past);
-        let mut own = Own::default();
-        own.seq = at;
+        let mut own = Own { seq: at, ..Own::default() };
         own.close(store.as_ref(), (&parent.id, at), (&past, &mut row)).await.map_err(failed)?;
         let (session_id, parent_session_id) = (row.id.clone(), parent.id.clone());
         own.push(None, EventBody::SessionForked { session_id, parent_session_id, at });
