@@ -6,10 +6,10 @@ use crate::protocol::{PermissionConfig, PermissionPolicy};
 
 /// Asks by default; these programs are allowed with whatever arguments, three things are denied.
 fn by_patterns() -> PermissionConfig {
-    let programs = "awk bash bat cargo cat cd chmod command cp curl deno dd docker echo ed env eval exec export fd find gcc git go grep head \
-                    less ls make man mysql nc nice node nohup npm npx openssl parallel perl php pip pnpm printf psql python python3 read rg \
-                    rsync ruby scp sed setsid sh socat sort source split sqlite3 ssh stdbuf sudo tail tar tee test time timeout tmux \
-                    true tr uv vim watch wc xargs yarn zip zsh .";
+    let programs = "awk bash bat cargo cat cd chmod choom command cp curl declare deno dd docker echo ed env eval exec export fd find gcc git go grep hash head \
+                    less ls make man mysql nc nice node nohup npm npx openssl parallel perl php pip pnpm printf psql python python3 read readonly rg \
+                    rsync ruby run-parts scp sdiff sed set setsid sh socat sort source split sqlite3 ssh stdbuf sudo tail tar tee test time timeout tmux \
+                    true tr typeset uniq uv vim watch wc xargs xxd yarn zip zsh .";
     let mut rules: Vec<_> = programs.split_whitespace().map(|name| rule("bash", &format!("{name} *"), ALLOW)).collect();
     rules.extend(denied());
     PermissionConfig { default_policy: ASK, rules }
@@ -217,6 +217,24 @@ const LINES: &[(&str, &str)] = &[
     ("( sh ) < x", "? ?"), ("if sh; then :; fi < x", "? ?"), ("for i in 1; do sh; done < x", "? ?"), ("while sh; do break; done < x", "? ?"), ("case a in a) sh;; esac < x", "? ?"),
     ("f() { sh; }; f < x", "? ?"), ("f() { sh; } < x; f", "? ?"), ("! sh < x", "? ?"), ("time sh < x", "? ?"), ("command sh < x", "? ?"), ("exec sh < x", "? ?"),
     ("env sh < x", "? ?"), ("nice sh < x", "? ?"), ("ls | sh < x", "? ?"), ("sh 0< x", "? ?"), ("sh <> x", "? ?"), ("</dev/null sh -c 'rm x'", "D D"),
+    // Words that only the shell knows, where an option may stand.
+    ("git grep --no-index -Orm x", "D D"), ("git grep --no-index ${Z:--Orm} x", "? ?"), ("read A < oopt; git grep --no-index \"$A\" x", "? ?"), ("git grep --no-index *Orm x", "? ?"),
+    ("set -- -Orm; git grep --no-index \"$1\" x", "? ?"), ("git grep --no-index $'-Orm' x", "? ?"), ("git grep --no-index {-Orm,x}", "? ?"), ("git grep -n -${Z:-O}rm x", "? ?"), ("git grep --${Z:-open}", "? ?"),
+    ("split \"${Z:---filter=rm}\" f", "? ?"), ("rg ${Z:---pre=bin/rm} x f", "? ?"), ("rg --${Z:-pre=bin/rm} x f", "? ?"), ("rg -{,-pre=bin/rm} x f", "? ?"), ("make ${Z:-SHELL=bin/rm}", "? ?"), ("make ${Z:---eval=z:;rm} z", "? ?"),
+    ("scp ${Z:--Srm} f h:x", "? ?"), ("sdiff ${Z:---diff-program=rm} f f", "? ?"), ("zip -q o.zip f ${Z:--TT} 'rm #' -T", "D D"), ("hash {-p,bin/rm,ls}; ls x", "? ?"), ("test {-v,'a[$(rm x)]'}", "D D"),
+    ("git -c $X log", "? ?"), ("git -c \"$X=rm x\" log", "D D"), ("npm --prefix d $X", "? ?"), ("docker compose $X x", "? ?"), ("test $A $B", "? ?"), ("test x = x -o $A $B", "? ?"),
+    ("sort f \"${Z:--oout}\"", "? ?"), ("sort f {-oout,f}", "? ?"), ("sort f $'-o' out", "? ?"), ("git diff --no-index $'--output=out' f g", "? ?"), ("git diff --no-index {--output=out,f,g}", "? ?"),
+    // Everyday lines with such words: a question at most.
+    ("git grep -n foo \"$dir\"", "? ?"), ("git grep -n foo -- \"$dir\"", "A A"), ("rg foo \"$dir\"", "? ?"), ("rg foo \"./$dir\"", "A A"), ("rg foo src/*.rs", "A A"), ("git add *.rs", "A A"), ("git commit -m \"$msg\"", "A A"),
+    ("git checkout \"$branch\"", "A A"), ("git show HEAD:$f", "A A"), ("docker logs $X", "A A"), ("test -n \"$X\"", "A A"), ("test \"$a\" = \"$b\"", "A A"), ("test -f \"$f\" -a ! -d \"$g\"", "A A"), ("ls \"$dir\" | head -n$N", "A A"),
+    ("cp \"$a\" \"$b\"", "A A"), ("grep -rn foo $dir", "A A"), ("sort ./$f", "A A"), ("sort -t, -k2 f | uniq -c", "A A"), ("uniq -f 2 f", "A A"), ("xxd -l 16 f | head", "A A"), ("wc -l $f", "A A"),
+    ("declare x=1", "A A"), ("export PATH=\"$HOME/bin:$PATH\"", "A A"), ("npm test $X", "? ?"), ("cargo test \"$name\"", "? ?"), ("for f in *.c; do cat \"$f\"; done", "A A"),
+    // Values that a builtin expands once more.
+    ("export -a 'a=($(rm x))'", "D D"), ("export -a a='($(rm x))'", "D D"), ("declare -a 'a=($(rm x))'", "D D"), ("declare -ga 'a=(`rm x`)'", "D D"), ("declare -a b; declare 'b=($(rm x))'", "D D"),
+    ("typeset -a 'a=($(rm x))'", "D D"), ("readonly -a 'a=($(rm x))'", "D D"), ("readonly -A 'a=([$(rm x)]=1)'", "D D"), ("declare -A 'a=([$(rm x)]=1)'", "D D"), ("declare -n b='a[$(rm x)]'; echo $b", "D D"),
+    ("read X < f; declare b=\"$X\"", "? ?"), ("export 'b=($(<f))'", "? ?"),
+    // Files that a program writes by its second name, and programs that run what they are given.
+    ("uniq f out", "? A"), ("uniq -c f .git/hooks/x", "D D"), ("uniq -- f out", "? A"), ("xxd f out", "? A"), ("xxd -r f .git/hooks/x", "D D"), ("choom -n 0 -- rm x", "D D"), ("run-parts bin", "? A"),
 ];
 
 fn sign(policy: PermissionPolicy) -> char {

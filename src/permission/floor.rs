@@ -9,7 +9,7 @@
 
 mod seen;
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use self::seen::{Here, fed, spread, with_values};
 use super::pattern::by_name;
@@ -243,8 +243,18 @@ impl Floor {
             Some((rest, home)) => by_name(&home.join(rest)),
             None => by_name(Path::new(word)),
         };
+        let path = through_process(path);
         path.to_str().is_some_and(|path| SYSTEM.contains(&path) || path == "~") || self.home.as_ref() == Some(&path)
     }
+}
+
+/// `/etc` of `/proc/self/root/etc`.
+fn through_process(path: PathBuf) -> PathBuf {
+    let mut names = path.components().skip(1).map(Component::as_os_str);
+    let is_through = names.next().is_some_and(|name| name == "proc")
+        && names.next().is_some()
+        && names.next().is_some_and(|name| name == "root");
+    if is_through { Path::new("/").join(names.collect::<PathBuf>()) } else { path }
 }
 
 fn operands(part: &Part) -> impl Iterator<Item = &String> {
@@ -460,6 +470,9 @@ mod tests {
             ("own-data", "cat ~/.local/share/simse/token"), ("own-data", "cat $HOME/.local/share/simse/token"), ("own-data", "echo x > /home/u/.local/share/simse/token"),
             ("own-data", "rm -rf ~/.local/share"), ("own-data", "sqlite3 ../.local/share/simse/simse.db"), ("own-data", "cp x --target-directory=/home/u/.local/share/simse"),
             ("own-data", "cat /home/u/.local/share/simse/*"), ("own-data", "mv ~/.local x"), ("own-data", "rm -rf ~/.local/sh*"), ("own-data", "D=~/.local/share/simse; cat $D/token"),
+            // Literal quoting, and values for want of others.
+            ("remove-root", "rm -rf $'/'"), ("remove-root", "rm -rf $'\\x2f'"), ("remove-root", "rm -rf $'\\57etc'"), ("remove-root", "rm -rf ${X:-/}"), ("remove-root", "rm -rf \"${X:-/}\""), ("remove-root", "rm -rf ${X:=/usr}"), ("remove-root", "$'rm' -rf /"),
+            ("remove-root", "rm -rf /proc/self/root"), ("remove-root", "rm -rf /proc/1/root/etc"), ("remove-root", "find / | xargs rm"), ("stop-machine", "echo reboot | sh"), ("remove-root", "echo 'rm -rf /' | sudo bash"),
             // Paths that climb, and what one line does with a directory before.
             ("remove-root", "rm -rf ../../../../../../.."), ("remove-root", "rm -rf ../../../../../../../*"), ("remove-root", "rm -rf ../../../../../../../usr"), ("remove-root", "rm -rf /.."), ("remove-root", "rm -rf /../.."),
             ("remove-root", "rm -rf /tmp/../../etc"), ("remove-root", "rm -rf ~/.."), ("remove-root", "cd /tmp && rm -rf ../etc"), ("remove-root", "cd /; rm -rf etc usr"), ("remove-root", "cd / && cd usr && rm -rf bin"),
@@ -485,6 +498,7 @@ mod tests {
     fn what_only_looks_like_it() {
         #[rustfmt::skip]
         let table = [
+            "rm -rf ${X:-/tmp/x}", "rm -rf ${X:-}/usr", "rm -rf $'build'", "echo $'/' '$'", "rm -rf /proc/self/rootless", "echo reboot | sh x.sh", "echo reboot | grep x",
             "rm -rf build", "rm -rf ./", "rm -rf /tmp/x", "rm -rf /home/u/work/x", "rm -rf $X", "rm /", "rm -rf ~/work/target", "echo rm -rf /", "git commit -m 'rm -rf /'", "grep -r reboot /var/log",
             "timeout 5 grep shutdown x", "sudo grep -r shutdown /etc", "cat /etc/passwd", "ls /", "ls -R /", "find / -name x", "find / -name '*.tmp' -delete", "find . -delete", "chmod -R u+w .", "chmod 755 /",
             "chown -R u: build", "dd if=/dev/zero of=x.img", "dd if=/dev/sda of=x.img", "dd if=x of=/dev/null", "cat x > /dev/null", "mkfs.ext4 disk.img", "fdisk -l /dev/sda", "systemctl status x", "kill -1 123",

@@ -23,6 +23,7 @@ pub(super) fn with_values(command: &str, line: &Line) -> Vec<String> {
     if !command.contains('$') {
         return Vec::new();
     }
+    let spelt = spelt(command);
     let mut given: Vec<(&str, Vec<&str>)> = line.loops.iter().map(|(name, all)| (&**name, texts(all))).collect();
     for part in &line.parts {
         for (name, value) in assigned(part) {
@@ -41,7 +42,7 @@ pub(super) fn with_values(command: &str, line: &Line) -> Vec<String> {
     };
     let variants = (0..rounds).map(|round| {
         // A value may name another variable: `a=/; b=$a`.
-        let once = replaced(command, |name| value_of(name, round));
+        let once = replaced(&spelt, |name| value_of(name, round));
         if once.contains('$') { replaced(&once, |name| value_of(name, round)) } else { once }
     });
     variants.filter(|variant| variant != command).collect()
@@ -65,7 +66,43 @@ fn is_plain(value: &str) -> bool {
     value.chars().all(|c| c.is_ascii_alphanumeric() || "_./~+,:@%-* $".contains(c))
 }
 
-/// The text with `$NAME` and `${NAME}` replaced where the value is known.
+/// The text with `$'…'` as `'…'`, its escapes taken out, wherever that says something plain.
+fn spelt(command: &str) -> String {
+    let mut out = String::with_capacity(command.len());
+    let mut rest = command;
+    while let Some((before, after)) = rest.split_once("$'") {
+        let text = after.split_once('\'').and_then(|(text, behind)| Some((unescaped(text)?, behind)));
+        let (quoted, behind) = match text.filter(|(text, _)| is_plain(text)) {
+            Some((text, behind)) => (format!("'{text}'"), behind),
+            None => ("$'".to_owned(), after),
+        };
+        out.push_str(before);
+        out.push_str(&quoted);
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+/// `\x2f` and `\57` as the characters that they stand for. None: there is something else behind a backslash.
+fn unescaped(text: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\\') {
+        let (digits, radix, most) = match after.strip_prefix('x') {
+            Some(digits) => (digits, 16, 2),
+            None => (after, 8, 3),
+        };
+        let length = digits.chars().take(most).take_while(|c| c.is_digit(radix)).count();
+        out.push_str(before);
+        out.push(char::from(u8::from_str_radix(&digits[..length], radix).ok().filter(u8::is_ascii)?));
+        rest = &digits[length..];
+    }
+    out.push_str(rest);
+    Some(out)
+}
+
+/// The text with `$NAME` and `${NAME}` replaced where the value is known, and with what `${NAME:-…}` names for want of one.
 fn replaced<'v>(text: &str, value_of: impl Fn(&str) -> Option<&'v str>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -78,13 +115,16 @@ fn replaced<'v>(text: &str, value_of: impl Fn(&str) -> Option<&'v str>) -> Strin
         let (name, behind) = name_at.split_at(length);
         let tail = match braced {
             // `${x:?}` and its kind are the value where there is one; what cuts it is not followed.
-            Some(_) if behind.starts_with(['}', ':', '?', '-']) || name == "HOME" => {
+            Some(_) if behind.starts_with(['}', ':', '?', '-', '=']) || name == "HOME" => {
                 behind.split_once('}').map(|s| s.1)
             }
             Some(_) => None,
             None => Some(behind),
         };
-        match (value_of(name), tail) {
+        let default = behind.trim_start_matches(':').strip_prefix(['-', '=']).filter(|_| braced.is_some());
+        let default = default.and_then(|text| text.split_once('}')).map(|(text, _)| text);
+        let default = default.filter(|text| !text.is_empty() && is_plain(text) && !text.contains('$'));
+        match (value_of(name).or(default), tail) {
             (Some(value), Some(tail)) => {
                 out.push_str(value);
                 rest = tail;
@@ -156,6 +196,9 @@ fn globbed(word: &str) -> String {
 /// What `xargs` makes of what the command before it in a pipeline names.
 pub(super) fn fed(before: Option<&Part>, part: &Part) -> Option<Part> {
     let before = before?;
+    if let Some(said) = said(before, part) {
+        return Some(said);
+    }
     let base = |word: &String, names: &[&str]| word.rsplit('/').next().is_some_and(|name| names.contains(&name));
     let runner = match part.program() {
         Some("xargs" | "parallel") => 0,
@@ -172,8 +215,24 @@ pub(super) fn fed(before: Option<&Part>, part: &Part) -> Option<Part> {
         }
         Some(_) | None => return None,
     };
+    // All below is named as well.
+    let below = (before.program() == Some("find") && part.words[at..].first().is_some_and(|word| base(word, &["rm"])))
+        .then_some("-r");
     let named = named.iter().flat_map(|words| words.split_whitespace().map(|word| word.trim_end_matches("\\n")));
-    let words = part.words[at..].iter().map(String::as_str).chain(named);
+    let words = part.words[at..].iter().map(String::as_str).chain(below).chain(named);
+    Some(Part { words: words.map(str::to_owned).collect(), ..Part::default() })
+}
+
+/// What a shell does that reads what the command before it says: `reboot` of `echo reboot | sudo sh`.
+fn said(before: &Part, part: &Part) -> Option<Part> {
+    const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
+    let name = |word: &String| word.rsplit('/').next().unwrap_or("").to_owned();
+    let is_shell = |word: &String| SHELLS.contains(&&*name(word));
+    let runs = |word: &String| is_shell(word) || matches!(&*name(word), "sudo" | "doas" | "-s" | "-e" | "-x" | "-");
+    let shell = part.words.iter().any(is_shell) && part.words.iter().all(runs);
+    let text = matches!(before.program(), Some("echo" | "printf")).then(|| before.words[1..].join(" "));
+    let text = text.filter(|_| shell)?;
+    let words = text.trim_end_matches("\\n").split_whitespace().filter(|word| !word.starts_with("-e"));
     Some(Part { words: words.map(str::to_owned).collect(), ..Part::default() })
 }
 

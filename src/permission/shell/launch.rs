@@ -9,8 +9,11 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::sign::When::{self, Always, Arguments, Check, Inside, Letter, Long, Start, Word};
+use super::sign::{any_unknown, fits, maybe_option};
 use super::special::{
-    awk, declares, evaluates, git, make, names_element, prints_into, reads_into, sed, tar, waits_into,
+    awk, declares, evaluates, exports, git, make, names_element, prints_into, reads_into, sed, tar, tests_element,
+    waits_into,
 };
 use super::{Part, Spot, UNKNOWN};
 
@@ -52,29 +55,6 @@ const CODE_MODULES: [&str; 7] = ["asyncio", "bdb", "code", "idlelib", "pdb", "pr
 /// They say what they are, and run nothing.
 const ABOUT_ITSELF: [&str; 7] = ["--version", "-V", "-v", "-version", "--help", "-h", "-help"];
 
-/// When a launcher runs what its arguments say.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum When {
-    /// With any argument, and without.
-    Always,
-    /// With any argument at all.
-    Arguments,
-    /// With this argument, word for word.
-    Word(&'static str),
-    /// With an argument that begins so.
-    Start(&'static str),
-    /// With an argument in which this stands.
-    Inside(&'static str),
-    /// With this letter among its short options.
-    Letter(char),
-    /// With this long option, or what it can be shortened to.
-    Long(&'static str),
-    /// As its own function says.
-    Check(fn(&[String]) -> bool),
-}
-
-use When::{Always, Arguments, Check, Inside, Letter, Long, Start, Word};
-
 /// Their arguments are commands, or hold them.
 #[rustfmt::skip]
 const LAUNCHERS: [(&[&str], &[When]); 34] = [
@@ -87,7 +67,7 @@ const LAUNCHERS: [(&[&str], &[When]); 34] = [
        "unbuffer", "unshare", "uvx", "valgrind", "visudo", "watch", "xargs", "xvfb-run", "xterm",
        "autossh", "aws-vault", "caffeinate", "chpst", "concurrently", "cpulimit", "cross-env", "dotenv", "eatmydata", "envdir", "genv", "gnice",
        "gnohup", "gstdbuf", "gtimeout", "gxargs", "nix-shell", "nodemon", "pee", "proot", "rsh", "schroot", "sem", "softlimit", "ssh-agent",
-       "sshpass", "su-exec", "systemd-nspawn", "tsocks", "watchexec"], &[Always]),
+       "sshpass", "su-exec", "systemd-nspawn", "tsocks", "watchexec", "choom", "run-parts", "coresched", "uclampset"], &[Always]),
     (&["env", "crontab"], &[Arguments]),
     (&["command"], &[Check(|arguments| !matches!(arguments.first().map(String::as_str), Some("-v" | "-V")))]),
     (&["find", "gfind", "bfs"], &[Word("-exec"), Word("-execdir"), Word("-ok"), Word("-okdir"), Word("-delete"), Word("-fprint"),
@@ -101,7 +81,7 @@ const LAUNCHERS: [(&[&str], &[When]); 34] = [
         &[Word("exec"), Word("dlx"), Word("run"), Word("shell"), Word("develop"), Long("--script-shell")]),
     (&["uv"], &[Word("run"), Word("tool")]),
     (&["cargo"], &[Long("--config"), Word("watch")]),
-    (&["[", "test"], &[Word("-v"), Word("-R"), Inside("$("), Inside("`")]),
+    (&["[", "test"], &[Check(tests_element), Inside("$("), Inside("`")]),
     (&["sdiff", "diff3"], &[Long("--diff-program")]),
     (&["go"], &[Start("-toolexec"), Start("--toolexec"), Start("-exec"), Start("--exec"), Word("generate")]),
     (&["docker", "podman", "nerdctl", "lxc", "incus", "machinectl", "kubectl", "oc", "vagrant", "docker-compose"], &[Word("exec"), Word("run"), Word("ssh"), Word("debug")]),
@@ -128,7 +108,7 @@ const LAUNCHERS: [(&[&str], &[When]); 34] = [
 
 /// Their arguments are code of a language of their own, and that can run commands or write files.
 #[rustfmt::skip]
-const CODE: [(&[&str], &[When]); 25] = [
+const CODE: [(&[&str], &[When]); 26] = [
     (&["tar", "gtar", "bsdtar"], &[Long("--to-command"), Long("--checkpoint-action"), Long("--use-compress-program"), Letter('I'), Letter('F'),
                          Long("--info-script"), Long("--new-volume-script"), Long("--rsh-command"), Long("--rmt-command"), Check(tar), Check(maybe_option)]),
     (&["sed", "gsed"], &[Check(sed), Check(maybe_option)]),
@@ -148,7 +128,8 @@ const CODE: [(&[&str], &[When]); 25] = [
     (&["mysql", "mariadb"], &[Inside("\\!"), Inside("system"), Inside("source"), Inside("\\.")]),
     (&["jrunscript", "jshell"], &[Always]),
     (&["let"], &[Check(evaluates)]),
-    (&["declare", "typeset", "local", "readonly", "export"], &[Check(declares)]),
+    (&["declare", "typeset", "readonly"], &[Check(declares)]),
+    (&["local", "export"], &[Check(exports)]),
     (&["printf"], &[Check(prints_into)]),
     (&["read"], &[Check(reads_into)]),
     (&["unset", "getopts"], &[Check(names_element)]),
@@ -156,33 +137,6 @@ const CODE: [(&[&str], &[When]); 25] = [
     (&["gcc", "g++", "cc", "c++", "clang"], &[Start("-wrapper"), Start("-fplugin"), Start("-B"), Start("-specs")]),
     (&["ffmpeg", "convert", "magick"], &[Inside("ephemeral:"), Inside("msl:"), Inside("|")]),
 ];
-
-fn any_unknown(arguments: &[String]) -> bool {
-    arguments.iter().any(|argument| argument.contains(UNKNOWN))
-}
-
-/// An argument that only the shell will know, and that may turn out to be an option.
-fn maybe_option(arguments: &[String]) -> bool {
-    let options = arguments.iter().take_while(|argument| *argument != "--");
-    options.into_iter().any(|argument| argument.starts_with(UNKNOWN))
-}
-
-pub(super) fn fits(when: When, arguments: &[String]) -> bool {
-    let mut options = arguments.iter().map(String::as_str).take_while(|argument| *argument != "--");
-    match when {
-        Always => true,
-        Arguments => !arguments.is_empty(),
-        Word(word) => arguments.iter().any(|argument| argument == word),
-        Start(start) => arguments.iter().any(|argument| argument.starts_with(start)),
-        Inside(text) => arguments.iter().any(|argument| argument.contains(text)),
-        Letter(letter) => options.any(|a| a.starts_with('-') && !a.starts_with("--") && a.contains(letter)),
-        Long(name) => options.any(|a| {
-            let given = a.split('=').next().unwrap_or(a);
-            given.len() > 2 && given.starts_with("--") && name.starts_with(given)
-        }),
-        Check(check) => check(arguments),
-    }
-}
 
 /// A program's name without its version: `python3.12` is `python`.
 fn unversioned(name: &str) -> &str {

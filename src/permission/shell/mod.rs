@@ -12,6 +12,7 @@
 mod launch;
 mod plain;
 mod script;
+mod sign;
 mod special;
 mod walk;
 mod word;

@@ -1,8 +1,8 @@
 //! Programs whose arguments take more than a table to judge: git, sed, awk, tar, make.
 
-use super::launch::When::{self, Inside, Letter, Long, Word};
-use super::launch::fits;
 use super::script::{awk_only_prints, sed_only_edits};
+use super::sign::When::{self, Inside, Letter, Long, Word};
+use super::sign::fits;
 use super::{Part, Redirect, UNKNOWN};
 
 /// Keys of git's configuration whose value it runs, or by which it finds something to run. Lower case.
@@ -140,6 +140,8 @@ pub(super) fn writes(part: &Part) -> Vec<Redirect> {
             }
         }
         Some("sort" | "gsort") => Some('o'),
+        Some("uniq" | "guniq") => return second_operand(&part.words[1..], "fsw"),
+        Some("xxd") => return second_operand(&part.words[1..], "cglosnR"),
         Some(_) | None => return Vec::new(),
     };
     let mut found = Vec::new();
@@ -155,10 +157,35 @@ pub(super) fn writes(part: &Part) -> Vec<Redirect> {
             (true, Some(value), _) => found.push(written(value.to_owned())),
             (false, _, Some(attached)) if !attached.is_empty() => found.push(written(attached.to_owned())),
             (true, None, _) | (false, _, Some(_)) => found.extend(words.next().cloned().map(written)),
+            // Only the shell will know whether it is such an option.
+            (false, _, None) if may_write(word, letter) => found.push(written(UNKNOWN.to_string())),
             (false, _, None) => {}
         }
     }
     found
+}
+
+/// Whether a word may turn out to be `--output`, or `-o`.
+fn may_write(word: &str, letter: Option<char>) -> bool {
+    word.split_once(UNKNOWN).is_some_and(|(front, _)| {
+        "--output".starts_with(front) || (letter.is_some() && front.starts_with('-') && !front.starts_with("--"))
+    })
+}
+
+/// The second file that a program names: it writes that one. `letters`: its options that take the next word.
+fn second_operand(words: &[String], letters: &str) -> Vec<Redirect> {
+    let mut operands = Vec::new();
+    let mut rest = words.iter();
+    let mut options = true;
+    while let Some(word) = rest.next() {
+        match word.strip_prefix('-').filter(|option| options && !option.is_empty()) {
+            Some("-") => options = false,
+            Some(option) if option.len() == 1 && letters.contains(option) => drop(rest.next()),
+            Some(_) => {}
+            None => operands.push(word),
+        }
+    }
+    operands.get(1).map(|target| written((*target).clone())).into_iter().collect()
 }
 
 fn written(target: String) -> Redirect {
@@ -209,14 +236,40 @@ pub(super) fn names_element(arguments: &[String]) -> bool {
     arguments.iter().any(|word| is_element(word))
 }
 
-/// `wait -p NAME`.
+/// `wait -p NAME`. What only the shell will know is nearly always the number of a process.
 pub(super) fn waits_into(arguments: &[String]) -> bool {
-    fits(Letter('p'), arguments) && names_element(arguments)
+    let takes_name = |word: &String| word.starts_with('-') && word.contains(['p', UNKNOWN]);
+    arguments.iter().any(takes_name) && names_element(arguments)
 }
 
-/// `declare` and its kind, which may also say that a value is an expression (`-i`).
+/// `test`, when it asks for a variable: by the option, or by a word that only the shell will know where one can stand.
+pub(super) fn tests_element(arguments: &[String]) -> bool {
+    const JOINTS: [&str; 4] = ["!", "(", "-a", "-o"];
+    const BINARY: [&str; 15] =
+        ["=", "==", "!=", "<", ">", "-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-nt", "-ot", "-ef", "]"];
+    let is = |at: usize, names: &[&str]| arguments.get(at).is_some_and(|word| names.contains(&word.as_str()));
+    arguments.iter().enumerate().any(|(at, word)| {
+        let begins = at == 0 || is(at - 1, &JOINTS);
+        let compared = at + 1 == arguments.len() || is(at + 1, &BINARY) || is(at + 1, &JOINTS[2..]);
+        matches!(word.as_str(), "-v" | "-R") || (word.starts_with(UNKNOWN) && begins && !compared)
+    })
+}
+
+/// `declare` and its kind, which may also say that a value is an expression (`-i`), a list of them (`-a`, `-A`) or
+/// another name (`-n`). The value of what is a list already is expanded once more when it is put in parentheses.
 pub(super) fn declares(arguments: &[String]) -> bool {
-    names_element(arguments) || fits(Letter('i'), arguments)
+    let unknown = |word: &String| word.split_once('=').is_some_and(|(_, value)| value.starts_with(UNKNOWN));
+    exports(arguments) || arguments.iter().any(unknown)
+}
+
+/// The same of those that hand on and keep plain values all the time: `local a=$1`, `export A=$B`.
+pub(super) fn exports(arguments: &[String]) -> bool {
+    let listed = |word: &String| word.split_once('=').is_some_and(|(_, value)| value.trim_start().starts_with('('));
+    let marked = |word: &String| {
+        let letters = word.strip_prefix(['-', '+']).filter(|letters| !letters.starts_with('-'));
+        letters.is_some_and(|letters| letters.contains(['i', 'a', 'A', 'n', UNKNOWN]))
+    };
+    names_element(arguments) || arguments.iter().any(|word| marked(word) || listed(word))
 }
 
 /// `let`, when it looks at a variable: its value is an expression again.
@@ -283,7 +336,7 @@ fn config_looks(rest: &[String]) -> bool {
 
 fn names_git_program(word: &str) -> bool {
     let key = word.split('=').next().unwrap_or(word).to_ascii_lowercase();
-    let named = key.contains('.') && (key.contains(UNKNOWN) || GIT_KEYS.iter().any(|part| key.contains(part)));
+    let named = key.contains(UNKNOWN) || (key.contains('.') && GIT_KEYS.iter().any(|part| key.contains(part)));
     named || word.contains("ext::") || word.contains("=!")
 }
 

@@ -40,6 +40,11 @@ pub(super) fn read(raw: &str, depth: usize) -> Reading {
                 };
                 let front = front.chars().take_while(|c| !matches!(c, '*' | '?' | '[')).chain([UNKNOWN]).collect();
                 let text = std::mem::replace(&mut reading.text, front);
+                // As a word of its own it may be evaluated by who takes it.
+                if text.contains("$(") || text.contains('`') {
+                    reading.opaque = true;
+                    reading.inner.take(Line::unreadable(&text));
+                }
                 reading.typed.get_or_insert(text);
             }
         }
