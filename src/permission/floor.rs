@@ -190,7 +190,7 @@ impl Floor {
         let apart =
             directory.is_some_and(|d| !self.protected.iter().any(|own| own.starts_with(d) || d.starts_with(own)));
         let climbs = |word: &str| word.starts_with(['/', '~']) || word.contains("..");
-        let words = part.words.iter().skip(1).chain(part.redirects.iter().map(|r| &r.target));
+        let words = part.words.iter().skip(1).chain(part.redirects.iter().map(|r| &r.target)).chain(&part.reads);
         words.flat_map(|word| std::iter::once(word.as_str()).chain(word.split_once('=').map(|(_, v)| v))).any(|word| {
             if apart && !climbs(word) {
                 return false;
@@ -467,7 +467,7 @@ mod tests {
             ("stop-machine", "shutdown -h now"), ("stop-machine", "sudo reboot"), ("stop-machine", "systemctl poweroff"), ("stop-machine", "init 0"), ("stop-machine", "/sbin/halt"),
             ("kill-all", "kill -9 -1"), ("accounts", "echo x >> /etc/passwd"), ("accounts", "sudo tee /etc/sudoers.d/x < y"), ("accounts", "cp x /etc/shadow"),
             ("fork-bomb", ":(){ :|:& };:"), ("fork-bomb", "f() { f | f & }; f"), ("fork-bomb", "bomb() { bomb; bomb; }; bomb"),
-            ("own-data", "cat ~/.local/share/simse/token"), ("own-data", "cat $HOME/.local/share/simse/token"), ("own-data", "echo x > /home/u/.local/share/simse/token"),
+            ("own-data", "cat ~/.local/share/simse/token"), ("own-data", "cat $HOME/.local/share/simse/token"), ("own-data", "cat < ~/.local/share/simse/token"), ("own-data", "echo x > /home/u/.local/share/simse/token"),
             ("own-data", "rm -rf ~/.local/share"), ("own-data", "sqlite3 ../.local/share/simse/simse.db"), ("own-data", "cp x --target-directory=/home/u/.local/share/simse"),
             ("own-data", "cat /home/u/.local/share/simse/*"), ("own-data", "mv ~/.local x"), ("own-data", "rm -rf ~/.local/sh*"), ("own-data", "D=~/.local/share/simse; cat $D/token"),
             // Literal quoting, and values for want of others.

@@ -6,6 +6,9 @@ use super::PathSubject;
 use super::shell::{GIT_VALUE_OPTIONS, Part, Redirect, Spot, UNKNOWN};
 use crate::base::glob;
 
+/// More files than this that one command is given to read are not all held against a rule together, but each alone.
+const READS_MAX: usize = 2;
+
 /// A pattern, taken apart once.
 #[derive(Debug, Clone)]
 pub(super) struct Pattern {
@@ -94,6 +97,12 @@ impl<'a> Judged<'a> {
             if forms.len() > 64 {
                 break;
             }
+        }
+        let given = forms.len();
+        for (at, target) in part.reads.iter().enumerate() {
+            let of = if at < READS_MAX { forms.len() } else { given };
+            let with = |form: &String| format!("{form} < {target}").trim_start().to_owned();
+            forms.extend(forms[..of].iter().map(with).collect::<Vec<_>>());
         }
         let has_unknown = part.has_unknown();
         let hidden = |form: &String| has_unknown && form.split(' ').next().is_some_and(|word| word.contains(UNKNOWN));

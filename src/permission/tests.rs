@@ -232,6 +232,20 @@ fn under_a_default_of_allow_only_the_denied_is_stopped() {
 }
 
 #[test]
+fn what_is_read_by_a_redirection_is_denied_like_an_argument() {
+    let config =
+        config(ALLOW, &[("bash", "*.env*", DENY), ("bash", "*/etc/shadow*", DENY), ("bash", "cat < ask/*", ASK)]);
+    #[rustfmt::skip]
+    let table = [
+        ("cat < .env", DENY), ("read a < .env", DENY), ("exec 3<.env; cat <&3", DENY), ("echo \"$(<.env)\"", DENY), ("mapfile a < /etc/shadow", DENY),
+        ("cat </etc/sha\"dow\"", DENY), ("while read l; do echo x; done < .env", DENY), ("{ cat; } < .env", DENY), ("(cat) 0< .env", DENY), ("sudo cat < .env", DENY),
+        ("cat < a < b < c < d < e < .env", DENY), ("cat < ask/x", ASK), ("cat < x", ALLOW), ("while read l; do echo x; done < x", ALLOW), ("cat < x > out", ALLOW),
+    ];
+    check(&config, &table);
+    check(&patterns(), &[("for f in a; do ls; done < x", ALLOW), ("git log < x", ALLOW), ("{ ls; } < x", ALLOW)]);
+}
+
+#[test]
 fn the_last_rule_that_matches_wins() {
     let whole = config(ASK, &[("bash", "rm *", DENY), ("bash", "", ALLOW)]);
     check(&whole, &[("rm x", ALLOW), ("eval $X", ALLOW), ("echo '", ALLOW), ("a=1 b > c", ALLOW)]);

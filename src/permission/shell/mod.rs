@@ -39,6 +39,8 @@ pub(super) struct Part {
     pub(super) words: Vec<String>,
     /// Where it writes, and what else of its redirections is not harmless.
     pub(super) redirects: Vec<Redirect>,
+    /// The files that it is given to read by `<`: like arguments, for whoever denies them.
+    pub(super) reads: Vec<String>,
     /// No pattern covers it: it runs what nobody has seen, or it cannot be read.
     pub(super) opaque: bool,
     /// It runs other commands: only a pattern that spells this many of its words covers it. 0: any pattern may.

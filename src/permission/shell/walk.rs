@@ -304,6 +304,9 @@ impl Walk {
         }
         if !part.redirects.is_empty() || part.opaque {
             self.line.parts.push(part);
+        } else if let Some(last) = self.line.parts.last_mut() {
+            // What a group is given to read, its commands read.
+            last.reads.append(&mut part.reads);
         }
     }
 
@@ -382,6 +385,8 @@ impl Walk {
                 if target.contains(UNKNOWN) || target.starts_with("/dev/tcp/") || target.starts_with("/dev/udp/") {
                     part.typed.extend(Some(Spot::Target(part.redirects.len())).zip(typed));
                     part.redirects.push(Redirect { operator: numbered, target });
+                } else {
+                    part.reads.push(target);
                 }
             }
             IoFileRedirectTarget::Filename(word) | IoFileRedirectTarget::Duplicate(word) => {
