@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -20,8 +21,8 @@ use crate::protocol::{
     ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory, VerdictSource,
 };
 use crate::tool::{
-    Arguments, Previewed, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolOutput, bound_output,
-    bound_parts, canonical, validate_call,
+    Arguments, JudgedPaths, Previewed, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolOutput,
+    bound_output, bound_parts, canonical, validate_call,
 };
 
 /// Everything around a call.
@@ -200,10 +201,10 @@ async fn admit(
         events: environment.tool_events(),
         veil: tool.searches().then(|| environment.gate.veil(tool.definition())).flatten(),
         previewed: Previewed::default(),
+        judged: JudgedPaths::default(),
     };
-    let admitted = Prepared { tool, request, context };
-    let Prepared { tool, request, .. } = &admitted;
     let checked = validate_call(tool.as_ref(), &request.arguments);
+    let mut admitted = Prepared { tool, request, context };
     admitted.permit(environment, checked.is_err(), cancel).await?;
     match checked {
         Ok(()) => Ok(admitted),
@@ -243,19 +244,17 @@ fn properly_named(
 }
 
 impl Prepared {
-    /// `unfit`: the call cannot run, whatever is said.
+    /// `unfit`: the call cannot run, whatever is said. What its paths are judged by, its preview and its run are held to.
     async fn permit(
-        &self,
+        &mut self,
         environment: &CallEnvironment,
         unfit: bool,
         cancel: &CancellationToken,
     ) -> Result<(), Failure> {
-        let Self { tool, request, context } = self;
-        let subject: Subject = tool.subject_in(&request.arguments, context);
-        let place = match subject {
-            Subject::Command(_) => tool.place(&request.arguments, context),
-            Subject::None | Subject::Paths(_) => None,
-        };
+        let subject: Subject = self.tool.subject_in(&self.request.arguments, &self.context);
+        self.context.judged = JudgedPaths::of(&subject);
+        let Self { tool, request, context } = &*self;
+        let place = self.place(&subject);
         let preview = ToolPreview { tool: tool.as_ref(), context };
         let definition = Some(tool.judged_as(&request.arguments));
         let verdict = environment
@@ -275,7 +274,7 @@ impl Prepared {
             )
             .await;
         if verdict.allowed {
-            return Ok(());
+            return if waited(verdict.by) { self.still_is(&subject, place.as_deref()) } else { Ok(()) };
         }
         // A question that nobody could answer any more is no refusal.
         if verdict.by == VerdictSource::Abort && cancel.is_cancelled() {
@@ -286,6 +285,45 @@ impl Prepared {
             output.push_str(&format!(" ({})", verdict.reason));
         }
         Err(Failure::new(ErrorCode::Forbidden, output))
+    }
+
+    /// Where its command would start.
+    fn place(&self, subject: &Subject) -> Option<PathBuf> {
+        match subject {
+            Subject::Command(_) => self.tool.place(&self.request.arguments, &self.context),
+            Subject::None | Subject::Paths(_) => None,
+        }
+    }
+
+    /// Whether the paths of the call, or the directory of its command, lead where they led before somebody was asked.
+    fn still_is(&self, subject: &Subject, place: Option<&Path>) -> Result<(), Failure> {
+        let changed = match subject {
+            Subject::None => None,
+            Subject::Command(_) => (self.place(subject).as_deref() != place).then_some("the directory of the command"),
+            Subject::Paths(_) => {
+                let now = self.tool.subject_in(&self.request.arguments, &self.context);
+                (now != *subject).then_some("a path of the call")
+            }
+        };
+        let Some(changed) = changed else { return Ok(()) };
+        let why = format!(
+            "{changed} changed while the question about it was open and leads elsewhere now, so nothing was done: look at \
+             what it is, and call again if it is still right"
+        );
+        Err(Failure::execution(ErrorCode::Conflict, &self.request.name, &why))
+    }
+}
+
+/// Whether the verdict took its time: somebody was asked.
+fn waited(by: VerdictSource) -> bool {
+    match by {
+        VerdictSource::Policy | VerdictSource::Floor | VerdictSource::Mode | VerdictSource::Grant => false,
+        VerdictSource::Client
+        | VerdictSource::Program
+        | VerdictSource::Timeout
+        | VerdictSource::NoClient
+        | VerdictSource::Abort
+        | VerdictSource::Hook => true,
     }
 }
 
@@ -429,7 +467,7 @@ impl Prepared {
                 let code = match error {
                     ToolError::Failed(_) => ErrorCode::Internal,
                     ToolError::BadArguments(_) => ErrorCode::InvalidArgument,
-                    ToolError::Aborted | ToolError::AbortedAfter(_) => ErrorCode::Conflict,
+                    ToolError::Conflict(_) | ToolError::Aborted | ToolError::AbortedAfter(_) => ErrorCode::Conflict,
                 };
                 Failure::execution(code, name, &bound_output(error.to_string(), chars_max))
             }

@@ -165,6 +165,7 @@ pub(super) fn imagined(session: Option<SessionId>, scope: Arc<Scope>) -> ToolCon
         events: ToolEvents::default(),
         veil: None,
         previewed: Default::default(),
+        judged: Default::default(),
     }
 }
 

@@ -14,6 +14,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,12 @@ pub enum PathError {
     /// It lies in what no tool may touch.
     #[error("Path \"{0}\" is or lies in the server's own data, which no tool touches")]
     Protected(String),
+    /// It leads elsewhere than it did when the call was judged.
+    #[error(
+        "Path \"{0}\" does not lead any more to where it led when permission was given: a directory or a link on it was \
+         exchanged meanwhile. Nothing was done there; look at what it is now, and call again if it is still right"
+    )]
+    Exchanged(String),
     /// No file can have that name.
     #[error("Path {0:?} contains a NUL character")]
     Nul(String),
@@ -76,9 +83,12 @@ impl PathError {
     pub fn is_not_found(&self) -> bool {
         match self {
             Self::Open { cause, .. } | Self::Unresolvable { cause, .. } => cause.kind() == io::ErrorKind::NotFound,
-            Self::Escapes { .. } | Self::Protected(_) | Self::Nul(_) | Self::NoDirectory(_) | Self::NotAFile { .. } => {
-                false
-            }
+            Self::Escapes { .. }
+            | Self::Protected(_)
+            | Self::Exchanged(_)
+            | Self::Nul(_)
+            | Self::NoDirectory(_)
+            | Self::NotAFile { .. } => false,
         }
     }
 }
@@ -96,6 +106,15 @@ pub enum StaleCheck {
     Off,
 }
 
+/// A path that a call was judged by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// Absolute, without links.
+    pub path: PathBuf,
+    /// What lies below it was judged with it.
+    pub below: bool,
+}
+
 /// A working directory and the roots beside it.
 ///
 /// Invariant: every root is absolute, without links and `..`, as it was when the workspace was made.
@@ -109,6 +128,8 @@ pub struct Workspace {
     kept: Vec<PathBuf>,
     stale_check: StaleCheck,
     way: Way,
+    /// Where alone its paths may lead. None: anywhere in the roots.
+    judged: Option<Arc<[Judged]>>,
 }
 
 impl Workspace {
@@ -147,6 +168,7 @@ impl Workspace {
             kept: Vec::new(),
             stale_check: StaleCheck::default(),
             way: way(),
+            judged: None,
         })
     }
 
@@ -174,6 +196,13 @@ impl Workspace {
     #[must_use]
     pub fn keeping(self, kept: &[PathBuf]) -> Self {
         Self { kept: kept.to_vec(), ..self }
+    }
+
+    /// The same for one call: a caller's path is resolved to one of those that the call was judged by, or refused. What is done by
+    /// the handles of [`super::place`] then is done there, whatever is exchanged for a link meanwhile.
+    #[must_use]
+    pub fn held_to(&self, judged: Arc<[Judged]>) -> Self {
+        Self { judged: Some(judged), ..self.clone() }
     }
 
     /// The same, with paths resolved in this way.
@@ -278,6 +307,11 @@ impl Workspace {
         PathError::Escapes { input: input.to_owned(), working_directory: self.given.clone() }
     }
 
+    fn was_judged(&self, path: &Path) -> bool {
+        let is = |one: &Judged| if one.below { path.starts_with(&one.path) } else { path == one.path };
+        self.judged.as_ref().is_none_or(|judged| judged.iter().any(is))
+    }
+
     fn absolute(&self, input: &str) -> Result<PathBuf, PathError> {
         if input.contains('\0') {
             return Err(PathError::Nul(input.to_owned()));
@@ -294,7 +328,8 @@ impl Workspace {
     fn checked(&self, input: &str, found: io::Result<PathBuf>) -> Result<PathBuf, PathError> {
         let path = found.map_err(|cause| PathError::Unresolvable { input: input.to_owned(), cause })?;
         match (self.contains(&path), self.protects(&path)) {
-            (true, false) => Ok(path),
+            (true, false) if self.was_judged(&path) => Ok(path),
+            (true, false) => Err(PathError::Exchanged(input.to_owned())),
             (true, true) => Err(PathError::Protected(input.to_owned())),
             (false, _) => Err(self.escapes(input)),
         }

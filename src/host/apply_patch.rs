@@ -122,7 +122,7 @@ impl PatchCall {
     }
 
     fn ground<'c>(&'c self, guard: &'c Guard) -> Ground<'c> {
-        Ground { workspace: &self.workspace, base: &self.base, guard }
+        Ground { workspace: guard.held(), base: &self.base, guard }
     }
 
     fn read(&self) -> Result<Patch, ToolError> {
@@ -140,7 +140,13 @@ fn remember((workspace, guard): (&Workspace, &Guard), change: &Change, seen: boo
 }
 
 fn verification(error: &ToolError) -> ToolError {
-    ToolError::failed(format!("apply_patch verification failed: {error}"))
+    let said = format!("apply_patch verification failed: {error}");
+    match error {
+        ToolError::Conflict(_) => ToolError::Conflict(said),
+        ToolError::Failed(_) | ToolError::BadArguments(_) | ToolError::Aborted | ToolError::AbortedAfter(_) => {
+            ToolError::Failed(said)
+        }
+    }
 }
 
 fn done(plan: &Plan) -> String {

@@ -472,6 +472,7 @@ mod tests {
                 events: Default::default(),
                 veil: None,
                 previewed: Default::default(),
+                judged: Default::default(),
             };
             Self { directory, bash: Bash::new(workspace, options), context }
         }

@@ -35,7 +35,8 @@ pub(super) trait Change: Send + 'static {
 
 /// What a person is shown: the diff, or why there will be none.
 pub(super) async fn preview(workspace: &Arc<Workspace>, context: &ToolContext, change: impl Change) -> Option<Value> {
-    let (workspace, guard) = (Arc::clone(workspace), Guard::preview(workspace, context));
+    let guard = Guard::preview(workspace, context);
+    let workspace = guard.workspace();
     let work = move || {
         Ok(match plan(&workspace, &guard, &change) {
             Ok((before, planned)) => {
@@ -61,7 +62,8 @@ pub(super) async fn make(
     context: &ToolContext,
     change: impl Change,
 ) -> Result<ToolOutput, ToolError> {
-    let (workspace, guard) = (Arc::clone(workspace), Guard::new(workspace, context));
+    let guard = Guard::new(workspace, context);
+    let workspace = guard.workspace();
     let cancel = context.cancel.clone();
     blocking(move || {
         let path = change.path();

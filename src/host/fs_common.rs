@@ -148,7 +148,16 @@ pub(super) async fn blocking<T: Send + 'static>(
 
 /// A path error for the model.
 pub(super) fn refused(error: &PathError) -> ToolError {
-    ToolError::failed(error.to_string())
+    match error {
+        PathError::Exchanged(_) => ToolError::Conflict(error.to_string()),
+        PathError::Escapes { .. }
+        | PathError::Protected(_)
+        | PathError::Nul(_)
+        | PathError::Unresolvable { .. }
+        | PathError::NoDirectory(_)
+        | PathError::NotAFile { .. }
+        | PathError::Open { .. } => ToolError::failed(error.to_string()),
+    }
 }
 
 /// Refuses a path that can only mean a directory where one of something else is due.
@@ -244,6 +253,7 @@ pub(super) mod testing {
             events: Default::default(),
             veil: None,
             previewed: Default::default(),
+            judged: Default::default(),
         }
     }
 

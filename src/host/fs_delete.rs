@@ -75,7 +75,8 @@ impl Tool for FsDelete {
     fn preview<'a>(&'a self, arguments: &'a Arguments, context: &'a ToolContext) -> BoxFuture<'a, Option<Value>> {
         Box::pin(async move {
             let path = text_argument(arguments, "path").ok()?;
-            let (workspace, guard) = (Arc::clone(&self.workspace), Guard::preview(&self.workspace, context));
+            let guard = Guard::preview(&self.workspace, context);
+            let workspace = guard.workspace();
             blocking(move || Ok(preview((&workspace, &guard), &path))).await.ok()
         })
     }
@@ -87,8 +88,8 @@ impl Tool for FsDelete {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let (path, recursive) = (text_argument(&arguments, "path")?, flag(&arguments, "recursive")?);
-            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
-            let guard = Guard::new(&workspace, context);
+            let (guard, cancel) = (Guard::new(&self.workspace, context), context.cancel.clone());
+            let workspace = guard.workspace();
             blocking(move || {
                 let gone = delete((&workspace, &guard), &path, recursive, &cancel)?;
                 guard.moved(&gone, None);

@@ -103,11 +103,11 @@ impl Tool for FsGlob {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let workspace = Arc::clone(&self.workspace);
+            let (workspace, held) = (Arc::clone(&self.workspace), context.judged.hold(&self.workspace));
             let veil = context.veil.clone();
             let search = move |stop: &Arc<Stop>| {
                 let query = Query { veil, ..Query::new(&arguments)? };
-                query.run(&workspace, stop).map(ToolOutput::from)
+                query.run((&workspace, &held), stop).map(ToolOutput::from)
             };
             searching(&context.cancel, self.time, search).await
         })
@@ -173,7 +173,8 @@ impl Query {
         })
     }
 
-    fn run(&self, workspace: &Arc<Workspace>, stop: &Arc<Stop>) -> Result<String, ToolError> {
+    /// `held` finds the directory where it was judged.
+    fn run(&self, (workspace, held): (&Arc<Workspace>, &Workspace), stop: &Arc<Stop>) -> Result<String, ToolError> {
         let pattern = self.pattern.as_str();
         let (directory, rest) = split(pattern);
         if alternatives(&rest).iter().any(|plain| plain.split('/').any(|name| name == "..")) {
@@ -185,7 +186,7 @@ impl Query {
         workspace.is_there().map_err(|e| refused(&e))?;
         // The message names what the caller wrote, and that is the pattern.
         let base = beside(self.path.as_deref().unwrap_or(""), &directory);
-        let base = workspace.resolve(&base).map_err(|e| match e {
+        let base = held.resolve(&base).map_err(|e| match e {
             PathError::Escapes { .. } => refused(&workspace.escapes(pattern)),
             other => refused(&other),
         })?;

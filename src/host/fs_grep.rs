@@ -114,11 +114,11 @@ impl Tool for FsGrep {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
-            let workspace = Arc::clone(&self.workspace);
+            let (workspace, held) = (Arc::clone(&self.workspace), context.judged.hold(&self.workspace));
             let veil = context.veil.clone();
             let search = move |stop: &Arc<Stop>| {
                 let query = Query { veil, ..Query::new(&arguments)? };
-                Arc::new(Search::new(query, &workspace, stop)?).run().map(ToolOutput::from)
+                Arc::new(Search::new(query, (&workspace, &held), stop)?).run().map(ToolOutput::from)
             };
             searching(&context.cancel, self.time, search).await
         })

@@ -29,6 +29,8 @@ const SHARE_FILES: usize = 32;
 /// Where a query searches.
 struct Scope {
     workspace: Arc<Workspace>,
+    /// Finds what was given where it was when the call was judged.
+    held: Arc<Workspace>,
     given: String,
     base: PathBuf,
     directory: bool,
@@ -41,10 +43,10 @@ impl Scope {
     ///
     /// # Errors
     /// What is wrong with its path.
-    fn new(workspace: &Arc<Workspace>, query: &Query) -> Result<Self, ToolError> {
+    fn new((workspace, held): (&Arc<Workspace>, &Arc<Workspace>), query: &Query) -> Result<Self, ToolError> {
         let given = query.path.as_str();
-        let base = workspace.resolve(given).map_err(|e| refused(&e))?;
-        let directory = match workspace.look_at(given) {
+        let base = held.resolve(given).map_err(|e| refused(&e))?;
+        let directory = match held.look_at(given) {
             Ok(kind) => kind.is_dir(),
             Err(e) if e.is_not_found() => return Err(not_found(workspace, given)),
             Err(PathError::Open { cause, .. }) => return Err(io_failed("search", given, &cause)),
@@ -54,7 +56,8 @@ impl Scope {
         if directory && !prefix.is_empty() && !prefix.ends_with(b"/") {
             prefix.push(b'/');
         }
-        Ok(Self { workspace: Arc::clone(workspace), given: given.to_owned(), base, directory, prefix })
+        let (workspace, held) = (Arc::clone(workspace), Arc::clone(held));
+        Ok(Self { workspace, held, given: given.to_owned(), base, directory, prefix })
     }
 
     /// A glob as it is held against paths below the base.
@@ -105,7 +108,7 @@ impl Scope {
     /// Opens a file that was found before.
     fn open(&self, path: &[u8]) -> io::Result<OwnedFd> {
         if !self.directory {
-            return open(&self.workspace, &self.given).map(OwnedFd::from).map_err(|e| io::Error::other(e.to_string()));
+            return open(&self.held, &self.given).map(OwnedFd::from).map_err(|e| io::Error::other(e.to_string()));
         }
         let base = self.workspace.open_directory(&self.base)?;
         match path.iter().rposition(|byte| *byte == b'/') {
@@ -130,8 +133,12 @@ impl Search {
     ///
     /// # Errors
     /// What is wrong with its path, or with the pattern, and a glob that leads out of the roots.
-    pub(super) fn new(query: Query, workspace: &Arc<Workspace>, stop: &Arc<Stop>) -> Result<Self, ToolError> {
-        let scope = Scope::new(workspace, &query)?;
+    pub(super) fn new(
+        query: Query,
+        workspaces: (&Arc<Workspace>, &Arc<Workspace>),
+        stop: &Arc<Stop>,
+    ) -> Result<Self, ToolError> {
+        let scope = Scope::new(workspaces, &query)?;
         let globs = query.globs.iter().map(|glob| scope.glob(glob)).collect::<Result<_, _>>()?;
         let matcher = Arc::new(query.pattern.compile()?);
         let decodes = query.pattern.hangs_on_encoding();
@@ -204,7 +211,7 @@ impl Search {
 
     /// Searches the one file that was named. True when it is binary.
     fn file(&self, tally: &Tally) -> Result<bool, ToolError> {
-        let file = OwnedFd::from(open(&self.scope.workspace, &self.scope.given)?);
+        let file = OwnedFd::from(open(&self.scope.held, &self.scope.given)?);
         let mut files = self.files(&self.matcher);
         let mut shown = String::new();
         self.scope.shown(b"", &mut shown);

@@ -41,13 +41,23 @@ impl Guard {
     /// The guard of one call.
     pub(super) fn new(workspace: &Arc<Workspace>, context: &ToolContext) -> Self {
         let mode = workspace.stale_check();
-        let (scope, workspace) = (Arc::clone(&context.scope), Arc::clone(workspace));
+        let (scope, workspace) = (Arc::clone(&context.scope), context.judged.hold(workspace));
         Self { scope, workspace, mode, previewed: context.previewed.clone(), previews: false }
     }
 
     /// The same for the preview of a call: the call itself then is held to what the preview saw.
     pub(super) fn preview(workspace: &Arc<Workspace>, context: &ToolContext) -> Self {
         Self { previews: true, ..Self::new(workspace, context) }
+    }
+
+    /// The workspace of the call: its paths lead where they led when it was judged.
+    pub(super) fn workspace(&self) -> Arc<Workspace> {
+        Arc::clone(&self.workspace)
+    }
+
+    /// The same, borrowed.
+    pub(super) fn held(&self) -> &Workspace {
+        &self.workspace
     }
 
     /// Records a change of these paths (absolute, without links), which goes on for as long as the answer is held. Blocking.

@@ -77,8 +77,8 @@ impl Tool for FsList {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let query = Query { veil: context.veil.clone(), ..Query::new(&arguments)? };
-            let workspace = Arc::clone(&self.workspace);
-            let list = move |stop: &Arc<Stop>| query.run(&workspace, stop).map(ToolOutput::from);
+            let (workspace, held) = (Arc::clone(&self.workspace), context.judged.hold(&self.workspace));
+            let list = move |stop: &Arc<Stop>| query.run((&workspace, &held), stop).map(ToolOutput::from);
             searching(&context.cancel, Duration::from_millis(limit::SEARCH_TIME_MS), list).await
         })
     }
@@ -107,10 +107,11 @@ impl Query {
         })
     }
 
-    fn run(&self, workspace: &Workspace, stop: &Stop) -> Result<String, ToolError> {
+    /// `held` finds the directory where it was judged; what links in it lead to is looked at in `workspace`.
+    fn run(&self, (workspace, held): (&Workspace, &Workspace), stop: &Stop) -> Result<String, ToolError> {
         let path = self.path.as_str();
-        let base = workspace.resolve(path).map_err(|e| refused(&e))?;
-        match workspace.look_at(path) {
+        let base = held.resolve(path).map_err(|e| refused(&e))?;
+        match held.look_at(path) {
             Ok(found) if found.is_dir() => {}
             Ok(_) => return Err(ToolError::failed(format!("Path \"{path}\" is not a directory"))),
             Err(e) if e.is_not_found() => return Err(not_found(workspace, path)),

@@ -86,8 +86,8 @@ impl Tool for FsMove {
         Box::pin(async move {
             let source = text_argument(&arguments, "source")?;
             let destination = text_argument(&arguments, "destination")?;
-            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
-            let guard = Guard::new(&workspace, context);
+            let (guard, cancel) = (Guard::new(&self.workspace, context), context.cancel.clone());
+            let workspace = guard.workspace();
             blocking(move || {
                 let (from, to) = relocate((&workspace, &guard), &source, &destination, &cancel)?;
                 guard.moved(&from, Some(&to));

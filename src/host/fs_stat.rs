@@ -52,7 +52,7 @@ impl Tool for FsStat {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let path = text_argument(&arguments, "path")?;
-            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
+            let (workspace, cancel) = (context.judged.hold(&self.workspace), context.cancel.clone());
             blocking(move || if cancel.is_cancelled() { Err(ToolError::Aborted) } else { stat(&workspace, &path) })
                 .await
         })

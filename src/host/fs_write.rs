@@ -91,9 +91,10 @@ impl Tool for FsWrite {
 
 impl FsWrite {
     fn job(&self, arguments: &Arguments, context: &ToolContext) -> Result<Job, ToolError> {
+        let guard = Guard::new(&self.workspace, context);
         Ok(Job {
-            workspace: Arc::clone(&self.workspace),
-            guard: Guard::new(&self.workspace, context),
+            workspace: guard.workspace(),
+            guard,
             path: text_argument(arguments, "path")?,
             content: text_argument(arguments, "content")?,
         })

@@ -485,6 +485,7 @@ pub(super) mod testing {
                 events: Default::default(),
                 veil: None,
                 previewed: Default::default(),
+                judged: Default::default(),
             };
             let repository = Self { directory: tempfile::tempdir().unwrap(), context };
             repository.git(&["init", "-q", "-b", "main"]);

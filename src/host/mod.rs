@@ -44,6 +44,8 @@ mod git_status;
 mod git_veil;
 mod git_worktree;
 #[cfg(test)]
+mod held_tests;
+#[cfg(test)]
 mod kept_tests;
 mod patch_plan;
 mod patch_told;

@@ -89,14 +89,16 @@ pub(super) fn paths(workspace: &Workspace, base: &Path, patch: &Patch) -> Vec<(S
     for file in &patch.files {
         for path in file.paths() {
             let input = base.join(path);
+            // As the plan resolves them: but for an update, a link at the end is meant itself.
             let resolved = match file.action {
-                Action::Delete => workspace.resolve_entry(&input.to_string_lossy()),
-                Action::Add | Action::Update | Action::Move(_) | Action::Copy(_) => {
-                    workspace.resolve(&input.to_string_lossy())
+                Action::Update => workspace.resolve(&input.to_string_lossy()),
+                Action::Add | Action::Delete | Action::Move(_) | Action::Copy(_) => {
+                    workspace.resolve_entry(&input.to_string_lossy())
                 }
             };
-            if !out.iter().any(|(known, _)| known == path) {
-                out.push((path.to_owned(), resolved.ok()));
+            let found = (path.to_owned(), resolved.ok());
+            if !out.contains(&found) {
+                out.push(found);
             }
         }
     }

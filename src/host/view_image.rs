@@ -67,8 +67,8 @@ impl Tool for ViewImage {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
         Box::pin(async move {
             let path = text_argument(&arguments, "path")?;
-            let (workspace, cancel) = (Arc::clone(&self.workspace), context.cancel.clone());
-            let guard = Guard::new(&workspace, context);
+            let (guard, cancel) = (Guard::new(&self.workspace, context), context.cancel.clone());
+            let workspace = guard.workspace();
             blocking(move || {
                 if cancel.is_cancelled() {
                     return Err(ToolError::Aborted);

@@ -308,6 +308,7 @@ async fn call(manager: &MemoryManager, name: &str, arguments: Value) -> Said {
         events: ToolEvents::new(move |event| events.lock().push(event)),
         veil: None,
         previewed: Default::default(),
+        judged: Default::default(),
     };
     let tools = memory_tools(manager);
     let tool = tools.iter().find(|tool| tool.definition().name == name).unwrap();

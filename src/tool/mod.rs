@@ -8,6 +8,7 @@ mod changes;
 mod estate;
 mod events;
 mod function;
+mod judged;
 mod live;
 mod marks;
 mod output;
@@ -40,6 +41,7 @@ pub use changes::{ChangeRecorder, Recorded};
 pub use estate::{Estate, Share, end_estates};
 pub use events::ToolEvents;
 pub use function::function;
+pub use judged::JudgedPaths;
 pub use live::LiveOutput;
 pub use marks::{ContentHasher, FileMark, FileMarks, FileStamp, Previewed};
 pub use output::{bound_output, bound_parts};
@@ -71,6 +73,8 @@ pub struct ToolContext {
     pub veil: Option<Veil>,
     /// What its preview said of the files that it changes.
     pub previewed: Previewed,
+    /// Where its paths led when it was judged.
+    pub judged: JudgedPaths,
 }
 
 /// State that tools keep between the calls of one session. It outlives the time that the session is in memory, within
@@ -131,6 +135,9 @@ pub enum ToolError {
     /// Its arguments are not what its definition asks for.
     #[error("{0}")]
     BadArguments(String),
+    /// What it was judged by is not what it would do any more.
+    #[error("{0}")]
+    Conflict(String),
     /// It was stopped by an abort.
     #[error("aborted")]
     Aborted,

@@ -34,5 +34,6 @@ mod serve;
 mod shell;
 mod stream;
 mod support;
+mod swapped;
 mod tokens;
 mod turn;

@@ -84,9 +84,10 @@ impl Tool for FsRead {
         Box::pin(async move {
             let first = whole(&arguments, "offset", 1)?.unwrap_or(1);
             let count = whole(&arguments, "limit", 1)?.unwrap_or(limit::READ_LINES);
+            let guard = Guard::new(&self.workspace, context);
             let reading = Reading {
-                workspace: Arc::clone(&self.workspace),
-                guard: Guard::new(&self.workspace, context),
+                workspace: guard.workspace(),
+                guard,
                 path: text_argument(&arguments, "path")?,
                 share: context.scope.share().clone(),
                 first,
