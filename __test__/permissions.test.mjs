@@ -1,7 +1,7 @@
 /** Permission resolvers: typescript-api.md §3, as JavaScript sees them. */
 
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -434,5 +434,73 @@ test('check and explain say what the registry of the definition does', async () 
     assert.equal(await bare('fs_read', { path: join(directory, 'sec/k') }), false)
   } finally {
     await rm(directory, { recursive: true, force: true })
+  }
+})
+
+test('a directory that becomes a link while the question is open leads nowhere', async (t) => {
+  const workingDirectory = mkdtempSync(join(tmpdir(), 'simse-swap-'))
+  t.after(() => rmSync(workingDirectory, { recursive: true, force: true }))
+  const at = (name) => join(workingDirectory, name)
+  for (const [name, text] of [
+    ['pub', 'open'],
+    ['sec', 'secret'],
+  ]) {
+    mkdirSync(at(name))
+    writeFileSync(at(`${name}/f`), text)
+  }
+  const permissionResolver = createToolPermissionResolver({
+    defaultPolicy: 'ask',
+    rules: [deny('*', 'sec/*')],
+    onPermissionRequest: async () => {
+      renameSync(at('pub'), at('away'))
+      symlinkSync('sec', at('pub'))
+      return true
+    },
+  })
+  const registry = createToolRegistry({ permissionResolver })
+  registerFilesystemTools(registry, { workingDirectory })
+  const calls = [
+    ['fs_read', { path: 'pub/f' }],
+    ['fs_write', { path: 'pub/f', content: 'mine' }],
+    ['fs_delete', { path: 'pub/f' }],
+    ['apply_patch', { patch: '*** Begin Patch\n*** Delete File: pub/f\n*** End Patch' }],
+  ]
+  for (const [name, given] of calls) {
+    const { isError, output } = await registry.execute({ id: '1', name, arguments: given })
+    assert.equal(isError, true, output)
+    assert.match(output, /changed while the question about it was open/)
+    assert.equal(readFileSync(at('sec/f'), 'utf8'), 'secret')
+    rmSync(at('pub'))
+    renameSync(at('away'), at('pub'))
+  }
+})
+
+test('a patch typed into a shell is held to what rules say of patches and of edits', async (t) => {
+  const workingDirectory = mkdtempSync(join(tmpdir(), 'simse-typed-'))
+  t.after(() => rmSync(workingDirectory, { recursive: true, force: true }))
+  const patch = (path) =>
+    `apply_patch <<'E'\n*** Begin Patch\n*** Add File: ${path}\n+x\n*** End Patch\nE\n`
+  for (const [rule, denied] of [
+    [deny('apply_patch'), true],
+    [deny('apply_patch', 'q*'), true],
+    [{ ...deny('*'), category: 'edit' }, true],
+    [deny('apply_patch', 'other'), false],
+    [deny('fs_write'), false],
+  ]) {
+    const permissionResolver = resolver('allow', rule)
+    const registry = createToolRegistry({ permissionResolver })
+    registerBashTool(registry, { workingDirectory })
+    registerExecTools(registry, { workingDirectory })
+    for (const [name, argument] of [
+      ['bash', 'command'],
+      ['exec_command', 'cmd'],
+    ]) {
+      const request = { id: '1', name, arguments: { [argument]: patch(`q-${name}`) } }
+      const { isError, output } = await registry.execute(request)
+      assert.equal(isError, denied, `${name} ${JSON.stringify(rule)}: ${output}`)
+      if (!denied) rmSync(join(workingDirectory, `q-${name}`))
+      const command = { id: '2', name, arguments: { [argument]: 'echo hi' } }
+      assert.equal((await registry.execute(command)).isError, false, 'no other command is a patch')
+    }
   }
 })

@@ -49,9 +49,9 @@ impl Gate for RulesGate {
     ) -> BoxFuture<'a, PermissionVerdict> {
         Box::pin(async move {
             let request = question.request;
-            let named =
-                Facts::new(&request.name, question.definition, Some(&self.working_directory)).at(question.place);
-            let facts = Facts { like: question.like, ..named };
+            let facts = Facts::new(&request.name, question.definition, Some(&self.working_directory))
+                .like(question.like)
+                .at(question.place);
             let policy = self.rules.decide(facts, question.subject).policy;
             let verdict = |allowed, by, reason| PermissionVerdict { allowed, by, reason };
             match policy {

@@ -1,7 +1,7 @@
 //! The rules of one configuration, prepared once, and the verdict on a call.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::explain::{Explanation, PartVerdict};
 use super::pattern::{Head, Hit, Judged, Pattern};
@@ -14,6 +14,13 @@ use crate::protocol::{
 
 /// Our tools that run commands as `bash` does: a rule about that is about them too.
 const SHELLS_ALIKE: [&str; 2] = ["exec_command", "write_stdin"];
+
+/// Our tools that take a patch where a command is expected, and apply it themselves: then they are judged by paths.
+const PATCHING_SHELLS: [&str; 2] = ["bash", "exec_command"];
+
+/// What our tool for patches says of itself.
+static PATCHES: LazyLock<ToolAnnotations> =
+    LazyLock::new(|| ToolAnnotations { destructive: Some(true), ..Default::default() });
 
 /// What rules want to know about a call beside its subject.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +63,13 @@ impl<'a> Facts<'a> {
     #[must_use]
     pub fn like(self, tools: &'a [&'a str]) -> Self {
         if tools.is_empty() { self } else { Self { like: tools, ..self } }
+    }
+
+    /// What a patch that was typed into a shell is besides: a call of our tool for patches.
+    fn as_patch(self, subject: &Subject) -> Option<Self> {
+        let typed = PATCHING_SHELLS.contains(&self.tool) && matches!(subject, Subject::Paths(_));
+        let (category, annotations) = (Some(ToolCategory::Edit), Some(&*PATCHES));
+        typed.then_some(Self { tool: "apply_patch", like: &[], category, annotations, ..self })
     }
 
     /// Whether a command among its arguments is one for a shell, and not a word of its own.
@@ -223,7 +237,16 @@ impl Rules {
         self.default_policy
     }
 
+    /// Of a call that is two things at once the stricter verdict counts.
     fn judge(&self, facts: Facts<'_>, subject: &Subject, told: Option<&mut Vec<PartVerdict>>) -> Verdict {
+        let Some(patch) = facts.as_patch(subject) else { return self.judge_as(facts, subject, told) };
+        let (own, other) = (self.judge_as(facts, subject, None), self.judge_as(patch, subject, None));
+        let decisive = if other.strictness() > own.strictness() { patch } else { facts };
+        let may_be_denied = own.may_be_denied || other.may_be_denied;
+        Verdict { may_be_denied, ..self.judge_as(decisive, subject, told) }
+    }
+
+    fn judge_as(&self, facts: Facts<'_>, subject: &Subject, told: Option<&mut Vec<PartVerdict>>) -> Verdict {
         // The last rule first, and none behind one that always matches.
         let mut rules: Vec<Candidate<'_>> = Vec::with_capacity(self.rules.len());
         for rule in self.rules.iter().rev().filter(|rule| rule.is_about(facts)) {

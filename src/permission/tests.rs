@@ -321,6 +321,36 @@ fn paths_are_judged_as_they_resolve() {
 }
 
 #[test]
+fn a_patch_typed_into_a_shell_is_a_patch_too() {
+    let path = PathSubject { below: false, given: "a".into(), resolved: Some("/w/a".into()) };
+    let patch = Subject::Paths(vec![path]);
+    let by_category = serde_json::from_value(serde_json::json!({"tool": "*", "category": "edit", "policy": "deny"}));
+    let edits = PermissionConfig { default_policy: ALLOW, rules: vec![by_category.unwrap()] };
+    let table = [
+        (config(ALLOW, &[("*", "*", ALLOW), ("apply_patch", "*", DENY)]), DENY),
+        (config(ALLOW, &[("apply_patch", "*", ASK)]), ASK),
+        (config(ALLOW, &[("apply_patch", "b", DENY)]), ALLOW),
+        (config(ASK, &[("bash", "*", ALLOW), ("exec_command", "*", ALLOW)]), ASK),
+        (config(ASK, &[("apply_patch", "*", ALLOW)]), ASK),
+        (config(ALLOW, &[("bash", "*", DENY), ("apply_patch", "*", ALLOW)]), DENY),
+        (config(ALLOW, &[("fs_edit", "*", DENY)]), ALLOW),
+        (edits, DENY),
+    ];
+    for (config, want) in table {
+        for tool in ["bash", "exec_command"] {
+            let rules = Rules::new(&config);
+            let explained = rules.explain(facts(tool), &patch);
+            assert_eq!(rules.decide(facts(tool), &patch).policy, want, "{tool} {config:?}");
+            assert_eq!(explained.verdict.policy, want, "{tool} {config:?}");
+        }
+        // A command is none.
+        let command = Subject::Command("ls".into());
+        let by_patch = config.rules.iter().all(|rule| rule.tool != "bash") && config.default_policy == ALLOW;
+        assert!(!by_patch || decide(&config, facts("bash"), &command).policy == ALLOW, "{config:?}");
+    }
+}
+
+#[test]
 fn categories_and_annotations_narrow_a_rule() {
     let annotations = |destructive| ToolAnnotations { destructive, ..ToolAnnotations::default() };
     let definition = |category, destructive| ToolDefinition {
