@@ -5,7 +5,6 @@
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -14,15 +13,13 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-use super::{Gate, GateQuestion, Preview, Sink};
-use crate::base::{BoxFuture, limit};
+use super::{Gate, Sink};
+use crate::base::limit;
 use crate::hook::{Before, CallPoint, Hooks, NoHooks};
-use crate::protocol::{
-    ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory, VerdictSource,
-};
+use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory};
 use crate::tool::{
-    Arguments, JudgedPaths, Previewed, Registry, Scope, Subject, Tool, ToolContext, ToolError, ToolOutput,
-    bound_output, bound_parts, canonical, validate_call,
+    JudgedPaths, Previewed, Registry, Scope, Tool, ToolContext, ToolError, ToolOutput, bound_output, bound_parts,
+    canonical, validate_call,
 };
 
 /// Everything around a call.
@@ -66,14 +63,14 @@ pub struct CallOutcome {
 }
 
 /// Why a call has no output of its own.
-struct Failure {
+pub(super) struct Failure {
     output: String,
     body: ErrorBody,
     timed_out_ms: Option<u64>,
 }
 
 impl Failure {
-    fn new(code: ErrorCode, output: String) -> Self {
+    pub(super) fn new(code: ErrorCode, output: String) -> Self {
         Self { body: ErrorBody { code, message: output.clone(), details: None }, output, timed_out_ms: None }
     }
 
@@ -84,7 +81,7 @@ impl Failure {
     }
 
     /// The form of every failure inside a tool.
-    fn execution(code: ErrorCode, name: &str, message: &str) -> Self {
+    pub(super) fn execution(code: ErrorCode, name: &str, message: &str) -> Self {
         Self::new(code, format!("Tool \"{name}\" execution failed: {message}"))
     }
 }
@@ -174,10 +171,10 @@ pub(super) async fn finish_soon<T>(cancel: &CancellationToken, work: impl Future
 }
 
 /// A call whose tool is found.
-struct Prepared {
-    tool: Arc<dyn Tool>,
-    request: ToolCallRequest,
-    context: ToolContext,
+pub(super) struct Prepared {
+    pub(super) tool: Arc<dyn Tool>,
+    pub(super) request: ToolCallRequest,
+    pub(super) context: ToolContext,
 }
 
 /// Hook, permission, validation.
@@ -241,107 +238,6 @@ fn properly_named(
         request.name.clone_from(&tool.definition().name);
     }
     (request, found)
-}
-
-impl Prepared {
-    /// `unfit`: the call cannot run, whatever is said. What its paths are judged by, its preview and its run are held to.
-    async fn permit(
-        &mut self,
-        environment: &CallEnvironment,
-        unfit: bool,
-        cancel: &CancellationToken,
-    ) -> Result<(), Failure> {
-        let subject: Subject = self.tool.subject_in(&self.request.arguments, &self.context);
-        self.context.judged = JudgedPaths::of(&subject);
-        let Self { tool, request, context } = &*self;
-        let place = self.place(&subject);
-        let preview = ToolPreview { tool: tool.as_ref(), context };
-        let definition = Some(tool.judged_as(&request.arguments));
-        let verdict = environment
-            .gate
-            .check(
-                GateQuestion {
-                    request,
-                    like: &[],
-                    definition,
-                    subject: &subject,
-                    place: place.as_deref(),
-                    insists: tool.insists_in(&request.arguments, context),
-                    unfit,
-                    preview: &preview,
-                },
-                cancel,
-            )
-            .await;
-        if verdict.allowed {
-            return if waited(verdict.by) { self.still_is(&subject, place.as_deref()) } else { Ok(()) };
-        }
-        // A question that nobody could answer any more is no refusal.
-        if verdict.by == VerdictSource::Abort && cancel.is_cancelled() {
-            return Err(Failure::execution(ErrorCode::Conflict, &request.name, "aborted"));
-        }
-        let mut output = format!("Permission denied for tool: \"{}\"", request.name);
-        if !verdict.reason.is_empty() {
-            output.push_str(&format!(" ({})", verdict.reason));
-        }
-        Err(Failure::new(ErrorCode::Forbidden, output))
-    }
-
-    /// Where its command would start.
-    fn place(&self, subject: &Subject) -> Option<PathBuf> {
-        match subject {
-            Subject::Command(_) => self.tool.place(&self.request.arguments, &self.context),
-            Subject::None | Subject::Paths(_) => None,
-        }
-    }
-
-    /// Whether the paths of the call, or the directory of its command, lead where they led before somebody was asked.
-    fn still_is(&self, subject: &Subject, place: Option<&Path>) -> Result<(), Failure> {
-        let changed = match subject {
-            Subject::None => None,
-            Subject::Command(_) => (self.place(subject).as_deref() != place).then_some("the directory of the command"),
-            Subject::Paths(_) => {
-                let now = self.tool.subject_in(&self.request.arguments, &self.context);
-                (now != *subject).then_some("a path of the call")
-            }
-        };
-        let Some(changed) = changed else { return Ok(()) };
-        let why = format!(
-            "{changed} changed while the question about it was open and leads elsewhere now, so nothing was done: look at \
-             what it is, and call again if it is still right"
-        );
-        Err(Failure::execution(ErrorCode::Conflict, &self.request.name, &why))
-    }
-}
-
-/// Whether the verdict took its time: somebody was asked.
-fn waited(by: VerdictSource) -> bool {
-    match by {
-        VerdictSource::Policy | VerdictSource::Floor | VerdictSource::Mode | VerdictSource::Grant => false,
-        VerdictSource::Client
-        | VerdictSource::Program
-        | VerdictSource::Timeout
-        | VerdictSource::NoClient
-        | VerdictSource::Abort
-        | VerdictSource::Hook => true,
-    }
-}
-
-struct ToolPreview<'t> {
-    tool: &'t dyn Tool,
-    context: &'t ToolContext,
-}
-
-impl std::fmt::Debug for ToolPreview<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ToolPreview").field("call_id", &self.context.call_id).finish_non_exhaustive()
-    }
-}
-
-impl Preview for ToolPreview<'_> {
-    fn compute<'a>(&'a self, arguments: &'a Arguments) -> BoxFuture<'a, Option<serde_json::Value>> {
-        self.tool.preview(arguments, self.context)
-    }
 }
 
 /// How a tool's run ended.
