@@ -478,8 +478,7 @@ test('a directory that becomes a link while the question is open leads nowhere',
 test('a patch typed into a shell is held to what rules say of patches and of edits', async (t) => {
   const workingDirectory = mkdtempSync(join(tmpdir(), 'simse-typed-'))
   t.after(() => rmSync(workingDirectory, { recursive: true, force: true }))
-  const patch = (path) =>
-    `apply_patch <<'E'\n*** Begin Patch\n*** Add File: ${path}\n+x\n*** End Patch\nE\n`
+  const patch = (path) => `apply_patch <<'E'\n*** Begin Patch\n*** Add File: ${path}\n+x\n*** End Patch\nE\n`
   for (const [rule, denied] of [
     [deny('apply_patch'), true],
     [deny('apply_patch', 'q*'), true],
