@@ -368,7 +368,7 @@ fn by_name(path: &Path) -> PathBuf {
 }
 
 /// Follows every link of an absolute path. What does not exist is taken by name.
-fn real(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn real(path: &Path) -> io::Result<PathBuf> {
     let mut todo: VecDeque<OsString> = names(&by_name(path)).collect();
     let mut out = PathBuf::from("/");
     let mut links = 0;

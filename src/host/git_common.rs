@@ -17,6 +17,7 @@ use super::confine::{Reach, Sandbox};
 use super::fs_common::{blocking, definition, refused};
 use super::git_hostile::{LIST, LOOKING, LOOKING_VARIABLES, WORKTREE, overrides, own_keys, programs, way_overrides};
 use super::git_place::{Shared, repository, shared};
+use super::git_stray::Stray;
 use crate::base::process::{Confinement, Ending, Invocation, RunLimits, environment, run};
 use crate::base::sandbox::denial;
 use crate::base::workspace::Workspace;
@@ -314,8 +315,15 @@ impl Git {
                 limit::GIT_CONFIG_BYTES_MAX
             )));
         }
-        // Where it cannot be read, the command that follows says why.
-        Ok(said.text)
+        match said.code {
+            // git goes on after such a line, and tells it each time: an included file may be anything.
+            0 if own_keys(&said.text).iter().any(|key| !key.contains('.')) => Err(ToolError::failed(
+                "the repository's configuration, or a file that it includes, has a line in no section: take it out",
+            )),
+            0 => Ok(said.text),
+            // What stands in a file that the configuration includes is no part of the reason.
+            _ => Err(ToolError::failed(fatal(&said.text))),
+        }
     }
 
     /// What a changing command may start of the repository's own, for the person who is asked.
@@ -334,13 +342,13 @@ impl Git {
     /// Not for a command that changes something where nothing of the session runs in a sandbox: hooks have the variable too, and what they do
     /// in other repositories would go wrong.
     async fn hold(&self, looks: bool, context: &ToolContext) -> Result<Option<(OsString, OsString)>, ToolError> {
-        let directory = self.workspace.working_directory().to_owned();
+        let workspace = Arc::clone(&self.workspace);
         let caged = context.scope.loopback.get().cloned().flatten();
         let holds = looks || caged.is_some() || self.sandbox.level().is_some();
-        let look = move || match (shared(&directory), caged) {
+        let look = move || match (shared(&workspace), caged) {
             (Some(Shared::Led(_)), Some(caged)) => {
                 caged.tidy();
-                shared(&directory)
+                shared(&workspace)
             }
             (found, _) => found,
         };
@@ -350,6 +358,12 @@ impl Git {
             Some(Shared::Led(file)) => Err(ToolError::failed(format!(
                 "{} leads git to another repository, and git did not put it there: see what made it, and take it away",
                 file.display()
+            ))),
+            Some(Shared::Astray(Stray { part, to })) => Err(ToolError::failed(format!(
+                "{} leads git out of the working directory, to {}, which does not lead back here as that of a linked worktree or \
+                 a submodule does: take it away, or let that place be among the allowed paths",
+                part.display(),
+                to.display()
             ))),
         }
     }
@@ -392,6 +406,12 @@ impl Git {
             ))),
         }
     }
+}
+
+/// Why git ended, without what it says of single lines of files.
+fn fatal(said: &str) -> String {
+    let reasons: Vec<&str> = said.lines().filter(|line| line.starts_with("fatal: ")).collect();
+    if reasons.is_empty() { "git cannot read its configuration".to_owned() } else { reasons.join("\n") }
 }
 
 /// A revision: nothing that git could take for an option. HEAD when none is given.

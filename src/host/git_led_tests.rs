@@ -325,3 +325,133 @@ async fn no_remote_is_a_program() {
         assert!(repository.sung().is_some(), "{remote}");
     }
 }
+
+/// What is done to a repository, given its top and another's.
+type Setup = fn(&Path, &Path);
+
+/// Ways in which a repository shows what lies in another place.
+fn ways_out() -> Vec<(&'static str, Setup)> {
+    fn instead(part: &Path, to: &Path) {
+        if part.is_dir() {
+            fs::remove_dir_all(part).unwrap();
+        } else if part.exists() {
+            fs::remove_file(part).unwrap();
+        }
+        fs::create_dir_all(part.parent().unwrap()).unwrap();
+        symlink(to, part).unwrap();
+    }
+    fn file(top: &Path, text: &[u8]) {
+        fs::remove_dir_all(top.join(".git")).unwrap();
+        fs::write(top.join(".git"), text).unwrap();
+    }
+    vec![
+        (".git", |top, other| instead(&top.join(".git"), &other.join(".git"))),
+        (".git", |top, other| file(top, format!("gitdir: {}/.git\n", other.display()).as_bytes())),
+        (".git", |top, other| file(top, format!("gitdir: {}/.git\0x", other.display()).as_bytes())),
+        (".git", |top, other| {
+            use std::os::unix::ffi::OsStrExt;
+            symlink(other, top.join(std::ffi::OsStr::from_bytes(b"\xff"))).unwrap();
+            file(top, b"gitdir: \xff/.git\n");
+        }),
+        (".git/objects/info/alternates", |top, other| {
+            fs::write(top.join(".git/objects/info/alternates"), format!("# x\n{}/.git/objects\n", other.display()))
+                .unwrap();
+        }),
+        (".git/objects/info/alternates", |top, other| {
+            symlink(other.join(".git"), top.join("led")).unwrap();
+            fs::write(top.join(".git/objects/info/alternates"), "../../led/objects\n").unwrap();
+        }),
+        (".git/objects", |top, other| instead(&top.join(".git/objects"), &other.join(".git/objects"))),
+        (".git/objects/ab", |top, other| instead(&top.join(".git/objects/ab"), &other.join(".git/objects"))),
+        (".git/objects/pack", |top, other| instead(&top.join(".git/objects/pack"), &other.join(".git/objects/pack"))),
+        (".git/refs/heads", |top, other| instead(&top.join(".git/refs/heads"), &other.join(".git/refs/heads"))),
+        (".git/config", |top, other| instead(&top.join(".git/config"), &other.join("secret"))),
+        (".git/packed-refs", |top, other| instead(&top.join(".git/packed-refs"), &other.join("secret"))),
+        (".git/shallow", |top, other| instead(&top.join(".git/shallow"), &other.join("secret"))),
+        (".git/info/attributes", |top, other| instead(&top.join(".git/info/attributes"), &other.join("secret"))),
+        (".git/worktrees/x/gitdir", |top, other| instead(&top.join(".git/worktrees/x/gitdir"), &other.join("secret"))),
+    ]
+}
+
+#[tokio::test]
+async fn parts_that_lead_out_of_the_roots_are_followed_by_no_tool() {
+    for (index, (part, setup)) in ways_out().into_iter().enumerate() {
+        let (repository, other) = (Repository::new(), Repository::new());
+        other.write("secret", "topsecret\n");
+        other.git(&["add", "."]);
+        other.git(&["commit", "-qm", "topsecret"]);
+        setup(&repository.top(), &other.top());
+        fs::create_dir_all(repository.top().join("sub")).unwrap();
+        let calls = looks().into_iter().chain([
+            ("git_show", json!({"revision": "HEAD:secret"})),
+            ("git_add", json!({})),
+            ("git_branch", json!({"name": "x", "create": true})),
+        ]);
+        let begins = format!("{} leads git out of the working directory", repository.top().join(part).display());
+        for (name, arguments) in calls {
+            let said = repository.says(&Sandbox::default(), Path::new(""), (name, arguments)).await.unwrap_err();
+            assert!(said.starts_with(&begins) && !said.contains("topsecret"), "{index} {part}: {name}: {said}");
+        }
+        // From below as well.
+        let said = repository.says(&Sandbox::default(), Path::new("sub"), ("git_log", json!({}))).await.unwrap_err();
+        assert!(said.starts_with(&begins), "{index} {part}: {said}");
+        assert_eq!(other.git(&["branch", "--format=%(refname:short)"]), "main\n");
+    }
+}
+
+#[tokio::test]
+async fn parts_that_lie_elsewhere_are_followed_in_the_roots_and_back() {
+    // Where the other place is a root.
+    for (index, (part, setup)) in ways_out().into_iter().take(6).enumerate() {
+        let (repository, other) = (Repository::new(), Repository::new());
+        setup(&repository.top(), &other.top());
+        let workspace = Arc::new(Workspace::new(&repository.top(), &[other.top()]).unwrap());
+        let tool = git_tools(&workspace, &GitOptions::default())
+            .into_iter()
+            .find(|tool| tool.definition().name == "git_log")
+            .unwrap();
+        let said = repository.call(tool.as_ref(), json!({})).await;
+        assert!(said.as_ref().is_ok_and(|said| said.contains("first")), "{index} {part}: {said:?}");
+    }
+    // Links in itself, a directory apart that leads back, and a worktree elsewhere.
+    let (repository, apart) = (Repository::new(), tempfile::tempdir().unwrap());
+    let (top, apart) = (repository.top(), apart.path().canonicalize().unwrap());
+    fs::remove_file(top.join(".git/HEAD")).unwrap();
+    symlink("refs/heads/main", top.join(".git/HEAD")).unwrap();
+    repository.write("ignored", "x\n");
+    let _none = fs::remove_file(top.join(".git/info/exclude"));
+    symlink("../../ignored", top.join(".git/info/exclude")).unwrap();
+    let elsewhere = apart.join("tree");
+    repository.git(&["worktree", "add", "-q", "-b", "t", elsewhere.to_str().unwrap()]);
+    let said = repository.says(&Sandbox::default(), Path::new(""), ("git_log", json!({}))).await;
+    assert!(said.is_ok(), "{said:?}");
+    let said = repository.says(&Sandbox::default(), &elsewhere, ("git_log", json!({}))).await;
+    assert!(said.is_ok(), "{said:?}");
+    let git = apart.join("git");
+    repository.git(&["init", "-q", "--separate-git-dir", git.to_str().unwrap(), "separate"]);
+    let off = Sandbox::default();
+    let log = || repository.says(&off, Path::new("separate"), ("git_status", json!({})));
+    assert!(log().await.unwrap_err().contains("leads git out of the working directory"));
+    repository.git(&["-C", "separate", "config", "core.worktree", top.join("separate").to_str().unwrap()]);
+    let said = log().await;
+    assert!(said.is_ok(), "{said:?}");
+}
+
+#[tokio::test]
+async fn lines_of_an_included_file_are_not_told() {
+    let (repository, other) = (Repository::new(), tempfile::tempdir().unwrap());
+    let file = other.path().join("file");
+    repository.git(&["config", "include.path", file.to_str().unwrap()]);
+    for (content, begins) in [
+        ("topsecret\n", "the repository's configuration, or a file"),
+        ("[a]\n\"topsecret\"\n", "fatal: bad config line 2 in file"),
+    ] {
+        fs::write(&file, content).unwrap();
+        for call in looks() {
+            let said = repository.says(&Sandbox::default(), Path::new(""), call.clone()).await.unwrap_err();
+            assert!(said.starts_with(begins) && !said.contains("topsecret"), "{call:?}: {said}");
+        }
+    }
+    fs::write(&file, "[a]\nb = c\n").unwrap();
+    repository.says(&Sandbox::default(), Path::new(""), ("git_log", json!({}))).await.unwrap();
+}

@@ -7,9 +7,18 @@
 //! What the worktrees of a repository share (configuration, hooks, objects) git looks for where a file `commondir` says. A
 //! program that goes on in the background can put one there at any moment, so that git is told by a variable instead, before
 //! which it does not look at the file: see [`shared`].
+//!
+//! Nothing of a repository leads git out of the roots but what leads back: a `.git` that is a link or a file is believed when it
+//! leads into the roots, or to a directory that names this one as its worktree or submodule. See also `git_stray`.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+
+use super::git_stray::{Stray, stray};
+use crate::base::workspace::Workspace;
 
 /// Bytes of a file of git's that is looked at.
 const READ_BYTES_MAX: u64 = 1 << 20;
@@ -34,10 +43,9 @@ pub(super) fn repository(directory: &Path) -> Option<Repository> {
         if found.is_dir() {
             return Some(Repository { top: top.to_owned(), directories: vec![git] });
         }
-        let own = read(&git).and_then(|text| target(top, text.strip_prefix("gitdir:")?.trim()))?;
+        let own = named_by(top, &git)?;
         let common = read(&own.join(COMMON)).and_then(|text| target(&own, text.trim()));
-        let back = read(&own.join("gitdir")).and_then(|text| target(&own, text.trim()));
-        let is_worktree = back.is_some_and(|back| back == git);
+        let is_worktree = is_worktree(&own, &git);
         let is_submodule = || worktree(&own).is_some_and(|back| back == top);
         return match common {
             Some(common) if is_worktree && own.starts_with(&common) => {
@@ -57,34 +65,83 @@ pub(super) enum Shared {
     In(PathBuf),
     /// This file leads somewhere else, and git did not put it there.
     Led(PathBuf),
+    /// Part of the repository lies out of the roots, and does not lead back.
+    Astray(Stray),
 }
 
-/// The same for the repository that git finds from `directory` (absolute, without links). None: it finds none, or says by itself
-/// what is wrong with it.
-pub(super) fn shared(directory: &Path) -> Option<Shared> {
+/// The same for the repository that git finds from the working directory. None: it finds none, or says by itself what is wrong with
+/// it.
+pub(super) fn shared(workspace: &Workspace) -> Option<Shared> {
+    let (top, git, own) = found(workspace.working_directory())?;
+    let leads = git.symlink_metadata().is_ok_and(|found| !found.is_dir());
+    let is_back = || is_worktree(&own, &git) || worktree(&own).is_some_and(|back| back == top);
+    let is_believed = |place: &Path| workspace.contains(place) && !workspace.protects(place);
+    if leads && !is_believed(&own) && !is_back() {
+        return Some(Shared::Astray(Stray { part: git, to: own }));
+    }
+    let shared = shared_of(own.clone());
+    let Shared::In(common) = &shared else { return Some(shared) };
+    let parts = [own.as_path(), common.as_path()];
+    // Its working tree is its own as well.
+    let tree = common.parent().filter(|_| common.ends_with(".git"));
+    let is_own = |place: &Path| is_believed(place) || parts.into_iter().chain(tree).any(|part| place.starts_with(part));
+    Some(stray(&parts, &is_own).map_or(shared, Shared::Astray))
+}
+
+/// The repository that git finds from `directory`: its working tree, what stands for its own directory there, and that directory
+/// without links.
+fn found(directory: &Path) -> Option<(PathBuf, PathBuf, PathBuf)> {
     for top in directory.ancestors() {
         let git = top.join(".git");
         if let Ok(found) = fs::metadata(&git) {
             if found.is_file() {
-                let file = fs::canonicalize(&git).ok()?;
-                let own = read(&file).and_then(|text| target(top, text.strip_prefix("gitdir:")?.trim()))?;
-                return Some(shared_of(own));
+                let own = named_by(top, &fs::canonicalize(&git).ok()?)?;
+                return Some((top.to_owned(), git, own));
             }
             if is_repository(&git) {
-                return fs::canonicalize(&git).ok().map(shared_of);
+                let own = fs::canonicalize(&git).ok()?;
+                return Some((top.to_owned(), git, own));
             }
         }
         if is_repository(top) {
-            return Some(shared_of(top.to_owned()));
+            return Some((top.to_owned(), top.to_owned(), top.to_owned()));
         }
     }
     None
 }
 
+/// Where a `.git` file of `top` leads, read as git reads it: to the byte.
+fn named_by(top: &Path, file: &Path) -> Option<PathBuf> {
+    let text = read_bytes(file)?;
+    let text = text.split(|byte| *byte == 0).next()?.strip_prefix(b"gitdir: ")?;
+    let end = text.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'))?;
+    fs::canonicalize(top.join(OsStr::from_bytes(&text[..=end]))).ok()
+}
+
+/// Whether a repository's own directory is that of the linked worktree with this `.git`.
+fn is_worktree(own: &Path, git: &Path) -> bool {
+    read(&own.join("gitdir")).and_then(|text| target(own, text.trim())).is_some_and(|back| back == git)
+}
+
 /// Whether git takes a directory for a repository's own.
 fn is_repository(git: &Path) -> bool {
-    let is_there = |name: &str| git.join(name).symlink_metadata().is_ok();
-    is_there("HEAD") && (is_there(COMMON) || git.join("objects").is_dir() && git.join("refs").is_dir())
+    let may_be_entered =
+        |name: &str| fs::metadata(git.join(name)).is_ok_and(|found| found.permissions().mode() & 0o111 != 0);
+    let is_whole =
+        || git.join(COMMON).symlink_metadata().is_ok() || may_be_entered("objects") && may_be_entered("refs");
+    is_head(&git.join("HEAD")) && is_whole()
+}
+
+/// Whether git takes a file for the `HEAD` of a repository: it names a branch or a commit.
+fn is_head(file: &Path) -> bool {
+    if let Ok(to) = fs::read_link(file) {
+        return to.as_os_str().as_bytes().starts_with(b"refs/");
+    }
+    let Some(text) = read_bytes(file) else { return false };
+    match text.strip_prefix(b"ref:") {
+        Some(named) => named.trim_ascii_start().starts_with(b"refs/"),
+        None => text.len() >= 40 && text[..40].iter().all(u8::is_ascii_hexdigit),
+    }
 }
 
 fn shared_of(own: PathBuf) -> Shared {
@@ -101,9 +158,13 @@ fn shared_of(own: PathBuf) -> Shared {
     }
 }
 
-fn read(file: &Path) -> Option<String> {
+pub(super) fn read_bytes(file: &Path) -> Option<Vec<u8>> {
     let small = file.symlink_metadata().is_ok_and(|found| found.is_file() && found.len() <= READ_BYTES_MAX);
-    small.then(|| fs::read_to_string(file).ok()).flatten()
+    small.then(|| fs::read(file).ok()).flatten()
+}
+
+fn read(file: &Path) -> Option<String> {
+    read_bytes(file).and_then(|bytes| String::from_utf8(bytes).ok())
 }
 
 fn target(base: &Path, text: &str) -> Option<PathBuf> {
@@ -179,6 +240,10 @@ mod tests {
         // One that looks like a worktree's, and is a repository's own.
         place.git(&["init", "-q", "fake/worktrees"]);
         fs::write(at("fake/worktrees/.git/commondir"), "../..\n").unwrap();
+        let shared = |directory: &Path| {
+            let roots = [top.clone(), directory.to_owned()];
+            shared(&Workspace::new(directory, &roots).unwrap())
+        };
         let within = |path: &str| Some(Shared::In(at(path)));
         let led = |path: &str| Some(Shared::Led(at(path)));
         #[rustfmt::skip]

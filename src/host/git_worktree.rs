@@ -84,11 +84,11 @@ fn place(workspace: &Workspace, given: &str, add: bool) -> Result<PathBuf, ToolE
     if real == workspace.working_directory() {
         return Err(ToolError::BadArguments(format!("`path`: expected a directory of its own, got {given:?}")));
     }
-    let is_kept = || match shared(workspace.working_directory()) {
+    let is_kept = || match shared(workspace) {
         Some(Shared::In(own)) => real.strip_prefix(own).is_ok_and(|below| {
             below.components().next().is_none_or(|first| KEPT.iter().any(|kept| first.as_os_str() == *kept))
         }),
-        Some(Shared::Led(_)) | None => false,
+        Some(Shared::Led(_) | Shared::Astray(_)) | None => false,
     };
     if add && (names_git(workspace, Path::new(given)) || names_git(workspace, &real) || is_kept()) {
         return Err(ToolError::failed(format!(

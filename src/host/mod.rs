@@ -41,6 +41,7 @@ mod git_push;
 mod git_show;
 mod git_stash;
 mod git_status;
+mod git_stray;
 mod git_veil;
 mod git_worktree;
 #[cfg(test)]
