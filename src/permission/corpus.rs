@@ -224,10 +224,13 @@ const LINES: &[(&str, &str)] = &[
     ("scp ${Z:--Srm} f h:x", "? ?"), ("sdiff ${Z:---diff-program=rm} f f", "? ?"), ("zip -q o.zip f ${Z:--TT} 'rm #' -T", "D D"), ("hash {-p,bin/rm,ls}; ls x", "? ?"), ("test {-v,'a[$(rm x)]'}", "D D"),
     ("git -c $X log", "? ?"), ("git -c \"$X=rm x\" log", "D D"), ("npm --prefix d $X", "? ?"), ("docker compose $X x", "? ?"), ("test $A $B", "? ?"), ("test x = x -o $A $B", "? ?"),
     ("sort f \"${Z:--oout}\"", "? ?"), ("sort f {-oout,f}", "? ?"), ("sort f $'-o' out", "? ?"), ("git diff --no-index $'--output=out' f g", "? ?"), ("git diff --no-index {--output=out,f,g}", "? ?"),
+    // One word that the shell makes several of.
+    ("read X < f; rg foo$X y", "? ?"), ("rg foo`cat f` y", "? ?"), ("set -- a --pre=bin/rm; rg \"a$@\" f", "? ?"), ("nice rg foo$X y", "? ?"), ("sort -t,$X f", "? ?"), ("sort -- a$X", "A A"),
+    ("rg \"foo$X\" y", "A A"), ("rg foo -- src/$X", "A A"), ("[ -n $A ]", "? ?"), ("[ $# -gt 0 ]", "? A"), ("test $? = 0", "A A"), ("uniq $X", "? ?"),
     // Everyday lines with such words: a question at most.
     ("git grep -n foo \"$dir\"", "? ?"), ("git grep -n foo -- \"$dir\"", "A A"), ("rg foo \"$dir\"", "? ?"), ("rg foo \"./$dir\"", "A A"), ("rg foo src/*.rs", "A A"), ("git add *.rs", "A A"), ("git commit -m \"$msg\"", "A A"),
-    ("git checkout \"$branch\"", "A A"), ("git show HEAD:$f", "A A"), ("docker logs $X", "A A"), ("test -n \"$X\"", "A A"), ("test \"$a\" = \"$b\"", "A A"), ("test -f \"$f\" -a ! -d \"$g\"", "A A"), ("ls \"$dir\" | head -n$N", "A A"),
-    ("cp \"$a\" \"$b\"", "A A"), ("grep -rn foo $dir", "A A"), ("sort ./$f", "A A"), ("sort -t, -k2 f | uniq -c", "A A"), ("uniq -f 2 f", "A A"), ("xxd -l 16 f | head", "A A"), ("wc -l $f", "A A"),
+    ("git checkout \"$branch\"", "A A"), ("git show HEAD:$f", "? ?"), ("git show \"HEAD:$f\"", "A A"), ("docker logs $X", "A A"), ("test -n \"$X\"", "A A"), ("test \"$a\" = \"$b\"", "A A"), ("test -f \"$f\" -a ! -d \"$g\"", "A A"), ("ls \"$dir\" | head -n$N", "A A"),
+    ("cp \"$a\" \"$b\"", "A A"), ("grep -rn foo $dir", "A A"), ("sort ./$f", "? ?"), ("sort \"./$f\"", "A A"), ("sort -t, -k2 f | uniq -c", "A A"), ("uniq -f 2 f", "A A"), ("xxd -l 16 f | head", "A A"), ("wc -l $f", "A A"),
     ("declare x=1", "A A"), ("export PATH=\"$HOME/bin:$PATH\"", "A A"), ("npm test $X", "? ?"), ("cargo test \"$name\"", "? ?"), ("for f in *.c; do cat \"$f\"; done", "A A"),
     // Values that a builtin expands once more.
     ("export -a 'a=($(rm x))'", "D D"), ("export -a a='($(rm x))'", "D D"), ("declare -a 'a=($(rm x))'", "D D"), ("declare -ga 'a=(`rm x`)'", "D D"), ("declare -a b; declare 'b=($(rm x))'", "D D"),

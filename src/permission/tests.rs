@@ -159,7 +159,7 @@ fn what_only_the_shell_knows_or_nobody_can_read() {
     #[rustfmt::skip]
     let table = [
         ("echo $HOME", ALLOW), ("ls *.rs", ALLOW), ("git $X", ASK), ("git log $X", ASK), ("git log -- $X", ALLOW), ("git add ${X}", ALLOW), ("git pu$X", ASK),
-        ("git log ${X:---output=x}", ASK), ("git branch ${X%.*}", ALLOW), ("git log v$X", ALLOW), ("$X status", ASK), ("$X", ASK), ("r$X -rf", ASK), ("gi? status", ASK),
+        ("git log ${X:---output=x}", ASK), ("git branch ${X%.*}", ALLOW), ("git log v$X", ASK), ("git log \"v$X\"", ALLOW), ("$X status", ASK), ("$X", ASK), ("r$X -rf", ASK), ("gi? status", ASK),
         ("git {log,push}", ASK), ("{git,push}", ASK), ("$'git' status", ASK), ("git $'push'", ASK), ("echo $'a'", ALLOW),
         ("cat $X", ASK), ("cat .e*", ASK), ("cat $X.txt", ALLOW), ("npm $X", ASK), ("npm tes?", ASK), ("echo $((1+2))", ALLOW),
         ("echo $((x))", ASK), ("echo ${a[x]}", ASK), ("echo ${x@P}", ASK), ("echo ${!x}", ASK), ("echo ${x:y}", ASK), ("echo $1 $? $#", ALLOW),

@@ -432,7 +432,7 @@ pub(super) fn known_up_to(part: &Part) -> Option<usize> {
 /// Whether a command may run commands that are not its own words.
 pub(super) fn runs_others(part: &Part) -> bool {
     let Some(name) = part.program() else { return true };
-    let arguments = &part.words[1..];
+    let arguments = &*part.arguments();
     match known(name) {
         None => false,
         // With any option at all it may read more than the script.

@@ -20,6 +20,7 @@ mod wrap;
 
 pub(super) use special::GIT_VALUE_OPTIONS;
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Stands in a word for what only the shell will know: the value of a variable, the files of a glob.
@@ -49,6 +50,8 @@ pub(super) struct Part {
     pub(super) hides: Vec<Part>,
     /// How what is unknown in it stands in the line, quoting removed.
     pub(super) typed: Vec<(Spot, String)>,
+    /// Words whose front is known, and behind which the shell may make further ones.
+    pub(super) apart: Vec<usize>,
     /// What it reads stands in the line, and was looked at: a here-document, a here-string.
     pub(super) fed: bool,
 }
@@ -85,6 +88,9 @@ pub(super) struct Line {
     /// A function in it calls itself again and again.
     pub(super) bomb: bool,
 }
+
+/// Builtins that set variables.
+const SETTERS: [&str; 5] = ["declare", "export", "local", "readonly", "typeset"];
 
 impl Part {
     fn of(words: Vec<String>) -> Self {
@@ -145,6 +151,25 @@ impl Part {
             let _infallible = write!(text, " {} {target}", redirect.operator);
         }
         text.trim().replace(UNKNOWN, "…")
+    }
+
+    /// The arguments as the program may get them: behind a word that the shell may take apart stands any other.
+    fn arguments(&self) -> Cow<'_, [String]> {
+        let known = self.words.get(1..).unwrap_or_default();
+        if self.apart.is_empty() {
+            return Cow::Borrowed(known);
+        }
+        let mut all = Vec::with_capacity(known.len() + self.apart.len());
+        // What follows a name and `=` is not taken apart by the builtins that set variables, where it could do harm.
+        let sets = self.program().is_some_and(|name| SETTERS.contains(&name));
+        let is_value = |word: &str| sets && word.split(UNKNOWN).next().is_some_and(|front| front.contains('='));
+        for (at, word) in self.words.iter().enumerate().skip(1) {
+            all.push(word.clone());
+            if self.apart.contains(&at) && !is_value(word) {
+                all.push(UNKNOWN.to_string());
+            }
+        }
+        Cow::Owned(all)
     }
 
     pub(super) fn has_unknown(&self) -> bool {

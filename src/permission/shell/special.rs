@@ -122,9 +122,10 @@ fn git_command(command: &str, rest: &[String]) -> bool {
 
 /// The files that a program writes because an option says so, where nobody would look for it: the same as behind a `>`.
 pub(super) fn writes(part: &Part) -> Vec<Redirect> {
+    let arguments = &*part.arguments();
     let letter = match part.program() {
         Some("git") => {
-            let mut words = part.words[1..].iter();
+            let mut words = arguments.iter();
             while let Some(option) = words.clone().next().filter(|word| word.starts_with('-')) {
                 words.nth(usize::from(GIT_VALUE_OPTIONS.contains(&option.as_str())));
             }
@@ -140,12 +141,12 @@ pub(super) fn writes(part: &Part) -> Vec<Redirect> {
             }
         }
         Some("sort" | "gsort") => Some('o'),
-        Some("uniq" | "guniq") => return second_operand(&part.words[1..], "fsw"),
-        Some("xxd") => return second_operand(&part.words[1..], "cglosnR"),
+        Some("uniq" | "guniq") => return second_operand(arguments, "fsw"),
+        Some("xxd") => return second_operand(arguments, "cglosnR"),
         Some(_) | None => return Vec::new(),
     };
     let mut found = Vec::new();
-    let mut words = part.words[1..].iter().take_while(|word| *word != "--");
+    let mut words = arguments.iter().take_while(|word| *word != "--");
     while let Some(word) = words.next() {
         let long = word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value)));
         let is_long = long.0.len() > 4 && ("--output".starts_with(long.0) || long.0 == "--output-directory");
@@ -242,7 +243,8 @@ pub(super) fn waits_into(arguments: &[String]) -> bool {
     arguments.iter().any(takes_name) && names_element(arguments)
 }
 
-/// `test`, when it asks for a variable: by the option, or by a word that only the shell will know where one can stand.
+/// `test`, when it asks for a variable: by the option, or by a word that only the shell will know where one can stand, or
+/// that it may make several of.
 pub(super) fn tests_element(arguments: &[String]) -> bool {
     const JOINTS: [&str; 4] = ["!", "(", "-a", "-o"];
     const BINARY: [&str; 15] =
@@ -251,7 +253,8 @@ pub(super) fn tests_element(arguments: &[String]) -> bool {
     arguments.iter().enumerate().any(|(at, word)| {
         let begins = at == 0 || is(at - 1, &JOINTS);
         let compared = at + 1 == arguments.len() || is(at + 1, &BINARY) || is(at + 1, &JOINTS[2..]);
-        matches!(word.as_str(), "-v" | "-R") || (word.starts_with(UNKNOWN) && begins && !compared)
+        let further = at > 0 && word.starts_with(UNKNOWN) && arguments[at - 1].contains(UNKNOWN);
+        matches!(word.as_str(), "-v" | "-R") || further || (word.starts_with(UNKNOWN) && begins && !compared)
     })
 }
 

@@ -260,6 +260,9 @@ impl Walk {
 
     fn word(&mut self, raw: &str, part: &mut Part) {
         let reading = read(raw, self.depth);
+        if reading.apart {
+            part.apart.push(part.words.len());
+        }
         let text = self.keep(reading, Some(Spot::Word(part.words.len())), part);
         part.words.push(text);
     }

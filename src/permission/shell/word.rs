@@ -15,8 +15,11 @@ pub(super) struct Reading {
     pub(super) typed: Option<String>,
     /// Whether it runs commands, or cannot be read.
     pub(super) opaque: bool,
+    /// Behind its known front the shell may make further words of it.
+    pub(super) apart: bool,
     /// What it runs.
     pub(super) inner: Line,
+    quoted: bool,
 }
 
 /// Reads a word as it stands in the command line.
@@ -81,17 +84,28 @@ impl Reading {
             WordPiece::EscapeSequence(text) => self.known(text[1..].trim_start_matches('\n')),
             WordPiece::TildeExpansion(_) => self.known(source),
             WordPiece::DoubleQuotedSequence(pieces) => {
+                let outside = std::mem::replace(&mut self.quoted, true);
                 pieces.iter().for_each(|inner| self.take_quoted(inner, raw, depth));
+                self.quoted = outside;
             }
             // Shells disagree about these: some take the dollar sign for itself.
             WordPiece::AnsiCQuotedText(_) => self.unknown(source),
             WordPiece::GettextDoubleQuotedSequence(pieces) => {
                 self.unknown("$\"");
+                let outside = std::mem::replace(&mut self.quoted, true);
                 pieces.iter().for_each(|inner| self.take_quoted(inner, raw, depth));
+                self.quoted = outside;
             }
-            WordPiece::ParameterExpansion(expression) => self.parameter(expression, source),
-            WordPiece::CommandSubstitution(command) => self.run(command, source, depth),
+            WordPiece::ParameterExpansion(expression) => {
+                self.may_come_apart(source);
+                self.parameter(expression, source);
+            }
+            WordPiece::CommandSubstitution(command) => {
+                self.may_come_apart(source);
+                self.run(command, source, depth);
+            }
             WordPiece::BackquotedCommandSubstitution(command) => {
+                self.may_come_apart(source);
                 self.run(command, source, depth);
                 if command.contains('\\') {
                     self.inner.take(Line::unreadable(command));
@@ -141,6 +155,14 @@ impl Reading {
     fn arithmetic(&mut self, expression: &UnexpandedArithmeticExpr, source: &str) {
         let harmless = |c: char| c.is_ascii_digit() || matches!(c, ' ' | '+' | '-' | '*' | '/' | '%' | '(' | ')');
         if expression.value.chars().all(harmless) { self.unknown(source) } else { self.give_up(source) }
+    }
+
+    /// What is not quoted is taken apart where blanks come of it, and `$@` always; numbers never.
+    fn may_come_apart(&mut self, source: &str) {
+        if matches!(source, "$#" | "$?" | "$$" | "$!") {
+            return;
+        }
+        self.apart |= !self.quoted || source.starts_with("$@") || source.starts_with("${@");
     }
 
     fn known(&mut self, text: &str) {

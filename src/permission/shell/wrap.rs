@@ -173,7 +173,8 @@ fn suffix(part: &Part, start: usize) -> Part {
         Spot::Word(at) => (start..end).contains(at).then(|| (Spot::Word(at - start), text.clone())),
         Spot::Value(_) | Spot::Target(_) => None,
     });
-    Part { typed: typed.collect(), ..Part::of(words) }
+    let apart = part.apart.iter().filter(|at| (start..end).contains(*at)).map(|at| at - start);
+    Part { typed: typed.collect(), apart: apart.collect(), ..Part::of(words) }
 }
 
 /// Arguments that may be command lines themselves, or hold one behind `=` or behind an option's letter.
