@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::App;
 use crate::base::beneath::{Way, way};
-use crate::base::clock;
 use crate::base::sandbox::{self, Mode};
+use crate::base::{clock, limit};
 use crate::config::SandboxSettings;
 use crate::protocol::{Health, LimitView};
 
@@ -87,6 +87,8 @@ impl App {
         let mut limits = vec![LimitView::new("sessions", kept, self.settings.limits.sessions_max)];
         limits.extend(self.commands.limits());
         limits.extend(self.sessions.limits());
+        let listeners = self.store.bell().listeners();
+        limits.push(LimitView::new("streamsOverAllSessions", listeners, limit::LIFECYCLE_STREAMS_MAX));
         limits
     }
 

@@ -10,6 +10,7 @@ mod command;
 mod controls;
 mod health;
 mod judged;
+mod lifecycle;
 mod pages;
 mod parse;
 mod permissions;
@@ -26,7 +27,7 @@ use std::time::Duration;
 
 use crate::agent::Asker;
 use crate::base::{clock, limit};
-pub use crate::bus::{Batch, encode_frames};
+pub use crate::bus::{Batch, encode_frame, encode_frames};
 use crate::config::Settings;
 use crate::hook::{Hooks, NoHooks};
 pub use crate::host::DiffWanted;
@@ -44,6 +45,7 @@ use crate::tool::Registry;
 pub use command::{
     ANONYMOUS, Command, Handled, Message, Operation, Outcome, Request, Response, Step, Submitted, Subscribe, Unread,
 };
+pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
 pub use pages::EventPage;
 pub use parse::parse_json;
 
@@ -460,6 +462,7 @@ impl App {
     /// When the log could not be written.
     pub async fn shutdown(&self, grace: Duration) -> Result<(), ApiError> {
         let saved = self.sessions.shutdown(grace).await;
+        self.store.bell().close();
         self.wardrobe.servers().close().await;
         futures_util::future::join_all(self.agents.iter().map(|agent| agent.stop())).await;
         let closed = self.store.close().await.map_err(|error| ApiError::internal(error.to_string()));

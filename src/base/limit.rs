@@ -82,6 +82,8 @@ pub const FORK_DEPTH_MAX: usize = 1_000;
 pub const CONNECTIONS_MAX: usize = 10_000;
 /// Open event streams of one session.
 pub const STREAMS_PER_SESSION_MAX: usize = 2_000;
+/// Open event streams of one client over all its sessions.
+pub const LIFECYCLE_STREAMS_MAX: usize = 1_000;
 /// Newest events of an active session that are kept in memory for its readers, in bytes.
 pub const TAIL_BYTES_MAX: usize = 1 << 20;
 /// Bytes of uncommitted events after which a turn waits for the disk.

@@ -54,16 +54,21 @@ impl Batch {
 pub fn encode_frames(events: &[Event]) -> Vec<u8> {
     let mut out = Vec::with_capacity(events.len() * 192);
     for event in events {
-        out.extend_from_slice(b"id: ");
-        out.extend_from_slice(event.seq.to_string().as_bytes());
-        out.extend_from_slice(b"\ndata: ");
-        // Plain data: serialising into memory cannot fail.
-        if serde_json::to_writer(&mut out, event).is_err() {
-            out.extend_from_slice(b"{}");
-        }
-        out.extend_from_slice(b"\n\n");
+        encode_frame(&mut out, event.seq, event);
     }
     out
+}
+
+/// Adds an event as an SSE frame whose line `id:` has the number `id`.
+pub fn encode_frame(out: &mut Vec<u8>, id: u64, event: &Event) {
+    out.extend_from_slice(b"id: ");
+    out.extend_from_slice(id.to_string().as_bytes());
+    out.extend_from_slice(b"\ndata: ");
+    // Plain data: serialising into memory cannot fail.
+    if serde_json::to_writer(&mut *out, event).is_err() {
+        out.extend_from_slice(b"{}");
+    }
+    out.extend_from_slice(b"\n\n");
 }
 
 /// What a cursor finds.

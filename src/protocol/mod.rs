@@ -10,6 +10,7 @@ mod error;
 mod event;
 mod id;
 mod item;
+mod lifecycle;
 mod permission;
 mod session;
 mod tool;
@@ -23,6 +24,7 @@ pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::{EVENT_TYPES, Event, EventBody, RoundKind};
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
+pub use lifecycle::{LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
 pub use permission::{
     ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,

@@ -9,6 +9,7 @@ mod guard;
 mod held;
 mod io;
 mod keys;
+mod lifecycle;
 mod listen;
 mod log;
 mod peer;

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::Shared;
 use super::answer::{Answer, Failure, json, ok};
 use super::call::Call;
+use super::lifecycle;
 use super::query::number;
 use super::sse::{self, Opening, Selection};
 use super::write::{Done, etag};
@@ -40,6 +41,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/sessions/{sessionId}/fork", post(changes::fork))
         .route("/sessions/{sessionId}/undo", post(changes::undo))
         .route("/sessions/{sessionId}/redo", post(changes::redo))
+        .route("/events", get(lifecycle::open))
         .route("/permissions/explain", post(explain))
         .route("/permissions/grants", get(grants))
         .route("/permissions/grants/{grantId}", delete_route(revoke))
@@ -175,7 +177,7 @@ async fn history(call: Call) -> Answer {
     let (raw, types) = (query.flag("events")?, query.text("types"));
     query.finish(&["cursor", "limit", "events", "types"])?;
     if raw {
-        let types = types.map(|list| event_types(&list)).transpose()?;
+        let types = types.map(|list| event_types(&list, EVENT_TYPES)).transpose()?;
         return ok(&call.shared.app.event_page(&call.caller, &id, EventPage { after, limit, types }).await?);
     }
     if types.is_some() {
@@ -268,7 +270,7 @@ async fn events(call: Call) -> Answer {
     query.finish(&["after", "types"])?;
     // A browser that reconnects repeats the address and knows better by now.
     let after = last_event_id(&call)?.or(after).unwrap_or(0);
-    let types = types.map(|list| event_types(&list)).transpose()?;
+    let types = types.map(|list| event_types(&list, EVENT_TYPES)).transpose()?;
     let reader = call.shared.app.events(&call.caller, &id, after).await?;
     Ok(stream(&call.shared, id, reader, Selection { types, turn: None }))
 }
@@ -286,17 +288,17 @@ fn wants_stream(call: &Call) -> bool {
     })
 }
 
-fn last_event_id(call: &Call) -> Result<Option<u64>, ApiError> {
+pub(super) fn last_event_id(call: &Call) -> Result<Option<u64>, ApiError> {
     let Some(value) = call.head.headers.get("last-event-id") else { return Ok(None) };
     number("Last-Event-ID", value.to_str().unwrap_or_default()).map(Some)
 }
 
-fn event_types(list: &str) -> Result<Vec<String>, ApiError> {
+pub(super) fn event_types(list: &str, known: &[&str]) -> Result<Vec<String>, ApiError> {
     let types: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
-    match types.iter().find(|name| !EVENT_TYPES.contains(&name.as_str())) {
+    match types.iter().find(|name| !known.contains(&name.as_str())) {
         None => Ok(types),
         Some(strange) => {
-            Err(ApiError::invalid("types", format!("some of {}; got `{strange}`", EVENT_TYPES.join(", "))))
+            Err(ApiError::invalid("types", format!("some of {}; got `{strange}`", known.join(", "))))
         }
     }
 }

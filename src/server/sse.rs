@@ -75,7 +75,15 @@ pub(crate) fn respond(opening: Opening) -> Response {
         let frame = feed.next().await?;
         Some((Ok::<_, Infallible>(frame), feed))
     });
-    let mut response = Response::new(Body::from_stream(frames));
+    response(Body::from_stream(frames))
+}
+
+/// A comment on a silent line.
+pub(super) const STILL_HERE: Bytes = Bytes::from_static(b": still here\n\n");
+
+/// An answer with an event stream.
+pub(super) fn response(frames: Body) -> Response {
+    let mut response = Response::new(frames);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -111,7 +119,7 @@ impl Feed {
                 biased;
                 batch = self.opening.reader.next() => batch,
                 () = self.opening.stop.cancelled() => return None,
-                () = &mut silence => return Some(Bytes::from_static(b": still here\n\n")),
+                () = &mut silence => return Some(STILL_HERE),
             };
             match batch {
                 Ok(Some(batch)) => {

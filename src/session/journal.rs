@@ -290,6 +290,20 @@ mod tests {
         fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<crate::store::OutcomeRow>, StoreError>> {
             self.empty.outcome(name)
         }
+        fn lifecycle<'a>(
+            &'a self,
+            client: Option<&'a ClientId>,
+            after: u64,
+            limit: usize,
+        ) -> BoxFuture<'a, Result<crate::store::LifecyclePage, StoreError>> {
+            self.empty.lifecycle(client, after, limit)
+        }
+        fn lifecycle_end<'a>(&'a self, client: Option<&'a ClientId>) -> BoxFuture<'a, Result<u64, StoreError>> {
+            self.empty.lifecycle_end(client)
+        }
+        fn bell(&self) -> &crate::store::Bell {
+            self.empty.bell()
+        }
         fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
             self.empty.session_count()
         }

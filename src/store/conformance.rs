@@ -124,6 +124,7 @@ async fn holds(store: Shared) {
     lists_are_newest_first_and_apart(&store).await;
     questions_are_found_by_either_name(&store).await;
     a_deleted_session_is_gone(&store).await;
+    lifecycle_events_are_listed_for_each_client(&store).await;
     callbacks_come_in_order(&store).await;
     saved_grants_come_and_go(&store).await;
     the_first_outcome_stays_until_it_has_expired(&store).await;
@@ -317,6 +318,61 @@ async fn a_deleted_session_is_gone(store: &Shared) {
     // The name is free again, and nothing of the first is left.
     put(store, vec![create("b"), append("b", None, 1..=1)]).await;
     assert_eq!(numbers(store, "b", 0, 9).await, [1]);
+}
+
+/// What a client's list says behind a place: place, session, type and number of each; and up to where it looked.
+async fn told(store: &Shared, client: Option<&ClientId>, after: u64) -> (Vec<(u64, String)>, u64) {
+    let page = store.lifecycle(client, after, 100).await.expect("read");
+    let one = |(place, e): &(u64, Event)| (*place, format!("{} {} {}", e.session_id, e.kind, e.seq));
+    (page.entries.iter().map(one).collect(), page.upto)
+}
+
+async fn lifecycle_events_are_listed_for_each_client(store: &Shared) {
+    let client: ClientId = "lifecycle".parse().expect("an id");
+    let theirs = |id: &str| Write::CreateSession(Box::new(SessionRow { client: Some(client.clone()), ..row(id) }));
+    let kinds = |session: &str, first: u64, kinds: &[&str]| {
+        let event = |(seq, kind): (u64, &&str)| Event { kind: (*kind).to_owned(), ..event(session, None, seq, "x") };
+        Write::Append(session_id(session), Arc::new((first..).zip(kinds).map(event).collect()))
+    };
+    let mut others = store.bell().listen(None, 10).expect("room");
+    let mut more = store.bell().listen(Some(&client), 1).expect("room");
+    assert_eq!((store.lifecycle_end(Some(&client)).await, told(store, Some(&client), 0).await), (Ok(0), (vec![], 0)));
+    others.borrow_and_update();
+    put(store, vec![theirs("l1"), kinds("l1", 1, &["session.created", "stream.delta", "session.prompt"])]).await;
+    assert_eq!((more.has_changed().expect("open"), others.has_changed().expect("open")), (true, false));
+    more.borrow_and_update();
+    put(store, vec![append("l1", None, 4..=5)]).await;
+    assert!(!more.has_changed().expect("open"), "a delta is no lifecycle event");
+    put(store, vec![theirs("l2"), kinds("l2", 1, &["session.created"])]).await;
+    put(store, vec![kinds("l1", 6, &["stream.delta", "session.completed"])]).await;
+    // What does not happen is not told.
+    commit(store, vec![kinds("l2", 2, &["abort"]), theirs("l1")]).await.expect_err("taken");
+    let all = |entries: &[(u64, &str)]| entries.iter().map(|(place, said)| (*place, (*said).to_owned())).collect();
+    let before: Vec<_> =
+        all(&[(1, "l1 session.created 1"), (2, "l1 session.prompt 3"), (3, "l2 session.created 1"), (4, "l1 session.completed 7")]);
+    assert_eq!(told(store, Some(&client), 0).await, (before.clone(), 4));
+    assert_eq!(told(store, Some(&client), 2).await, (before[2..].to_vec(), 4));
+    assert_eq!(told(store, Some(&client), 4).await, (vec![], 4));
+    let page = store.lifecycle(Some(&client), 1, 2).await.expect("read");
+    assert_eq!((page.entries.len(), page.upto), (2, 3));
+    // The events are those of the log.
+    let log = store.events(&session_id("l1"), 0, 10).await.expect("read");
+    let same = |event: &Event| serde_json::to_string(event).expect("json");
+    let listed = store.lifecycle(Some(&client), 0, 2).await.expect("read").entries;
+    assert_eq!([same(&listed[0].1), same(&listed[1].1)], [same(&log[0]), same(&log[2])]);
+    // With a session its events go, and its end comes. No place is given twice.
+    more.borrow_and_update();
+    put(store, vec![Write::DeleteSession(session_id("l1"))]).await;
+    assert!(more.has_changed().expect("open"));
+    let after: Vec<_> = all(&[(3, "l2 session.created 1"), (5, "l1 session.deleted 8")]);
+    assert_eq!(told(store, Some(&client), 0).await, (after, 5));
+    put(store, vec![Write::DeleteSession(session_id("l2"))]).await;
+    put(store, vec![theirs("l1"), kinds("l1", 1, &["session.created"])]).await;
+    let last: Vec<_> =
+        all(&[(5, "l1 session.deleted 8"), (6, "l2 session.deleted 2"), (7, "l1 session.created 1")]);
+    assert_eq!(told(store, Some(&client), 4).await, (last, 7));
+    assert_eq!(store.lifecycle_end(Some(&client)).await, Ok(7));
+    put(store, vec![Write::DeleteSession(session_id("l1"))]).await;
 }
 
 async fn saved_grants_come_and_go(store: &Shared) {

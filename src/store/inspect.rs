@@ -109,6 +109,16 @@ pub enum Fault {
         /// What is wrong.
         what: &'static str,
     },
+    /// The list of lifecycle events and the log do not say the same.
+    #[error("session {session}, event {seq}: {what}")]
+    Lifecycle {
+        /// The session.
+        session: SessionId,
+        /// The event.
+        seq: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A view says something else than the log that it is made of.
     #[error("session {session}{of}: {field} is {stored}, by the log {log}", of = of_turn(turn.as_ref()))]
     View {

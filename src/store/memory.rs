@@ -3,16 +3,17 @@
 //! Commits are applied by whoever hands one in while nobody else is at it; so callbacks come in
 //! order, one at a time, and one that hands in further commits does not nest.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
 
 use parking_lot::Mutex;
 
+use super::lifecycle::{Bell, GONE_PLACES, LifecyclePage, PAGE_BYTES_MAX, gone, line_of};
 use super::{
     BoxFuture, Committed, GrantRow, OutcomeRow, Question, SessionRow, Store, StoreError, TurnRow, Which, Write,
 };
 use crate::base::limit;
-use crate::protocol::{ClientId, Event, SessionId, TurnId};
+use crate::protocol::{ClientId, Event, SessionId, TurnId, is_lifecycle};
 
 #[derive(Debug)]
 struct Held {
@@ -29,7 +30,44 @@ struct State {
     last_number: u64,
     grants: Vec<GrantRow>,
     outcomes: Outcomes,
+    /// By client; the one without an id is the empty text.
+    lifecycles: HashMap<String, Lifecycle>,
+    /// Clients for whom there are new ones.
+    rung: BTreeSet<String>,
     closed: bool,
+}
+
+/// A client's lifecycle events, oldest first.
+#[derive(Debug, Default)]
+struct Lifecycle {
+    newest: u64,
+    entries: VecDeque<(u64, Told)>,
+}
+
+/// A lifecycle event.
+#[derive(Debug)]
+enum Told {
+    /// It stands in the log of the session with this number.
+    Event { number: u64, seq: u64 },
+    /// The session is gone.
+    Gone(Event),
+}
+
+impl Lifecycle {
+    fn push(&mut self, told: Told) {
+        self.newest += 1;
+        self.entries.push_back((self.newest, told));
+    }
+
+    /// A session has gone, and so have its events.
+    fn end(&mut self, number: u64, event: Event) {
+        self.push(Told::Gone(event));
+        let old = self.newest.saturating_sub(GONE_PLACES);
+        self.entries.retain(|(place, told)| match told {
+            Told::Event { number: other, .. } => *other != number,
+            Told::Gone(_) => *place > old,
+        });
+    }
 }
 
 /// What is remembered of commands.
@@ -74,6 +112,7 @@ struct Line {
 pub struct MemoryStore {
     state: Mutex<State>,
     line: Mutex<Line>,
+    bell: Bell,
 }
 
 impl std::fmt::Debug for MemoryStore {
@@ -169,6 +208,42 @@ impl State {
         self.sessions.insert(self.last_number, Held { row, events, turns });
     }
 
+    fn append(&mut self, id: &SessionId, events: &[Event]) {
+        let Some(number) = self.numbers.get(id) else { return };
+        let Some(held) = self.sessions.get_mut(number) else { return };
+        held.events.extend(events.iter().cloned());
+        for event in events.iter().filter(|event| is_lifecycle(&event.kind)) {
+            let client = line_of(held.row.client.as_ref()).to_owned();
+            let told = Told::Event { number: *number, seq: event.seq };
+            self.lifecycles.entry(client.clone()).or_default().push(told);
+            self.rung.insert(client);
+        }
+    }
+
+    /// A client's lifecycle events behind a place.
+    fn lifecycle(&self, client: &str, after: u64, limit: usize) -> LifecyclePage {
+        let mut page = LifecyclePage { entries: Vec::new(), upto: after };
+        let Some(of) = self.lifecycles.get(client) else { return page };
+        let (from, mut bytes) = (of.entries.partition_point(|(place, _)| *place <= after), 0);
+        for (place, told) in of.entries.range(from..).take(limit) {
+            page.upto = *place;
+            let event = match told {
+                Told::Gone(event) => Some(event),
+                Told::Event { number, seq } => self.sessions.get(number).and_then(|held| {
+                    let at = held.events.binary_search_by_key(seq, |event| event.seq).ok()?;
+                    held.events.get(at)
+                }),
+            };
+            let Some(event) = event else { continue };
+            bytes += event.payload.get().len();
+            page.entries.push((*place, event.clone()));
+            if bytes >= PAGE_BYTES_MAX {
+                break;
+            }
+        }
+        page
+    }
+
     /// Does what [`Self::check`] has found possible.
     fn apply(&mut self, writes: Vec<Write>) {
         for write in writes {
@@ -186,14 +261,17 @@ impl State {
                     }
                 }
                 Write::DeleteSession(id) => {
-                    if let Some(number) = self.numbers.remove(&id) {
-                        self.sessions.remove(&number);
+                    if let Some(number) = self.numbers.remove(&id)
+                        && let Some(held) = self.sessions.remove(&number)
+                    {
+                        let client = line_of(held.row.client.as_ref()).to_owned();
+                        let end = gone(&id, last_seq_of(&held.events));
+                        self.lifecycles.entry(client.clone()).or_default().end(number, end);
+                        self.rung.insert(client);
                     }
                 }
                 Write::Append(id, events) => {
-                    if let Some(held) = self.held_mut(&id) {
-                        held.events.extend(events.iter().cloned());
-                    }
+                    self.append(&id, &events);
                 }
                 Write::SaveTurn(turn) => {
                     if let Some(held) = self.held_mut(&turn.record.session_id) {
@@ -238,7 +316,9 @@ impl Store for MemoryStore {
             if result.is_ok() {
                 state.apply(writes);
             }
+            let rung = std::mem::take(&mut state.rung);
             drop(state);
+            rung.iter().for_each(|client| self.bell.ring(client));
             done(result);
             line = self.line.lock();
         }
@@ -326,6 +406,23 @@ impl Store for MemoryStore {
 
     fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>> {
         self.read(|s| s.outcomes.rows.get(name).cloned())
+    }
+
+    fn lifecycle<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<LifecyclePage, StoreError>> {
+        self.read(|s| s.lifecycle(line_of(client), after, limit))
+    }
+
+    fn lifecycle_end<'a>(&'a self, client: Option<&'a ClientId>) -> BoxFuture<'a, Result<u64, StoreError>> {
+        self.read(|s| s.lifecycles.get(line_of(client)).map_or(0, |of| of.newest))
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.bell
     }
 
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {

@@ -11,6 +11,7 @@
 
 pub mod chain;
 pub mod inspect;
+mod lifecycle;
 mod memory;
 mod outcome;
 pub mod recall;
@@ -34,6 +35,7 @@ use crate::protocol::{
 };
 
 use chain::Chain;
+pub use lifecycle::{Bell, LifecyclePage};
 pub use memory::MemoryStore;
 pub use outcome::{Fingerprint, OutcomeRow};
 pub use sqlite::{Inspection, SqliteStore};
@@ -397,6 +399,21 @@ pub trait Store: Send + Sync + 'static {
 
     /// What is remembered of the command of that name. It may have expired: see [`OutcomeRow::at`].
     fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>>;
+
+    /// Lifecycle events of a client's sessions behind place `after`, at most about `limit` and about a megabyte, in the
+    /// order in which they were stored.
+    fn lifecycle<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<LifecyclePage, StoreError>>;
+
+    /// The place of a client's newest lifecycle event; 0 when it has none.
+    fn lifecycle_end<'a>(&'a self, client: Option<&'a ClientId>) -> BoxFuture<'a, Result<u64, StoreError>>;
+
+    /// What wakes who waits for lifecycle events: rung when they can be read.
+    fn bell(&self) -> &Bell;
 
     /// How many sessions there are.
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>>;

@@ -178,7 +178,7 @@ async fn whatever_is_changed_shows_with_the_first_event_that_is_wrong() {
     filled(directory.path()).await;
     assert_eq!(look(directory.path()).1, []);
     #[rustfmt::skip]
-    let table: [(String, &[&str]); 16] = [
+    let table: [(String, &[&str]); 18] = [
         (changed(1, "t1", "u1"),                                          &["event 1: it is not what was written"]),
         (changed(2, "t4", "u4"),                                          &["event 4: it is not what was written"]),
         (changed(2, "t6", "u6"),                                          &["event 6: it is not what was written"]),
@@ -193,6 +193,8 @@ async fn whatever_is_changed_shows_with_the_first_event_that_is_wrong() {
         ("DELETE FROM log WHERE key >= A+8 AND key <= A+10".into(),       &["event 8: the log ends before it, and went on to event 9"]),
         ("DELETE FROM log WHERE key BETWEEN A+1 AND A+12".into(),         &["event 1: the log ends before it, and went on to event 9"]),
         ("DELETE FROM question".into(),                                   &["event 7: a question of the log is not in the list"]),
+        ("DELETE FROM lifecycle".into(),                                  &["event 7: a lifecycle event of the log is not in the list"]),
+        ("UPDATE lifecycle SET key = A+2".into(),                         &["event 7: a lifecycle event of the log", "event 2: the list of lifecycle events has one"]),
         ("UPDATE session SET head = zeroblob(32) WHERE id = 'a'".into(),  &["something up to event 9 is not what was written"]),
         ("DELETE FROM session WHERE id = 'a'".into(),                     &["table log: 5 rows of session number 1", "table turn: 1 rows of session number 1", "table question: 1 rows"]),
     ];

@@ -11,6 +11,7 @@ mod chained;
 mod directory;
 mod fork;
 mod inspect;
+mod lifecycle;
 mod outcome;
 mod read;
 mod record;
@@ -26,6 +27,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 
+use super::lifecycle::{Bell, LifecyclePage, line_of};
 use super::{BoxFuture, Committed, GrantRow, OutcomeRow, SessionRow, Store, StoreError, TurnRow, Which, Write};
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 use directory::Lock;
@@ -46,6 +48,7 @@ pub struct SqliteStore {
     threads: Arc<Mutex<Vec<JoinHandle<()>>>>,
     directory: PathBuf,
     lock: Arc<Mutex<Option<Lock>>>,
+    bell: Arc<Bell>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -89,13 +92,15 @@ impl SqliteStore {
         make_private_file(&path)?;
         let writer = schema::open(&path)?;
         let (jobs, receiver) = mpsc::channel();
-        let threads = write::start(writer, &path, receiver)?;
+        let bell = Arc::new(Bell::default());
+        let threads = write::start(writer, &path, (receiver, Arc::clone(&bell)))?;
         Ok(Self {
             readers: Arc::new(Readers { path, idle: Mutex::new(Some(Vec::new())) }),
             jobs: Mutex::new(Some(jobs)),
             threads: Arc::new(Mutex::new(threads)),
             directory: directory.to_owned(),
             lock: Arc::new(Mutex::new(Some(lock))),
+            bell,
         })
     }
 
@@ -237,6 +242,25 @@ impl Store for SqliteStore {
     fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>> {
         let name = name.to_owned();
         self.read("look for a command's outcome", move |c| Ok(outcome::find(c, &name)?))
+    }
+
+    fn lifecycle<'a>(
+        &'a self,
+        client: Option<&'a ClientId>,
+        after: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<LifecyclePage, StoreError>> {
+        let client = line_of(client).to_owned();
+        self.read("read lifecycle events", move |c| lifecycle::page(c, &client, after, limit))
+    }
+
+    fn lifecycle_end<'a>(&'a self, client: Option<&'a ClientId>) -> BoxFuture<'a, Result<u64, StoreError>> {
+        let client = line_of(client).to_owned();
+        self.read("look for the newest lifecycle event", move |c| lifecycle::newest(c, &client))
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.bell
     }
 
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {

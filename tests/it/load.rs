@@ -14,7 +14,7 @@ use crate::support::house::{Does, House};
 use crate::support::http::{PATIENCE, request};
 
 async fn limits(house: &House) -> BTreeMap<String, (u64, u64)> {
-    let told = house.call("GET", "/health?verbose=true", None).await.json();
+    let told = house.call("GET", "/health?verbose", None).await.json();
     let number = |one: &Value, field: &str| one[field].as_u64().unwrap_or_else(|| panic!("{field}: {one}"));
     let one = |one: &Value| (one["name"].as_str().unwrap().to_owned(), (number(one, "used"), number(one, "limit")));
     told["limits"].as_array().unwrap().iter().map(one).collect()
@@ -37,9 +37,10 @@ async fn what_is_bounded_is_told() {
     assert_eq!(told["connections"].1, 7);
     assert!((2..=7).contains(&told["connections"].0), "{told:?}");
     assert!(told["tailBytesOfASession"].0 > 0 && told.values().all(|(used, limit)| used <= limit), "{told:?}");
-    for name in ["refusals", "tokens", "restingScopes", "ordersOfASession"] {
+    for name in ["refusals", "tokens", "restingScopes", "ordersOfASession", "commandsUnderWay", "readOutcomes"] {
         assert!(told.contains_key(name), "{name}");
     }
+    assert_eq!(told["streamsOverAllSessions"].0, 0);
     house.go_on();
     stream.until("session.completed").await;
     house.close().await;

@@ -50,7 +50,7 @@ fn decoded(row: &Row<'_>, count: u64) -> Result<Vec<Event>, BadLine> {
 }
 
 /// Goes through the rows of a session that begin behind event `after`, oldest first.
-fn each_row(
+pub(super) fn each_row(
     connection: &Connection,
     session: (&SessionId, i64),
     after: u64,

@@ -13,8 +13,8 @@ use super::chained::{self, Stored};
 use super::directory::{self, Hold, Lock};
 use super::read::{self, ReadError};
 use super::write::{key_of, split_key};
-use super::{FILE, fork, schema};
-use crate::protocol::{Event, SessionId};
+use super::{FILE, fork, lifecycle, schema};
+use crate::protocol::{Event, SessionId, is_lifecycle};
 use crate::store::chain::{Chain, TAG_BYTES};
 use crate::store::inspect::{Fault, Inspected};
 use crate::store::{Question, StoreError};
@@ -97,7 +97,7 @@ impl Inspection {
 
     fn orphans(&self) -> rusqlite::Result<Vec<Fault>> {
         let mut faults = Vec::new();
-        for table in ["log", "turn", "question"] {
+        for table in ["log", "turn", "question", "lifecycle"] {
             let mut list = self.connection.prepare(&format!(
                 "SELECT key >> 32, count(*) FROM {table} WHERE key >> 32 NOT IN (SELECT number FROM session)
                  AND key >> 32 NOT IN (SELECT number FROM doomed) GROUP BY key >> 32"
@@ -205,6 +205,9 @@ struct Walk<'a> {
     last_seq: u64,
     /// Questions that the log puts.
     questions: Vec<u64>,
+    /// Lifecycle events in the session's own rows.
+    lifecycle: Vec<u64>,
+    number: i64,
 }
 
 /// Holds a log against its numbers, its chain and its questions. Gives the chain to its end.
@@ -215,8 +218,10 @@ fn walk(
     faults: &mut Vec<Fault>,
 ) -> Result<Chain, ReadError> {
     let head = chained::head_of(connection, number)?;
+    let (questions_put, lifecycle) = (Vec::new(), Vec::new());
+    let chain = Chain::default();
     let mut walk =
-        Walk { session, faults, chain: Chain::default(), chained: true, head, last_seq: 0, questions: Vec::new() };
+        Walk { session, faults, chain, chained: true, head, last_seq: 0, questions: questions_put, lifecycle, number };
     let mut asked = Vec::new();
     for segment in fork::segments(connection, number)? {
         let keys = (key_of(segment.number, 0) - 1, key_of(segment.number, segment.upto));
@@ -228,6 +233,7 @@ fn walk(
     }
     walk.end();
     walk.compare_questions(&asked);
+    walk.compare_lifecycle(&lifecycle::listed(connection, number)?);
     Ok(walk.chain)
 }
 
@@ -259,6 +265,9 @@ impl Walk<'_> {
                     if Question::of(event).is_some() {
                         self.questions.push(event.seq);
                     }
+                    if is_lifecycle(&event.kind) && split_key(stored.key).0 == self.number {
+                        self.lifecycle.push(event.seq);
+                    }
                     take(event);
                 }
             }
@@ -283,6 +292,21 @@ impl Walk<'_> {
             let (last, head) = (self.last_seq, head.seq());
             self.faults.push(Fault::CutOff { session: self.session.clone(), last, head });
         }
+    }
+
+    /// What cannot be read is told already: the list may have it.
+    fn compare_lifecycle(&mut self, listed: &[u64]) {
+        let session = || self.session.clone();
+        let unlisted = self.lifecycle.iter().filter(|seq| listed.binary_search(seq).is_err());
+        let what = "a lifecycle event of the log is not in the list of them";
+        let mut faults: Vec<_> =
+            unlisted.map(|seq| Fault::Lifecycle { session: session(), seq: *seq, what }).collect();
+        if self.chained {
+            let strange = listed.iter().filter(|seq| self.lifecycle.binary_search(seq).is_err());
+            let what = "the list of lifecycle events has one that the log does not";
+            faults.extend(strange.map(|seq| Fault::Lifecycle { session: session(), seq: *seq, what }));
+        }
+        self.faults.append(&mut faults);
     }
 
     fn compare_questions(&mut self, asked: &[u64]) {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::chained;
 use super::directory::make_private_file;
+use super::{chained, lifecycle};
 use crate::store::StoreError;
 
 /// How long to wait for another connection's lock.
@@ -87,6 +87,8 @@ const STEPS: &[Step] = &[
     ALTER TABLE doomed ADD COLUMN at INTEGER;
 ",
     ),
+    // A client's lifecycle events, over all its sessions.
+    Step::Code(lifecycle::list_all),
 ];
 
 /// One step.

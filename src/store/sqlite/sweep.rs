@@ -74,6 +74,10 @@ fn clear(connection: &Connection, number: i64, room: &mut Room) -> rusqlite::Res
             "SELECT key, 0 FROM question WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
             "DELETE FROM question WHERE key BETWEEN ? AND ?",
         ),
+        (
+            "SELECT key, 0 FROM lifecycle WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
+            "DELETE FROM lifecycle WHERE key BETWEEN ? AND ?",
+        ),
     ];
     let first = key_of(number, 0);
     for (look, delete) in tables {

@@ -8,9 +8,10 @@
 mod append;
 mod fork;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,9 +19,10 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::read::{self, TurnBody};
-use super::{chained, outcome, schema, sweep};
+use super::{chained, lifecycle, outcome, schema, sweep};
 use crate::protocol::{SessionId, TurnId};
 use crate::store::chain::Chain;
+use crate::store::lifecycle::Bell;
 use crate::store::{Committed, SessionRow, StoreError, TurnRow, Write};
 
 /// Commits of one transaction, at most.
@@ -65,7 +67,7 @@ pub(super) fn split_key(key: i64) -> (i64, u64) {
 pub(super) fn start(
     connection: Connection,
     path: &Path,
-    jobs: Receiver<Job>,
+    (jobs, bell): (Receiver<Job>, Arc<Bell>),
 ) -> Result<Vec<JoinHandle<()>>, StoreError> {
     let failed = |e: std::io::Error| super::directory::failure("start the writer", path, &e);
     let (checkpoint, wanted) = sync_channel(1);
@@ -80,6 +82,8 @@ pub(super) fn start(
         next_number,
         sweep_at,
         groups: 0,
+        bell,
+        rung: BTreeSet::new(),
     };
     let path = path.to_owned();
     let helper_path = path.clone();
@@ -132,6 +136,9 @@ struct Writer {
     sweep_at: Option<Instant>,
     /// Transactions so far.
     groups: u32,
+    bell: Arc<Bell>,
+    /// Clients for whom the transaction has lifecycle events.
+    rung: BTreeSet<String>,
 }
 
 /// Why a write did not happen.
@@ -266,6 +273,10 @@ impl Writer {
         }
         if result.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
+        }
+        // Of what was rolled back too: who is woken looks and finds nothing.
+        for client in std::mem::take(&mut self.rung) {
+            self.bell.ring(&client);
         }
         result
     }
@@ -402,7 +413,11 @@ impl Writer {
     }
 
     fn delete_session(&mut self, id: &SessionId) -> Result<(), Failed> {
-        let number = self.know(id)?.number;
+        let (number, last_seq) = {
+            let known = self.know(id)?;
+            (known.number, known.last_seq)
+        };
+        self.rung.extend(lifecycle::end(&self.connection, (id, number), last_seq)?);
         // At once for whoever looks, whatever its log weighs.
         self.connection.prepare_cached("DELETE FROM session WHERE number = ?")?.execute([number])?;
         sweep::doom(&self.connection, number)?;

@@ -52,12 +52,28 @@ impl Serving {
 
     /// The same, with variables of its environment.
     pub async fn start_with(home: &TempDir, arguments: &[&str], environment: &[(&str, String)]) -> Self {
-        let port_file = home.path().join("port");
-        // One from before is not this one's.
-        drop(std::fs::remove_file(&port_file));
+        Self::up(Self::command(home, arguments, environment), home).await
+    }
+
+    /// The same; what it says goes into files in its home, however much it is: nobody reads a pipe while it runs.
+    pub async fn start_into_files(home: &TempDir, arguments: &[&str], environment: &[(&str, String)]) -> Self {
+        let mut command = Self::command(home, arguments, environment);
+        let said = |name: &str| std::fs::File::options().append(true).create(true).open(home.path().join(name)).unwrap();
+        command.stdout(said("said.stdout")).stderr(said("said.stderr"));
+        Self::up(command, home).await
+    }
+
+    fn command(home: &TempDir, arguments: &[&str], environment: &[(&str, String)]) -> Command {
         let mut command = simse(home.path());
         command.args(["serve", "--port", "0", "--port-file", "port"]).args(arguments);
         command.envs(environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    async fn up(mut command: Command, home: &TempDir) -> Self {
+        let port_file = home.path().join("port");
+        // One from before is not this one's.
+        drop(std::fs::remove_file(&port_file));
         let mut child = command.spawn().unwrap();
         let started = Instant::now();
         let port: u16 = loop {

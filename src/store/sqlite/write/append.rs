@@ -2,7 +2,7 @@
 
 use super::{Failed, ROW_BYTES_MAX, Writer, key_of};
 use crate::protocol::{Event, SessionId, TurnId};
-use crate::store::sqlite::{chained, read, record};
+use crate::store::sqlite::{chained, lifecycle, read, record};
 use crate::store::{Question, StoreError, check_numbers};
 
 impl Writer {
@@ -40,6 +40,7 @@ impl Writer {
                 self.connection.prepare_cached("INSERT INTO question (key, id, call) VALUES (?1, ?2, ?3)")?;
             insert.execute((key_of(number, event.seq), question.request_id.as_str(), question.call_id))?;
         }
+        self.rung.extend(lifecycle::list(&self.connection, number, events)?);
         let anchored = if chain.seq() - anchored >= chained::ANCHOR_EVENTS {
             chained::anchor(&self.connection, number, &chain)?;
             chain.seq()

@@ -1,0 +1,144 @@
+//! No secret leaves the place where it belongs: canaries are planted wherever the server is told one, a real run with its
+//! errors goes by, and everything that it wrote or answered is searched for them.
+
+use std::path::Path;
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::support::binary::{Serving, ended, simse};
+use crate::support::http::request;
+use crate::support::model_server::{self, Answer, ModelServer};
+
+/// Long enough to stand nowhere by chance, each in two halves, so that this file does not hold one.
+fn canary(name: &str) -> String {
+    format!("canary-{name}-{}", "7f3a9c51e2d84b60")
+}
+
+/// Every file below a directory, with the names of those that must not be searched left out.
+fn files(directory: &Path, but: &[&str]) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut todo = vec![directory.to_owned()];
+    while let Some(next) = todo.pop() {
+        for entry in std::fs::read_dir(next).into_iter().flatten().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().unwrap());
+            let name = path.strip_prefix(directory).unwrap().display().to_string();
+            if kind.is_dir() {
+                todo.push(path);
+            } else if kind.is_file() && !but.contains(&name.as_str()) {
+                found.push((name, std::fs::read(path).unwrap()));
+            }
+        }
+    }
+    found
+}
+
+fn configuration(endpoint: &str) -> String {
+    let (key, env, arg, header) = (canary("openai"), canary("mcp-env"), canary("acp-env"), canary("mcp-header"));
+    let query = canary("url-query");
+    format!(
+        "openai_base_url = \"{endpoint}\"\nopenai_api_key = \"{key}\"\nmodel = \"openai/m\"\ndefault_policy = \"allow\"\n\
+         [[mcp_servers]]\nname = \"gone\"\ncommand = \"/nowhere/server\"\nenv = {{ API_KEY = \"{env}\" }}\n\
+         [[mcp_servers]]\nname = \"web\"\nurl = \"http://127.0.0.1:9/mcp?token={query}\"\n\
+         headers = {{ Authorization = \"Bearer {header}\" }}\n\
+         [[acp_servers]]\nname = \"agent\"\ncommand = \"/nowhere/agent\"\nenv = {{ SECRET = \"{arg}\" }}\n"
+    )
+}
+
+/// All that is asked of the server: what works, what is refused, and what fails.
+async fn errors_and_all(serving: &Serving, home: &TempDir) -> Vec<(String, Vec<u8>)> {
+    let mut told = Vec::new();
+    let wrong = canary("wrong-token");
+    let bearer = format!("Bearer {wrong}");
+    #[rustfmt::skip]
+    let refused = [
+        request(serving.address, "GET", "/sessions").header("Authorization", &bearer),
+        request(serving.address, "GET", "/sessions").header("Authorization", &format!("Basic {wrong}")),
+        request(serving.address, "GET", &format!("/sessions?token={wrong}")),
+        serving.request("GET", &format!("/sessions?token={wrong}")).header("Cookie", &format!("session={wrong}")),
+        serving.request("POST", "/sessions").header("X-Api-Key", &wrong).json(&json!({ "sessionId": "s" })),
+        serving.request("POST", "/sessions").header("Origin", "http://attacker.example").header("Proxy-Authorization", &bearer).json(&json!({})),
+        serving.request("POST", "/sessions").header("Content-Type", "text/plain").body(wrong.as_bytes()),
+        serving.request("POST", "/sessions").json(&json!({ "agent": "acp/agent", "sessionId": "a" })),
+        serving.request("POST", "/sessions").json(&json!({ "sessionId": "f" })),
+        serving.request("POST", "/sessions/f/prompt?wait=true").json(&json!({ "prompt": "fail" })),
+        serving.request("POST", "/sessions/s/prompt?wait=true").json(&json!({ "prompt": "call" })),
+        serving.request("POST", "/sessions/a/prompt?wait=true").json(&json!({ "prompt": "x" })),
+        serving.request("GET", "/sessions/s/history"), serving.request("GET", "/sessions/s"), serving.request("GET", "/sessions"),
+        serving.request("GET", "/tools"), serving.request("GET", "/agents"), serving.request("GET", "/models"),
+        serving.request("GET", "/health"), serving.request("GET", "/health?verbose=true"), serving.request("GET", "/permissions/grants"),
+        serving.request("GET", "/metrics"), serving.request("GET", "/openapi.json"), serving.request("GET", "/nowhere"),
+    ];
+    for (at, request) in refused.into_iter().enumerate() {
+        let reply = request.send(serving.address).await;
+        told.push((format!("answer {at}: {}", reply.status), reply.body));
+        let headers: String = reply.headers.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+        told.push((format!("headers {at}"), headers.into_bytes()));
+    }
+    for (session, last) in [("f", "session.error"), ("s", "session.completed")] {
+        let path = format!("/sessions/{session}/events");
+        let events = serving.request("GET", &path).open(serving.address).await.until(last).await;
+        let called = events.iter().any(|event| event.kind() == "tool.call.end");
+        assert_eq!(called, session == "s", "a command belongs to the run");
+        told.extend(events.into_iter().map(|event| ("an event".to_owned(), event.data.to_string().into_bytes())));
+    }
+    let list = ended(simse(home.path()).args(["token", "list"]).spawn().unwrap()).await;
+    told.push(("token list".to_owned(), format!("{}{}", list.1, list.2).into_bytes()));
+    told
+}
+
+#[tokio::test]
+async fn no_secret_is_written_or_answered() {
+    let home = tempfile::tempdir().unwrap();
+    let model = ModelServer::start(std::sync::Arc::new(|request: &model_server::Request| {
+        let asked = String::from_utf8_lossy(&request.body).into_owned();
+        // What the endpoint was sent comes back in its refusal, as careless ones do.
+        let key = request.header("authorization").unwrap_or("none").to_owned();
+        if asked.contains("\"tool\"") {
+            Answer::text(&["done"])
+        } else if !asked.contains("fail") {
+            let command = json!({ "command": "env; cat /proc/$PPID/environ; exit 3" });
+            Answer::calls("", &[("c1", "bash", command)])
+        } else {
+            Answer::status(401, &[], &format!("{{\"error\":{{\"message\":\"bad key {key}\"}}}}"))
+        }
+    }))
+    .await;
+    let endpoint = model.base_url();
+    std::fs::write(home.path().join("c.toml"), configuration(&endpoint)).unwrap();
+    let made = ended(simse(home.path()).args(["token", "create", "ci", "--role", "operator"]).spawn().unwrap()).await.1;
+    let environment = [("MY_API_KEY", canary("environment")), ("DB_URL", format!("postgres://u:{}@h/d", canary("db")))];
+    for format in ["text", "json"] {
+        let arguments = ["--config", "c.toml", "--log-level", "debug", "--log-format", format];
+        let serving = Serving::start_into_files(&home, &arguments, &environment).await;
+        let owner = serving.token().unwrap();
+        let with_ci =
+            request(serving.address, "GET", "/sessions").header("Authorization", &format!("Bearer {}", made.trim()));
+        assert_eq!(with_ci.send(serving.address).await.status, 200);
+        let mut all = if format == "text" { errors_and_all(&serving, &home).await } else { Vec::new() };
+        assert_eq!(serving.stop().await.0, Some(0));
+        for session in ["f", "s"] {
+            let export = simse(home.path()).args(["export", session]).spawn().unwrap();
+            let (code, out, err) = ended(export).await;
+            assert_eq!(code, Some(0), "{err}");
+            all.extend([(format!("export of {session}"), out.into_bytes()), ("export".to_owned(), err.into_bytes())]);
+        }
+        // The file that holds a secret by its office, and the one that it was read from. What the server said is in a file.
+        let written = files(home.path(), &["c.toml", ".local/share/simse/token"]);
+        for name in ["said.stdout", "said.stderr", ".local/share/simse/simse.db"] {
+            assert!(written.iter().any(|(written, bytes)| written == name && !bytes.is_empty()), "{name}");
+        }
+        all.extend(written);
+        let secrets = [owner.as_str(), made.trim(), "canary-", "7f3a9c51e2d84b60"];
+        for (place, bytes) in &all {
+            let text = String::from_utf8_lossy(bytes);
+            for secret in secrets {
+                if let Some(at) = text.find(secret) {
+                    let around: String =
+                        text[..at].chars().rev().take(120).collect::<Vec<_>>().into_iter().rev().collect();
+                    panic!("{place}: a secret ({}…) behind: {around}", &secret[..7]);
+                }
+            }
+        }
+    }
+}
