@@ -74,6 +74,8 @@ pub const PING_MS: u64 = 30_000;
 pub const PONG_MS: u64 = 10_000;
 /// Frames that wait for a socket or pipe that takes them slowly.
 pub const FRAMES_WAITING_MAX: usize = 64;
+/// Bytes of these, or a single frame that is larger.
+pub const FRAMES_WAITING_BYTES_MAX: usize = 1 << 20;
 /// Sessions kept in one store.
 pub const SESSIONS_MAX: u64 = 1_000_000;
 /// Forks of forks in a row: each reads through the logs of those before it.

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::out::Out;
 use crate::app::{App, Caller, Command, EventReader, Handled, Message, Outcome, Response, Step, Submitted, Subscribe};
 use crate::base::limit;
 use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, SessionId};
@@ -27,7 +28,7 @@ const PROTOCOL: &str = "1.0.0";
 pub(super) struct Dialogue {
     app: Arc<App>,
     caller: Caller,
-    out: mpsc::Sender<String>,
+    out: Out,
     /// Room for commands under way.
     room: Arc<Semaphore>,
     subscriptions: HashMap<SessionId, CancellationToken>,
@@ -54,7 +55,7 @@ pub(super) fn shutdown(grace: Duration) -> String {
 
 impl Dialogue {
     /// A dialogue that writes into `out`.
-    pub(super) fn new(app: Arc<App>, caller: Caller, out: mpsc::Sender<String>) -> Self {
+    pub(super) fn new(app: Arc<App>, caller: Caller, out: Out) -> Self {
         let room = Arc::new(Semaphore::new(limit::COMMANDS_PER_CONNECTION_MAX));
         let (subscriptions, over) = (HashMap::new(), CancellationToken::new());
         Self { app, caller, out, room, subscriptions, over, tasks: TaskTracker::new(), unnamed: 0 }
@@ -89,7 +90,7 @@ impl Dialogue {
     }
 
     async fn say(&self, frame: String) -> bool {
-        self.out.send(frame).await.is_ok()
+        self.out.say(frame).await
     }
 
     async fn command(&mut self, command: Command) -> bool {
@@ -192,7 +193,7 @@ fn check_types(types: Option<&[String]>) -> Result<(), ApiError> {
 }
 
 /// Tells the steps of a command, and its answer.
-async fn follow(mut submitted: Submitted, out: &mpsc::Sender<String>) {
+async fn follow(mut submitted: Submitted, out: &Out) {
     let (id, command) = (submitted.id.clone(), submitted.command);
     let mut mark = json!({ "type": "", "id": id, "command": command });
     if let Some(session) = &submitted.session {
@@ -213,11 +214,11 @@ async fn follow(mut submitted: Submitted, out: &mpsc::Sender<String>) {
         }
         // What was refused never began, and so does not end.
         let told = handled.as_ref().is_none_or(|handled| handled.accepted);
-        if told && out.send(mark.to_string()).await.is_err() {
+        if told && !out.say(mark.to_string()).await {
             return;
         }
         if let Some(handled) = handled {
-            drop(out.send(response((Some(&id), Some(command)), &handled)).await);
+            out.say(response((Some(&id), Some(command)), &handled)).await;
             return;
         }
     }
@@ -239,7 +240,7 @@ struct Events {
     session: SessionId,
     reader: EventReader,
     types: Option<Vec<String>>,
-    out: mpsc::Sender<String>,
+    out: Out,
 }
 
 impl Events {
@@ -256,12 +257,12 @@ impl Events {
             for event in new.filter(|event| self.types.as_ref().is_none_or(|types| types.contains(&event.kind))) {
                 let Ok(text) = serde_json::to_string(event) else { continue };
                 let frame = format!(r#"{{"type":"event","sessionId":"{}","event":{text}}}"#, self.session);
-                if self.out.send(frame).await.is_err() {
+                if !self.out.say(frame).await {
                     return;
                 }
             }
         };
         let ended = json!({ "type": "subscription_ended", "sessionId": self.session, "reason": reason });
-        drop(self.out.send(ended.to_string()).await);
+        self.out.say(ended.to_string()).await;
     }
 }

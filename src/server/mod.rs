@@ -12,6 +12,7 @@ mod keys;
 mod lifecycle;
 mod listen;
 mod log;
+mod out;
 mod peer;
 mod query;
 mod routes;

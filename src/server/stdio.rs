@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::dialogue::{Dialogue, ready, shutdown};
+use super::out::{self, Frame};
 use crate::app::{App, Caller};
-use crate::base::limit;
 use crate::protocol::{ApiError, ErrorCode};
 
 /// What is left of the time to stop when all turns have ended: for lines that are on their way.
@@ -45,8 +45,8 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let Pipe { input, output, line_bytes_max, grace } = pipe;
-    let (out, frames) = mpsc::channel(limit::FRAMES_WAITING_MAX);
-    drop(out.send(ready("stdio")).await);
+    let (out, frames) = out::channel();
+    out.say(ready("stdio")).await;
     let writing = tokio::spawn(write(output, frames));
     let mut dialogue = Dialogue::new(Arc::clone(&app), Caller::default(), out.clone());
     tokio::select! {
@@ -56,7 +56,7 @@ where
     }
     // Who takes no answers is waited for only so long.
     let answered = async {
-        drop(out.send(shutdown(grace)).await);
+        out.say(shutdown(grace)).await;
         dialogue.settled().await;
     };
     drop(tokio::time::timeout(grace, answered).await);
@@ -67,11 +67,11 @@ where
     stored
 }
 
-async fn write<W: AsyncWrite + Unpin>(mut output: W, mut frames: mpsc::Receiver<String>) {
+async fn write<W: AsyncWrite + Unpin>(mut output: W, mut frames: mpsc::Receiver<Frame>) {
     let written = async {
         while let Some(mut frame) = frames.recv().await {
-            frame.push('\n');
-            output.write_all(frame.as_bytes()).await?;
+            frame.text.push('\n');
+            output.write_all(frame.text.as_bytes()).await?;
             if frames.is_empty() {
                 output.flush().await?;
             }

@@ -23,6 +23,7 @@ use super::answer::{Answer, Failure};
 use super::call::Call;
 use super::dialogue::{Dialogue, ready, shutdown};
 use super::listen::Berth;
+use super::out::{self, Frame};
 use crate::app::Caller;
 use crate::base::limit;
 use crate::protocol::ApiError;
@@ -81,11 +82,11 @@ impl End {
 
 async fn serve(socket: WebSocket, shared: Arc<Shared>, caller: Caller) {
     let (sink, stream) = socket.split();
-    let (out, frames) = mpsc::channel(limit::FRAMES_WAITING_MAX);
+    let (out, frames) = out::channel();
     let gone = CancellationToken::new();
     let (heard, hearing) = watch::channel(Instant::now());
     let (end, ending) = watch::channel(None);
-    drop(out.send(ready("websocket")).await);
+    out.say(ready("websocket")).await;
     let writer = Writer { sink, frames, hearing, ending, gone: gone.clone(), shared: Arc::clone(&shared) };
     let writing = tokio::spawn(writer.run());
     let reader = Reader { stream, heard, dialogue: Dialogue::new(Arc::clone(&shared.app), caller, out) };
@@ -147,7 +148,7 @@ fn broken(cause: &axum::Error) -> Option<End> {
 
 struct Writer {
     sink: SplitSink<WebSocket, Message>,
-    frames: mpsc::Receiver<String>,
+    frames: mpsc::Receiver<Frame>,
     hearing: watch::Receiver<Instant>,
     /// Set when it is to end, with how.
     ending: watch::Receiver<Option<Option<End>>>,
@@ -178,6 +179,7 @@ impl Writer {
             // Whatever comes shows that somebody is there.
             pinged = pinged.filter(|at| *at > heard);
             let next = pinged.map_or(heard + ping, |at| at + pong);
+            let mut _room = None;
             let frame = tokio::select! {
                 biased;
                 end = async { self.ending.wait_for(Option::is_some).await.ok().and_then(|end| *end).flatten() } => {
@@ -202,7 +204,11 @@ impl Writer {
                     Message::Ping(bytes::Bytes::new())
                 }
                 frame = self.frames.recv() => match frame {
-                    Some(frame) => Message::Text(frame.into()),
+                    Some(Frame { text, room }) => {
+                        // Free again when it is written.
+                        _room = Some(room);
+                        Message::Text(text.into())
+                    }
                     None => return None,
                 },
             };
