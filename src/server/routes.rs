@@ -297,8 +297,6 @@ pub(super) fn event_types(list: &str, known: &[&str]) -> Result<Vec<String>, Api
     let types: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
     match types.iter().find(|name| !known.contains(&name.as_str())) {
         None => Ok(types),
-        Some(strange) => {
-            Err(ApiError::invalid("types", format!("some of {}; got `{strange}`", known.join(", "))))
-        }
+        Some(strange) => Err(ApiError::invalid("types", format!("some of {}; got `{strange}`", known.join(", ")))),
     }
 }

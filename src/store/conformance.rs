@@ -348,8 +348,12 @@ async fn lifecycle_events_are_listed_for_each_client(store: &Shared) {
     // What does not happen is not told.
     commit(store, vec![kinds("l2", 2, &["abort"]), theirs("l1")]).await.expect_err("taken");
     let all = |entries: &[(u64, &str)]| entries.iter().map(|(place, said)| (*place, (*said).to_owned())).collect();
-    let before: Vec<_> =
-        all(&[(1, "l1 session.created 1"), (2, "l1 session.prompt 3"), (3, "l2 session.created 1"), (4, "l1 session.completed 7")]);
+    let before: Vec<_> = all(&[
+        (1, "l1 session.created 1"),
+        (2, "l1 session.prompt 3"),
+        (3, "l2 session.created 1"),
+        (4, "l1 session.completed 7"),
+    ]);
     assert_eq!(told(store, Some(&client), 0).await, (before.clone(), 4));
     assert_eq!(told(store, Some(&client), 2).await, (before[2..].to_vec(), 4));
     assert_eq!(told(store, Some(&client), 4).await, (vec![], 4));
@@ -368,8 +372,7 @@ async fn lifecycle_events_are_listed_for_each_client(store: &Shared) {
     assert_eq!(told(store, Some(&client), 0).await, (after, 5));
     put(store, vec![Write::DeleteSession(session_id("l2"))]).await;
     put(store, vec![theirs("l1"), kinds("l1", 1, &["session.created"])]).await;
-    let last: Vec<_> =
-        all(&[(5, "l1 session.deleted 8"), (6, "l2 session.deleted 2"), (7, "l1 session.created 1")]);
+    let last: Vec<_> = all(&[(5, "l1 session.deleted 8"), (6, "l2 session.deleted 2"), (7, "l1 session.created 1")]);
     assert_eq!(told(store, Some(&client), 4).await, (last, 7));
     assert_eq!(store.lifecycle_end(Some(&client)).await, Ok(7));
     put(store, vec![Write::DeleteSession(session_id("l1"))]).await;

@@ -61,7 +61,8 @@ async fn a_stream_tells_of_all_sessions_in_one_order() {
     }
     // Later, what is gone is no longer told but by its end; places stay.
     let late = next(&mut open(&house, "/events", &[]).await, 4).await;
-    let left: Vec<_> = seen.iter().filter(|f| f.data["sessionId"] == json!(b) || f.kind() == "session.deleted").collect();
+    let left: Vec<_> =
+        seen.iter().filter(|f| f.data["sessionId"] == json!(b) || f.kind() == "session.deleted").collect();
     assert_eq!(late.iter().collect::<Vec<_>>(), left);
     for behind in [2, 5, 6] {
         let rest: Vec<_> = late.iter().filter(|frame| frame.id > Some(behind)).cloned().collect();

@@ -9,9 +9,11 @@ use simse::server::ListenOptions;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::support::binary::Serving;
+use crate::support::binary::{Serving, simse};
 use crate::support::house::{Does, House};
-use crate::support::http::{PATIENCE, request};
+use crate::support::http::{Frame, PATIENCE, request};
+use crate::support::model_server::{Answer, ModelServer};
+use crate::support::socket::Socket;
 
 async fn limits(house: &House) -> BTreeMap<String, (u64, u64)> {
     let told = house.call("GET", "/health?verbose", None).await.json();
@@ -84,6 +86,76 @@ async fn a_client_that_does_not_read_slows_nobody() {
     house.close().await;
 }
 
+/// Prompts until the server says that it stops, or is gone: what was acknowledged.
+async fn prompts_on_a_socket(address: std::net::SocketAddr, bearer: String) -> Option<(usize, Vec<String>)> {
+    let mut socket = Socket::open_at(address, &bearer).await.ok()?;
+    let mut acknowledged = Vec::new();
+    socket.say(&json!({ "id": "make", "type": "create_session", "sessionId": "s16" })).await;
+    for number in 0.. {
+        let (opcode, payload) = socket.try_raw().await?;
+        if opcode == 8 {
+            break;
+        }
+        let frame: Value = serde_json::from_slice(&payload).unwrap_or_default();
+        match (frame["type"].as_str(), frame["data"]["turnId"].as_str()) {
+            (Some("server_shutdown"), _) => break,
+            (Some("response"), turn) => {
+                acknowledged.extend(turn.map(str::to_owned));
+                let prompt = json!({ "id": format!("p{number}"), "type": "prompt", "sessionId": "s16", "prompt": "x" });
+                socket.say(&prompt).await;
+            }
+            _ => {}
+        }
+    }
+    Some((16, acknowledged))
+}
+
+/// A model's reply of 16 MB, forty clients that stand still on both kinds of line: the server grows by little.
+#[tokio::test]
+async fn clients_that_stand_still_cost_little() {
+    const STILL: usize = 20;
+    let home = tempfile::tempdir().unwrap();
+    let piece = "x".repeat(4 << 10);
+    let model = ModelServer::start(std::sync::Arc::new(move |_| Answer::text(&vec![piece.as_str(); 4_096]))).await;
+    let configuration = format!("openai_base_url = \"{}\"\nmodel = \"openai/m\"\n", model.base_url());
+    std::fs::write(home.path().join("c.toml"), configuration).unwrap();
+    let serving = Serving::start(&home, &["--config", "c.toml", "--log-level", "error"]).await;
+    let bearer = format!("Authorization: Bearer {}\r\n", serving.token().unwrap());
+    let create = serving.request("POST", "/sessions").json(&json!({ "sessionId": "s" }));
+    assert_eq!(create.send(serving.address).await.status, 201);
+    let (mut streams, mut sockets) = (Vec::new(), Vec::new());
+    for _ in 0..STILL {
+        let mut stream = serving.request("GET", "/sessions/s/events").open(serving.address).await;
+        assert_eq!(stream.event().await.kind(), "ready");
+        streams.push(stream);
+        let mut socket = Socket::open_at(serving.address, &bearer).await.unwrap();
+        assert_eq!(socket.next().await["type"], "server_ready");
+        socket.response(&json!({ "type": "subscribe", "sessionId": "s", "after": 0 })).await;
+        sockets.push(socket);
+    }
+    let prompt = serving.request("POST", "/sessions/s/prompt?wait=true").json(&json!({ "prompt": "go" }));
+    let turn = prompt.send(serving.address).await.json();
+    assert_eq!(turn["status"], "completed", "{turn}");
+    // 16 MB for each of the forty would be 640 MB.
+    let most = most_resident_mb(&serving);
+    assert!(most < 400, "{most} MB");
+    // They lose nothing.
+    let mut text = 0;
+    for frame in streams.pop().unwrap().until("session.completed").await {
+        text += frame.data["payload"]["text"].as_str().filter(|_| frame.kind() == "stream.delta").map_or(0, str::len);
+    }
+    assert_eq!(text, 16 << 20);
+    drop((streams, sockets));
+    assert_eq!(serving.stop().await.0, Some(0));
+}
+
+/// The most memory that a server has had so far.
+fn most_resident_mb(serving: &Serving) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", serving.child.id().unwrap())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
+}
+
 /// Many clients prompt while the server is told to stop: whatever was acknowledged is in the store of the next one.
 #[tokio::test]
 async fn a_stop_under_load_keeps_its_word() {
@@ -113,20 +185,43 @@ async fn a_stop_under_load_keeps_its_word() {
         })
     });
     let clients: Vec<_> = clients.collect();
+    // Beside them one on a socket, whose commands count as well, and one that reads along.
+    let bearer = format!("Authorization: Bearer {}\r\n", serving.token().unwrap());
+    let on_socket = tokio::spawn(prompts_on_a_socket(address, bearer));
+    let reading = serving.request("GET", "/sessions/s0/events");
     // The load is there when every session is.
     while serving.request("GET", "/sessions").send(address).await.json()["items"].as_array().unwrap().len() < 16 {
         tokio::task::yield_now().await;
     }
+    let mut stream = reading.open(address).await;
+    let along = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while let Some(frame) = stream.frame().await {
+            seen.push(frame);
+        }
+        seen
+    });
     let (code, _, err) = tokio::time::timeout(PATIENCE, serving.stop()).await.expect("it stops");
     assert_eq!(code, Some(0), "{err}");
-    let ended = futures_util::future::join_all(clients).await;
+    let mut ended = futures_util::future::join_all(clients).await;
+    ended.push(on_socket.await);
+    // What is left is sound, and every view of it follows from the log.
+    let (code, out, err) = crate::support::binary::ended(simse(home.path()).arg("check").spawn().unwrap()).await;
+    assert_eq!(code, Some(0), "{out}{err}");
     let next = Serving::start(&home, &["--log-level", "error"]).await;
+    let before: Vec<Frame> = along.await.unwrap().into_iter().filter(|frame| frame.id.is_some()).collect();
+    let mut stream = next.request("GET", "/sessions/s0/events").open(next.address).await;
+    assert_eq!(stream.event().await.kind(), "ready");
+    for frame in &before {
+        assert_eq!(stream.event().await, *frame, "what was shown is in the log");
+    }
     let mut kept = 0;
     for (client, acknowledged) in ended.into_iter().filter_map(|client| client.expect("no client broke")) {
         for turn in acknowledged {
             let path = format!("/sessions/s{client}/turns/{turn}");
             let reply = next.request("GET", &path).send(next.address).await;
             assert_eq!(reply.status, 200, "{path} was acknowledged, and is gone: {reply:?}");
+            assert_ne!(reply.json()["status"], "failed", "{path}: {reply:?}");
             kept += 1;
         }
     }

@@ -33,6 +33,7 @@ mod routes;
 mod sandbox;
 mod serve;
 mod shell;
+mod sockets;
 mod stream;
 mod support;
 mod swapped;

@@ -299,8 +299,7 @@ impl Walk<'_> {
         let session = || self.session.clone();
         let unlisted = self.lifecycle.iter().filter(|seq| listed.binary_search(seq).is_err());
         let what = "a lifecycle event of the log is not in the list of them";
-        let mut faults: Vec<_> =
-            unlisted.map(|seq| Fault::Lifecycle { session: session(), seq: *seq, what }).collect();
+        let mut faults: Vec<_> = unlisted.map(|seq| Fault::Lifecycle { session: session(), seq: *seq, what }).collect();
         if self.chained {
             let strange = listed.iter().filter(|seq| self.lifecycle.binary_search(seq).is_err());
             let what = "the list of lifecycle events has one that the log does not";

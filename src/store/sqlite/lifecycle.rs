@@ -9,9 +9,9 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::chained;
 use super::read::{self, ReadError};
 use super::write::{key_of, split_key};
-use super::chained;
 use crate::protocol::{Event, SessionId, is_lifecycle};
 use crate::store::StoreError;
 use crate::store::lifecycle::{GONE_PLACES, LifecyclePage, PAGE_BYTES_MAX, gone};

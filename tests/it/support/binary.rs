@@ -58,7 +58,8 @@ impl Serving {
     /// The same; what it says goes into files in its home, however much it is: nobody reads a pipe while it runs.
     pub async fn start_into_files(home: &TempDir, arguments: &[&str], environment: &[(&str, String)]) -> Self {
         let mut command = Self::command(home, arguments, environment);
-        let said = |name: &str| std::fs::File::options().append(true).create(true).open(home.path().join(name)).unwrap();
+        let said =
+            |name: &str| std::fs::File::options().append(true).create(true).open(home.path().join(name)).unwrap();
         command.stdout(said("said.stdout")).stderr(said("said.stderr"));
         Self::up(command, home).await
     }

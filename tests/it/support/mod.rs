@@ -7,4 +7,5 @@ pub mod house;
 pub mod http;
 pub mod model_server;
 pub mod program;
+pub mod socket;
 pub mod turns;
