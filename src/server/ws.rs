@@ -137,7 +137,7 @@ impl Reader {
 fn broken(cause: &axum::Error) -> Option<End> {
     let text = cause.to_string();
     tracing::debug!(cause = text, "a socket ended badly");
-    if text.contains("Space limit exceeded") || text.contains("too long") || text.contains("too big") {
+    if text.contains("Space limit exceeded") {
         Some(End::TooLarge)
     } else if text.contains("IO error") || text.contains("Connection") || text.contains("without closing handshake") {
         None

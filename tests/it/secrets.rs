@@ -91,12 +91,12 @@ async fn errors_and_all(serving: &Serving, home: &TempDir) -> Vec<(String, Vec<u
 async fn no_secret_is_written_or_answered() {
     let home = tempfile::tempdir().unwrap();
     let model = ModelServer::start(std::sync::Arc::new(|request: &model_server::Request| {
-        let asked = String::from_utf8_lossy(&request.body).into_owned();
+        let asked = request.json()["messages"].as_array().unwrap().last().unwrap().clone();
         // What the endpoint was sent comes back in its refusal, as careless ones do.
         let key = request.header("authorization").unwrap_or("none").to_owned();
-        if asked.contains("\"tool\"") {
+        if asked["role"] == "tool" {
             Answer::text(&["done"])
-        } else if !asked.contains("fail") {
+        } else if !asked["content"].to_string().contains("fail") {
             let command = json!({ "command": "env; cat /proc/$PPID/environ; exit 3" });
             Answer::calls("", &[("c1", "bash", command)])
         } else {
