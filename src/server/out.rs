@@ -63,8 +63,8 @@ mod tests {
 
     use super::*;
 
-    #[tokio::test]
-    async fn what_waits_is_bounded_in_frames_and_in_bytes() {
+    #[test]
+    fn what_waits_is_bounded_in_frames_and_in_bytes() {
         let (out, mut frames) = channel();
         for _ in 0..limit::FRAMES_WAITING_MAX {
             assert_eq!(out.say("x".into()).now_or_never(), Some(true));
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(out.say(half.clone()).now_or_never(), Some(true));
         assert_eq!(out.say("x".into()).now_or_never(), None, "bytes");
         // Taken is not written yet.
-        let first = frames.recv().await.expect("it was handed over");
+        let first = frames.try_recv().expect("it was handed over");
         assert_eq!(out.say("x".into()).now_or_never(), None, "bytes");
         drop(first);
         assert_eq!(out.say("x".into()).now_or_never(), Some(true));
