@@ -10,6 +10,8 @@ pub const LIFECYCLE_TYPES: &[&str] = &[
     "session.error",
     "session.deleted",
     "turn.queued",
+    "turn.paused",
+    "turn.resumed",
     "permission.request",
     "permission.response",
     "abort",

@@ -31,6 +31,7 @@ mod readme;
 mod restart;
 mod routes;
 mod sandbox;
+mod secrets;
 mod serve;
 mod shell;
 mod sockets;
