@@ -258,7 +258,7 @@ mod tests {
     use crate::base::BoxFuture;
     use crate::protocol::ClientId;
     use crate::session::manager::tests::manager;
-    use crate::store::{Committed, GrantRow, MemoryStore, OutcomeRow, SqliteStore, Which};
+    use crate::store::{Bell, Committed, GrantRow, LifecyclePage, MemoryStore, OutcomeRow, SqliteStore, Which};
 
     /// Counts what is read of logs and what is written.
     struct Counting {
@@ -312,6 +312,20 @@ mod tests {
         }
         fn outcome<'a>(&'a self, name: &'a str) -> Answer<'a, Option<OutcomeRow>> {
             self.inner.outcome(name)
+        }
+        fn lifecycle<'a>(
+            &'a self,
+            client: Option<&'a ClientId>,
+            after: u64,
+            limit: usize,
+        ) -> Answer<'a, LifecyclePage> {
+            self.inner.lifecycle(client, after, limit)
+        }
+        fn lifecycle_end<'a>(&'a self, client: Option<&'a ClientId>) -> Answer<'a, u64> {
+            self.inner.lifecycle_end(client)
+        }
+        fn bell(&self) -> &Bell {
+            self.inner.bell()
         }
         fn session_count(&self) -> Answer<'_, u64> {
             self.inner.session_count()

@@ -55,7 +55,7 @@ fn count(connection: &Connection, sql: &str) -> u64 {
 #[tokio::test]
 async fn a_database_of_every_earlier_version_opens_and_nothing_is_lost() {
     let plain = std::fs::read_to_string(fixtures().join("plain.events.jsonl")).expect("there");
-    for version in 1..=4 {
+    for version in [1, 2, 3, 4, 7] {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("simse.db");
         std::fs::copy(fixtures().join(format!("v{version}.db")), &path).expect("copied");
@@ -75,7 +75,7 @@ async fn a_database_of_every_earlier_version_opens_and_nothing_is_lost() {
         // It goes on behind what was there.
         let last = store.last_seq(&session_id("asks")).await.expect("read");
         put(&store, vec![append("asks", None, last + 1..=last + 1)]).await;
-        assert_eq!(store.grants().await.map(|grants| grants.len()), Ok(usize::from(version == 4)));
+        assert_eq!(store.grants().await.map(|grants| grants.len()), Ok(usize::from(version >= 4)));
         store.close().await.expect("closes");
 
         let (contents, faults) = look(directory.path());

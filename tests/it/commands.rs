@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use simse::server::ListenOptions;
+use tokio::io::AsyncWriteExt as _;
 
 use crate::support::house::{Does, House};
 use crate::support::http::{Reply, request};
