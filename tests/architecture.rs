@@ -41,6 +41,8 @@ const HOMES: &[(&[&str], &[&str])] = &[
     (&["ring"], &["src/store/", "src/server/tls"]),
     (&["agent_client_protocol"], &["src/provider/acp"]),
     (&["rmcp"], &["src/mcp/"]),
+    // Schemas of what crosses the wire, and of the configuration.
+    (&["schemars"], &["src/protocol/", "src/config/", "src/session/", "src/app/", "src/server/openapi/"]),
     (&["lopdf"], &["src/host/fs_read/"]),
     (&["flate2", "crc32fast"], &["src/base/image/", "src/base/deflate"]),
     (&["std::env", "tokio::env"], &["src/config/"]),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{App, Caller, bodies};
@@ -14,7 +15,7 @@ const ABORT_REASON: &str = "aborted by the client";
 const INTERRUPT_REASON: &str = "interrupted by the client";
 
 /// Answer to an abort.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Aborted {
     /// Always true.
@@ -24,7 +25,7 @@ pub struct Aborted {
 }
 
 /// Answer to an interrupt.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Interrupted {
     /// Always true.
@@ -34,7 +35,7 @@ pub struct Interrupted {
 }
 
 /// Answer to a pause.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Paused {
     /// Whether the turn holds. False: it has not come to a boundary yet, and holds at the next one (`turn.paused` says when).
@@ -46,7 +47,7 @@ pub struct Paused {
 }
 
 /// Answer to a resume.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Resumed {
     /// Always true.

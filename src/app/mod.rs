@@ -5,6 +5,7 @@
 
 mod agents;
 mod bodies;
+mod bounds;
 mod changes;
 mod command;
 mod controls;
@@ -42,8 +43,10 @@ use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Receipt,
 pub use crate::session::{Accepted, EventReader, Resolved};
 use crate::store::{Store, StoreError, TurnRow, Which};
 use crate::tool::Registry;
+pub use bounds::{any_setting, narrow};
 pub use command::{
-    ANONYMOUS, Command, Handled, Message, Operation, Outcome, Request, Response, Step, Submitted, Subscribe, Unread,
+    ANONYMOUS, Command, Handled, KINDS, Kind, Message, Names, Operation, Outcome, Request, Response, Step, Submitted,
+    Subscribe, Unread,
 };
 pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
 pub use pages::EventPage;

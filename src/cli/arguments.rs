@@ -62,6 +62,11 @@ pub(super) enum Command {
     /// hold is refused with its line and field.
     #[command(after_help = EXIT_CODES)]
     Import(Import),
+    /// Print the OpenAPI document of the server's routes, events and commands
+    ///
+    /// The same as a server's GET /openapi.json; it takes none to print it.
+    #[command(after_help = EXIT_CODES)]
+    Openapi,
 }
 
 /// Which data directory is meant.

@@ -28,6 +28,7 @@ use self::arguments::{Arguments, Command};
 use self::running::Running;
 use crate::base::process::hide_own;
 use crate::config::{Launch, data_directory};
+use crate::server::openapi_document;
 
 /// Threads that serve, at most. What blocks runs on others.
 const WORKERS_MAX: usize = 8;
@@ -77,11 +78,18 @@ pub fn main() -> ExitCode {
             Command::Check(arguments) => check::run(arguments),
             Command::Export(arguments) => transfer::export(arguments),
             Command::Import(arguments) => transfer::import(arguments).await,
+            Command::Openapi => openapi(),
         }
     });
     // A thread may wait for a line on the terminal that will never come.
     runtime.shutdown_background();
     exit.into()
+}
+
+/// Prints the OpenAPI document.
+fn openapi() -> Exit {
+    screen::line(openapi_document().trim_end());
+    Exit::Ok
 }
 
 /// A curl command that works as printed. `flags` come before the address.

@@ -1,11 +1,12 @@
 //! What turns did to files, as callers see it; and the bodies of undo, redo and fork.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::id::{SessionId, TurnId};
 
 /// What became of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ChangeKind {
     /// It was not there.
     #[serde(rename = "A")]
@@ -19,7 +20,7 @@ pub enum ChangeKind {
 }
 
 /// One path that changed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FileChange {
     /// Relative to the session's working directory where it lies below it, else absolute.
@@ -42,7 +43,7 @@ pub struct FileChange {
 }
 
 /// Something that is not recorded, or not undone, and why.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct PathReason {
     /// The path, shown as those of [`FileChange`].
     pub path: String,
@@ -51,7 +52,7 @@ pub struct PathReason {
 }
 
 /// What changed, within bounds.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChangeReport {
     /// The first of them, by path.
@@ -68,7 +69,7 @@ pub struct ChangeReport {
 }
 
 /// A turn in `GET /sessions/:id/diff`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnChanges {
     /// The turn.
@@ -84,7 +85,7 @@ pub struct TurnChanges {
 }
 
 /// `GET /sessions/:id/diff`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiffView {
     /// The session.
@@ -102,7 +103,7 @@ pub struct DiffView {
 }
 
 /// `POST /sessions/:id/undo` and `/redo`. Every field may be left out.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Undo {
     /// Undo: this turn and all later ones. Redo: what was undone, up to this turn. Default: one turn, the last.
@@ -115,7 +116,7 @@ pub struct Undo {
 }
 
 /// Answer to an undo or a redo.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Undone {
     /// The turns, in the order in which they were undone or redone.
@@ -130,7 +131,7 @@ pub struct Undone {
 }
 
 /// `POST /sessions/:id/fork`. Every field may be left out.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Fork {
     /// The last event that the fork has in common with this session. Default: its newest.

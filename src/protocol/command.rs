@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,7 +12,7 @@ use super::item::Part;
 use super::permission::{GrantScope, PermissionConfig, PermissionMode};
 
 /// `POST /sessions`. Every field may be left out.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct CreateSession {
     /// A chosen id; one is made otherwise.
@@ -37,7 +38,7 @@ pub struct CreateSession {
 }
 
 /// What a prompt says: a text, or parts.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PromptContent {
     /// A text.
@@ -103,7 +104,7 @@ impl PromptContent {
 }
 
 /// What to do with a prompt while a turn runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PromptMode {
     /// Run it after the ones before it.
@@ -116,7 +117,7 @@ pub enum PromptMode {
 }
 
 /// How much a model thinks before it answers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Reasoning {
     /// As much as it does by itself: it is told nothing.
@@ -153,7 +154,7 @@ impl Reasoning {
 
 /// Changes to a session's settings, from the next turn on: `PATCH /sessions/:id`, or beside a prompt. What is not named
 /// stays as it is.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Configure {
     /// Another model, `provider/name`, or `acp/NAME` for an agent.
@@ -181,7 +182,7 @@ pub struct Configure {
 }
 
 /// `POST /sessions/:id/prompt`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Prompt {
     /// What the user says; not empty.
@@ -198,7 +199,7 @@ pub struct Prompt {
 }
 
 /// `POST /sessions/:id/abort`, `/interrupt`, `/pause` and `/resume`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Control {
     /// The turn that is meant: another one is left alone. Default: the one that runs or is paused.
@@ -208,7 +209,7 @@ pub struct Control {
 }
 
 /// A client's answer to a permission request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
     /// This once.
@@ -220,7 +221,7 @@ pub enum Decision {
 }
 
 /// `POST /sessions/:id/feedback`. One of `callId` and `requestId`; one of `decision` and `allowed`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Feedback {
     /// The call that waits.

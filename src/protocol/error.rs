@@ -1,12 +1,13 @@
 //! The one error envelope that every door speaks: `{"error": {"code", "message", "details"}}`.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::client::TokenRole;
 
 /// The stable codes (contract.md). Each has one HTTP status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {
     /// The request is not valid; `details` names the field and what was expected.
@@ -53,7 +54,7 @@ impl ErrorCode {
 const TEXT_BYTES_MAX: usize = 1_500;
 
 /// What went wrong, in the form that crosses the wire and goes into `session.error`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
     /// Stable code.
     pub code: ErrorCode,
@@ -65,7 +66,7 @@ pub struct ErrorBody {
 }
 
 /// The envelope around [`ErrorBody`].
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorEnvelope {
     /// The error.
     pub error: ErrorBody,

@@ -3,6 +3,7 @@
 //! Each event is one record of an append-only log, numbered 1, 2, 3 … without gaps. The log is the
 //! truth: sessions, turns and histories are views of it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
@@ -14,7 +15,7 @@ use super::permission::VerdictSource;
 use super::session::Usage;
 
 /// How a round with the model ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundKind {
     /// With an answer.
@@ -24,7 +25,7 @@ pub enum RoundKind {
 }
 
 /// What happened: `type` and `payload` of an event.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
 pub enum EventBody {
     /// A session came to be. Always number 1.
@@ -376,7 +377,7 @@ pub const EVENT_TYPES: &[&str] = &[
 ];
 
 /// One record of the log, its payload already in JSON: serialised once, for the disk and for every reader.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
     /// Its number in its session, from 1.
@@ -385,6 +386,7 @@ pub struct Event {
     #[serde(rename = "type")]
     pub kind: String,
     /// Its payload, as the type says.
+    #[schemars(with = "Value")]
     pub payload: Box<RawValue>,
     /// Its session.
     pub session_id: SessionId,

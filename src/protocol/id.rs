@@ -3,9 +3,11 @@
 //! Each id is a newtype with one door in (`parse`, which serde uses too), so holders never re-check.
 //! Generated ids are a prefix and a version 7 UUID: ordered by creation, with 74 random bits.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// A text that is not an id of the wanted kind.
@@ -26,9 +28,19 @@ pub(super) fn check(text: &str) -> Result<(), BadId> {
     if fits && text != "." && text != ".." { Ok(()) } else { Err(BadId { len: text.len() }) }
 }
 
+/// What [`check`] says, as a schema.
+fn form(description: &str) -> Schema {
+    json_schema!({
+        "description": description.trim(),
+        "type": "string",
+        "pattern": format!("^[A-Za-z0-9_.-]{{1,{ID_BYTES_MAX}}}$"),
+        "not": { "enum": [".", ".."] },
+    })
+}
+
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
-        $(#[$doc])*
+    ($(#[doc = $doc:literal])* $name:ident, $prefix:literal) => {
+        $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
@@ -42,6 +54,16 @@ macro_rules! id {
             /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                form(concat!($($doc),*))
             }
         }
 

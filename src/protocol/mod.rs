@@ -30,10 +30,10 @@ pub use permission::{
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,
 };
 pub use session::{
-    ACP_PREFIX, AgentView, Deleted, Health, LimitView, ModelView, OWN_AGENT, Page, SessionStatus, SessionView,
-    TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
+    ACP_PREFIX, AgentList, AgentView, Deleted, Health, LimitView, ModelList, ModelView, OWN_AGENT, Page, SessionStatus,
+    SessionView, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
 };
 pub use tool::{
     CategoryFilter, Held, HeldCall, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition,
-    ToolMetrics,
+    ToolList, ToolMetrics,
 };

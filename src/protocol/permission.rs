@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -9,7 +10,7 @@ use super::id::{GrantId, SessionId};
 use super::tool::{CategoryFilter, ToolAnnotations};
 
 /// What to do with a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PermissionPolicy {
     /// Run it.
@@ -21,7 +22,7 @@ pub enum PermissionPolicy {
 }
 
 /// One rule. The last one that matches wins.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionRule {
     /// Glob over the tool's name: `*` and `?`, everything else literal, anchored.
@@ -54,7 +55,7 @@ impl PermissionRule {
 }
 
 /// A default and the rules over it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PermissionConfig {
     /// What happens when no rule matches.
@@ -65,7 +66,7 @@ pub struct PermissionConfig {
 }
 
 /// How much a session does without asking. The floor and what a rule denies stand in every mode.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PermissionMode {
     /// Only looks: whatever may change something is refused, and says so.
@@ -80,7 +81,7 @@ pub enum PermissionMode {
 }
 
 /// How far an answer of a client reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum GrantScope {
     /// This one call.
@@ -94,7 +95,7 @@ pub enum GrantScope {
 }
 
 /// A saved grant, as `GET /permissions/grants` shows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GrantView {
     /// Its id.
@@ -127,7 +128,7 @@ pub struct GrantView {
 }
 
 /// What a verdict rests on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum VerdictBasis {
     /// A rule.
@@ -145,7 +146,7 @@ pub enum VerdictBasis {
 }
 
 /// Why a call would be allowed, asked or denied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionExplanation {
     /// What would happen.
@@ -171,7 +172,7 @@ pub struct PermissionExplanation {
 }
 
 /// One part of an explained call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExplainedPart {
     /// A command or a path; empty for a call that has neither.
@@ -190,7 +191,7 @@ pub struct ExplainedPart {
 }
 
 /// Who decided.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum VerdictSource {
     /// A configured rule or the default policy.
@@ -216,7 +217,7 @@ pub enum VerdictSource {
 }
 
 /// The end of one permission question.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionVerdict {
     /// Whether the call may run.
@@ -229,7 +230,7 @@ pub struct PermissionVerdict {
 }
 
 /// `POST /permissions/explain`: what would happen to this call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExplainCall {
     /// In this session. None: in a new one.

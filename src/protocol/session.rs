@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -21,7 +22,7 @@ pub fn agent_of(model: &str) -> &str {
 }
 
 /// Where a session is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionStatus {
     /// No turn has run yet.
@@ -35,7 +36,7 @@ pub enum SessionStatus {
 }
 
 /// Where a turn is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnStatus {
     /// Waits for the turn before it.
@@ -57,7 +58,7 @@ pub enum TurnStatus {
 }
 
 /// Why a turn stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnStop {
     /// The model was done.
@@ -87,7 +88,7 @@ impl TurnStatus {
 }
 
 /// Tokens, as the provider counted them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
     /// Tokens sent.
@@ -111,7 +112,7 @@ impl Usage {
 }
 
 /// A turn's record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnRecord {
     /// The turn.
@@ -158,7 +159,7 @@ pub struct TurnRecord {
 }
 
 /// A session as `GET /sessions/:id` shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionView {
     /// The session.
@@ -204,8 +205,9 @@ pub struct SessionView {
 }
 
 /// One page of a list.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(rename = "{T}Page")]
 pub struct Page<T> {
     /// The entries.
     pub items: Vec<T>,
@@ -214,14 +216,14 @@ pub struct Page<T> {
 }
 
 /// Answer of `DELETE /sessions/:id`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Deleted {
     /// Always true.
     pub deleted: bool,
 }
 
 /// A model that sessions can use.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelView {
     /// `provider/name`.
@@ -235,8 +237,15 @@ pub struct ModelView {
     pub default: bool,
 }
 
+/// Answer of `GET /models`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ModelList {
+    /// The models.
+    pub models: Vec<ModelView>,
+}
+
 /// An agent that sessions can use.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentView {
     /// Its name.
@@ -252,8 +261,15 @@ pub struct AgentView {
     pub reason: Option<String>,
 }
 
+/// Answer of `GET /agents`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentList {
+    /// The agents.
+    pub agents: Vec<AgentView>,
+}
+
 /// Answer of `GET /health`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Health {
     /// `ok` or `unhealthy`.
     pub status: String,
@@ -269,7 +285,7 @@ pub struct Health {
 }
 
 /// Something that is bounded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitView {
     /// Its name.
     pub name: String,

@@ -1,12 +1,13 @@
 //! Tools as callers see them: definitions, calls, results, figures.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::item::Part;
 
 /// What a tool does, in one word. Permission rules can name it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolCategory {
     /// Looks at something.
@@ -31,7 +32,7 @@ pub enum ToolCategory {
 }
 
 /// One category or several.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a category, or a list of categories")]
 pub enum CategoryFilter {
     /// Exactly this one.
@@ -41,7 +42,7 @@ pub enum CategoryFilter {
 }
 
 /// Hints about a tool's effect. Absent means unknown.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ToolAnnotations {
     /// A name for people.
@@ -56,7 +57,7 @@ pub struct ToolAnnotations {
 }
 
 /// What the model and the client are told about a tool.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDefinition {
     /// Unique in its registry.
@@ -96,8 +97,15 @@ impl ToolDefinition {
     }
 }
 
+/// Answer of `GET /tools`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ToolList {
+    /// The tools.
+    pub tools: Vec<ToolDefinition>,
+}
+
 /// One call that a model or a program makes.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCallRequest {
     /// Unique in its turn.
     pub id: String,
@@ -109,7 +117,7 @@ pub struct ToolCallRequest {
 }
 
 /// What came of a call. There is exactly one for each call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolCallResult {
     /// The call's id.
@@ -132,7 +140,7 @@ pub struct ToolCallResult {
 }
 
 /// What a turn that pauses between two calls still has to do before it asks its model again.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Held {
     /// Calls of the model's last reply that have not begun, in their order.
@@ -147,7 +155,7 @@ pub struct Held {
 }
 
 /// A call that has not begun.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeldCall {
     /// The call.
@@ -158,7 +166,7 @@ pub struct HeldCall {
 }
 
 /// Figures of one tool since its registration.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolMetrics {
     /// The tool's name.

@@ -12,6 +12,7 @@ mod keys;
 mod lifecycle;
 mod listen;
 mod log;
+mod openapi;
 mod out;
 mod peer;
 mod query;
@@ -40,6 +41,7 @@ use self::listen::{Ends, Listeners};
 use self::socket::Socket;
 use self::tls::Tls;
 
+pub use self::openapi::pretty as openapi_document;
 pub use self::stdio::{Pipe, serve_pipe};
 pub use self::tls::TlsFiles;
 

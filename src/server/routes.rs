@@ -1,6 +1,7 @@
 //! The routes (contract.md): each takes its request apart, asks the application, and answers.
 
 mod changes;
+pub(crate) mod table;
 
 use std::sync::Arc;
 
@@ -8,51 +9,25 @@ use axum::Router;
 use axum::http::header::{ACCEPT, ETAG, LOCATION};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use axum::routing::{delete as delete_route, get, post};
 use serde_json::json;
 
 use super::Shared;
-use super::answer::{Answer, Failure, json, ok};
+use super::answer::{Answer, Failure, json, ok, written};
 use super::call::Call;
-use super::lifecycle;
+use super::openapi;
 use super::query::number;
 use super::sse::{self, Opening, Selection};
 use super::write::{Done, etag};
 use super::ws;
 use crate::app::{Accepted, EventPage, EventReader, Paused};
-use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, GrantId, SessionId, SessionView};
+use crate::protocol::{
+    AgentList, ApiError, EVENT_TYPES, ErrorCode, GrantId, ModelList, SessionId, SessionView, ToolList,
+};
 
-/// All routes.
+/// All routes of the table.
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
-    Router::new()
-        .route("/sessions", get(list).post(create))
-        .route("/sessions/{sessionId}", get(show).patch(configure).delete(delete))
-        .route("/sessions/{sessionId}/prompt", post(prompt))
-        .route("/sessions/{sessionId}/events", get(events))
-        .route("/sessions/{sessionId}/abort", post(abort))
-        .route("/sessions/{sessionId}/interrupt", post(interrupt))
-        .route("/sessions/{sessionId}/pause", post(pause))
-        .route("/sessions/{sessionId}/resume", post(resume))
-        .route("/sessions/{sessionId}/feedback", post(feedback))
-        .route("/sessions/{sessionId}/history", get(history))
-        .route("/sessions/{sessionId}/turns", get(turns))
-        .route("/sessions/{sessionId}/turns/{turnId}", get(turn))
-        .route("/sessions/{sessionId}/diff", get(changes::diff))
-        .route("/sessions/{sessionId}/fork", post(changes::fork))
-        .route("/sessions/{sessionId}/undo", post(changes::undo))
-        .route("/sessions/{sessionId}/redo", post(changes::redo))
-        .route("/events", get(lifecycle::open))
-        .route("/permissions/explain", post(explain))
-        .route("/permissions/grants", get(grants))
-        .route("/permissions/grants/{grantId}", delete_route(revoke))
-        .route("/tools", get(tools))
-        .route("/agents", get(agents))
-        .route("/models", get(models))
-        .route("/health", get(health))
-        .route("/ws", get(ws::open))
-        .fallback(unknown)
-        .method_not_allowed_fallback(not_allowed)
-        .with_state(shared)
+    let routes = table::rows().into_iter().fold(Router::new(), |router, row| router.route(row.path, row.handler));
+    routes.fallback(unknown).method_not_allowed_fallback(not_allowed).with_state(shared)
 }
 
 async fn unknown(call: Call) -> Answer {
@@ -202,17 +177,22 @@ async fn turn(call: Call) -> Answer {
 
 async fn tools(call: Call) -> Answer {
     call.no_query()?;
-    ok(&json!({ "tools": call.shared.app.tools() }))
+    ok(&ToolList { tools: call.shared.app.tools() })
 }
 
 async fn agents(call: Call) -> Answer {
     call.no_query()?;
-    ok(&json!({ "agents": call.shared.app.agents() }))
+    ok(&AgentList { agents: call.shared.app.agents() })
 }
 
 async fn models(call: Call) -> Answer {
     call.no_query()?;
-    ok(&json!({ "models": call.shared.app.models() }))
+    ok(&ModelList { models: call.shared.app.models() })
+}
+
+async fn document(call: Call) -> Answer {
+    call.no_query()?;
+    Ok(written(openapi::text()))
 }
 
 async fn health(call: Call) -> Answer {

@@ -26,6 +26,7 @@ mod mcp;
 mod mcp_http;
 mod memory;
 mod openai;
+mod openapi;
 mod patching;
 mod readme;
 mod restart;

@@ -11,6 +11,7 @@
 mod fields;
 mod fingerprint;
 mod flight;
+mod kinds;
 mod lane;
 mod operations;
 mod outcome;
@@ -42,6 +43,7 @@ use outcome::Reads;
 use rate::Rate;
 use run::{Run, Tell};
 
+pub use kinds::{KINDS, Kind, Names};
 pub use outcome::Outcome;
 pub use parse::{ANONYMOUS, Command, Message, Operation, Request, Subscribe, Unread};
 

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::json;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::parse::Class;
 use super::{Command, Operation, Operations, Submitted, Task};
 use crate::app::{App, Caller};
 use crate::base::BoxFuture;
-use crate::protocol::{Access, ApiError, SessionId};
+use crate::protocol::{Access, AgentList, ApiError, ModelList, SessionId, ToolList};
 
 /// What was done.
 #[derive(Debug)]
@@ -144,9 +143,9 @@ impl App {
             Operation::ListGrants(cursor) => {
                 Performed::of(&self.grants(caller, (session.as_ref(), cursor.as_deref())).await?, None)
             }
-            Operation::ListTools => Performed::of(&json!({ "tools": self.tools() }), None),
-            Operation::ListAgents => Performed::of(&json!({ "agents": self.agents() }), None),
-            Operation::ListModels => Performed::of(&json!({ "models": self.models() }), None),
+            Operation::ListTools => Performed::of(&ToolList { tools: self.tools() }, None),
+            Operation::ListAgents => Performed::of(&AgentList { agents: self.agents() }, None),
+            Operation::ListModels => Performed::of(&ModelList { models: self.models() }, None),
             Operation::GetHealth => Performed::of(&self.health().await, None),
             Operation::CreateSession(_)
             | Operation::DeleteSession

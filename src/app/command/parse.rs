@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::fields::{Fields, key_of, name_of};
+use super::kinds::{Cursor, GrantRef, KINDS, Kind, Names, Nothing, Paging, SubscribeBody, TurnRef};
 use crate::app::parse_json;
 use crate::base::limit;
 use crate::protocol::{
@@ -85,14 +86,6 @@ pub(super) enum Class {
     Control,
     /// Beside the lanes; changes nothing.
     Read,
-}
-
-/// Whether a session is named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Names {
-    Must,
-    May,
-    Never,
 }
 
 /// A message on a socket or a pipe.
@@ -251,39 +244,8 @@ impl Operation {
     }
 }
 
-/// The types of messages, and whether each names a session.
-const KINDS: &[(&str, Names)] = &[
-    ("create_session", Names::May),
-    ("delete_session", Names::Must),
-    ("prompt", Names::Must),
-    ("steer", Names::Must),
-    ("configure", Names::Must),
-    ("abort", Names::Must),
-    ("interrupt", Names::Must),
-    ("pause", Names::Must),
-    ("resume", Names::Must),
-    ("feedback", Names::Must),
-    ("undo", Names::Must),
-    ("redo", Names::Must),
-    ("fork", Names::Must),
-    ("revoke_grant", Names::May),
-    ("explain_permission", Names::May),
-    ("get_session", Names::Must),
-    ("get_history", Names::Must),
-    ("get_turn", Names::Must),
-    ("list_turns", Names::Must),
-    ("list_sessions", Names::Never),
-    ("list_grants", Names::May),
-    ("list_tools", Names::Never),
-    ("list_agents", Names::Never),
-    ("list_models", Names::Never),
-    ("get_health", Names::Never),
-    ("subscribe", Names::Must),
-    ("unsubscribe", Names::Must),
-];
-
 fn unknown(kind: &str) -> ApiError {
-    let known: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+    let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
     ApiError::invalid("type", format!("one of {}; got `{kind}`", known.join(", ")))
 }
 
@@ -307,56 +269,6 @@ struct Mode {
     mode: Option<PromptMode>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Nothing {}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct GrantRef {
-    grant_id: GrantId,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct TurnRef {
-    turn_id: TurnId,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Cursor {
-    #[serde(default)]
-    cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Paging {
-    #[serde(default)]
-    cursor: Option<String>,
-    #[serde(default)]
-    limit: Option<usize>,
-}
-
-impl Paging {
-    fn checked(self) -> Result<(Option<String>, usize), ApiError> {
-        match self.limit.unwrap_or(limit::PAGE_ITEMS) {
-            limit @ 1..=limit::PAGE_ITEMS_MAX => Ok((self.cursor, limit)),
-            _ => Err(ApiError::invalid("limit", format!("a number from 1 to {}", limit::PAGE_ITEMS_MAX))),
-        }
-    }
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SubscribeBody {
-    #[serde(default)]
-    after: u64,
-    #[serde(default)]
-    types: Option<Vec<String>>,
-}
-
 impl Message {
     /// Reads one message.
     ///
@@ -375,7 +287,7 @@ impl Message {
         *id = given.map(|text| name_of("id", text)).transpose()?;
         let kind = fields.typed::<String>("type", "the type of a command")?;
         let kind = kind.ok_or_else(|| ApiError::invalid("type", "to be there"))?;
-        let (_, names) = *KINDS.iter().find(|(name, _)| *name == kind).ok_or_else(|| unknown(&kind))?;
+        let Kind { names, .. } = *KINDS.iter().find(|known| known.name == kind).ok_or_else(|| unknown(&kind))?;
         *command = Some(kind.clone());
         let key = fields.typed::<String>("idempotencyKey", "a text")?;
         let key = key.map(|text| key_of("idempotencyKey", text)).transpose()?;

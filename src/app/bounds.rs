@@ -1,0 +1,91 @@
+//! What `bodies` and its neighbours check beyond a body's form, as schemas say it: the OpenAPI document adds it to the
+//! types. A test sends what lies on either side of each bound.
+
+use serde_json::{Value, json};
+
+use crate::base::limit;
+
+/// No control character in it.
+const NO_CONTROLS: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
+/// Something that is no white space in it.
+const SAYS_SOMETHING: &str =
+    "[^\\u0009-\\u000d\\u0020\\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
+
+/// Adds to the schema of the body `name` what is checked behind its parser.
+pub fn narrow(name: &str, schema: &mut Value) {
+    if name == "ExplainCall" {
+        // The one field that has two names.
+        let tool = schema.pointer("/properties/tool").cloned().unwrap_or(Value::Bool(true));
+        merge(schema, "/properties", json!({ "name": tool }));
+    }
+    for (place, bounds) in bounds(name) {
+        merge(schema, place, bounds);
+    }
+}
+
+fn merge(schema: &mut Value, place: &str, more: Value) {
+    let place = schema.pointer_mut(place).and_then(Value::as_object_mut);
+    if let (Some(place), Value::Object(more)) = (place, more) {
+        place.extend(more);
+    }
+}
+
+/// Where in a body's schema something is to be added, and what.
+fn bounds(name: &str) -> Vec<(&'static str, Value)> {
+    let text = |bytes_max: usize| json!({ "maxLength": bytes_max });
+    let title = json!({ "maxLength": limit::TITLE_CHARS_MAX, "pattern": NO_CONTROLS });
+    match name {
+        "CreateSession" | "Configure" => vec![
+            ("/properties/title", title),
+            ("/properties/instructions", text(limit::INSTRUCTIONS_BYTES_MAX)),
+            ("/properties/tools", json!({ "maxItems": limit::TOOL_ENTRIES_MAX })),
+        ],
+        "Fork" => vec![("/properties/title", title)],
+        "Control" => vec![("/properties/reason", text(limit::REASON_BYTES_MAX))],
+        "Feedback" => vec![
+            ("/properties/message", text(limit::REASON_BYTES_MAX)),
+            ("/properties/expiresInMs", json!({ "minimum": 1 })),
+            ("", json!({ "allOf": [one_or_more(&["callId", "requestId"]), exactly_one(&["decision", "allowed"])] })),
+        ],
+        "PermissionRule" => vec![("/properties/pattern", json!({ "minLength": 1 }))],
+        "CategoryFilter" => vec![("/anyOf/1", json!({ "minItems": 1 }))],
+        "ExplainCall" => {
+            vec![("", json!({ "required": [], "oneOf": [{ "required": ["tool"] }, { "required": ["name"] }] }))]
+        }
+        "PromptContent" => vec![
+            ("/anyOf/0", json!({ "pattern": SAYS_SOMETHING, "maxLength": limit::PROMPT_BYTES_MAX })),
+            ("/anyOf/1", json!({ "minItems": 1, "contains": something() })),
+        ],
+        "Part" => vec![
+            ("/oneOf/1/properties/mediaType", json!({ "pattern": "^image/" })),
+            ("/oneOf/1/properties/data", json!({ "pattern": "^[A-Za-z0-9+/=]+$" })),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+/// A part that says something.
+fn something() -> Value {
+    let image = json!({ "properties": { "type": { "const": "image" } } });
+    let text =
+        json!({ "required": ["text"], "properties": { "text": { "type": "string", "pattern": SAYS_SOMETHING } } });
+    json!({ "type": "object", "anyOf": [image, text] })
+}
+
+/// What a change of settings has to be beside its form: a change.
+pub fn any_setting() -> Value {
+    one_or_more(&["model", "reasoning", "title", "instructions", "tools", "permissionMode", "workingDirectory"])
+}
+
+/// One of these fields at least is there, and not `null`.
+fn one_or_more(fields: &[&str]) -> Value {
+    json!({ "anyOf": fields.iter().map(|field| given(field)).collect::<Vec<_>>() })
+}
+
+fn exactly_one(fields: &[&str]) -> Value {
+    json!({ "oneOf": fields.iter().map(|field| given(field)).collect::<Vec<_>>() })
+}
+
+fn given(field: &str) -> Value {
+    json!({ "required": [field], "properties": { field: { "not": { "type": "null" } } } })
+}

@@ -1,0 +1,194 @@
+//! The types of messages: whether each names a session, what stands in it, and what is answered. Reading them and the
+//! OpenAPI document both go by this table.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::app::bounds::narrow;
+use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed};
+use crate::base::limit;
+use crate::protocol::{
+    AgentList, ApiError, Configure, Control, CreateSession, Deleted, ExplainCall, Feedback, Fork, GrantId, GrantView,
+    Health, Item, ModelList, Page, PermissionExplanation, Prompt, SessionView, ToolList, TurnId, TurnRecord, Undo,
+    Undone,
+};
+
+/// Whether a session is named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// It has to be.
+    Must,
+    /// It may be.
+    May,
+    /// None may be.
+    Never,
+}
+
+/// A schema, made where its types are collected.
+pub type Shape = fn(&mut SchemaGenerator) -> Schema;
+
+/// A type of messages.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether a session is named.
+    pub names: Names,
+    /// Its own fields.
+    pub body: Shape,
+    /// What is answered.
+    pub answer: Shape,
+}
+
+const fn kind(name: &'static str, names: Names, body: Shape, answer: Shape) -> Kind {
+    Kind { name, names, body, answer }
+}
+
+/// All of them.
+pub const KINDS: &[Kind] = &[
+    kind("create_session", Names::May, body::<CreateSession>, answer::<SessionView>),
+    kind("delete_session", Names::Must, body::<Nothing>, answer::<Deleted>),
+    kind("prompt", Names::Must, body::<Prompt>, answer::<Accepted>),
+    kind("steer", Names::Must, steer, answer::<Accepted>),
+    kind("configure", Names::Must, configure, answer::<SessionView>),
+    kind("abort", Names::Must, body::<Control>, answer::<Aborted>),
+    kind("interrupt", Names::Must, body::<Control>, answer::<Interrupted>),
+    kind("pause", Names::Must, body::<Control>, answer::<Paused>),
+    kind("resume", Names::Must, body::<Control>, answer::<Resumed>),
+    kind("feedback", Names::Must, body::<Feedback>, answer::<Resolved>),
+    kind("undo", Names::Must, body::<Undo>, answer::<Undone>),
+    kind("redo", Names::Must, body::<Undo>, answer::<Undone>),
+    kind("fork", Names::Must, body::<Fork>, answer::<SessionView>),
+    kind("revoke_grant", Names::May, body::<GrantRef>, answer::<Deleted>),
+    kind("explain_permission", Names::May, body::<ExplainCall>, answer::<PermissionExplanation>),
+    kind("get_session", Names::Must, body::<Nothing>, answer::<SessionView>),
+    kind("get_history", Names::Must, history, answer::<Page<Item>>),
+    kind("get_turn", Names::Must, body::<TurnRef>, answer::<TurnRecord>),
+    kind("list_turns", Names::Must, body::<Paging>, answer::<Page<TurnRecord>>),
+    kind("list_sessions", Names::Never, body::<Paging>, answer::<Page<SessionView>>),
+    kind("list_grants", Names::May, body::<Cursor>, answer::<Page<GrantView>>),
+    kind("list_tools", Names::Never, body::<Nothing>, answer::<ToolList>),
+    kind("list_agents", Names::Never, body::<Nothing>, answer::<AgentList>),
+    kind("list_models", Names::Never, body::<Nothing>, answer::<ModelList>),
+    kind("get_health", Names::Never, body::<Nothing>, answer::<Health>),
+    kind("subscribe", Names::Must, body::<SubscribeBody>, answer::<Subscribed>),
+    kind("unsubscribe", Names::Must, body::<Nothing>, answer::<Unsubscribed>),
+];
+
+/// No fields.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Nothing {}
+
+/// Which grant.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct GrantRef {
+    /// The grant.
+    pub(super) grant_id: GrantId,
+}
+
+/// Which turn.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct TurnRef {
+    /// The turn.
+    pub(super) turn_id: TurnId,
+}
+
+/// Where a list goes on.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cursor {
+    /// The `nextCursor` of the page before.
+    #[serde(default)]
+    pub(super) cursor: Option<String>,
+}
+
+/// Which part of a list.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Paging {
+    /// The `nextCursor` of the page before.
+    #[serde(default)]
+    cursor: Option<String>,
+    /// At most so many entries.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = limit::PAGE_ITEMS_MAX))]
+    limit: Option<usize>,
+}
+
+impl Paging {
+    pub(super) fn checked(self) -> Result<(Option<String>, usize), ApiError> {
+        match self.limit.unwrap_or(limit::PAGE_ITEMS) {
+            limit @ 1..=limit::PAGE_ITEMS_MAX => Ok((self.cursor, limit)),
+            _ => Err(ApiError::invalid("limit", format!("a number from 1 to {}", limit::PAGE_ITEMS_MAX))),
+        }
+    }
+}
+
+/// Which events.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SubscribeBody {
+    /// Those behind this number. Default: all.
+    #[serde(default)]
+    pub(super) after: u64,
+    /// Only those of these types. Default: of all.
+    #[serde(default)]
+    pub(super) types: Option<Vec<String>>,
+}
+
+/// What is answered to `subscribe`.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Subscribed {
+    /// The number behind which the events begin.
+    #[allow(dead_code, reason = "for its schema alone")]
+    position: u64,
+}
+
+/// What is answered to `unsubscribe`.
+#[derive(JsonSchema)]
+#[schemars(inline)]
+struct Unsubscribed {
+    /// Always true.
+    #[allow(dead_code, reason = "for its schema alone")]
+    unsubscribed: bool,
+}
+
+fn body<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = T::json_schema(generator).to_value();
+    narrow(&T::schema_name(), &mut schema);
+    schema.try_into().unwrap_or_default()
+}
+
+fn answer<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// A prompt that says no other mode.
+fn steer(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = body::<Prompt>(generator);
+    if let Some(mode) = schema.pointer_mut("/properties/mode") {
+        *mode = json!({ "description": "`steer`, or nothing.", "type": "string", "const": "steer" });
+    }
+    schema
+}
+
+/// A change that changes something.
+fn configure(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = body::<Configure>(generator);
+    schema.insert("anyOf".to_owned(), crate::app::any_setting()["anyOf"].clone());
+    schema
+}
+
+/// Its cursor is the number of an event.
+fn history(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = body::<Paging>(generator);
+    if let Some(cursor) = schema.pointer_mut("/properties/cursor").and_then(serde_json::Value::as_object_mut) {
+        cursor.insert("pattern".to_owned(), "^[0-9]{1,19}$".into());
+    }
+    schema
+}

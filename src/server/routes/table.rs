@@ -1,0 +1,242 @@
+//! The route table: every route with its words for the OpenAPI document. The router and the document are both made from
+//! it, so that neither has a route that the other lacks.
+
+use std::sync::Arc;
+
+use axum::handler::Handler;
+use axum::http::Method;
+use axum::routing::{MethodFilter, MethodRouter, on};
+
+use super::{changes, ws};
+use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
+use crate::protocol::{
+    AgentList, Control, CreateSession, Deleted, DiffView, Event, ExplainCall, Feedback, Fork, GrantView, Health, Item,
+    ModelList, Page, PermissionExplanation, Prompt, SessionView, ToolList, TurnRecord, Undo, Undone,
+};
+use crate::server::openapi::{
+    Operation, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation, position, query,
+    reference, types,
+};
+use crate::server::{Shared, lifecycle};
+
+/// One route.
+pub(crate) struct Row {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) operation: Operation,
+    pub(crate) handler: MethodRouter<Arc<Shared>>,
+}
+
+fn row<H, T>((method, filter): (Method, MethodFilter), path: &'static str, handler: H, operation: Operation) -> Row
+where
+    H: Handler<T, Arc<Shared>>,
+    T: 'static,
+{
+    Row { method, path, operation, handler: on(filter, handler) }
+}
+
+/// All routes.
+pub(crate) fn rows() -> Vec<Row> {
+    let mut rows = sessions();
+    rows.extend(controls());
+    rows.extend(looks());
+    rows.extend(file_changes());
+    rows.extend(permissions());
+    rows.extend(server());
+    rows
+}
+
+const GET: (Method, MethodFilter) = (Method::GET, MethodFilter::GET);
+const POST: (Method, MethodFilter) = (Method::POST, MethodFilter::POST);
+const PATCH: (Method, MethodFilter) = (Method::PATCH, MethodFilter::PATCH);
+const DELETE: (Method, MethodFilter) = (Method::DELETE, MethodFilter::DELETE);
+
+fn sessions() -> Vec<Row> {
+    let list = operation("sessions.list", "The caller's sessions, the newest first.")
+        .takes(cursor())
+        .takes(limit())
+        .gives::<Page<SessionView>>(200, "A page of sessions.");
+    let create = operation("sessions.create", "A new session. Nothing is spawned.")
+        .body::<CreateSession>()
+        .gives::<SessionView>(201, "The session.")
+        .headers(&["Location", "ETag"])
+        .command();
+    let get = operation("sessions.get", "A session as it is now.")
+        .gives::<SessionView>(200, "The session.")
+        .headers(&["ETag"]);
+    let configure = operation("sessions.configure", "Changes settings of a session, from its next turn on.")
+        .full_body(|schemas| {
+            let mut changes = schemas.incoming::<crate::protocol::Configure>();
+            if let (Some(fields), serde_json::Value::Object(more)) = (changes.as_object_mut(), any_setting()) {
+                fields.extend(more);
+            }
+            changes
+        })
+        .gives::<SessionView>(200, "The session.")
+        .versioned();
+    let delete = operation("sessions.delete", "Stops what runs in a session, ends its streams, and forgets it.")
+        .gives::<Deleted>(200, "It is gone.")
+        .versioned();
+    vec![
+        row(GET, "/sessions", super::list, list),
+        row(POST, "/sessions", super::create, create),
+        row(GET, "/sessions/{sessionId}", super::show, get),
+        row(PATCH, "/sessions/{sessionId}", super::configure, configure),
+        row(DELETE, "/sessions/{sessionId}", super::delete, delete),
+    ]
+}
+
+fn controls() -> Vec<Row> {
+    let prompt = operation(
+        "sessions.prompt",
+        "A prompt: its turn runs, or waits, whether or not anybody waits for it.",
+    )
+    .more("With `Accept: text/event-stream` the answer is the turn's own events, from a `ready` frame to its end.")
+    .takes(flag("wait", "Answer when the turn has ended, with its record."))
+    .full_body(|schemas| schemas.incoming::<Prompt>())
+    .gives::<TurnRecord>(200, "With `wait`: the turn that has ended. Or its events.")
+    .answers_with(200, "", "text/event-stream", |_| reference("Event"))
+    .gives::<Accepted>(202, "It was accepted.")
+    .versioned();
+    let control = |id, summary| operation(id, summary).body::<Control>();
+    let abort = control("sessions.abort", "Aborts the turn that runs or is paused, at once: model, tools, questions.")
+        .gives::<Aborted>(200, "It was aborted.")
+        .versioned();
+    let interrupt =
+        control("sessions.interrupt", "Ends the turn at its next boundary; one that reaches none in time is cut off.")
+            .gives::<Interrupted>(200, "It was interrupted.")
+            .versioned();
+    let pause = control("sessions.pause", "Lets the turn hold at its next boundary.")
+        .gives::<Paused>(200, "It holds.")
+        .gives::<Paused>(202, "It has not come to a boundary yet, and holds at the next one.")
+        .versioned();
+    let resume =
+        control("sessions.resume", "Lets the paused turn go on.").gives::<Resumed>(200, "It goes on.").versioned();
+    let feedback = operation("sessions.feedback", "Answers a question that waits.")
+        .full_body(|schemas| schemas.incoming::<Feedback>())
+        .gives::<Resolved>(200, "What the answer has settled.")
+        .versioned();
+    vec![
+        row(POST, "/sessions/{sessionId}/prompt", super::prompt, prompt),
+        row(POST, "/sessions/{sessionId}/abort", super::abort, abort),
+        row(POST, "/sessions/{sessionId}/interrupt", super::interrupt, interrupt),
+        row(POST, "/sessions/{sessionId}/pause", super::pause, pause),
+        row(POST, "/sessions/{sessionId}/resume", super::resume, resume),
+        row(POST, "/sessions/{sessionId}/feedback", super::feedback, feedback),
+    ]
+}
+
+fn looks() -> Vec<Row> {
+    let events = operation("sessions.events", "A session's events as a stream, from the first on or behind one.")
+        .more("Server-sent events: a `ready` frame (StreamReady), then one frame an event with its number as `id`, and comments on a silent line. It ends with the session or the server.")
+        .takes(position("after", "Behind this event. Default: from the first on."))
+        .takes(types("Only events of these types."))
+        .takes(last_event_id())
+        .answers_with(200, "The stream.", "text/event-stream", |_| reference("Event"));
+    let everywhere = operation("events", "How the caller's sessions come and go, and that one of them waits for somebody, as one stream.")
+        .more("Server-sent events: a `ready` frame (StreamReady), then one frame an event with its place in this stream as `id`, and comments on a silent line.")
+        .takes(query("after", "Behind this place; `newest`: only what comes from now on. Default: from the first on.", newest_or_position()))
+        .takes(lifecycle_types())
+        .takes(last_event_id())
+        .answers_with(200, "The stream.", "text/event-stream", |_| reference("LifecycleEvent"));
+    let history = operation("sessions.history", "A session's history, the oldest first; or its log.")
+        .takes(position("cursor", "The `nextCursor` of the page before. Default: the first page."))
+        .takes(limit())
+        .takes(flag("events", "The events of the log as they are, instead of the items that they make."))
+        .takes(types("With `events`: only events of these types."))
+        .answers_with(200, "A page of items; with `events`, of events.", "application/json", |schemas| {
+            let (items, events) = (schemas.outgoing::<Page<Item>>(), schemas.outgoing::<Page<Event>>());
+            serde_json::json!({ "anyOf": [items, events] })
+        });
+    let turns = operation("sessions.turns", "The records of a session's turns, the newest first.")
+        .takes(cursor())
+        .takes(limit())
+        .gives::<Page<TurnRecord>>(200, "A page of turns.");
+    let turn = operation("sessions.turn", "A turn's record.").gives::<TurnRecord>(200, "The turn.");
+    vec![
+        row(GET, "/sessions/{sessionId}/events", super::events, events),
+        row(GET, "/events", lifecycle::open, everywhere),
+        row(GET, "/sessions/{sessionId}/history", super::history, history),
+        row(GET, "/sessions/{sessionId}/turns", super::turns, turns),
+        row(GET, "/sessions/{sessionId}/turns/{turnId}", super::turn, turn),
+    ]
+}
+
+fn file_changes() -> Vec<Row> {
+    let diff = operation("sessions.diff", "What turns did to files.")
+        .takes(id("turn", "TurnId", "Only this turn. Default: all that are not undone."))
+        .takes(cursor())
+        .takes(query("path", "Only this path, with more of its diff.", serde_json::json!({ "type": "string" })))
+        .gives::<DiffView>(200, "What changed.")
+        .refuses(&[409]);
+    let fork = operation("sessions.fork", "A new session that goes on from an event of this one.")
+        .body::<Fork>()
+        .gives::<SessionView>(201, "The new session.")
+        .headers(&["Location"])
+        .versioned();
+    let undo = operation("sessions.undo", "Undoes what turns did to files: all of it or nothing.")
+        .body::<Undo>()
+        .gives::<Undone>(200, "What was undone.")
+        .versioned();
+    let redo = operation("sessions.redo", "Does again what was undone.")
+        .body::<Undo>()
+        .gives::<Undone>(200, "What was done again.")
+        .versioned();
+    vec![
+        row(GET, "/sessions/{sessionId}/diff", changes::diff, diff),
+        row(POST, "/sessions/{sessionId}/fork", changes::fork, fork),
+        row(POST, "/sessions/{sessionId}/undo", changes::undo, undo),
+        row(POST, "/sessions/{sessionId}/redo", changes::redo, redo),
+    ]
+}
+
+fn permissions() -> Vec<Row> {
+    let explain =
+        operation("permissions.explain", "What would happen to a call, and why. Nobody is asked, and nothing runs.")
+            .full_body(|schemas| schemas.incoming::<ExplainCall>())
+            .gives::<PermissionExplanation>(200, "What would happen.")
+            .refuses(&[404]);
+    let grants = operation("permissions.grants", "What was granted beyond one call.")
+        .takes(id("sessionId", "SessionId", "Only what holds in this session."))
+        .takes(cursor())
+        .gives::<Page<GrantView>>(200, "A page of grants.")
+        .refuses(&[404]);
+    let revoke = operation("permissions.revoke", "Takes a grant back.")
+        .takes(id("sessionId", "SessionId", "The session that it was given for, where it was given for one."))
+        .gives::<Deleted>(200, "It is gone.")
+        .versioned();
+    vec![
+        row(POST, "/permissions/explain", super::explain, explain),
+        row(GET, "/permissions/grants", super::grants, grants),
+        row(DELETE, "/permissions/grants/{grantId}", super::revoke, revoke),
+    ]
+}
+
+fn server() -> Vec<Row> {
+    let tools = operation("tools", "The tools that sessions have now.").gives::<ToolList>(200, "The tools.");
+    let agents = operation("agents", "The agents that sessions can name.").gives::<AgentList>(200, "The agents.");
+    let models = operation("models", "The models that sessions can name.").gives::<ModelList>(200, "The models.");
+    let health = operation("health", "How the server is. Needs no token, unless it is asked for more.")
+        .takes(flag("verbose", "What is bounded, too, and how full it is; needs a token."))
+        .gives::<Health>(200, "It is well.")
+        .gives::<Health>(503, "A part that is needed is down.")
+        .open();
+    let openapi = operation("openapi", "This document.").answers_with(
+        200,
+        "The document.",
+        "application/json",
+        |_| serde_json::json!({ "type": "object", "required": ["openapi", "info", "paths", "components"] }),
+    );
+    let socket = operation("ws", "The WebSocket: commands in, answers and events out.")
+        .switches(101, "It is open.")
+        .refuses(&[426])
+        .door();
+    vec![
+        row(GET, "/tools", super::tools, tools),
+        row(GET, "/agents", super::agents, agents),
+        row(GET, "/models", super::models, models),
+        row(GET, "/health", super::health, health),
+        row(GET, "/openapi.json", super::document, openapi),
+        row(GET, "/ws", ws::open, socket),
+    ]
+}
