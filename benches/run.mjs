@@ -16,6 +16,7 @@ import process from 'node:process'
 import { parseArgs } from 'node:util'
 import { addonAbsent, call, load } from './lib/addon.mjs'
 import { buildClients, startModel, top } from './lib/clients.mjs'
+import { accepted, clients, git, idle, long, replay, together } from './lib/crowds.mjs'
 import { number, ratio } from './lib/figures.mjs'
 import { database, deltas, fork, record, sessions, start, tools, turn } from './lib/groups.mjs'
 import { installOpencode, opencode } from './lib/opencode.mjs'
@@ -24,9 +25,24 @@ import { simse } from './lib/simse.mjs'
 
 const binary = join(top, 'js', 'bin', 'simse')
 
-const SERVER_GROUPS = { start, sessions, turn, tools, record, deltas, database, fork }
-/** Those that are about what ours alone does. */
-const OURS_ALONE = new Set(['fork'])
+const SERVER_GROUPS = {
+  start,
+  sessions,
+  turn,
+  tools,
+  record,
+  deltas,
+  database,
+  fork,
+  accepted,
+  clients,
+  replay,
+  idle,
+  together,
+  long,
+}
+/** Those that are about what ours alone does, or that would take the other one hours. */
+const OURS_ALONE = new Set(['fork', 'replay', 'together', 'long'])
 const NODE_GROUPS = { call, import: load }
 /** Those that print a table of their own: other contestants, other columns. */
 const OWN_TABLES = Object.fromEntries(
@@ -47,6 +63,8 @@ const ROWS = [
   ['tools', 'wallMs', 'the same, whole time', 'ms', ''],
   ['record', 'ownMs', 'a turn of a write and ten edits, beyond the model’s time, median', 'ms', ''],
   ['record', 'cpuMs', 'the same, processor time of the server', 'ms', ''],
+  ['record', 'commitMs', 'the alternative after such a turn: `git add --all` and `git commit`', 'ms', ''],
+  ['record', 'stashMs', 'the same: `git add --all` and `git stash create`', 'ms', ''],
   ['deltas', 'perSecond', '10,000 deltas to one client', 'a second', '≥ 50,000', true],
   ['deltas', 'firstMs', 'the first of them, after the model’s first byte', 'ms', '≤ 2'],
   ['deltas', 'growthMb', 'the server’s memory meanwhile, at most', 'MB more', 'flat'],
@@ -56,6 +74,27 @@ const ROWS = [
   ['fork', 'endKb', 'what it adds to the database', 'kB', '≤ 4'],
   ['fork', 'middleMs', 'a fork of it in its middle, median', 'ms', ''],
   ['fork', 'middleKb', 'what that adds to the database', 'kB', ''],
+  ['accepted', 'perSecond', 'prompts accepted, each with a turn of its own, 64 connections', 'a second', '≥ 3,000', true],
+  ['accepted', 'p99Ms', 'the same, p99 of one', 'ms', ''],
+  ['accepted', 'turnsPerSecond', 'the same, until the last turn has ended', 'turns a second', '', true],
+  ['accepted', 'cpuMs', 'the same, processor time of the server a turn', 'ms', ''],
+  ['clients', 'ms', '1,000 streams of one session, a turn of 1,000 deltas: until the last one has all of them', 'ms', '≤ 2,000'],
+  ['clients', 'peakMb', 'the same, memory at most', 'MB', '≤ 100'],
+  ['replay', 'endMs', 'a session of a million events, resumed ten before its end, first event', 'ms', '≤ 20'],
+  ['replay', 'perSecond', 'the same from event 1 on', 'events a second', '≥ 300,000', true],
+  ['replay', 'growthMb', 'the same, memory meanwhile, at most', 'MB more', 'flat'],
+  ['idle', 'startMs', '100,000 sessions in the store: start to the first answered `/health`', 'ms', '≤ 100'],
+  ['idle', 'restMb', 'the same, memory 5 s after that', 'MB', '≤ 60'],
+  ['idle', 'pageMs', 'the same, a page of the list of sessions, median of 200', 'ms', '≤ 10'],
+  ['idle', 'pageP99Ms', 'the same, p99', 'ms', ''],
+  ['idle', 'afterMb', 'the same, memory behind them', 'MB', ''],
+  ['together', 'p99Ms', '2,000 turns at once, 20 deltas a second each: a delta’s way from the model to the client, p99', 'ms', '≤ 50'],
+  ['together', 'p50Ms', 'the same, median', 'ms', ''],
+  ['together', 'peakMb', 'the same, memory at most', 'MB', '≤ 1,000'],
+  ['together', 'cpuUs', 'the same, processor time of the server a delta', 'µs', ''],
+  ['long', 'ratio', 'turns 9,801 to 10,000 of a session against turns 6 to 205, the server’s own time, median', '×', '≤ 1.5'],
+  ['long', 'firstMs', 'the same, the first ones', 'ms', ''],
+  ['long', 'lastMs', 'the same, the last ones', 'ms', ''],
   ['call', 'executeUs', '`registry.execute` of a native tool that does nothing, from JavaScript', 'µs', '≤ 20'],
   ['import', 'medianMs', '`import ’simse’`', 'ms', '≤ 30'],
 ]
@@ -70,8 +109,27 @@ const OUR_ROUNDS = {
   toolTurns: 10,
   floods: 5,
   forks: 20,
+  prompts: 20_000,
+  crowd: 1_000,
+  crowds: 3,
+  events: 1_000_000,
+  idle: 100_000,
+  together: 2_000,
+  longTurns: 10_000,
 }
-const THEIR_ROUNDS = { starts: 3, early: 1, createAlone: 200, createTogether: 600, turns: 30, toolTurns: 5, floods: 3 }
+const THEIR_ROUNDS = {
+  starts: 3,
+  early: 1,
+  createAlone: 200,
+  createTogether: 600,
+  turns: 30,
+  toolTurns: 5,
+  floods: 3,
+  prompts: 128,
+  crowd: 1_000,
+  crowds: 1,
+  idle: 2_000,
+}
 
 function options() {
   const { values } = parseArgs({
@@ -136,6 +194,14 @@ async function attempt(name, group, work, figures, skipped) {
   }
 }
 
+/** The servers that a group is measured on. */
+function contestants(group, settings) {
+  return settings.targets.filter((target) => {
+    if (target.groups && !target.groups.includes(group)) return false
+    return !OURS_ALONE.has(group) || target.name === 'simse'
+  })
+}
+
 async function measure(settings, figures, skipped) {
   const directory = mkdtempSync(join(tmpdir(), 'simse-bench-'))
   let count = 0
@@ -143,13 +209,12 @@ async function measure(settings, figures, skipped) {
   try {
     for (const [group, work] of Object.entries(SERVER_GROUPS)) {
       if (!settings.only.includes(group)) continue
-      for (const target of settings.targets) {
-        if (target.groups && !target.groups.includes(group)) continue
-        if (OURS_ALONE.has(group) && target.name !== 'simse') continue
+      for (const target of contestants(group, settings)) {
         context.model = await startModel(directory)
         await attempt(target.name, group, () => work(target, context), figures, skipped)
         await stopAll()
       }
+      if (group === 'record') await attempt('git', group, () => git(context), figures, skipped)
     }
     for (const [group, work] of Object.entries(NODE_GROUPS)) {
       if (!settings.only.includes(group)) continue
@@ -170,6 +235,8 @@ function table(figures) {
   const lines = ['| what | aim | simse | opencode | ratio |', '|---|---|---|---|---|']
   for (const [group, key, what, unit, aim, more] of ROWS) {
     const [ours, theirs] = [value('simse', group, key), value('opencode', group, key)]
+    const git = value('git', group, key)
+    if (git !== undefined) lines.push(`| ${what} | | git: ${shown(git, unit)} | | |`)
     if (ours === undefined && theirs === undefined) continue
     const without = (name) => {
       const bare = value(name, group, key)

@@ -41,6 +41,15 @@ export const create = (options) => run('create', options)
 /** Prompts one after another, watched through an event stream: one record a turn. */
 export const turns = (options) => run('turns', options)
 
+/** One turn, watched by many streams of its session. */
+export const crowd = (options) => run('crowd', options)
+
+/** A stream from its cursor to an event. */
+export const resume = (options) => run('resume', options)
+
+/** A turn in each of many sessions at once, and how late its deltas come. */
+export const many = (options) => run('many', options)
+
 /** The scripted model, running. */
 export async function startModel(directory) {
   const file = join(directory, 'model.port')

@@ -22,7 +22,7 @@ const FORKED_ITEMS = 10_000
 const TICKS = 100
 
 /** A git repository with a few files; what the tools of a turn work on. */
-function makeProject(directory) {
+export function makeProject(directory) {
   mkdirSync(join(directory, 'src'), { recursive: true })
   const cart = Array.from({ length: 60 }, (_, line) => `export const price${line} = ${line} // line ${line}\n`)
   writeFileSync(join(directory, 'src', 'cart.js'), cart.join(''))
@@ -45,14 +45,14 @@ async function open(target, context, home = join(context.directory, `${target.na
   return { child, port, since, home, project, address: `127.0.0.1:${port}`, base: `http://127.0.0.1:${port}` }
 }
 
-async function openReady(target, context, home) {
+export async function openReady(target, context, home) {
   const server = await open(target, context, home)
   server.startMs = await ready(server.child, server.port, target.health, server.since)
   return server
 }
 
 /** Milliseconds of processor time that a process has used, its ended children not counted. */
-function cpuMs(pid) {
+export function cpuMs(pid) {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
     .replace(/^.*\) /, '')
     .split(' ')
@@ -60,7 +60,7 @@ function cpuMs(pid) {
 }
 
 /** Prompts `count` times in a session of the given server; each turn with its own time. */
-async function prompts(target, context, server, { prompt, script, count, session }) {
+export async function prompts(target, context, server, { prompt, script, count, session }) {
   const where = session ?? (await target.session(server.base, server.project))
   const body = target.body(prompt)
   await context.model.spans()

@@ -98,6 +98,16 @@ export function opencode({ program, ripgrep }, { snapshot }) {
       return [...parts.values()].map((time) => time.end - time.start)
     },
 
+    /** Whether nothing runs in a session. */
+    async atRest(base, session) {
+      const { json } = await call(base, 'GET', '/session/status')
+      return (json[session.id]?.type ?? 'idle') === 'idle'
+    },
+
+    /** The list of sessions: it has no pages, only a number of how many. */
+    page: () => '/session?limit=50',
+    nextPage: () => undefined,
+
     /** Bytes of the messages with their parts in JSON. */
     async content(base, session) {
       const { text } = await call(base, 'GET', `/session/${session.id}/message`)

@@ -74,6 +74,16 @@ export function simse(program, { record = true } = {}) {
     /** The number of a session's last event. */
     last: async (base, session) => (await call(base, 'GET', `/sessions/${session.id}`)).json.lastSeq,
 
+    /** Whether nothing runs or waits in a session. */
+    async atRest(base, session) {
+      const { json } = await call(base, 'GET', `/sessions/${session.id}`)
+      return json.turn === undefined && json.queued === 0
+    },
+
+    /** A page of the list of sessions, and the cursor of the one behind it. */
+    page: (cursor) => `/sessions?limit=50${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ''}`,
+    nextPage: (json) => json.nextCursor,
+
     /** Bytes of the history's items in JSON. */
     async content(base, session) {
       let bytes = 0

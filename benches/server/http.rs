@@ -135,6 +135,17 @@ impl Connection {
         Ok(size > 0)
     }
 
+    /// The socket, and what was read and not yet used.
+    pub fn into_parts(mut self) -> (TcpStream, Vec<u8>) {
+        self.buffer.drain(..self.used);
+        (self.stream, self.buffer)
+    }
+
+    /// The socket once more, for who writes to it beside this.
+    pub fn socket(&self) -> Result<TcpStream, String> {
+        self.stream.try_clone().map_err(|cause| cause.to_string())
+    }
+
     /// Sends a request with a JSON body and reads the answer's status and body.
     pub fn post(&mut self, path: &str, json: &str) -> Result<(u16, Vec<u8>), String> {
         let request = post_bytes(&self.address, path, json);

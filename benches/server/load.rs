@@ -9,16 +9,20 @@ use crate::{Options, now_us};
 /// Events with the `--keep` marker that are kept of one turn.
 const KEPT_MAX: usize = 256;
 
-/// `POST`s the same body over several connections, one request at a time on each.
+/// `POST`s the same body over several connections, one request at a time on each. Of several paths, each connection
+/// has its own, as far as there are enough of them.
 pub fn create(options: &Options) -> Result<String, String> {
     let (address, path, body) = (options.text("address")?, options.text("path")?, options.text("body")?);
     let connections = options.number("connections", None)?.max(1);
     let each = options.number("count", None)?.div_ceil(connections);
     let warm = options.number("warm", Some(0))?.div_ceil(connections);
-    let request = post_bytes(address, path, body);
+    let paths: Vec<&str> = path.split(',').collect();
     let results = std::thread::scope(|scope| {
-        let work = || post_many(address, &request, warm, each);
-        let threads: Vec<_> = (0..connections).map(|_| scope.spawn(work)).collect();
+        let start = |at: usize| {
+            let request = post_bytes(address, paths[at % paths.len()], body);
+            scope.spawn(move || post_many(address, &request, warm, each))
+        };
+        let threads: Vec<_> = (0..connections).map(start).collect();
         threads.into_iter().map(|thread| thread.join().map_err(|_| "a client died".to_owned())?).collect()
     });
     let results: Vec<Posted> = Result::from_iter::<Vec<Result<Posted, String>>>(results)?;

@@ -5,9 +5,12 @@
 //! measures every server in the same way. Each command prints one JSON document on stdout. Not a library of HTTP:
 //! it reads what the servers under test send, and ends with a clear error at anything else.
 
+mod crowd;
 mod http;
 mod load;
 mod model;
+mod pace;
+mod streams;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -15,9 +18,12 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage:
   server model  --port-file FILE
-  server create --address HOST:PORT --path PATH --body JSON --connections N --count N [--warm N]
+  server create --address HOST:PORT --path PATH[,PATH] --body JSON --connections N --count N [--warm N]
   server turns  --address HOST:PORT --events PATH --prompt PATH --body JSON --count N --terminal TEXT
                 [--failure TEXT] [--delta TEXT] [--keep TEXT] [--limit-ms N]
+  server crowd  --address HOST:PORT --events PATH --prompt PATH --body JSON --clients N --terminal TEXT --delta TEXT
+  server resume --address HOST:PORT --events PATH --until N
+  server many   --address HOST:PORT --list FILE --body JSON --terminal TEXT --delta TEXT
 In a body, {n} is the number of the turn. Markers (--terminal, --failure, --delta, --keep) are searched in each event.";
 
 /// `--name value` pairs.
@@ -64,6 +70,9 @@ fn run() -> Result<String, String> {
         "model" => model::serve(&options),
         "create" => load::create(&options),
         "turns" => load::turns(&options),
+        "crowd" => crowd::crowd(&options),
+        "resume" => crowd::resume(&options),
+        "many" => crowd::many(&options),
         // Nothing asked: `cargo bench` and `cargo test --all-targets` start it so.
         "" => Ok(USAGE.to_owned()),
         _ => Err(USAGE.to_owned()),

@@ -6,8 +6,10 @@
 
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::http::{Connection, find, find_last};
+use crate::pace::Pacer;
 use crate::{Options, json_string, now_us};
 
 /// Newest answers that are kept for `GET /spans`.
@@ -25,6 +27,8 @@ struct Span {
 enum Reply {
     /// So many short texts.
     Texts(usize),
+    /// So many short texts, so many milliseconds apart.
+    Paced(usize, u64),
     /// One tool call: name and arguments in JSON.
     Call(&'static str, String),
 }
@@ -35,20 +39,20 @@ pub fn serve(options: &Options) -> Result<String, String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|cause| format!("cannot listen: {cause}"))?;
     let port = listener.local_addr().map_err(|cause| cause.to_string())?.port();
     std::fs::write(file, port.to_string()).map_err(|cause| format!("{file}: {cause}"))?;
-    let spans = Arc::new(Mutex::new(Vec::new()));
+    let (spans, pacer) = (Arc::new(Mutex::new(Vec::new())), Pacer::start());
     for stream in listener.incoming().flatten() {
-        let spans = Arc::clone(&spans);
+        let (spans, pacer) = (Arc::clone(&spans), pacer.clone());
         std::thread::spawn(move || {
             // A client that goes away in the middle is its own affair: the run notices.
             if let Ok(connection) = Connection::accepted(stream, "client".to_owned(), None) {
-                drop(answer_all(connection, &spans));
+                drop(answer_all(connection, &spans, &pacer));
             }
         });
     }
     Ok(String::from("{}"))
 }
 
-fn answer_all(mut connection: Connection, spans: &Mutex<Vec<Span>>) -> Result<(), String> {
+fn answer_all(mut connection: Connection, spans: &Mutex<Vec<Span>>, pacer: &Pacer) -> Result<(), String> {
     while let Some(head) = connection.head()? {
         let body = connection.body(&head)?;
         let start_us = now_us();
@@ -59,7 +63,7 @@ fn answer_all(mut connection: Connection, spans: &Mutex<Vec<Span>>) -> Result<()
             }
             path if path.ends_with("/chat/completions") => {
                 let (script, reply) = reply_to(&body);
-                let (first_us, end_us) = stream(&mut connection, &reply)?;
+                let (first_us, end_us) = stream(&mut connection, &reply, pacer)?;
                 if let Ok(mut spans) = spans.lock() {
                     let kept = spans.len().saturating_sub(SPANS_MAX - 1);
                     spans.drain(..kept);
@@ -118,6 +122,10 @@ fn reply_to(body: &[u8]) -> (&'static str, Reply) {
             }
             _ => ("output", Reply::Texts(5)),
         };
+    }
+    if let Some(texts) = word_behind(turn, "bench-paced=").and_then(|digits| digits.parse().ok()) {
+        let every = word_behind(turn, "bench-every=").and_then(|digits| digits.parse().ok());
+        return ("paced", Reply::Paced(texts, every.unwrap_or(50)));
     }
     match word_behind(turn, "bench-deltas=").and_then(|digits| digits.parse().ok()) {
         Some(texts) => ("deltas", Reply::Texts(texts)),
@@ -189,7 +197,7 @@ fn bash(command: &str, native: bool) -> (&'static str, String) {
 }
 
 /// Writes the answer. When its first and its last byte were written.
-fn stream(connection: &mut Connection, reply: &Reply) -> Result<(u64, u64), String> {
+fn stream(connection: &mut Connection, reply: &Reply, pacer: &Pacer) -> Result<(u64, u64), String> {
     let mut events = String::new();
     let mut push = |delta: &str, finish: &str| {
         events.push_str(
@@ -200,12 +208,18 @@ fn stream(connection: &mut Connection, reply: &Reply) -> Result<(u64, u64), Stri
         events.push_str(finish);
         events.push_str("}]}\n\n");
     };
+    let mut paced = None;
     let finish = match reply {
         Reply::Texts(texts) => {
             push("{\"role\":\"assistant\",\"content\":\"\"}", "null");
             for number in 0..*texts {
                 push(&format!("{{\"content\":\"w{number:06} \"}}"), "null");
             }
+            "\"stop\""
+        }
+        Reply::Paced(texts, every_ms) => {
+            connection.write(HEAD)?;
+            paced = Some(pacer.run(connection.socket()?, *texts, Duration::from_millis(*every_ms))?);
             "\"stop\""
         }
         Reply::Call(name, arguments) => {
@@ -226,14 +240,16 @@ fn stream(connection: &mut Connection, reply: &Reply) -> Result<(u64, u64), Stri
         "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[],\
          \"usage\":{\"prompt_tokens\":100,\"completion_tokens\":10,\"total_tokens\":110}}\n\ndata: [DONE]\n\n",
     );
-    send(connection, events.as_bytes())
+    let (first_us, end_us) = send(connection, if paced.is_some() { b"" } else { HEAD }, events.as_bytes())?;
+    Ok(paced.map_or((first_us, end_us), |(first_us, _)| (first_us, end_us)))
 }
 
-fn send(connection: &mut Connection, events: &[u8]) -> Result<(u64, u64), String> {
-    const HEAD: &[u8] =
-        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n";
+const HEAD: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+fn send(connection: &mut Connection, head: &[u8], events: &[u8]) -> Result<(u64, u64), String> {
     let mut wire = Vec::with_capacity(1 << 16);
-    wire.extend_from_slice(HEAD);
+    wire.extend_from_slice(head);
     let first_us = now_us();
     for piece in events.chunks(1 << 14) {
         wire.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
