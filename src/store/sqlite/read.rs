@@ -325,6 +325,13 @@ pub(super) fn turn_key(connection: &Connection, number: i64, turn: &TurnId) -> r
     find.query_row((key_of(number, 0), key_of(number, u32::MAX.into()), turn.as_str()), |row| row.get(0)).optional()
 }
 
+/// The largest of the ids of a session's turns; empty when it has none.
+pub(super) fn largest_turn(connection: &Connection, number: i64) -> rusqlite::Result<String> {
+    let mut find =
+        connection.prepare_cached("SELECT coalesce(max(id), '') FROM turn WHERE key BETWEEN ? AND ?")?;
+    find.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| row.get(0))
+}
+
 pub(super) fn turn(connection: &Connection, session: &SessionId, turn: &TurnId) -> Read<Option<TurnRow>> {
     let Some(number) = number_of(connection, session)? else { return Ok(None) };
     let mut find = connection.prepare_cached("SELECT body FROM turn WHERE key = ? AND body IS NOT NULL")?;

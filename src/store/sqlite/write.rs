@@ -119,6 +119,8 @@ struct Known {
     last_seq: u64,
     /// The turn last written, and its place.
     turn: Option<(TurnId, i64)>,
+    /// The largest of the ids of its turns; one that is larger still is new. None: not looked up yet.
+    newest: Option<String>,
     /// The chain to its last event.
     chain: Chain,
     /// The event to which its row has the chain.
@@ -383,7 +385,7 @@ impl Writer {
             json(&row.usage)?,
             json(&row.settings)?,
         ))?;
-        let known = Known { number, last_seq: 0, turn: None, chain: Chain::default(), anchored: 0 };
+        let known = Known { number, last_seq: 0, turn: None, newest: None, chain: Chain::default(), anchored: 0 };
         drop(insert);
         self.remember(row.id.clone(), known);
         Ok(())
@@ -442,7 +444,7 @@ impl Writer {
             let number = number.ok_or_else(|| StoreError::NoSession(id.clone()))?;
             let last_seq = read::last_seq_of(&self.connection, number)?;
             let (chain, anchored) = chained::resume(&self.connection, (id, number))?;
-            self.remember(id.clone(), Known { number, last_seq, turn: None, chain, anchored });
+            self.remember(id.clone(), Known { number, last_seq, turn: None, newest: None, chain, anchored });
         }
         self.known.get_mut(id).ok_or_else(|| StoreError::NoSession(id.clone()).into())
     }

@@ -63,13 +63,22 @@ impl Writer {
             return Ok(*place);
         }
         let number = known.number;
-        let key = match read::turn_key(&self.connection, number, turn)? {
+        let newest = match known.newest.take() {
+            Some(newest) => newest,
+            None => read::largest_turn(&self.connection, number)?,
+        };
+        // Ids are ordered by their time: a new one is told without a look at all turns before it, of which there may be
+        // thousands.
+        let is_new = turn.as_str() > newest.as_str();
+        let there = if is_new { None } else { read::turn_key(&self.connection, number, turn)? };
+        let key = match there {
             Some(key) => key,
             None => self.insert_turn(number, turn)?,
         };
         let place = key & i64::from(u32::MAX);
         if let Some(known) = self.known.get_mut(session) {
             known.turn = Some((turn.clone(), place));
+            known.newest = Some(if is_new { turn.as_str().to_owned() } else { newest });
         }
         Ok(place)
     }
