@@ -40,10 +40,7 @@ impl Seen {
     }
 }
 
-fn in_threads<T: Send, R: Send>(
-    parts: Vec<T>,
-    work: impl Fn(T) -> Result<R, String> + Sync,
-) -> Result<Vec<R>, String> {
+fn in_threads<T: Send, R: Send>(parts: Vec<T>, work: impl Fn(T) -> Result<R, String> + Sync) -> Result<Vec<R>, String> {
     let work = &work;
     std::thread::scope(|scope| {
         let threads: Vec<_> = parts.into_iter().map(|part| scope.spawn(move || work(part))).collect();

@@ -48,7 +48,8 @@ fn pace(handed: &Receiver<Paced>) {
     let mut answers: Vec<Option<(Paced, u64, usize)>> = Vec::new();
     let mut due: BinaryHeap<Reverse<(Instant, usize)>> = BinaryHeap::new();
     loop {
-        let wait = due.peek().map_or(Duration::from_secs(60), |Reverse((at, _))| at.saturating_duration_since(Instant::now()));
+        let wait =
+            due.peek().map_or(Duration::from_secs(60), |Reverse((at, _))| at.saturating_duration_since(Instant::now()));
         match handed.recv_timeout(wait) {
             Ok(paced) => {
                 due.push(Reverse((Instant::now(), answers.len())));

@@ -16,7 +16,7 @@ use super::call::{CallEnvironment, CallOutcome, finish_soon, run_call};
 use super::turn::{NO_RESPONSE, Turn, model_failure, no_response};
 use super::{Ended, Gate, GateQuestion, Preview, Sink, SinkError, Steering, Wish};
 use crate::base::BoxFuture;
-use crate::context::{PruneOptions, bound_images, prune};
+use crate::context::bound_images;
 use crate::hook::Before;
 use crate::model::{
     AgentEvent, AgentRequest, AgentSession, HostCall, ModelError, ModelEvent, ModelRequest, ModelStream, Question,
@@ -105,12 +105,10 @@ impl Turn {
         let known = self.agent.as_ref().filter(|session| session.agent == self.input.model.id());
         let heard = known.map_or(0, |session| session.messages);
         let unheard = self.input.messages.len().saturating_sub(heard);
-        let mut messages = self.input.messages.clone();
-        prune(&mut messages, &PruneOptions::default());
         ModelRequest {
             system: hooks.transform_system(self.input.system.clone()).await,
-            messages: hooks.transform_messages(messages).await,
-            tools: Vec::new(),
+            messages: self.told(false).await,
+            tools: Arc::default(),
             reasoning: Reasoning::Auto,
             agent: Some(AgentRequest {
                 directory: self.input.directory.clone(),
@@ -122,7 +120,7 @@ impl Turn {
 
     /// Takes what was said and done into the conversation. False: no word was said.
     fn remember_rounds(&mut self, rounds: Vec<Round>) -> bool {
-        let mut said = false;
+        let (mut said, mut shown) = (false, false);
         for Round { text, calls } in rounds {
             if !text.trim().is_empty() {
                 said = true;
@@ -132,10 +130,13 @@ impl Turn {
             for Called { request, result } in calls {
                 let result = result.unwrap_or_else(|| unfinished(request));
                 let ToolCallResult { id: call_id, name, output, is_error, parts, .. } = result;
+                shown |= !parts.is_empty();
                 self.input.messages.push(Message::ToolResult { call_id, name, output, is_error, parts });
             }
         }
-        bound_images(&mut self.input.messages);
+        if shown {
+            self.input.messages.edit(|messages| bound_images(messages));
+        }
         said
     }
 }

@@ -468,7 +468,7 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
     TurnInput {
         model,
         system: "be good".into(),
-        messages: vec![Message::User(text("hello"))],
+        messages: vec![Message::User(text("hello"))].into(),
         directory: "/".into(),
         agent: None,
         reasoning: Reasoning::High,
@@ -807,7 +807,7 @@ async fn circling(replies: Vec<Vec<Result<ModelEvent, ModelError>>>) -> (Ended, 
         .register(tool(find, |_, _| async { Ok("No matches found.".to_owned().into()) }))
         .unwrap();
     let outcome = run_turn(input, CancellationToken::new()).await;
-    (outcome.ended, log, outcome.messages)
+    (outcome.ended, log, outcome.messages.into())
 }
 
 #[tokio::test]

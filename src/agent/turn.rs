@@ -28,9 +28,10 @@ use super::calls::{CallMemory, answer_calls, plan_calls};
 use super::reply::{Asking, Listener, Reply};
 use super::watch::Watched;
 use super::{Sink, SinkError, Steering, Wish};
+use crate::base::limit;
 use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
-use crate::model::{AgentSession, Model, ModelError, ModelRequest, StopReason};
+use crate::model::{AgentSession, Messages, Model, ModelError, ModelRequest, StopReason};
 use crate::protocol::{
     ErrorBody, ErrorCode, EventBody, Held, Message, Part, PromptContent, Reasoning, RoundKind, ToolCallRequest, Usage,
 };
@@ -45,7 +46,7 @@ pub struct TurnInput {
     /// The system text.
     pub system: String,
     /// The conversation; the new user message is its last entry.
-    pub messages: Vec<Message>,
+    pub messages: Messages,
     /// Where the session works; absolute.
     pub directory: PathBuf,
     /// The session that an agent keeps for this one, if it has one.
@@ -106,7 +107,7 @@ pub struct TurnOutcome {
     /// The model's last text.
     pub final_text: String,
     /// The whole conversation, this turn's part included: what the next turn starts from.
-    pub messages: Vec<Message>,
+    pub messages: Messages,
     /// The session that an agent keeps for this one, and how much of the conversation it has heard.
     pub agent: Option<AgentSession>,
     /// Where it stands: rounds, tokens, and what is left of a paused turn.
@@ -272,18 +273,30 @@ impl Turn {
 
     async fn request(&self) -> ModelRequest {
         let hooks = &self.input.environment.hooks;
-        let mut messages = self.input.messages.clone();
-        prune(&mut messages, &PruneOptions::default());
-        if !self.input.model.takes_images() {
-            describe_images(&mut messages);
-        }
         ModelRequest {
             system: hooks.transform_system(self.input.system.clone()).await,
-            messages: hooks.transform_messages(messages).await,
+            messages: self.told(!self.input.model.takes_images()).await,
             tools: self.input.environment.registry.definitions(),
             reasoning: self.input.reasoning,
             agent: None,
         }
+    }
+
+    /// The conversation as the model is told it: the very same where nothing is to be left out or put in other words.
+    pub(super) async fn told(&self, without_images: bool) -> Messages {
+        let (messages, hooks) = (&self.input.messages, &self.input.environment.hooks);
+        let prunes = messages.output_tokens() >= limit::PRUNE_MINIMUM_TOKENS;
+        if !prunes && !without_images && !hooks.hears_messages() {
+            return messages.clone();
+        }
+        let mut told = messages.to_vec();
+        if prunes {
+            prune(&mut told, &PruneOptions::default());
+        }
+        if without_images {
+            describe_images(&mut told);
+        }
+        hooks.transform_messages(told).await.into()
     }
 
     /// A reply without calls: the answer, or nothing at all.
@@ -303,6 +316,7 @@ impl Turn {
         let (environment, calls) = (&self.input.environment, std::mem::take(&mut self.held.calls));
         let (outcomes, held) = answer_calls(environment, calls, self.input.steering.as_ref(), cancel).await;
         self.held.calls = held;
+        let shown = outcomes.iter().any(|outcome| !outcome.result.parts.is_empty());
         for CallOutcome { result, findings: found, .. } in outcomes {
             self.findings.extend(found.into_iter().map(|text| Part::Text { text }));
             self.input.messages.push(Message::ToolResult {
@@ -317,7 +331,9 @@ impl Turn {
             return Ok(Some(Ended::Paused));
         }
         let Held { usage, stopped, .. } = std::mem::take(&mut self.held);
-        bound_images(&mut self.input.messages);
+        if shown {
+            self.input.messages.edit(|messages| bound_images(messages));
+        }
         let findings = std::mem::take(&mut self.findings);
         if !findings.is_empty() {
             self.input.messages.push(Message::User(findings));

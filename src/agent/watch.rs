@@ -50,6 +50,10 @@ impl Hooks for Watched {
         self.hooks.transform_system(prompt)
     }
 
+    fn hears_messages(&self) -> bool {
+        self.hooks.hears_messages()
+    }
+
     fn transform_messages(&self, messages: Vec<Message>) -> BoxFuture<'_, Vec<Message>> {
         self.hooks.transform_messages(messages)
     }

@@ -1,12 +1,15 @@
 //! Picks the implementations: the store, the models, the tools of a session. The only place that does.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use super::OpenError;
 use crate::base::workspace::{StaleCheck, Workspace};
-use crate::base::{BoxFuture, clock};
+use crate::base::{BoxFuture, clock, limit};
 use crate::config::{InstructionDiscovery, Names, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
@@ -192,6 +195,35 @@ pub(super) struct Wardrobe {
     memories: Option<Arc<Memories>>,
     /// Records what turns do to files.
     recording: Option<Arc<Recording>>,
+    /// What sessions were fitted out with last, newest first.
+    fitted: Mutex<VecDeque<Fitted>>,
+}
+
+/// The tools of sessions that work in one place and may use the same ones. They keep nothing between calls: what
+/// belongs to a session is in its [`Scope`](crate::tool::Scope).
+struct Fitted {
+    directory: PathBuf,
+    /// As its links lead now.
+    workspace: Workspace,
+    tools: Option<Vec<String>>,
+    without_tools: Vec<String>,
+    /// Those of the tool servers, which come and go.
+    remote: Vec<Arc<dyn Tool>>,
+    registry: Arc<Registry>,
+}
+
+impl Fitted {
+    /// Whether it is what a session with these settings would be fitted out with.
+    fn fits(&self, settings: &SessionSettings, workspace: &Workspace, remote: &[Arc<dyn Tool>]) -> bool {
+        let same =
+            |(one, other): (&Arc<dyn Tool>, &Arc<dyn Tool>)| std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other));
+        self.directory == settings.working_directory
+            && self.workspace == *workspace
+            && self.tools == settings.tools
+            && self.without_tools == settings.without_tools
+            && self.remote.len() == remote.len()
+            && self.remote.iter().zip(remote).all(same)
+    }
 }
 
 impl Wardrobe {
@@ -214,11 +246,10 @@ impl Wardrobe {
             hidden: hidden(settings, data_directory),
             settings: settings.sandbox.settings.iter().map(|file| real(file)).collect(),
         };
-        let definitions = host_tools(&working_directory, &settings.allowed_paths, (settings.stale_check, &sandbox))
-            .map_err(unusable)?
-            .iter()
-            .map(|tool| tool.definition().clone())
-            .collect();
+        let workspace = Workspace::lenient(&working_directory, &settings.allowed_paths);
+        let workspace = workspace.map_err(|error| unusable(error.to_string()))?;
+        let tools = host_tools(dressed(workspace, settings.stale_check, &sandbox), &sandbox);
+        let definitions = tools.iter().map(|tool| tool.definition().clone()).collect();
         let servers = Servers::new(&settings.mcp_servers, &working_directory).map_err(|error| OpenError::Setting {
             field: format!("mcp_servers[{}].name", error.at),
             expected: error.to_string().trim_start_matches("expected ").to_owned(),
@@ -237,6 +268,7 @@ impl Wardrobe {
             instructions: settings.instructions.clone(),
             memories: None,
             recording: None,
+            fitted: Mutex::default(),
         })
     }
 
@@ -283,7 +315,7 @@ impl Wardrobe {
     /// The tools that sessions have now: a tool server adds its own once it is connected.
     pub(super) fn definitions(&self) -> Vec<ToolDefinition> {
         let mut definitions = match &self.given {
-            Some(registry) => registry.definitions(),
+            Some(registry) => registry.definitions().to_vec(),
             None => self.definitions.clone(),
         };
         let more = self.memory_tools(&self.working_directory).into_iter().chain(self.servers.connected_tools());
@@ -324,18 +356,13 @@ fn dressed(workspace: Workspace, stale_check: StaleCheck, sandbox: &Sandbox) -> 
     workspace.with_stale_check(stale_check).without(&sandbox.hidden).keeping(&sandbox.settings)
 }
 
-fn host_tools(
-    directory: &Path,
-    allowed: &[PathBuf],
-    (stale_check, sandbox): (StaleCheck, &Sandbox),
-) -> Result<Vec<Arc<dyn Tool>>, String> {
-    let workspace = Workspace::lenient(directory, allowed).map_err(|error| error.to_string())?;
-    let workspace = Arc::new(dressed(workspace, stale_check, sandbox));
+fn host_tools(workspace: Workspace, sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
+    let workspace = Arc::new(workspace);
     let mut tools = host::filesystem_tools(&workspace);
     tools.push(host::bash_tool(&workspace, BashOptions { sandbox: sandbox.clone(), ..BashOptions::default() }));
     tools.extend(host::exec_tools(&workspace, ExecOptions { sandbox: sandbox.clone(), ..ExecOptions::default() }));
     tools.extend(host::git_tools(&workspace, &GitOptions { sandbox: sandbox.clone() }));
-    Ok(tools)
+    tools
 }
 
 impl Wardrobe {
@@ -345,29 +372,56 @@ impl Wardrobe {
         let all = settings.tools.is_none() && settings.without_tools.is_empty();
         let wants = |prefix: &str| settings.tools.as_ref().is_none_or(|n| n.iter().any(|n| n.starts_with(prefix)));
         self.servers.settle(wants).await;
+        let remote = self.servers.tools();
+        let Some(given) = &self.given else { return self.own_registry(settings, remote) };
         let mut more = self.memory_tools(&settings.working_directory);
-        more.extend(self.servers.tools());
-        let mut registry = Registry::default();
-        match &self.given {
-            Some(given) if all && more.is_empty() => return Arc::clone(given),
-            Some(given) => {
-                registry.default_timeout_ms = given.default_timeout_ms;
-                registry.output_chars_max = given.output_chars_max;
-                registry.adopt(given, wanted);
-            }
-            None => {
-                let tools =
-                    host_tools(&settings.working_directory, &self.allowed_paths, (self.stale_check, &self.sandbox))
-                        .unwrap_or_else(|problem| {
-                            let directory = settings.working_directory.display();
-                            tracing::warn!(%directory, problem, "a session has no host tools");
-                            Vec::new()
-                        });
-                registry.extend(tools.into_iter().filter(|tool| wanted(&tool.definition().name)));
-            }
+        more.extend(remote);
+        if all && more.is_empty() {
+            return Arc::clone(given);
         }
+        let mut registry = Registry::default();
+        registry.default_timeout_ms = given.default_timeout_ms;
+        registry.output_chars_max = given.output_chars_max;
+        registry.adopt(given, wanted);
         registry.extend(more.into_iter().filter(|tool| wanted(&tool.definition().name)));
         Arc::new(registry)
+    }
+
+    /// Our own tools, and those of the tool servers: the same again where a session is set as one before it was.
+    fn own_registry(&self, settings: &SessionSettings, remote: Vec<Arc<dyn Tool>>) -> Arc<Registry> {
+        let wanted = |tool: &Arc<dyn Tool>| settings.has_tool(&tool.definition().name);
+        let registry = Registry::default();
+        let workspace = self.workspace(&settings.working_directory);
+        let workspace = workspace.inspect_err(|problem| {
+            let directory = settings.working_directory.display();
+            tracing::warn!(%directory, problem, "a session has no host tools");
+        });
+        let mut fitted = self.fitted.lock();
+        if let Ok(workspace) = &workspace {
+            if let Some(at) = fitted.iter().position(|one| one.fits(settings, workspace, &remote))
+                && let Some(found) = fitted.remove(at)
+            {
+                let registry = Arc::clone(&found.registry);
+                fitted.push_front(found);
+                return registry;
+            }
+            registry.extend(host_tools(workspace.clone(), &self.sandbox).into_iter().filter(wanted));
+        }
+        registry.extend(self.memory_tools(&settings.working_directory).into_iter().filter(wanted));
+        registry.extend(remote.iter().filter(|tool| wanted(tool)).cloned());
+        let registry = Arc::new(registry);
+        if let Ok(workspace) = workspace {
+            fitted.truncate(limit::FITTED_MAX - 1);
+            fitted.push_front(Fitted {
+                directory: settings.working_directory.clone(),
+                workspace,
+                tools: settings.tools.clone(),
+                without_tools: settings.without_tools.clone(),
+                remote,
+                registry: Arc::clone(&registry),
+            });
+        }
+        registry
     }
 
     /// What an agent is told before its first prompt: only what was written for it or for the session. It has a

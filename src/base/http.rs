@@ -37,7 +37,7 @@ pub struct Post {
     /// What the caller wants back, such as `text/event-stream`.
     pub accept: &'static str,
     /// The body, in JSON.
-    pub body: Vec<u8>,
+    pub body: Bytes,
     /// Longest silence: before the headers, and between two pieces of the body.
     pub idle_timeout: Duration,
 }
@@ -387,7 +387,7 @@ mod tests {
             url: format!("http://{free}/path?key=secret"),
             bearer: Some("token".into()),
             accept: "*/*",
-            body: b"{}".to_vec(),
+            body: Bytes::from_static(b"{}"),
             idle_timeout: Duration::from_secs(5),
         };
         let error = post(request).await.unwrap_err();

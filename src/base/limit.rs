@@ -228,6 +228,8 @@ pub const SEARCH_SETTLED_MS: u64 = 60_000;
 pub const SEARCH_TIME_MS: u64 = 30_000;
 /// Threads of one search.
 pub const SEARCH_THREADS_MAX: usize = 8;
+/// Places of which the tools are kept between turns, each with what sessions there may use.
+pub const FITTED_MAX: usize = 64;
 /// Names that are read of one directory.
 pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
 /// Ignore files whose compiled patterns are remembered.

@@ -51,6 +51,10 @@ pub trait Hooks: Send + Sync + 'static {
     ) -> BoxFuture<'a, Vec<String>>;
     /// `prompt.system.transform`.
     fn transform_system(&self, prompt: String) -> BoxFuture<'_, String>;
+    /// Whether there is anybody at `prompt.messages.transform`. If not, it is left out: the conversation is not copied for it.
+    fn hears_messages(&self) -> bool {
+        true
+    }
     /// `prompt.messages.transform`.
     fn transform_messages(&self, messages: Vec<Message>) -> BoxFuture<'_, Vec<Message>>;
     /// `session.compacting`: may change the summary.
@@ -76,6 +80,9 @@ impl Hooks for NoHooks {
     }
     fn transform_system(&self, prompt: String) -> BoxFuture<'_, String> {
         Box::pin(std::future::ready(prompt))
+    }
+    fn hears_messages(&self) -> bool {
+        false
     }
     fn transform_messages(&self, messages: Vec<Message>) -> BoxFuture<'_, Vec<Message>> {
         Box::pin(std::future::ready(messages))

@@ -197,6 +197,10 @@ impl Hooks for HookSystem {
         })
     }
 
+    fn hears_messages(&self) -> bool {
+        !self.now().transform_messages.is_empty()
+    }
+
     fn transform_messages(&self, mut messages: Vec<Message>) -> BoxFuture<'_, Vec<Message>> {
         let lists = self.now();
         Box::pin(async move {

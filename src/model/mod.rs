@@ -5,6 +5,7 @@
 
 mod agent;
 mod embed;
+mod messages;
 mod names;
 pub mod retry;
 
@@ -16,10 +17,11 @@ use std::time::Duration;
 use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
-use crate::protocol::{Message, Reasoning, ToolCallRequest, ToolDefinition, Usage};
+use crate::protocol::{Reasoning, ToolCallRequest, ToolDefinition, Usage};
 
 pub use agent::{AgentEvent, AgentSession, HostCall, Question, Reply};
 pub use embed::{Embedder, Vectors};
+pub use messages::Messages;
 pub use names::WireNames;
 
 /// What a model is asked.
@@ -28,9 +30,9 @@ pub struct ModelRequest {
     /// The system text; empty for none.
     pub system: String,
     /// The conversation so far, oldest first.
-    pub messages: Vec<Message>,
-    /// What it may call.
-    pub tools: Vec<ToolDefinition>,
+    pub messages: Messages,
+    /// What it may call; shared with other requests.
+    pub tools: Arc<[ToolDefinition]>,
     /// How much it is to think before it answers.
     pub reasoning: Reasoning,
     /// What only an agent is told. None for a model that our own loop drives.

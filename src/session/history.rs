@@ -11,7 +11,7 @@
 use std::collections::HashMap;
 
 use crate::context::bound_images;
-use crate::model::AgentSession;
+use crate::model::{AgentSession, Messages};
 use crate::protocol::{Event, EventBody, HeldCall, Item, ItemBody, Message, Part, Role, ToolCallRequest};
 
 /// What the model is told of a call that has no result.
@@ -58,7 +58,7 @@ fn content(prompt: String, parts: Option<Vec<Part>>) -> Vec<Part> {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Conversation {
     /// What was said and done, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Messages,
     /// The session that an agent keeps for this one.
     pub agent: Option<AgentSession>,
 }
@@ -201,7 +201,7 @@ impl Rebuild {
     /// The conversation.
     pub fn finish(mut self) -> Conversation {
         self.close_turn();
-        Conversation { messages: self.messages, agent: self.agent }
+        Conversation { messages: self.messages.into(), agent: self.agent }
     }
 
     /// The conversation of a turn that was paused before these calls of its last reply: they stand in it, without results.
@@ -288,7 +288,7 @@ mod tests {
     fn rebuilt(bodies: &[EventBody]) -> Vec<Message> {
         let mut rebuild = Rebuild::default();
         events(bodies).iter().for_each(|event| rebuild.push(event));
-        rebuild.finish().messages
+        rebuild.finish().messages.into()
     }
 
     fn user(text: &str) -> Message {

@@ -39,6 +39,8 @@ impl Entry {
 /// Tools by name.
 pub struct Registry {
     entries: RwLock<Vec<Entry>>,
+    /// The definitions of all of them. None: not asked for since something changed.
+    told: Mutex<Option<Arc<[ToolDefinition]>>>,
     /// Longest run of a tool that sets none itself; None: no limit.
     pub default_timeout_ms: Option<u64>,
     /// Longest output of a tool that sets none itself, in UTF-16 units; 0: no limit.
@@ -57,6 +59,7 @@ impl Default for Registry {
     fn default() -> Self {
         Self {
             entries: RwLock::default(),
+            told: Mutex::default(),
             default_timeout_ms: Some(limit::TOOL_TIMEOUT_MS),
             output_chars_max: limit::OUTPUT_CHARS_MAX,
             scope: Arc::default(),
@@ -79,6 +82,8 @@ impl Registry {
             Some(old) => *old = entry,
             None => entries.push(entry),
         }
+        drop(entries);
+        self.changed();
         Ok(())
     }
 
@@ -99,6 +104,8 @@ impl Registry {
         let mut taken: HashSet<Arc<str>> = entries.iter().map(|e| Arc::clone(&e.name)).collect();
         new.retain(|e| taken.insert(Arc::clone(&e.name)));
         entries.append(&mut new);
+        drop(entries);
+        self.changed();
     }
 
     /// Takes a tool out. False when there is none of that name.
@@ -106,7 +113,15 @@ impl Registry {
         let mut entries = self.entries.write();
         let before = entries.len();
         entries.retain(|e| *e.name != *name);
-        entries.len() < before
+        let found = entries.len() < before;
+        drop(entries);
+        self.changed();
+        found
+    }
+
+    /// What was told of the tools is no longer true. Called when the entries are free again.
+    fn changed(&self) {
+        *self.told.lock() = None;
     }
 
     /// The tool of that name; failing that, the one of ours that models call so: `Read` is `fs_read`.
@@ -116,9 +131,11 @@ impl Registry {
         find(name).or_else(|| find(proper_name(name)?))
     }
 
-    /// All definitions, in the order of registration.
-    pub fn definitions(&self) -> Vec<ToolDefinition> {
-        self.entries.read().iter().map(|e| e.tool.definition().clone()).collect()
+    /// All definitions, in the order of registration. The same ones again until a tool comes or goes.
+    pub fn definitions(&self) -> Arc<[ToolDefinition]> {
+        let mut told = self.told.lock();
+        let make = || self.entries.read().iter().map(|e| e.tool.definition().clone()).collect();
+        Arc::clone(told.get_or_insert_with(make))
     }
 
     /// All names, in the order of registration.

@@ -29,7 +29,7 @@ fn tools(directory: &Path) -> Vec<Arc<dyn Tool>> {
 async fn job(directory: &Path) -> (Ended, String) {
     let log = Arc::new(Log::default());
     let mut input = turn(demo(), &log, directory, tools(directory));
-    input.messages = vec![user(example_repository::PROMPT)];
+    input.messages = vec![user(example_repository::PROMPT)].into();
     let outcome = run_turn(input, CancellationToken::new()).await;
     (outcome.ended, outcome.final_text)
 }

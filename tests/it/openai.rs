@@ -28,7 +28,10 @@ fn model_with_patience(base_url: &str, idle_timeout: Duration) -> std::sync::Arc
 }
 
 fn hello() -> ModelRequest {
-    ModelRequest { messages: vec![Message::User(vec![Part::Text { text: "hello".into() }])], ..ModelRequest::default() }
+    ModelRequest {
+        messages: vec![Message::User(vec![Part::Text { text: "hello".into() }])].into(),
+        ..ModelRequest::default()
+    }
 }
 
 type Events = Vec<Result<ModelEvent, ModelError>>;
@@ -101,8 +104,9 @@ async fn what_is_sent() {
             },
             Message::Assistant { text: "fine".into(), calls: vec![] },
             Message::User(vec![Part::Text { text: "more".into() }]),
-        ],
-        tools: vec![serde_json::from_value(definition).unwrap()],
+        ]
+        .into(),
+        tools: vec![serde_json::from_value(definition).unwrap()].into(),
         reasoning: Reasoning::Xhigh,
     };
     let events: Events = model(&server.base_url()).stream(request, CancellationToken::new()).collect().await;
@@ -346,7 +350,8 @@ async fn images_of_tools_come_behind_all_results_of_their_reply() {
             result("3", vec![image("Qg==")]),
             Message::Assistant { text: String::new(), calls: vec![call("4")] },
             result("4", vec![image("Qw==")]),
-        ],
+        ]
+        .into(),
         ..ModelRequest::default()
     };
     let _: Events = model(&server.base_url()).stream(request, CancellationToken::new()).collect().await;

@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn texts(system: &str, messages: Vec<Message>, unheard: usize, fresh: bool) -> Vec<String> {
-        let request = ModelRequest { system: system.into(), messages, ..ModelRequest::default() };
+        let request = ModelRequest { system: system.into(), messages: messages.into(), ..ModelRequest::default() };
         let agent = AgentRequest { unheard, ..AgentRequest::default() };
         let blocks = blocks(&request, &agent, fresh, false);
         blocks.iter().map(super::super::calls::block_text).collect()
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn an_image_is_never_dropped_in_silence() {
         let image = Part::Image { media_type: "image/png".into(), data: "QQ==".into() };
-        let request = ModelRequest { messages: vec![Message::User(vec![image])], ..ModelRequest::default() };
+        let request = ModelRequest { messages: vec![Message::User(vec![image])].into(), ..ModelRequest::default() };
         let agent = AgentRequest { unheard: 1, ..AgentRequest::default() };
         assert!(matches!(blocks(&request, &agent, false, false)[..], [acp::ContentBlock::Text(_)]));
         assert!(matches!(blocks(&request, &agent, false, true)[..], [acp::ContentBlock::Image(_)]));

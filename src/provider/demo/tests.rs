@@ -139,7 +139,8 @@ async fn reply(request: ModelRequest) -> (String, Vec<ToolCallRequest>) {
 async fn turn(project: &mut Project, mut messages: Vec<Message>) -> (Vec<Message>, Vec<String>) {
     let mut texts = Vec::new();
     for _ in 0..100 {
-        let request = ModelRequest { messages: messages.clone(), tools: all_tools(), ..ModelRequest::default() };
+        let request =
+            ModelRequest { messages: messages.clone().into(), tools: all_tools().into(), ..ModelRequest::default() };
         let (text, calls) = reply(request).await;
         texts.push(text.clone());
         messages.push(Message::Assistant { text, calls: calls.clone() });
@@ -235,7 +236,11 @@ async fn anything_else_is_answered_with_what_it_is() {
     assert!(texts[0].contains("scripted model"));
     let (_, texts) = turn(&mut project, [messages, vec![user(PROMPT)]].concat()).await;
     assert!(texts.last().unwrap().contains("nothing to repair"), "{texts:?}");
-    let request = ModelRequest { messages: vec![user(PROMPT)], tools: tools(&["fs_list"]), ..ModelRequest::default() };
+    let request = ModelRequest {
+        messages: vec![user(PROMPT)].into(),
+        tools: tools(&["fs_list"]).into(),
+        ..ModelRequest::default()
+    };
     let (text, calls) = reply(request).await;
     assert!(calls.is_empty() && text.contains("fs_read, fs_grep"), "{text}");
 }
@@ -243,12 +248,13 @@ async fn anything_else_is_answered_with_what_it_is() {
 #[tokio::test]
 async fn a_directory_with_little_in_it() {
     for (output, want) in [("Directory is empty.", "It is empty."), ("d src", "There is one entry in it: src.")] {
-        let request = ModelRequest { messages: vec![user("hi")], tools: all_tools(), ..ModelRequest::default() };
+        let request =
+            ModelRequest { messages: vec![user("hi")].into(), tools: all_tools().into(), ..ModelRequest::default() };
         let (text, calls) = reply(request.clone()).await;
         let (call_id, name) = (calls[0].id.clone(), calls[0].name.clone());
         let result = Message::ToolResult { call_id, name, output: output.into(), is_error: false, parts: Vec::new() };
         let messages = vec![user("hi"), Message::Assistant { text, calls }, result];
-        let (text, _) = reply(ModelRequest { messages, ..request }).await;
+        let (text, _) = reply(ModelRequest { messages: messages.into(), ..request }).await;
         assert!(text.starts_with(want), "{text}");
     }
 }
@@ -256,7 +262,8 @@ async fn a_directory_with_little_in_it() {
 #[tokio::test]
 async fn a_word_from_the_side_does_not_end_the_job() {
     let mut project = Project::new("line.priceCents * line.quantity", 440);
-    let request = ModelRequest { messages: vec![user(PROMPT)], tools: all_tools(), ..ModelRequest::default() };
+    let request =
+        ModelRequest { messages: vec![user(PROMPT)].into(), tools: all_tools().into(), ..ModelRequest::default() };
     let (text, calls) = reply(request).await;
     let (output, is_error) = project.run(&calls[0]);
     let result = Message::ToolResult {
@@ -275,7 +282,7 @@ async fn a_word_from_the_side_does_not_end_the_job() {
 async fn cancel_ends_the_stream() {
     let cancel = CancellationToken::new();
     cancel.cancel();
-    let request = ModelRequest { messages: vec![user("hi")], ..ModelRequest::default() };
+    let request = ModelRequest { messages: vec![user("hi")].into(), ..ModelRequest::default() };
     let first = Demo::new(Duration::from_secs(60)).stream(request, cancel).next().await;
     assert_eq!(first, Some(Err(ModelError::Aborted)));
 }

@@ -64,7 +64,7 @@ impl OpenAiEmbedder {
             url: self.url.clone(),
             bearer: self.api_key.clone(),
             accept: "application/json",
-            body: body.to_string().into_bytes(),
+            body: body.to_string().into(),
             idle_timeout: self.idle_timeout,
         };
         let mut answer = http::post(post).await.map_err(|error| redact.error(from_http(&error)))?;

@@ -17,23 +17,28 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use secrecy::{ExposeSecret, SecretString};
 use tokio_util::sync::CancellationToken;
 
 use crate::base::http::{self, Answer, Post};
 use crate::base::limit;
 use crate::base::sse::SseReader;
-use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, WireNames};
+use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::protocol::ToolDefinition;
 
 pub(super) use embeddings::OpenAiEmbedder;
 
 use assemble::{Assembler, State};
 use failure::{Redactor, from_http, from_status};
+use request::Told;
 
 /// OpenAI's own endpoint.
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 /// The route of the models that talk.
 const CHAT: &str = "/chat/completions";
+/// Lists of tools whose words are kept.
+const TOLD_MAX: usize = 8;
 /// How long the end of the stream is waited for when the model has said that it is done.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -68,6 +73,25 @@ struct Endpoint {
     api_key: Option<SecretString>,
     idle_timeout: Duration,
     images: bool,
+    /// The tools of the last requests, each list once.
+    told: Mutex<VecDeque<(Arc<[ToolDefinition]>, Arc<Told>)>>,
+}
+
+impl Endpoint {
+    /// The words for these tools.
+    fn told(&self, tools: &Arc<[ToolDefinition]>) -> Result<Arc<Told>, ModelError> {
+        let known = |all: &VecDeque<(Arc<[ToolDefinition]>, Arc<Told>)>| {
+            all.iter().find(|(known, _)| Arc::ptr_eq(known, tools)).map(|(_, told)| Arc::clone(told))
+        };
+        if let Some(told) = known(&self.told.lock()) {
+            return Ok(told);
+        }
+        let made = Arc::new(Told::of(tools)?);
+        let mut all = self.told.lock();
+        all.truncate(TOLD_MAX - 1);
+        all.push_front((Arc::clone(tools), Arc::clone(&made)));
+        Ok(made)
+    }
 }
 
 impl OpenAi {
@@ -78,6 +102,7 @@ impl OpenAi {
             api_key: options.api_key.and_then(trimmed),
             idle_timeout: options.idle_timeout,
             images: options.images,
+            told: Mutex::default(),
             model: options.model,
         };
         Self { id: format!("openai/{}", endpoint.model), endpoint: Arc::new(endpoint) }
@@ -110,7 +135,7 @@ impl Model for OpenAi {
             cancel,
             phase: ready.map_or_else(Phase::Failed, |()| Phase::Asking(Box::new(request))),
             ready: VecDeque::new(),
-            names: WireNames::default(),
+            told: Arc::default(),
         });
         Box::pin(futures_util::stream::unfold(talk, |mut talk| async move {
             let item = talk.next().await?;
@@ -126,8 +151,8 @@ struct Talk {
     phase: Phase,
     /// Events that came together and are handed out one by one.
     ready: VecDeque<ModelEvent>,
-    /// How the tools are called on the wire.
-    names: WireNames,
+    /// The tools in the wire's words.
+    told: Arc<Told>,
 }
 
 enum Phase {
@@ -170,12 +195,12 @@ impl Talk {
     async fn ask(&mut self, request: ModelRequest) -> Result<Phase, ModelError> {
         let endpoint = Arc::clone(&self.endpoint);
         let redact = Redactor::new(endpoint.api_key.as_ref());
-        self.names = WireNames::of(&request.tools);
+        self.told = endpoint.told(&request.tools)?;
         let post = Post {
             url: endpoint.url.clone(),
             bearer: endpoint.api_key.clone(),
             accept: "text/event-stream",
-            body: request::encode(&endpoint.model, &request, &self.names)?,
+            body: request::encode(&endpoint.model, &request, &self.told)?,
             idle_timeout: endpoint.idle_timeout,
         };
         drop(request);
@@ -199,7 +224,7 @@ impl Talk {
 
     /// Takes what was assembled.
     fn hand_out(&mut self, assembler: &mut Assembler) {
-        self.ready.extend(assembler.drain().map(|event| self.names.restore(event)));
+        self.ready.extend(assembler.drain().map(|event| self.told.names.restore(event)));
     }
 
     async fn listen(&mut self, mut listening: Box<Listening>) -> Result<Phase, ModelError> {

@@ -1,7 +1,13 @@
 //! What is sent: the conversation and the tools, in the wire's words.
+//!
+//! Nearly all of it was sent before: a turn adds a message or two to a conversation, and the tools are the same for
+//! days. So the tools are put into words once ([`Told`]), and a long conversation keeps the words of its last request:
+//! the next one adds to them. What is sent is the same, byte for byte, as if all of it were written anew.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -9,21 +15,29 @@ use crate::model::{ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, Part, ToolDefinition};
 use crate::tool::told_schema;
 
-#[derive(Serialize)]
-struct Body<'a> {
-    model: &'a str,
-    messages: Vec<WireMessage<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reasoning_effort: Option<&'static str>,
-    stream: bool,
-    stream_options: StreamOptions,
+/// Shorter conversations are written anew each time: what is kept of them would weigh more than it saves.
+const KEPT_BYTES_MIN: usize = 64 << 10;
+/// Nothing longer is kept.
+const KEPT_BYTES_MAX: usize = 32 << 20;
+
+/// Tools in the wire's words, and how they are called there.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Their names.
+    pub(super) names: WireNames,
+    /// A list in JSON; empty when there are none.
+    list: Vec<u8>,
 }
 
-#[derive(Serialize)]
-struct StreamOptions {
-    include_usage: bool,
+/// The last request of a conversation, which stays with it.
+struct Sent {
+    body: Bytes,
+    told: Arc<Told>,
+    /// Bytes before the first message that is not the system's.
+    head: usize,
+    /// How many messages stand in the first `upto` bytes.
+    count: usize,
+    upto: usize,
 }
 
 #[derive(Serialize)]
@@ -101,25 +115,89 @@ struct WireFunction<'a> {
     parameters: Value,
 }
 
-/// The request's body, its tools under the names that the wire takes.
+impl Told {
+    /// The words for these tools.
+    ///
+    /// # Errors
+    /// [`ModelError::Malformed`] when they cannot be written as JSON.
+    pub(super) fn of(tools: &[ToolDefinition]) -> Result<Self, ModelError> {
+        let names = WireNames::of(tools);
+        let mut list = Vec::new();
+        if !tools.is_empty() {
+            let wire: Vec<WireTool<'_>> = tools.iter().map(|tool| wire_tool(tool, &names)).collect();
+            write(&mut list, &wire)?;
+        }
+        Ok(Self { names, list })
+    }
+}
+
+impl Sent {
+    /// The words that can be sent again, and of how many messages. None: something before them is different.
+    fn again(self, head: &[u8], told: &Arc<Told>, messages: usize) -> Option<(Vec<u8>, usize)> {
+        let same = self.head == head.len() && self.body.starts_with(head) && Arc::ptr_eq(&self.told, told);
+        if !same || self.count > messages {
+            return None;
+        }
+        // Without a copy, unless the last request is still on its way.
+        let mut body = Vec::from(self.body);
+        body.truncate(self.upto);
+        Some((body, self.count))
+    }
+}
+
+/// The request's body, its tools in these words.
 ///
 /// # Errors
 /// [`ModelError::Malformed`] when it cannot be written as JSON.
-pub(super) fn encode(model: &str, request: &ModelRequest, names: &WireNames) -> Result<Vec<u8>, ModelError> {
-    let mut messages = Vec::with_capacity(request.messages.len() + 1);
+pub(super) fn encode(model: &str, request: &ModelRequest, told: &Arc<Told>) -> Result<Bytes, ModelError> {
+    let mut head = Vec::from(*b"{\"model\":");
+    write(&mut head, model)?;
+    head.extend_from_slice(b",\"messages\":[");
     if !request.system.is_empty() {
-        messages.push(WireMessage::System { content: &request.system });
+        write(&mut head, &WireMessage::System { content: &request.system })?;
     }
-    wire_messages(&request.messages, names, &mut messages);
-    let body = Body {
-        model,
-        messages,
-        tools: request.tools.iter().map(|tool| wire_tool(tool, names)).collect(),
-        reasoning_effort: request.reasoning.effort(),
-        stream: true,
-        stream_options: StreamOptions { include_usage: true },
-    };
-    serde_json::to_vec(&body).map_err(|error| ModelError::Malformed(format!("the request: {error}")))
+    let (messages, head_bytes) = (&request.messages, head.len());
+    let sent = messages.kept::<Sent>().and_then(|sent| sent.again(&head, told, messages.len()));
+    let (mut body, count) = sent.unwrap_or((head, 0));
+    // Behind a tool's result there may come more of them, and what belongs behind all of them.
+    let settled = messages.iter().rposition(|message| !matches!(message, Message::ToolResult { .. }));
+    let settled = settled.map_or(0, |last| last + 1).max(count);
+    add(&mut body, messages.get(count..settled).unwrap_or_default(), &told.names)?;
+    let upto = body.len();
+    add(&mut body, messages.get(settled..).unwrap_or_default(), &told.names)?;
+    body.push(b']');
+    if !told.list.is_empty() {
+        body.extend_from_slice(b",\"tools\":");
+        body.extend_from_slice(&told.list);
+    }
+    if let Some(effort) = request.reasoning.effort() {
+        body.extend_from_slice(b",\"reasoning_effort\":");
+        write(&mut body, effort)?;
+    }
+    body.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
+    let body = Bytes::from(body);
+    if (KEPT_BYTES_MIN..=KEPT_BYTES_MAX).contains(&upto) {
+        let (body, told) = (body.clone(), Arc::clone(told));
+        messages.keep(Sent { body, told, head: head_bytes, count: settled, upto });
+    }
+    Ok(body)
+}
+
+/// Adds messages to a list in JSON that is open.
+fn add(body: &mut Vec<u8>, messages: &[Message], names: &WireNames) -> Result<(), ModelError> {
+    let mut wire = Vec::with_capacity(messages.len());
+    wire_messages(messages, names, &mut wire);
+    for message in wire {
+        if !body.ends_with(b"[") {
+            body.push(b',');
+        }
+        write(body, &message)?;
+    }
+    Ok(())
+}
+
+fn write<T: Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) -> Result<(), ModelError> {
+    serde_json::to_writer(body, value).map_err(|error| ModelError::Malformed(format!("the request: {error}")))
 }
 
 /// The conversation. A tool's message cannot hold images on this wire, and all results of a reply have to follow it

@@ -327,8 +327,7 @@ pub(super) fn turn_key(connection: &Connection, number: i64, turn: &TurnId) -> r
 
 /// The largest of the ids of a session's turns; empty when it has none.
 pub(super) fn largest_turn(connection: &Connection, number: i64) -> rusqlite::Result<String> {
-    let mut find =
-        connection.prepare_cached("SELECT coalesce(max(id), '') FROM turn WHERE key BETWEEN ? AND ?")?;
+    let mut find = connection.prepare_cached("SELECT coalesce(max(id), '') FROM turn WHERE key BETWEEN ? AND ?")?;
     find.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| row.get(0))
 }
 

@@ -87,7 +87,7 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
     TurnInput {
         model,
         system: String::new(),
-        messages: vec![user("hello")],
+        messages: vec![user("hello")].into(),
         directory: directory.to_owned(),
         agent: None,
         reasoning: Reasoning::Auto,
