@@ -2,6 +2,7 @@
 //!
 //! What cannot be read is left out: a project's texts never keep a turn from running.
 
+use std::cell::OnceCell;
 use std::fs;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
@@ -39,14 +40,20 @@ pub fn directories_up(working_directory: &Path, root: Option<&Path>) -> Vec<Path
 /// A pattern is a path inside a directory. Files that lie outside the first directory once links are
 /// followed, and files that were read already, are left out; so is what lies behind the limit of all together.
 pub fn discover(directories: &[PathBuf], patterns: &[String]) -> Vec<Instructions> {
-    let Some(tree) = directories.first().and_then(|first| fs::canonicalize(first).ok()) else { return Vec::new() };
+    let real = OnceCell::new();
+    let tree = || real.get_or_init(|| directories.first().and_then(|first| fs::canonicalize(first).ok())).as_deref();
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut found: Vec<Instructions> = Vec::new();
     let mut room = limit::INSTRUCTION_FILES_BYTES_MAX;
     for directory in directories {
         for pattern in patterns.iter().filter(|pattern| stays_inside(pattern)) {
-            let Ok(real) = fs::canonicalize(directory.join(pattern)) else { continue };
-            if !real.starts_with(&tree) || seen.contains(&real) {
+            let path = directory.join(pattern);
+            // Most are not there, and this one call says so; following a path takes one for each name in it.
+            if fs::symlink_metadata(&path).is_err() {
+                continue;
+            }
+            let Ok(real) = fs::canonicalize(path) else { continue };
+            if !tree().is_some_and(|tree| real.starts_with(tree)) || seen.contains(&real) {
                 continue;
             }
             let Some(content) = read(&real, room.min(limit::INSTRUCTION_FILE_BYTES_MAX)) else { continue };

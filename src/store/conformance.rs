@@ -123,6 +123,7 @@ async fn holds(store: Shared) {
     turns_are_found_and_open_ones_listed(&store).await;
     lists_are_newest_first_and_apart(&store).await;
     questions_are_found_by_either_name(&store).await;
+    turns_keep_their_places_whatever_their_ids(&store).await;
     a_deleted_session_is_gone(&store).await;
     lifecycle_events_are_listed_for_each_client(&store).await;
     callbacks_come_in_order(&store).await;
@@ -273,6 +274,22 @@ async fn lists_are_newest_first_and_apart(store: &Shared) {
     let other: ClientId = "c2".parse().expect("an id");
     assert_eq!(list(Some(&other), None, 9).await, Ok(vec![]));
     assert_eq!(store.session_count().await, Ok(5));
+}
+
+async fn turns_keep_their_places_whatever_their_ids(store: &Shared) {
+    put(store, vec![create("order")]).await;
+    let ids: Vec<TurnId> = ["t5", "t1", "t9", "t3"].iter().map(|id| id.parse().expect("an id")).collect();
+    // Each one twice, so that none is taken for a new one.
+    for (at, turn) in (1..).zip(ids.iter().chain(&ids)) {
+        put(store, vec![append("order", Some(turn), at..=at), save("order", turn, TurnStatus::Completed)]).await;
+    }
+    let rows = store.turns(&session_id("order"), None, 9).await.expect("read");
+    let listed: Vec<TurnId> = rows.into_iter().rev().map(|row| row.record.turn_id).collect();
+    assert_eq!(listed, ids, "in the order in which they came");
+    let events = store.events(&session_id("order"), 0, 9).await.expect("read");
+    let turns: Vec<TurnId> = events.into_iter().filter_map(|event| event.turn_id).collect();
+    assert_eq!(turns, [ids.clone(), ids].concat());
+    put(store, vec![Write::DeleteSession(session_id("order"))]).await;
 }
 
 pub(super) fn question(session: &str, seq: u64, (request, call): (&str, &str)) -> Event {

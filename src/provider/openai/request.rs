@@ -15,8 +15,10 @@ use crate::model::{ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, Part, ToolDefinition};
 use crate::tool::told_schema;
 
-/// Shorter conversations are written anew each time: what is kept of them would weigh more than it saves.
-const KEPT_BYTES_MIN: usize = 64 << 10;
+/// Shorter conversations are written anew each time.
+const KEPT_BYTES_MIN: usize = 8 << 10;
+/// Of shorter ones a copy is kept, without what stands behind the messages; longer ones are never copied.
+const COPIED_BYTES_MAX: usize = 128 << 10;
 /// Nothing longer is kept.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
@@ -138,6 +140,11 @@ impl Sent {
         if !same || self.count > messages {
             return None;
         }
+        if self.upto <= COPIED_BYTES_MAX {
+            let mut body = Vec::with_capacity(self.upto + told.list.len() + COPIED_BYTES_MAX / 8);
+            body.extend_from_slice(&self.body);
+            return Some((body, self.count));
+        }
         // Without a copy, unless the last request is still on its way.
         let mut body = Vec::from(self.body);
         body.truncate(self.upto);
@@ -177,7 +184,9 @@ pub(super) fn encode(model: &str, request: &ModelRequest, told: &Arc<Told>) -> R
     body.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
     let body = Bytes::from(body);
     if (KEPT_BYTES_MIN..=KEPT_BYTES_MAX).contains(&upto) {
-        let (body, told) = (body.clone(), Arc::clone(told));
+        let copied = upto <= COPIED_BYTES_MAX;
+        let body = if copied { Bytes::copy_from_slice(body.get(..upto).unwrap_or_default()) } else { body.clone() };
+        let told = Arc::clone(told);
         messages.keep(Sent { body, told, head: head_bytes, count: settled, upto });
     }
     Ok(body)
