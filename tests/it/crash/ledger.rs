@@ -1,17 +1,17 @@
-//! What the clients were told, and what the log must therefore say after every restart.
+//! What the clients asked for and what they were told. `check` holds the log and the disk against it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::support::program::Program;
+use super::now_ms;
+use super::wire::{Asked, Said};
 
-/// How often everything is read again from the first event, in lives.
-const WHOLE_EVERY: u64 = 16;
+/// For how long outcomes are asked for again. The server remembers them for longer.
+const REMEMBERED_MS: u64 = 8 * 60 * 1_000;
+/// Answers that are asked for again.
+const KEPT: usize = 600;
 
 /// Whether somebody was told that something happened.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,7 @@ pub enum Word {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Existence {
+pub enum Existence {
     /// The answer to the creation never came.
     PerhapsMade,
     Made,
@@ -35,89 +35,182 @@ enum Existence {
 }
 
 #[derive(Debug)]
-struct Prompted {
-    mode: &'static str,
-    word: Word,
+pub struct Prompted {
+    pub mode: &'static str,
+    pub word: Word,
 }
 
 /// What the log says of a turn.
 #[derive(Debug, Default)]
-struct TurnLog {
-    began_at: u64,
-    ended: Option<String>,
+pub struct TurnLog {
+    pub began_at: u64,
+    pub ended: Option<String>,
+    pub pauses: usize,
+    /// The last that was said of it is that it holds.
+    pub holds: bool,
+}
+
+/// What is known of the files of a directory, which one session and its forks share.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// By what was acknowledged: paths that are there, and paths that are not.
+    pub paths: BTreeMap<String, bool>,
+    /// An undo or a redo was cut off: any of them may be as it was before.
+    pub unknown: bool,
 }
 
 #[derive(Debug)]
-struct Session {
-    owner: u64,
-    existence: Existence,
-    prompts: BTreeMap<String, Prompted>,
-    /// Acknowledged aborts, by turn.
-    aborted: BTreeSet<String>,
+pub struct Session {
+    pub owner: u64,
+    pub existence: Existence,
+    pub directory: String,
+    pub is_fork: bool,
+    pub prompts: BTreeMap<String, Prompted>,
+    /// Acknowledged aborts and interrupts, by turn.
+    pub stopped: BTreeSet<String>,
+    /// Acknowledged pauses, by turn.
+    pub paused: BTreeSet<String>,
     /// Acknowledged answers, by request.
-    answers: BTreeMap<String, bool>,
+    pub answers: BTreeMap<String, bool>,
+    /// Titles, and whether they were acknowledged or refused.
+    pub titles: BTreeMap<String, bool>,
     /// Records of turns that were over.
-    records: BTreeMap<String, Value>,
-    version: u64,
+    pub records: BTreeMap<String, Value>,
+    pub version: u64,
     /// Every event that anybody saw.
-    seen: BTreeMap<u64, String>,
+    pub seen: BTreeMap<u64, String>,
+    /// The newest event that says whether a turn holds, and what it says.
+    holds: (u64, bool),
     /// How far the log was judged.
-    judged: u64,
-    turns: BTreeMap<String, TurnLog>,
+    pub judged: u64,
+    pub turns: BTreeMap<String, TurnLog>,
     /// Where in the log a prompt's token stands: the event's number, and whether it opened a turn.
-    tokens: BTreeMap<String, (u64, bool)>,
-    responses: BTreeMap<String, bool>,
+    pub tokens: BTreeMap<String, (u64, bool)>,
+    pub responses: BTreeMap<String, bool>,
+    /// Titles in the log, and the last one.
+    pub titled: BTreeSet<String>,
+    pub title: Option<String>,
+    /// Tokens of commands that the log says were run to their end.
+    pub ran: BTreeSet<String>,
 }
 
-/// How often the clients were told something.
-#[derive(Debug, Default)]
-pub struct Told {
-    sessions: usize,
-    prompts: usize,
-    answers: usize,
-    aborts: usize,
-    deletions: usize,
-    cut: usize,
-    /// Turns that a restart ended.
-    interrupted: usize,
-}
-
-impl Told {
-    pub fn counts(&self) -> [(&'static str, usize); 7] {
-        [
-            ("sessions were made", self.sessions),
-            ("prompts were accepted", self.prompts),
-            ("questions were answered", self.answers),
-            ("turns were aborted", self.aborts),
-            ("sessions were deleted", self.deletions),
-            ("requests were cut off", self.cut),
-            ("turns were interrupted", self.interrupted),
-        ]
+impl Session {
+    pub fn new(owner: u64, directory: String) -> Self {
+        Self {
+            owner,
+            existence: Existence::PerhapsMade,
+            directory,
+            is_fork: false,
+            prompts: BTreeMap::new(),
+            stopped: BTreeSet::new(),
+            paused: BTreeSet::new(),
+            answers: BTreeMap::new(),
+            titles: BTreeMap::new(),
+            records: BTreeMap::new(),
+            version: 0,
+            seen: BTreeMap::new(),
+            holds: (0, false),
+            judged: 0,
+            turns: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+            responses: BTreeMap::new(),
+            titled: BTreeSet::new(),
+            title: None,
+            ran: BTreeSet::new(),
+        }
     }
 }
 
+/// A command whose answer has not come.
+#[derive(Debug)]
+struct Pending {
+    owner: u64,
+    asked: Asked,
+    at: u64,
+}
+
+/// A command and its answer.
+#[derive(Debug)]
+struct Kept {
+    owner: u64,
+    asked: Asked,
+    said: Said,
+    at: u64,
+}
+
 pub struct Ledger {
-    work: PathBuf,
-    sessions: BTreeMap<String, Session>,
+    pub work: PathBuf,
+    pub sessions: BTreeMap<String, Session>,
+    pub files: BTreeMap<String, Files>,
+    pending: BTreeMap<u64, Pending>,
+    kept: Vec<Kept>,
+    /// Titles of which at most one is in the log of a session.
+    pub races: Vec<(String, String, String)>,
+    /// A prompt (session, token) that is in the log only if another one is.
+    pub needs: Vec<((String, String), (String, String))>,
+    /// Titles of forks that nobody can ask for again, and their owners.
+    pub lost_forks: BTreeMap<String, u64>,
+    /// Titles of forks that are there and will be asked for again.
+    pub found_forks: BTreeSet<String>,
     next: u64,
-    lives: u64,
-    pub told: Told,
+    pub lives: u64,
+    /// How often something happened.
+    pub told: BTreeMap<&'static str, usize>,
 }
 
 impl Ledger {
     pub fn new(work: &Path) -> Self {
-        Self { work: work.to_owned(), sessions: BTreeMap::new(), next: 0, lives: 0, told: Told::default() }
+        Self {
+            work: work.to_owned(),
+            sessions: BTreeMap::new(),
+            files: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            kept: Vec::new(),
+            races: Vec::new(),
+            needs: Vec::new(),
+            lost_forks: BTreeMap::new(),
+            found_forks: BTreeSet::new(),
+            next: 0,
+            lives: 0,
+            told: BTreeMap::new(),
+        }
     }
 
-    fn session(&mut self, id: &str) -> &mut Session {
-        self.sessions.get_mut(id).expect("the clients know their sessions")
+    pub fn count(&mut self, what: &'static str) {
+        *self.told.entry(what).or_default() += 1;
     }
 
-    /// The server is gone. What nobody answered stays open; its streams have ended.
+    /// A name that nothing else has. Later ones sort behind earlier ones.
+    pub fn name(&mut self, kind: &str) -> String {
+        self.next += 1;
+        format!("{kind}{:08}", self.next)
+    }
+
+    /// The server is gone. What nobody answered stays open; what nobody can ask for again stays so for ever.
     pub fn next_life(&mut self, round: u64) {
         self.lives = round + 1;
-        let words = self.sessions.values().flat_map(|session| session.prompts.values());
-        self.told.cut = words.filter(|prompted| prompted.word == Word::Perhaps).count().max(self.told.cut);
+        let long_ago = now_ms().saturating_sub(REMEMBERED_MS);
+        let all = std::mem::take(&mut self.pending);
+        for (number, pending) in all {
+            self.count("requests were cut off");
+            if matches!(pending.asked.kind, "undo" | "redo") {
+                self.files_of(&pending.asked.session).unknown = true;
+            }
+            if pending.asked.key.is_some() && pending.at > long_ago {
+                self.pending.insert(number, pending);
+            } else if pending.asked.kind == "fork" {
+                let title = pending.asked.token().expect("a title").to_owned();
+                self.lost_forks.insert(title, pending.owner);
+            }
+        }
+        let surplus = self.kept.len().saturating_sub(KEPT);
+        self.kept.drain(..surplus);
+        self.kept.retain(|kept| kept.at > long_ago);
+    }
+
+    fn files_of(&mut self, session: &str) -> &mut Files {
+        let directory = self.sessions.get(session).map_or("", |session| &session.directory);
+        self.files.entry(directory.to_owned()).or_default()
     }
 
     pub fn sessions_of(&self, owner: u64) -> Vec<String> {
@@ -130,269 +223,260 @@ impl Ledger {
     }
 
     pub fn newest(&self, id: &str) -> u64 {
-        self.sessions[id].seen.keys().next_back().copied().unwrap_or(0)
+        self.sessions.get(id).and_then(|session| session.seen.keys().next_back().copied()).unwrap_or(0)
     }
 
-    pub fn creating(&mut self, owner: u64) -> String {
-        self.next += 1;
-        let id = format!("s{}", self.next);
-        let session = Session {
-            owner,
-            existence: Existence::PerhapsMade,
-            prompts: BTreeMap::new(),
-            aborted: BTreeSet::new(),
-            answers: BTreeMap::new(),
-            records: BTreeMap::new(),
-            version: 0,
-            seen: BTreeMap::new(),
-            judged: 0,
-            turns: BTreeMap::new(),
-            tokens: BTreeMap::new(),
-            responses: BTreeMap::new(),
-        };
-        self.sessions.insert(id.clone(), session);
-        id
+    pub fn is_paused(&self, id: &str) -> bool {
+        self.sessions[id].holds.1
     }
 
-    pub fn created(&mut self, id: &str) {
-        self.told.sessions += 1;
-        self.session(id).existence = Existence::Made;
+    /// Whether somebody will ask again for a session that may be there.
+    pub fn will_be_made(&self, id: &str) -> bool {
+        let creates = self.pending.values().filter(|pending| pending.asked.kind == "create_session");
+        creates.into_iter().any(|pending| pending.asked.fields["sessionId"] == id)
     }
 
-    pub fn deleting(&mut self, id: &str) {
-        self.session(id).existence = Existence::PerhapsGone;
+    /// Whether a fork with this title will be asked for again.
+    pub fn will_be_forked(&self, title: &str) -> bool {
+        self.pending.values().any(|pending| pending.asked.kind == "fork" && pending.asked.token() == Some(title))
     }
 
-    pub fn deleted(&mut self, id: &str) {
-        self.told.deletions += 1;
-        self.session(id).existence = Existence::Gone;
+    /// A new session, and the directory of its own that it works in.
+    pub fn creating(&mut self, owner: u64) -> (String, String) {
+        let id = self.name("s");
+        std::fs::create_dir(self.work.join(&id)).expect("a new directory");
+        self.sessions.insert(id.clone(), Session::new(owner, id.clone()));
+        (id.clone(), id)
     }
 
     /// A new token for a prompt. Tokens sort in the order in which they were sent.
     pub fn prompting(&mut self, id: &str, mode: &'static str) -> String {
-        self.next += 1;
-        let token = format!("t{:08}", self.next);
-        self.session(id).prompts.insert(token.clone(), Prompted { mode, word: Word::Perhaps });
+        let token = self.name("t");
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.prompts.insert(token.clone(), Prompted { mode, word: Word::Perhaps });
+        }
         token
     }
 
-    pub fn prompted(&mut self, id: &str, token: &str, word: Word) {
-        self.told.prompts += usize::from(matches!(word, Word::Yes(_)));
-        self.session(id).prompts.get_mut(token).expect("it was sent").word = word;
+    /// A command goes out. The answer: its number.
+    pub fn sending(&mut self, owner: u64, asked: &Asked) -> u64 {
+        self.next += 1;
+        if asked.kind == "delete_session"
+            && let Some(session) = self.sessions.get_mut(&asked.session)
+        {
+            session.existence = Existence::PerhapsGone;
+        }
+        self.pending.insert(self.next, Pending { owner, asked: asked.clone(), at: now_ms() });
+        self.next
     }
 
-    pub fn aborted(&mut self, id: &str, turn: &str) {
-        self.told.aborts += 1;
-        self.session(id).aborted.insert(turn.to_owned());
+    /// Two changes of one version go out.
+    pub fn racing(&mut self, owner: u64, (one, two): (&Asked, &Asked)) -> (u64, u64) {
+        let token = |asked: &Asked| asked.token().expect("a title").to_owned();
+        self.races.push((one.session.clone(), token(one), token(two)));
+        (self.sending(owner, one), self.sending(owner, two))
     }
 
-    pub fn answered(&mut self, id: &str, request: &str, allowed: bool) {
-        self.told.answers += 1;
-        self.session(id).answers.insert(request.to_owned(), allowed);
+    /// Two prompts go out, the second of which needs the first.
+    pub fn depending(&mut self, owner: u64, (one, two): (&Asked, &Asked)) -> (u64, u64) {
+        let place = |asked: &Asked| (asked.session.clone(), asked.token().expect("a token").to_owned());
+        self.needs.push((place(two), place(one)));
+        (self.sending(owner, one), self.sending(owner, two))
+    }
+
+    /// What a client was not answered, in the order in which it was sent.
+    pub fn unanswered(&self, owner: u64) -> Vec<(u64, Asked)> {
+        let own = self.pending.iter().filter(|(_, pending)| pending.owner == owner);
+        own.map(|(number, pending)| (*number, pending.asked.clone())).collect()
+    }
+
+    /// Something that a client was answered.
+    pub fn some_answer(&self, owner: u64, chance: u64) -> Option<(Asked, Said)> {
+        let own: Vec<&Kept> = self.kept.iter().filter(|kept| kept.owner == owner).collect();
+        let at = chance.checked_rem(own.len() as u64)?;
+        let kept = own[usize::try_from(at).expect("few")];
+        Some((kept.asked.clone(), kept.said.clone()))
+    }
+
+    /// The answer to something that was answered before is the same.
+    pub fn repeated(&mut self, asked: &Asked, before: &Said, now: &Said) {
+        assert_eq!((now.ok, &now.value), (before.ok, &before.value), "{asked:?} was answered otherwise before");
+        assert!(now.replayed, "{asked:?}: was it done again? {now:?}");
+        self.count("answers were given again");
+    }
+
+    /// The answers to the same command, sent twice at once, are the same.
+    pub fn twins(&mut self, asked: &Asked, one: &Said, two: &Said) {
+        if [one, two].iter().any(|said| said.code() == "RESOURCE_EXHAUSTED") {
+            return;
+        }
+        assert_eq!((one.ok, &one.value), (two.ok, &two.value), "{asked:?}");
+        assert!(!one.ok || one.replayed != two.replayed, "{asked:?}: one of them was done: {one:?} {two:?}");
+        self.count("commands came twice at once");
+    }
+
+    /// An answer has come. The answer: a session that is new with it.
+    pub fn settle(&mut self, number: u64, said: &Said, again: bool) -> Option<String> {
+        let Pending { owner, asked, .. } = self.pending.remove(&number).expect("it was sent");
+        if again {
+            self.judge_again(&asked, said);
+        }
+        assert!(!asked.rides() || !said.is_cut(), "{asked:?}: whether it was done stands in the log");
+        assert!(again || !said.is_cut(), "{asked:?}: it was never asked before: {said:?}");
+        let known = ["CONFLICT", "RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "NOT_FOUND"].contains(&said.code());
+        assert!(said.ok || known || said.is_cut(), "{asked:?}: {said:?}");
+        let lasts = said.ok || said.is_cut() || (said.code() == "CONFLICT" && asked.depends_on.is_empty());
+        if asked.key.is_some() && lasts {
+            self.kept.push(Kept { owner, asked: asked.clone(), said: said.clone(), at: now_ms() });
+        }
+        self.believe(owner, &asked, said)
+    }
+
+    /// What is in the log already is answered and not done.
+    fn judge_again(&mut self, asked: &Asked, said: &Said) {
+        self.count("commands were given again");
+        if said.replayed {
+            self.count("commands given again had been done");
+        }
+        let session = self.sessions.get(&asked.session);
+        let token = asked.token().unwrap_or_default();
+        let logged = match asked.kind {
+            "fork" => self.found_forks.contains(token),
+            "create_session" => {
+                let id = asked.fields["sessionId"].as_str().unwrap_or_default();
+                self.sessions.get(id).is_some_and(|session| session.existence == Existence::Made)
+            }
+            "configure" => session.is_some_and(|session| session.titled.contains(token)),
+            "prompt" | "steer" => session.is_some_and(|session| session.tokens.contains_key(token)),
+            _ => false,
+        };
+        assert!(!logged || (said.ok && said.replayed), "{asked:?}: it is in the log, and now: {said:?}");
+    }
+
+    fn believe(&mut self, owner: u64, asked: &Asked, said: &Said) -> Option<String> {
+        match asked.kind {
+            "create_session" => return self.made(asked, said),
+            "fork" => return self.forked(owner, asked, said),
+            "undo" | "redo" => self.changed(asked, said),
+            _ => {}
+        }
+        if said.ok {
+            self.count(match asked.kind {
+                "delete_session" => "sessions were deleted",
+                "prompt" if asked.fields["mode"] != "steer" => "prompts were accepted",
+                "prompt" | "steer" => "turns were steered",
+                "configure" => "sessions were configured",
+                "abort" => "turns were aborted",
+                "interrupt" => "turns were interrupted",
+                "pause" => "turns were paused",
+                "resume" => "turns were resumed",
+                "feedback" => "questions were answered",
+                "undo" | "redo" => "turns were undone or redone",
+                other => panic!("{other} is counted"),
+            });
+        }
+        let turn = || said.value["turnId"].as_str().expect("an id").to_owned();
+        let token = asked.token().unwrap_or_default().to_owned();
+        let session = self.sessions.get_mut(&asked.session)?;
+        match asked.kind {
+            "delete_session" if said.ok => session.existence = Existence::Gone,
+            "prompt" | "steer" => {
+                let word = if said.ok { Word::Yes(turn()) } else { Word::No };
+                session.prompts.get_mut(&token).expect("it was sent").word = word;
+            }
+            "configure" => drop(session.titles.insert(token, said.ok)),
+            "abort" | "interrupt" if said.ok => drop(session.stopped.insert(turn())),
+            "pause" if said.ok && said.value["paused"] == true => drop(session.paused.insert(turn())),
+            "feedback" if said.ok => {
+                let request = asked.fields["requestId"].as_str().expect("an id").to_owned();
+                session.answers.insert(request, asked.fields["allowed"] == true);
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn made(&mut self, asked: &Asked, said: &Said) -> Option<String> {
+        let id = asked.fields["sessionId"].as_str().expect("an id").to_owned();
+        let session = self.sessions.get_mut(&id)?;
+        assert!(said.ok, "{id}: {said:?}");
+        let new = session.existence != Existence::Made;
+        session.existence = Existence::Made;
+        self.count("sessions were made");
+        new.then_some(id)
+    }
+
+    fn forked(&mut self, owner: u64, asked: &Asked, said: &Said) -> Option<String> {
+        if !said.ok {
+            return None;
+        }
+        self.count("sessions were forked");
+        let id = said.value["sessionId"].as_str().expect("an id").to_owned();
+        if let Some(wanted) = asked.fields.get("newSessionId") {
+            assert_eq!(*wanted, id.as_str(), "{asked:?}");
+        }
+        self.found_forks.remove(asked.token().expect("a title"));
+        let place = said.value["workingDirectory"].as_str().expect("a path");
+        self.adopt(owner, &id, place);
+        Some(id)
+    }
+
+    /// A fork is one of the sessions from now on. It works where its parent works.
+    pub fn adopt(&mut self, owner: u64, id: &str, place: &str) {
+        let directory = Path::new(place).file_name().expect("a name").to_string_lossy().into_owned();
+        let mut session = Session::new(owner, directory);
+        (session.existence, session.is_fork) = (Existence::Made, true);
+        assert!(self.sessions.insert(id.to_owned(), session).is_none(), "{id}: a fork is new");
+    }
+
+    /// Every turn only makes new files: undone they are away, redone they are back.
+    fn changed(&mut self, asked: &Asked, said: &Said) {
+        let files = self.files_of(&asked.session);
+        if said.is_cut() {
+            files.unknown = true;
+        }
+        if said.ok {
+            for file in said.value["files"].as_array().expect("a list") {
+                let path = file["path"].as_str().expect("a path").to_owned();
+                files.paths.insert(path, asked.kind == "redo");
+            }
+        }
     }
 
     pub fn finished(&mut self, id: &str, record: &Value) {
         let turn = record["turnId"].as_str().expect("an id").to_owned();
-        assert_eq!(self.session(id).records.insert(turn, record.clone()), None);
+        if let Some(session) = self.sessions.get_mut(id) {
+            assert_eq!(session.records.insert(turn, record.clone()), None);
+        }
     }
 
     pub fn viewed(&mut self, id: &str, view: &Value) {
         let version = view["version"].as_u64().expect("a number");
-        let session = self.session(id);
+        let session = self.sessions.get_mut(id).expect("the clients know their sessions");
         assert!(version >= session.version, "{id}: version {version} came after {}", session.version);
         session.version = version;
     }
 
     /// An event as a stream showed it. The answer: the request, when it is a question.
     pub fn saw(&mut self, id: &str, seq: u64, data: &str) -> Option<String> {
-        let session = self.session(id);
+        let session = self.sessions.get_mut(id)?;
         match session.seen.get(&seq) {
             Some(before) => assert_eq!(before, data, "{id}: event {seq} is what it was"),
             None => drop(session.seen.insert(seq, data.to_owned())),
         }
-        if !data.contains("\"permission.request\"") {
+        let is = |kind: &str| data.contains(&format!("\"type\":\"{kind}\""));
+        if seq > session.holds.0 {
+            let ends = ["turn.resumed", "abort", "session.prompt", "session.error", "session.completed"];
+            if is("turn.paused") {
+                session.holds = (seq, true);
+            } else if session.holds.1 && ends.into_iter().any(is) {
+                session.holds = (seq, false);
+            }
+        }
+        if !is("permission.request") {
             return None;
         }
         let event: Value = serde_json::from_str(data).expect("JSON");
         (event["type"] == "permission.request").then(|| event["payload"]["requestId"].as_str().unwrap().to_owned())
-    }
-}
-
-impl Session {
-    /// Goes on judging the log, whose numbers follow without gaps.
-    fn judge(&mut self, id: &str, seq: u64, data: &str) {
-        let event: Value = serde_json::from_str(data).expect("JSON");
-        assert_eq!((event["seq"].as_u64(), event["sessionId"].as_str()), (Some(seq), Some(id)), "{data}");
-        self.judged = seq;
-        let kind = event["type"].as_str().expect("a type");
-        if kind == "permission.response" {
-            let request = event["payload"]["requestId"].as_str().expect("an id").to_owned();
-            let allowed = event["payload"]["allowed"].as_bool().expect("a verdict");
-            assert_eq!(self.responses.insert(request, allowed), None, "{id}: {data}: answered twice");
-        }
-        if matches!(kind, "session.prompt" | "session.steer") {
-            let said = event["payload"]["prompt"].as_str().expect("a text");
-            let token = said.split(' ').nth(1).expect("a token").to_owned();
-            let opened = kind == "session.prompt";
-            assert_eq!(self.tokens.insert(token, (seq, opened)), None, "{id}: {data}: ran twice");
-        }
-        let Some(turn) = event["turnId"].as_str() else { return };
-        let at = event["at"].as_u64().expect("a time");
-        let log = self.turns.entry(turn.to_owned()).or_default();
-        assert_eq!(log.ended, None, "{id}: {data} comes behind the end of its turn");
-        match kind {
-            "session.prompt" => log.began_at = at,
-            "session.completed" | "session.error" | "abort" => log.ended = Some(kind.to_owned()),
-            _ => {}
-        }
-    }
-
-    /// What holds at any time after a restart that began at `begun`.
-    fn hold(&self, id: &str, begun: u64) {
-        for (turn, log) in &self.turns {
-            let began_before = log.began_at > 0 && log.began_at < begun;
-            assert!(!began_before || log.ended.is_some(), "{id}: turn {turn} runs since before the restart: {log:?}");
-        }
-        for (request, allowed) in &self.answers {
-            assert_eq!(self.responses.get(request), Some(allowed), "{id}: the answer to {request}");
-        }
-        for (token, prompted) in &self.prompts {
-            assert!(prompted.word != Word::No || !self.tokens.contains_key(token), "{id}: {token} was refused and ran");
-        }
-        for turn in &self.aborted {
-            let ended = self.turns.get(turn).and_then(|log| log.ended.as_deref());
-            assert_eq!(ended, Some("abort"), "{id}: the abort of {turn} was acknowledged");
-        }
-        // What was queued runs in the order in which it was sent.
-        let mut queued: Vec<(&String, u64)> = Vec::new();
-        for (token, (seq, opened)) in &self.tokens {
-            if *opened && self.prompts.get(token).is_some_and(|p| p.mode != "steer") {
-                queued.push((token, *seq));
-            }
-        }
-        assert!(queued.is_sorted_by_key(|(_, seq)| *seq), "{id}: not in order: {queued:?}");
-    }
-
-    /// What holds when nothing is left to do.
-    fn hold_at_the_end(&self, id: &str) {
-        for (token, prompted) in &self.prompts {
-            if let Word::Yes(turn) = &prompted.word {
-                let (seq, opened) =
-                    self.tokens.get(token).unwrap_or_else(|| panic!("{id}: {token} was accepted and lost"));
-                let event: Value = serde_json::from_str(&self.seen[seq]).expect("JSON");
-                // A steer whose turn ended first gets a turn of its own.
-                let kept = prompted.mode == "steer" && *opened;
-                assert!(kept || event["turnId"] == turn.as_str(), "{id}: {token} was promised turn {turn}: {event}");
-            }
-        }
-        for (turn, log) in &self.turns {
-            assert!(log.ended.is_some(), "{id}: turn {turn} never ended");
-        }
-    }
-}
-
-/// Holds a server that has just started against the ledger. At the end, once it has nothing left to do.
-pub async fn check(program: &Program, ledger: &Arc<Mutex<Ledger>>, begun: u64, end: bool) {
-    let (all, whole) = {
-        let ledger = ledger.lock();
-        (ledger.sessions.keys().cloned().collect::<Vec<_>>(), end || ledger.lives.is_multiple_of(WHOLE_EVERY))
-    };
-    for id in all {
-        check_session(program, ledger, &id, (begun, end, whole)).await;
-    }
-    let ledger = &mut *ledger.lock();
-    ledger.sessions.retain(|_, session| end || session.existence != Existence::Gone);
-    let text = std::fs::read_to_string(ledger.work.join("ran.log")).unwrap_or_default();
-    let mut ran = BTreeSet::new();
-    for token in text.lines() {
-        assert!(ran.insert(token), "the command of {token} ran twice");
-    }
-}
-
-async fn check_session(
-    program: &Program,
-    ledger: &Arc<Mutex<Ledger>>,
-    id: &str,
-    (begun, end, whole): (u64, bool, bool),
-) {
-    let path = format!("/sessions/{id}");
-    let (status, mut view) = program.call("GET", &path, None).await;
-    let existence = {
-        let mut ledger = ledger.lock();
-        let session = ledger.session(id);
-        session.existence = match (session.existence, status) {
-            (Existence::Made | Existence::PerhapsMade | Existence::PerhapsGone, 200) => Existence::Made,
-            (Existence::Gone | Existence::PerhapsMade | Existence::PerhapsGone, 404) => Existence::Gone,
-            (existence, status) => panic!("{id}: {existence:?} and {status}: {view}"),
-        };
-        session.existence
-    };
-    if existence == Existence::Gone {
-        return;
-    }
-    while end && (view["turn"].is_object() || view["queued"] != 0) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        view = program.call("GET", &path, None).await.1;
-    }
-    ledger.lock().viewed(id, &view);
-    let last = view["lastSeq"].as_u64().expect("a number");
-    let (newest, judged) = {
-        let ledger = ledger.lock();
-        (ledger.newest(id), ledger.sessions[id].judged)
-    };
-    assert!(newest <= last, "{id}: event {newest} was seen and the log ends at {last}");
-    let mut at = if whole { 0 } else { judged };
-    if at < last {
-        let mut events = program.events(id, at).await;
-        while at < last {
-            let (seq, data) = events.next().await.expect("the log goes on");
-            at += 1;
-            assert_eq!(seq, at, "{id}: numbers follow without gaps");
-            let mut ledger = ledger.lock();
-            ledger.saw(id, seq, &data);
-            let session = ledger.session(id);
-            if seq > session.judged {
-                session.judge(id, seq, &data);
-            }
-            ledger.told.interrupted +=
-                usize::from(seq > judged && data.contains("interrupted by restart") && data.contains("session.error"));
-        }
-    }
-    records(program, ledger, id).await;
-    let ledger = ledger.lock();
-    let session = &ledger.sessions[id];
-    session.hold(id, begun);
-    if end {
-        session.hold_at_the_end(id);
-    }
-}
-
-/// The records of the turns: those that were over are what they were, the others fit the log.
-async fn records(program: &Program, ledger: &Arc<Mutex<Ledger>>, id: &str) {
-    let promised: Vec<String> = {
-        let ledger = ledger.lock();
-        let words = ledger.sessions[id].prompts.values().map(|prompted| prompted.word.clone());
-        words.filter_map(|word| if let Word::Yes(turn) = word { Some(turn) } else { None }).collect()
-    };
-    for turn in promised {
-        let (status, record) = program.call("GET", &format!("/sessions/{id}/turns/{turn}"), None).await;
-        assert_eq!(status, 200, "{id}: turn {turn} was promised: {record}");
-        let mut ledger = ledger.lock();
-        let session = ledger.session(id);
-        if let Some(before) = session.records.get(&turn) {
-            assert_eq!(before, &record, "{id}: a record that was over");
-        }
-        let said = record["status"].as_str().expect("a status");
-        let ended = session.turns.get(&turn).and_then(|log| log.ended.as_deref());
-        match ended {
-            Some("session.completed") => assert_eq!(said, "completed", "{id}: {record}"),
-            Some("session.error") => assert_eq!(said, "failed", "{id}: {record}"),
-            Some(_) => assert_eq!(said, "aborted", "{id}: {record}"),
-            // It goes on while this is read.
-            None => {}
-        }
-        if ended.is_some() {
-            session.records.insert(turn, record);
-        }
     }
 }

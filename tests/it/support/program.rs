@@ -24,7 +24,9 @@ impl Program {
     pub async fn serve(data: &Path, work: &Path, base_url: &str) -> Self {
         let port_file = data.with_extension("port");
         let _ = std::fs::remove_file(&port_file);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_simse"));
+        // A run of hours wants a program that nobody builds anew meanwhile.
+        let built = std::env::var_os("SIMSE_TEST_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_simse").into());
+        let mut command = Command::new(built);
         command.args([
             "serve",
             "--port",
