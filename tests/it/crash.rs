@@ -13,6 +13,7 @@ mod ledger;
 mod load;
 mod wire;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -34,6 +35,11 @@ const LIVES: [Duration; 2] = [Duration::from_millis(240), Duration::from_millis(
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}: expected a number")))
+}
+
+/// For who watches a run of an hour.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn now_ms() -> u64 {
@@ -134,14 +140,14 @@ async fn run(kills: u64, seed: u64, data: &Path, work: &Path) {
         program.kill().await;
         ledger.lock().next_life(round);
         if progress && (round + 1) % 50 == 0 {
-            println!("{} of {kills} kills: {:?}", round + 1, ledger.lock().told);
+            say(&format!("{} of {kills} kills: {:?}", round + 1, ledger.lock().told));
         }
     }
     let begun = now_ms();
     let program = Program::serve(data, work, &model.base_url()).await;
     check::check(&program, &ledger, begun, true).await;
     let told = ledger.lock().told.clone();
-    println!("{kills} kills, seed {seed}: {told:?}");
+    say(&format!("{kills} kills, seed {seed}: {told:?}"));
     for (what, least) in LEAST {
         let count = told.get(what).copied().unwrap_or(0) as u64;
         assert!(count >= kills * least / 100, "{what} only {count} times in {kills} lives: {told:?}");
