@@ -76,6 +76,29 @@ test('the Node example runs in a project of its own', async () => {
   assert.equal(said.err, '')
 })
 
+test('the client example runs beside the program', async () => {
+  const [source, ...more] = blocks('A typed client', 'js')
+  assert.equal(more.length, 0)
+  const home = join(room, 'client')
+  const project = join(home, 'project')
+  mkdirSync(join(project, 'node_modules'), { recursive: true })
+  symlinkSync(top, join(project, 'node_modules', 'simse'))
+  writeFileSync(join(project, 'example.mjs'), source)
+  const portFile = join(home, 'port')
+  const options = { cwd: project, env: environment(home) }
+  const server = start(binary, ['serve', '--port', '0', '--port-file', portFile], options)
+  await portOf(portFile, server)
+  const { said, ended } = start(process.execPath, ['example.mjs'], options)
+  assert.equal(await ended, 0, said.err)
+  assert.match(said.out, /^completed ./m)
+  assert.match(said.out, /^2 session\.prompt$/m)
+  assert.match(said.out, /^From a program completed$/m)
+  assert.match(said.out, /^NOT_FOUND 404$/m)
+  assert.equal(said.err, '')
+  server.child.kill('SIGTERM')
+  assert.equal(await server.ended, 0, server.said.err)
+})
+
 const lacksCurl = !(process.env.PATH ?? '').split(':').some((folder) => existsSync(join(folder, 'curl')))
 
 test('the curl example runs against the program', { skip: lacksCurl && 'curl is not installed' }, async () => {

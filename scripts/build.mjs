@@ -1,5 +1,6 @@
 /**
- * `npm run build`: the release addon (js/simse.<platform>.node) and the release binary (js/bin/simse).
+ * `npm run build`: the release addon (js/simse.<platform>.node), the release binary (js/bin/simse), and what is made of the OpenAPI
+ * document: the client (scripts/client.mjs).
  *
  * The binary is built without the feature `node`: it is smaller by the addon's constructors, and needs no
  * Node. `npx simse` runs it.
@@ -8,10 +9,12 @@
 import { mkdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import process from 'node:process'
+import { writeClient } from './client.mjs'
 import { cargoBuild, needNode, needRust, place, placeAddon, say, top } from './tools.mjs'
 
 needNode()
 needRust()
+writeClient()
 say('building the release addon and the release binary. The first build takes several minutes.')
 mkdirSync(join(top, 'js', 'bin'), { recursive: true })
 for (const part of [

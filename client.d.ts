@@ -1,0 +1,2083 @@
+/** `simse/client`: a client of the server, made from its OpenAPI document by scripts/client.mjs. Do not edit it. */
+
+/** How a call is made. */
+export interface CallOptions {
+  /** Gives the call up; it rejects with the signal's reason. */
+  readonly signal?: AbortSignal | undefined
+  /** The longest that the call may take, all its attempts together. Default: the client's. */
+  readonly timeoutMs?: number | undefined
+  /** Further headers. */
+  readonly headers?: Readonly<Record<string, string>> | undefined
+}
+
+/** How a write is made. */
+export interface WriteOptions extends CallOptions {
+  /**
+   * The name under which the server does this once, however often it is sent. Default: a new one for each call, which all its attempts carry.
+   * One of your own lets you send the same again in another process; the server knows it for ten minutes.
+   */
+  readonly idempotencyKey?: string | undefined
+}
+
+/** How a change of a session is made. */
+export interface VersionedOptions extends WriteOptions {
+  /** Refuse with `CONFLICT` unless the session has this version. */
+  readonly ifVersion?: number | undefined
+}
+
+/** A line that broke. */
+export interface Reconnection {
+  /** Which try in a row comes next. */
+  readonly attempt: number
+  /** How long until then. */
+  readonly delayMs: number
+  /** Why. */
+  readonly cause: unknown
+}
+
+/** How a stream is read. */
+export interface StreamOptions {
+  /** Ends the stream and its connection; the iterator is done then, and throws nothing. */
+  readonly signal?: AbortSignal | undefined
+  /** The longest wait for the head of an answer. Default: the client's. */
+  readonly timeoutMs?: number | undefined
+  /** Further headers. */
+  readonly headers?: Readonly<Record<string, string>> | undefined
+  /** A line that says nothing for so long is dead, and another one is opened; the server says something every 15 s. Default: 45,000. */
+  readonly silenceMs?: number | undefined
+  /** How long a server that has gone is looked for before the iterator throws. Default: 300,000; `Infinity` goes on for ever. */
+  readonly giveUpMs?: number | undefined
+  /** Is told of each line that broke. */
+  readonly onReconnect?: ((reconnection: Reconnection) => void) | undefined
+}
+
+/**
+ * Events, in order, each once. When the line breaks or the server is started anew, it goes on exactly behind the last event that was given out.
+ * It ends when the session is deleted, when the signal fires, or when the loop is left; then its connection is closed. What is not
+ * asked for is not read: a slow reader loses nothing and holds no memory.
+ */
+export interface EventStream<E> extends AsyncIterableIterator<E> {
+  /** The place of the last event that was given out: `after` of a stream that goes on behind it. */
+  readonly lastEventId: string | undefined
+  /** The next event. */
+  next(): Promise<IteratorResult<E, undefined>>
+  /** Ends the stream and closes its connection. */
+  return(value?: undefined): Promise<IteratorResult<E, undefined>>
+  /** Itself: it can be iterated once. */
+  [Symbol.asyncIterator](): EventStream<E>
+}
+
+/** The events of one turn; it ends behind the turn's last event. */
+export interface TurnStream extends EventStream<Event> {
+  /** The turn. */
+  readonly turnId: string
+}
+
+/** One page of a list. */
+export interface ListPage<T> {
+  /** The entries. */
+  readonly items: readonly T[]
+  /** `cursor` of the next page; null at the end. */
+  readonly nextCursor: string | null
+}
+
+/** A list that comes in pages: iterate it for all entries, with one page in memory at a time. */
+export interface PagedList<T> extends AsyncIterable<T> {
+  /** One page: the first one, or that of a cursor. */
+  page(cursor?: string | number): Promise<ListPage<T>>
+  /** All pages. */
+  pages(): AsyncIterable<ListPage<T>>
+}
+
+/** What a handler of questions is told beside the question. */
+export interface RequestContext {
+  /** The whole event. */
+  readonly event: Event
+  /** Fires when the question is over: somebody else has answered it, or its turn has ended. */
+  readonly signal: AbortSignal
+}
+
+/** An answer to a permission question. */
+export type PermissionAnswer =
+  | boolean
+  | 'allow'
+  | 'allow_always'
+  | 'deny'
+  | (Omit<Feedback, 'requestId' | 'callId' | 'allowed'> & { readonly decision: 'allow' | 'allow_always' | 'deny' })
+
+/** A kind of event, as it stands in the union. */
+export type EventOf<T extends EventType> = Extract<Event, { readonly type: T }>
+
+/** What an event of a type carries. */
+export type EventPayload<T extends EventType> = EventOf<T>['payload']
+
+/** Who answers what a session asks. A question without a handler, or one whose handler gives back undefined, is left to others. */
+export interface RequestHandlers {
+  /** Whether a call may run. */
+  readonly permission?: (
+    request: EventPayload<'permission.request'>,
+    context: RequestContext,
+  ) => PermissionAnswer | undefined | Promise<PermissionAnswer | undefined>
+}
+
+/** The codes of errors: the server's, and those of the client itself. */
+export type SimseErrorCode =
+  | ErrorCode
+  /** Nothing answers there, or the connection was lost and the call cannot be sent again without harm. */
+  | 'UNREACHABLE'
+  /** No address was given, and no server of this user was found. */
+  | 'NO_SERVER'
+  /** What answered is no server of this kind. */
+  | 'BAD_ANSWER'
+  /** The client was closed. */
+  | 'CLOSED'
+
+/** A call that failed. */
+export declare class SimseError extends Error {
+  private constructor()
+  /** Always `SimseError`. */
+  readonly name: 'SimseError'
+  /** Stable, such as `NOT_FOUND`. */
+  readonly code: SimseErrorCode
+  /** The HTTP status; undefined when no answer came. */
+  readonly status: number | undefined
+  /** Facts for a program: usually `{ field, expected }`. */
+  readonly details: unknown
+  /** The request, as the server's log names it. */
+  readonly requestId: string | undefined
+  /** Seconds after which another try makes sense, when the server said. */
+  readonly retryAfter: number | undefined
+  /** Whether this is what an earlier request under the same key was answered. */
+  readonly replayed: boolean
+  /** The method, such as `sessions.prompt`. */
+  readonly operation: string | undefined
+  /** All of it but the cause, for logs. */
+  toJSON(): Record<string, unknown>
+}
+
+/** A turn was aborted or interrupted. */
+export interface AbortEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'abort'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Why. */
+    readonly reason: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Answer to an abort. */
+export interface Aborted {
+  /** Always true. */
+  readonly aborted: boolean
+  /** The turn that was aborted. */
+  readonly turnId: TurnId
+}
+
+/** Answer to a prompt. */
+export interface Accepted {
+  /** The turn that works on it. */
+  readonly turnId: TurnId
+  /** `queued` or `running`. */
+  readonly status: TurnStatus
+  /** The session's version now. */
+  readonly version: number
+}
+
+/** Answer of `GET /agents`. */
+export interface AgentList {
+  /** The agents. */
+  readonly agents: readonly AgentView[]
+}
+
+/** The turn is answered by an agent, in this session of its own. */
+export interface AgentSessionEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'agent.session'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The session's model: the agent. */
+    readonly model: string
+    /** The agent's own id of its session. */
+    readonly agentSessionId: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** An agent that sessions can use. */
+export interface AgentView {
+  /** Its name. */
+  readonly name: string
+  /** `loop` (our own, driving a model) or `acp` (an external process). */
+  readonly kind: string
+  /** What it is, for people. */
+  readonly description: string
+  /** Whether it can be used now. */
+  readonly available: boolean
+  /** Why not. */
+  readonly reason?: string
+}
+
+/** One category or several. */
+export type CategoryFilter =
+  | ToolCategory
+  /** Any of these. */
+  | readonly ToolCategory[]
+
+/** What became of a path. */
+export type ChangeKind =
+  /** It was not there. */
+  | 'A'
+  /** It holds something else, or has another mode. */
+  | 'M'
+  /** It is gone. */
+  | 'D'
+
+/** What changed, within bounds. */
+export interface ChangeReport {
+  /** The first of them, by path. */
+  readonly files: readonly FileChange[]
+  /** How many there are. */
+  readonly fileCount: number
+  /** How many of them `files` leaves out. */
+  readonly truncatedCount: number
+  /** Whether diffs were cut or left out for lack of room. */
+  readonly diffTruncated: boolean
+  /** What was not looked at or could not be kept: it may have changed, and is not undone. */
+  readonly uncovered?: readonly PathReason[]
+}
+
+/** What was undone was done again by a client. */
+export interface ChangesRedoneEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'changes.redone'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The turns, in the order in which they were redone. */
+    readonly turnIds: readonly TurnId[]
+    /** The first paths that are as they were after. */
+    readonly paths: readonly string[]
+    /** How many there are. */
+    readonly pathCount: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** What turns did to files was undone by a client. */
+export interface ChangesUndoneEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'changes.undone'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The turns, in the order in which they were undone. */
+    readonly turnIds: readonly TurnId[]
+    /** The first paths that are as they were before. */
+    readonly paths: readonly string[]
+    /** How many there are. */
+    readonly pathCount: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/**
+ * Changes to a session's settings, from the next turn on: `PATCH /sessions/:id`, or beside a prompt. What is not named
+ * stays as it is.
+ */
+export interface Configure {
+  /** Another model, `provider/name`, or `acp/NAME` for an agent. */
+  readonly model?: string
+  /** How much the model thinks before it answers. An agent decides that itself. */
+  readonly reasoning?: Reasoning
+  /** Another title; empty: none. */
+  readonly title?: string
+  /** Other instructions; empty: none. */
+  readonly instructions?: string
+  /**
+   * Names are the tools that it has from now on, `*` means all of them, no entry none. `+name` and `-name` add and take
+   * away: from those that are named beside them, else from those that it has.
+   */
+  readonly tools?: readonly string[]
+  /** Another permission mode. */
+  readonly permissionMode?: PermissionMode
+  /** Where its tools work; must lie under an allowed root. */
+  readonly workingDirectory?: string
+}
+
+/**
+ * Changes to a session's settings, from the next turn on: `PATCH /sessions/:id`, or beside a prompt. What is not named
+ * stays as it is.
+ */
+export interface ConfigureInput {
+  /** Another model, `provider/name`, or `acp/NAME` for an agent. */
+  readonly model?: string | null | undefined
+  /** How much the model thinks before it answers. An agent decides that itself. */
+  readonly reasoning?: Reasoning | null | undefined
+  /** Another title; empty: none. */
+  readonly title?: string | null | undefined
+  /** Other instructions; empty: none. */
+  readonly instructions?: string | null | undefined
+  /**
+   * Names are the tools that it has from now on, `*` means all of them, no entry none. `+name` and `-name` add and take
+   * away: from those that are named beside them, else from those that it has.
+   */
+  readonly tools?: readonly string[] | null | undefined
+  /** Another permission mode. */
+  readonly permissionMode?: PermissionMode | null | undefined
+  /** Where its tools work; must lie under an allowed root. */
+  readonly workingDirectory?: string | null | undefined
+}
+
+/** `POST /sessions/:id/abort`, `/interrupt`, `/pause` and `/resume`. */
+export interface Control {
+  /** The turn that is meant: another one is left alone. Default: the one that runs or is paused. */
+  readonly turnId?: TurnId | null | undefined
+  /** Why; goes into the event. */
+  readonly reason?: string | null | undefined
+}
+
+/** `POST /sessions`. Every field may be left out. */
+export interface CreateSession {
+  /** A chosen id; one is made otherwise. */
+  readonly sessionId?: SessionId | null | undefined
+  /** Where its tools work; must lie under an allowed root. Default: the server's own. */
+  readonly workingDirectory?: string | null | undefined
+  /** A name from `GET /agents`. */
+  readonly agent?: string | null | undefined
+  /** `provider/name`, from `GET /models`. */
+  readonly model?: string | null | undefined
+  /** A title, at most 256 characters, none of them control characters. */
+  readonly title?: string | null | undefined
+  /** Text that is added to the system prompt. */
+  readonly instructions?: string | null | undefined
+  /** The tools it may use, see `Configure::tools`. Default: all. */
+  readonly tools?: readonly string[] | null | undefined
+  /** How much its model thinks before it answers. Default: `auto`. */
+  readonly reasoning?: Reasoning | null | undefined
+  /**
+   * Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's
+   * may become `allow`).
+   */
+  readonly toolPermissions?: PermissionConfig | null | undefined
+  /** How much it does without asking. Default: the server's setting. */
+  readonly permissionMode?: PermissionMode | null | undefined
+}
+
+/** A client's answer to a permission request. */
+export type Decision =
+  /** This once. */
+  | 'allow'
+  /** This once, and calls like it for the rest of the session, or as far as `scope` says. */
+  | 'allow_always'
+  /** No. */
+  | 'deny'
+
+/** Answer of `DELETE /sessions/:id`. */
+export interface Deleted {
+  /** Always true. */
+  readonly deleted: boolean
+}
+
+/** `GET /sessions/:id/diff`. */
+export interface DiffView {
+  /** The session. */
+  readonly sessionId: SessionId
+  /** The turn that was asked for. None: all turns together that are not undone. */
+  readonly turnId?: TurnId
+  /** The newest turns that changed files, oldest first. */
+  readonly turns: readonly TurnChanges[]
+  /** The first of them, by path. */
+  readonly files: readonly FileChange[]
+  /** How many there are. */
+  readonly fileCount: number
+  /** How many of them `files` leaves out. */
+  readonly truncatedCount: number
+  /** Whether diffs were cut or left out for lack of room. */
+  readonly diffTruncated: boolean
+  /** What was not looked at or could not be kept: it may have changed, and is not undone. */
+  readonly uncovered?: readonly PathReason[]
+  /** Where the next page begins. None: there is none. */
+  readonly nextCursor: string | null
+}
+
+/** What went wrong, in the form that crosses the wire and goes into `session.error`. */
+export interface ErrorBody {
+  /** Stable code. */
+  readonly code: ErrorCode
+  /** One sentence for a person. */
+  readonly message: string
+  /** Facts for a program: usually `{field, expected}`. Absent when there are none. */
+  readonly details?: unknown
+}
+
+/** The stable codes (contract.md). Each has one HTTP status. */
+export type ErrorCode =
+  /** The request is not valid; `details` names the field and what was expected. */
+  | 'INVALID_ARGUMENT'
+  /** No token, or a wrong one. */
+  | 'UNAUTHORIZED'
+  /** Known caller, but not this. */
+  | 'FORBIDDEN'
+  /** Nothing by that name that this caller may see. */
+  | 'NOT_FOUND'
+  /** The request does not fit the present state. */
+  | 'CONFLICT'
+  /** A limit is reached; try again later. */
+  | 'RESOURCE_EXHAUSTED'
+  /** The body is larger than the limit. */
+  | 'PAYLOAD_TOO_LARGE'
+  /** Our fault. */
+  | 'INTERNAL'
+  /** Something that this server depends on is not there (a model, an agent). */
+  | 'UPSTREAM_UNAVAILABLE'
+  /** It took too long. */
+  | 'TIMEOUT'
+
+/** One record of a session's log. A program that meets a type that it does not know passes it over. */
+export type Event =
+  | SessionCreatedEvent
+  | SessionPromptEvent
+  | SessionSteerEvent
+  | SessionCompletedEvent
+  | SessionErrorEvent
+  | SessionConfiguredEvent
+  | TurnQueuedEvent
+  | TurnPausedEvent
+  | TurnResumedEvent
+  | LoopStartEvent
+  | LoopCompleteEvent
+  | LoopDoomLoopEvent
+  | AgentSessionEvent
+  | StreamStartEvent
+  | StreamDeltaEvent
+  | StreamReasoningEvent
+  | StreamRetryEvent
+  | StreamCompleteEvent
+  | ToolCallStartEvent
+  | ToolCallOutputEvent
+  | ToolCallEndEvent
+  | ToolCallErrorEvent
+  | ToolTimeoutEvent
+  | TurnCompleteEvent
+  | PermissionRequestEvent
+  | PermissionResponseEvent
+  | MemoryAddEvent
+  | MemorySearchEvent
+  | MemoryDeleteEvent
+  | TurnChangesEvent
+  | ChangesUndoneEvent
+  | ChangesRedoneEvent
+  | SessionForkedEvent
+  | AbortEvent
+
+/** One page of a list. */
+export interface EventPage {
+  /** The entries. */
+  readonly items: readonly Event[]
+  /** Give it back as `cursor` for the next page; null at the end. */
+  readonly nextCursor: string | null
+}
+
+/** The types of events. */
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
+
+/** `POST /permissions/explain`: what would happen to this call. */
+export type ExplainCall = {
+  /** In this session. None: in a new one. */
+  readonly sessionId?: SessionId | null | undefined
+  /** The call's id, where a whole call is handed in. Nothing rests on it. */
+  readonly id?: string | null | undefined
+  /** The tool; `name`, as in a call, says the same. */
+  readonly tool?: string | undefined
+  /** Its arguments. */
+  readonly arguments?: Readonly<Record<string, unknown>> | undefined
+  /** The tool; `name`, as in a call, says the same. */
+  readonly name?: string | undefined
+} & ({ readonly tool: string } | { readonly name: string })
+
+/** One part of an explained call. */
+export interface ExplainedPart {
+  /** A command or a path; empty for a call that has neither. */
+  readonly part: string
+  /** It stands inside another command's arguments, and may run. */
+  readonly hidden: boolean
+  /** Its own answer. */
+  readonly decision: PermissionPolicy
+  /** What that rests on. */
+  readonly source: VerdictBasis
+  /** The rule, by its place in the configuration. */
+  readonly rule?: number
+  /** The same in words. */
+  readonly reason: string
+}
+
+/** `POST /sessions/:id/feedback`. One of `callId` and `requestId`; one of `decision` and `allowed`. */
+export type Feedback = {
+  /** The call that waits. */
+  readonly callId?: string | null | undefined
+  /** The request that waits. */
+  readonly requestId?: RequestId | null | undefined
+  /** The answer. */
+  readonly decision?: Decision | null | undefined
+  /** The answer in short form. */
+  readonly allowed?: boolean | null | undefined
+  /** Words for the model, when the answer is no. */
+  readonly message?: string | null | undefined
+  /** How far a yes reaches. Default: `once` for `allow`, `session` for `allow_always`. */
+  readonly scope?: GrantScope | null | undefined
+  /** After how many milliseconds a yes that reaches further than this call ends. Default: never. */
+  readonly expiresInMs?: number | null | undefined
+} & ({ readonly callId: string } | { readonly requestId: RequestId }) & ({ readonly decision: Decision } | { readonly allowed: boolean })
+
+/** One path that changed. */
+export interface FileChange {
+  /** Relative to the session's working directory where it lies below it, else absolute. */
+  readonly path: string
+  /** What became of it. */
+  readonly kind: ChangeKind
+  /** Lines that are new. */
+  readonly added: number
+  /** Lines that are gone. */
+  readonly removed: number
+  /** The unified diff. None: it is no text, only its mode changed, or there was no more room. */
+  readonly diff?: string
+  /** What stands instead of a diff, such as `binary file, 10 bytes → 12 bytes`. */
+  readonly note?: string
+  /** Why it cannot be undone. None: it can. */
+  readonly notUndoable?: string
+}
+
+/** `POST /sessions/:id/fork`. Every field may be left out. */
+export interface Fork {
+  /** The last event that the fork has in common with this session. Default: its newest. */
+  readonly at?: number | null | undefined
+  /** A chosen id for the fork; one is made otherwise. */
+  readonly newSessionId?: SessionId | null | undefined
+  /** Its title. Default: this session's. */
+  readonly title?: string | null | undefined
+}
+
+/** Names one saved grant. */
+export type GrantId = string
+
+/** How far an answer of a client reaches. */
+export type GrantScope =
+  /** This one call. */
+  | 'once'
+  /** Calls like it for the rest of the session. */
+  | 'session'
+  /** Calls like it in all sessions of the client that work in the same directory. */
+  | 'project'
+  /** Calls like it in all sessions of the client. */
+  | 'always'
+
+/** A saved grant, as `GET /permissions/grants` shows it. */
+export interface GrantView {
+  /** Its id. */
+  readonly grantId: GrantId
+  /** `session`, `project` or `always`. */
+  readonly scope: GrantScope
+  /** The tool. */
+  readonly tool: string
+  /** The command line that it is about. */
+  readonly command?: string
+  /**
+   * Where that line starts: relative to the working directory of a session where it lies below it. Absent: in the
+   * working directory itself.
+   */
+  readonly cwd?: string
+  /** The paths that it is about, as they resolve. */
+  readonly paths?: readonly string[]
+  /** The session, of a grant for one. */
+  readonly sessionId?: SessionId
+  /** The working directory, of a grant for a project. */
+  readonly workingDirectory?: string
+  /** When it was given, in milliseconds since 1970. */
+  readonly createdAt: number
+  /** When it ends. Absent: never. */
+  readonly expiresAt?: number
+}
+
+/** One page of a list. */
+export interface GrantViewPage {
+  /** The entries. */
+  readonly items: readonly GrantView[]
+  /** Give it back as `cursor` for the next page; null at the end. */
+  readonly nextCursor: string | null
+}
+
+/** Answer of `GET /health`. */
+export interface Health {
+  /** `ok` or `unhealthy`. */
+  readonly status: string
+  /** Now, RFC 3339, UTC. */
+  readonly timestamp: string
+  /** This program's version. */
+  readonly version: string
+  /** Part → `{status, …}`. */
+  readonly checks: Readonly<Record<string, unknown>>
+  /** What is bounded, and how full it is: `?verbose=true`. */
+  readonly limits?: readonly LimitView[]
+}
+
+/** Answer to an interrupt. */
+export interface Interrupted {
+  /** Always true. */
+  readonly interrupted: boolean
+  /** The turn that was interrupted. */
+  readonly turnId: TurnId
+}
+
+/** One entry of the history. Each is taken from one event of the log. */
+export type Item = {
+  /** Number of the event that it was taken from. */
+  readonly seq: number
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+} & ({
+  /** What happened. */
+  readonly type: 'message'
+  /** Who. */
+  readonly role: Role
+  /** What. */
+  readonly content: readonly Part[]
+} | {
+  /** What happened. */
+  readonly type: 'tool_call'
+  /** The call's id. */
+  readonly callId: string
+  /** The tool's name. */
+  readonly name: string
+  /** Its arguments. */
+  readonly arguments: Readonly<Record<string, unknown>>
+} | {
+  /** What happened. */
+  readonly type: 'tool_result'
+  /** The call's id. */
+  readonly callId: string
+  /** The tool's name. */
+  readonly name: string
+  /** What the model is told. */
+  readonly output: string
+  /** Whether it failed. */
+  readonly isError: boolean
+  /** What the model is shown beside the output: images. */
+  readonly parts?: readonly Part[]
+  /** What hooks found in it; the model is told behind the results of its reply. */
+  readonly findings?: readonly string[]
+})
+
+/** One page of a list. */
+export interface ItemPage {
+  /** The entries. */
+  readonly items: readonly Item[]
+  /** Give it back as `cursor` for the next page; null at the end. */
+  readonly nextCursor: string | null
+}
+
+/** An event that tells how sessions come and go, or that one of them waits for somebody. */
+export type LifecycleEvent =
+  | SessionCreatedEvent
+  | SessionPromptEvent
+  | SessionCompletedEvent
+  | SessionErrorEvent
+  | TurnQueuedEvent
+  | TurnPausedEvent
+  | TurnResumedEvent
+  | PermissionRequestEvent
+  | PermissionResponseEvent
+  | SessionForkedEvent
+  | AbortEvent
+  | SessionDeletedEvent
+
+/** The types of events in the stream over all sessions. */
+export type LifecycleType = 'session.created' | 'session.forked' | 'session.prompt' | 'session.completed' | 'session.error' | 'session.deleted' | 'turn.queued' | 'turn.paused' | 'turn.resumed' | 'permission.request' | 'permission.response' | 'abort'
+
+/** Something that is bounded. */
+export interface LimitView {
+  /** Its name. */
+  readonly name: string
+  /** How much of it is taken now. */
+  readonly used: number
+  /** How much there is; at it new work is refused, or the oldest of what can be had again goes. */
+  readonly limit: number
+}
+
+/** The loop ended a turn. */
+export interface LoopCompleteEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'loop.complete'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Rounds with the model. */
+    readonly totalTurns: number
+    /** Whether it ended at the limit of rounds. */
+    readonly hitTurnLimit: boolean
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** The same call came again and again, and was not run again. */
+export interface LoopDoomLoopEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'loop.doom_loop'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The tool. */
+    readonly toolName: string
+    /** How often in a row. */
+    readonly callCount: number
+    /** With which arguments. */
+    readonly args: Readonly<Record<string, unknown>>
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** The loop begins a turn. */
+export interface LoopStartEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'loop.start'
+  /** What there is to know about it. */
+  readonly payload: Readonly<Record<string, unknown>>
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Something was put into long-term memory. */
+export interface MemoryAddEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'memory.add'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The entry. */
+    readonly id: string
+    /** Its text's length in UTF-16 units. */
+    readonly contentLength: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Something was taken out of long-term memory. */
+export interface MemoryDeleteEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'memory.delete'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The entry. */
+    readonly id: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Long-term memory was searched. */
+export interface MemorySearchEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'memory.search'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** What was looked for. */
+    readonly query: string
+    /** How many entries were found. */
+    readonly resultCount: number
+    /** How long it took. */
+    readonly durationMs: number
+    /** Why the meanings of texts did not count although they should have. */
+    readonly degraded?: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Answer of `GET /models`. */
+export interface ModelList {
+  /** The models. */
+  readonly models: readonly ModelView[]
+}
+
+/** A model that sessions can use. */
+export interface ModelView {
+  /** `provider/name`. */
+  readonly id: string
+  /** Whether it can be used now. */
+  readonly available: boolean
+  /** Why not. */
+  readonly reason?: string
+  /** Whether new sessions get it. */
+  readonly default: boolean
+}
+
+/** A piece of a message's content. */
+export type Part =
+  /** Text. */
+  | {
+      /** What happened. */
+      readonly type: 'text'
+      /** The text. */
+      readonly text: string
+    }
+  /** An image, inline. */
+  | {
+      /** What happened. */
+      readonly type: 'image'
+      /** Such as `image/png`. */
+      readonly mediaType: string
+      /** Base64, without a `data:` prefix. */
+      readonly data: string
+    }
+
+/** A piece of a message's content. */
+export type PartInput =
+  /** Text. */
+  | {
+      /** What happened. */
+      readonly type: 'text'
+      /** The text. */
+      readonly text: string
+    }
+  /** An image, inline. */
+  | {
+      /** What happened. */
+      readonly type: 'image'
+      /** Such as `image/png`. */
+      readonly mediaType: string
+      /** Base64, without a `data:` prefix. */
+      readonly data: string
+    }
+
+/** Something that is not recorded, or not undone, and why. */
+export interface PathReason {
+  /** The path, shown as those of `FileChange`. */
+  readonly path: string
+  /** Why. */
+  readonly reason: string
+}
+
+/** Answer to a pause. */
+export interface Paused {
+  /**
+   * Whether the turn holds. False: it has not come to a boundary yet, and holds at the next one (`turn.paused` says
+   * when).
+   */
+  readonly paused: boolean
+  /** The turn. */
+  readonly turnId: TurnId
+  /** Where it is. */
+  readonly status: TurnStatus
+}
+
+/** A default and the rules over it. */
+export interface PermissionConfig {
+  /** What happens when no rule matches. */
+  readonly defaultPolicy: PermissionPolicy
+  /** In order; the last one that matches wins. */
+  readonly rules?: readonly PermissionRule[] | undefined
+}
+
+/** Why a call would be allowed, asked or denied. */
+export interface PermissionExplanation {
+  /** What would happen. */
+  readonly decision: PermissionPolicy
+  /** What that rests on. */
+  readonly source: VerdictBasis
+  /** The rule, by its place in the configuration. */
+  readonly rule?: number
+  /** The same in words. */
+  readonly reason: string
+  /** Why the call could not run at all, whatever is decided: its arguments, or a path that leads out of the roots. */
+  readonly problem?: string
+  /** The session's mode. */
+  readonly mode?: PermissionMode
+  /** The saved grant. */
+  readonly grant?: GrantId
+  /** The parts of a command, or the paths, each with its own answer; the strictest is the whole's. */
+  readonly parts: readonly ExplainedPart[]
+}
+
+/** How much a session does without asking. The floor and what a rule denies stand in every mode. */
+export type PermissionMode =
+  /** Only looks: whatever may change something is refused, and says so. */
+  | 'plan'
+  /** As the rules say. */
+  | 'ask'
+  /** Edits of files inside the roots run unasked, where no rule of their own asks. */
+  | 'accept-edits'
+  /** Nothing is asked that no rule denies, or may deny. */
+  | 'auto'
+
+/** What to do with a call. */
+export type PermissionPolicy =
+  /** Run it. */
+  | 'allow'
+  /** Ask the client; no answer is no. */
+  | 'ask'
+  /** Refuse it. */
+  | 'deny'
+
+/** A question to the client that blocks a call. */
+export interface PermissionRequestEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'permission.request'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The request. */
+    readonly requestId: RequestId
+    /** The call. */
+    readonly callId: string
+    /** The tool. */
+    readonly toolName: string
+    /** Its arguments. */
+    readonly args: Readonly<Record<string, unknown>>
+    /** What would happen, in words: the command's parts, the paths, a diff. */
+    readonly preview?: unknown
+    /** The answers that count. */
+    readonly options: readonly Decision[]
+    /** When silence becomes no, in milliseconds since 1970. */
+    readonly deadline: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** The end of such a question. Exactly one for each request. */
+export interface PermissionResponseEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'permission.response'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The request. */
+    readonly requestId: RequestId
+    /** The call. */
+    readonly callId: string
+    /** The answer. */
+    readonly allowed: boolean
+    /** Who decided. */
+    readonly by: VerdictSource
+    /** Why. */
+    readonly reason?: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** One rule. The last one that matches wins. */
+export interface PermissionRule {
+  /** Glob over the tool's name: `*` and `?`, everything else literal, anchored. */
+  readonly tool: string
+  /** Glob over the command (shell tools) or the path (file tools). */
+  readonly pattern?: string | null | undefined
+  /** What to do when the rule matches. */
+  readonly policy: PermissionPolicy
+  /** Only tools of this category. */
+  readonly category?: CategoryFilter | null | undefined
+  /** Only tools that carry these annotations. */
+  readonly annotations?: ToolAnnotationsInput | null | undefined
+}
+
+/** `POST /sessions/:id/prompt`. */
+export interface Prompt {
+  /** What the user says; not empty. */
+  readonly prompt: PromptContent
+  /** What to do while a turn runs. */
+  readonly mode?: PromptMode | undefined
+  /** Settings that change with this prompt. */
+  readonly configure?: ConfigureInput | null | undefined
+  /** Refuse unless the session has this version. */
+  readonly ifVersion?: number | null | undefined
+}
+
+/** What a prompt says: a text, or parts. */
+export type PromptContent =
+  /** A text. */
+  | string
+  /** Text and images. */
+  | readonly PartInput[]
+
+/** What to do with a prompt while a turn runs. */
+export type PromptMode =
+  /** Run it after the ones before it. */
+  | 'queue'
+  /** Put it into the running turn at the next item boundary; a new turn when none runs. */
+  | 'steer'
+  /** Refuse it with `CONFLICT`. */
+  | 'reject'
+
+/** How much a model thinks before it answers. */
+export type Reasoning =
+  /** As much as it does by itself: it is told nothing. */
+  | 'auto'
+  /** Not at all. */
+  | 'none'
+  /** As little as it can. */
+  | 'minimal'
+  /** A little. */
+  | 'low'
+  /** Some. */
+  | 'medium'
+  /** Much. */
+  | 'high'
+  /** As much as it can. */
+  | 'xhigh'
+
+/** Names one question to the client, such as a permission request. */
+export type RequestId = string
+
+/** Answer to feedback: what it has settled. */
+export interface Resolved {
+  /** The request. */
+  readonly requestId: RequestId
+  /** The call. */
+  readonly callId: string
+  /** The answer that counts. */
+  readonly allowed: boolean
+}
+
+/** Answer to a resume. */
+export interface Resumed {
+  /** Always true. */
+  readonly resumed: boolean
+  /** The turn that goes on. */
+  readonly turnId: TurnId
+}
+
+/** Who speaks. */
+export type Role =
+  /** The person or program that prompts. */
+  | 'user'
+  /** The model. */
+  | 'assistant'
+
+/** How a round with the model ended. */
+export type RoundKind =
+  /** With an answer. */
+  | 'text'
+  /** With tool calls. */
+  | 'tool_use'
+
+/** A turn ended by itself. */
+export interface SessionCompletedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'session.completed'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The session. */
+    readonly sessionId: SessionId
+    /** The final text. */
+    readonly result: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A session's settings change, from the next turn on. */
+export interface SessionConfiguredEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'session.configured'
+  /**
+   * Changes to a session's settings, from the next turn on: `PATCH /sessions/:id`, or beside a prompt. What is not
+   * named stays as it is.
+   */
+  readonly payload: Configure
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A session came to be. Always number 1. */
+export interface SessionCreatedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'session.created'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The session. */
+    readonly sessionId: SessionId
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A session was deleted. The last of its events, and in no log: that is gone. */
+export interface SessionDeletedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'session.deleted'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Names one session for its whole life, across restarts. A client may choose it. */
+    readonly sessionId: SessionId
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A turn failed. */
+export interface SessionErrorEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'session.error'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The session. */
+    readonly sessionId: SessionId
+    /** Why. */
+    readonly error: ErrorBody
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** The session was forked off from another one. What comes before is that one's log. */
+export interface SessionForkedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'session.forked'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The session. */
+    readonly sessionId: SessionId
+    /** The other one. */
+    readonly parentSessionId: SessionId
+    /** Number of the last event that both have in common. */
+    readonly at: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Names one session for its whole life, across restarts. A client may choose it. */
+export type SessionId = string
+
+/** A prompt's turn begins. */
+export interface SessionPromptEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'session.prompt'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The session. */
+    readonly sessionId: SessionId
+    /** The text of the prompt. */
+    readonly prompt: string
+    /** The parts, when it is more than one text. */
+    readonly parts?: readonly Part[]
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Where a session is in its life. */
+export type SessionStatus =
+  /** No turn has run yet. */
+  | 'created'
+  /** A turn runs, waits or is paused. */
+  | 'active'
+  /** The last turn ended by itself: with an answer, or by an error (see the turn's record). */
+  | 'completed'
+  /** The last turn was aborted or interrupted. */
+  | 'aborted'
+
+/** A message was put into the running turn. */
+export interface SessionSteerEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'session.steer'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The session. */
+    readonly sessionId: SessionId
+    /** The text. */
+    readonly prompt: string
+    /** The parts, when it is more than one text. */
+    readonly parts?: readonly Part[]
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A session as `GET /sessions/:id` shows it. */
+export interface SessionView {
+  /** The session. */
+  readonly sessionId: SessionId
+  /** Where it is. */
+  readonly status: SessionStatus
+  /** Successful changes so far; 0 at creation. */
+  readonly version: number
+  /** When it was created. */
+  readonly createdAt: number
+  /** When it last changed. */
+  readonly updatedAt: number
+  /** Messages so far: the user's, the model's, and tool results. */
+  readonly messageCount: number
+  /** Number of the newest event. */
+  readonly lastSeq: number
+  /** Where its tools work. */
+  readonly workingDirectory: string
+  /** What answers: `simse`, our own loop with the model, or an agent of `GET /agents`. */
+  readonly agent: string
+  /** Its model, `provider/name`; `acp/NAME` of an ACP agent, which chooses its model itself. */
+  readonly model: string
+  /** How much its model thinks before it answers. */
+  readonly reasoning: Reasoning
+  /** The tools it may use, in a form that `tools` of its settings takes. Absent: all. */
+  readonly tools?: readonly string[]
+  /** How much it does without asking. */
+  readonly permissionMode: PermissionMode
+  /** Its title. */
+  readonly title?: string
+  /** The turn that runs, waits for an answer or is paused now. */
+  readonly turn?: TurnRecord
+  /** Turns that wait behind it. */
+  readonly queued: number
+  /** Tokens of all turns. */
+  readonly usage: Usage
+}
+
+/** One page of a list. */
+export interface SessionViewPage {
+  /** The entries. */
+  readonly items: readonly SessionView[]
+  /** Give it back as `cursor` for the next page; null at the end. */
+  readonly nextCursor: string | null
+}
+
+/** The model's text of one round, whole. */
+export interface StreamCompleteEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'stream.complete'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The text; may be empty when it only called tools. */
+    readonly text: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A piece of the model's text. A preview: `stream.complete` has the whole. */
+export interface StreamDeltaEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'stream.delta'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The piece. */
+    readonly text: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A piece of the model's reasoning. */
+export interface StreamReasoningEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'stream.reasoning'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The piece. */
+    readonly text: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** The model's stream broke and is tried again; what it sent since `stream.start` is void. */
+export interface StreamRetryEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'stream.retry'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Which attempt comes now; the first retry is 2. */
+    readonly attempt: number
+    /** How long until then. */
+    readonly delayMs: number
+    /** Why. */
+    readonly error: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A round with the model begins. */
+export interface StreamStartEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'stream.start'
+  /** What there is to know about it. */
+  readonly payload: Readonly<Record<string, unknown>>
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Hints about a tool's effect. Absent means unknown. */
+export interface ToolAnnotations {
+  /** A name for people. */
+  readonly title?: string
+  /** May destroy something. */
+  readonly destructive?: boolean
+  /** Changes nothing. */
+  readonly readOnly?: boolean
+}
+
+/** Hints about a tool's effect. Absent means unknown. */
+export interface ToolAnnotationsInput {
+  /** A name for people. */
+  readonly title?: string | null | undefined
+  /** May destroy something. */
+  readonly destructive?: boolean | null | undefined
+  /** Changes nothing. */
+  readonly readOnly?: boolean | null | undefined
+}
+
+/** A call ended, well or badly. Exactly one for each start. */
+export interface ToolCallEndEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'tool.call.end'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The call. */
+    readonly callId: string
+    /** The tool. */
+    readonly name: string
+    /** What the model is told. */
+    readonly output: string
+    /** Whether it failed. */
+    readonly isError: boolean
+    /** How long the tool ran; 0 when it never started. */
+    readonly durationMs: number
+    /** What the model is shown beside the output: images. */
+    readonly parts?: readonly Part[]
+    /** What happened, for programs and people. The model is not told. */
+    readonly details?: unknown
+    /** What hooks found in the result; the model is told behind the results of its reply. */
+    readonly findings?: readonly string[]
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A call failed; comes just before its end. */
+export interface ToolCallErrorEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'tool.call.error'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The call. */
+    readonly callId: string
+    /** The tool. */
+    readonly name: string
+    /** Why. */
+    readonly error: ErrorBody
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/**
+ * A piece of what a running call has written. A preview: `tool.call.end` has what counts. Only while somebody reads.
+ */
+export interface ToolCallOutputEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'tool.call.output'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The call. */
+    readonly callId: string
+    /** The tool. */
+    readonly name: string
+    /** The piece. */
+    readonly text: string
+    /** Bytes left out in front of it; absent when none were. */
+    readonly skippedBytes?: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A call was announced. */
+export interface ToolCallStartEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'tool.call.start'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The call. */
+    readonly callId: string
+    /** The tool. */
+    readonly name: string
+    /** Its arguments. */
+    readonly args: Readonly<Record<string, unknown>>
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** What a tool does, in one word. Permission rules can name it. */
+export type ToolCategory =
+  /** Looks at something. */
+  | 'read'
+  /** Changes files. */
+  | 'edit'
+  /** Finds something. */
+  | 'search'
+  /** Runs a program. */
+  | 'execute'
+  /** Long-term memory. */
+  | 'memory'
+  /** A virtual file system. */
+  | 'vfs'
+  /** Task lists. */
+  | 'task'
+  /** Other agents. */
+  | 'subagent'
+  /** None of these. */
+  | 'other'
+
+/** What the model and the client are told about a tool. */
+export interface ToolDefinition {
+  /** Unique in its registry. */
+  readonly name: string
+  /** What it does, for the model. */
+  readonly description: string
+  /**
+   * The arguments: name → `{type, description, required?}` (typescript-api.md §2), or a JSON Schema object (one with
+   * `"type": "object"` and `properties`). Order is kept.
+   */
+  readonly parameters: Readonly<Record<string, unknown>>
+  /** What it does, in one word. */
+  readonly category?: ToolCategory
+  /** Hints about its effect. */
+  readonly annotations?: ToolAnnotations
+  /** Longest run, in milliseconds. Absent: the registry's default. */
+  readonly timeoutMs?: number
+  /** Longest output in UTF-16 units. Absent: the registry's default; 0: no limit. */
+  readonly maxOutputChars?: number
+}
+
+/** Answer of `GET /tools`. */
+export interface ToolList {
+  /** The tools. */
+  readonly tools: readonly ToolDefinition[]
+}
+
+/** A tool ran longer than it may. */
+export interface ToolTimeoutEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'tool.timeout'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The tool. */
+    readonly name: string
+    /** Its limit. */
+    readonly timeoutMs: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A turn in `GET /sessions/:id/diff`. */
+export interface TurnChanges {
+  /** The turn. */
+  readonly turnId: TurnId
+  /** When its first change was recorded. */
+  readonly at: number
+  /** Paths that it changed. */
+  readonly fileCount: number
+  /** Whether its changes are undone now. */
+  readonly undone: boolean
+  /** Its record was dropped to make room: it can neither be shown nor undone. */
+  readonly dropped: boolean
+}
+
+/** What a turn did to files. Comes before its end, when it did anything. */
+export interface TurnChangesEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'turn.changes'
+  /** What changed, within bounds. */
+  readonly payload: ChangeReport
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A round with the model ended. */
+export interface TurnCompleteEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'turn.complete'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Which round of the turn, from 1. */
+    readonly turn: number
+    /** How. */
+    readonly type: RoundKind
+    /** Its tokens, when the provider said. */
+    readonly usage?: Usage
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Names one turn: one user input worked to its end. */
+export type TurnId = string
+
+/** The turn holds between two items until it is resumed. */
+export interface TurnPausedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'turn.paused'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Why, when the client said. */
+    readonly reason?: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A turn waits behind the running one. */
+export interface TurnQueuedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'turn.queued'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Turns in front of it, the running one included. */
+    readonly position: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** A turn's record. */
+export interface TurnRecord {
+  /** The turn. */
+  readonly turnId: TurnId
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Where it is. */
+  readonly status: TurnStatus
+  /** What was asked: the text of the prompt, its first 4,000 bytes. The whole is event `firstSeq`. */
+  readonly prompt: string
+  /** When it was accepted. */
+  readonly createdAt: number
+  /** When work began. */
+  readonly startedAt?: number
+  /** When it ended. */
+  readonly endedAt?: number
+  /** The final text of a completed turn. */
+  readonly result?: string
+  /** Why a failed turn failed. */
+  readonly error?: ErrorBody
+  /** Why an aborted or interrupted turn was. */
+  readonly reason?: string
+  /** Why it stopped, once it has. */
+  readonly stopReason?: TurnStop
+  /** Number of its first event, `session.prompt`. Absent while it is queued. */
+  readonly firstSeq?: number
+  /** Number of its last event, the terminal one. Absent until it has ended. */
+  readonly lastSeq?: number
+  /** Rounds with the model. */
+  readonly rounds: number
+  /** Tokens of all rounds. */
+  readonly usage: Usage
+}
+
+/** One page of a list. */
+export interface TurnRecordPage {
+  /** The entries. */
+  readonly items: readonly TurnRecord[]
+  /** Give it back as `cursor` for the next page; null at the end. */
+  readonly nextCursor: string | null
+}
+
+/** The turn that was paused goes on. */
+export interface TurnResumedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'turn.resumed'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Why, when the client said. */
+    readonly reason?: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Where a turn is in its life. */
+export type TurnStatus =
+  /** Waits for the turn before it. */
+  | 'queued'
+  /** Works. */
+  | 'running'
+  /** Waits for an answer of the client. */
+  | 'waiting'
+  /** Holds between two items until it is resumed. */
+  | 'paused'
+  /** Ended by itself. */
+  | 'completed'
+  /** Ended by an error, or by a restart of the server. */
+  | 'failed'
+  /** Ended by a client, at once. */
+  | 'aborted'
+  /** Ended by a client, between two items. */
+  | 'interrupted'
+
+/** Why a turn stopped. */
+export type TurnStop =
+  /** The model was done. */
+  | 'end_turn'
+  /** The model reached its own limit of tokens. */
+  | 'max_tokens'
+  /** The provider cut the answer for its content. */
+  | 'content_filter'
+  /** The limit of rounds with the model. */
+  | 'max_iterations'
+  /** A client aborted it. */
+  | 'aborted'
+  /** A client interrupted it. */
+  | 'interrupted'
+  /** An error. */
+  | 'error'
+
+/** `POST /sessions/:id/undo` and `/redo`. Every field may be left out. */
+export interface Undo {
+  /** Undo: this turn and all later ones. Redo: what was undone, up to this turn. Default: one turn, the last. */
+  readonly turnId?: TurnId | null | undefined
+  /**
+   * Do the rest although some paths cannot be undone; they are named in the answer. A path that somebody else has
+   * changed stands against it all the same.
+   */
+  readonly partial?: boolean | undefined
+  /** Refuse unless the session has this version. */
+  readonly ifVersion?: number | null | undefined
+}
+
+/** Answer to an undo or a redo. */
+export interface Undone {
+  /** The turns, in the order in which they were undone or redone. */
+  readonly turnIds: readonly TurnId[]
+  /** What happened to which path. */
+  readonly files: readonly FileChange[]
+  /** Paths of these turns that stay as they are, and why. */
+  readonly left?: readonly PathReason[]
+  /** The session's version now. */
+  readonly version: number
+}
+
+/** Tokens, as the provider counted them. */
+export interface Usage {
+  /** Tokens sent. */
+  readonly inputTokens: number
+  /** Tokens received. */
+  readonly outputTokens: number
+  /** Both together, as the provider says. */
+  readonly totalTokens: number
+}
+
+/** What a verdict rests on. */
+export type VerdictBasis =
+  /** A rule. */
+  | 'rule'
+  /** No rule matched. */
+  | 'default'
+  /** A rule that may match, depending on what only the shell will know. */
+  | 'uncertain'
+  /** The floor, which no rule lifts. */
+  | 'floor'
+  /** The session's mode. */
+  | 'mode'
+  /** A grant that a client gave. */
+  | 'grant'
+
+/** Who decided. */
+export type VerdictSource =
+  /** A configured rule or the default policy. */
+  | 'policy'
+  /** The floor: nobody may. */
+  | 'floor'
+  /** The session's mode. */
+  | 'mode'
+  /** A client's answer. */
+  | 'client'
+  /** The program that embeds the server (`onPermissionRequest`). */
+  | 'program'
+  /** An `allow_always` that a client gave earlier. */
+  | 'grant'
+  /** Nobody answered in time. */
+  | 'timeout'
+  /** No client was there to be asked. */
+  | 'no-client'
+  /** The turn was aborted, or the server stopped, before an answer came. */
+  | 'abort'
+  /** A hook. */
+  | 'hook'
+
+/** The methods of `client.sessions`. */
+export interface SessionsClient {
+  /** The caller's sessions, the newest first. */
+  list(options?: CallOptions & {
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+    /** At most so many entries. */
+    readonly limit?: number | undefined
+  }): PagedList<SessionView>
+  /** A new session. Nothing is spawned. */
+  create(body?: CreateSession, options?: WriteOptions): Promise<SessionView>
+  /** A session as it is now. */
+  get(sessionId: string, options?: CallOptions): Promise<SessionView>
+  /** Changes settings of a session, from its next turn on. */
+  configure(sessionId: string, body: ConfigureInput, options?: VersionedOptions): Promise<SessionView>
+  /** Stops what runs in a session, ends its streams, and forgets it. */
+  delete(sessionId: string, options?: VersionedOptions): Promise<Deleted>
+  /** A prompt: its turn runs, or waits, whether or not anybody waits for it. */
+  prompt(sessionId: string, body: Prompt, options?: VersionedOptions & { readonly wait?: false | undefined; readonly stream?: false | undefined }): Promise<Accepted>
+  /** Waits for the end of the turn, however long that takes; `timeoutMs` limits it. */
+  prompt(sessionId: string, body: Prompt, options: VersionedOptions & StreamOptions & { readonly wait: true; readonly stream?: false | undefined }): Promise<TurnRecord>
+  /** The events of the turn, as soon as the prompt is accepted. Leaving the stream does not stop the turn. */
+  prompt(sessionId: string, body: Prompt, options: VersionedOptions & StreamOptions & { readonly stream: true; readonly wait?: false | undefined }): Promise<TurnStream>
+  /** Aborts the turn that runs or is paused, at once: model, tools, questions. */
+  abort(sessionId: string, body?: Control, options?: VersionedOptions): Promise<Aborted>
+  /** Ends the turn at its next boundary; one that reaches none in time is cut off. */
+  interrupt(sessionId: string, body?: Control, options?: VersionedOptions): Promise<Interrupted>
+  /** Lets the turn hold at its next boundary. */
+  pause(sessionId: string, body?: Control, options?: VersionedOptions): Promise<Paused>
+  /** Lets the paused turn go on. */
+  resume(sessionId: string, body?: Control, options?: VersionedOptions): Promise<Resumed>
+  /** Answers a question that waits. */
+  feedback(sessionId: string, body: Feedback, options?: VersionedOptions): Promise<Resolved>
+  /** A session's events as a stream, from the first on or behind one. */
+  events<T extends EventType = EventType>(sessionId: string, options?: StreamOptions & {
+    /** Behind this event. Default: from the first on. */
+    readonly after?: number | undefined
+    /** Only events of these types. */
+    readonly types?: readonly T[] | undefined
+  }): EventStream<Extract<Event, { readonly type: T }>>
+  /** A session's history, the oldest first; or its log. */
+  history(sessionId: string, options?: CallOptions & {
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+    /** At most so many entries. */
+    readonly limit?: number | undefined
+  } & { readonly events?: false | undefined }): PagedList<Item>
+  /** The events of the log as they are, instead of the items that they make. */
+  history(sessionId: string, options: CallOptions & {
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+    /** At most so many entries. */
+    readonly limit?: number | undefined
+    /** With `events`: only events of these types. */
+    readonly types?: readonly EventType[] | undefined
+  } & { readonly events: true }): PagedList<Event>
+  /** The records of a session's turns, the newest first. */
+  turns(sessionId: string, options?: CallOptions & {
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+    /** At most so many entries. */
+    readonly limit?: number | undefined
+  }): PagedList<TurnRecord>
+  /** A turn's record. */
+  turn(sessionId: string, turnId: string, options?: CallOptions): Promise<TurnRecord>
+  /** What turns did to files. */
+  diff(sessionId: string, options?: CallOptions & {
+    /** Only this turn. Default: all that are not undone. */
+    readonly turn?: TurnId | undefined
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+    /** Only this path, with more of its diff. */
+    readonly path?: string | undefined
+  }): Promise<DiffView>
+  /** A new session that goes on from an event of this one. */
+  fork(sessionId: string, body?: Fork, options?: VersionedOptions): Promise<SessionView>
+  /** Undoes what turns did to files: all of it or nothing. */
+  undo(sessionId: string, body?: Undo, options?: VersionedOptions): Promise<Undone>
+  /** Does again what was undone. */
+  redo(sessionId: string, body?: Undo, options?: VersionedOptions): Promise<Undone>
+  /**
+   * Answers what the session asks: each handler is called with the questions that are open now and those that come, and what it gives back is
+   * the answer. Ends when the session is deleted or the signal fires; rejects when a handler does. Somebody else's answer is as good.
+   */
+  answer(sessionId: string, handlers: RequestHandlers, options?: StreamOptions): Promise<void>
+}
+
+/** The methods of `client.permissions`. */
+export interface PermissionsClient {
+  /** What would happen to a call, and why. Nobody is asked, and nothing runs. */
+  explain(body: ExplainCall, options?: CallOptions): Promise<PermissionExplanation>
+  /** What was granted beyond one call. */
+  grants(options?: CallOptions & {
+    /** Only what holds in this session. */
+    readonly sessionId?: SessionId | undefined
+    /** The `nextCursor` of the page before. Default: the first page. */
+    readonly cursor?: string | number | undefined
+  }): PagedList<GrantView>
+  /** Takes a grant back. */
+  revoke(grantId: string, options?: VersionedOptions & {
+    /** The session that it was given for, where it was given for one. */
+    readonly sessionId?: SessionId | undefined
+  }): Promise<Deleted>
+}
+
+/** What a client is told. */
+export interface SimseClientOptions {
+  /**
+   * Where the server is, such as `http://127.0.0.1:4100`. Default: in Node, Bun and Deno the server of this user on this machine, as `server.json`
+   * in its data directory says, looked at anew when the server has gone; in a browser the server that the page came from.
+   */
+  readonly baseUrl?: string | undefined
+  /** What the server wants to see, or who makes it for each connection. Default: beside `server.json`; none with a `baseUrl`. */
+  readonly token?: string | (() => string | undefined | Promise<string | undefined>) | undefined
+  /** The data directory in which `server.json` and `token` are looked for. Default: the one that the program itself would take. */
+  readonly dataDirectory?: string | undefined
+  /** Whose sessions these are, among the programs with one token: the header `X-Client-ID`. */
+  readonly clientId?: string | undefined
+  /** Another `fetch`. */
+  readonly fetch?: ((input: string, init: RequestInit) => Promise<Response>) | undefined
+  /** Headers of all requests. */
+  readonly headers?: Readonly<Record<string, string>> | undefined
+  /** The longest that a call may take, all its attempts together. Default: 60,000. */
+  readonly timeoutMs?: number | undefined
+  /** How often a call is sent again, where that does no harm: the connection was lost, 429, 503. Default: 6. */
+  readonly retries?: number | undefined
+}
+
+/** A client: a method for each operation of the server. */
+export interface SimseClient {
+  /** Sessions. */
+  readonly sessions: SessionsClient
+  /** Permissions. */
+  readonly permissions: PermissionsClient
+  /** How the caller's sessions come and go, and that one of them waits for somebody, as one stream. */
+  events<T extends LifecycleType = LifecycleType>(options?: StreamOptions & {
+    /** Behind this place; `newest`: only what comes from now on. Default: from the first on. */
+    readonly after?: number | 'newest' | undefined
+    /** Only events of these types. */
+    readonly types?: readonly T[] | undefined
+  }): EventStream<Extract<LifecycleEvent, { readonly type: T }>>
+  /** The tools that sessions have now. */
+  tools(options?: CallOptions): Promise<ToolList>
+  /** The agents that sessions can name. */
+  agents(options?: CallOptions): Promise<AgentList>
+  /** The models that sessions can name. */
+  models(options?: CallOptions): Promise<ModelList>
+  /** How the server is. Needs no token, unless it is asked for more. */
+  health(options?: CallOptions & {
+    /** What is bounded, too, and how full it is; needs a token. */
+    readonly verbose?: boolean | undefined
+  }): Promise<Health>
+  /** This document. */
+  openapi(options?: CallOptions): Promise<Readonly<Record<string, unknown>>>
+  /** Gives up all calls, which reject with `CLOSED`, and ends all streams. */
+  close(): void
+}
+
+/** Creates a client. Nothing is sent before the first call. */
+export declare function createSimseClient(options?: SimseClientOptions): SimseClient
+
+/** The types of all events of sessions. */
+export declare const EVENT_TYPES: readonly EventType[]

@@ -1,0 +1,1554 @@
+/** `simse/client` for Node: js/client in one file, made by scripts/client.mjs. Do not edit it. */
+'use strict'
+
+// errors.js
+
+/** Answers of the server that are no errors of ours to explain further. */
+const SAID_NOTHING = 'the server gave no reason'
+
+/** A call that failed. */
+class SimseError extends Error {
+  /**
+   * @param {string} code
+   * @param {string} message
+   * @param {{ status?: number, details?: unknown, requestId?: string, retryAfter?: number, replayed?: boolean, operation?: string, cause?: unknown }} [more]
+   */
+  constructor(code, message, more = {}) {
+    super(message, more.cause === undefined ? undefined : { cause: more.cause })
+    this.code = code
+    this.status = more.status
+    this.details = more.details
+    this.requestId = more.requestId
+    this.retryAfter = more.retryAfter
+    this.replayed = more.replayed ?? false
+    this.operation = more.operation
+  }
+
+  get name() {
+    return 'SimseError'
+  }
+
+  toJSON() {
+    const { name, code, message, status, details, requestId, retryAfter, operation } = this
+    return { name, code, message, status, details, requestId, retryAfter, operation }
+  }
+}
+
+/** Seconds of a `Retry-After`, in either of its two forms. */
+function retryAfterOf(headers) {
+  const text = headers.get('retry-after')
+  if (text === null) return undefined
+  if (/^\d+$/.test(text.trim())) return Number(text)
+  const at = Date.parse(text)
+  return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - Date.now()) / 1000))
+}
+
+/** What an answer says that is no success. */
+function refusal(operation, response, text) {
+  const more = {
+    status: response.status,
+    requestId: response.headers.get('x-request-id') ?? undefined,
+    retryAfter: retryAfterOf(response.headers),
+    replayed: response.headers.get('idempotency-replayed') === 'true',
+    operation,
+  }
+  const said = errorIn(text)
+  if (said === undefined) {
+    const code = CODE_OF_STATUS[response.status] ?? 'BAD_ANSWER'
+    return new SimseError(code, `${operation}: ${response.status}, ${SAID_NOTHING}`, more)
+  }
+  return new SimseError(said.code, said.message, { ...more, details: said.details })
+}
+
+/** For what stands between us and the server and has words of its own. */
+const CODE_OF_STATUS = {
+  400: 'INVALID_ARGUMENT',
+  401: 'UNAUTHORIZED',
+  403: 'FORBIDDEN',
+  404: 'NOT_FOUND',
+  409: 'CONFLICT',
+  413: 'PAYLOAD_TOO_LARGE',
+  429: 'RESOURCE_EXHAUSTED',
+  500: 'INTERNAL',
+  502: 'UPSTREAM_UNAVAILABLE',
+  503: 'UPSTREAM_UNAVAILABLE',
+  504: 'TIMEOUT',
+}
+
+function errorIn(text) {
+  try {
+    const { error } = JSON.parse(text)
+    return typeof error?.code === 'string' && typeof error.message === 'string' ? error : undefined
+  } catch {
+    return undefined
+  }
+}
+
+// time.js
+
+/** The first pause between two attempts, and the longest. */
+const PAUSE_MS = 100
+const PAUSE_MS_MAX = 5_000
+/** The longest that a timer can wait. */
+const TIMER_MS_MAX = 0x7fff_ffff
+
+/** How long to wait before attempt `number + 1`: doubling, and never all clients at once. */
+function pauseMs(number, random = Math.random) {
+  const whole = Math.min(PAUSE_MS_MAX, PAUSE_MS * 2 ** Math.min(number - 1, 20))
+  return whole / 2 + (whole / 2) * random()
+}
+
+/** Who is to be told when a signal fires. One listener for all of them: Node takes many on one signal for a leak. */
+const followers = new WeakMap()
+
+/** Calls `tell(reason)` when the signal fires, at once when it has. What comes back ends that. */
+function follow(signal, tell) {
+  if (signal.aborted) {
+    tell(signal.reason)
+    return () => {}
+  }
+  let all = followers.get(signal)
+  if (all === undefined) {
+    all = new Set()
+    followers.set(signal, all)
+    signal.addEventListener('abort', () => tellAll(signal), { once: true })
+  }
+  all.add(tell)
+  return () => all.delete(tell)
+}
+
+function tellAll(signal) {
+  const all = followers.get(signal)
+  followers.delete(signal)
+  for (const tell of all) tell(signal.reason)
+}
+
+/** Resolves after a while; rejects with the signal's reason when that comes first. */
+function pause(ms, signal) {
+  return new Promise((resolve, reject) => {
+    let unfollow = () => {}
+    const timer = setTimeout(() => {
+      unfollow()
+      resolve()
+    }, ms)
+    unfollow = follow(signal, (reason) => {
+      clearTimeout(timer)
+      reject(reason)
+    })
+  })
+}
+
+/**
+ * A signal that fires with any of `signals`, or `fire(reason)`, or after `ms`. `free()` lets go of all of them: no timer and no listener stays.
+ */
+function linked(signals, ms = Number.POSITIVE_INFINITY, late = () => new Error('too late')) {
+  const controller = new AbortController()
+  const freeing = []
+  const fire = (reason) => controller.abort(reason)
+  for (const signal of signals) if (signal !== undefined) freeing.push(follow(signal, fire))
+  if (ms <= TIMER_MS_MAX) {
+    const timer = setTimeout(() => fire(late()), ms)
+    freeing.push(() => clearTimeout(timer))
+  }
+  return {
+    signal: controller.signal,
+    fire,
+    free: () => {
+      for (const each of freeing.splice(0)) each()
+    },
+  }
+}
+
+// frames.js
+
+/** Longest frame in UTF-16 units: nothing that the server writes comes near it. */
+const FRAME_UNITS_MAX = 64 << 20
+
+/** Holds what came and was not taken yet: one piece of the network's, and the beginning of a frame. */
+class Frames {
+  #decoder = new TextDecoder()
+  /** Pieces of a line whose end has not come. */
+  #open = []
+  #openUnits = 0
+  /** Whole lines that were not read yet, and how far they were. */
+  #text = ''
+  #at = 0
+  #data = []
+  #dataUnits = 0
+  #id
+
+  /** Takes a piece of the stream. Only once `next` has given all that was there. */
+  push(bytes) {
+    const text = this.#decoder.decode(bytes, { stream: true })
+    const end = text.lastIndexOf('\n') + 1
+    if (end === 0) return this.#keep(text)
+    this.#text = this.#text.slice(this.#at) + this.#open.join('') + text.slice(0, end)
+    this.#at = 0
+    this.#open = []
+    this.#openUnits = 0
+    this.#keep(text.slice(end))
+  }
+
+  #keep(text) {
+    if (text === '') return
+    this.#open.push(text)
+    this.#openUnits += text.length
+    this.#check()
+  }
+
+  #check() {
+    if (this.#openUnits + this.#dataUnits > FRAME_UNITS_MAX)
+      throw new SimseError('BAD_ANSWER', `an event of more than ${FRAME_UNITS_MAX} characters`)
+  }
+
+  /** The next whole frame that has data: `{ id, data }`. Undefined: more has to come first. Comments are passed over. */
+  next() {
+    for (;;) {
+      const end = this.#text.indexOf('\n', this.#at)
+      if (end < 0) return undefined
+      let line = this.#text.slice(this.#at, end)
+      this.#at = end + 1
+      if (line.endsWith('\r')) line = line.slice(0, -1)
+      if (line !== '') this.#field(line)
+      else if (this.#data.length > 0) return this.#take()
+    }
+  }
+
+  #field(line) {
+    const colon = line.indexOf(':')
+    if (colon === 0) return
+    const name = colon < 0 ? line : line.slice(0, colon)
+    const value = colon < 0 ? '' : line.slice(line[colon + 1] === ' ' ? colon + 2 : colon + 1)
+    if (name === 'id' && !value.includes('\0')) this.#id = value
+    if (name !== 'data') return
+    this.#data.push(value)
+    this.#dataUnits += value.length
+    this.#check()
+  }
+
+  #take() {
+    const frame = { id: this.#id, data: this.#data.join('\n') }
+    this.#data = []
+    this.#dataUnits = 0
+    this.#id = undefined
+    return frame
+  }
+}
+
+// call.js
+
+/** The longest that a `Retry-After` is followed; a longer one is the caller's to wait for. */
+const RETRY_AFTER_SECONDS_MAX = 30
+/** The server knows a key for ten minutes. Past the half of it nothing is sent again: it might be done a second time. */
+const KEY_MS_MAX = 300_000
+
+/** The path and query of a call. */
+function addressOf({ operation, path, parameters, query }) {
+  const place = path.replace(/\{(\w+)\}/g, (_, name) => {
+    const value = parameters[name]
+    if (typeof value !== 'string' || value === '')
+      throw new TypeError(`${operation}: \`${name}\`: expected a text that is not empty, got ${shown(value)}`)
+    // In an address they are steps and no names, however they are written.
+    if (value === '.' || value === '..')
+      throw new TypeError(`${operation}: \`${name}\`: expected a name, got \`${value}\``)
+    return encodeURIComponent(value)
+  })
+  const pairs = Object.entries(query).filter(([, value]) => value !== undefined)
+  if (pairs.length === 0) return place
+  return `${place}?${pairs.map(([name, value]) => `${name}=${encodeURIComponent(String(value))}`).join('&')}`
+}
+
+/** A value in an error: its kind, and nothing of what may be a secret. */
+function shown(value) {
+  if (value === null) return 'null'
+  return Array.isArray(value) ? 'an array' : `a value of type ${typeof value}`
+}
+
+/** A name for a write that nothing else has. */
+function newKey() {
+  if (typeof crypto.randomUUID === 'function') return crypto.randomUUID()
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('')
+}
+
+/** What is sent beside the place: who calls, the key, the version that is expected. */
+function headersOf(world, call, token) {
+  const headers = { ...world.headers, ...call.headers, accept: call.accept }
+  if (call.body !== undefined) headers['content-type'] = 'application/json'
+  if (token !== undefined) headers.authorization = `Bearer ${token}`
+  if (world.clientId !== undefined) headers['x-client-id'] = world.clientId
+  if (call.key !== undefined) headers['idempotency-key'] = call.key
+  if (call.ifVersion !== undefined) headers['if-match'] = `"${call.ifVersion}"`
+  if (call.lastEventId !== undefined) headers['last-event-id'] = call.lastEventId
+  return headers
+}
+
+/** The connection failed: nobody knows whether the server has seen the request. */
+class Lost extends Error {}
+
+/** Sends a request once. Rejects with `Lost`, with what a signal was fired with, or with what is wrong about the place. */
+async function once(world, call, signal) {
+  const { url, token } = await world.locate()
+  if (signal.aborted) throw signal.reason
+  const init = { method: call.method, headers: headersOf(world, call, token), signal, redirect: 'error' }
+  if (call.body !== undefined) init.body = call.body
+  try {
+    const response = await world.fetch(url + call.address, init)
+    world.reached()
+    return response
+  } catch (cause) {
+    if (signal.aborted) throw signal.reason
+    world.lost()
+    throw new Lost(`${call.operation}: no answer from ${url}: ${wordsOf(cause)}`, { cause })
+  }
+}
+
+/** The words of a failed `fetch`: the reason lies below it. */
+function wordsOf(cause) {
+  const inner = cause?.cause?.code ?? cause?.cause?.message
+  return inner ? `${cause.message} (${inner})` : String(cause?.message ?? cause)
+}
+
+/** Reads an answer to its end. */
+async function textOf(response, call, signal) {
+  try {
+    return await response.text()
+  } catch (cause) {
+    if (signal.aborted) throw signal.reason
+    throw new Lost(`${call.operation}: the answer broke off: ${wordsOf(cause)}`, { cause })
+  }
+}
+
+/** How long to wait before the same is tried again; undefined: it is not. */
+function again(world, call, { failure, attempt, since }) {
+  if (attempt > world.retries) return undefined
+  const usual = pauseMs(attempt)
+  if (failure instanceof Lost) {
+    const harmless = call.method === 'GET' || (call.key !== undefined && Date.now() - since < KEY_MS_MAX)
+    return harmless ? usual : undefined
+  }
+  if (!(failure instanceof SimseError) || failure.replayed) return undefined
+  if (failure.code === 'NO_SERVER') return world.wasReached() ? usual : undefined
+  if (failure.status === 401) return world.distrust() ? 0 : undefined
+  if (failure.status !== 429 && failure.status !== 503) return undefined
+  const asked = failure.retryAfter ?? 0
+  return asked > RETRY_AFTER_SECONDS_MAX ? undefined : Math.max(usual, asked * 1000)
+}
+
+/** What a caller sees of a failure. */
+function final(failure, operation) {
+  if (!(failure instanceof Lost)) return failure
+  return new SimseError('UNREACHABLE', failure.message, { operation, cause: failure.cause })
+}
+
+/**
+ * Tries until there is an answer that stands. `take(response, signal)` makes the result of one, and may throw `Lost`.
+ */
+async function attempts(world, call, take) {
+  const tooLate = () =>
+    new SimseError('TIMEOUT', `${call.operation}: no answer within ${call.timeoutMs} ms`, { operation: call.operation })
+  const link = linked([world.closed, call.signal], call.timeoutMs, tooLate)
+  const since = Date.now()
+  try {
+    for (let attempt = 1; ; attempt += 1) {
+      if (link.signal.aborted) throw link.signal.reason
+      try {
+        return await take(await once(world, call, link.signal), link.signal)
+      } catch (failure) {
+        const waits = link.signal.aborted ? undefined : again(world, call, { failure, attempt, since })
+        if (waits === undefined) throw final(failure, call.operation)
+        await pause(waits, link.signal)
+      }
+    }
+  } finally {
+    link.free()
+  }
+}
+
+/** Calls, and gives back what the JSON or the text of the answer says. */
+function exchange(world, call) {
+  return attempts(world, call, async (response, signal) => {
+    const text = await textOf(response, call, signal)
+    if (!response.ok && !call.answers.includes(response.status)) throw refusal(call.operation, response, text)
+    if (call.text) return text
+    try {
+      return JSON.parse(text)
+    } catch (cause) {
+      const more = { status: response.status, operation: call.operation, cause }
+      throw new SimseError('BAD_ANSWER', `${call.operation}: the answer is no JSON`, more)
+    }
+  })
+}
+
+// list.js
+
+/** All entries, one page in memory at a time. Nothing is asked for before it is iterated. */
+class PagedList {
+  #fetch
+  #first
+  #operation
+
+  /** `fetch(cursor)` gets a page; `first` is the cursor of the first one, undefined for the list's beginning. */
+  constructor(operation, first, fetch) {
+    this.#operation = operation
+    this.#first = first
+    this.#fetch = fetch
+  }
+
+  /** One page: the first one, or that of a cursor. */
+  page(cursor = this.#first) {
+    return this.#fetch(cursor)
+  }
+
+  async *pages() {
+    let cursor = this.#first
+    for (;;) {
+      const page = await this.#fetch(cursor)
+      yield page
+      const next = page.nextCursor ?? undefined
+      if (next === undefined) return
+      if (next === cursor) throw new SimseError('BAD_ANSWER', `${this.#operation}: a page leads to itself`)
+      cursor = next
+    }
+  }
+
+  async *[Symbol.asyncIterator]() {
+    for await (const { items } of this.pages()) yield* items
+  }
+}
+
+// stream.js
+
+/** Between two lines that bring no event: after so long the pauses begin anew. */
+const LINE_MS_GOOD = 10_000
+
+/** Statuses that another try may not meet. */
+const PASSING = new Set([408, 429, 500, 502, 503, 504])
+
+/** Events as an async iterator. */
+class EventStream {
+  #world
+  #plan
+  #stop = new AbortController()
+  /** The open line: its signal, its reader, its frames, and when it was opened. */
+  #line
+  #cursor
+  /** Lines in a row that brought nothing, and since when there is none. */
+  #failures = 0
+  #lostAt
+  #connected = false
+  #over = false
+  /** Calls of `next` that are not done yet: one waits for the other. */
+  #waiting = 0
+  #last = Promise.resolve()
+  #leave
+
+  /**
+   * @param world what all calls share
+   * @param plan `first(cursor)` and `next(cursor)` make calls; `after` is where it begins, `takes(event)` and `ends(event)` choose,
+   *   `ready(frame)` sees the first frame; and the options `signal`, `timeoutMs`, `silenceMs`, `giveUpMs`, `onReconnect`
+   */
+  constructor(world, plan) {
+    this.#world = world
+    this.#plan = plan
+    this.#cursor = plan.after
+    const leave = (reason) => this.#stop.abort(reason)
+    const followed = [world.closed, plan.signal].flatMap((signal) =>
+      signal === undefined ? [] : [follow(signal, leave)],
+    )
+    this.#leave = () => {
+      for (const unfollow of followed) unfollow()
+    }
+  }
+
+  /** The place of the last event that was given out, for `after`. */
+  get lastEventId() {
+    return this.#cursor
+  }
+
+  [Symbol.asyncIterator]() {
+    return this
+  }
+
+  next() {
+    if (this.#waiting === 0) {
+      try {
+        const event = this.#there()
+        if (event !== undefined) return Promise.resolve(this.#given(event))
+      } catch (failure) {
+        this.#end()
+        return Promise.reject(failure)
+      }
+    }
+    this.#waiting += 1
+    const next = this.#last.then(() => this.#advance())
+    this.#last = next.then(
+      () => this.#waited(),
+      () => this.#waited(),
+    )
+    return next
+  }
+
+  #waited() {
+    this.#waiting -= 1
+  }
+
+  /** The next event that is wanted, of those that have come already; nothing is waited for. */
+  #there() {
+    while (this.#line !== undefined && !this.#stop.signal.aborted) {
+      const frame = this.#line.frames.next()
+      if (frame === undefined) return undefined
+      const event = this.#wanted(frame)
+      if (event !== undefined) return event
+    }
+    return undefined
+  }
+
+  #given(event) {
+    if (this.#plan.ends(event)) this.#end()
+    return { value: event, done: false }
+  }
+
+  /** Ends it, and its connection, at once; a `next()` that waits is done. */
+  async return(value) {
+    this.#end()
+    return { value, done: true }
+  }
+
+  /** Opens the line, and waits until the server has said so. */
+  async open() {
+    while (this.#line === undefined && !this.#stop.signal.aborted) await this.#guarded(() => this.#connect())
+  }
+
+  async #advance() {
+    for (;;) {
+      if (this.#over || this.#stop.signal.aborted) return this.#done()
+      const event = await this.#guarded(() => this.#event())
+      if (event !== undefined) return this.#given(event)
+    }
+  }
+
+  #done() {
+    this.#end()
+    return { value: undefined, done: true }
+  }
+
+  #end() {
+    this.#over = true
+    this.#leave()
+    this.#stop.abort()
+    this.#drop()
+  }
+
+  #drop() {
+    const line = this.#line
+    this.#line = undefined
+    line?.link.fire()
+    line?.link.free()
+  }
+
+  /** Does a step. One that fails is tried again, or ends the stream, or throws. */
+  async #guarded(step) {
+    try {
+      return await step()
+    } catch (failure) {
+      this.#drop()
+      if (this.#stop.signal.aborted) return undefined
+      const waits = this.#again(failure)
+      if (waits === undefined) {
+        const gone = this.#connected && failure instanceof SimseError && failure.status === 404
+        this.#end()
+        if (gone) return undefined
+        throw final(failure, this.#plan.operation)
+      }
+      this.#plan.onReconnect?.({ attempt: this.#failures, delayMs: waits, cause: final(failure, this.#plan.operation) })
+      await pause(waits, this.#stop.signal).catch(() => {})
+      return undefined
+    }
+  }
+
+  /** How long to wait for the next line; undefined: there is none. */
+  #again(failure) {
+    this.#failures += 1
+    this.#lostAt ??= Date.now()
+    const enough = this.#connected
+      ? Date.now() - this.#lostAt > this.#plan.giveUpMs
+      : this.#failures > this.#world.retries
+    if (enough || this.#plan.stale?.()) return undefined
+    const usual = pauseMs(this.#failures)
+    if (failure instanceof Lost) return usual
+    if (!(failure instanceof SimseError) || failure.replayed) return undefined
+    if (failure.code === 'NO_SERVER') return this.#world.wasReached() ? usual : undefined
+    if (failure.status === 401) return this.#world.distrust() ? 0 : undefined
+    return PASSING.has(failure.status) ? Math.max(usual, (failure.retryAfter ?? 0) * 1000) : undefined
+  }
+
+  async #connect() {
+    const { operation, timeoutMs, silenceMs } = this.#plan
+    const link = linked([this.#stop.signal])
+    const call = this.#connected ? this.#plan.next(this.#cursor) : this.#plan.first(this.#cursor)
+    try {
+      const response = await this.#within(link, timeoutMs, `no answer within ${timeoutMs} ms`, () =>
+        once(this.#world, call, link.signal),
+      )
+      if (!response.ok) {
+        const text = await this.#within(link, timeoutMs, 'no end of the answer', () => response.text())
+        throw refusal(operation, response, text)
+      }
+      const kind = response.headers.get('content-type') ?? ''
+      if (!kind.startsWith('text/event-stream'))
+        throw new SimseError('BAD_ANSWER', `${operation}: expected an event stream, got ${kind}`, { operation })
+      const line = { link, reader: response.body.getReader(), frames: new Frames(), since: Date.now() }
+      await this.#greeted(line, silenceMs)
+      this.#line = line
+    } catch (failure) {
+      link.fire()
+      link.free()
+      throw failure
+    }
+  }
+
+  /** Waits for the frame that says where the line begins. */
+  async #greeted(line, silenceMs) {
+    const frame = await this.#frame(line, silenceMs)
+    const ready = this.#parsed(frame)
+    if (ready.type !== 'ready') throw this.#nonsense('a stream that does not begin with `ready`')
+    this.#cursor ??= String(ready.payload.position)
+    this.#plan.ready?.(ready)
+    this.#connected = true
+    this.#lostAt = undefined
+  }
+
+  /** The next event that is wanted; undefined: there was one that is not. */
+  async #event() {
+    if (this.#line === undefined) return void (await this.#connect())
+    return this.#wanted(await this.#frame(this.#line, this.#plan.silenceMs))
+  }
+
+  /** The event of a frame, unless it came before, or is not wanted. */
+  #wanted(frame) {
+    if (frame.id === undefined) return undefined
+    if (this.#cursor !== undefined && Number(frame.id) <= Number(this.#cursor)) return undefined
+    const event = this.#parsed(frame)
+    this.#cursor = frame.id
+    this.#failures = 0
+    return this.#plan.takes(event) ? event : undefined
+  }
+
+  #parsed(frame) {
+    try {
+      return JSON.parse(frame.data)
+    } catch {
+      throw this.#nonsense('an event that is no JSON')
+    }
+  }
+
+  #nonsense(what) {
+    const { operation } = this.#plan
+    return new SimseError('BAD_ANSWER', `${operation}: ${what}`, { operation })
+  }
+
+  /** The next frame of a line. A line that ends or goes silent is lost: the server writes at least a comment every 15 s. */
+  async #frame(line, silenceMs) {
+    for (;;) {
+      const frame = line.frames.next()
+      if (frame !== undefined) return frame
+      const read = () => line.reader.read()
+      const { done, value } = await this.#within(line.link, silenceMs, `silent for ${silenceMs} ms`, read)
+      if (Date.now() - line.since > LINE_MS_GOOD) this.#failures = 0
+      if (done) throw new Lost(`${this.#plan.operation}: the stream has ended`)
+      line.frames.push(value)
+    }
+  }
+
+  /** Does something on a line, which is cut off when it takes too long. What goes wrong with the line is `Lost`. */
+  async #within(link, ms, words, action) {
+    const late = new Lost(`${this.#plan.operation}: ${words}`)
+    const timer = setTimeout(() => link.fire(late), Math.min(ms, 0x7fff_ffff))
+    try {
+      return await action()
+    } catch (cause) {
+      if (link.signal.aborted) throw link.signal.reason
+      if (cause instanceof Lost || cause instanceof SimseError) throw cause
+      throw new Lost(`${this.#plan.operation}: the line broke: ${cause?.message ?? cause}`, { cause })
+    } finally {
+      clearTimeout(timer)
+    }
+  }
+}
+
+/** The events of one turn: an iterator that ends behind the turn's last event. */
+class TurnStream extends EventStream {
+  #turn
+
+  constructor(world, plan, turn) {
+    super(world, plan)
+    this.#turn = turn
+  }
+
+  /** The turn. */
+  get turnId() {
+    return this.#turn.id
+  }
+}
+
+// requests.js
+
+/** What a question and its end look like in the log; those that this version of the server has not are left out. */
+const QUESTIONS = ['permission.request', 'client.request']
+const ENDS = ['permission.response', 'client.response']
+const NOTICE = 'client.notice'
+/** Who can be asked. */
+const HANDLERS = ['permission', 'select', 'confirm', 'input', 'editor', 'notice']
+/** Somebody else was faster, or it is too late: nothing is wrong with that. */
+const OVER = new Set([404, 409])
+
+/** The questions that are open now, the oldest first, and where the stream goes on. */
+async function openNow(client, sessionId, { types, signal }) {
+  const { turn, lastSeq } = await client.sessions.get(sessionId, { signal })
+  const open = new Map()
+  if (turn?.firstSeq === undefined) return { open, after: lastSeq }
+  let after = lastSeq
+  const past = { events: true, types, cursor: String(turn.firstSeq - 1), limit: 1000, signal }
+  for await (const event of client.sessions.history(sessionId, past)) {
+    after = Math.max(after, event.seq)
+    const { requestId } = event.payload
+    if (QUESTIONS.includes(event.type)) open.set(requestId, event)
+    if (ENDS.includes(event.type)) open.delete(requestId)
+  }
+  return { open, after }
+}
+
+/** What is sent for what a handler gave back; undefined: nothing, the question is left to others. */
+function feedbackFor(event, given) {
+  const { requestId } = event.payload
+  if (given === undefined) return undefined
+  if (event.type === 'client.request')
+    return given === null ? { requestId, cancelled: true } : { requestId, value: given }
+  if (typeof given === 'boolean') return { requestId, decision: given ? 'allow' : 'deny' }
+  if (typeof given === 'string') return { requestId, decision: given }
+  if (given !== null && typeof given === 'object') return { requestId, ...given }
+  throw new TypeError(`sessions.answer: \`permission\`: expected a decision, got ${shown(given)}`)
+}
+
+/** Hands questions to handlers and their answers to the server, until the session is gone or the signal fires. */
+class Desk {
+  #client
+  #sessionId
+  #handlers
+  #stop = new AbortController()
+  /** Request → what tells its handler that the question is over. */
+  #asked = new Map()
+  failure
+
+  constructor(client, { sessionId, handlers }) {
+    this.#client = client
+    this.#sessionId = sessionId
+    this.#handlers = handlers
+  }
+
+  get signal() {
+    return this.#stop.signal
+  }
+
+  take(event) {
+    if (event.type === NOTICE) this.#run(() => this.#handlers.notice?.(event.payload, event))
+    else if (QUESTIONS.includes(event.type)) this.#ask(event)
+    else this.#asked.get(event.payload.requestId)?.abort()
+  }
+
+  #ask(event) {
+    const { requestId, question } = event.payload
+    const handler = this.#handlers[question?.kind ?? 'permission']
+    if (handler === undefined) return
+    const over = new AbortController()
+    this.#asked.set(requestId, over)
+    this.#run(async () => {
+      try {
+        const feedback = feedbackFor(event, await handler(question ?? event.payload, { event, signal: over.signal }))
+        if (feedback !== undefined && !over.signal.aborted) await this.#send(feedback)
+      } finally {
+        this.#asked.delete(requestId)
+      }
+    })
+  }
+
+  async #send(feedback) {
+    try {
+      await this.#client.sessions.feedback(this.#sessionId, feedback, { signal: this.#stop.signal })
+    } catch (error) {
+      if (error instanceof SimseError && OVER.has(error.status)) return
+      if (!this.#stop.signal.aborted) throw error
+    }
+  }
+
+  /** A handler that fails ends the whole: what it was asked stays open, and silence is no. */
+  async #run(work) {
+    try {
+      await work()
+    } catch (error) {
+      if (this.#stop.signal.aborted) return
+      this.failure = { error }
+      this.close()
+    }
+  }
+
+  close() {
+    this.#stop.abort()
+    for (const over of this.#asked.values()) over.abort()
+  }
+}
+
+/** See `sessions.answer` in client.d.ts. */
+async function answerRequests(client, eventTypes, { sessionId, handlers, options }) {
+  const strange = Object.keys(handlers).find((name) => !HANDLERS.includes(name))
+  if (strange !== undefined)
+    throw new TypeError(`sessions.answer: unknown handler \`${strange}\`; there are ${HANDLERS.join(', ')}`)
+  const types = [...QUESTIONS, ...ENDS, NOTICE].filter((type) => eventTypes.includes(type))
+  const desk = new Desk(client, { sessionId, handlers })
+  if (options.signal?.aborted) return
+  const unfollow = options.signal && follow(options.signal, () => desk.close())
+  try {
+    const { open, after } = await openNow(client, sessionId, { types, signal: desk.signal })
+    for (const event of open.values()) desk.take(event)
+    const stream = client.sessions.events(sessionId, { ...options, after, types, signal: desk.signal })
+    for await (const event of stream) desk.take(event)
+    if (desk.failure) throw desk.failure.error
+  } catch (error) {
+    const gone = error instanceof SimseError && error.status === 404 && error.operation === 'sessions.events'
+    if (!gone && !options.signal?.aborted) throw desk.failure?.error ?? error
+  } finally {
+    unfollow?.()
+    desk.close()
+  }
+}
+
+// operations.js
+
+const operations = {
+  'sessions.list': {
+    kind: 'list',
+    method: 'GET',
+    path: '/sessions',
+    parameters: [],
+    query: { cursor: true, limit: true },
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  'sessions.create': {
+    kind: 'call',
+    method: 'POST',
+    path: '/sessions',
+    parameters: [],
+    query: {},
+    body: true,
+    key: true,
+    version: false,
+    answers: [],
+  },
+  'sessions.get': {
+    kind: 'call',
+    method: 'GET',
+    path: '/sessions/{sessionId}',
+    parameters: ['sessionId'],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  'sessions.configure': {
+    kind: 'call',
+    method: 'PATCH',
+    path: '/sessions/{sessionId}',
+    parameters: ['sessionId'],
+    query: {},
+    body: true,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  'sessions.delete': {
+    kind: 'call',
+    method: 'DELETE',
+    path: '/sessions/{sessionId}',
+    parameters: ['sessionId'],
+    query: {},
+    body: false,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  'sessions.prompt': {
+    kind: 'prompt',
+    method: 'POST',
+    path: '/sessions/{sessionId}/prompt',
+    parameters: ['sessionId'],
+    query: { wait: true },
+    body: true,
+    key: true,
+    version: true,
+    answers: [],
+    follow: 'sessions.events',
+    record: 'sessions.turn',
+  },
+  'sessions.abort': {
+    kind: 'call',
+    method: 'POST',
+    path: '/sessions/{sessionId}/abort',
+    parameters: ['sessionId'],
+    query: {},
+    body: true,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  'sessions.interrupt': {
+    kind: 'call',
+    method: 'POST',
+    path: '/sessions/{sessionId}/interrupt',
+    parameters: ['sessionId'],
+    query: {},
+    body: true,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  'sessions.pause': {
+    kind: 'call',
+    method: 'POST',
+    path: '/sessions/{sessionId}/pause',
+    parameters: ['sessionId'],
+    query: {},
+    body: true,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  'sessions.resume': {
+    kind: 'call',
+    method: 'POST',
+    path: '/sessions/{sessionId}/resume',
+    parameters: ['sessionId'],
+    query: {},
+    body: true,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  'sessions.feedback': {
+    kind: 'call',
+    method: 'POST',
+    path: '/sessions/{sessionId}/feedback',
+    parameters: ['sessionId'],
+    query: {},
+    body: true,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  'sessions.events': {
+    kind: 'events',
+    method: 'GET',
+    path: '/sessions/{sessionId}/events',
+    parameters: ['sessionId'],
+    query: { after: true, types: true },
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  events: {
+    kind: 'events',
+    method: 'GET',
+    path: '/events',
+    parameters: [],
+    query: { after: true, types: true },
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  'sessions.history': {
+    kind: 'list',
+    method: 'GET',
+    path: '/sessions/{sessionId}/history',
+    parameters: ['sessionId'],
+    query: { cursor: true, limit: true, events: true, types: true },
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  'sessions.turns': {
+    kind: 'list',
+    method: 'GET',
+    path: '/sessions/{sessionId}/turns',
+    parameters: ['sessionId'],
+    query: { cursor: true, limit: true },
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  'sessions.turn': {
+    kind: 'call',
+    method: 'GET',
+    path: '/sessions/{sessionId}/turns/{turnId}',
+    parameters: ['sessionId', 'turnId'],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  'sessions.diff': {
+    kind: 'call',
+    method: 'GET',
+    path: '/sessions/{sessionId}/diff',
+    parameters: ['sessionId'],
+    query: { turn: true, cursor: true, path: true },
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  'sessions.fork': {
+    kind: 'call',
+    method: 'POST',
+    path: '/sessions/{sessionId}/fork',
+    parameters: ['sessionId'],
+    query: {},
+    body: true,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  'sessions.undo': {
+    kind: 'call',
+    method: 'POST',
+    path: '/sessions/{sessionId}/undo',
+    parameters: ['sessionId'],
+    query: {},
+    body: true,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  'sessions.redo': {
+    kind: 'call',
+    method: 'POST',
+    path: '/sessions/{sessionId}/redo',
+    parameters: ['sessionId'],
+    query: {},
+    body: true,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  'permissions.explain': {
+    kind: 'call',
+    method: 'POST',
+    path: '/permissions/explain',
+    parameters: [],
+    query: {},
+    body: true,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  'permissions.grants': {
+    kind: 'list',
+    method: 'GET',
+    path: '/permissions/grants',
+    parameters: [],
+    query: { sessionId: true, cursor: true },
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  'permissions.revoke': {
+    kind: 'call',
+    method: 'DELETE',
+    path: '/permissions/grants/{grantId}',
+    parameters: ['grantId'],
+    query: { sessionId: true },
+    body: false,
+    key: true,
+    version: true,
+    answers: [],
+  },
+  tools: {
+    kind: 'call',
+    method: 'GET',
+    path: '/tools',
+    parameters: [],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  agents: {
+    kind: 'call',
+    method: 'GET',
+    path: '/agents',
+    parameters: [],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  models: {
+    kind: 'call',
+    method: 'GET',
+    path: '/models',
+    parameters: [],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+  health: {
+    kind: 'call',
+    method: 'GET',
+    path: '/health',
+    parameters: [],
+    query: { verbose: true },
+    body: false,
+    key: false,
+    version: false,
+    answers: [503],
+  },
+  openapi: {
+    kind: 'call',
+    method: 'GET',
+    path: '/openapi.json',
+    parameters: [],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
+}
+
+/** The types of all events of sessions. */
+const EVENT_TYPES = Object.freeze([
+  'session.created',
+  'session.prompt',
+  'session.steer',
+  'session.completed',
+  'session.error',
+  'session.configured',
+  'turn.queued',
+  'turn.paused',
+  'turn.resumed',
+  'loop.start',
+  'loop.complete',
+  'loop.doom_loop',
+  'agent.session',
+  'stream.start',
+  'stream.delta',
+  'stream.reasoning',
+  'stream.retry',
+  'stream.complete',
+  'tool.call.start',
+  'tool.call.output',
+  'tool.call.end',
+  'tool.call.error',
+  'tool.timeout',
+  'turn.complete',
+  'permission.request',
+  'permission.response',
+  'memory.add',
+  'memory.search',
+  'memory.delete',
+  'turn.changes',
+  'changes.undone',
+  'changes.redone',
+  'session.forked',
+  'abort',
+])
+
+// client.js
+
+/** How long a call takes at most, all its attempts together. */
+const TIMEOUT_MS = 60_000
+/** How often a call is sent again. */
+const RETRIES = 6
+/** A line that says nothing for so long is dead: three comments of the server's are missing. */
+const SILENCE_MS = 45_000
+/** Between two looks for another token. */
+const DISTRUST_MS = 1_000
+/** How long a stream looks for a server that has gone. */
+const GIVE_UP_MS = 300_000
+
+/** The events of a turn behind which nothing of it comes. */
+const TERMINAL = new Set(['session.completed', 'session.error', 'abort'])
+
+const OPTIONS = ['baseUrl', 'token', 'clientId', 'dataDirectory', 'fetch', 'headers', 'timeoutMs', 'retries']
+const STREAM_OPTIONS = ['silenceMs', 'giveUpMs', 'onReconnect']
+const CALL_OPTIONS = ['signal', 'timeoutMs', 'headers']
+
+/** Refuses options that do not exist: a misspelt one would do nothing. */
+function checkNames(what, options, known) {
+  if (options === null || typeof options !== 'object')
+    throw new TypeError(`${what}: expected options, got ${shown(options)}`)
+  const strange = Object.keys(options).find((name) => !known.includes(name))
+  if (strange !== undefined)
+    throw new TypeError(`${what}: unknown option \`${strange}\`; there are ${known.join(', ')}`)
+}
+
+function checkNumber(what, name, value, least) {
+  if (value === undefined || (typeof value === 'number' && value >= least)) return
+  throw new TypeError(`${what}: \`${name}\`: expected a number, ${least} or more, got ${shown(value)}`)
+}
+
+/** What stands behind `#`, and a slash at its end, are no part of an address that paths are added to. */
+function checkedUrl(text) {
+  let url
+  try {
+    url = new URL(text)
+  } catch {
+    throw new TypeError('createSimseClient: `baseUrl`: expected an address such as http://127.0.0.1:4100')
+  }
+  if (!/^https?:$/.test(url.protocol) || url.username || url.password || url.search || url.hash)
+    throw new TypeError(
+      'createSimseClient: `baseUrl`: expected http or https, and neither a name, a query nor a fragment',
+    )
+  return url.href.replace(/\/+$/, '')
+}
+
+/** Where the server is and what it wants to see, as told or as found. What was found is looked for anew when it does not answer. */
+class Place {
+  #find
+  #found
+  #reached = false
+  /** Whether it could be another one the next time. */
+  #fixed
+  #distrustedAt = Number.NEGATIVE_INFINITY
+
+  constructor(options, find) {
+    const { baseUrl, token } = options
+    this.#fixed = baseUrl !== undefined && typeof token !== 'function'
+    const given = async () => (typeof token === 'function' ? await token() : token)
+    if (baseUrl !== undefined) {
+      const url = checkedUrl(baseUrl)
+      this.#find = async () => ({ url, token: await given() })
+    } else {
+      this.#find = async () => {
+        const found = await find(options)
+        return { url: checkedUrl(found.url), token: token === undefined ? found.token : await given() }
+      }
+    }
+  }
+
+  locate() {
+    if (this.#found === undefined) {
+      const found = this.#find()
+      this.#found = found
+      found.catch(() => this.#forget(found))
+    }
+    return this.#found
+  }
+
+  #forget(found) {
+    if (this.#found === found) this.#found = undefined
+  }
+
+  reached() {
+    this.#reached = true
+  }
+
+  wasReached() {
+    return this.#reached
+  }
+
+  lost() {
+    this.#found = undefined
+  }
+
+  /** Whether a token that was refused is worth another look, which this is: it may have been made anew. Not again and again. */
+  distrust() {
+    if (this.#fixed || Date.now() - this.#distrustedAt < DISTRUST_MS) return false
+    this.#distrustedAt = Date.now()
+    this.#found = undefined
+    return true
+  }
+}
+
+/** What all calls of a client share. */
+function worldOf(options, find) {
+  checkNames('createSimseClient', options, OPTIONS)
+  checkNumber('createSimseClient', 'timeoutMs', options.timeoutMs, 1)
+  checkNumber('createSimseClient', 'retries', options.retries, 0)
+  if (options.baseUrl !== undefined && options.dataDirectory !== undefined)
+    throw new TypeError(
+      'createSimseClient: `dataDirectory`: only without `baseUrl`, which says already where the server is',
+    )
+  const place = new Place(options, find)
+  const end = new AbortController()
+  return {
+    fetch: options.fetch ?? ((...request) => globalThis.fetch(...request)),
+    headers: options.headers,
+    clientId: options.clientId,
+    timeoutMs: options.timeoutMs ?? TIMEOUT_MS,
+    retries: options.retries ?? RETRIES,
+    closed: end.signal,
+    close: () => end.abort(new SimseError('CLOSED', 'the client was closed')),
+    locate: () => place.locate(),
+    reached: () => place.reached(),
+    wasReached: () => place.wasReached(),
+    lost: () => place.lost(),
+    distrust: () => place.distrust(),
+  }
+}
+
+/** Takes the arguments of a method apart: names in the path, the body, options. */
+function taken(name, operation, given) {
+  const values = [...given]
+  const parameters = Object.fromEntries(operation.parameters.map((parameter) => [parameter, values.shift()]))
+  const body = operation.body ? values.shift() : undefined
+  const options = values.shift() ?? {}
+  if (values.length > 0) throw new TypeError(`${name}: too many arguments`)
+  const known = [...CALL_OPTIONS, ...Object.keys(operation.query)]
+  if (operation.key) known.push('idempotencyKey')
+  if (operation.version) known.push('ifVersion')
+  if (operation.kind === 'prompt') known.push('stream')
+  if (operation.kind === 'events' || operation.kind === 'prompt') known.push(...STREAM_OPTIONS)
+  checkNames(name, options, known)
+  for (const [option, least] of [
+    ['timeoutMs', 1],
+    ['silenceMs', 1],
+    ['giveUpMs', 0],
+    ['ifVersion', 0],
+  ])
+    checkNumber(name, option, options[option], least)
+  return { parameters, body, options }
+}
+
+/** A value of a query: lists are joined, as the server wants them. */
+const inQuery = (value) => (Array.isArray(value) ? value.join(',') : value)
+
+/** A request, ready to be sent. */
+function callOf(world, name, { operation, parameters, body, options, leaves = [] }) {
+  const query = {}
+  for (const each of Object.keys(operation.query)) if (!leaves.includes(each)) query[each] = inQuery(options[each])
+  return {
+    operation: name,
+    method: operation.method,
+    address: addressOf({ operation: name, path: operation.path, parameters, query }),
+    accept: operation.kind === 'text' ? '*/*' : 'application/json',
+    text: operation.kind === 'text',
+    answers: operation.answers,
+    body: operation.body ? JSON.stringify(body ?? {}) : undefined,
+    key: operation.key ? (options.idempotencyKey ?? newKey()) : undefined,
+    ifVersion: options.ifVersion,
+    headers: options.headers,
+    signal: options.signal,
+    timeoutMs: options.timeoutMs ?? world.timeoutMs,
+  }
+}
+
+/** Options of a stream, and what all of its lines have in common. */
+function planOf(world, name, options) {
+  return {
+    operation: name,
+    signal: options.signal,
+    timeoutMs: options.timeoutMs ?? world.timeoutMs,
+    silenceMs: options.silenceMs ?? SILENCE_MS,
+    giveUpMs: options.giveUpMs ?? GIVE_UP_MS,
+    onReconnect: options.onReconnect,
+    takes: () => true,
+    ends: () => false,
+  }
+}
+
+function events(world, name, given) {
+  const { options } = given
+  const base = { ...callOf(world, name, { ...given, leaves: ['after'] }), accept: 'text/event-stream' }
+  const { after } = options
+  const bare = base.address
+  const begins = (cursor) => {
+    if (cursor === undefined) return after === undefined ? base : { ...base, address: added(bare, 'after', after) }
+    return { ...base, lastEventId: String(cursor) }
+  }
+  // A word such as `newest` is no place yet: the server says which one it is.
+  const known = after === undefined || /^\d+$/.test(String(after))
+  const start = known ? String(after ?? 0) : undefined
+  return new EventStream(world, { ...planOf(world, name, options), after: start, first: begins, next: begins })
+}
+
+const added = (address, name, value) =>
+  `${address}${address.includes('?') ? '&' : '?'}${name}=${encodeURIComponent(String(value))}`
+
+/** Sends a prompt and follows its turn. A line that breaks is taken up again in the session's own stream. */
+async function turnOf(world, name, given) {
+  const { options, parameters, operation } = given
+  const begun = Date.now()
+  const first = { ...callOf(world, name, { ...given, leaves: ['wait'] }), accept: 'text/event-stream' }
+  const follow = operations[operation.follow]
+  const next = callOf(world, name, { operation: follow, parameters, options: { headers: options.headers } })
+  const turn = { id: undefined }
+  const stream = new TurnStream(
+    world,
+    {
+      ...planOf(world, name, options),
+      first: () => first,
+      next: (cursor) => ({ ...next, accept: 'text/event-stream', lastEventId: cursor }),
+      ready: (frame) => {
+        turn.id ??= frame.turnId
+      },
+      takes: (event) => event.turnId === turn.id,
+      ends: (event) => event.turnId === turn.id && TERMINAL.has(event.type),
+      // Not accepted as far as we know, and soon too old to be sent again.
+      stale: () => turn.id === undefined && Date.now() - begun > KEY_MS_MAX,
+    },
+    turn,
+  )
+  await stream.open()
+  if (turn.id === undefined) throw (options.signal?.aborted && options.signal.reason) || world.closed.reason
+  return stream
+}
+
+/** Sends a prompt and waits for the end of its turn, however long that takes: the line is kept open by the server's comments. */
+async function waited(world, name, given) {
+  const { options, parameters, operation } = given
+  const late = new AbortController()
+  const reason = () => new SimseError('TIMEOUT', `${name}: no end within ${options.timeoutMs} ms`, { operation: name })
+  const timer = options.timeoutMs === undefined ? undefined : setTimeout(() => late.abort(reason()), options.timeoutMs)
+  const unfollow = options.signal && follow(options.signal, (reason) => late.abort(reason))
+  try {
+    const { timeoutMs: _, ...rest } = options
+    const stream = await turnOf(world, name, { ...given, options: { ...rest, signal: late.signal } })
+    let done = false
+    while (!done) ({ done } = await stream.next())
+    if (late.signal.aborted) throw late.signal.reason
+    const read = { operation: operations[operation.record], body: undefined, options: { signal: late.signal } }
+    return await exchange(world, callOf(world, name, { ...read, parameters: { ...parameters, turnId: stream.turnId } }))
+  } finally {
+    clearTimeout(timer)
+    unfollow?.()
+  }
+}
+
+/** How each kind of operation is carried out. */
+const KINDS = {
+  call: async (world, name, given) => exchange(world, callOf(world, name, given)),
+  text: async (world, name, given) => exchange(world, callOf(world, name, given)),
+  list(world, name, given) {
+    const page = async (cursor) =>
+      exchange(world, callOf(world, name, { ...given, options: { ...given.options, cursor } }))
+    return new PagedList(name, given.options.cursor, page)
+  },
+  events,
+  async prompt(world, name, given) {
+    const { stream, wait } = given.options
+    if (stream && wait) throw new TypeError(`${name}: \`stream\` and \`wait\` exclude each other`)
+    if (stream) return turnOf(world, name, given)
+    if (wait) return waited(world, name, given)
+    return exchange(world, callOf(world, name, { ...given, leaves: ['wait'] }))
+  },
+}
+
+/** Makes a client. `find` looks for the server where the options do not say. */
+function makeClient(options, find) {
+  const world = worldOf({ ...options }, find)
+  const client = {}
+  for (const [name, operation] of Object.entries(operations)) {
+    const [group, member] = name.includes('.') ? name.split('.') : [undefined, name]
+    if (group !== undefined && client[group] === undefined) client[group] = {}
+    const into = group === undefined ? client : client[group]
+    into[member] = (...given) => KINDS[operation.kind](world, name, { operation, ...taken(name, operation, given) })
+  }
+  client.sessions.answer = (sessionId, handlers, more = {}) =>
+    answerRequests(client, EVENT_TYPES, { sessionId, handlers, options: more })
+  client.close = () => world.close()
+  for (const each of Object.values(client)) Object.freeze(each)
+  return Object.freeze(client)
+}
+
+// local.js
+
+/** Largest file of the data directory that is read, in bytes. */
+const FILE_BYTES_MAX = 1 << 20
+
+/** The content of a small file; undefined: there is none. */
+async function read(path) {
+  const { open } = await import('node:fs/promises')
+  let file
+  try {
+    file = await open(path, 'r')
+    const { size } = await file.stat()
+    if (size > FILE_BYTES_MAX) throw unfound(`${path} is larger than ${FILE_BYTES_MAX} bytes`)
+    return await file.readFile('utf8')
+  } catch (cause) {
+    if (cause.code === 'ENOENT') return undefined
+    throw cause instanceof SimseError ? cause : unfound(`${path} cannot be read: ${cause.message}`, cause)
+  } finally {
+    await file?.close()
+  }
+}
+
+function unfound(problem, cause) {
+  return new SimseError('NO_SERVER', `createSimseClient: no server was found: ${problem}`, { cause })
+}
+
+/** A variable that says something. */
+function variable(name) {
+  const value = process.env[name]
+  return value === undefined || value === '' ? undefined : value
+}
+
+/** The data directory as the program finds it: the variable, the configuration file, the usual place. */
+async function dataDirectory() {
+  const { dirname, isAbsolute, join, resolve } = await import('node:path')
+  const { homedir } = await import('node:os')
+  const named = variable('SIMSE_DATA_DIR')
+  if (named !== undefined) return resolve(named)
+  const base = (name, below) => {
+    const given = variable(name)
+    return given !== undefined && isAbsolute(given) ? given : join(variable('HOME') ?? homedir(), below)
+  }
+  const config = resolve(variable('SIMSE_CONFIG') ?? join(base('XDG_CONFIG_HOME', '.config'), 'simse', 'config.toml'))
+  const text = await read(config)
+  const said = text === undefined ? undefined : dataDirIn(text)
+  return said === undefined ? join(base('XDG_DATA_HOME', '.local/share'), 'simse') : resolve(dirname(config), said)
+}
+
+/** `data_dir` of a configuration file: it stands before the first table. */
+function dataDirIn(text) {
+  const head = text.split(/^[ \t]*\[/m, 1)[0]
+  const found = /^[ \t]*data_dir[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')/m.exec(head)
+  if (found === null) return undefined
+  return found[2] ?? JSON.parse(`"${found[1]}"`)
+}
+
+/** Address and token of the server that has the data directory. */
+async function findLocal(options) {
+  const { join } = await import('node:path')
+  const directory = options.dataDirectory ?? (await dataDirectory())
+  const text = await read(join(directory, 'server.json'))
+  if (text === undefined) throw unfound(`no server runs on ${directory} (\`npx simse serve\` starts one)`)
+  let said
+  try {
+    said = JSON.parse(text)
+  } catch (cause) {
+    throw unfound(`${join(directory, 'server.json')} is no JSON`, cause)
+  }
+  // A server that wants none has no file, or an old one that does no harm.
+  const token = (await read(join(directory, 'token')))?.trim()
+  return { url: said.url, token: token === '' ? undefined : token }
+}
+
+/** Creates a client; nothing is read or sent before the first call. */
+function createSimseClient(options = {}) {
+  return makeClient(options, findLocal)
+}
+
+module.exports = { createSimseClient, EVENT_TYPES, SimseError }

@@ -1,0 +1,80 @@
+/** Where the server of this user on this machine is: what `server.json` and `token` of its data directory say. Node, Bun and Deno. */
+
+import { makeClient } from './client.js'
+import { SimseError } from './errors.js'
+
+/** Largest file of the data directory that is read, in bytes. */
+const FILE_BYTES_MAX = 1 << 20
+
+/** The content of a small file; undefined: there is none. */
+async function read(path) {
+  const { open } = await import('node:fs/promises')
+  let file
+  try {
+    file = await open(path, 'r')
+    const { size } = await file.stat()
+    if (size > FILE_BYTES_MAX) throw unfound(`${path} is larger than ${FILE_BYTES_MAX} bytes`)
+    return await file.readFile('utf8')
+  } catch (cause) {
+    if (cause.code === 'ENOENT') return undefined
+    throw cause instanceof SimseError ? cause : unfound(`${path} cannot be read: ${cause.message}`, cause)
+  } finally {
+    await file?.close()
+  }
+}
+
+function unfound(problem, cause) {
+  return new SimseError('NO_SERVER', `createSimseClient: no server was found: ${problem}`, { cause })
+}
+
+/** A variable that says something. */
+function variable(name) {
+  const value = process.env[name]
+  return value === undefined || value === '' ? undefined : value
+}
+
+/** The data directory as the program finds it: the variable, the configuration file, the usual place. */
+async function dataDirectory() {
+  const { dirname, isAbsolute, join, resolve } = await import('node:path')
+  const { homedir } = await import('node:os')
+  const named = variable('SIMSE_DATA_DIR')
+  if (named !== undefined) return resolve(named)
+  const base = (name, below) => {
+    const given = variable(name)
+    return given !== undefined && isAbsolute(given) ? given : join(variable('HOME') ?? homedir(), below)
+  }
+  const config = resolve(variable('SIMSE_CONFIG') ?? join(base('XDG_CONFIG_HOME', '.config'), 'simse', 'config.toml'))
+  const text = await read(config)
+  const said = text === undefined ? undefined : dataDirIn(text)
+  return said === undefined ? join(base('XDG_DATA_HOME', '.local/share'), 'simse') : resolve(dirname(config), said)
+}
+
+/** `data_dir` of a configuration file: it stands before the first table. */
+function dataDirIn(text) {
+  const head = text.split(/^[ \t]*\[/m, 1)[0]
+  const found = /^[ \t]*data_dir[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')/m.exec(head)
+  if (found === null) return undefined
+  return found[2] ?? JSON.parse(`"${found[1]}"`)
+}
+
+/** Address and token of the server that has the data directory. */
+async function findLocal(options) {
+  const { join } = await import('node:path')
+  const directory = options.dataDirectory ?? (await dataDirectory())
+  const text = await read(join(directory, 'server.json'))
+  if (text === undefined) throw unfound(`no server runs on ${directory} (\`npx simse serve\` starts one)`)
+  let said
+  try {
+    said = JSON.parse(text)
+  } catch (cause) {
+    throw unfound(`${join(directory, 'server.json')} is no JSON`, cause)
+  }
+  // A server that wants none has no file, or an old one that does no harm.
+  const token = (await read(join(directory, 'token')))?.trim()
+  return { url: said.url, token: token === '' ? undefined : token }
+}
+
+/** Creates a client; nothing is read or sent before the first call. */
+export function createSimseClient(options = {}) {
+  return makeClient(options, findLocal)
+}
