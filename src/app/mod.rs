@@ -12,6 +12,7 @@ mod controls;
 mod health;
 mod judged;
 mod lifecycle;
+mod metrics;
 mod pages;
 mod parse;
 mod permissions;
@@ -27,6 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::agent::Asker;
+use crate::base::metrics::meters::Meters;
 use crate::base::{clock, limit};
 pub use crate::bus::{Batch, encode_frame, encode_frames};
 use crate::config::Settings;
@@ -130,6 +132,8 @@ pub struct App {
     session_count: AtomicU64,
     /// Grants that outlive sessions.
     saved: Arc<GrantBook>,
+    meters: Arc<Meters>,
+    opened_at_ms: u64,
 }
 
 impl std::fmt::Debug for App {
@@ -167,6 +171,7 @@ impl App {
         let recording = wiring::recording(&settings, kept).await?;
         let wardrobe = Arc::new(wardrobe.with_memories(memories.clone()).with_recording(recording));
         let saved = Arc::new(GrantBook::open(Arc::clone(&store)).await?);
+        let meters = Arc::<Meters>::default();
         let terms = Terms {
             limits: settings.limits.clone(),
             permissions: settings.permissions.clone(),
@@ -174,6 +179,7 @@ impl App {
             floor: wiring::floor(&settings, data_directory.as_deref()),
             saved: Arc::clone(&saved),
             roots: wiring::further_roots(&settings),
+            meters: Arc::clone(&meters),
         };
         let bench = Arc::clone(&wardrobe) as Arc<dyn Workbench>;
         let sessions = Manager::new(Arc::clone(&store), bench, terms);
@@ -197,6 +203,8 @@ impl App {
             commands,
             session_count,
             saved,
+            meters,
+            opened_at_ms: clock::now_ms(),
         }))
     }
 

@@ -10,6 +10,7 @@ pub mod glob;
 pub mod http;
 pub mod image;
 pub mod limit;
+pub mod metrics;
 pub mod place;
 pub mod process;
 pub mod sandbox;

@@ -90,6 +90,7 @@ impl Running {
             write_timeout: Duration::from_millis(launch.listen.write_timeout_ms),
             heartbeat: Duration::from_millis(launch.listen.heartbeat_ms),
             shutdown_grace: Duration::from_millis(launch.shutdown_grace_ms),
+            metrics_open: launch.listen.metrics_open,
         };
         let server = Server::start(Arc::clone(app), options).await?;
         let port = server.address().port();

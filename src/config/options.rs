@@ -74,6 +74,9 @@ options! {
     /// Listen on this Unix socket too; programs of the same user need no token there
     #[arg(long, value_name = "PATH", help_heading = "Where it listens")]
     socket: PathBuf,
+    /// Let GET /metrics be read without a token [default: it needs one like all else]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Where it listens")]
+    metrics_open: bool,
     /// Write the port into this file once the server answers, for programs that start it
     #[arg(long, value_name = "FILE", help_heading = "Where it listens")]
     port_file: PathBuf,

@@ -88,6 +88,8 @@ pub struct Listen {
     pub write_timeout_ms: u64,
     /// Time between two comments on a silent stream.
     pub heartbeat_ms: u64,
+    /// Whether `GET /metrics` needs no token.
+    pub metrics_open: bool,
 }
 
 /// The outside, as far as settings come from there.
@@ -144,6 +146,7 @@ pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings
         body_timeout_ms: all.body_timeout_ms.unwrap_or(limit::BODY_TIMEOUT_MS),
         write_timeout_ms: all.write_timeout_ms.unwrap_or(limit::WRITE_TIMEOUT_MS),
         heartbeat_ms: all.heartbeat_ms.unwrap_or(limit::HEARTBEAT_MS),
+        metrics_open: all.metrics_open.unwrap_or(false),
     };
     Ok(Launch {
         listen,

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::answer::Failure;
 use super::guard::strip_expected;
+use super::log::Route;
 use super::query::Query;
 use crate::app::{Caller, parse_json};
 use crate::protocol::{ApiError, ErrorCode};
@@ -52,6 +53,7 @@ impl FromRequest<Arc<Shared>> for Call {
             Err(RawPathParamsRejection::MissingPathParams(_)) => Vec::new(),
             Err(_) => return Err(ApiError::invalid("path", "percent-encoded UTF-8").into()),
         };
+        Route::learn(&head.extensions);
         let caller = head.extensions.remove::<Caller>();
         let caller = caller.ok_or_else(|| ApiError::internal("a request came past the guard"))?;
         Ok(Self { shared: Arc::clone(shared), caller, head, path, body })

@@ -41,6 +41,8 @@ pub(crate) struct Guard {
     scheme: &'static str,
     keys: Keys,
     wrong: Mutex<Wrong>,
+    /// Whether the metrics are for everybody.
+    metrics_open: bool,
 }
 
 /// Somebody whose request goes on.
@@ -64,12 +66,17 @@ impl Guard {
     /// The guard of a server on `host` and `port`. `any_host`: requests may call it by any name.
     pub(crate) fn new(host: &str, port: u16, any_host: bool, keys: Keys) -> Self {
         let hosts = (!any_host).then(|| own_hosts(host, port));
-        Self { hosts, scheme: "http://", keys, wrong: Mutex::default() }
+        Self { hosts, scheme: "http://", keys, wrong: Mutex::default(), metrics_open: false }
     }
 
     /// The same behind TLS.
     pub(crate) fn secured(self) -> Self {
         Self { scheme: "https://", ..self }
+    }
+
+    /// The same, where `GET /metrics` may need no token.
+    pub(crate) fn with_open_metrics(self, metrics_open: bool) -> Self {
+        Self { metrics_open, ..self }
     }
 
     /// The tokens that open it.
@@ -85,7 +92,7 @@ impl Guard {
         let host = self.check_host(head, peer)?;
         self.check_origin(head, (&host, peer))?;
         let within = client(&head.headers)?;
-        if is_open(head) {
+        if self.is_open(head) {
             // Whoever it is learns nothing here, and is nobody.
             return Ok(Admitted { caller: Caller { client: within, role: TokenRole::ReadOnly }, ends: None });
         }
@@ -164,6 +171,13 @@ impl Guard {
         Err(unauthorized("the token is wrong"))
     }
 
+    /// Whether a request needs no token: how the server is, in one word, is for everybody.
+    fn is_open(&self, head: &request::Parts) -> bool {
+        let reads = head.method == Method::GET || head.method == Method::HEAD;
+        let path = head.uri.path();
+        reads && head.uri.query().is_none() && (path == "/health" || (path == "/metrics" && self.metrics_open))
+    }
+
     fn expected(&self) -> String {
         self.hosts.as_ref().map_or_else(String::new, |hosts| format!("one of {}", hosts.join(", ")))
     }
@@ -189,12 +203,6 @@ impl Wrong {
         self.next = Some(at);
         Some(at.duration_since(now))
     }
-}
-
-/// Whether a request needs no token: how the server is, in one word, is for everybody.
-fn is_open(head: &request::Parts) -> bool {
-    let reads = head.method == Method::GET || head.method == Method::HEAD;
-    reads && head.uri.path() == "/health" && head.uri.query().is_none()
 }
 
 /// What a request is about, by its first line alone. What is not known here to be harmless is work.

@@ -315,9 +315,9 @@ async fn answer(
     shared: Arc<Shared>,
     router: Router,
     peer: Peer,
-    request: Request<Incoming>,
+    mut request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
-    let line = Line::of(&request, peer);
+    let line = Line::of(&mut request, peer, Arc::clone(shared.app.meters()));
     let handled = AssertUnwindSafe(guarded(&shared, router, (peer, request))).catch_unwind().await;
     let response = handled.unwrap_or_else(|_| {
         // The panic hook has said where.

@@ -3,19 +3,36 @@
 //! Invariant: neither the query nor any header reaches the log, so no secret does.
 
 use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
-use axum::http::{HeaderMap, HeaderValue, Request};
+use axum::extract::MatchedPath;
+use axum::http::{Extensions, HeaderMap, HeaderValue, Request};
 use axum::response::Response;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::answer::Failure;
 use super::peer::Peer;
+use crate::base::metrics::meters::{Meters, NO_ROUTE};
 
 /// The header that carries a request's id.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
+
+/// Gets to know the route of a request once it has met one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Route(Arc<OnceLock<MatchedPath>>);
+
+impl Route {
+    /// Learns it from the extensions of the request, where it is.
+    pub(super) fn learn(extensions: &Extensions) {
+        if let (Some(route), Some(path)) = (extensions.get::<Self>(), extensions.get::<MatchedPath>()) {
+            // A request meets one route.
+            let _ = route.0.set(path.clone());
+        }
+    }
+}
 
 /// What a line says about a request.
 #[derive(Debug)]
@@ -26,13 +43,17 @@ pub(crate) struct Line {
     client: String,
     peer: String,
     started: Instant,
+    route: Route,
+    meters: Arc<Meters>,
     status: u16,
     bytes: u64,
 }
 
 impl Line {
     /// The line of a request that comes in.
-    pub(crate) fn of<B>(request: &Request<B>, peer: Peer) -> Self {
+    pub(crate) fn of<B>(request: &mut Request<B>, peer: Peer, meters: Arc<Meters>) -> Self {
+        let route = Route::default();
+        request.extensions_mut().insert(route.clone());
         Self {
             id: request_id(request.headers()),
             method: request.method().as_str().to_owned(),
@@ -40,6 +61,8 @@ impl Line {
             client: visible(request.headers(), "x-client-id"),
             peer: peer.to_string(),
             started: Instant::now(),
+            route,
+            meters,
             status: 0,
             bytes: 0,
         }
@@ -48,6 +71,8 @@ impl Line {
     /// Puts the request's id on the answer, and writes the line when its body has ended.
     pub(crate) fn follow(mut self, mut response: Response) -> Response {
         self.status = response.status().as_u16();
+        let route = self.route.0.get().map_or(NO_ROUTE, MatchedPath::as_str);
+        self.meters.routes.of(route).answered(&self.method, self.status, self.started.elapsed());
         response.headers_mut().insert(REQUEST_ID, self.id.clone());
         response.map(|inner| Body::new(Followed { inner, line: self }))
     }
@@ -110,7 +135,9 @@ impl HttpBody for Followed {
         let this = self.get_mut();
         let polled = Pin::new(&mut this.inner).poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled {
-            this.line.bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
+            this.line.bytes += bytes;
+            this.line.meters.sent_bytes.add(bytes);
         }
         polled
     }

@@ -14,6 +14,7 @@ mod listen;
 mod log;
 mod openapi;
 mod out;
+mod metrics;
 mod peer;
 mod query;
 mod routes;
@@ -80,6 +81,8 @@ pub struct ListenOptions {
     pub write_timeout: Duration,
     /// How long turns get to finish when the server stops: what sockets are told.
     pub shutdown_grace: Duration,
+    /// Whether `GET /metrics` needs no token.
+    pub metrics_open: bool,
 }
 
 impl Default for ListenOptions {
@@ -100,6 +103,7 @@ impl Default for ListenOptions {
             body_timeout: Duration::from_millis(limit::BODY_TIMEOUT_MS),
             write_timeout: Duration::from_millis(limit::WRITE_TIMEOUT_MS),
             shutdown_grace: Duration::from_millis(limit::SHUTDOWN_GRACE_MS),
+            metrics_open: false,
         }
     }
 }
@@ -217,6 +221,7 @@ impl Server {
         keys.reload().await;
         let guard = Guard::new(&options.host, address.port(), any_host, keys);
         let guard = if tls.is_some() { guard.secured() } else { guard };
+        let guard = guard.with_open_metrics(options.metrics_open);
         let streams = CancellationToken::new();
         let (accepting, done) = (CancellationToken::new(), CancellationToken::new());
         let (stop, closing) = (streams.clone(), accepting.clone());

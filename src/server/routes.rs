@@ -18,7 +18,6 @@ use super::openapi;
 use super::query::number;
 use super::sse::{self, Opening, Selection};
 use super::write::{Done, etag};
-use super::ws;
 use crate::app::{Accepted, EventPage, EventReader, Paused};
 use crate::protocol::{
     AgentList, ApiError, EVENT_TYPES, ErrorCode, GrantId, ModelList, SessionId, SessionView, ToolList,
@@ -258,7 +257,8 @@ async fn events(call: Call) -> Answer {
 fn stream(shared: &Shared, session: SessionId, reader: EventReader, selection: Selection) -> Response {
     let heartbeat = shared.options.heartbeat;
     let stop = shared.streams.clone();
-    sse::respond(Opening { session, reader, selection, heartbeat, stop })
+    let open = shared.app.meters().streams.enter();
+    sse::respond(Opening { session, reader, selection, heartbeat, stop, _open: open })
 }
 
 fn wants_stream(call: &Call) -> bool {

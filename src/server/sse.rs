@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{Batch, EventReader, encode_frames};
 use crate::base::clock;
+use crate::base::metrics::Entered;
 use crate::protocol::{Event, SessionId, TurnId};
 
 /// Which events of a session a stream shows.
@@ -59,6 +60,8 @@ pub(crate) struct Opening {
     pub(crate) heartbeat: Duration,
     /// Ends it.
     pub(crate) stop: CancellationToken,
+    /// It is one of those that are open.
+    pub(crate) _open: Entered,
 }
 
 struct Feed {

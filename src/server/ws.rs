@@ -81,6 +81,7 @@ impl End {
 }
 
 async fn serve(socket: WebSocket, shared: Arc<Shared>, caller: Caller) {
+    let _open = shared.app.meters().sockets.enter();
     let (sink, stream) = socket.split();
     let (out, frames) = out::channel();
     let gone = CancellationToken::new();

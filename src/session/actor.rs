@@ -33,7 +33,7 @@ use super::ask::{Answer, Asks, Question, Resolved};
 use super::control::{Command, Kind, Told, Waiting};
 use super::history::Conversation;
 use super::journal::Entry;
-use super::live::Live;
+use super::live::{Doing, Live};
 use super::manager::Shelf;
 use super::policy::Policy;
 use super::receipt::Receipt;
@@ -267,6 +267,7 @@ impl Actor {
         let idle = self.shelf.idle;
         self.next_turn().await;
         loop {
+            self.show();
             let retry = self.owed.as_ref().map(|owed| owed.retry_at).or(self.begin_at);
             let retry_at = retry.unwrap_or_else(Instant::now);
             tokio::select! {
@@ -287,6 +288,17 @@ impl Actor {
                 return;
             }
         }
+    }
+
+    /// Says what the session does, for who counts.
+    fn show(&self) {
+        let doing = match &self.running {
+            None => Doing::Nothing,
+            Some(running) if running.work.is_none() => Doing::Rests,
+            Some(_) if self.asks.is_empty() => Doing::Runs,
+            Some(_) => Doing::Waits,
+        };
+        self.live.does(doing, self.queue.len());
     }
 
     fn is_idle(&self) -> bool {

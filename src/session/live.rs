@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,20 @@ struct Presence {
     since: Instant,
 }
 
+/// What a session does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A turn runs.
+    Runs,
+    /// A turn waits for an answer.
+    Waits,
+    /// A turn is paused.
+    Rests,
+}
+
 /// A session in memory. It stays there while somebody holds one of these.
 pub struct Live {
     pub(super) id: SessionId,
@@ -47,6 +62,8 @@ pub struct Live {
     pub(super) owes: AtomicBool,
     presence: watch::Sender<Presence>,
     streams: AtomicUsize,
+    /// What it does, and how many turns wait: what the actor last said.
+    doing: Mutex<(Doing, usize)>,
 }
 
 impl std::fmt::Debug for Live {
@@ -67,7 +84,18 @@ impl Live {
         let journal = Journal::new(id.clone(), Arc::clone(&store), Arc::clone(&topic));
         let presence = watch::Sender::new(Presence { clients: 0, since: Instant::now() });
         let (over, owes, streams) = (CancellationToken::new(), AtomicBool::new(false), AtomicUsize::new(0));
-        Self { id, client, journal, topic, store, mail, over, owes, presence, streams }
+        let doing = Mutex::default();
+        Self { id, client, journal, topic, store, mail, over, owes, presence, streams, doing }
+    }
+
+    /// What it does, and how many turns wait.
+    pub(super) fn doing(&self) -> (Doing, usize) {
+        *self.doing.lock()
+    }
+
+    /// Says what it does.
+    pub(super) fn does(&self, doing: Doing, queued: usize) {
+        *self.doing.lock() = (doing, queued);
     }
 
     /// Open event streams.

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use super::actor::{self, Actor, Agenda, Order};
-use super::live::Live;
+use super::live::{Doing, Live};
 use super::policy::Policy;
 use super::receipt::Receipt;
 use super::repair::Remains;
@@ -87,6 +87,21 @@ impl Shelf {
     fn find(&self, id: &SessionId) -> Option<Arc<Live>> {
         self.lives.lock().get(id).cloned()
     }
+}
+
+/// How sessions and turns are at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Sessions in memory.
+    pub awake: u64,
+    /// Turns that run.
+    pub running: u64,
+    /// Turns that run and wait for an answer.
+    pub waiting: u64,
+    /// Turns that are paused.
+    pub paused: u64,
+    /// Turns that wait for their beginning.
+    pub queued: u64,
 }
 
 /// All sessions.
@@ -368,6 +383,23 @@ impl Manager {
         self.shelf.lives.lock().len()
     }
 
+    /// How sessions and turns are now.
+    pub fn now(&self) -> Now {
+        let lives: Vec<_> = self.shelf.lives.lock().values().cloned().collect();
+        let mut now = Now { awake: lives.len() as u64, ..Now::default() };
+        for live in lives {
+            let (doing, queued) = live.doing();
+            now.queued += queued as u64;
+            match doing {
+                Doing::Nothing => {}
+                Doing::Runs => now.running += 1,
+                Doing::Waits => now.waiting += 1,
+                Doing::Rests => now.paused += 1,
+            }
+        }
+        now
+    }
+
     /// What is bounded here, and how full it is. Of what each session has, the fullest one's.
     pub fn limits(&self) -> Vec<LimitView> {
         let limits = &self.shelf.terms.limits;
@@ -452,6 +484,7 @@ pub(super) mod tests {
             floor: Arc::default(),
             saved: Arc::new(GrantBook::empty(Arc::clone(&store))),
             roots: Vec::new(),
+            meters: Arc::default(),
         };
         Manager::with_idle(store, Arc::new(Bench), (terms, idle))
     }

@@ -16,6 +16,7 @@ mod history;
 mod journal;
 mod live;
 mod manager;
+mod metered;
 mod policy;
 mod receipt;
 mod repair;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 
 use crate::agent::{Asker, TurnInput, TurnOutcome, run_turn};
 use crate::base::BoxFuture;
+use crate::base::metrics::meters::Meters;
 use crate::base::workspace::Workspace;
 use crate::config::Limits;
 use crate::hook::Hooks;
@@ -100,6 +102,8 @@ pub struct Terms {
     pub saved: Arc<GrantBook>,
     /// Further roots of the file tools, beside a session's directory.
     pub roots: Vec<PathBuf>,
+    /// Counts what happens.
+    pub meters: Arc<Meters>,
 }
 
 /// What a store says, as a caller is told.

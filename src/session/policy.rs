@@ -235,6 +235,7 @@ mod tests {
             floor: Arc::new(Floor::new(vec!["/data".into()], None)),
             saved: Arc::new(saved),
             roots: vec!["/more".into()],
+            meters: Arc::default(),
         };
         let settings = SessionSettings {
             working_directory: "/w".into(),

@@ -1,7 +1,7 @@
 //! A turn's own task: the conversation, the equipment, the loop, and word to the actor when it ends.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
@@ -14,15 +14,17 @@ use super::gate::SessionGate;
 use super::history::{Conversation, Rebuild};
 use super::journal::Journal;
 use super::live::Live;
+use super::metered::{Metered, count_call};
 use super::tally::Tally;
 use super::{Terms, Workbench};
 use crate::agent::{CallEnvironment, Ended, Progress, Sink, SinkError, Steering, TurnInput, Wish};
 use crate::base::BoxFuture;
+use crate::base::metrics::meters::Meters;
 use crate::model::StopReason;
 use crate::model::retry::RetryPolicy;
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, Part, TurnId};
 use crate::store::{SessionSettings, StoreError};
-use crate::tool::{ChangeRecorder, Scope};
+use crate::tool::{ChangeRecorder, Registry, Scope};
 
 /// Events that are read at once.
 const PAGE: usize = 1_000;
@@ -32,6 +34,8 @@ pub(super) struct TurnSink {
     journal: Arc<Journal>,
     turn: TurnId,
     state: Mutex<SinkState>,
+    /// Who counts the calls, and the tools that there are.
+    counts: OnceLock<(Arc<Meters>, Arc<Registry>)>,
 }
 
 struct SinkState {
@@ -47,12 +51,19 @@ impl TurnSink {
 
     /// The sink of a turn of which so much is in the log.
     pub(super) fn going_on(journal: Arc<Journal>, turn: TurnId, tally: Tally) -> Arc<Self> {
-        Arc::new(Self { journal, turn, state: Mutex::new(SinkState { closed: false, tally }) })
+        let state = Mutex::new(SinkState { closed: false, tally });
+        Arc::new(Self { journal, turn, state, counts: OnceLock::new() })
     }
 
     /// So far.
     pub(super) fn tally(&self) -> Tally {
         self.state.lock().tally
+    }
+
+    /// From now on the calls of these tools are counted.
+    fn count_calls(&self, meters: &Arc<Meters>, registry: &Arc<Registry>) {
+        // A turn that goes on after a pause may know already.
+        let _ = self.counts.set((Arc::clone(meters), Arc::clone(registry)));
     }
 
     /// Takes nothing more: the turn has its end.
@@ -69,6 +80,10 @@ impl Sink for TurnSink {
         }
         self.journal.emit(&self.turn, &event).map_err(|e| SinkError(e.to_string()))?;
         state.tally.push(&event);
+        drop(state);
+        if let Some((meters, registry)) = self.counts.get() {
+            count_call(meters, registry, &event);
+        }
         Ok(())
     }
 
@@ -206,6 +221,8 @@ async fn run(mut job: Job) -> Finished {
         Ok(equipment) => equipment,
         Err(error) => return unbegun(turn, error, &job.progress),
     };
+    job.sink.count_calls(&job.terms.meters, &equipment.registry);
+    let model = Metered::new(equipment.model, Arc::clone(&job.terms.meters));
     let recorder = recorder(&job);
     let Conversation { messages, agent } = match gathered(&mut job).await {
         Ok(conversation) => conversation,
@@ -213,7 +230,7 @@ async fn run(mut job: Job) -> Finished {
     };
     let (scope, sink) = (Arc::clone(&job.scope), Arc::clone(&job.sink));
     // Its calls are not made here.
-    let agent_works = recorder.as_ref().filter(|_| equipment.model.is_agent());
+    let agent_works = recorder.as_ref().filter(|_| model.is_agent());
     if let Some(recorder) = agent_works {
         recorder.command_begins().await;
     }
@@ -226,7 +243,7 @@ async fn run(mut job: Job) -> Finished {
         scope: job.scope,
     };
     let input = TurnInput {
-        model: equipment.model,
+        model,
         system: equipment.system,
         messages,
         directory: job.settings.working_directory.clone(),

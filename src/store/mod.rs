@@ -13,6 +13,7 @@ pub mod chain;
 pub mod inspect;
 mod lifecycle;
 mod memory;
+mod meters;
 mod outcome;
 pub mod recall;
 pub mod snapshots;
@@ -37,6 +38,7 @@ use crate::protocol::{
 use chain::Chain;
 pub use lifecycle::{Bell, LifecyclePage};
 pub use memory::MemoryStore;
+pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow};
 pub use sqlite::{Inspection, SqliteStore};
 
@@ -417,6 +419,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many sessions there are.
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>>;
+
+    /// What it counts of its commits. None: it counts nothing.
+    fn meter(&self) -> Option<Arc<CommitMeter>> {
+        None
+    }
 
     /// Whether it works, in one word or a sentence about what does not.
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>>;

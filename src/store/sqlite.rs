@@ -28,7 +28,9 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 
 use super::lifecycle::{Bell, LifecyclePage, line_of};
-use super::{BoxFuture, Committed, GrantRow, OutcomeRow, SessionRow, Store, StoreError, TurnRow, Which, Write};
+use super::{
+    BoxFuture, CommitMeter, Committed, GrantRow, OutcomeRow, SessionRow, Store, StoreError, TurnRow, Which, Write,
+};
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 use directory::Lock;
 use write::Job;
@@ -49,6 +51,7 @@ pub struct SqliteStore {
     directory: PathBuf,
     lock: Arc<Mutex<Option<Lock>>>,
     bell: Arc<Bell>,
+    meter: Arc<CommitMeter>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -93,7 +96,8 @@ impl SqliteStore {
         let writer = schema::open(&path)?;
         let (jobs, receiver) = mpsc::channel();
         let bell = Arc::new(Bell::default());
-        let threads = write::start(writer, &path, (receiver, Arc::clone(&bell)))?;
+        let meter = Arc::new(CommitMeter::default());
+        let threads = write::start(writer, &path, (receiver, Arc::clone(&bell), Arc::clone(&meter)))?;
         Ok(Self {
             readers: Arc::new(Readers { path, idle: Mutex::new(Some(Vec::new())) }),
             jobs: Mutex::new(Some(jobs)),
@@ -101,6 +105,7 @@ impl SqliteStore {
             directory: directory.to_owned(),
             lock: Arc::new(Mutex::new(Some(lock))),
             bell,
+            meter,
         })
     }
 
@@ -175,6 +180,10 @@ impl Readers {
 }
 
 impl Store for SqliteStore {
+    fn meter(&self) -> Option<Arc<CommitMeter>> {
+        Some(Arc::clone(&self.meter))
+    }
+
     fn commit(&self, writes: Vec<Write>, done: Committed) {
         if let Some(Job::Commit(_, done)) = self.send(Job::Commit(writes, done)) {
             done(Err(StoreError::Closed));

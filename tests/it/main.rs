@@ -25,6 +25,7 @@ mod malformed;
 mod mcp;
 mod mcp_http;
 mod memory;
+mod metrics;
 mod openai;
 mod openapi;
 mod patching;

@@ -17,7 +17,7 @@ use crate::server::openapi::{
     Operation, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation, position, query,
     reference, types,
 };
-use crate::server::{Shared, lifecycle};
+use crate::server::{Shared, lifecycle, metrics};
 
 /// One route.
 pub(crate) struct Row {
@@ -221,6 +221,12 @@ fn server() -> Vec<Row> {
         .gives::<Health>(200, "It is well.")
         .gives::<Health>(503, "A part that is needed is down.")
         .open();
+    let metrics = operation("metrics", "What the server counts, for Prometheus.").answers_with(
+        200,
+        "The page, in the text format 0.0.4.",
+        "text/plain",
+        |_| serde_json::json!({ "type": "string" }),
+    );
     let openapi = operation("openapi", "This document.").answers_with(
         200,
         "The document.",
@@ -236,6 +242,7 @@ fn server() -> Vec<Row> {
         row(GET, "/agents", super::agents, agents),
         row(GET, "/models", super::models, models),
         row(GET, "/health", super::health, health),
+        row(GET, "/metrics", metrics::show, metrics),
         row(GET, "/openapi.json", super::document, openapi),
         row(GET, "/ws", ws::open, socket),
     ]

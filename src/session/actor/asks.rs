@@ -11,6 +11,7 @@ use crate::protocol::{
 };
 use crate::session::ask::{Answer, GrantTerms, Open, Question, Resolved, denied};
 use crate::session::journal::Entry;
+use crate::session::metered::count_answer;
 use crate::session::store_failure;
 use crate::session::turn::Input;
 use crate::store::{Grant, GrantRow, GrantSubject, StoreError, Write};
@@ -58,6 +59,7 @@ impl Actor {
             let _ = reply.send(denied(VerdictSource::Abort, format!("the question could not be put: {error}")));
             return;
         }
+        self.terms.meters.asked.count();
         self.asks.add(Open { request_id: request_id.clone(), call_id, wanted, reply });
         let _ = named.send(request_id);
     }
@@ -103,6 +105,7 @@ impl Actor {
                 verdict = denied(VerdictSource::Abort, format!("the answer could not be written down: {error}"));
             }
         }
+        count_answer(&self.terms.meters, verdict.allowed, verdict.by);
         // A call that was cut off no longer waits.
         let _ = open.reply.send(verdict);
         Some(Settled { call_id: open.call_id, wanted: open.wanted, written })

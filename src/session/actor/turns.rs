@@ -20,6 +20,7 @@ use crate::protocol::{
 };
 use crate::session::gate::SessionGate;
 use crate::session::journal::Entry;
+use crate::session::metered::count_end;
 use crate::session::repair::Remains;
 use crate::session::runner::{self, Finished, Job, TurnSink};
 use crate::session::settings::configure;
@@ -162,6 +163,7 @@ impl Actor {
         self.live.journal.reopen();
         self.live.journal.record(entry).await?;
         self.row = row;
+        self.terms.meters.turns.started.count();
         let prompted = Accepted { turn_id, status: turn.record.status, version: self.row.version };
         let running = Running {
             sink: TurnSink::new(Arc::clone(&self.live.journal), prompted.turn_id.clone()),
@@ -297,6 +299,7 @@ impl Actor {
             Ok(()) => self.tell(&record),
             Err(error) => record = self.owe(running.row, &error),
         }
+        count_end(&self.terms.meters, &record);
         running.waiting.over(&record);
         self.last = Some((record.turn_id, record.status));
         self.next_turn().await;

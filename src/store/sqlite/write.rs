@@ -23,7 +23,8 @@ use super::{chained, lifecycle, outcome, schema, sweep};
 use crate::protocol::{SessionId, TurnId};
 use crate::store::chain::Chain;
 use crate::store::lifecycle::Bell;
-use crate::store::{Committed, SessionRow, StoreError, TurnRow, Write};
+use crate::store::meters::events_of;
+use crate::store::{CommitMeter, Committed, SessionRow, StoreError, TurnRow, Write};
 
 /// Commits of one transaction, at most.
 const GROUP_MAX: usize = 512;
@@ -67,7 +68,7 @@ pub(super) fn split_key(key: i64) -> (i64, u64) {
 pub(super) fn start(
     connection: Connection,
     path: &Path,
-    (jobs, bell): (Receiver<Job>, Arc<Bell>),
+    (jobs, bell, meter): (Receiver<Job>, Arc<Bell>, Arc<CommitMeter>),
 ) -> Result<Vec<JoinHandle<()>>, StoreError> {
     let failed = |e: std::io::Error| super::directory::failure("start the writer", path, &e);
     let (checkpoint, wanted) = sync_channel(1);
@@ -84,6 +85,7 @@ pub(super) fn start(
         groups: 0,
         bell,
         rung: BTreeSet::new(),
+        meter,
     };
     let path = path.to_owned();
     let helper_path = path.clone();
@@ -141,6 +143,7 @@ struct Writer {
     bell: Arc<Bell>,
     /// Clients for whom the transaction has lifecycle events.
     rung: BTreeSet<String>,
+    meter: Arc<CommitMeter>,
 }
 
 /// Why a write did not happen.
@@ -182,7 +185,10 @@ impl Writer {
             }
             rested = false;
             if !group.is_empty() {
+                let began = Instant::now();
                 let results = self.write_all(group.iter().map(|(writes, _)| writes.as_slice()).collect());
+                let done = group.iter().zip(&results).map(|((writes, _), done)| (events_of(writes), done.is_ok()));
+                self.meter.wrote(began.elapsed(), done);
                 for ((_, done), result) in group.drain(..).zip(results) {
                     // A callback that panics is its owner's fault, and must not take the writer with it.
                     let _ = catch_unwind(AssertUnwindSafe(move || done(result)));

@@ -1,0 +1,251 @@
+//! Counting: turns, tool calls and requests to models, each where it ends.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::Stream;
+use tokio_util::sync::CancellationToken;
+
+use crate::base::clock;
+use crate::base::metrics::meters::{Meters, ModelMeter, NO_TOOL, Outcome};
+use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::protocol::{ErrorCode, EventBody, TurnRecord, TurnStatus, Usage, VerdictSource};
+use crate::tool::Registry;
+
+/// Counts the end of a turn.
+pub(super) fn count_end(meters: &Meters, record: &TurnRecord) {
+    let outcome = match record.status {
+        TurnStatus::Completed => Outcome::Completed,
+        TurnStatus::Aborted => Outcome::Aborted,
+        TurnStatus::Interrupted => Outcome::Interrupted,
+        TurnStatus::Failed | TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => {
+            Outcome::Failed
+        }
+    };
+    let ended = record.ended_at.unwrap_or_else(clock::now_ms);
+    let time_ms = ended.saturating_sub(record.started_at.unwrap_or(ended));
+    meters.turns.ended(outcome, Duration::from_millis(time_ms));
+}
+
+/// Counts the end of a question to the client.
+pub(super) fn count_answer(meters: &Meters, allowed: bool, by: VerdictSource) {
+    let by = match by {
+        VerdictSource::Policy => "policy",
+        VerdictSource::Floor => "floor",
+        VerdictSource::Mode => "mode",
+        VerdictSource::Client => "client",
+        VerdictSource::Program => "program",
+        VerdictSource::Grant => "grant",
+        VerdictSource::Timeout => "timeout",
+        VerdictSource::NoClient => "no-client",
+        VerdictSource::Abort => "abort",
+        VerdictSource::Hook => "hook",
+    };
+    let answers = meters.answered.of(by);
+    if allowed { answers.allowed.count() } else { answers.denied.count() }
+}
+
+/// Counts what an event of a turn says about a tool call. Names that no tool of the turn has are one name.
+pub(super) fn count_call(meters: &Meters, registry: &Registry, event: &EventBody) {
+    let meter = |name: &str| {
+        let tool = registry.get(name);
+        meters.tools.of(tool.as_ref().map_or(NO_TOOL, |tool| tool.definition().name.as_str()))
+    };
+    match event {
+        EventBody::ToolCallError { name, error, .. } => match error.code {
+            ErrorCode::Timeout => meter(name).timed_out.count(),
+            ErrorCode::Forbidden | ErrorCode::NotFound | ErrorCode::InvalidArgument => meter(name).refused.count(),
+            ErrorCode::Unauthorized
+            | ErrorCode::Conflict
+            | ErrorCode::ResourceExhausted
+            | ErrorCode::PayloadTooLarge
+            | ErrorCode::Internal
+            | ErrorCode::UpstreamUnavailable => meter(name).failed.count(),
+        },
+        EventBody::ToolCallEnd { name, is_error, duration_ms, .. } => {
+            let meter = meter(name);
+            if !is_error {
+                meter.ok.count();
+            }
+            if !is_error || *duration_ms > 0 {
+                meter.seconds.took(Duration::from_millis(*duration_ms));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A model whose requests are counted.
+pub(super) struct Metered {
+    model: Arc<dyn Model>,
+    meters: Arc<Meters>,
+}
+
+impl Metered {
+    /// The same model, counted.
+    pub(super) fn new(model: Arc<dyn Model>, meters: Arc<Meters>) -> Arc<dyn Model> {
+        Arc::new(Self { model, meters })
+    }
+}
+
+impl Model for Metered {
+    fn id(&self) -> &str {
+        self.model.id()
+    }
+
+    fn available(&self) -> Result<(), ModelError> {
+        self.model.available()
+    }
+
+    fn takes_images(&self) -> bool {
+        self.model.takes_images()
+    }
+
+    fn is_agent(&self) -> bool {
+        self.model.is_agent()
+    }
+
+    fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
+        let meter = self.meters.models.of(self.model.id());
+        let inner = self.model.stream(request, cancel);
+        Box::pin(Counted { inner, meter, began: None, waits: true, usage: Usage::default(), over: false })
+    }
+}
+
+/// A reply that is counted as it comes.
+struct Counted {
+    inner: ModelStream,
+    meter: Arc<ModelMeter>,
+    /// When it was first waited for.
+    began: Option<Instant>,
+    /// Nothing has come yet.
+    waits: bool,
+    usage: Usage,
+    over: bool,
+}
+
+impl Counted {
+    fn look(&mut self, event: &ModelEvent, began: Instant) {
+        match event {
+            ModelEvent::Text(text) | ModelEvent::Reasoning(text) if text.is_empty() => {}
+            ModelEvent::Text(_)
+            | ModelEvent::Reasoning(_)
+            | ModelEvent::Call(_)
+            | ModelEvent::BadCall { .. }
+            | ModelEvent::Agent(_) => {
+                if std::mem::take(&mut self.waits) {
+                    self.meter.first.took(began.elapsed());
+                }
+            }
+            ModelEvent::Usage(usage) => self.usage = *usage,
+            ModelEvent::Retrying { .. } => self.meter.failed.of("transient").count(),
+            ModelEvent::Finished(_) => self.end(None),
+        }
+    }
+
+    /// Counts the end, once.
+    fn end(&mut self, failed: Option<&str>) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        match failed {
+            None => self.meter.replied.count(),
+            Some(kind) => self.meter.failed.of(kind).count(),
+        }
+        self.meter.input_tokens.add(self.usage.input_tokens);
+        self.meter.output_tokens.add(self.usage.output_tokens);
+        self.meter.seconds.took(self.began.map_or(Duration::ZERO, |began| began.elapsed()));
+    }
+}
+
+/// The kind of an error, in a word.
+fn kind(error: &ModelError) -> &'static str {
+    match error {
+        ModelError::Transient { .. } => "transient",
+        ModelError::Unauthorized(_) => "unauthorized",
+        ModelError::Refused(_) => "refused",
+        ModelError::Malformed(_) => "malformed",
+        ModelError::Unavailable(_) => "unavailable",
+        ModelError::Aborted => "aborted",
+    }
+}
+
+impl Stream for Counted {
+    type Item = Result<ModelEvent, ModelError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let began = *this.began.get_or_insert_with(Instant::now);
+        let polled = this.inner.as_mut().poll_next(cx);
+        match &polled {
+            Poll::Pending => {}
+            Poll::Ready(Some(Ok(event))) => this.look(event, began),
+            Poll::Ready(Some(Err(error))) => this.end(Some(kind(error))),
+            Poll::Ready(None) => this.end(Some("cut")),
+        }
+        polled
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        // Nobody waits for its end any more. One that was never asked is none.
+        if self.began.is_some() {
+            self.end(Some("aborted"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+
+    use super::*;
+    use crate::model::StopReason;
+
+    type Items = Vec<Result<ModelEvent, ModelError>>;
+
+    struct Says(Items);
+
+    impl Model for Says {
+        fn id(&self) -> &str {
+            "test/says"
+        }
+        fn stream(&self, _: ModelRequest, _: CancellationToken) -> ModelStream {
+            Box::pin(futures_util::stream::iter(self.0.clone()))
+        }
+    }
+
+    #[tokio::test]
+    async fn every_request_ends_in_one_count() {
+        let usage = |input_tokens, output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
+        let text = || Ok(ModelEvent::Text("x".into()));
+        let transient = ModelError::Transient { message: "m".into(), retry_after: None };
+        #[rustfmt::skip]
+        let table: [(Items, usize, &str, (u64, u64), u64); 5] = [
+            // (what comes, how much of it is read, how it is counted, tokens, first pieces)
+            (vec![text(), Ok(ModelEvent::Usage(usage(3, 4))), Ok(ModelEvent::Finished(StopReason::EndTurn))], 9, "ok", (3, 4), 1),
+            (vec![Ok(ModelEvent::Text(String::new())), Err(ModelError::Refused("no".into()))], 9, "refused", (0, 0), 0),
+            (vec![text(), Err(transient)], 9, "transient", (0, 0), 1),
+            (vec![text()], 9, "cut", (0, 0), 1),
+            (vec![text(), text()], 1, "aborted", (0, 0), 1),
+        ];
+        for (items, read, want, tokens, first) in table {
+            let meters = Arc::new(Meters::default());
+            let model = Metered::new(Arc::new(Says(items)), Arc::clone(&meters));
+            drop(model.stream(ModelRequest::default(), CancellationToken::new()));
+            let stream = model.stream(ModelRequest::default(), CancellationToken::new());
+            drop(stream.take(read).collect::<Vec<_>>().await);
+            let meter = meters.models.of("test/says");
+            let failed: Vec<_> = meter.failed.list().into_iter().map(|(kind, count)| (kind, count.get())).collect();
+            match want {
+                "ok" => assert_eq!((meter.replied.get(), failed.len()), (1, 0)),
+                kind => assert_eq!((meter.replied.get(), failed), (0, vec![(kind.into(), 1)])),
+            }
+            assert_eq!((meter.input_tokens.get(), meter.output_tokens.get()), tokens, "{want}");
+            assert_eq!((meter.first.count(), meter.seconds.count()), (first, 1), "{want}");
+        }
+    }
+}
