@@ -18,6 +18,7 @@ use super::routes::{event_types, last_event_id};
 use super::sse;
 use crate::app::{Begin, LifecyclePage, LifecycleReader, encode_frame};
 use crate::base::clock;
+use crate::base::metrics::Entered;
 use crate::protocol::{ApiError, LIFECYCLE_TYPES};
 
 /// Answers with the stream.
@@ -34,7 +35,8 @@ pub(super) async fn open(call: Call) -> Answer {
     let reader = call.shared.app.lifecycle(&call.caller, begin).await?;
     let (heartbeat, stop) = (call.shared.options.heartbeat, call.shared.streams.clone());
     let first = json!({ "type": "ready", "payload": { "position": reader.position() }, "at": clock::now_ms() });
-    let feed = Feed { reader, types, heartbeat, stop, first: Some(Bytes::from(format!("data: {first}\n\n"))) };
+    let _open = call.shared.app.meters().streams.enter();
+    let feed = Feed { reader, types, heartbeat, stop, _open, first: Some(Bytes::from(format!("data: {first}\n\n"))) };
     let frames = stream::unfold(feed, |mut feed| async move {
         let frame = feed.next().await?;
         Some((Ok::<_, Infallible>(frame), feed))
@@ -56,6 +58,8 @@ struct Feed {
     heartbeat: Duration,
     stop: CancellationToken,
     first: Option<Bytes>,
+    /// It is one of those that are open.
+    _open: Entered,
 }
 
 impl Feed {

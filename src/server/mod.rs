@@ -15,6 +15,7 @@ mod log;
 mod openapi;
 mod out;
 mod metrics;
+mod out;
 mod peer;
 mod query;
 mod routes;

@@ -85,7 +85,7 @@ pub(super) struct Metered {
 
 impl Metered {
     /// The same model, counted.
-    pub(super) fn new(model: Arc<dyn Model>, meters: Arc<Meters>) -> Arc<dyn Model> {
+    pub(super) fn over(model: Arc<dyn Model>, meters: Arc<Meters>) -> Arc<dyn Model> {
         Arc::new(Self { model, meters })
     }
 }
@@ -234,7 +234,7 @@ mod tests {
         ];
         for (items, read, want, tokens, first) in table {
             let meters = Arc::new(Meters::default());
-            let model = Metered::new(Arc::new(Says(items)), Arc::clone(&meters));
+            let model = Metered::over(Arc::new(Says(items)), Arc::clone(&meters));
             drop(model.stream(ModelRequest::default(), CancellationToken::new()));
             let stream = model.stream(ModelRequest::default(), CancellationToken::new());
             drop(stream.take(read).collect::<Vec<_>>().await);

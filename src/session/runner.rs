@@ -222,7 +222,7 @@ async fn run(mut job: Job) -> Finished {
         Err(error) => return unbegun(turn, error, &job.progress),
     };
     job.sink.count_calls(&job.terms.meters, &equipment.registry);
-    let model = Metered::new(equipment.model, Arc::clone(&job.terms.meters));
+    let model = Metered::over(equipment.model, Arc::clone(&job.terms.meters));
     let recorder = recorder(&job);
     let Conversation { messages, agent } = match gathered(&mut job).await {
         Ok(conversation) => conversation,
