@@ -40,9 +40,8 @@ fn parse(text: &str) -> (Samples, Kinds) {
             assert!(samples.insert(key, value).is_none(), "a sample twice: {line}");
         }
     }
-    for (name, kind) in kinds.iter().filter(|(_, kind)| *kind == "histogram") {
+    for (name, _) in kinds.iter().filter(|(_, kind)| *kind == "histogram") {
         check_histogram(name, &samples);
-        drop(kind);
     }
     (samples, kinds)
 }
