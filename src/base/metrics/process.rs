@@ -46,7 +46,7 @@ fn fds_max() -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
