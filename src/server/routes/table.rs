@@ -7,7 +7,7 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{changes, ws};
+use super::changes;
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
     AgentList, Control, CreateSession, Deleted, DiffView, Event, ExplainCall, Feedback, Fork, GrantView, Health, Item,
@@ -17,7 +17,7 @@ use crate::server::openapi::{
     Operation, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation, position, query,
     reference, types,
 };
-use crate::server::{Shared, lifecycle, metrics};
+use crate::server::{Shared, lifecycle, metrics, ws};
 
 /// One route.
 pub(crate) struct Row {
