@@ -1,18 +1,14 @@
 //! What a count costs on the way of a request: nanoseconds, the least of several runs.
 //!
-//! Needs nothing but the standard library: `rustc -O --edition 2024 benches/metrics.rs -o /tmp/metrics && /tmp/metrics`.
+//! `cargo bench --bench metrics` prints them.
 
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
-
-#[allow(dead_code, reason = "only what is on the hot path is measured")]
-#[path = "../src/base/metrics/mod.rs"]
-mod metrics;
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use metrics::meters::Meters;
-use metrics::{Counter, Histogram, QUICK};
+use simse::base::metrics::meters::Meters;
+use simse::base::metrics::{Counter, Histogram, Page, QUICK};
 
 const ROUNDS: u32 = 1_000_000;
 
@@ -45,7 +41,7 @@ fn main() {
         tool.seconds.took(Duration::from_nanos(u64::from(n) * 1_000));
     });
     let began = Instant::now();
-    let mut page = metrics::Page::default();
+    let mut page = Page::default();
     meters.write(&mut page);
     println!("the page of 40 routes: {:.1} us, {} bytes", began.elapsed().as_secs_f64() * 1e6, page.into_text().len());
 }

@@ -3,8 +3,8 @@
 //! What is counted belongs to whoever holds it, never to the process: several servers in one process each have their own
 //! (`meters`). A count on the way of a request or an event is one atomic addition; a duration is three.
 //!
-//! Invariant: the label values of a [`Family`] are bounded: behind its limit everything counts as `other`. Knows nothing
-//! but the standard library, so that its cost can be measured by itself (`benches/metrics.rs`).
+//! Invariant: the label values of a [`Family`] are bounded: behind its limit everything counts as `other`.
+//! `benches/metrics.rs` measures what a count costs.
 
 pub mod meters;
 mod page;
