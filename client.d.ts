@@ -2070,6 +2070,8 @@ export interface SimseClient {
     /** What is bounded, too, and how full it is; needs a token. */
     readonly verbose?: boolean | undefined
   }): Promise<Health>
+  /** What the server counts, for Prometheus. */
+  metrics(options?: CallOptions): Promise<string>
   /** This document. */
   openapi(options?: CallOptions): Promise<Readonly<Record<string, unknown>>>
   /** Gives up all calls, which reject with `CLOSED`, and ends all streams. */

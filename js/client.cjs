@@ -1124,6 +1124,17 @@ const operations = {
     version: false,
     answers: [503],
   },
+  metrics: {
+    kind: 'text',
+    method: 'GET',
+    path: '/metrics',
+    parameters: [],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
   openapi: {
     kind: 'call',
     method: 'GET',

@@ -300,6 +300,17 @@ export const operations = {
     version: false,
     answers: [503],
   },
+  metrics: {
+    kind: 'text',
+    method: 'GET',
+    path: '/metrics',
+    parameters: [],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
   openapi: {
     kind: 'call',
     method: 'GET',

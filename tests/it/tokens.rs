@@ -22,15 +22,17 @@ async fn made(home: &TempDir, arguments: &[&str]) -> String {
 
 /// The routes of the server, out of its source: path, and the methods that it takes.
 pub fn routes() -> Vec<(String, Vec<&'static str>)> {
-    let source = include_str!("../../src/server/routes.rs");
-    let table = source.split(".route(\"").skip(1).map(|rest| {
-        let (path, rest) = rest.split_once('"').unwrap();
-        let handlers = &rest[..rest.find(".route(").or_else(|| rest.find(".fallback(")).unwrap_or(rest.len())];
-        let named = |name: &str| handlers.contains(&format!("{name}(")) || handlers.contains(&format!("{name}_route("));
-        let methods = ["get", "post", "put", "patch", "delete"].into_iter().filter(|name| named(name));
-        (path.to_owned(), methods.collect::<Vec<_>>())
-    });
-    let table: Vec<_> = table.collect();
+    let source = include_str!("../../src/server/routes/table.rs");
+    let mut table: Vec<(String, Vec<&'static str>)> = Vec::new();
+    for row in source.split(" row(").skip(1) {
+        let (method, rest) = row.trim_start().split_once(',').unwrap();
+        let method = ["get", "post", "put", "patch", "delete"].into_iter().find(|name| *name == method.to_lowercase());
+        let path = rest.trim_start().strip_prefix('"').unwrap().split_once('"').unwrap().0;
+        match table.iter_mut().find(|(known, _)| known == path) {
+            Some((_, methods)) => methods.extend(method),
+            None => table.push((path.to_owned(), method.into_iter().collect())),
+        }
+    }
     assert!(table.len() >= 15 && table.iter().all(|(_, methods)| !methods.is_empty()), "{table:?}");
     table
 }
