@@ -36,7 +36,7 @@ impl App {
             without_tools: Vec::new(),
             reasoning,
             permissions: body.tool_permissions,
-            permission_mode: body.permission_mode.unwrap_or(self.settings.permission_mode),
+            permission_mode: body.permission_mode.unwrap_or(self.settings().permission_mode),
             grants: Vec::new(),
         };
         if let Some(tools) = &body.tools {
@@ -90,14 +90,15 @@ impl App {
         if self.models.get(id).is_some() {
             return Ok(());
         }
-        let known: Vec<&str> = self.models.list().iter().map(|model| model.id()).collect();
+        let listed = self.models.list();
+        let known: Vec<&str> = listed.iter().map(|model| model.id()).collect();
         Err(ApiError::invalid(field, format!("a model of GET /models ({}), got `{id}`", known.join(", "))))
     }
 
     /// The model of a new session: of the agent that is named, as it is named, or the default one.
     fn chosen_model(&self, agent: Option<&str>, model: Option<String>) -> Result<String, ApiError> {
         let model = match (agent, model) {
-            (None, model) => model.unwrap_or_else(|| self.models.default_id().to_owned()),
+            (None, model) => model.unwrap_or_else(|| self.models.default_id()),
             (Some(OWN_AGENT), None) => self.own_model(),
             (Some(OWN_AGENT), Some(model)) if agent_of(&model) != OWN_AGENT => {
                 let expected = format!("a model that the agent `{OWN_AGENT}` can drive, got `{model}`");
@@ -126,9 +127,9 @@ impl App {
     /// What our own loop drives when nobody names a model.
     fn own_model(&self) -> String {
         let default = self.models.default_id();
-        let own = |id: &&str| agent_of(id) == OWN_AGENT;
-        let listed = self.models.list().iter().map(|model| model.id());
-        std::iter::once(default).chain(listed).find(own).unwrap_or(default).to_owned()
+        let own = |id: &String| agent_of(id) == OWN_AGENT;
+        let listed = self.models.list().into_iter().map(|model| model.id().to_owned());
+        std::iter::once(default.clone()).chain(listed).find(own).unwrap_or(default)
     }
 
     /// Every tool that is named is there, or is one that the session `has`: a misspelt `-name` would take nothing away.
@@ -153,7 +154,7 @@ impl App {
     /// The canonical working directory; it exists and lies under an allowed root.
     async fn working_directory(&self, field: &str, given: Option<PathBuf>) -> Result<PathBuf, ApiError> {
         let Some(given) = given else { return Ok(self.wardrobe.working_directory().to_owned()) };
-        let wanted = self.settings.working_directory.join(&given);
+        let wanted = self.settings().working_directory.join(&given);
         let looked_up = tokio::task::spawn_blocking(move || {
             let real = std::fs::canonicalize(&wanted)?;
             Ok::<_, std::io::Error>((real.is_dir(), real))

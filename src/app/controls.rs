@@ -84,7 +84,7 @@ impl App {
     /// `NOT_FOUND`; `CONFLICT` when nothing runs, or the turn was faster, or it is resumed meanwhile.
     pub async fn pause(&self, caller: &Caller, id: &SessionId, body: Control) -> Result<Paused, ApiError> {
         let command = bodies::check_control(body, "")?;
-        let patience = Duration::from_millis(self.settings.limits.interrupt_grace_ms);
+        let patience = Duration::from_millis(self.settings().limits.interrupt_grace_ms);
         let Controlled { turn_id, status } = self.live(caller, id).await?.pause(command, patience).await?;
         Ok(Paused { paused: status == TurnStatus::Paused, turn_id, status })
     }

@@ -1,15 +1,24 @@
 //! How the server is: the store, the model, what commands are held to, and the tool servers.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use serde_json::json;
 
 use super::App;
 use crate::base::beneath::{Way, way};
 use crate::base::sandbox::{self, Mode};
-use crate::base::{clock, limit};
+use crate::base::{clock, file, limit};
 use crate::config::SandboxSettings;
 use crate::protocol::{Health, LimitView};
+
+/// A check, and how long it took.
+async fn timed(check: impl Future<Output = serde_json::Value>) -> serde_json::Value {
+    let began = Instant::now();
+    let mut told = check.await;
+    told["durationMs"] = (began.elapsed().as_secs_f64() * 1e6).round().div_euclid(1e3).into();
+    told
+}
 
 /// How file tools stay inside their roots. Without the kernel's help it takes a system call for each name, and holds as well.
 fn paths_check() -> serde_json::Value {
@@ -25,7 +34,7 @@ fn paths_check() -> serde_json::Value {
 impl App {
     /// What of the sandbox this machine's kernel cannot do; empty when nothing, or when it is off.
     pub async fn sandbox_gaps(&self) -> Vec<&'static str> {
-        match self.settings.sandbox.mode {
+        match self.settings().sandbox.mode {
             Mode::Off => Vec::new(),
             // The first time, programs are started to try it out.
             Mode::ReadOnly | Mode::WorkspaceWrite => {
@@ -36,7 +45,8 @@ impl App {
     }
 
     async fn sandbox_check(&self) -> serde_json::Value {
-        let SandboxSettings { mode, network, .. } = &self.settings.sandbox;
+        let settings = self.settings();
+        let SandboxSettings { mode, network, .. } = &settings.sandbox;
         let gaps = self.sandbox_gaps().await;
         let status = match (mode, gaps.is_empty()) {
             (Mode::Off, _) => "off",
@@ -50,23 +60,63 @@ impl App {
         check
     }
 
-    /// How it is. `unhealthy` when the store does not work; a model that cannot be used is only said.
+    /// How much room there is where the data is. None: it is kept in memory.
+    async fn disk_check(&self) -> Option<serde_json::Value> {
+        let directory = self.data_directory.clone()?;
+        let look = || async move { tokio::task::spawn_blocking(move || file::free_bytes(&directory)).await };
+        let check = timed(async {
+            match look().await {
+                Ok(Ok(free)) => {
+                    let status = match free {
+                        free if free < limit::DISK_BYTES_MIN => "full",
+                        free if free < limit::DISK_BYTES_LOW => "low",
+                        _ => "ok",
+                    };
+                    json!({ "status": status, "freeBytes": free })
+                }
+                Ok(Err(cause)) => json!({ "status": "unknown", "reason": cause.to_string() }),
+                Err(cause) => json!({ "status": "unknown", "reason": cause.to_string() }),
+            }
+        });
+        Some(check.await)
+    }
+
+    /// Which of the models that are listed cannot be used now. None of them makes the server unhealthy.
+    fn providers_check(&self) -> serde_json::Value {
+        let reasons = self.models.list().into_iter().filter_map(|model| {
+            let error = model.available().err()?;
+            Some((model.id().to_owned(), serde_json::Value::from(error.to_string())))
+        });
+        let unavailable: serde_json::Map<_, _> = reasons.collect();
+        let status = if unavailable.is_empty() { "ok" } else { "degraded" };
+        json!({ "status": status, "unavailable": unavailable })
+    }
+
+    /// How it is. `unhealthy` when the store does not work or its disk is full; a model that cannot be used is only said.
     pub async fn health(&self) -> Health {
-        let store = match self.store.check().await {
-            Ok(()) => json!({ "status": "ok" }),
-            Err(error) => json!({ "status": "unhealthy", "reason": error.to_string() }),
-        };
+        let store = timed(async {
+            match self.store.check().await {
+                Ok(()) => json!({ "status": "ok" }),
+                Err(error) => json!({ "status": "unhealthy", "reason": error.to_string() }),
+            }
+        });
+        let (store, disk) = tokio::join!(store, self.disk_check());
         let id = self.models.default_id();
-        let reason = self.models.get(id).and_then(|model| model.available().err());
+        let reason = self.models.get(&id).and_then(|model| model.available().err());
         let model = match reason {
             None => json!({ "status": "ok", "id": id }),
             Some(error) => json!({ "status": "unavailable", "id": id, "reason": error.to_string() }),
         };
         let sandbox = self.sandbox_check().await;
-        let status = if store["status"] == "ok" { "ok" } else { "unhealthy" };
+        let down = store["status"] != "ok" || disk.as_ref().is_some_and(|disk| disk["status"] == "full");
+        let status = if down { "unhealthy" } else { "ok" };
         let mut checks = serde_json::Map::new();
         checks.insert("store".into(), store);
+        if let Some(disk) = disk {
+            checks.insert("disk".into(), disk);
+        }
         checks.insert("model".into(), model);
+        checks.insert("providers".into(), self.providers_check());
         checks.insert("sandbox".into(), sandbox);
         checks.insert("paths".into(), paths_check());
         if let Some(servers) = self.tool_servers() {
@@ -84,7 +134,7 @@ impl App {
     /// What is bounded in the application, and how full it is.
     pub fn limits(&self) -> Vec<LimitView> {
         let kept = self.session_count.load(Ordering::Acquire);
-        let mut limits = vec![LimitView::new("sessions", kept, self.settings.limits.sessions_max)];
+        let mut limits = vec![LimitView::new("sessions", kept, self.settings().limits.sessions_max)];
         limits.extend(self.commands.limits());
         limits.extend(self.sessions.limits());
         let listeners = self.store.bell().listeners();

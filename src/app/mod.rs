@@ -16,6 +16,7 @@ mod metrics;
 mod pages;
 mod parse;
 mod permissions;
+mod reload;
 mod settings;
 mod wiring;
 
@@ -26,6 +27,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
 
 use crate::agent::Asker;
 use crate::base::metrics::meters::Meters;
@@ -41,7 +44,9 @@ use crate::protocol::{
     ModelView, Page, Prompt, SessionId, SessionView, TokenRole, ToolDefinition, TurnId, TurnRecord, TurnStatus,
 };
 use crate::provider::AcpAgent;
-use crate::session::{self, Answer, GrantBook, Live, Manager, NewPrompt, Receipt, Terms, Workbench, store_failure};
+use crate::session::{
+    self, Answer, GrantBook, Live, Manager, NewPrompt, Receipt, ServerRules, Terms, Workbench, store_failure,
+};
 pub use crate::session::{Accepted, EventReader, Resolved};
 use crate::store::{Store, StoreError, TurnRow, Which};
 use crate::tool::Registry;
@@ -53,6 +58,7 @@ pub use command::{
 pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
 pub use pages::EventPage;
 pub use parse::parse_json;
+pub use reload::Configuration;
 
 use command::Commands;
 pub use controls::{Aborted, Interrupted, Paused, Resumed};
@@ -117,7 +123,11 @@ pub enum OpenError {
 
 /// The application.
 pub struct App {
-    settings: Settings,
+    settings: RwLock<Arc<Settings>>,
+    /// Models that the program which embeds the application brought along.
+    own_models: Vec<Arc<dyn Model>>,
+    /// What is known of the configuration since the start.
+    configuration: Mutex<Option<Configuration>>,
     /// Canonical; working directories lie under one of them.
     roots: Vec<PathBuf>,
     store: Arc<dyn Store>,
@@ -163,7 +173,7 @@ impl App {
         wiring::recover_changes(&roots, &settings.allowed_paths).await;
         let tools = extras.registry.as_ref().map(|registry| registry.names());
         let agents = agents::configured(&settings, tools.as_deref())?;
-        let models = wiring::models(&settings, extras.models, &agents)?;
+        let models = wiring::models(&settings, extras.models.clone(), &agents)?;
         let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
         let memories = wiring::memories(&settings, data_directory.as_deref()).await?;
         let kept = data_directory.as_deref();
@@ -173,10 +183,12 @@ impl App {
         let saved = Arc::new(GrantBook::open(Arc::clone(&store)).await?);
         let meters = Arc::<Meters>::default();
         let terms = Terms {
-            limits: settings.limits.clone(),
-            permissions: settings.permissions.clone(),
+            limits: settings.limits.clone().into(),
+            rules: Arc::new(ServerRules::new(
+                &settings.permissions,
+                wiring::floor(&settings, data_directory.as_deref()),
+            )),
             asker: extras.asker,
-            floor: wiring::floor(&settings, data_directory.as_deref()),
             saved: Arc::clone(&saved),
             roots: wiring::further_roots(&settings),
             meters: Arc::clone(&meters),
@@ -191,7 +203,9 @@ impl App {
         let commands = Commands::new(Arc::clone(&store), settings.limits.commands_per_minute);
         wardrobe.servers().start();
         Ok(Arc::new(Self {
-            settings,
+            settings: RwLock::new(Arc::new(settings)),
+            own_models: extras.models,
+            configuration: Mutex::default(),
             roots,
             store,
             data_directory,
@@ -208,9 +222,9 @@ impl App {
         }))
     }
 
-    /// The settings it was opened with.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    /// The settings as they are now.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read())
     }
 
     /// Where its sessions are kept; None: in memory.
@@ -243,7 +257,7 @@ impl App {
         &self,
         make: impl Future<Output = Result<SessionView, ApiError>>,
     ) -> Result<SessionView, ApiError> {
-        let sessions_max = self.settings.limits.sessions_max;
+        let sessions_max = self.settings().limits.sessions_max;
         if self.session_count.fetch_add(1, Ordering::AcqRel) >= sessions_max {
             self.session_count.fetch_sub(1, Ordering::AcqRel);
             let message = format!("{sessions_max} sessions are kept already; delete some");
@@ -438,7 +452,7 @@ impl App {
     /// # Errors
     /// `NOT_FOUND`, `INVALID_ARGUMENT` (a number that lies ahead of the log), `RESOURCE_EXHAUSTED` (too many streams).
     pub async fn events(&self, caller: &Caller, id: &SessionId, after: u64) -> Result<EventReader, ApiError> {
-        let streams_max = self.settings.limits.streams_per_session_max;
+        let streams_max = self.settings().limits.streams_per_session_max;
         self.live(caller, id).await?.read(after, streams_max)
     }
 
@@ -453,14 +467,15 @@ impl App {
 
     /// The agents that sessions can name.
     pub fn agents(&self) -> Vec<AgentView> {
-        agents::list(&self.settings.acp_servers, &self.agents)
+        agents::list(&self.settings().acp_servers, &self.agents)
     }
 
     /// The models that sessions can name.
     pub fn models(&self) -> Vec<ModelView> {
+        let default_id = self.models.default_id();
         let view = |model: &Arc<dyn Model>| {
             let reason = model.available().err().map(|error| error.to_string());
-            let default = model.id() == self.models.default_id();
+            let default = model.id() == default_id;
             ModelView { id: model.id().to_owned(), available: reason.is_none(), reason, default }
         };
         self.models.list().iter().map(view).collect()

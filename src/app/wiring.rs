@@ -109,7 +109,8 @@ pub(super) fn models(
     if models.get(&default_id).is_some() {
         return Ok(models);
     }
-    let known: Vec<&str> = models.list().iter().map(|model| model.id()).collect();
+    let listed = models.list();
+    let known: Vec<&str> = listed.iter().map(|model| model.id()).collect();
     let expected = format!(
         "a model that is configured ({}), got `{default_id}`; `openai/NAME` needs OPENAI_API_KEY or OPENAI_BASE_URL",
         known.join(", ")

@@ -61,6 +61,15 @@ fn check_regular(found: &Metadata) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::InvalidInput, format!("expected a regular file, found {word}")))
 }
 
+/// Room that this user has on the file system of a path, in bytes.
+///
+/// # Errors
+/// What the system says.
+pub fn free_bytes(path: &Path) -> io::Result<u64> {
+    let facts = rustix::fs::statvfs(path)?;
+    Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::fs::{CWD, FileType, Mode, mknodat};

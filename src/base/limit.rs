@@ -22,6 +22,10 @@ pub const HEAD_TIMEOUT_MS: u64 = 30_000;
 pub const BODY_TIMEOUT_MS: u64 = 30_000;
 /// Longest time in which a client may take nothing of what is written to it.
 pub const WRITE_TIMEOUT_MS: u64 = 30_000;
+/// Room on the disk of the data below which `GET /health` says that it is low, in bytes.
+pub const DISK_BYTES_LOW: u64 = 256 << 20;
+/// Room on the disk of the data below which the server counts as unhealthy, in bytes.
+pub const DISK_BYTES_MIN: u64 = 16 << 20;
 /// Named tokens of a server.
 pub const TOKENS_MAX: usize = 1_000;
 /// How long a server goes on with files that were changed behind it: tokens, certificates.

@@ -11,6 +11,7 @@ pub mod http;
 pub mod image;
 pub mod limit;
 pub mod metrics;
+pub mod notify;
 pub mod place;
 pub mod process;
 pub mod sandbox;

@@ -47,6 +47,9 @@ pub(super) enum Command {
     /// Beside the owner's token (the file `token` in the data directory) clients can have tokens of their own: each
     /// has its own sessions, sees nobody else's, and may do what its role allows. A server that runs needs no restart.
     Token(Token),
+    /// Look at the configuration: its schema, what is wrong with it, what is in force
+    #[command(after_help = EXIT_CODES)]
+    Config(Config),
     /// Check a data directory: the database, the events and their chain, and all that is made of them
     ///
     /// Only reads, also while a server runs. Says a line for each thing that is wrong and one with the sum.
@@ -153,6 +156,33 @@ pub(super) enum TokenCommand {
     Revoke {
         /// Its name
         name: String,
+    },
+}
+
+/// `simse config`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Config {
+    #[command(subcommand)]
+    pub(super) command: ConfigCommand,
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Print the JSON Schema of the configuration file
+    Schema,
+    /// Say all that is wrong with the configuration file and the variables, one line each
+    ///
+    /// Nothing is started. Exit code 0: nothing is wrong; 2: something is.
+    Check {
+        /// The file [default: as `simse serve` finds it]
+        file: Option<PathBuf>,
+    },
+    /// Print every setting that is in force, and where it comes from; secrets are hidden
+    Show {
+        /// Configuration file [default: ~/.config/simse/config.toml, when it is there]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
     },
 }
 

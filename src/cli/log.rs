@@ -10,12 +10,14 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Registry;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::reload::{Handle, Layer};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::config::{LogFormat, LogLevel};
+use crate::config::{LogFilter, LogFormat, LogLevel};
 
 /// Lines that may wait.
 const LINES_MAX: usize = 8_192;
@@ -32,34 +34,38 @@ enum Message {
 pub(super) struct Log {
     queue: SyncSender<Message>,
     dropped: Arc<AtomicU64>,
+    /// What is logged; None where another log is the process's.
+    levels: Option<Handle<Targets, Registry>>,
 }
 
 impl Log {
     /// Starts the thread and makes it the log of the whole process. A second log is an error of ours and stays silent.
-    pub(super) fn start(format: LogFormat, level: LogLevel) -> Self {
+    pub(super) fn start(format: LogFormat, level: LogLevel, filter: Option<&LogFilter>) -> Self {
         let (queue, lines) = sync_channel(LINES_MAX);
-        let log = Self { queue, dropped: Arc::default() };
+        let (filtered, handle) = Layer::new(levels(level, filter));
+        let log = Self { queue, dropped: Arc::default(), levels: Some(handle) };
         let dropped = Arc::clone(&log.dropped);
         if let Err(cause) =
             std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&lines, &dropped))
         {
             super::screen::problem(format_args!("there will be no log: {cause}"));
         }
-        let level = match level {
-            LogLevel::Off => LevelFilter::OFF,
-            LogLevel::Error => LevelFilter::ERROR,
-            LogLevel::Warn => LevelFilter::WARN,
-            LogLevel::Info => LevelFilter::INFO,
-            LogLevel::Debug => LevelFilter::DEBUG,
-        };
         let lines = tracing_subscriber::fmt::layer().with_target(false).with_writer(log.clone());
-        let registry = tracing_subscriber::registry().with(levels(level));
+        let registry = tracing_subscriber::registry().with(filtered);
         let started = match format {
             LogFormat::Text => registry.with(lines.with_ansi(false)).try_init(),
             LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
         };
         drop(started);
         log
+    }
+
+    /// Logs so much from now on.
+    pub(super) fn set(&self, level: LogLevel, filter: Option<&LogFilter>) {
+        if let Some(levels) = &self.levels {
+            // Gone with the log of the process.
+            let _ = levels.reload(self::levels(level, filter));
+        }
     }
 
     /// Waits until what was logged so far is written, or a little while.
@@ -71,10 +77,22 @@ impl Log {
     }
 }
 
-/// Everything at `level`, but nothing of the crate that speaks MCP: it repeats whole messages and addresses, with what is
+/// Everything at `level`, single modules at theirs, but nothing of the crate that speaks MCP: it repeats whole messages and addresses, with what is
 /// secret in them. Why a server cannot be used is said by us.
-fn levels(level: LevelFilter) -> Targets {
-    Targets::new().with_default(level).with_target("rmcp", LevelFilter::OFF)
+fn levels(level: LogLevel, filter: Option<&LogFilter>) -> Targets {
+    let single =
+        filter.into_iter().flat_map(LogFilter::levels).map(|(module, level)| (module.to_owned(), threshold(level)));
+    Targets::new().with_default(threshold(level)).with_targets(single).with_target("rmcp", LevelFilter::OFF)
+}
+
+fn threshold(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+    }
 }
 
 fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64) {
@@ -122,5 +140,26 @@ impl<'a> MakeWriter<'a> for Log {
 
     fn make_writer(&'a self) -> Line {
         Line { text: Vec::with_capacity(256), log: self.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn single_modules_have_their_own_level_and_the_mcp_crate_has_none() {
+        let filter: LogFilter = "simse::store=debug,rmcp=debug,simse::mcp=off".parse().unwrap();
+        let levels = levels(LogLevel::Info, Some(&filter));
+        #[rustfmt::skip]
+        let table = [
+            ("simse::server", Level::INFO, true), ("simse::server", Level::DEBUG, false), ("simse::store::sqlite", Level::DEBUG, true),
+            ("simse::mcp::client", Level::ERROR, false), ("rmcp::transport", Level::ERROR, false), ("hyper", Level::WARN, true),
+        ];
+        for (target, level, want) in table {
+            assert_eq!(levels.would_enable(target, &level), want, "{target} {level}");
+        }
     }
 }

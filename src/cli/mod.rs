@@ -7,9 +7,11 @@ pub mod example_repository;
 mod arguments;
 mod check;
 mod client;
+mod config;
 mod job;
 mod log;
 mod program;
+mod reload;
 mod running;
 mod screen;
 mod serve;
@@ -17,6 +19,7 @@ mod show;
 mod signal;
 mod start;
 mod stdio;
+mod supervised;
 mod token;
 mod transfer;
 
@@ -75,6 +78,7 @@ pub fn main() -> ExitCode {
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Start(arguments) => start::run(arguments).await,
             Command::Token(arguments) => token::run(arguments),
+            Command::Config(arguments) => config::run(arguments),
             Command::Check(arguments) => check::run(arguments),
             Command::Export(arguments) => transfer::export(arguments),
             Command::Import(arguments) => transfer::import(arguments).await,

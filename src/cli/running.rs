@@ -119,6 +119,11 @@ impl Running {
         Client { way, token: self.token.clone() }
     }
 
+    /// How long a stop waits for running turns.
+    pub(super) fn set_grace(&mut self, shutdown_grace_ms: u64) {
+        self.launch.shutdown_grace_ms = shutdown_grace_ms;
+    }
+
     /// Whether what it is told can be read on its way from other machines.
     pub(super) fn talks_in_the_clear(&self) -> bool {
         self.launch.listen.tls.is_none() && !self.server.address().ip().is_loopback()

@@ -1,14 +1,20 @@
 //! `simse serve`: the server alone, until it is stopped. stdout stays empty.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
 use secrecy::ExposeSecret;
 
 use super::arguments::Serve;
 use super::log::Log;
+use super::reload::Reloader;
 use super::running::{Running, StartError};
+use super::supervised::Supervised;
 use super::{Exit, screen, signal, stdio};
 use crate::base::beneath::{Way, way};
 use crate::base::sandbox::Mode;
-use crate::config::{Launch, LogFormat, Options, data_directory};
+use crate::config::{Launch, LogFormat, Options, Supervision, data_directory};
 
 /// Said at the start of a server that other machines reach without TLS.
 const CLEAR: &str = "tokens and all else travel in the clear: --tls-cert and --tls-key encrypt";
@@ -20,20 +26,21 @@ pub(super) async fn run(arguments: Serve) -> Exit {
         Ok(streams) => streams,
         Err(cause) => return refuse(Exit::CannotStart, format!("stdout cannot be used: {cause}")),
     };
+    let given = (arguments.options.clone(), arguments.config.clone());
     let launch = match Launch::resolve(arguments.options, arguments.config, Options::default()) {
         Ok(launch) => launch,
         Err(error) => return refuse(Exit::Usage, error),
     };
-    let log = Log::start(launch.log_format, launch.log_level);
+    let log = Log::start(launch.log_format, launch.log_level, launch.log_filter.as_ref());
     let exit = match streams {
         Some(streams) => stdio::run(&launch, streams).await,
-        None => serve(&launch).await,
+        None => serve(&launch, given, &log).await,
     };
     log.flush();
     exit
 }
 
-async fn serve(launch: &Launch) -> Exit {
+async fn serve(launch: &Launch, given: (Options, Option<PathBuf>), log: &Log) -> Exit {
     let stop = match signal::stop_requested() {
         Ok(stop) => stop,
         Err(cause) => return refuse(Exit::CannotStart, format!("no signals: {cause}")),
@@ -45,7 +52,7 @@ async fn serve(launch: &Launch) -> Exit {
             return refuse(Exit::CannotStart, error);
         }
     }
-    let running = match Running::start(launch).await {
+    let mut running = match Running::start(launch).await {
         Ok(running) => running,
         Err(error) => return refuse(exit_of(&error), error),
     };
@@ -66,7 +73,12 @@ async fn serve(launch: &Launch) -> Exit {
             tracing::info!(url = running.url, pid = std::process::id(), data = %launch.data_directory.display(), "listening");
         }
     }
-    stop.cancelled().await;
+    let supervised = Supervised::new(Supervision::of_this_process());
+    supervised.ready(&format!("listening on {}", running.url));
+    let with = (Arc::clone(&running.app), log.clone(), supervised.clone());
+    let launch = Reloader::new(given, launch.clone(), with).run(stop).await;
+    running.set_grace(launch.shutdown_grace_ms);
+    supervised.stopping(Duration::from_millis(launch.shutdown_grace_ms));
     tracing::info!(grace_ms = launch.shutdown_grace_ms, "stopping; a second signal ends at once");
     match running.stop().await {
         Ok(()) => {

@@ -1,6 +1,9 @@
 //! Ctrl-C and SIGTERM: the first asks for an orderly stop, the second ends the process at once.
 //!
-//! SIGHUP keeps what it was set to: a handler here would undo what `nohup` did.
+//! SIGHUP asks for the configuration to be read again, where no terminal is behind it and `nohup` has not switched it off:
+//! else it keeps what it was set to.
+
+use std::io::IsTerminal as _;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -23,9 +26,33 @@ pub(super) fn stop_requested() -> std::io::Result<CancellationToken> {
     Ok(requested)
 }
 
+/// Whether SIGHUP is ours to take: nobody had it ignored, and it does not tell that the terminal has gone.
+pub(super) fn hangup_is_ours() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    !std::io::stdin().is_terminal() && !ignores_hangup(&status)
+}
+
+/// Whether a process with this status ignores SIGHUP: the first bit of a mask in hexadecimal.
+fn ignores_hangup(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_none_or(|mask| mask & 1 == 1)
+}
+
 async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> i32 {
     tokio::select! {
         _ = terminate.recv() => SignalKind::terminate().as_raw_value(),
         _ = interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nohup_did_is_seen() {
+        let status = |mask: &str| format!("Name:\tsimse\nSigBlk:\t0000000000000001\nSigIgn:\t{mask}\nSigCgt:\t0\n");
+        assert!(ignores_hangup(&status("0000000000001001")) && !ignores_hangup(&status("0000000000001000")));
+        assert!(ignores_hangup(""), "who cannot know leaves it alone");
     }
 }

@@ -3,12 +3,14 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use super::supervision::is_ours_alone;
+
 /// The operating system, such as `linux`.
 pub const PLATFORM: &str = std::env::consts::OS;
 
-/// All variables of this process, unfiltered.
+/// All variables of this process, but those that a supervisor set for this process alone.
 pub fn inherited_environment() -> Vec<(OsString, OsString)> {
-    std::env::vars_os().collect()
+    std::env::vars_os().filter(|(name, _)| !is_ours_alone(name)).collect()
 }
 
 /// The user's home directory, as `~` in a command means it.

@@ -4,11 +4,14 @@ mod acp;
 pub mod data_directory;
 mod embedded;
 mod environment;
+mod faults;
 mod mcp;
 mod names;
 mod options;
 mod records;
 mod resolve;
+mod schema;
+mod supervision;
 pub mod tokens;
 
 use std::path::PathBuf;
@@ -26,11 +29,14 @@ use crate::protocol::{
 pub use acp::{AcpPermissionPolicy, AcpServer, BadAcpServer};
 pub use embedded::embedded_data_directory;
 pub use environment::{PLATFORM, find_program, find_program_in, home_directory, inherited_environment};
+pub use faults::{Fault, faults_of, faults_of_file};
 pub use mcp::{BadMcpServer, McpServer, McpTransport};
 pub use names::{Names, Setting};
-pub use options::{FilePermissions, LogFormat, LogLevel, Options};
+pub use options::{FilePermissions, HIDDEN, LogFilter, LogFormat, LogLevel, Options};
 pub use records::{change_records_directory, state_directory, temporary_state_directory};
-pub use resolve::{ConfigError, Launch, Listen};
+pub use resolve::{ConfigError, Launch, Listen, Origin, faults_of_start};
+pub use schema::schema;
+pub use supervision::Supervision;
 
 /// Everything that the application can be told.
 #[derive(Debug, Clone)]

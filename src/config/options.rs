@@ -3,32 +3,29 @@
 //! `permission_timeout_ms` in the configuration file is `--permission-timeout-ms` as a flag and
 //! `SIMSE_PERMISSION_TIMEOUT_MS` in the environment. All are optional here; `resolve` knows the defaults.
 
+mod kinds;
+
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use secrecy::SecretString;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
+pub use self::kinds::HIDDEN;
+use self::kinds::Setting;
 use super::{AcpServer, ConfigError, McpServer};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{PermissionMode, PermissionPolicy, PermissionRule};
 
-/// How a text from the environment becomes a value.
-trait Setting: Sized {
-    /// What was expected, for the error.
-    const EXPECTED: &'static str;
-    /// None when the text is not such a value.
-    fn parse(text: &OsStr) -> Option<Self>;
-}
-
 macro_rules! options {
-    ($($(#[$meta:meta])* $name:ident: $type:ty,)*) => {
+    ($(#[doc = $words:literal] $(#[$meta:meta])* $name:ident: $type:ty,)*) => {
         /// What was said in one place: flags, environment or file. Higher places win, see [`Options::over`].
         #[derive(Debug, Clone, Default, Deserialize, clap::Args)]
         #[serde(deny_unknown_fields, default)]
         pub struct Options {
-            $($(#[$meta])* pub $name: Option<$type>,)*
+            $(#[doc = $words] $(#[$meta])* pub $name: Option<$type>,)*
         }
 
         impl Options {
@@ -46,10 +43,56 @@ macro_rules! options {
                 Ok(Self { $($name: variable(lookup, stringify!($name))?,)* })
             }
 
+            /// Everything that is wrong with the variables `SIMSE_…`.
+            pub(super) fn faults_of_variables(lookup: &dyn Fn(&str) -> Option<std::ffi::OsString>) -> Vec<ConfigError> {
+                let faults = [$(variable::<$type>(lookup, stringify!($name)).err(),)*];
+                faults.into_iter().flatten().collect()
+            }
+
             /// The names, as in the file.
             pub const NAMES: &'static [&'static str] = &[$(stringify!($name),)*];
+
+            /// What is said here, by name, in the order of `--help`. Secrets are left out of it.
+            pub fn shown(&self) -> Vec<(&'static str, Value)> {
+                let all = [$((stringify!($name), self.$name.as_ref().map(Setting::show)),)*];
+                all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+            }
+
+            /// The names of what is not the same there.
+            pub fn changed(&self, there: &Self) -> Vec<&'static str> {
+                let same = |same: bool, name| (!same).then_some(name);
+                let all = [$(same(is(self.$name.as_ref(), there.$name.as_ref()), stringify!($name)),)*];
+                all.into_iter().flatten().collect()
+            }
+
+            /// Takes these from there.
+            pub fn restore(&mut self, there: &Self, names: &[&str]) {
+                $(if names.contains(&stringify!($name)) {
+                    self.$name.clone_from(&there.$name);
+                })*
+            }
+
+            /// The schema of each, by name.
+            pub(super) fn schemas() -> Map<String, Value> {
+                let mut all = Map::new();
+                $(all.insert(stringify!($name).to_owned(), described(<$type>::schema(), $words));)*
+                all
+            }
         }
     };
+}
+
+fn is<T: Setting>(one: Option<&T>, other: Option<&T>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => one.is(other),
+        (None, Some(_)) | (Some(_), None) => false,
+    }
+}
+
+fn described(mut schema: Value, words: &str) -> Value {
+    schema["description"] = words.trim().into();
+    schema
 }
 
 options! {
@@ -197,10 +240,13 @@ options! {
     /// How much is logged: off, error, warn, info or debug [default: info]
     #[arg(long, value_name = "LEVEL", value_enum, help_heading = "Log")]
     log_level: LogLevel,
+    /// Levels of single modules over it, such as simse::store=debug,simse::mcp=off [default: none]
+    #[arg(long, value_name = "LEVELS", help_heading = "Log")]
+    log_filter: LogFilter,
 }
 
 /// Form of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
     /// For people.
@@ -211,7 +257,7 @@ pub enum LogFormat {
 }
 
 /// How much is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
     /// Nothing.
@@ -227,12 +273,72 @@ pub enum LogLevel {
     Debug,
 }
 
+/// Levels of single modules of this program.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct LogFilter(Vec<(String, LogLevel)>);
+
+impl LogFilter {
+    /// Each module and its level.
+    pub fn levels(&self) -> impl Iterator<Item = (&str, LogLevel)> {
+        self.0.iter().map(|(module, level)| (module.as_str(), *level))
+    }
+}
+
+impl std::str::FromStr for LogFilter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let one = |part: &str| {
+            let (module, level) = part.trim().split_once('=')?;
+            let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+            let named = !module.is_empty() && module.chars().all(word);
+            Some((module.to_owned(), LogLevel::parse(OsStr::new(level))?)).filter(|_| named)
+        };
+        let parts = text.split(',').filter(|part| !part.trim().is_empty());
+        let levels: Option<Vec<_>> = parts.map(one).collect();
+        levels.map(Self).ok_or_else(|| format!("expected {}", Self::EXPECTED))
+    }
+}
+
+impl TryFrom<String> for LogFilter {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl std::fmt::Display for LogFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let parts: Vec<String> = self.levels().map(|(module, level)| format!("{module}={}", level.word())).collect();
+        f.write_str(&parts.join(","))
+    }
+}
+
+impl LogLevel {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+        }
+    }
+}
+
 /// `[permissions]` of the file. The rules come after the built-in one, so they win over it.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilePermissions {
     /// Rules; the last that matches wins.
     pub rules: Vec<PermissionRule>,
+}
+
+/// The policies, as in the file.
+pub(super) fn policies() -> Value {
+    PermissionPolicy::schema()
 }
 
 fn policy(text: &str) -> Result<PermissionPolicy, String> {
@@ -258,147 +364,4 @@ fn variable<T: Setting>(
     let variable = format!("SIMSE_{}", name.to_ascii_uppercase());
     let Some(text) = lookup(&variable).filter(|text| !text.is_empty()) else { return Ok(None) };
     T::parse(&text).map(Some).ok_or(ConfigError::Value { place: variable, expected: T::EXPECTED.to_owned() })
-}
-
-macro_rules! numbers {
-    ($($type:ty),*) => {$(
-        impl Setting for $type {
-            const EXPECTED: &'static str = concat!("a whole number that fits into ", stringify!($type));
-            fn parse(text: &OsStr) -> Option<Self> {
-                text.to_str()?.parse().ok()
-            }
-        }
-    )*};
-}
-
-numbers!(u16, u32, u64, usize);
-
-impl Setting for String {
-    const EXPECTED: &'static str = "UTF-8 text";
-    fn parse(text: &OsStr) -> Option<Self> {
-        text.to_str().map(str::to_owned)
-    }
-}
-
-impl Setting for PathBuf {
-    const EXPECTED: &'static str = "a path";
-    fn parse(text: &OsStr) -> Option<Self> {
-        Some(text.into())
-    }
-}
-
-impl Setting for Vec<PathBuf> {
-    const EXPECTED: &'static str = "paths joined by `:`";
-    fn parse(text: &OsStr) -> Option<Self> {
-        Some(std::env::split_paths(text).collect())
-    }
-}
-
-impl Setting for bool {
-    const EXPECTED: &'static str = "true, false, 1 or 0";
-    fn parse(text: &OsStr) -> Option<Self> {
-        match text.to_str()? {
-            "true" | "1" => Some(true),
-            "false" | "0" => Some(false),
-            _ => None,
-        }
-    }
-}
-
-impl Setting for f64 {
-    const EXPECTED: &'static str = "a number";
-    fn parse(text: &OsStr) -> Option<Self> {
-        text.to_str()?.parse().ok()
-    }
-}
-
-impl Setting for SecretString {
-    const EXPECTED: &'static str = "UTF-8 text";
-    fn parse(text: &OsStr) -> Option<Self> {
-        text.to_str().map(|text| text.trim().to_owned().into())
-    }
-}
-
-impl Setting for PermissionPolicy {
-    const EXPECTED: &'static str = "allow, ask or deny";
-    fn parse(text: &OsStr) -> Option<Self> {
-        match text.to_str()? {
-            "allow" => Some(Self::Allow),
-            "ask" => Some(Self::Ask),
-            "deny" => Some(Self::Deny),
-            _ => None,
-        }
-    }
-}
-
-impl Setting for SandboxMode {
-    const EXPECTED: &'static str = "read-only, workspace-write or off";
-    fn parse(text: &OsStr) -> Option<Self> {
-        match text.to_str()? {
-            "read-only" => Some(Self::ReadOnly),
-            "workspace-write" => Some(Self::WorkspaceWrite),
-            "off" => Some(Self::Off),
-            _ => None,
-        }
-    }
-}
-
-impl Setting for StaleCheck {
-    const EXPECTED: &'static str = "strict, warn or off";
-    fn parse(text: &OsStr) -> Option<Self> {
-        match text.to_str()? {
-            "strict" => Some(Self::Strict),
-            "warn" => Some(Self::Warn),
-            "off" => Some(Self::Off),
-            _ => None,
-        }
-    }
-}
-
-impl Setting for PermissionMode {
-    const EXPECTED: &'static str = "plan, ask, accept-edits or auto";
-    fn parse(text: &OsStr) -> Option<Self> {
-        match text.to_str()? {
-            "plan" => Some(Self::Plan),
-            "ask" => Some(Self::Ask),
-            "accept-edits" => Some(Self::AcceptEdits),
-            "auto" => Some(Self::Auto),
-            _ => None,
-        }
-    }
-}
-
-impl Setting for LogFormat {
-    const EXPECTED: &'static str = "text or json";
-    fn parse(text: &OsStr) -> Option<Self> {
-        clap::ValueEnum::from_str(text.to_str()?, false).ok()
-    }
-}
-
-impl Setting for LogLevel {
-    const EXPECTED: &'static str = "off, error, warn, info or debug";
-    fn parse(text: &OsStr) -> Option<Self> {
-        clap::ValueEnum::from_str(text.to_str()?, false).ok()
-    }
-}
-
-impl Setting for Vec<AcpServer> {
-    const EXPECTED: &'static str = "nothing: ACP agents stand in the configuration file";
-    fn parse(_: &OsStr) -> Option<Self> {
-        None
-    }
-}
-
-impl Setting for Vec<McpServer> {
-    const EXPECTED: &'static str = "nothing: MCP servers stand in the configuration file";
-    fn parse(_: &OsStr) -> Option<Self> {
-        None
-    }
-}
-
-impl Setting for FilePermissions {
-    const EXPECTED: &'static str = "nothing: rules stand in the configuration file";
-    fn parse(_: &OsStr) -> Option<Self> {
-        None
-    }
 }

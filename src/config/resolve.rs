@@ -6,13 +6,27 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::names::spellings;
-use super::options::{LogFormat, LogLevel, Options};
+use super::options::{LogFilter, LogFormat, LogLevel, Options};
 use super::{Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
 use crate::base::{file, limit};
 use crate::protocol::PermissionRule;
 
 /// Largest configuration file in bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Settings of which 0 would mean that nothing works.
+pub(super) const AT_LEAST_ONE: [&str; 11] = [
+    "model_idle_timeout_ms",
+    "permission_timeout_ms",
+    "max_iterations",
+    "sessions_max",
+    "streams_per_session_max",
+    "connections_max",
+    "body_bytes_max",
+    "head_timeout_ms",
+    "body_timeout_ms",
+    "write_timeout_ms",
+    "heartbeat_ms",
+];
 /// The port when none is named.
 const PORT: u16 = 4100;
 
@@ -55,10 +69,29 @@ pub struct Launch {
     pub log_format: LogFormat,
     /// How much is logged.
     pub log_level: LogLevel,
+    /// Levels of single modules.
+    pub log_filter: Option<LogFilter>,
     /// Gets the port once the server answers.
     pub port_file: Option<PathBuf>,
     /// The file that was read.
     pub config_file: Option<PathBuf>,
+    /// All that was said.
+    pub said: Options,
+    /// Where each setting that was said comes from, by name.
+    pub origins: Vec<(&'static str, Origin)>,
+}
+
+/// Where a setting comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// An argument of the program.
+    Flag,
+    /// This variable.
+    Variable(String),
+    /// The configuration file.
+    File,
+    /// The program that was started, which has defaults of its own.
+    Program,
 }
 
 /// Where and how the server listens.
@@ -117,18 +150,55 @@ impl Launch {
     }
 }
 
+impl Launch {
+    /// The configuration file of this process when none is named: `SIMSE_CONFIG`, else the usual one where it is there.
+    ///
+    /// # Errors
+    /// When there is no current directory.
+    pub fn config_path() -> Result<Option<PathBuf>, ConfigError> {
+        let directory = std::env::current_dir().map_err(|cause| ConfigError::Value {
+            place: "current directory".to_owned(),
+            expected: format!("one that exists and can be read; {cause}"),
+        })?;
+        let from = Surroundings { lookup: &|name| std::env::var_os(name), directory, defaults: Options::default() };
+        let named = path(&from, "SIMSE_CONFIG").map(|named| from.directory.join(named));
+        Ok(named.or_else(|| default_config_file(&from).filter(|usual| usual.exists())))
+    }
+
+    /// Like [`Self::resolve`], but does not stop at the first thing that is wrong.
+    fn resolve_all(flags: Options, file: Option<PathBuf>) -> Result<Self, Vec<ConfigError>> {
+        let launch = Self::resolve(flags.clone(), file.clone(), Options::default());
+        let error = match launch {
+            Ok(launch) => return Ok(launch),
+            Err(error) => error,
+        };
+        let Ok(directory) = std::env::current_dir() else { return Err(vec![error]) };
+        let from = Surroundings { lookup: &|name| std::env::var_os(name), directory, defaults: Options::default() };
+        let read =
+            Options::from_variables(from.lookup).and_then(|variables| Ok((variables, read_file(file, &from)?.1)));
+        let Ok((variables, said)) = read else { return Err(vec![error]) };
+        let all = flags.over(variables).over(said);
+        let mut faults = problems(&all);
+        faults.extend(missing_directories(&all, &from));
+        faults.extend(tls(&all, &from).err());
+        if faults.is_empty() {
+            faults.push(error);
+        }
+        Err(faults)
+    }
+}
+
 /// The same, with everything from outside handed in.
 pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings) -> Result<Launch, ConfigError> {
     let variables = Options::from_variables(from.lookup)?;
     let (config_file, said) = read_file(file, from)?;
-    let mut all = flags.over(variables).over(said).over(from.defaults.clone());
-    if all.openai_base_url.is_none() {
-        all.openai_base_url = text(from, "OPENAI_BASE_URL");
+    let others = others(from);
+    let origins = origins([&flags, &variables, &said, &from.defaults, &others]);
+    let all = flags.over(variables).over(said).over(from.defaults.clone()).over(others);
+    if let Some(problem) = problems(&all).into_iter().next() {
+        return Err(problem);
     }
-    if all.openai_api_key.is_none() {
-        all.openai_api_key = text(from, "OPENAI_API_KEY").map(Into::into);
-    }
-    check(&all)?;
+    let everything = all.clone();
     let data_directory = match &all.data_dir {
         Some(named) => from.directory.join(named),
         None => default_data_directory(from)?,
@@ -153,11 +223,55 @@ pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings
         shutdown_grace_ms: all.shutdown_grace_ms.unwrap_or(limit::SHUTDOWN_GRACE_MS),
         log_format: all.log_format.unwrap_or_default(),
         log_level: all.log_level.unwrap_or_default(),
+        log_filter: all.log_filter.clone(),
         port_file: all.port_file.as_ref().map(|path| from.directory.join(path)),
         settings: settings(all, &data_directory, config_file.as_deref(), from)?,
         config_file,
         data_directory,
+        said: everything,
+        origins,
     })
+}
+
+/// What variables say that are not ours.
+fn others(from: &Surroundings) -> Options {
+    Options {
+        openai_base_url: text(from, "OPENAI_BASE_URL"),
+        openai_api_key: text(from, "OPENAI_API_KEY").map(Into::into),
+        ..Options::default()
+    }
+}
+
+/// Where each setting that is said comes from: flags, variables, the file, the program, and variables that are not ours.
+fn origins(layers: [&Options; 5]) -> Vec<(&'static str, Origin)> {
+    let said: Vec<Vec<&str>> =
+        layers.iter().map(|layer| layer.shown().into_iter().map(|(name, _)| name).collect()).collect();
+    let origin = |name: &&'static str| {
+        let layer = said.iter().position(|names| names.contains(name))?;
+        let upper = name.to_ascii_uppercase();
+        Some((
+            *name,
+            match layer {
+                0 => Origin::Flag,
+                1 => Origin::Variable(format!("SIMSE_{upper}")),
+                2 => Origin::File,
+                3 => Origin::Program,
+                _ => Origin::Variable(upper),
+            },
+        ))
+    };
+    Options::NAMES.iter().filter_map(origin).collect()
+}
+
+/// Everything that is wrong with what this process would be started with, one sentence each. Empty: it could be resolved.
+/// What is wrong with the form of the file is said in `faults`.
+pub fn faults_of_start(file: Option<PathBuf>) -> Vec<ConfigError> {
+    let mut faults = Options::faults_of_variables(&|name| std::env::var_os(name));
+    if faults.is_empty() {
+        let resolved = Launch::resolve_all(Options::default(), file);
+        faults.extend(resolved.err().into_iter().flatten());
+    }
+    faults
 }
 
 /// Certificate and key: both or none.
@@ -232,8 +346,8 @@ fn settings(
     Ok(settings)
 }
 
-/// Where a 0 would mean that nothing works, it is refused.
-fn check(all: &Options) -> Result<(), ConfigError> {
+/// What is wrong with the values. Where a 0 would mean that nothing works, it is refused.
+fn problems(all: &Options) -> Vec<ConfigError> {
     let zero = [
         ("model_idle_timeout_ms", all.model_idle_timeout_ms == Some(0)),
         ("permission_timeout_ms", all.permission_timeout_ms == Some(0)),
@@ -247,20 +361,31 @@ fn check(all: &Options) -> Result<(), ConfigError> {
         ("write_timeout_ms", all.write_timeout_ms == Some(0)),
         ("heartbeat_ms", all.heartbeat_ms == Some(0)),
     ];
-    if let Some((name, _)) = zero.iter().find(|(_, zero)| *zero) {
-        return Err(ConfigError::Value { place: spellings(name), expected: "1 or more; got 0".to_owned() });
-    }
-    let refused = |name: &str, expected: String| Err(ConfigError::Value { place: spellings(name), expected });
+    let refused = |name: &str, expected: String| ConfigError::Value { place: spellings(name), expected };
+    let zero = zero.iter().filter(|(_, zero)| *zero);
+    let mut problems: Vec<_> = zero.map(|(name, _)| refused(name, "1 or more; got 0".to_owned())).collect();
     if let Some(given) = all.memory_similarity_threshold.filter(|given| !(0.0..=1.0).contains(given)) {
-        return refused("memory_similarity_threshold", format!("a number from 0 to 1; got {given}"));
+        problems.push(refused("memory_similarity_threshold", format!("a number from 0 to 1; got {given}")));
     }
     if let Some(given) = all.memory_max_results.filter(|given| !(1..=limit::MEMORY_RESULTS_MAX).contains(given)) {
-        return refused("memory_max_results", format!("1 to {}; got {given}", limit::MEMORY_RESULTS_MAX));
+        problems.push(refused("memory_max_results", format!("1 to {}; got {given}", limit::MEMORY_RESULTS_MAX)));
     }
     if all.host.as_deref().is_some_and(str::is_empty) {
-        return Err(ConfigError::Value { place: spellings("host"), expected: "a host name or address".to_owned() });
+        problems.push(refused("host", "a host name or address".to_owned()));
     }
-    Ok(())
+    problems
+}
+
+/// The directories that are named and are none.
+fn missing_directories(all: &Options, from: &Surroundings) -> Vec<ConfigError> {
+    let named = |name: &'static str, paths: &[PathBuf]| -> Vec<(&'static str, PathBuf)> {
+        paths.iter().map(|path| (name, from.directory.join(path))).collect()
+    };
+    let none = Vec::new();
+    let mut all_named = named("cwd", all.cwd.as_slice());
+    all_named.extend(named("root", all.root.as_ref().unwrap_or(&none)));
+    all_named.extend(named("allowed_path", all.allowed_path.as_ref().unwrap_or(&none)));
+    all_named.into_iter().filter_map(|(name, path)| directory(name, &path).err()).collect()
 }
 
 /// A directory that is there, without links in its path.

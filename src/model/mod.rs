@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::Stream;
+use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use crate::protocol::{Reasoning, ToolCallRequest, ToolDefinition, Usage};
@@ -157,47 +158,62 @@ pub trait Model: Send + Sync + 'static {
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream;
 }
 
-/// Models by id, and which one new sessions get.
+/// Models by id, and which one new sessions get. Clones have the same ones, also after a change.
 #[derive(Clone, Default)]
 pub struct Models {
+    now: Arc<RwLock<Listed>>,
+}
+
+/// Makes a model of an id that is not listed, such as `openai/anything`.
+pub type Open = Arc<dyn Fn(&str) -> Option<Arc<dyn Model>> + Send + Sync>;
+
+#[derive(Clone, Default)]
+struct Listed {
     entries: Vec<Arc<dyn Model>>,
     default_id: String,
-    /// Makes a model of an id that is not listed, such as `openai/anything`.
-    open: Option<Arc<dyn Fn(&str) -> Option<Arc<dyn Model>> + Send + Sync>>,
+    open: Option<Open>,
 }
 
 impl std::fmt::Debug for Models {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Models").field("default_id", &self.default_id).finish_non_exhaustive()
+        f.debug_struct("Models").field("default_id", &self.default_id()).finish_non_exhaustive()
     }
 }
 
 impl Models {
     /// Models and the id of the default one.
     pub fn new(entries: Vec<Arc<dyn Model>>, default_id: impl Into<String>) -> Self {
-        Self { entries, default_id: default_id.into(), open: None }
+        let listed = Listed { entries, default_id: default_id.into(), open: None };
+        Self { now: Arc::new(RwLock::new(listed)) }
     }
 
     /// The same, with a maker for ids that are not listed.
     #[must_use]
-    pub fn with_open(mut self, open: Arc<dyn Fn(&str) -> Option<Arc<dyn Model>> + Send + Sync>) -> Self {
-        self.open = Some(open);
+    pub fn with_open(self, open: Open) -> Self {
+        self.now.write().open = Some(open);
         self
     }
 
+    /// Takes those of `other` instead, for all who have these.
+    pub fn adopt(&self, other: &Self) {
+        let listed = other.now.read().clone();
+        *self.now.write() = listed;
+    }
+
     /// The id that new sessions get.
-    pub fn default_id(&self) -> &str {
-        &self.default_id
+    pub fn default_id(&self) -> String {
+        self.now.read().default_id.clone()
     }
 
     /// The model of that id. None when nothing provides it.
     pub fn get(&self, id: &str) -> Option<Arc<dyn Model>> {
-        let listed = self.entries.iter().find(|m| m.id() == id).cloned();
-        listed.or_else(|| self.open.as_ref().and_then(|open| open(id)))
+        let now = self.now.read().clone();
+        let listed = now.entries.iter().find(|model| model.id() == id).cloned();
+        listed.or_else(|| now.open.as_ref().and_then(|open| open(id)))
     }
 
     /// All that are listed.
-    pub fn list(&self) -> &[Arc<dyn Model>] {
-        &self.entries
+    pub fn list(&self) -> Vec<Arc<dyn Model>> {
+        self.now.read().entries.clone()
     }
 }

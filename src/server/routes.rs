@@ -201,6 +201,7 @@ async fn health(call: Call) -> Answer {
     let mut health = call.shared.app.health().await;
     if verbose {
         health.limits = Some(call.shared.limits());
+        call.shared.app.add_configuration(&mut health);
     }
     let status = if health.status == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok(json(status, &health))

@@ -120,7 +120,7 @@ impl SessionGate {
             () = cancel.cancelled() => return denied(VerdictSource::Abort, "the turn was aborted"),
             preview = question.preview.compute(&request.arguments) => preview,
         };
-        let wait_ms = self.terms.limits.permission_timeout_ms;
+        let wait_ms = self.terms.limits.read().permission_timeout_ms;
         let shown = self.terms.asker.as_ref().and(preview.clone());
         let put = Question {
             turn: self.turn.clone(),
@@ -174,7 +174,10 @@ impl SessionGate {
     async fn nobody(&self) {
         match &self.terms.asker {
             Some(_) => std::future::pending().await,
-            None => self.live.deserted(Duration::from_millis(self.terms.limits.client_grace_ms)).await,
+            None => {
+                let grace_ms = self.terms.limits.read().client_grace_ms;
+                self.live.deserted(Duration::from_millis(grace_ms)).await;
+            }
         }
     }
 }

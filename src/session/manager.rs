@@ -23,10 +23,11 @@ use super::repair::Remains;
 use super::scopes::Scopes;
 use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
+use crate::config::Limits;
 use crate::permission::{Facts, Subject};
 use crate::protocol::{
-    ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, LimitView, PermissionExplanation, PromptContent,
-    SessionId, SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, TurnStop,
+    ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, LimitView, PermissionConfig, PermissionExplanation,
+    PromptContent, SessionId, SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, TurnStop,
 };
 use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
 use crate::tool::{Estate, Scope};
@@ -383,6 +384,12 @@ impl Manager {
         self.shelf.lives.lock().len()
     }
 
+    /// Takes other limits and rules. They count from the next time that somebody looks at them.
+    pub fn adopt(&self, limits: &Limits, permissions: &PermissionConfig) {
+        self.shelf.terms.limits.write().clone_from(limits);
+        self.shelf.terms.rules.set(permissions);
+    }
+
     /// How sessions and turns are now.
     pub fn now(&self) -> Now {
         let lives: Vec<_> = self.shelf.lives.lock().values().cloned().collect();
@@ -402,7 +409,7 @@ impl Manager {
 
     /// What is bounded here, and how full it is. Of what each session has, the fullest one's.
     pub fn limits(&self) -> Vec<LimitView> {
-        let limits = &self.shelf.terms.limits;
+        let limits = self.shelf.terms.limits.read().clone();
         let lives: Vec<_> = self.shelf.lives.lock().values().cloned().collect();
         let most = |of: &dyn Fn(&Live) -> usize| lives.iter().map(|live| of(live)).max().unwrap_or(0);
         vec![
@@ -428,11 +435,10 @@ pub(super) mod tests {
     use super::*;
     use crate::agent::{Ended, Progress, TurnInput, TurnOutcome};
     use crate::base::BoxFuture;
-    use crate::config::Limits;
     use crate::hook::NoHooks;
     use crate::model::{Model, ModelRequest, ModelStream};
-    use crate::protocol::{PermissionConfig, PermissionMode, PermissionPolicy, PromptMode, Reasoning, Usage};
-    use crate::session::{Equipment, GrantBook, NewPrompt};
+    use crate::protocol::{PermissionMode, PermissionPolicy, PromptMode, Reasoning, Usage};
+    use crate::session::{Equipment, GrantBook, NewPrompt, ServerRules};
     use crate::store::{MemoryStore, SessionSettings};
 
     struct NoModel;
@@ -478,10 +484,9 @@ pub(super) mod tests {
     pub(in crate::session) fn manager(store: Arc<dyn Store>, idle: Duration) -> Manager {
         let permissions = PermissionConfig { default_policy: PermissionPolicy::Deny, rules: Vec::new() };
         let terms = Terms {
-            limits: Limits::default(),
-            permissions,
+            limits: Limits::default().into(),
+            rules: Arc::new(ServerRules::new(&permissions, Arc::default())),
             asker: None,
-            floor: Arc::default(),
             saved: Arc::new(GrantBook::empty(Arc::clone(&store))),
             roots: Vec::new(),
             meters: Arc::default(),

@@ -39,10 +39,10 @@ use crate::config::Limits;
 use crate::hook::Hooks;
 use crate::host::Recording;
 use crate::model::Model;
-use crate::permission::Floor;
-use crate::protocol::{ApiError, ErrorBody, ErrorCode, PermissionConfig};
+use crate::protocol::{ApiError, ErrorBody, ErrorCode};
 use crate::store::{SessionSettings, StoreError};
 use crate::tool::Registry;
+use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 pub use actor::{Accepted, NewPrompt, NewSettings};
@@ -53,6 +53,7 @@ pub use fork::NewFork;
 pub use history::{is_item, items};
 pub use live::{ClientGuard, EventReader, Live};
 pub use manager::Manager;
+pub use policy::ServerRules;
 pub use receipt::Receipt;
 pub use settings::{ToolEntry, choose_tools};
 pub use views::Views;
@@ -90,14 +91,12 @@ pub trait Workbench: Send + Sync + 'static {
 
 /// What all sessions of a manager have in common.
 pub struct Terms {
-    /// Limits and waits.
-    pub limits: Limits,
+    /// Limits and waits, as they are now.
+    pub limits: RwLock<Limits>,
     /// The server's rules.
-    pub permissions: PermissionConfig,
+    pub rules: Arc<ServerRules>,
     /// Somebody in this program who answers questions.
     pub asker: Option<Arc<dyn Asker>>,
-    /// What nobody may do.
-    pub floor: Arc<Floor>,
     /// Grants that outlive their sessions.
     pub saved: Arc<GrantBook>,
     /// Further roots of the file tools, beside a session's directory.

@@ -14,22 +14,45 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::Terms;
 use super::book::GrantBook;
 use super::gate::add_grant;
-use crate::permission::{Basis, Facts, Grants, Hidden, Rules, Subject, Verdict, grant_place, runs_later};
+use crate::permission::{Basis, Facts, Floor, Grants, Hidden, Rules, Subject, Verdict, grant_place, runs_later};
 use crate::protocol::{
-    ClientId, GrantId, PermissionExplanation, PermissionMode, PermissionPolicy, ToolCategory, VerdictBasis,
-    VerdictSource,
+    ClientId, GrantId, PermissionConfig, PermissionExplanation, PermissionMode, PermissionPolicy, ToolCategory,
+    VerdictBasis, VerdictSource,
 };
 use crate::store::{Grant, SessionRow};
 use crate::tool::Veil;
 
+/// The server's rules over the floor, prepared. Sessions that are awake have them in common, and follow a change.
+pub struct ServerRules {
+    now: RwLock<Arc<Rules>>,
+    floor: Arc<Floor>,
+}
+
+impl ServerRules {
+    /// These rules, over what nobody may do.
+    pub fn new(permissions: &PermissionConfig, floor: Arc<Floor>) -> Self {
+        let now = RwLock::new(Arc::new(Rules::new(permissions).over(Arc::clone(&floor))));
+        Self { now, floor }
+    }
+
+    /// Other rules, from the next call on. The floor stays.
+    pub fn set(&self, permissions: &PermissionConfig) {
+        *self.now.write() = Arc::new(Rules::new(permissions).over(Arc::clone(&self.floor)));
+    }
+
+    fn now(&self) -> Arc<Rules> {
+        Arc::clone(&self.now.read())
+    }
+}
+
 /// The rules of a session, prepared, and what was granted in it.
 pub(super) struct Policy {
-    server: Rules,
+    server: Arc<ServerRules>,
     session: Option<Rules>,
     grants: Mutex<Grants>,
     saved: Arc<GrantBook>,
@@ -57,7 +80,7 @@ impl Policy {
         let mut roots = vec![settings.working_directory.clone()];
         roots.extend(terms.roots.iter().cloned());
         Self {
-            server: Rules::new(&terms.permissions).over(Arc::clone(&terms.floor)),
+            server: Arc::clone(&terms.rules),
             session: settings.permissions.as_ref().map(Rules::new),
             grants: Mutex::new(prepared(&settings.grants)),
             saved: Arc::clone(&terms.saved),
@@ -114,7 +137,7 @@ impl Policy {
 
     /// The verdict of the rules, and whether it is the session's own rules'.
     fn by_rules(&self, facts: Facts<'_>, subject: &Subject) -> (Verdict, bool) {
-        let server = self.server.decide(facts, subject);
+        let server = self.server.now().decide(facts, subject);
         let Some(session) = self.session.as_ref().filter(|_| server.policy != PermissionPolicy::Deny) else {
             return (server, false);
         };
@@ -131,7 +154,7 @@ impl Policy {
     /// What a search by this tool passes over: what is denied, and what would have to be asked about.
     pub(super) fn veil(&self, facts: Facts<'_>, mode: PermissionMode) -> Option<Veil> {
         let asks = mode != PermissionMode::Auto;
-        let server = self.server.hidden(facts, asks && self.session.is_none());
+        let server = self.server.now().hidden(facts, asks && self.session.is_none());
         let session = self.session.as_ref().and_then(|rules| rules.hidden(facts, asks));
         let all: Vec<Hidden> = server.into_iter().chain(session).collect();
         (!all.is_empty()).then(|| Veil::new(move |path| all.iter().any(|hidden| hidden.names(path))))
@@ -159,7 +182,8 @@ impl Policy {
     pub(super) fn explain(&self, facts: Facts<'_>, subject: &Subject, mode: PermissionMode) -> PermissionExplanation {
         let ruling = self.rule(facts, subject, mode);
         let own = self.session.as_ref().filter(|_| ruling.own);
-        let rules = own.unwrap_or(&self.server);
+        let server = self.server.now();
+        let rules = own.unwrap_or(&server);
         let mut told = rules.explain(facts, subject).describe(rules);
         if own.is_some() {
             told.reason = format!("by the session's own rules: {}", told.reason);
@@ -229,10 +253,9 @@ mod tests {
         permissions.rules.extend(rules);
         let saved = GrantBook::open(Arc::new(MemoryStore::new())).await.expect("opens");
         let terms = Terms {
-            limits: Limits::default(),
-            permissions,
+            limits: Limits::default().into(),
+            rules: Arc::new(ServerRules::new(&permissions, Arc::new(Floor::new(vec!["/data".into()], None)))),
             asker: None,
-            floor: Arc::new(Floor::new(vec!["/data".into()], None)),
             saved: Arc::new(saved),
             roots: vec!["/more".into()],
             meters: Arc::default(),

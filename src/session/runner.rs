@@ -253,7 +253,7 @@ async fn run(mut job: Job) -> Finished {
         sink: job.sink,
         progress: job.progress,
         steering: job.helm,
-        iterations_max: job.terms.limits.max_iterations,
+        iterations_max: job.terms.limits.read().max_iterations,
         retry: RetryPolicy::default(),
     };
     let outcome = job.bench.run(input, job.cancel).await;

@@ -35,6 +35,7 @@ mod routes;
 mod sandbox;
 mod secrets;
 mod serve;
+mod service;
 mod shell;
 mod sockets;
 mod stream;

@@ -203,6 +203,11 @@ impl Commands {
         ]
     }
 
+    /// Another number of commands a minute.
+    pub(super) fn set_rate(&self, per_minute: u32) {
+        self.shared.rate.set(per_minute);
+    }
+
     /// Hands a command in. Its place in its lane is that of this call.
     pub(super) fn submit<O: Operations>(&self, operations: Arc<O>, caller: Caller, command: Command) -> Submitted {
         let (tell, submitted) = self.announce(&command);

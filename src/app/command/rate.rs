@@ -4,6 +4,7 @@
 //! A share is full when it has not been used for a minute, and fills up evenly. Full ones are not remembered.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -21,14 +22,19 @@ struct Share {
 /// All shares.
 #[derive(Debug)]
 pub(super) struct Rate {
-    per_minute: u32,
+    per_minute: AtomicU32,
     shares: Mutex<HashMap<(String, bool), Share>>,
 }
 
 impl Rate {
     /// So many commands a minute for each client; 0: as many as they like.
     pub(super) fn new(per_minute: u32) -> Self {
-        Self { per_minute, shares: Mutex::default() }
+        Self { per_minute: per_minute.into(), shares: Mutex::default() }
+    }
+
+    /// Another number from now on. What is left of a share is no more than a full one.
+    pub(super) fn set(&self, per_minute: u32) {
+        self.per_minute.store(per_minute, Ordering::Relaxed);
     }
 
     /// Shares that are not full.
@@ -41,10 +47,11 @@ impl Rate {
     /// # Errors
     /// `RESOURCE_EXHAUSTED` when nothing is left.
     pub(super) fn take(&self, client: &str, control: bool) -> Result<(), ApiError> {
-        if self.per_minute == 0 {
+        let per_minute = self.per_minute.load(Ordering::Relaxed);
+        if per_minute == 0 {
             return Ok(());
         }
-        let (now, all) = (Instant::now(), f64::from(self.per_minute));
+        let (now, all) = (Instant::now(), f64::from(per_minute));
         let filled = |share: Share| {
             let left = share.left + now.duration_since(share.at).as_secs_f64() * all / 60.0;
             Share { left: left.min(all), at: now }

@@ -138,7 +138,8 @@ impl Actor {
         }
         running.reason = Some(reason);
         running.turn_to(phase);
-        self.force_after(self.terms.limits.interrupt_grace_ms);
+        let grace_ms = self.terms.limits.read().interrupt_grace_ms;
+        self.force_after(grace_ms);
         for request in self.asks.open_ids() {
             self.resolve(&request, denied(VerdictSource::Abort, "the turn was interrupted")).await;
         }

@@ -77,7 +77,7 @@ impl Actor {
         let mut row = self.changed();
         let configured = configured(&mut row, prompt.configure.clone());
         // Without a queue there is still the turn that runs.
-        let waiting_max = self.terms.limits.queued_prompts_max.max(1);
+        let waiting_max = self.terms.limits.read().queued_prompts_max.max(1);
         let Some(running) = &mut self.running else { return Err(ApiError::internal("the turn has just ended")) };
         let mut turn = running.row.clone();
         turn.steers.forget(running.sink.tally().steers);
@@ -103,7 +103,7 @@ impl Actor {
     }
 
     async fn enqueue(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
-        let queue_max = self.terms.limits.queued_prompts_max;
+        let queue_max = self.terms.limits.read().queued_prompts_max;
         if self.queue.len() >= queue_max {
             let message = format!("session {} has {queue_max} prompts waiting already", self.row.id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
@@ -254,7 +254,8 @@ impl Actor {
         running.row.record.rounds = tally.rounds;
         running.row.record.usage = tally.usage;
         let ended = cut.as_ref().map_or(finished.ended, |error| Ended::Failed(log_failed(error)));
-        running.close(&ended, (finished.final_text, finished.stop), self.terms.limits.max_iterations);
+        let rounds_max = self.terms.limits.read().max_iterations;
+        running.close(&ended, (finished.final_text, finished.stop), rounds_max);
         let written = if cut.is_some() || finished.broken || holds {
             self.repair(&mut running.row).await
         } else {

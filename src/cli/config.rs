@@ -1,0 +1,119 @@
+//! `simse config`: the schema of the configuration file, what is wrong with one, and what is in force. stdout carries that
+//! and nothing else.
+
+use std::path::PathBuf;
+
+use clap::Args as _;
+
+use super::arguments::{Config, ConfigCommand};
+use super::{Exit, screen};
+use crate::config::{ConfigError, Launch, Options, Origin, faults_of_file, faults_of_start, schema};
+
+/// Does it.
+pub(super) fn run(arguments: Config) -> Exit {
+    match arguments.command {
+        ConfigCommand::Schema => {
+            screen::line(&format!("{:#}", schema()));
+            Exit::Ok
+        }
+        ConfigCommand::Check { file } => check(file),
+        ConfigCommand::Show { config } => show(config),
+    }
+}
+
+/// Says all that is wrong, one line each.
+fn check(file: Option<PathBuf>) -> Exit {
+    let path = match file.clone().map_or_else(Launch::config_path, |named| Ok(Some(named))) {
+        Ok(path) => path,
+        Err(error) => return refused(&error),
+    };
+    if let Some(path) = &path {
+        match faults_of_file(path) {
+            Ok(faults) => {
+                for fault in &faults {
+                    screen::line(&screen::clean(&format!("{}:{}: {}", path.display(), fault.line, fault.problem)));
+                }
+                if !faults.is_empty() {
+                    return Exit::Usage;
+                }
+            }
+            Err(error) => return refused(&error),
+        }
+    }
+    let faults = faults_of_start(file);
+    for fault in &faults {
+        screen::line(&screen::clean(&fault.to_string()));
+    }
+    if !faults.is_empty() {
+        return Exit::Usage;
+    }
+    screen::line(&match path {
+        Some(path) => format!("{}: nothing is wrong", path.display()),
+        None => "there is no configuration file; with the variables nothing is wrong".to_owned(),
+    });
+    Exit::Ok
+}
+
+fn refused(error: &ConfigError) -> Exit {
+    screen::line(&screen::clean(&error.to_string()));
+    Exit::Usage
+}
+
+/// Says what is in force, each with where it comes from.
+fn show(file: Option<PathBuf>) -> Exit {
+    let launch = match Launch::resolve(Options::default(), file, Options::default()) {
+        Ok(launch) => launch,
+        Err(error) => {
+            screen::problem(error);
+            return Exit::Usage;
+        }
+    };
+    let said = launch.said.shown();
+    for (name, default) in defaults() {
+        let value = said.iter().find(|(said, _)| *said == name).map(|(_, value)| value.to_string());
+        let origin = launch.origins.iter().find(|(of, _)| *of == name).map(|(_, origin)| origin);
+        let line = match (value, origin) {
+            (Some(value), Some(origin)) => format!("{name} = {value}  # {}", words(origin, &launch)),
+            _ => default
+                .map_or_else(|| format!("# {name} is not set"), |default| format!("# {name} is not set: {default}")),
+        };
+        screen::line(&screen::clean(&line));
+    }
+    Exit::Ok
+}
+
+fn words(origin: &Origin, launch: &Launch) -> String {
+    match origin {
+        Origin::Flag => "argument".to_owned(),
+        Origin::Variable(name) => name.clone(),
+        Origin::File => {
+            launch.config_file.as_ref().map_or_else(|| "file".to_owned(), |file| file.display().to_string())
+        }
+        Origin::Program => "this program's own default".to_owned(),
+    }
+}
+
+/// Every setting, and its default as `--help` has it.
+fn defaults() -> Vec<(&'static str, Option<String>)> {
+    let command = Options::augment_args(clap::Command::new("simse"));
+    let default = |name: &str| {
+        let help = command.get_arguments().find(|argument| argument.get_id() == name)?.get_help()?.to_string();
+        let (_, rest) = help.rsplit_once("[default: ")?;
+        Some(rest.trim_end_matches(']').to_owned())
+    };
+    Options::NAMES.iter().map(|name| (*name, default(name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_those_of_the_help() {
+        let all = defaults();
+        let of = |wanted: &str| all.iter().find(|(name, _)| *name == wanted).and_then(|(_, default)| default.clone());
+        assert_eq!(of("port").as_deref(), Some("4100"));
+        assert_eq!(of("permissions"), None);
+        assert_eq!(all.len(), Options::NAMES.len());
+    }
+}

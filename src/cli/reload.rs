@@ -1,0 +1,180 @@
+//! The configuration is read again while the server runs: when its file changes, and at SIGHUP. What can count at once does;
+//! what cannot is told, and so is a file that is wrong, which changes nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::log::Log;
+use super::signal::hangup_is_ours;
+use super::supervised::Supervised;
+use crate::app::{App, Configuration};
+use crate::base::{clock, limit};
+use crate::config::tokens::Stamp;
+use crate::config::{Launch, Options, faults_of_file};
+
+/// Settings that count at once. All others need a restart.
+const AT_ONCE: [&str; 19] = [
+    "default_policy",
+    "permission_mode",
+    "permissions",
+    "model",
+    "openai_base_url",
+    "openai_api_key",
+    "openai_images",
+    "model_idle_timeout_ms",
+    "permission_timeout_ms",
+    "client_grace_ms",
+    "interrupt_grace_ms",
+    "shutdown_grace_ms",
+    "max_iterations",
+    "queued_prompts_max",
+    "sessions_max",
+    "streams_per_session_max",
+    "commands_per_minute",
+    "log_level",
+    "log_filter",
+];
+
+/// Faults of a file that are told; the rest is counted.
+const FAULTS_TOLD: usize = 5;
+
+/// Reads the configuration again.
+pub(super) struct Reloader {
+    /// What was said when the program was started.
+    flags: Options,
+    /// What `--config` named.
+    file: Option<PathBuf>,
+    /// What is in force.
+    launch: Launch,
+    app: Arc<App>,
+    log: Log,
+    supervised: Supervised,
+}
+
+impl Reloader {
+    /// One for a server that was started so.
+    pub(super) fn new(
+        (flags, file): (Options, Option<PathBuf>),
+        launch: Launch,
+        (app, log, supervised): (Arc<App>, Log, Supervised),
+    ) -> Self {
+        Self { flags, file, launch, app, log, supervised }
+    }
+
+    /// Reads it whenever it is asked to, until `end`. Gives back what is in force then.
+    pub(super) async fn run(mut self, end: CancellationToken) -> Launch {
+        let mut hangup = if hangup_is_ours() { signal(SignalKind::hangup()).ok() } else { None };
+        let mut known = self.stamp().await;
+        loop {
+            tokio::select! {
+                biased;
+                () = end.cancelled() => return self.launch,
+                () = next(&mut hangup) => {
+                    known = self.stamp().await;
+                    self.supervised.reloading();
+                    let outcome = self.read().await;
+                    self.supervised.reloaded(&outcome);
+                }
+                () = tokio::time::sleep(Duration::from_millis(limit::RELOAD_MS)) => {
+                    let now = self.stamp().await;
+                    if now != known {
+                        known = now;
+                        self.read().await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// How the file looks from outside.
+    async fn stamp(&self) -> Option<Stamp> {
+        let path = self.launch.config_file.clone().or_else(|| Launch::config_path().ok().flatten())?;
+        tokio::task::spawn_blocking(move || Stamp::of(&path)).await.ok()
+    }
+
+    /// Reads it and takes what it can. Gives back what came of it, in a sentence.
+    async fn read(&mut self) -> String {
+        let (flags, file) = (self.flags.clone(), self.file.clone());
+        let path = self.launch.config_file.clone();
+        let resolved = tokio::task::spawn_blocking(move || resolve(flags, file, path.as_deref()));
+        let problem = match resolved.await {
+            Ok(Ok(next)) => match self.app.adopt(&next.settings) {
+                Ok(()) => return self.took(next),
+                Err(error) => error.to_string(),
+            },
+            Ok(Err(problem)) => problem,
+            Err(cause) => cause.to_string(),
+        };
+        tracing::error!(problem, "the configuration is not taken: everything stays as it is");
+        self.note(Vec::new(), Some(problem.clone()));
+        format!("the configuration was not taken: {problem}")
+    }
+
+    fn took(&mut self, next: Launch) -> String {
+        let changed = self.launch.said.changed(&next.said);
+        let (at_once, later): (Vec<&str>, Vec<&str>) = changed.into_iter().partition(|name| AT_ONCE.contains(name));
+        self.log.set(next.log_level, next.log_filter.as_ref());
+        // What needs a restart stays what it was in the launch too: the next reading finds it again.
+        let (in_force, mut said) = (self.launch.clone(), next.said.clone());
+        said.restore(&in_force.said, &later);
+        self.launch = Launch { said, ..in_force };
+        self.launch.settings = next.settings;
+        self.launch.shutdown_grace_ms = next.shutdown_grace_ms;
+        self.launch.config_file = next.config_file;
+        if !at_once.is_empty() || later.is_empty() {
+            tracing::info!(changed = at_once.join(" "), "the configuration was read again");
+        }
+        if !later.is_empty() {
+            tracing::warn!(
+                settings = later.join(" "),
+                "needs a restart: the server goes on with what it was started with"
+            );
+        }
+        let outcome = match later.is_empty() {
+            true => "the configuration was read again".to_owned(),
+            false => format!("the configuration was read again; needs a restart: {}", later.join(" ")),
+        };
+        self.note(later, None);
+        outcome
+    }
+
+    fn note(&self, needs_restart: Vec<&'static str>, problem: Option<String>) {
+        self.app.note_configuration(Configuration { read_at: clock::now_text(), needs_restart, problem });
+    }
+}
+
+/// The next SIGHUP; never, where it is not ours.
+async fn next(hangup: &mut Option<Signal>) {
+    match hangup {
+        Some(hangup) => drop(hangup.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+fn resolve(flags: Options, file: Option<PathBuf>, read: Option<&Path>) -> Result<Launch, String> {
+    // A file that is there says more about what is wrong with it than the first error.
+    let faults = read.map(|path| faults_of_file(path).unwrap_or_default()).unwrap_or_default();
+    if !faults.is_empty() {
+        let mut told: Vec<String> = faults.iter().take(FAULTS_TOLD).map(ToString::to_string).collect();
+        if let Some(more) = faults.len().checked_sub(FAULTS_TOLD).filter(|more| *more > 0) {
+            told.push(format!("and {more} more"));
+        }
+        return Err(told.join("; "));
+    }
+    Launch::resolve(flags, file, Options::default()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_counts_at_once_are_settings() {
+        let strange: Vec<_> = AT_ONCE.iter().filter(|name| !Options::NAMES.contains(name)).collect();
+        assert!(strange.is_empty(), "{strange:?}");
+    }
+}

@@ -1,0 +1,282 @@
+//! All that is wrong with a configuration file, each fault with its line: what it says is held against the schema.
+//!
+//! Invariant: no value is repeated, because it may be a secret; names are.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::resolve::FILE_BYTES_MAX;
+use super::{ConfigError, LogFilter, schema};
+use crate::base::file;
+
+/// How far a name may be from one that is known to be taken for it.
+const NEAR: f64 = 0.7;
+
+/// Something that is wrong in a file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub struct Fault {
+    /// Its line, from 1.
+    pub line: usize,
+    /// The field, and what was expected.
+    pub problem: String,
+}
+
+/// Everything that is wrong with the text of a file. Empty: it has the form of a configuration file.
+pub fn faults_of(text: &str) -> Vec<Fault> {
+    let (document, broken) = DeTable::parse_recoverable(text);
+    let mut look = Look { text, faults: Vec::new() };
+    for error in broken {
+        look.add(&error.span().unwrap_or(0..0), error.message().to_owned());
+    }
+    // What a broken line was meant to say nobody knows.
+    if look.faults.is_empty() {
+        look.members(document.get_ref(), &document.span(), &schema::schema(), "");
+    }
+    look.faults.sort_by_key(|fault| fault.line);
+    look.faults
+}
+
+/// The same of a file.
+///
+/// # Errors
+/// When it cannot be read, or is no text.
+pub fn faults_of_file(path: &Path) -> Result<Vec<Fault>, ConfigError> {
+    let refused = |problem: String| ConfigError::File { path: path.to_owned(), problem };
+    let (bytes, _) = file::read_small(path, FILE_BYTES_MAX).map_err(|cause| refused(cause.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| refused("expected text in UTF-8".to_owned()))?;
+    Ok(faults_of(&text))
+}
+
+struct Look<'a> {
+    text: &'a str,
+    faults: Vec<Fault>,
+}
+
+impl Look<'_> {
+    fn add(&mut self, span: &Range<usize>, problem: String) {
+        let before = self.text.get(..span.start).unwrap_or_default();
+        self.faults.push(Fault { line: before.matches('\n').count() + 1, problem });
+    }
+
+    /// A value that is to be as `schema` says. `at`: its name.
+    fn value(&mut self, value: &Spanned<DeValue<'_>>, schema: &Value, at: &str) {
+        let (span, value) = (value.span(), value.get_ref());
+        if let Some(choices) = schema["anyOf"].as_array() {
+            return self.any(&span, value, (choices, at));
+        }
+        match (schema["type"].as_str().unwrap_or_default(), value) {
+            ("object", DeValue::Table(table)) => self.members(table, &span, schema, at),
+            ("array", DeValue::Array(items)) => {
+                if items.is_empty() && schema["minItems"].as_u64().is_some_and(|least| least > 0) {
+                    self.add(&span, format!("`{at}`: expected at least one"));
+                }
+                for (number, item) in items.iter().enumerate() {
+                    self.value(item, &schema["items"], &format!("{at}[{number}]"));
+                }
+            }
+            (kind, value) => {
+                if let Some(expected) = misfit(kind, value, schema) {
+                    self.add(&span, format!("`{at}`: expected {expected}; got {}", article(value.type_str())));
+                }
+            }
+        }
+    }
+
+    /// A value that may be one of several things. Said is what is wrong with it as the one that it looks like.
+    fn any(&mut self, span: &Range<usize>, value: &DeValue<'_>, (choices, at): (&[Value], &str)) {
+        let mut best: Option<Vec<Fault>> = None;
+        for choice in choices {
+            let mut look = Look { text: self.text, faults: Vec::new() };
+            look.value(&Spanned::new(span.clone(), value.clone()), choice, at);
+            if look.faults.is_empty() {
+                return;
+            }
+            let like = matches!(
+                (choice["type"].as_str(), value),
+                (Some("array"), DeValue::Array(_)) | (Some("string"), DeValue::String(_))
+            );
+            if like || best.is_none() {
+                best = Some(look.faults);
+            }
+        }
+        self.faults.extend(best.unwrap_or_default());
+    }
+
+    /// The members of a table: those that are known, those that are not, those that are missing.
+    fn members(&mut self, table: &DeTable<'_>, span: &Range<usize>, schema: &Value, at: &str) {
+        let empty = Map::new();
+        let known = schema["properties"].as_object().unwrap_or(&empty);
+        let named = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+        for (key, value) in table {
+            let name = key.get_ref().as_ref();
+            match (known.get(name), &schema["additionalProperties"]) {
+                (Some(member), _) => self.value(value, member, &named(name)),
+                (None, any @ Value::Object(_)) => self.value(value, any, &named(name)),
+                (None, _) => self.add(&key.span(), unknown(&named(name), name, known)),
+            }
+        }
+        for missing in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+            if !table.iter().any(|(key, _)| key.get_ref() == missing) {
+                self.add(span, format!("`{}` is missing", named(missing)));
+            }
+        }
+    }
+}
+
+fn unknown(at: &str, name: &str, known: &Map<String, Value>) -> String {
+    // A name in another spelling is as good as the right one.
+    let plain = |name: &str| name.to_ascii_lowercase().replace(['-', '_'], "");
+    let near = |other: &&String| strsim::jaro_winkler(&plain(name), &plain(other));
+    let nearest = known.keys().max_by(|a, b| near(a).total_cmp(&near(b)));
+    match nearest.filter(|other| near(other) >= NEAR) {
+        Some(other) => format!("`{at}` is not known; did you mean `{other}`?"),
+        None => format!("`{at}` is not known"),
+    }
+}
+
+/// What was expected of a value that is no table and no array where one is to be. None: it fits.
+fn misfit(kind: &str, value: &DeValue<'_>, schema: &Value) -> Option<String> {
+    match (kind, value) {
+        ("string", DeValue::String(text)) => {
+            if let Some(words) = schema["enum"].as_array() {
+                let fits = words.iter().any(|word| word == text.as_ref());
+                return (!fits).then(|| alternatives(words));
+            }
+            if schema["pattern"].is_string() {
+                // The one pattern that there is.
+                return text.parse::<LogFilter>().err().map(|said| said.trim_start_matches("expected ").to_owned());
+            }
+            let short = schema["minLength"].as_u64().is_some_and(|least| (text.chars().count() as u64) < least);
+            short.then(|| "a text that is not empty".to_owned())
+        }
+        ("boolean", DeValue::Boolean(_)) => None,
+        ("integer", DeValue::Integer(number)) => {
+            let number = i128::from_str_radix(number.as_str(), number.radix()).ok();
+            let bound = |keyword: &str| schema[keyword].as_i64().map(i128::from);
+            let low = bound("minimum").unwrap_or(i128::MIN);
+            let high = bound("maximum").unwrap_or(i128::from(i64::MAX));
+            let fits = number.is_some_and(|number| (low..=high).contains(&number));
+            (!fits).then(|| range(schema, "a whole number"))
+        }
+        ("number", DeValue::Integer(_) | DeValue::Float(_)) => {
+            let text = match value {
+                DeValue::Integer(number) => number.as_str(),
+                DeValue::Float(number) => number.as_str(),
+                _ => "",
+            };
+            let number: f64 = text.parse().unwrap_or(f64::NAN);
+            let fits = number >= schema["minimum"].as_f64().unwrap_or(f64::MIN)
+                && number <= schema["maximum"].as_f64().unwrap_or(f64::MAX);
+            (!fits).then(|| range(schema, "a number"))
+        }
+        ("string", _) if schema["enum"].is_array() => schema["enum"].as_array().map(|words| alternatives(words)),
+        ("string", _) => Some("a text".to_owned()),
+        ("boolean", _) => Some("true or false".to_owned()),
+        ("integer", _) => Some(range(schema, "a whole number")),
+        ("number", _) => Some(range(schema, "a number")),
+        ("array", _) => Some("an array".to_owned()),
+        ("object", _) => Some("a table".to_owned()),
+        _ => None,
+    }
+}
+
+fn range(schema: &Value, what: &str) -> String {
+    match (&schema["minimum"], &schema["maximum"]) {
+        (Value::Number(low), Value::Number(high)) => format!("{what} from {low} to {high}"),
+        (Value::Number(low), _) => format!("{what}, {low} or more"),
+        _ => what.to_owned(),
+    }
+}
+
+fn alternatives(words: &[Value]) -> String {
+    let words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+    match words.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} or {last}", before.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+fn article(kind: &str) -> String {
+    match kind.chars().next() {
+        Some('a' | 'e' | 'i' | 'o' | 'u') => format!("an {kind}"),
+        _ => format!("a {kind}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Options;
+
+    #[test]
+    fn every_fault_is_told_with_its_line() {
+        let file = "prot = 3\nport = 70000\nhost = ''\nlog-level = 'loud'\nlog_format = 'xml'\nmax_iterations = 0\n\
+            memory_similarity_threshold = 1.5\nno_auth = 'yes'\nroot = 'x'\nallowed_path = ['a', 2]\nzzz = 1\n\
+            [permissions]\nrule = []\n[[permissions.rules]]\npolicy = 'maybe'\ncategory = []\n\
+            [[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\npattern = ''\ncategory = ['read', 'reed']\nannotations = { read_only = true }\n\
+            [[acp_servers]]\nname = 'a'\ncomand = 'x'\nenv = { KEY = 1 }\n[[mcp_servers]]\nname = 'b'\ntransport = 'carrier pigeon'\n";
+        let found: Vec<String> = faults_of(file).iter().map(ToString::to_string).collect();
+        #[rustfmt::skip]
+        let want = [
+            "line 1: `prot` is not known; did you mean `port`?",
+            "line 2: `port`: expected a whole number from 0 to 65535; got an integer",
+            "line 3: `host`: expected a text that is not empty; got a string",
+            "line 4: `log-level` is not known; did you mean `log_level`?",
+            "line 5: `log_format`: expected text or json; got a string",
+            "line 6: `max_iterations`: expected a whole number from 1 to 4294967295; got an integer",
+            "line 7: `memory_similarity_threshold`: expected a number from 0 to 1; got a float",
+            "line 8: `no_auth`: expected true or false; got a string",
+            "line 9: `root`: expected an array; got a string",
+            "line 10: `allowed_path[1]`: expected a text; got an integer",
+            "line 11: `zzz` is not known",
+            "line 13: `permissions.rule` is not known; did you mean `rules`?",
+            "line 14: `permissions.rules[0].tool` is missing",
+            "line 15: `permissions.rules[0].policy`: expected allow, ask or deny; got a string",
+            "line 16: `permissions.rules[0].category`: expected at least one",
+            "line 20: `permissions.rules[1].pattern`: expected a text that is not empty; got a string",
+            "line 21: `permissions.rules[1].category[1]`: expected read, edit, search, execute, memory, vfs, task, subagent or other; got a string",
+            "line 22: `permissions.rules[1].annotations.read_only` is not known; did you mean `readOnly`?",
+            "line 23: `acp_servers[0].command` is missing",
+            "line 25: `acp_servers[0].comand` is not known; did you mean `command`?",
+            "line 26: `acp_servers[0].env.KEY`: expected a text; got an integer",
+            "line 29: `mcp_servers[0].transport`: expected stdio or http; got a string",
+        ];
+        assert_eq!(found, want, "{found:#?}");
+    }
+
+    #[test]
+    fn a_broken_file_says_where_and_not_what() {
+        let found = faults_of("port = 1\nopenai_api_key = sk-secret\nhost = [\n");
+        assert!(!found.is_empty() && found[0].line == 2, "{found:?}");
+        assert!(!format!("{found:?}").contains("sk-secret"), "{found:?}");
+    }
+
+    /// What has no fault here is read, and what has one is not.
+    #[test]
+    fn the_check_and_the_reader_agree() {
+        #[rustfmt::skip]
+        let table = [
+            ("", true), ("port = 0", true), ("port = -1", false), ("port = 0x10", true), ("port = 1_000", true), ("port = '1'", false), ("port = 1.0", false),
+            ("memory_similarity_threshold = 0.5", true), ("memory_similarity_threshold = 1", true), ("memory_similarity_threshold = 'x'", false),
+            ("root = []", true), ("root = ['a']", true), ("root = [1]", false), ("no_auth = true", true), ("no_auth = 1", false),
+            ("log_level = 'debug'", true), ("log_level = 'Debug'", false), ("sandbox = 'off'", true), ("sandbox = 'on'", false),
+            ("stale_check = 'strict'", true), ("stale_check = 'x'", false), ("permission_mode = 'accept-edits'", true), ("permission_mode = 'x'", false),
+            ("default_policy = 'deny'", true), ("default_policy = 'x'", false), ("openai_api_key = 'k'", true), ("openai_api_key = 1", false),
+            ("a.b = 1", false), ("port = 1979-05-27", false), ("port = 1\nport = 2", false),
+            ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\ncategory = 'read'", true),
+            ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\ncategory = ['read', 'task']\nannotations = { readOnly = false, title = 't' }", true),
+            ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\ncategory = 'reed'", false), ("[permissions]\nrules = 1", false),
+            ("[[acp_servers]]\nname = 'a'\ncommand = 'x'\nargs = ['y']\ntimeoutMs = 5\npermissionPolicy = 'deny'\nenv = { A = 'b' }", true),
+            ("[[acp_servers]]\nname = 'a'", false), ("[[acp_servers]]\nname = 'a'\ncommand = 'x'\npermissionPolicy = 'x'", false),
+            ("[[mcp_servers]]\nname = 'a'\nurl = 'http://127.0.0.1:1/'\nheaders = { a = 'b' }", true), ("[[mcp_servers]]\nname = 1\ncommand = 'x'", false),
+        ];
+        for (file, want) in table {
+            assert_eq!((faults_of(file).is_empty(), toml::from_str::<Options>(file).is_ok()), (want, want), "{file}");
+        }
+    }
+}

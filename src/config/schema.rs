@@ -1,0 +1,164 @@
+//! The configuration file as a JSON Schema (draft 2020-12), made from the settings themselves. `faults` holds files against it.
+
+use serde_json::{Value, json};
+
+use super::resolve::AT_LEAST_ONE;
+use super::{Options, options};
+use crate::base::limit;
+
+/// The schema. Each setting has its words of `--help` as its description.
+pub fn schema() -> Value {
+    let mut properties = Options::schemas();
+    let mut bound = |name: &str, keyword: &str, value: Value| {
+        if let Some(property) = properties.get_mut(name) {
+            property[keyword] = value;
+        }
+    };
+    for name in AT_LEAST_ONE {
+        bound(name, "minimum", 1.into());
+    }
+    bound("memory_max_results", "minimum", 1.into());
+    bound("memory_max_results", "maximum", limit::MEMORY_RESULTS_MAX.into());
+    bound("memory_similarity_threshold", "minimum", 0.into());
+    bound("memory_similarity_threshold", "maximum", 1.into());
+    bound("host", "minLength", 1.into());
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Configuration file of simse (TOML)",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": false,
+    })
+}
+
+/// A text that is one of those in a sentence such as `allow, ask or deny`.
+pub(super) fn one_of(expected: &str) -> Value {
+    let words: Vec<&str> = expected.split(", ").flat_map(|part| part.split(" or ")).collect();
+    json!({ "type": "string", "enum": words })
+}
+
+/// An array of such things.
+pub(super) fn list_of(items: Value) -> Value {
+    json!({ "type": "array", "items": items })
+}
+
+/// An object with these members and no other.
+fn object(required: &[&str], properties: Value) -> Value {
+    json!({ "type": "object", "required": required, "properties": properties, "additionalProperties": false })
+}
+
+fn text(description: &str) -> Value {
+    json!({ "type": "string", "description": description })
+}
+
+fn texts(description: &str) -> Value {
+    json!({ "type": "array", "items": { "type": "string" }, "description": description })
+}
+
+fn texts_by_name(description: &str) -> Value {
+    json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": description })
+}
+
+/// `[permissions]`.
+pub(super) fn permissions() -> Value {
+    let categories = one_of("read, edit, search, execute, memory, vfs, task, subagent or other");
+    let flag = |description: &str| json!({ "type": "boolean", "description": description });
+    let annotations = object(
+        &[],
+        json!({
+            "title": text("A name for people"),
+            "destructive": flag("May destroy something"),
+            "readOnly": flag("Changes nothing"),
+        }),
+    );
+    let rule = object(
+        &["tool", "policy"],
+        json!({
+            "tool": text("Glob over the tool's name"),
+            "pattern": { "type": "string", "minLength": 1, "description": "Glob over the command or the path" },
+            "policy": options::policies(),
+            "category": { "anyOf": [categories, { "type": "array", "items": categories, "minItems": 1 }] },
+            "annotations": annotations,
+        }),
+    );
+    object(&[], json!({ "rules": list_of(rule) }))
+}
+
+/// One of `[[acp_servers]]`.
+pub(super) fn acp_server() -> Value {
+    object(
+        &["name", "command"],
+        json!({
+            "name": text("Its name; its model is acp/NAME"),
+            "command": text("The program"),
+            "args": texts("Its arguments"),
+            "cwd": text("Its working directory, relative to the file"),
+            "env": texts_by_name("Variables over the inherited ones"),
+            "defaultAgent": text("The mode or agent of its own that sessions are set to"),
+            "timeoutMs": { "type": "integer", "minimum": 1, "description": "Longest wait for an answer" },
+            "permissionPolicy": one_of("auto-approve, prompt or deny"),
+        }),
+    )
+}
+
+/// One of `[[mcp_servers]]`.
+pub(super) fn mcp_server() -> Value {
+    object(
+        &["name"],
+        json!({
+            "name": text("Its name; its tools are mcp:NAME/TOOL"),
+            "transport": one_of("stdio or http"),
+            "command": text("The program, of stdio"),
+            "args": texts("Its arguments"),
+            "env": texts_by_name("Variables over the inherited ones"),
+            "cwd": text("Its working directory, relative to the file"),
+            "url": text("Its address, of http"),
+            "headers": texts_by_name("Sent with each request"),
+        }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The members that the reader of the file knows, as its refusal of another one names them.
+    fn members(file: &str) -> BTreeSet<String> {
+        let refusal = toml::from_str::<Options>(file).unwrap_err().to_string();
+        let (_, names) = refusal.split_once("expected ").unwrap_or_else(|| panic!("{refusal}"));
+        names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn members_are_those_that_are_read() {
+        let schema = schema();
+        let names = |pointer: &str| -> BTreeSet<String> {
+            let found = schema.pointer(pointer).and_then(Value::as_object);
+            found.unwrap_or_else(|| panic!("{pointer}")).keys().cloned().collect()
+        };
+        #[rustfmt::skip]
+        let table = [
+            ("no_such = 1", "/properties"),
+            ("[permissions]\nno_such = 1", "/properties/permissions/properties"),
+            ("[[permissions.rules]]\nno_such = 1", "/properties/permissions/properties/rules/items/properties"),
+            ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\nannotations = { no_such = 1 }", "/properties/permissions/properties/rules/items/properties/annotations/properties"),
+            ("[[acp_servers]]\nno_such = 1", "/properties/acp_servers/items/properties"),
+            ("[[mcp_servers]]\nno_such = 1", "/properties/mcp_servers/items/properties"),
+        ];
+        for (file, pointer) in table {
+            let want = if pointer == "/properties" {
+                Options::NAMES.iter().map(|n| (*n).to_owned()).collect()
+            } else {
+                members(file)
+            };
+            assert_eq!(names(pointer), want, "{pointer}");
+        }
+        for name in AT_LEAST_ONE {
+            assert_eq!(schema["properties"][name]["minimum"], 1, "{name}");
+        }
+        assert!(schema["properties"]["port"]["description"].as_str().unwrap().starts_with("Port to listen on"));
+        assert_eq!(schema["properties"]["log_level"]["enum"], json!(["off", "error", "warn", "info", "debug"]));
+    }
+}

@@ -1,0 +1,209 @@
+//! `simse serve` as a service: a supervisor hears how it is, its configuration is read again while it runs, and `simse config`
+//! says what is wrong with one.
+
+use std::collections::BTreeMap;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::support::binary::{Serving, ended, simse};
+use crate::support::http::PATIENCE;
+
+/// A supervisor's socket: what is said there, one message after the other.
+struct Ear(UnixDatagram);
+
+impl Ear {
+    /// The next message that holds this line.
+    fn hears(&self, line: &str) -> String {
+        let mut message = [0; 4096];
+        loop {
+            let length = self.0.recv(&mut message).unwrap_or_else(|cause| panic!("waiting for {line}: {cause}"));
+            let text = String::from_utf8(message[..length].to_vec()).unwrap();
+            if text.lines().any(|said| said == line) {
+                return text;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_supervisor_hears_how_it_is() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("notify");
+    let name = format!("simse-service-{}", uuid::Uuid::now_v7());
+    let sockets = [
+        (UnixDatagram::bind(&path).unwrap(), path.display().to_string()),
+        (UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap(), format!("@{name}")),
+    ];
+    for (socket, address) in sockets {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let ear = Ear(socket);
+        let variables = [("NOTIFY_SOCKET", address), ("WATCHDOG_USEC", "200000".to_owned())];
+        let serving = Serving::start_with(&home, &[], &variables).await;
+        let pid = serving.child.id().unwrap();
+        let ready = ear.hears("READY=1");
+        assert!(ready.contains(&format!("MAINPID={pid}\n")) && ready.contains(&serving.address.to_string()), "{ready}");
+        ear.hears("WATCHDOG=1");
+        serving.signal(Signal::HUP);
+        ear.hears("RELOADING=1");
+        assert!(ear.hears("READY=1").contains("STATUS=the configuration was read again"));
+        let (code, ..) = serving.stop().await;
+        assert_eq!(code, Some(0));
+        assert!(ear.hears("STOPPING=1").contains("EXTEND_TIMEOUT_USEC="));
+    }
+}
+
+async fn health(serving: &Serving) -> Value {
+    serving.request("GET", "/health?verbose=true").send(serving.address).await.json()
+}
+
+/// The health once it says so of the configuration.
+async fn until(serving: &Serving, status: &str) -> Value {
+    let begun = Instant::now();
+    loop {
+        let told = health(serving).await;
+        if told["checks"]["configuration"]["status"] == status {
+            return told;
+        }
+        assert!(begun.elapsed() < PATIENCE, "not {status}: {told}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn limits(told: &Value) -> BTreeMap<String, u64> {
+    let one = |one: &Value| (one["name"].as_str().unwrap().to_owned(), one["limit"].as_u64().unwrap());
+    told["limits"].as_array().unwrap().iter().map(one).collect()
+}
+
+/// Written beside and moved there, as editors do.
+fn write(file: &Path, text: &str) {
+    let beside = file.with_extension("new");
+    std::fs::write(&beside, text).unwrap();
+    std::fs::rename(beside, file).unwrap();
+}
+
+#[tokio::test]
+async fn a_changed_configuration_counts_at_once_where_it_can() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("simse.toml");
+    write(&file, "sessions_max = 10\n");
+    let mut serving = Serving::start(&home, &["--config", "simse.toml"]).await;
+    assert_eq!(health(&serving).await["checks"].get("configuration"), None);
+    let session = serving.request("POST", "/sessions").json(&json!({})).send(serving.address).await.json();
+    let explain = async |serving: &Serving| {
+        let body = json!({ "sessionId": session["sessionId"], "tool": "bash", "arguments": { "command": "ls" } });
+        serving.request("POST", "/permissions/explain").json(&body).send(serving.address).await.json()["decision"]
+            .clone()
+    };
+    assert_eq!(explain(&serving).await, "ask");
+
+    write(
+        &file,
+        "sessions_max = 11\nlog_level = 'debug'\nlog_filter = 'simse::store=off'\n[[permissions.rules]]\ntool = 'bash'\npattern = 'ls'\npolicy = 'deny'\n",
+    );
+    let told = until(&serving, "ok").await;
+    assert_eq!(limits(&told)["sessions"], 11);
+    assert_eq!(explain(&serving).await, "deny", "a session that is awake follows");
+
+    // What is broken changes nothing, and is told with its line.
+    write(&file, "sessions_max = 12\nlog_levle = 'off'\n");
+    let told = until(&serving, "broken").await;
+    let reason = told["checks"]["configuration"]["reason"].as_str().unwrap();
+    assert_eq!(reason, "line 2: `log_levle` is not known; did you mean `log_level`?");
+    assert_eq!(limits(&told)["sessions"], 11);
+    write(&file, "sessions_max = 12\nmodel = 'no/such'\n");
+    let begun = Instant::now();
+    while !health(&serving).await["checks"]["configuration"]["reason"].to_string().contains("no/such") {
+        assert!(begun.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(limits(&health(&serving).await)["sessions"], 11);
+
+    // What cannot count yet is told, the rest counts.
+    write(&file, "sessions_max = 12\nport = 1\nconnections_max = 5\n");
+    let told = until(&serving, "needs-restart").await;
+    assert_eq!(told["checks"]["configuration"]["needsRestart"], json!(["connections_max"]), "the port is a flag's");
+    assert_eq!(limits(&told)["sessions"], 12);
+    assert!(limits(&told)["connections"] > 5);
+    assert_eq!(told["status"], "ok");
+    write(&file, "sessions_max = 12\n");
+    until(&serving, "ok").await;
+    assert!(serving.child.try_wait().unwrap().is_none());
+    let (code, _, err) = serving.stop().await;
+    assert_eq!(code, Some(0));
+    assert!(err.contains("needs a restart") && err.contains("connections_max"), "{err}");
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_all_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let run = async |arguments: &[&str], variables: &[(&str, &str)]| {
+        ended(simse(home.path()).args(arguments).envs(variables.iter().copied()).spawn().unwrap()).await
+    };
+    std::fs::write(home.path().join("bad.toml"), "prot = 1\nport = 'x'\nopenai_api_key = 7\n").unwrap();
+    let (code, out, _) = run(&["config", "check", "bad.toml"], &[]).await;
+    let want = "bad.toml:1: `prot` is not known; did you mean `port`?\n\
+        bad.toml:2: `port`: expected a whole number from 0 to 65535; got a string\n\
+        bad.toml:3: `openai_api_key`: expected a text; got an integer\n";
+    assert_eq!((code, out.as_str()), (Some(2), want));
+    std::fs::write(home.path().join("odd.toml"), "cwd = 'nowhere'\nroot = ['a', 'b']\ntls_cert = 'c'\n").unwrap();
+    let (code, out, _) = run(&["config", "check", "odd.toml"], &[]).await;
+    assert_eq!((code, out.lines().count()), (Some(2), 4), "{out}");
+    let (code, out, _) = run(&["config", "check"], &[("SIMSE_PORT", "x"), ("SIMSE_NO_AUTH", "perhaps")]).await;
+    assert_eq!((code, out.lines().count()), (Some(2), 2), "{out}");
+    std::fs::write(
+        home.path().join("good.toml"),
+        "port = 7\nopenai_api_key = 'sk-secret'\n[[mcp_servers]]\nname = 'm'\ncommand = 'x'\nenv = { K = 'sk-more' }\n",
+    )
+    .unwrap();
+    let (code, out, _) = run(&["config", "check", "good.toml"], &[]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "good.toml: nothing is wrong\n"));
+
+    let (code, out, err) = run(
+        &["config", "show", "--config", "good.toml"],
+        &[("SIMSE_MODEL", "openai/x"), ("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")],
+    )
+    .await;
+    assert_eq!(code, Some(0), "{err}");
+    let file = home.path().join("good.toml");
+    for line in [
+        format!("port = 7  # {}", file.display()),
+        format!("openai_api_key = \"(hidden)\"  # {}", file.display()),
+        "model = \"openai/x\"  # SIMSE_MODEL".to_owned(),
+        "openai_base_url = \"http://127.0.0.1:1/v1\"  # OPENAI_BASE_URL".to_owned(),
+        "# max_iterations is not set: 200".to_owned(),
+    ] {
+        assert!(out.lines().any(|said| said == line), "{line}\n{out}");
+    }
+    assert!(!out.contains("sk-"), "{out}");
+
+    let (code, out, _) = run(&["config", "schema"], &[]).await;
+    let schema: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &schema["properties"]["port"]["maximum"]), (Some(0), &json!(65535)));
+}
+
+/// The unit starts what there is, and systemd takes it, where it is here.
+#[test]
+fn the_unit_is_one() {
+    let unit = include_str!("../../docs/simse.service");
+    let line = |name: &str| unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap();
+    let mut words = line("ExecStart").split_whitespace();
+    assert_eq!((words.next(), words.next()), (Some("/usr/local/bin/simse"), Some("serve")));
+    for flag in words.filter_map(|word| word.strip_prefix("--")) {
+        let name = flag.replace('-', "_");
+        assert!(name == "config" || simse::config::Options::NAMES.contains(&name.as_str()), "{flag}");
+    }
+    assert_eq!((line("Type"), line("ExecReload")), ("notify", "/bin/kill -HUP $MAINPID"));
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("simse.service");
+    std::fs::write(&file, unit.replace("/usr/local/bin/simse", "/bin/true")).unwrap();
+    let verify = std::process::Command::new("systemd-analyze").arg("verify").arg(&file).output();
+    let Ok(told) = verify else { return };
+    let words = String::from_utf8_lossy(&told.stderr).into_owned();
+    let ours: Vec<&str> = words.lines().filter(|line| line.contains("simse.service")).collect();
+    assert!(ours.is_empty(), "{ours:#?}");
+}
