@@ -6,11 +6,17 @@ use std::sync::atomic::Ordering;
 use super::App;
 use crate::base::metrics::meters::Meters;
 use crate::base::metrics::{Kind, Page};
+use crate::base::trace::Tracer;
 
 impl App {
     /// What is counted of requests, turns, tools and models.
     pub fn meters(&self) -> &Arc<Meters> {
         &self.meters
+    }
+
+    /// Who tells the collector of traces, if there is one.
+    pub fn tracer(&self) -> &Tracer {
+        &self.tracer
     }
 
     /// Writes what is counted here: sessions and turns as they are now, and all that was counted since the start.

@@ -32,6 +32,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::agent::Asker;
 use crate::base::metrics::meters::Meters;
+use crate::base::trace::Tracer;
 use crate::base::{clock, limit};
 pub use crate::bus::{Batch, encode_frame, encode_frames};
 use crate::config::Settings;
@@ -64,6 +65,9 @@ use command::Commands;
 pub use controls::{Aborted, Interrupted, Paused, Resumed};
 pub use judged::{Judged, Namesakes};
 use wiring::Wardrobe;
+
+/// How long the end waits for a collector.
+const FLUSH_WAIT: Duration = Duration::from_secs(2);
 
 /// Who asks. Clients see their own sessions only.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,6 +147,7 @@ pub struct App {
     /// Grants that outlive sessions.
     saved: Arc<GrantBook>,
     meters: Arc<Meters>,
+    tracer: Tracer,
     opened_at_ms: u64,
 }
 
@@ -182,6 +187,7 @@ impl App {
         let wardrobe = Arc::new(wardrobe.with_memories(memories.clone()).with_recording(recording));
         let saved = Arc::new(GrantBook::open(Arc::clone(&store)).await?);
         let meters = Arc::<Meters>::default();
+        let tracer = settings.collector.clone().map_or_else(Tracer::default, Tracer::start);
         let terms = Terms {
             limits: settings.limits.clone().into(),
             rules: Arc::new(ServerRules::new(
@@ -192,6 +198,7 @@ impl App {
             saved: Arc::clone(&saved),
             roots: wiring::further_roots(&settings),
             meters: Arc::clone(&meters),
+            tracer: tracer.clone(),
         };
         let bench = Arc::clone(&wardrobe) as Arc<dyn Workbench>;
         let sessions = Manager::new(Arc::clone(&store), bench, terms);
@@ -218,6 +225,7 @@ impl App {
             session_count,
             saved,
             meters,
+            tracer,
             opened_at_ms: clock::now_ms(),
         }))
     }
@@ -496,6 +504,9 @@ impl App {
             Some(memories) => memories.close().await.map_err(|error| ApiError::internal(error.to_string())),
             None => Ok(()),
         };
-        saved.and(closed).and(memory_closed).and(self.close_record().await)
+        let ended = saved.and(closed).and(memory_closed).and(self.close_record().await);
+        // What was to be told of it is told; a collector that does not answer holds nothing up for long.
+        self.tracer.flush(FLUSH_WAIT).await;
+        ended
     }
 }

@@ -12,14 +12,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use reqwest::{Client, Response, Url};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Client, RequestBuilder, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::clock;
+use super::trace::Origin;
 
 pub use protocol::{header_pairs, protocol_client, without_address};
 
+/// The header of W3C Trace Context.
+const TRACEPARENT: &str = "traceparent";
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a body is waited for when nobody needs it any more.
@@ -110,19 +113,11 @@ pub async fn post(request: Post) -> Result<Answer, HttpError> {
     if let Some(token) = &request.bearer {
         builder = builder.bearer_auth(token.expose_secret());
     }
-    let response = within(request.idle_timeout, &host, builder.send()).await?;
-    let response = response.map_err(|error| {
-        let cause = innermost(&error);
-        if error.is_builder() {
-            return HttpError::Setup(cause);
-        }
-        // A body that could not be sent or headers that broke off: there was a connection.
-        if error.is_connect() {
-            HttpError::Connect { host: host.clone(), cause }
-        } else {
-            HttpError::Cut { host: host.clone(), cause }
-        }
-    })?;
+    // Whose work it is, for whoever follows it on the other side.
+    if let Some(context) = Origin::current().context {
+        builder = builder.header(TRACEPARENT, context.to_string());
+    }
+    let response = sent(builder, &host, request.idle_timeout).await?;
     Ok(Answer {
         status: response.status().as_u16(),
         content_type: content_type(response.headers()),
@@ -130,6 +125,50 @@ pub async fn post(request: Post) -> Result<Answer, HttpError> {
         response,
         host,
         idle_timeout: request.idle_timeout,
+    })
+}
+
+/// Sends bytes of protobuf with these headers, and gives the status of the answer.
+///
+/// # Errors
+/// [`HttpError`] when there is no answer.
+pub async fn post_protobuf(request: Post, headers: Vec<(String, String)>) -> Result<u16, HttpError> {
+    let url = parse_url(&request.url)?;
+    let host = host_of(&url);
+    let client = client_for(Kind::of(&url)).await?;
+    let mut builder = client
+        .post(url)
+        .header(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"))
+        .header(reqwest::header::ACCEPT, HeaderValue::from_static(request.accept))
+        .body(request.body);
+    for (name, value) in headers {
+        let name = HeaderName::try_from(&name)
+            .map_err(|_| HttpError::BadHeader(format!("`{name}` is no name of a header")))?;
+        let value = HeaderValue::try_from(&value);
+        let value = value.map_err(|_| HttpError::BadHeader(format!("the header `{name}` cannot have this value")))?;
+        builder = builder.header(name, value);
+    }
+    let mut response = sent(builder, &host, request.idle_timeout).await?;
+    let status = response.status().as_u16();
+    // Read to its end, so that the connection can be used again.
+    while let Ok(Ok(Some(_))) = within(request.idle_timeout, &host, response.chunk()).await {}
+    Ok(status)
+}
+
+/// The answer to a request, whatever its status.
+async fn sent(builder: RequestBuilder, host: &str, idle_timeout: Duration) -> Result<Response, HttpError> {
+    let response = within(idle_timeout, host, builder.send()).await?;
+    response.map_err(|error| {
+        let cause = innermost(&error);
+        if error.is_builder() {
+            return HttpError::Setup(cause);
+        }
+        // A body that could not be sent or headers that broke off: there was a connection.
+        if error.is_connect() {
+            HttpError::Connect { host: host.to_owned(), cause }
+        } else {
+            HttpError::Cut { host: host.to_owned(), cause }
+        }
     })
 }
 

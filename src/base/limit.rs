@@ -26,6 +26,8 @@ pub const WRITE_TIMEOUT_MS: u64 = 30_000;
 pub const DISK_BYTES_LOW: u64 = 256 << 20;
 /// Room on the disk of the data below which the server counts as unhealthy, in bytes.
 pub const DISK_BYTES_MIN: u64 = 16 << 20;
+/// Spans and lines of the log that wait for the collector; one more is dropped.
+pub const SPANS_WAITING_MAX: usize = 8_192;
 /// Named tokens of a server.
 pub const TOKENS_MAX: usize = 1_000;
 /// How long a server goes on with files that were changed behind it: tokens, certificates.

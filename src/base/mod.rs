@@ -18,6 +18,7 @@ pub mod sandbox;
 pub mod show;
 pub mod sse;
 pub mod text;
+pub mod trace;
 pub mod workspace;
 
 use std::future::Future;

@@ -4,9 +4,9 @@
 //! that find it full are dropped and counted.
 
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
@@ -17,10 +17,14 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::reload::{Handle, Layer};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::config::{LogFilter, LogFormat, LogLevel};
+use super::copies::Copies;
+use crate::base::trace::Tracer;
+use crate::config::{Launch, LogFilter, LogFormat, LogLevel};
 
 /// Lines that may wait.
 const LINES_MAX: usize = 8_192;
+/// How long the end waits for the collector.
+const DELIVERY: Duration = Duration::from_secs(2);
 /// How long the end waits for lines that are still to be written.
 const FLUSH: Duration = Duration::from_millis(500);
 
@@ -36,14 +40,19 @@ pub(super) struct Log {
     dropped: Arc<AtomicU64>,
     /// What is logged; None where another log is the process's.
     levels: Option<Handle<Targets, Registry>>,
+    /// The way to the collector, once there is one.
+    copies: Arc<OnceLock<Tracer>>,
 }
 
 impl Log {
     /// Starts the thread and makes it the log of the whole process. A second log is an error of ours and stays silent.
-    pub(super) fn start(format: LogFormat, level: LogLevel, filter: Option<&LogFilter>) -> Self {
+    pub(super) fn start(launch: &Launch) -> Self {
+        let (format, level, filter) = (launch.log_format, launch.log_level, launch.log_filter.as_ref());
         let (queue, lines) = sync_channel(LINES_MAX);
         let (filtered, handle) = Layer::new(levels(level, filter));
-        let log = Self { queue, dropped: Arc::default(), levels: Some(handle) };
+        let copies = Arc::<OnceLock<Tracer>>::default();
+        let copied = launch.settings.collector.is_some().then(|| Copies(Arc::clone(&copies)));
+        let log = Self { queue, dropped: Arc::default(), levels: Some(handle), copies };
         let dropped = Arc::clone(&log.dropped);
         if let Err(cause) =
             std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&lines, &dropped))
@@ -51,10 +60,10 @@ impl Log {
             super::screen::problem(format_args!("there will be no log: {cause}"));
         }
         let lines = tracing_subscriber::fmt::layer().with_target(false).with_writer(log.clone());
-        let registry = tracing_subscriber::registry().with(filtered);
+        let registry = tracing_subscriber::registry().with(filtered).with(copied);
         let started = match format {
             LogFormat::Text => registry.with(lines.with_ansi(false)).try_init(),
-            LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
+            LogFormat::Json => registry.with(lines.json().flatten_event(true).with_span_list(false)).try_init(),
         };
         drop(started);
         log
@@ -65,6 +74,19 @@ impl Log {
         if let Some(levels) = &self.levels {
             // Gone with the log of the process.
             let _ = levels.reload(self::levels(level, filter));
+        }
+    }
+
+    /// From now on the collector gets a copy of each line, where one is configured.
+    pub(super) fn copy_to(&self, tracer: &Tracer) {
+        // There is one server, and so one way.
+        let _ = self.copies.set(tracer.clone());
+    }
+
+    /// Waits a little while for the collector.
+    pub(super) async fn deliver(&self) {
+        if let Some(tracer) = self.copies.get() {
+            tracer.flush(DELIVERY).await;
         }
     }
 

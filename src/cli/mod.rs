@@ -8,6 +8,7 @@ mod arguments;
 mod check;
 mod client;
 mod config;
+mod copies;
 mod job;
 mod log;
 mod program;

@@ -31,11 +31,12 @@ pub(super) async fn run(arguments: Serve) -> Exit {
         Ok(launch) => launch,
         Err(error) => return refuse(Exit::Usage, error),
     };
-    let log = Log::start(launch.log_format, launch.log_level, launch.log_filter.as_ref());
+    let log = Log::start(&launch);
     let exit = match streams {
         Some(streams) => stdio::run(&launch, streams).await,
         None => serve(&launch, given, &log).await,
     };
+    log.deliver().await;
     log.flush();
     exit
 }
@@ -73,6 +74,7 @@ async fn serve(launch: &Launch, given: (Options, Option<PathBuf>), log: &Log) ->
             tracing::info!(url = running.url, pid = std::process::id(), data = %launch.data_directory.display(), "listening");
         }
     }
+    log.copy_to(running.app.tracer());
     let supervised = Supervised::new(Supervision::of_this_process());
     supervised.ready(&format!("listening on {}", running.url));
     let with = (Arc::clone(&running.app), log.clone(), supervised.clone());

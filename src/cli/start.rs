@@ -150,7 +150,7 @@ async fn prepared(
         ..Options::default()
     };
     let launch = Launch::resolve(options, arguments.config, own)?;
-    let log = Log::start(launch.log_format, launch.log_level, launch.log_filter.as_ref());
+    let log = Log::start(&launch);
     let mut task = Task {
         prompt: arguments.prompt.unwrap_or_else(|| example_repository::PROMPT.to_owned()),
         directory: launch.settings.working_directory.clone(),

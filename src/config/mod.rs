@@ -12,6 +12,7 @@ mod records;
 mod resolve;
 mod schema;
 mod supervision;
+mod telemetry;
 pub mod tokens;
 
 use std::path::PathBuf;
@@ -21,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::limit;
 use crate::base::sandbox::Mode as SandboxMode;
+use crate::base::trace::Collector;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{
     CategoryFilter, PermissionConfig, PermissionMode, PermissionPolicy, PermissionRule, ToolAnnotations, ToolCategory,
@@ -77,6 +79,8 @@ pub struct Settings {
     pub memory: MemorySettings,
     /// Limits and waits.
     pub limits: Limits,
+    /// Where traces and logs go. None: nowhere.
+    pub collector: Option<Collector>,
 }
 
 /// What the programs of sessions are held to by the operating system.
@@ -241,6 +245,7 @@ impl Settings {
             instructions: InstructionDiscovery::default(),
             memory: MemorySettings::default(),
             limits: Limits::default(),
+            collector: None,
         }
     }
 }

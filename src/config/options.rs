@@ -240,6 +240,15 @@ options! {
     /// How much is logged: off, error, warn, info or debug [default: info]
     #[arg(long, value_name = "LEVEL", value_enum, help_heading = "Log")]
     log_level: LogLevel,
+    /// Send traces and logs to this collector by OTLP over HTTP, such as http://127.0.0.1:4318 [also: OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL", help_heading = "Log")]
+    otlp_endpoint: String,
+    /// Headers for it, NAME=VALUE joined by commas; never a flag, because other users see those [also: OTEL_EXPORTER_OTLP_HEADERS]
+    #[arg(skip)]
+    otlp_headers: SecretString,
+    /// What the server is called there [default: simse] [also: OTEL_SERVICE_NAME]
+    #[arg(long, value_name = "NAME", help_heading = "Log")]
+    otlp_service_name: String,
     /// Levels of single modules over it, such as simse::store=debug,simse::mcp=off [default: none]
     #[arg(long, value_name = "LEVELS", help_heading = "Log")]
     log_filter: LogFilter,

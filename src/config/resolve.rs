@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::names::spellings;
 use super::options::{LogFilter, LogFormat, LogLevel, Options};
+use super::telemetry;
 use super::{Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
 use crate::base::{file, limit};
 use crate::protocol::PermissionRule;
@@ -238,7 +239,19 @@ fn others(from: &Surroundings) -> Options {
     Options {
         openai_base_url: text(from, "OPENAI_BASE_URL"),
         openai_api_key: text(from, "OPENAI_API_KEY").map(Into::into),
+        otlp_endpoint: text(from, "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        otlp_headers: text(from, "OTEL_EXPORTER_OTLP_HEADERS").map(Into::into),
+        otlp_service_name: text(from, "OTEL_SERVICE_NAME"),
         ..Options::default()
+    }
+}
+
+/// What the variable of a setting is called that is not ours.
+fn foreign(name: &str) -> String {
+    match name {
+        "otlp_service_name" => "OTEL_SERVICE_NAME".to_owned(),
+        name if name.starts_with("otlp_") => format!("OTEL_EXPORTER_{}", name.to_ascii_uppercase()),
+        name => name.to_ascii_uppercase(),
     }
 }
 
@@ -256,7 +269,7 @@ fn origins(layers: [&Options; 5]) -> Vec<(&'static str, Origin)> {
                 1 => Origin::Variable(format!("SIMSE_{upper}")),
                 2 => Origin::File,
                 3 => Origin::Program,
-                _ => Origin::Variable(upper),
+                _ => Origin::Variable(foreign(name)),
             },
         ))
     };
@@ -294,8 +307,10 @@ fn settings(
     config_file: Option<&Path>,
     from: &Surroundings,
 ) -> Result<Settings, ConfigError> {
+    let collector = telemetry::collector(&all)?;
     let cwd = all.cwd.unwrap_or_else(|| from.directory.clone());
     let mut settings = Settings::new(directory("cwd", &from.directory.join(cwd))?);
+    settings.collector = collector;
     settings.storage = Storage::Directory(data_directory.to_owned());
     let all_of = |name: &str, paths: Option<Vec<PathBuf>>| -> Result<Vec<PathBuf>, ConfigError> {
         paths.unwrap_or_default().iter().map(|path| directory(name, &from.directory.join(path))).collect()

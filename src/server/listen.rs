@@ -27,6 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::ServiceExt;
+use tracing::Instrument as _;
 
 use super::Shared;
 use super::answer::Failure;
@@ -317,8 +318,11 @@ async fn answer(
     peer: Peer,
     mut request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
-    let line = Line::of(&mut request, peer, Arc::clone(shared.app.meters()));
-    let handled = AssertUnwindSafe(guarded(&shared, router, (peer, request))).catch_unwind().await;
+    let line = Line::of(&mut request, peer, (Arc::clone(shared.app.meters()), shared.app.tracer()));
+    let origin = line.origin();
+    let lines = tracing::info_span!("request", requestId = origin.request_id.as_deref().unwrap_or_default());
+    let handled = origin.scope(guarded(&shared, router, (peer, request))).instrument(lines);
+    let handled = AssertUnwindSafe(handled).catch_unwind().await;
     let response = handled.unwrap_or_else(|_| {
         // The panic hook has said where.
         Failure::from(ApiError::internal("something went wrong inside the server; its log says what")).into_response()

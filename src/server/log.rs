@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use super::answer::Failure;
 use super::peer::Peer;
 use crate::base::metrics::meters::{Meters, NO_ROUTE};
+use crate::base::trace::{Origin, Span, SpanKind, Tracer};
 
 /// The header that carries a request's id.
 pub(crate) const REQUEST_ID: &str = "x-request-id";
@@ -45,13 +46,15 @@ pub(crate) struct Line {
     started: Instant,
     route: Route,
     meters: Arc<Meters>,
+    span: Span,
     status: u16,
     bytes: u64,
 }
 
 impl Line {
     /// The line of a request that comes in.
-    pub(crate) fn of<B>(request: &mut Request<B>, peer: Peer, meters: Arc<Meters>) -> Self {
+    pub(crate) fn of<B>(request: &mut Request<B>, peer: Peer, (meters, tracer): (Arc<Meters>, &Tracer)) -> Self {
+        let parent = request.headers().get("traceparent").and_then(|value| value.to_str().ok()?.parse().ok());
         let route = Route::default();
         request.extensions_mut().insert(route.clone());
         Self {
@@ -63,9 +66,15 @@ impl Line {
             started: Instant::now(),
             route,
             meters,
+            span: Span::new(tracer, "request", (SpanKind::Server, parent)),
             status: 0,
             bytes: 0,
         }
+    }
+
+    /// Where the work for this request comes from.
+    pub(crate) fn origin(&self) -> Origin {
+        Origin { request_id: self.id.to_str().ok().map(Into::into), context: self.span.context() }
     }
 
     /// Puts the request's id on the answer, and writes the line when its body has ended.
@@ -73,6 +82,14 @@ impl Line {
         self.status = response.status().as_u16();
         let route = self.route.0.get().map_or(NO_ROUTE, MatchedPath::as_str);
         self.meters.routes.of(route).answered(&self.method, self.status, self.started.elapsed());
+        self.span.rename(|| format!("{} {route}", self.method));
+        self.span.set("http.request.method", self.method.as_str());
+        self.span.set("http.route", route);
+        self.span.set("http.response.status_code", u64::from(self.status));
+        self.span.set("simse.request_id", self.id.to_str().unwrap_or_default());
+        if self.status >= 500 {
+            self.span.fail();
+        }
         response.headers_mut().insert(REQUEST_ID, self.id.clone());
         response.map(|inner| Body::new(Followed { inner, line: self }))
     }

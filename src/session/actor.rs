@@ -44,6 +44,7 @@ use super::turn::Phase;
 use super::{Terms, Workbench, store_failure};
 use crate::agent::Progress;
 use crate::base::clock;
+use crate::base::trace::Origin;
 use crate::host::Direction;
 use crate::permission::Subject;
 use crate::protocol::{
@@ -132,7 +133,8 @@ pub(super) enum TurnLook {
 
 /// What an actor is told.
 pub(super) enum Order {
-    Prompt(Box<NewPrompt>, oneshot::Sender<Result<Accepted, ApiError>>),
+    /// With where it comes from.
+    Prompt(Box<(NewPrompt, Origin)>, oneshot::Sender<Result<Accepted, ApiError>>),
     Control(Kind, Command, Told),
     Configure(Box<NewSettings>, oneshot::Sender<Result<SessionView, ApiError>>),
     Answer(Answer, oneshot::Sender<Result<Resolved, ApiError>>),
@@ -225,6 +227,10 @@ pub(super) struct Actor {
     /// The conversation. None: the log has it.
     conversation: Option<Conversation>,
     waiters: HashMap<TurnId, Vec<oneshot::Sender<TurnRecord>>>,
+    /// Where the prompt comes from that is being accepted.
+    origin: Origin,
+    /// Where the prompts of turns that wait came from. Not durable: a trace does not outlive the process.
+    origins: HashMap<TurnId, Origin>,
     deleting: Option<oneshot::Sender<Result<(), ApiError>>>,
 }
 
@@ -258,6 +264,8 @@ impl Actor {
             scope,
             conversation: None,
             waiters: HashMap::new(),
+            origin: Origin::default(),
+            origins: HashMap::new(),
             deleting: None,
         }
     }
@@ -291,7 +299,7 @@ impl Actor {
     }
 
     /// Says what the session does, for who counts.
-    fn show(&self) {
+    fn show(&mut self) {
         let doing = match &self.running {
             None => Doing::Nothing,
             Some(running) if running.work.is_none() => Doing::Rests,
@@ -299,6 +307,9 @@ impl Actor {
             Some(_) => Doing::Waits,
         };
         self.live.does(doing, self.queue.len());
+        if self.queue.is_empty() {
+            self.origins.clear();
+        }
     }
 
     fn is_idle(&self) -> bool {
@@ -309,7 +320,13 @@ impl Actor {
         // Who has stopped waiting for an answer does not miss it.
         match order {
             Order::Prompt(prompt, reply) => {
-                let answer = self.prompt(*prompt).await;
+                let (prompt, origin) = *prompt;
+                self.origin = origin.clone();
+                let answer = self.prompt(prompt).await;
+                self.origin = Origin::default();
+                if let Ok(Accepted { turn_id, status: TurnStatus::Queued, .. }) = &answer {
+                    self.origins.insert(turn_id.clone(), origin);
+                }
                 let _ = reply.send(answer);
             }
             Order::Control(kind, command, told) => self.control(kind, command, told).await,

@@ -15,6 +15,7 @@ use super::ask::{Answer, Resolved, over};
 use super::control::{Command, Controlled, Kind};
 use super::journal::Journal;
 use super::store_failure;
+use crate::base::trace::Origin;
 use crate::bus::{Batch, Next, Topic};
 use crate::host::Direction;
 use crate::permission::Subject;
@@ -126,7 +127,7 @@ impl Live {
     /// Why it is not accepted; then nothing has changed.
     pub async fn prompt(&self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
         self.touch();
-        self.ask(|reply| Order::Prompt(Box::new(prompt), reply)).await?
+        self.ask(|reply| Order::Prompt(Box::new((prompt, Origin::current())), reply)).await?
     }
 
     /// Aborts the turn that runs or is paused, at once.

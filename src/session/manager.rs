@@ -490,6 +490,7 @@ pub(super) mod tests {
             saved: Arc::new(GrantBook::empty(Arc::clone(&store))),
             roots: Vec::new(),
             meters: Arc::default(),
+            tracer: Default::default(),
         };
         Manager::with_idle(store, Arc::new(Bench), (terms, idle))
     }

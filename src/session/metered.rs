@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
+use super::traced::model_span;
 use crate::base::clock;
 use crate::base::metrics::meters::{Meters, ModelMeter, NO_TOOL, Outcome};
+use crate::base::trace::{Origin, Span, Tracer};
 use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream};
 use crate::protocol::{ErrorCode, EventBody, TurnRecord, TurnStatus, Usage, VerdictSource};
 use crate::tool::Registry;
@@ -49,10 +51,7 @@ pub(super) fn count_answer(meters: &Meters, allowed: bool, by: VerdictSource) {
 
 /// Counts what an event of a turn says about a tool call. Names that no tool of the turn has are one name.
 pub(super) fn count_call(meters: &Meters, registry: &Registry, event: &EventBody) {
-    let meter = |name: &str| {
-        let tool = registry.get(name);
-        meters.tools.of(tool.as_ref().map_or(NO_TOOL, |tool| tool.definition().name.as_str()))
-    };
+    let meter = |name: &str| meters.tools.of(&tool_name(registry, name));
     match event {
         EventBody::ToolCallError { name, error, .. } => match error.code {
             ErrorCode::Timeout => meter(name).timed_out.count(),
@@ -77,16 +76,22 @@ pub(super) fn count_call(meters: &Meters, registry: &Registry, event: &EventBody
     }
 }
 
+/// A tool's own name, whatever a model called it; one name for all that nobody has.
+pub(super) fn tool_name(registry: &Registry, name: &str) -> String {
+    registry.get(name).map_or_else(|| NO_TOOL.to_owned(), |tool| tool.definition().name.clone())
+}
+
 /// A model whose requests are counted.
 pub(super) struct Metered {
     model: Arc<dyn Model>,
     meters: Arc<Meters>,
+    tracer: Tracer,
 }
 
 impl Metered {
     /// The same model, counted.
-    pub(super) fn over(model: Arc<dyn Model>, meters: Arc<Meters>) -> Arc<dyn Model> {
-        Arc::new(Self { model, meters })
+    pub(super) fn over(model: Arc<dyn Model>, meters: Arc<Meters>, tracer: Tracer) -> Arc<dyn Model> {
+        Arc::new(Self { model, meters, tracer })
     }
 }
 
@@ -109,13 +114,19 @@ impl Model for Metered {
 
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
         let meter = self.meters.models.of(self.model.id());
+        let origin = Origin::current();
+        let span = model_span(&self.tracer, self.model.id(), origin.context);
+        let origin = Origin { context: span.context(), ..origin };
         let inner = self.model.stream(request, cancel);
-        Box::pin(Counted { inner, meter, began: None, waits: true, usage: Usage::default(), over: false })
+        Box::pin(Counted { span, origin, inner, meter, began: None, waits: true, usage: Usage::default(), over: false })
     }
 }
 
 /// A reply that is counted as it comes.
 struct Counted {
+    span: Span,
+    /// What the request belongs to, for the provider on the other side.
+    origin: Origin,
     inner: ModelStream,
     meter: Arc<ModelMeter>,
     /// When it was first waited for.
@@ -152,8 +163,14 @@ impl Counted {
         }
         match failed {
             None => self.meter.replied.count(),
-            Some(kind) => self.meter.failed.of(kind).count(),
+            Some(kind) => {
+                self.meter.failed.of(kind).count();
+                self.span.set("error.type", kind);
+                self.span.fail();
+            }
         }
+        self.span.set("gen_ai.usage.input_tokens", self.usage.input_tokens);
+        self.span.set("gen_ai.usage.output_tokens", self.usage.output_tokens);
         self.meter.input_tokens.add(self.usage.input_tokens);
         self.meter.output_tokens.add(self.usage.output_tokens);
         self.meter.seconds.took(self.began.map_or(Duration::ZERO, |began| began.elapsed()));
@@ -178,7 +195,10 @@ impl Stream for Counted {
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         let began = *this.began.get_or_insert_with(Instant::now);
-        let polled = this.inner.as_mut().poll_next(cx);
+        let polled = match this.origin.context {
+            Some(_) => this.origin.clone().sync_scope(|| this.inner.as_mut().poll_next(cx)),
+            None => this.inner.as_mut().poll_next(cx),
+        };
         match &polled {
             Poll::Pending => {}
             Poll::Ready(Some(Ok(event))) => this.look(event, began),
@@ -234,7 +254,7 @@ mod tests {
         ];
         for (items, read, want, tokens, first) in table {
             let meters = Arc::new(Meters::default());
-            let model = Metered::over(Arc::new(Says(items)), Arc::clone(&meters));
+            let model = Metered::over(Arc::new(Says(items)), Arc::clone(&meters), Tracer::default());
             drop(model.stream(ModelRequest::default(), CancellationToken::new()));
             let stream = model.stream(ModelRequest::default(), CancellationToken::new());
             drop(stream.take(read).collect::<Vec<_>>().await);

@@ -24,6 +24,7 @@ mod runner;
 mod scopes;
 mod settings;
 mod tally;
+mod traced;
 pub mod transfer;
 mod turn;
 mod views;
@@ -34,6 +35,7 @@ use std::sync::Arc;
 use crate::agent::{Asker, TurnInput, TurnOutcome, run_turn};
 use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
+use crate::base::trace::Tracer;
 use crate::base::workspace::Workspace;
 use crate::config::Limits;
 use crate::hook::Hooks;
@@ -103,6 +105,8 @@ pub struct Terms {
     pub roots: Vec<PathBuf>,
     /// Counts what happens.
     pub meters: Arc<Meters>,
+    /// Tells a collector of it.
+    pub tracer: Tracer,
 }
 
 /// What a store says, as a caller is told.

@@ -259,6 +259,7 @@ mod tests {
             saved: Arc::new(saved),
             roots: vec!["/more".into()],
             meters: Arc::default(),
+            tracer: Default::default(),
         };
         let settings = SessionSettings {
             working_directory: "/w".into(),

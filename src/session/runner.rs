@@ -8,21 +8,24 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::actor::Order;
 use super::gate::SessionGate;
 use super::history::{Conversation, Rebuild};
 use super::journal::Journal;
 use super::live::Live;
-use super::metered::{Metered, count_call};
+use super::metered::{Metered, count_call, tool_name};
 use super::tally::Tally;
+use super::traced::{TurnTrace, log_span};
 use super::{Terms, Workbench};
 use crate::agent::{CallEnvironment, Ended, Progress, Sink, SinkError, Steering, TurnInput, Wish};
 use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
+use crate::base::trace::Origin;
 use crate::model::StopReason;
 use crate::model::retry::RetryPolicy;
-use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, Part, TurnId};
+use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, Part, TurnId, TurnStatus};
 use crate::store::{SessionSettings, StoreError};
 use crate::tool::{ChangeRecorder, Registry, Scope};
 
@@ -36,6 +39,7 @@ pub(super) struct TurnSink {
     state: Mutex<SinkState>,
     /// Who counts the calls, and the tools that there are.
     counts: OnceLock<(Arc<Meters>, Arc<Registry>)>,
+    trace: Mutex<Option<TurnTrace>>,
 }
 
 struct SinkState {
@@ -52,7 +56,7 @@ impl TurnSink {
     /// The sink of a turn of which so much is in the log.
     pub(super) fn going_on(journal: Arc<Journal>, turn: TurnId, tally: Tally) -> Arc<Self> {
         let state = Mutex::new(SinkState { closed: false, tally });
-        Arc::new(Self { journal, turn, state, counts: OnceLock::new() })
+        Arc::new(Self { journal, turn, state, counts: OnceLock::new(), trace: Mutex::default() })
     }
 
     /// So far.
@@ -64,6 +68,23 @@ impl TurnSink {
     fn count_calls(&self, meters: &Arc<Meters>, registry: &Arc<Registry>) {
         // A turn that goes on after a pause may know already.
         let _ = self.counts.set((Arc::clone(meters), Arc::clone(registry)));
+    }
+
+    /// From now on a collector is told of the turn.
+    pub(super) fn trace(&self, trace: TurnTrace) {
+        *self.trace.lock() = Some(trace);
+    }
+
+    /// The collector is told how the turn ended.
+    pub(super) fn end_trace(&self, status: TurnStatus) {
+        if let Some(trace) = self.trace.lock().take() {
+            trace.end(status);
+        }
+    }
+
+    /// Where what the turn does comes from.
+    fn origin(&self) -> Origin {
+        self.trace.lock().as_ref().map(TurnTrace::origin).unwrap_or_default()
     }
 
     /// Takes nothing more: the turn has its end.
@@ -83,6 +104,9 @@ impl Sink for TurnSink {
         drop(state);
         if let Some((meters, registry)) = self.counts.get() {
             count_call(meters, registry, &event);
+            if let Some(trace) = self.trace.lock().as_mut() {
+                trace.push(&event, |name| tool_name(registry, name));
+            }
         }
         Ok(())
     }
@@ -183,7 +207,9 @@ pub(super) struct Finished {
 pub(super) fn start(job: Job) -> AbortHandle {
     let live = Arc::clone(&job.live);
     let turn = job.turn.clone();
-    let task = tokio::spawn(async move {
+    let origin = job.sink.origin();
+    let lines = log_span(&job.live.id, &job.turn, &origin);
+    let task = async move {
         let finished = AssertUnwindSafe(run(job)).catch_unwind().await.unwrap_or_else(|_| {
             let message = "the turn broke off by a fault of the server".to_owned();
             let error = ErrorBody { code: ErrorCode::Internal, message, details: None };
@@ -191,8 +217,8 @@ pub(super) fn start(job: Job) -> AbortHandle {
         });
         // Without an actor there is nobody left to know.
         let _ = live.mail.send(Order::Ended(Box::new(finished))).await;
-    });
-    task.abort_handle()
+    };
+    tokio::spawn(origin.scope(task).instrument(lines)).abort_handle()
 }
 
 /// A turn that ended before its loop began.
@@ -222,7 +248,7 @@ async fn run(mut job: Job) -> Finished {
         Err(error) => return unbegun(turn, error, &job.progress),
     };
     job.sink.count_calls(&job.terms.meters, &equipment.registry);
-    let model = Metered::over(equipment.model, Arc::clone(&job.terms.meters));
+    let model = Metered::over(equipment.model, Arc::clone(&job.terms.meters), job.terms.tracer.clone());
     let recorder = recorder(&job);
     let Conversation { messages, agent } = match gathered(&mut job).await {
         Ok(conversation) => conversation,

@@ -42,4 +42,5 @@ mod stream;
 mod support;
 mod swapped;
 mod tokens;
+mod traces;
 mod turn;

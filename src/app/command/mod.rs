@@ -30,7 +30,10 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::{Semaphore, mpsc};
 
+use tracing::Instrument as _;
+
 use crate::app::Caller;
+use crate::base::trace::Origin;
 use crate::base::{BoxFuture, limit};
 use crate::protocol::{ApiError, LimitView, SessionId};
 use crate::session::Receipt;
@@ -218,7 +221,9 @@ impl Commands {
             }
             Ok(Entry::Own(entered)) => {
                 let run = Run { shared: Arc::clone(&self.shared), entered, tell };
-                tokio::spawn(run.go(operations, caller, command));
+                // It belongs to whoever handed it in.
+                let work = Origin::current().scope(run.go(operations, caller, command));
+                tokio::spawn(work.in_current_span());
             }
         }
         submitted

@@ -65,7 +65,7 @@ impl Rate {
         let share = shares.get(&key).map_or(Share { left: all, at: now }, |share| filled(*share));
         let refused = share.left < 1.0 || (full && !shares.contains_key(&key));
         if refused {
-            let message = format!("{} commands a minute are allowed, and all are used; wait a little", self.per_minute);
+            let message = format!("{} commands a minute are allowed, and all are used; wait a little", per_minute);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
         shares.insert(key, Share { left: share.left - 1.0, ..share });

@@ -24,6 +24,7 @@ use crate::session::metered::count_end;
 use crate::session::repair::Remains;
 use crate::session::runner::{self, Finished, Job, TurnSink};
 use crate::session::settings::configure;
+use crate::session::traced::TurnTrace;
 use crate::session::turn::{Input, Phase, Place, place};
 use crate::session::{stopping, store_failure};
 use crate::store::{SessionRow, Steers, StoreError, TurnRow, Write};
@@ -175,6 +176,9 @@ impl Actor {
             progress: None,
             waiting: Waiting::default(),
         };
+        let origin = self.origins.remove(&prompted.turn_id).unwrap_or_else(|| std::mem::take(&mut self.origin));
+        let about = (&self.row.id, &prompted.turn_id, self.row.settings.model.as_str());
+        running.sink.trace(TurnTrace::new(&self.terms.tracer, origin, about));
         self.set_to_work(running, content.into_parts(), Progress::default());
         Ok(prompted)
     }
@@ -296,11 +300,13 @@ impl Actor {
 
     pub(super) async fn after_end(&mut self, mut running: Running, written: Result<(), StoreError>) {
         let mut record = running.row.record.clone();
+        let running_sink = Arc::clone(&running.sink);
         match written {
             Ok(()) => self.tell(&record),
             Err(error) => record = self.owe(running.row, &error),
         }
         count_end(&self.terms.meters, &record);
+        running_sink.end_trace(record.status);
         running.waiting.over(&record);
         self.last = Some((record.turn_id, record.status));
         self.next_turn().await;
