@@ -13,6 +13,7 @@ mod health;
 mod judged;
 mod lifecycle;
 mod metrics;
+mod offers;
 mod pages;
 mod parse;
 mod permissions;
@@ -41,8 +42,8 @@ pub use crate::host::DiffWanted;
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Access, AgentView, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, GrantScope, Item,
-    ModelView, Page, Prompt, SessionId, SessionView, TokenRole, ToolDefinition, TurnId, TurnRecord, TurnStatus,
+    Access, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, GrantScope, Item, Page, Prompt,
+    SessionId, SessionView, TokenRole, TurnId, TurnRecord, TurnStatus,
 };
 use crate::provider::AcpAgent;
 use crate::session::{
@@ -466,27 +467,6 @@ impl App {
 
     async fn live(&self, caller: &Caller, id: &SessionId) -> Result<Arc<Live>, ApiError> {
         self.sessions.live(caller.client.as_ref(), id).await
-    }
-
-    /// The tools that sessions have now. A tool server adds its own once it is connected.
-    pub fn tools(&self) -> Vec<ToolDefinition> {
-        self.wardrobe.definitions()
-    }
-
-    /// The agents that sessions can name.
-    pub fn agents(&self) -> Vec<AgentView> {
-        agents::list(&self.settings().acp_servers, &self.agents)
-    }
-
-    /// The models that sessions can name.
-    pub fn models(&self) -> Vec<ModelView> {
-        let default_id = self.models.default_id();
-        let view = |model: &Arc<dyn Model>| {
-            let reason = model.available().err().map(|error| error.to_string());
-            let default = model.id() == default_id;
-            ModelView { id: model.id().to_owned(), available: reason.is_none(), reason, default }
-        };
-        self.models.list().iter().map(view).collect()
     }
 
     /// Refuses new work, lets turns finish for `grace`, aborts the rest, makes everything durable, closes the

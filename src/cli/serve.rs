@@ -57,6 +57,7 @@ async fn serve(launch: &Launch, given: (Options, Option<PathBuf>), log: &Log) ->
         Ok(running) => running,
         Err(error) => return refuse(exit_of(&error), error),
     };
+    log.copy_to(running.app.tracer());
     if let Some(file) = launch.port_file.clone() {
         let port = format!("{}\n", running.port);
         let written = tokio::task::spawn_blocking(move || data_directory::write_file(&file, port.as_bytes())).await;
@@ -74,7 +75,6 @@ async fn serve(launch: &Launch, given: (Options, Option<PathBuf>), log: &Log) ->
             tracing::info!(url = running.url, pid = std::process::id(), data = %launch.data_directory.display(), "listening");
         }
     }
-    log.copy_to(running.app.tracer());
     let supervised = Supervised::new(Supervision::of_this_process());
     supervised.ready(&format!("listening on {}", running.url));
     let with = (Arc::clone(&running.app), log.clone(), supervised.clone());

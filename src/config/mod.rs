@@ -8,6 +8,7 @@ mod faults;
 mod mcp;
 mod names;
 mod options;
+mod origin;
 mod records;
 mod resolve;
 mod schema;
@@ -35,8 +36,9 @@ pub use faults::{Fault, faults_of, faults_of_file};
 pub use mcp::{BadMcpServer, McpServer, McpTransport};
 pub use names::{Names, Setting};
 pub use options::{FilePermissions, HIDDEN, LogFilter, LogFormat, LogLevel, Options};
+pub use origin::Origin;
 pub use records::{change_records_directory, state_directory, temporary_state_directory};
-pub use resolve::{ConfigError, Launch, Listen, Origin, faults_of_start};
+pub use resolve::{ConfigError, Launch, Listen, faults_of_start};
 pub use schema::schema;
 pub use supervision::Supervision;
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::names::spellings;
 use super::options::{LogFilter, LogFormat, LogLevel, Options};
+use super::origin::{Origin, origins, others};
 use super::telemetry;
 use super::{Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
 use crate::base::{file, limit};
@@ -80,19 +81,6 @@ pub struct Launch {
     pub said: Options,
     /// Where each setting that was said comes from, by name.
     pub origins: Vec<(&'static str, Origin)>,
-}
-
-/// Where a setting comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// An argument of the program.
-    Flag,
-    /// This variable.
-    Variable(String),
-    /// The configuration file.
-    File,
-    /// The program that was started, which has defaults of its own.
-    Program,
 }
 
 /// Where and how the server listens.
@@ -232,48 +220,6 @@ pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings
         said: everything,
         origins,
     })
-}
-
-/// What variables say that are not ours.
-fn others(from: &Surroundings) -> Options {
-    Options {
-        openai_base_url: text(from, "OPENAI_BASE_URL"),
-        openai_api_key: text(from, "OPENAI_API_KEY").map(Into::into),
-        otlp_endpoint: text(from, "OTEL_EXPORTER_OTLP_ENDPOINT"),
-        otlp_headers: text(from, "OTEL_EXPORTER_OTLP_HEADERS").map(Into::into),
-        otlp_service_name: text(from, "OTEL_SERVICE_NAME"),
-        ..Options::default()
-    }
-}
-
-/// What the variable of a setting is called that is not ours.
-fn foreign(name: &str) -> String {
-    match name {
-        "otlp_service_name" => "OTEL_SERVICE_NAME".to_owned(),
-        name if name.starts_with("otlp_") => format!("OTEL_EXPORTER_{}", name.to_ascii_uppercase()),
-        name => name.to_ascii_uppercase(),
-    }
-}
-
-/// Where each setting that is said comes from: flags, variables, the file, the program, and variables that are not ours.
-fn origins(layers: [&Options; 5]) -> Vec<(&'static str, Origin)> {
-    let said: Vec<Vec<&str>> =
-        layers.iter().map(|layer| layer.shown().into_iter().map(|(name, _)| name).collect()).collect();
-    let origin = |name: &&'static str| {
-        let layer = said.iter().position(|names| names.contains(name))?;
-        let upper = name.to_ascii_uppercase();
-        Some((
-            *name,
-            match layer {
-                0 => Origin::Flag,
-                1 => Origin::Variable(format!("SIMSE_{upper}")),
-                2 => Origin::File,
-                3 => Origin::Program,
-                _ => Origin::Variable(foreign(name)),
-            },
-        ))
-    };
-    Options::NAMES.iter().filter_map(origin).collect()
 }
 
 /// Everything that is wrong with what this process would be started with, one sentence each. Empty: it could be resolved.
@@ -496,7 +442,7 @@ fn path(from: &Surroundings, name: &str) -> Option<PathBuf> {
     (found.is_absolute() || name == "SIMSE_CONFIG").then_some(found)
 }
 
-fn text(from: &Surroundings, name: &str) -> Option<String> {
+pub(super) fn text(from: &Surroundings, name: &str) -> Option<String> {
     let value = (from.lookup)(name)?.into_string().ok()?;
     let value = value.trim();
     (!value.is_empty()).then(|| value.to_owned())

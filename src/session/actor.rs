@@ -9,12 +9,14 @@
 //! - `settings`: what the next turns work with
 //! - `ends`: how a turn ended
 //! - `asks`: questions to the client
+//! - `shown`: the session as others see it
 //! - `undo`: what turns did to files is undone and redone
 
 mod asks;
 mod controls;
 mod ends;
 mod settings;
+mod shown;
 mod turns;
 mod undo;
 
@@ -33,7 +35,7 @@ use super::ask::{Answer, Asks, Question, Resolved};
 use super::control::{Command, Kind, Told, Waiting};
 use super::history::Conversation;
 use super::journal::Entry;
-use super::live::{Doing, Live};
+use super::live::Live;
 use super::manager::Shelf;
 use super::policy::Policy;
 use super::receipt::Receipt;
@@ -298,20 +300,6 @@ impl Actor {
         }
     }
 
-    /// Says what the session does, for who counts.
-    fn show(&mut self) {
-        let doing = match &self.running {
-            None => Doing::Nothing,
-            Some(running) if running.work.is_none() => Doing::Rests,
-            Some(_) if self.asks.is_empty() => Doing::Runs,
-            Some(_) => Doing::Waits,
-        };
-        self.live.does(doing, self.queue.len());
-        if self.queue.is_empty() {
-            self.origins.clear();
-        }
-    }
-
     fn is_idle(&self) -> bool {
         self.running.is_none() && self.queue.is_empty() && self.owed.is_none()
     }
@@ -370,21 +358,6 @@ impl Actor {
     /// Whether it is going away: with the server, or by itself.
     fn is_closing(&self) -> bool {
         self.deleting.is_some() || self.shelf.closing.load(Ordering::Acquire)
-    }
-
-    fn view(&self) -> SessionView {
-        self.view_as(&self.row, self.live.topic.durable_seq())
-    }
-
-    /// The session with that row, and that last event.
-    fn view_as(&self, row: &SessionRow, last_seq: u64) -> SessionView {
-        let tally = self.running.as_ref().map(|running| running.sink.tally());
-        let mut view = view_of(row, last_seq);
-        view.message_count += tally.map_or(0, |tally| tally.messages);
-        view.usage = view.usage.plus(tally.map_or_else(Default::default, |tally| tally.usage));
-        view.turn = self.running.as_ref().map(|running| running.record(!self.asks.is_empty()));
-        view.queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
-        view
     }
 
     fn look(&mut self, turn: &TurnId) -> TurnLook {

@@ -4,11 +4,13 @@ use std::sync::{Arc, OnceLock};
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 use super::flight::{Dependency, Entered, conflict};
 use super::parse::{Class, Command};
 use super::{Handled, Operations, Outcome, Performed, Shared, Step, Task, scope};
 use crate::app::Caller;
+use crate::base::trace::Origin;
 use crate::base::{clock, limit};
 use crate::protocol::{ApiError, ErrorCode};
 use crate::session::{Receipt, store_failure};
@@ -184,7 +186,8 @@ impl Run {
         task: Task,
         (rides, class, receipt): (bool, Class, Arc<Receipt>),
     ) -> Worked {
-        let mut work = tokio::spawn(operations.perform(task));
+        let work = Origin::current().scope(operations.perform(task));
+        let mut work = tokio::spawn(work.in_current_span());
         let joined = match tokio::time::timeout(self.shared.clocks.run, &mut work).await {
             Ok(joined) => joined,
             // What is in the middle of its commit ends with that.

@@ -1,0 +1,37 @@
+//! A session as others see it: whole, and in a word.
+
+use super::{Actor, view_of};
+use crate::protocol::SessionView;
+use crate::session::live::Doing;
+use crate::store::SessionRow;
+
+impl Actor {
+    /// Says what the session does, for who counts.
+    pub(super) fn show(&mut self) {
+        let doing = match &self.running {
+            None => Doing::Nothing,
+            Some(running) if running.work.is_none() => Doing::Rests,
+            Some(_) if self.asks.is_empty() => Doing::Runs,
+            Some(_) => Doing::Waits,
+        };
+        self.live.does(doing, self.queue.len());
+        if self.queue.is_empty() {
+            self.origins.clear();
+        }
+    }
+
+    pub(super) fn view(&self) -> SessionView {
+        self.view_as(&self.row, self.live.topic.durable_seq())
+    }
+
+    /// The session with that row, and that last event.
+    pub(super) fn view_as(&self, row: &SessionRow, last_seq: u64) -> SessionView {
+        let tally = self.running.as_ref().map(|running| running.sink.tally());
+        let mut view = view_of(row, last_seq);
+        view.message_count += tally.map_or(0, |tally| tally.messages);
+        view.usage = view.usage.plus(tally.map_or_else(Default::default, |tally| tally.usage));
+        view.turn = self.running.as_ref().map(|running| running.record(!self.asks.is_empty()));
+        view.queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        view
+    }
+}
