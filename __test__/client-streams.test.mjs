@@ -383,6 +383,35 @@ test('nothing is read ahead of a slow reader', async () => {
   await hasty.return()
 })
 
+test('a connection is let go of where `fetch` does not look at its signal', async () => {
+  const cancelled = []
+  const body = () =>
+    new ReadableStream({
+      start: (controller) => controller.enqueue(new TextEncoder().encode(READY)),
+      pull: () => new Promise(() => {}),
+      cancel: (reason) => void cancelled.push(reason),
+    })
+  const answer = () => Promise.resolve(new Response(body(), { headers: { 'content-type': 'text/event-stream' } }))
+  const client = createSimseClient({ baseUrl: 'http://127.0.0.1:9', fetch: answer })
+  const stop = new AbortController()
+  const stream = client.sessions.events('s', { signal: stop.signal })
+  const next = stream.next()
+  setImmediate(() => stop.abort())
+  assert.equal((await next).done, true)
+  await until(() => cancelled.length === 1)
+  const causes = []
+  const silent = client.sessions.events('s', {
+    silenceMs: 30,
+    giveUpMs: 0,
+    onReconnect: ({ cause }) => causes.push(cause),
+  })
+  const waiting = silent.next()
+  await until(() => causes.length > 0)
+  await silent.return()
+  assert.equal((await waiting).done, true)
+  assert.match(causes[0].message, /silent for 30 ms/)
+})
+
 test('frames are the same however the network cuts them', () => {
   const text = `: a comment\n\nid: 1\ndata: {"a":"é😀"}\n\ndata: no id\r\n\r\nevent: x\nid: 2\ndata: one\ndata:two\n\n\nid: 3\n\ndata\n\n`
   const want = [

@@ -598,6 +598,8 @@ class EventStream {
       if (!kind.startsWith('text/event-stream'))
         throw new SimseError('BAD_ANSWER', `${operation}: expected an event stream, got ${kind}`, { operation })
       const line = { link, reader: response.body.getReader(), frames: new Frames(), since: Date.now() }
+      // Not every `fetch` ends a body that is being read when its signal fires.
+      follow(link.signal, (reason) => line.reader.cancel(reason).catch(() => {}))
       await this.#greeted(line, silenceMs)
       this.#line = line
     } catch (failure) {
@@ -665,7 +667,9 @@ class EventStream {
     const late = new Lost(`${this.#plan.operation}: ${words}`)
     const timer = setTimeout(() => link.fire(late), Math.min(ms, 0x7fff_ffff))
     try {
-      return await action()
+      const result = await action()
+      if (link.signal.aborted) throw link.signal.reason
+      return result
     } catch (cause) {
       if (link.signal.aborted) throw link.signal.reason
       if (cause instanceof Lost || cause instanceof SimseError) throw cause
