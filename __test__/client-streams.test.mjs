@@ -138,7 +138,7 @@ test('what is sent again because its answer was lost is done once', { timeout: 6
 })
 
 test('what may have been done and has no key is not sent again; a limit is waited for', {
-  timeout: 60_000,
+  timeout: 120_000,
 }, async () => {
   const { home, client } = await served([], { args: ['--commands-per-minute', '60'] })
   const at = (fetch, more) => createSimseClient({ dataDirectory: join(home, 'data'), fetch, ...more })
