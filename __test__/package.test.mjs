@@ -72,10 +72,12 @@ registerBashTool(registry, { workingDirectory: '.' })
 registerGitTools(registry, { workingDirectory: '.' })
 const resolver = createToolPermissionResolver({ defaultPolicy: 'deny', rules: [] })
 const server = createSimseServer({ port: 0, acpServers: [], workingDirectory: '.' })
+const client = createSimseClient({ baseUrl: server.url })
 async function main(): Promise<void> {
   const { output } = await registry.execute({ id: '1', name: 'add', arguments: { a: 1 } })
   const denied = await resolver.check({ id: '2', name: 'add', arguments: {} })
-  console.log(output, denied, server.url, registry.isRegistered('bash'))
+  const refused = await client.tools({ signal: AbortSignal.abort(new RangeError('no')) }).catch((e: Error) => e.name)
+  console.log(output, denied, server.url, registry.isRegistered('bash'), refused)
 }
 void main()
 `
@@ -103,12 +105,16 @@ test('packed and installed in an empty TypeScript project, it type-checks and ru
     join(project, 'tsconfig.json'),
     JSON.stringify({ compilerOptions: options, files: ['a.mts', 'b.cts'] }),
   )
-  const head = `import { ${NAMES}, type ToolRegistry } from 'simse'\n`
+  const head = `import { ${NAMES}, type ToolRegistry } from 'simse'\nimport { createSimseClient } from 'simse/client'\n`
   await writeFile(join(project, 'a.mts'), head + PROGRAM)
-  await writeFile(join(project, 'b.cts'), head.replace("from 'simse'", "from 'simse'") + PROGRAM)
+  await writeFile(join(project, 'b.cts'), head + PROGRAM)
+  const untyped = [': ToolRegistry', ': Promise<void>', ': Error'].reduce(
+    (text, type) => text.replace(type, ''),
+    PROGRAM,
+  )
   await writeFile(
     join(project, 'c.cjs'),
-    `const { ${NAMES} } = require('simse')\n${PROGRAM.replace(': ToolRegistry', '').replace(': Promise<void>', '')}`,
+    `const { ${NAMES} } = require('simse')\nconst { createSimseClient } = require('simse/client')\n${untyped}`,
   )
   const compiled = await run(process.execPath, [join(top, 'node_modules/typescript/bin/tsc'), '-p', '.'], {
     cwd: project,
@@ -117,6 +123,6 @@ test('packed and installed in an empty TypeScript project, it type-checks and ru
   assert.match(await readFile(join(project, 'out/b.cjs'), 'utf8'), /require\(["']simse["']\)/)
   for (const program of ['out/a.mjs', 'out/b.cjs', 'c.cjs']) {
     const { code, said } = await run(process.execPath, [program], { cwd: project })
-    assert.deepEqual({ code, said }, { code: 0, said: '2 false http://127.0.0.1:0 true\n' }, program)
+    assert.deepEqual({ code, said }, { code: 0, said: '2 false http://127.0.0.1:0 true RangeError\n' }, program)
   }
 })
