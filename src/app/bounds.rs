@@ -40,12 +40,12 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
             ("/properties/instructions", text(limit::INSTRUCTIONS_BYTES_MAX)),
             ("/properties/tools", json!({ "maxItems": limit::TOOL_ENTRIES_MAX })),
         ],
-        "Fork" => vec![("/properties/title", title)],
+        "Fork" => vec![("/properties/title", title), ("/properties/at", json!({ "minimum": 1 }))],
         "Control" => vec![("/properties/reason", text(limit::REASON_BYTES_MAX))],
         "Feedback" => vec![
             ("/properties/message", text(limit::REASON_BYTES_MAX)),
             ("/properties/expiresInMs", json!({ "minimum": 1 })),
-            ("", json!({ "allOf": [one_or_more(&["callId", "requestId"]), exactly_one(&["decision", "allowed"])] })),
+            ("", json!({ "allOf": feedback() })),
         ],
         "PermissionRule" => vec![("/properties/pattern", json!({ "minLength": 1 }))],
         "CategoryFilter" => vec![("/anyOf/1", json!({ "minItems": 1 }))],
@@ -62,6 +62,21 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
         ],
         _ => Vec::new(),
     }
+}
+
+/// What fits together in an answer to a question.
+fn feedback() -> Value {
+    let is = |field: &str, values: Value| json!({ "required": [field], "properties": { field: { "enum": values } } });
+    let yes = json!({ "anyOf": [is("decision", json!(["allow", "allow_always"])), is("allowed", json!([true]))] });
+    let reaches = is("scope", json!(["session", "project", "always"]));
+    let always = is("decision", json!(["allow_always"]));
+    json!([
+        one_or_more(&["callId", "requestId"]),
+        exactly_one(&["decision", "allowed"]),
+        { "if": given("scope"), "then": yes },
+        { "if": always, "then": { "not": is("scope", json!(["once"])) } },
+        { "if": given("expiresInMs"), "then": { "anyOf": [always, reaches] } },
+    ])
 }
 
 /// A part that says something.

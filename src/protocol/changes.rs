@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::id::{SessionId, TurnId};
+use super::whole;
 
 /// What became of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -112,6 +113,7 @@ pub struct Undo {
     /// has changed stands against it all the same.
     pub partial: bool,
     /// Refuse unless the session has this version.
+    #[serde(deserialize_with = "whole::optional")]
     pub if_version: Option<u64>,
 }
 
@@ -135,6 +137,7 @@ pub struct Undone {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Fork {
     /// The last event that the fork has in common with this session. Default: its newest.
+    #[serde(deserialize_with = "whole::optional")]
     pub at: Option<u64>,
     /// A chosen id for the fork; one is made otherwise.
     pub new_session_id: Option<SessionId>,

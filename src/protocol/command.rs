@@ -9,7 +9,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::id::{RequestId, SessionId, TurnId};
 use super::item::Part;
+use super::object;
 use super::permission::{GrantScope, PermissionConfig, PermissionMode};
+use super::whole;
 
 /// `POST /sessions`. Every field may be left out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +34,7 @@ pub struct CreateSession {
     /// How much its model thinks before it answers. Default: `auto`.
     pub reasoning: Option<Reasoning>,
     /// Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's may become `allow`).
+    #[serde(deserialize_with = "object::optional")]
     pub tool_permissions: Option<PermissionConfig>,
     /// How much it does without asking. Default: the server's setting.
     pub permission_mode: Option<PermissionMode>,
@@ -68,7 +71,7 @@ impl<'de> Deserialize<'de> for PromptContent {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, parts: A) -> Result<PromptContent, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(parts)).map(PromptContent::Parts)
+                object::list(SeqAccessDeserializer::new(parts)).map(PromptContent::Parts)
             }
         }
 
@@ -191,10 +194,10 @@ pub struct Prompt {
     #[serde(default)]
     pub mode: PromptMode,
     /// Settings that change with this prompt.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::optional")]
     pub configure: Option<Configure>,
     /// Refuse unless the session has this version.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::optional")]
     pub if_version: Option<u64>,
 }
 
@@ -237,5 +240,6 @@ pub struct Feedback {
     /// How far a yes reaches. Default: `once` for `allow`, `session` for `allow_always`.
     pub scope: Option<GrantScope>,
     /// After how many milliseconds a yes that reaches further than this call ends. Default: never.
+    #[serde(deserialize_with = "whole::optional")]
     pub expires_in_ms: Option<u64>,
 }

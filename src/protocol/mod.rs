@@ -11,9 +11,11 @@ mod event;
 mod id;
 mod item;
 mod lifecycle;
+mod object;
 mod permission;
 mod session;
 mod tool;
+pub(crate) mod whole;
 
 pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::id::{GrantId, SessionId};
+use super::object;
 use super::tool::{CategoryFilter, ToolAnnotations};
 
 /// What to do with a call.
@@ -36,7 +37,7 @@ pub struct PermissionRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<CategoryFilter>,
     /// Only tools that carry these annotations.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "object::optional")]
     pub annotations: Option<ToolAnnotations>,
 }
 
@@ -61,7 +62,7 @@ pub struct PermissionConfig {
     /// What happens when no rule matches.
     pub default_policy: PermissionPolicy,
     /// In order; the last one that matches wins.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object::list")]
     pub rules: Vec<PermissionRule>,
 }
 

@@ -27,10 +27,11 @@ pub(super) async fn open(call: Call) -> Answer {
     let (after, types) = (query.text("after"), query.text("types"));
     query.finish(&["after", "types"])?;
     let types = types.map(|list| event_types(&list, LIFECYCLE_TYPES)).transpose()?;
+    let after = after.map(|text| begin(&text)).transpose()?;
     // A browser that reconnects repeats the address and knows better by now.
     let begin = match last_event_id(&call)? {
         Some(place) => Begin::Behind(place),
-        None => after.map_or(Ok(Begin::Behind(0)), |text| begin(&text))?,
+        None => after.unwrap_or(Begin::Behind(0)),
     };
     let reader = call.shared.app.lifecycle(&call.caller, begin).await?;
     let (heartbeat, stop) = (call.shared.options.heartbeat, call.shared.streams.clone());

@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::app::bounds::narrow;
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed};
 use crate::base::limit;
+use crate::protocol::whole;
 use crate::protocol::{
     AgentList, ApiError, Configure, Control, CreateSession, Deleted, ExplainCall, Feedback, Fork, GrantId, GrantView,
     Health, Item, ModelList, Page, PermissionExplanation, Prompt, SessionView, ToolList, TurnId, TurnRecord, Undo,
@@ -114,15 +115,15 @@ pub(super) struct Paging {
     #[serde(default)]
     cursor: Option<String>,
     /// At most so many entries.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::optional")]
     #[schemars(range(min = 1, max = limit::PAGE_ITEMS_MAX))]
-    limit: Option<usize>,
+    limit: Option<u64>,
 }
 
 impl Paging {
     pub(super) fn checked(self) -> Result<(Option<String>, usize), ApiError> {
-        match self.limit.unwrap_or(limit::PAGE_ITEMS) {
-            limit @ 1..=limit::PAGE_ITEMS_MAX => Ok((self.cursor, limit)),
+        match usize::try_from(self.limit.unwrap_or(limit::PAGE_ITEMS as u64)) {
+            Ok(limit @ 1..=limit::PAGE_ITEMS_MAX) => Ok((self.cursor, limit)),
             _ => Err(ApiError::invalid("limit", format!("a number from 1 to {}", limit::PAGE_ITEMS_MAX))),
         }
     }
@@ -133,7 +134,7 @@ impl Paging {
 #[serde(deny_unknown_fields)]
 pub(super) struct SubscribeBody {
     /// Those behind this number. Default: all.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole::number")]
     pub(super) after: u64,
     /// Only those of these types. Default: of all.
     #[serde(default)]

@@ -22,6 +22,7 @@ pub(crate) struct Operation {
     pub(super) body: Option<Shape>,
     /// Whether an empty body will do.
     pub(super) body_required: bool,
+    pub(super) example: Option<Value>,
     pub(super) answers: Vec<Reply>,
     /// Statuses of errors beside those that any request may come to.
     pub(super) errors: Vec<u16>,
@@ -60,6 +61,7 @@ pub(crate) fn operation(id: &'static str, summary: &'static str) -> Operation {
         parameters: Vec::new(),
         body: None,
         body_required: false,
+        example: None,
         answers: Vec::new(),
         errors: Vec::new(),
         open: false,
@@ -87,6 +89,11 @@ impl Operation {
     /// A body that something has to stand in.
     pub(crate) fn full_body(self, shape: Shape) -> Self {
         Self { body: Some(shape), body_required: true, ..self }
+    }
+
+    /// A body as it may be.
+    pub(crate) fn example(self, body: Value) -> Self {
+        Self { example: Some(body), ..self }
     }
 
     /// An answer in JSON.
@@ -168,8 +175,12 @@ impl Operation {
         written["parameters"] = parameters.into_iter().chain([shared]).collect();
         if let Some(body) = self.body {
             let schema = body(schemas);
+            let mut media = json!({ "schema": schema });
+            if let Some(example) = &self.example {
+                media["example"] = example.clone();
+            }
             written["requestBody"] =
-                json!({ "required": self.body_required, "content": { "application/json": { "schema": schema } } });
+                json!({ "required": self.body_required, "content": { "application/json": media } });
         }
         let mut responses = serde_json::Map::new();
         for reply in &self.answers {
@@ -244,9 +255,9 @@ pub(crate) fn limit() -> Parameter {
     query("limit", "At most so many entries.", schema)
 }
 
-/// `cursor`: where a page begins.
-pub(crate) fn cursor() -> Parameter {
-    query("cursor", "The `nextCursor` of the page before. Default: the first page.", json!({ "type": "string" }))
+/// `cursor`: where a page begins, which is the name of the last entry before it.
+pub(crate) fn cursor(of: &str) -> Parameter {
+    id("cursor", of, "The `nextCursor` of the page before. Default: the first page.")
 }
 
 /// A parameter that is `true` or `false`.
@@ -287,7 +298,7 @@ pub(crate) fn id(name: &'static str, of: &str, description: &'static str) -> Par
 
 /// `Last-Event-ID`: where a stream goes on.
 pub(crate) fn last_event_id() -> Parameter {
-    let schema = json!({ "type": "integer", "format": "uint64", "minimum": 0 });
+    let schema = json!({ "type": "string", "pattern": "^[0-9]{1,19}$" });
     let description = "The number of the last event that was seen: the stream goes on behind it. Goes before `after`.";
     Parameter { place: "header", ..query("Last-Event-ID", description, schema) }
 }

@@ -53,7 +53,7 @@ const DELETE: (Method, MethodFilter) = (Method::DELETE, MethodFilter::DELETE);
 
 fn sessions() -> Vec<Row> {
     let list = operation("sessions.list", "The caller's sessions, the newest first.")
-        .takes(cursor())
+        .takes(cursor("SessionId"))
         .takes(limit())
         .gives::<Page<SessionView>>(200, "A page of sessions.");
     let create = operation("sessions.create", "A new session. Nothing is spawned.")
@@ -94,6 +94,7 @@ fn controls() -> Vec<Row> {
     .more("With `Accept: text/event-stream` the answer is the turn's own events, from a `ready` frame to its end.")
     .takes(flag("wait", "Answer when the turn has ended, with its record."))
     .full_body(|schemas| schemas.incoming::<Prompt>())
+    .example(serde_json::json!({ "prompt": "Which files are here?" }))
     .gives::<TurnRecord>(200, "With `wait`: the turn that has ended. Or its events.")
     .answers_with(200, "", "text/event-stream", |_| reference("Event"))
     .gives::<Accepted>(202, "It was accepted.")
@@ -114,6 +115,7 @@ fn controls() -> Vec<Row> {
         control("sessions.resume", "Lets the paused turn go on.").gives::<Resumed>(200, "It goes on.").versioned();
     let feedback = operation("sessions.feedback", "Answers a question that waits.")
         .full_body(|schemas| schemas.incoming::<Feedback>())
+        .example(serde_json::json!({ "callId": "call_1", "decision": "allow" }))
         .gives::<Resolved>(200, "What the answer has settled.")
         .versioned();
     vec![
@@ -149,7 +151,7 @@ fn looks() -> Vec<Row> {
             serde_json::json!({ "anyOf": [items, events] })
         });
     let turns = operation("sessions.turns", "The records of a session's turns, the newest first.")
-        .takes(cursor())
+        .takes(cursor("TurnId"))
         .takes(limit())
         .gives::<Page<TurnRecord>>(200, "A page of turns.");
     let turn = operation("sessions.turn", "A turn's record.").gives::<TurnRecord>(200, "The turn.");
@@ -165,7 +167,11 @@ fn looks() -> Vec<Row> {
 fn file_changes() -> Vec<Row> {
     let diff = operation("sessions.diff", "What turns did to files.")
         .takes(id("turn", "TurnId", "Only this turn. Default: all that are not undone."))
-        .takes(cursor())
+        .takes(query(
+            "cursor",
+            "The `nextCursor` of the page before. Default: the first page.",
+            serde_json::json!({ "type": "string" }),
+        ))
         .takes(query("path", "Only this path, with more of its diff.", serde_json::json!({ "type": "string" })))
         .gives::<DiffView>(200, "What changed.")
         .refuses(&[409]);
@@ -194,11 +200,12 @@ fn permissions() -> Vec<Row> {
     let explain =
         operation("permissions.explain", "What would happen to a call, and why. Nobody is asked, and nothing runs.")
             .full_body(|schemas| schemas.incoming::<ExplainCall>())
+            .example(serde_json::json!({ "tool": "bash", "arguments": { "command": "ls" } }))
             .gives::<PermissionExplanation>(200, "What would happen.")
             .refuses(&[404]);
     let grants = operation("permissions.grants", "What was granted beyond one call.")
         .takes(id("sessionId", "SessionId", "Only what holds in this session."))
-        .takes(cursor())
+        .takes(cursor("SessionId"))
         .gives::<Page<GrantView>>(200, "A page of grants.")
         .refuses(&[404]);
     let revoke = operation("permissions.revoke", "Takes a grant back.")
