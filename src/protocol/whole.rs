@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 /// Numbers up to this are whole in a double too.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
@@ -25,12 +25,16 @@ impl<'de> Deserialize<'de> for Whole {
                 Ok(Whole(number))
             }
 
+            fn visit_i64<E: Error>(self, number: i64) -> Result<Whole, E> {
+                u64::try_from(number).map(Whole).map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+            }
+
             #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation, reason = "it was looked at")]
             fn visit_f64<E: Error>(self, number: f64) -> Result<Whole, E> {
                 if number.fract() == 0.0 && (0.0..=EXACT_MAX).contains(&number) {
                     return Ok(Whole(number as u64));
                 }
-                Err(E::invalid_value(serde::de::Unexpected::Float(number), &self))
+                Err(E::invalid_value(Unexpected::Float(number), &self))
             }
         }
 

@@ -20,19 +20,14 @@ async fn made(home: &TempDir, arguments: &[&str]) -> String {
     out.trim().to_owned()
 }
 
-/// The routes of the server, out of its source: path, and the methods that it takes.
+/// The routes of the server, out of its document: path, and the methods that it takes.
 pub fn routes() -> Vec<(String, Vec<&'static str>)> {
-    let source = include_str!("../../src/server/routes/table.rs");
-    let mut table: Vec<(String, Vec<&'static str>)> = Vec::new();
-    for row in source.split(" row(").skip(1) {
-        let (method, rest) = row.trim_start().split_once(',').unwrap();
-        let method = ["get", "post", "put", "patch", "delete"].into_iter().find(|name| *name == method.to_lowercase());
-        let path = rest.trim_start().strip_prefix('"').unwrap().split_once('"').unwrap().0;
-        match table.iter_mut().find(|(known, _)| known == path) {
-            Some((_, methods)) => methods.extend(method),
-            None => table.push((path.to_owned(), method.into_iter().collect())),
-        }
-    }
+    let document: Value = serde_json::from_str(&simse::server::openapi_document()).unwrap();
+    let table = document["paths"].as_object().unwrap().iter().map(|(path, operations)| {
+        let named = |name: &&'static str| operations.get(*name).is_some();
+        (path.clone(), ["get", "post", "put", "patch", "delete"].into_iter().filter(named).collect::<Vec<_>>())
+    });
+    let table: Vec<_> = table.collect();
     assert!(table.len() >= 15 && table.iter().all(|(_, methods)| !methods.is_empty()), "{table:?}");
     table
 }
