@@ -4,6 +4,7 @@
 //! number of tool results behind that message is the step. It clocks itself: `GET /spans` gives, and forgets,
 //! when each answer began and ended, so that a run can take the model's share out of a turn.
 
+use std::collections::VecDeque;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub fn serve(options: &Options) -> Result<String, String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|cause| format!("cannot listen: {cause}"))?;
     let port = listener.local_addr().map_err(|cause| cause.to_string())?.port();
     std::fs::write(file, port.to_string()).map_err(|cause| format!("{file}: {cause}"))?;
-    let (spans, pacer) = (Arc::new(Mutex::new(Vec::new())), Pacer::start());
+    let (spans, pacer) = (Arc::new(Mutex::new(VecDeque::new())), Pacer::start());
     for stream in listener.incoming().flatten() {
         let (spans, pacer) = (Arc::clone(&spans), pacer.clone());
         std::thread::spawn(move || {
@@ -52,7 +53,8 @@ pub fn serve(options: &Options) -> Result<String, String> {
     Ok(String::from("{}"))
 }
 
-fn answer_all(mut connection: Connection, spans: &Mutex<Vec<Span>>, pacer: &Pacer) -> Result<(), String> {
+fn answer_all(mut connection: Connection, spans: &Mutex<VecDeque<Span>>, pacer: &Pacer) -> Result<(), String> {
+    let mut tools = Tools::default();
     while let Some(head) = connection.head()? {
         let body = connection.body(&head)?;
         let start_us = now_us();
@@ -62,12 +64,11 @@ fn answer_all(mut connection: Connection, spans: &Mutex<Vec<Span>>, pacer: &Pace
                 connection.write(&plain(200, &spans_json(&taken)))?;
             }
             path if path.ends_with("/chat/completions") => {
-                let (script, reply) = reply_to(&body);
+                let (script, reply) = reply_to(&body, &mut tools);
                 let (first_us, end_us) = stream(&mut connection, &reply, pacer)?;
                 if let Ok(mut spans) = spans.lock() {
-                    let kept = spans.len().saturating_sub(SPANS_MAX - 1);
-                    spans.drain(..kept);
-                    spans.push(Span { script, start_us, first_us, end_us });
+                    spans.truncate(SPANS_MAX - 1);
+                    spans.push_front(Span { script, start_us, first_us, end_us });
                 }
             }
             path => connection.write(&plain(404, &format!("{{\"error\":{}}}", json_string(path))))?,
@@ -81,26 +82,48 @@ fn plain(status: u16, json: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{json}").into()
 }
 
-fn spans_json(spans: &[Span]) -> String {
-    let each = spans.iter().map(|span| {
+fn spans_json(spans: &VecDeque<Span>) -> String {
+    let each = spans.iter().rev().map(|span| {
         let Span { script, start_us, first_us, end_us } = span;
         format!("{{\"script\":\"{script}\",\"startUs\":{start_us},\"firstUs\":{first_us},\"endUs\":{end_us}}}")
     });
     format!("[{}]", each.collect::<Vec<_>>().join(","))
 }
 
+/// The tools of the requests before on a connection: tens of kilobytes that are the same each time and need not be looked
+/// through again.
+#[derive(Default)]
+struct Tools {
+    text: Vec<u8>,
+    native: bool,
+}
+
+impl Tools {
+    /// What stands before the tools (or all of it, where something stands behind them), and whether they are called as
+    /// simse's are. None: there are none.
+    fn split<'b>(&mut self, body: &'b [u8]) -> Option<(&'b [u8], bool)> {
+        if !self.text.is_empty() && body.ends_with(&self.text) {
+            return Some((&body[..body.len() - self.text.len()], self.native));
+        }
+        let at = find(body, b"\"tools\":[{")?;
+        let native = find(&body[at..], b"\"fs_read\"").is_some();
+        if find(&body[at..], b"\"role\":\"").is_some() {
+            return Some((body, native));
+        }
+        *self = Self { text: body[at..].to_vec(), native };
+        Some((&body[..at], native))
+    }
+}
+
 /// The script that the request asks for, and its next reply.
 ///
 /// Requests come from `JSON.stringify` and its like, without blanks, so that `"role":"user"` stands for itself:
 /// within a string its quotes would be escaped.
-fn reply_to(body: &[u8]) -> (&'static str, Reply) {
-    let turn = &body[find_last(body, b"\"role\":\"user\"").unwrap_or(0)..];
-    let step = count(turn, b"\"role\":\"tool\"");
+fn reply_to(body: &[u8], tools: &mut Tools) -> (&'static str, Reply) {
     // Side requests (titles, summaries) repeat the user's words but offer no tools.
-    if find(body, b"\"tools\":[{").is_none() {
-        return ("side", Reply::Texts(2));
-    }
-    let native = find(body, b"\"fs_read\"").is_some();
+    let Some((messages, native)) = tools.split(body) else { return ("side", Reply::Texts(2)) };
+    let turn = &messages[find_last(messages, b"\"role\":\"user\"").unwrap_or(0)..];
+    let step = count(turn, b"\"role\":\"tool\"");
     let directory = word_behind(turn, "bench-dir=").unwrap_or_else(|| String::from("."));
     if let Some(number) = word_behind(turn, "bench-tools=") {
         return match tool_step(step, &directory, &number, native) {
