@@ -150,20 +150,38 @@ impl Journal {
         state.pending.events.push(Event { seq, kind, payload, session_id, turn_id, at: clock::now_ms() });
     }
 
-    /// Commits what waits, unless a commit is under way: then that one's end does.
+    /// Commits what waits, unless a commit is under way: then that one's end does. What comes until the store writes
+    /// goes with it.
     fn submit(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
         if state.in_flight.is_some() || state.pending.is_empty() {
             return;
         }
+        state.in_flight = Some(0);
+        drop(state);
+        let (journal, taken) = (Arc::clone(self), Arc::new(Mutex::new((Arc::default(), Vec::new()))));
+        let (ended, packed) = (Arc::clone(self), Arc::clone(&taken));
+        let make = move || {
+            let (events, writes, acks) = journal.pack();
+            *taken.lock() = (events, acks);
+            writes
+        };
+        let done = move |result| {
+            let (events, acks) = std::mem::take(&mut *packed.lock());
+            ended.committed(events, acks, result);
+        };
+        self.store.commit_made(Box::new(make), Box::new(done));
+    }
+
+    /// Takes all that waits into the commit that is under way.
+    fn pack(&self) -> (Arc<Vec<Event>>, Vec<Write>, Vec<Ack>) {
+        let mut state = self.state.lock();
         let Pack { events, mut writes, acks, bytes } = std::mem::take(&mut state.pending);
         state.in_flight = Some(bytes);
-        drop(state);
         let events = Arc::new(events);
         if !events.is_empty() {
             writes.push(Write::Append(self.session.clone(), Arc::clone(&events)));
         }
-        let journal = Arc::clone(self);
-        self.store.commit(writes, Box::new(move |result| journal.committed(events, acks, result)));
+        (events, writes, acks)
     }
 
     /// The end of a commit.
@@ -211,12 +229,14 @@ mod tests {
     use crate::base::BoxFuture;
     use crate::bus::Next;
     use crate::protocol::ClientId;
-    use crate::store::{Committed, MemoryStore, SessionRow, TurnRow, Which};
+    use crate::store::{Committed, Made, MemoryStore, SessionRow, TurnRow, Which};
 
     /// Holds commits back until a test lets them through.
     #[derive(Default)]
     struct Held {
         commits: Mutex<VecDeque<(Vec<Write>, Committed)>>,
+        /// Takes commits instead, as they are handed in.
+        late: Mutex<Option<Arc<Slow>>>,
         empty: MemoryStore,
     }
 
@@ -229,17 +249,26 @@ mod tests {
         fn end(&self, result: Result<(), StoreError>) -> Vec<u64> {
             let (writes, done) = self.commits.lock().pop_front().expect("a commit waits");
             done(result);
-            let seqs = |write: &Write| match write {
-                Write::Append(_, events) => events.iter().map(|event| event.seq).collect(),
-                _ => Vec::new(),
-            };
             writes.iter().flat_map(seqs).collect()
+        }
+    }
+
+    fn seqs(write: &Write) -> Vec<u64> {
+        match write {
+            Write::Append(_, events) => events.iter().map(|event| event.seq).collect(),
+            _ => Vec::new(),
         }
     }
 
     impl Store for Held {
         fn commit(&self, writes: Vec<Write>, done: Committed) {
             self.commits.lock().push_back((writes, done));
+        }
+        fn commit_made(&self, make: Made, done: Committed) {
+            match self.late.lock().clone() {
+                Some(slow) => slow.jobs.lock().push_back((make, done)),
+                None => self.commit(make(), done),
+            }
         }
         fn session<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Option<SessionRow>, StoreError>> {
             self.empty.session(id)
@@ -344,6 +373,50 @@ mod tests {
         assert_eq!((store.waiting(), topic.durable_seq()), (0, 4));
         let Next::Batch(batch) = topic.next(1) else { panic!("there are more") };
         assert_eq!((batch.first_seq(), batch.last_seq()), (2, 4));
+    }
+
+    /// A store that writes when it is told to.
+    #[derive(Default)]
+    struct Slow {
+        jobs: Mutex<VecDeque<(Made, Committed)>>,
+    }
+
+    impl Slow {
+        /// Writes the oldest commit, or refuses it unseen. The numbers of its events.
+        fn write(&self, result: Result<(), StoreError>) -> Vec<u64> {
+            let (make, done) = self.jobs.lock().pop_front().expect("a commit waits");
+            let writes = if result == Err(StoreError::Closed) { Vec::new() } else { make() };
+            done(result);
+            writes.iter().flat_map(seqs).collect()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_comes_until_the_store_writes_goes_with_it() {
+        let (held, topic) = (Arc::new(Held::default()), Arc::new(Topic::new(0, 1 << 20)));
+        let id = "s".parse().expect("an id");
+        let journal = Journal::new(id, Arc::clone(&held) as Arc<dyn Store>, Arc::clone(&topic));
+        held.late.lock().replace(Arc::default());
+        let slow = held.late.lock().clone().expect("set");
+        let turn = TurnId::generate();
+        journal.emit(&turn, &delta("1")).expect("taken");
+        journal.emit(&turn, &delta("2")).expect("taken");
+        let recorded = journal.record(|next| {
+            assert_eq!(next, 3);
+            Entry { events: vec![(None, delta("3"))], writes: Vec::new() }
+        });
+        tokio::pin!(recorded);
+        assert!(recorded.as_mut().now_or_never().is_none());
+        assert_eq!(slow.jobs.lock().len(), 1, "one commit at a time");
+        assert_eq!(slow.write(Ok(())), [1, 2, 3]);
+        assert_eq!((recorded.await, topic.durable_seq()), (Ok(()), 3));
+        journal.emit(&turn, &delta("4")).expect("taken");
+        let flushed = journal.flush();
+        tokio::pin!(flushed);
+        assert!(flushed.as_mut().now_or_never().is_none());
+        assert!(slow.write(Err(StoreError::Closed)).is_empty());
+        assert_eq!(flushed.await, Err(StoreError::Closed), "who waits is told, though nothing was taken");
+        assert_eq!((topic.durable_seq(), slow.jobs.lock().len()), (3, 0));
     }
 
     #[tokio::test]

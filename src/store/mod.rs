@@ -346,12 +346,22 @@ pub enum Write {
 /// It may hand in further commits; their callbacks come after it has returned.
 pub type Committed = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
+/// Names the changes of a commit when it is written.
+pub type Made = Box<dyn FnOnce() -> Vec<Write> + Send>;
+
 /// Durable state.
 ///
 /// Reads are asynchronous and never block the caller's thread for long. Lists are newest first.
 pub trait Store: Send + Sync + 'static {
     /// Hands in changes that happen together or not at all. Never blocks.
     fn commit(&self, writes: Vec<Write>, done: Committed);
+
+    /// The same of changes that are named only when their turn has come: what comes meanwhile goes with them. `make` is
+    /// called at most once, before `done`, perhaps at once, and by whoever writes at that moment: keep it short. When the
+    /// store is closed, only `done` is.
+    fn commit_made(&self, make: Made, done: Committed) {
+        self.commit(make(), done);
+    }
 
     /// A session's facts.
     fn session<'a>(&'a self, id: &'a SessionId) -> BoxFuture<'a, Result<Option<SessionRow>, StoreError>>;

@@ -29,7 +29,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::lifecycle::{Bell, LifecyclePage, line_of};
 use super::{
-    BoxFuture, CommitMeter, Committed, GrantRow, OutcomeRow, SessionRow, Store, StoreError, TurnRow, Which, Write,
+    BoxFuture, CommitMeter, Committed, GrantRow, Made, OutcomeRow, SessionRow, Store, StoreError, TurnRow, Which, Write,
 };
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 use directory::Lock;
@@ -185,7 +185,11 @@ impl Store for SqliteStore {
     }
 
     fn commit(&self, writes: Vec<Write>, done: Committed) {
-        if let Some(Job::Commit(_, done)) = self.send(Job::Commit(writes, done)) {
+        self.commit_made(Box::new(move || writes), done);
+    }
+
+    fn commit_made(&self, make: Made, done: Committed) {
+        if let Some(Job::Commit(_, done)) = self.send(Job::Commit(make, done)) {
             done(Err(StoreError::Closed));
         }
     }

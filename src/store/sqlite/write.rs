@@ -8,7 +8,7 @@
 mod append;
 mod fork;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,12 +24,14 @@ use crate::protocol::{SessionId, TurnId};
 use crate::store::chain::Chain;
 use crate::store::lifecycle::Bell;
 use crate::store::meters::events_of;
-use crate::store::{CommitMeter, Committed, SessionRow, StoreError, TurnRow, Write};
+use crate::store::{CommitMeter, Committed, Made, SessionRow, StoreError, TurnRow, Write};
 
 /// Commits of one transaction, at most.
 const GROUP_MAX: usize = 512;
 /// Bytes of events in one row, about. More make several rows: a reader decodes rows whole.
 const ROW_BYTES_MAX: usize = 64 << 10;
+/// Turns of a session whose places are remembered.
+pub(super) const TURNS_MAX: usize = 4;
 /// Sessions whose numbers are remembered.
 const KNOWN_MAX: usize = 4_096;
 /// Write-ahead log above which a checkpoint is started beside the writer.
@@ -47,7 +49,7 @@ const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 /// What the writer is told. It ends when nobody can tell it anything more.
 pub(super) enum Job {
     /// Do this, together or not at all.
-    Commit(Vec<Write>, Committed),
+    Commit(Made, Committed),
     /// Let the database grow to so many pages.
     LimitPages(u32),
     /// Write nothing, or write again.
@@ -119,8 +121,8 @@ fn connection_or_new<'a>(slot: &'a mut Option<Connection>, path: &Path) -> Optio
 struct Known {
     number: i64,
     last_seq: u64,
-    /// The turn last written, and its place.
-    turn: Option<(TurnId, i64)>,
+    /// The turns last written, newest first, and their places: the one that runs, and those that wait.
+    turns: VecDeque<(TurnId, i64)>,
     /// The largest of the ids of its turns; one that is larger still is new. None: not looked up yet.
     newest: Option<String>,
     /// The chain to its last event.
@@ -166,7 +168,7 @@ impl From<StoreError> for Failed {
 
 impl Writer {
     fn run(mut self, jobs: &Receiver<Job>) {
-        let mut group: Vec<(Vec<Write>, Committed)> = Vec::new();
+        let mut group: Vec<(Made, Committed)> = Vec::new();
         let mut rested = true;
         loop {
             match self.next_job(jobs, rested) {
@@ -185,11 +187,11 @@ impl Writer {
             }
             rested = false;
             if !group.is_empty() {
-                let began = Instant::now();
-                let results = self.write_all(group.iter().map(|(writes, _)| writes.as_slice()).collect());
-                let done = group.iter().zip(&results).map(|((writes, _), done)| (events_of(writes), done.is_ok()));
+                let (made, began) = (make_all(&mut group), Instant::now());
+                let results = self.write_all(made.iter().map(|(writes, _)| writes.as_slice()).collect());
+                let done = made.iter().zip(&results).map(|((writes, _), done)| (events_of(writes), done.is_ok()));
                 self.meter.wrote(began.elapsed(), done);
-                for ((_, done), result) in group.drain(..).zip(results) {
+                for ((_, done), result) in made.into_iter().zip(results) {
                     // A callback that panics is its owner's fault, and must not take the writer with it.
                     let _ = catch_unwind(AssertUnwindSafe(move || done(result)));
                 }
@@ -236,11 +238,11 @@ impl Writer {
     }
 
     /// Takes what waits.
-    fn collect(&mut self, first: Job, jobs: &Receiver<Job>, group: &mut Vec<(Vec<Write>, Committed)>) {
+    fn collect(&mut self, first: Job, jobs: &Receiver<Job>, group: &mut Vec<(Made, Committed)>) {
         let mut next = Ok(first);
         loop {
             match next {
-                Ok(Job::Commit(writes, done)) => group.push((writes, done)),
+                Ok(Job::Commit(make, done)) => group.push((make, done)),
                 Ok(Job::LimitPages(pages)) => {
                     let pages = if pages == 0 { u32::MAX } else { pages };
                     let limit = format!("PRAGMA max_page_count={pages}");
@@ -391,7 +393,8 @@ impl Writer {
             json(&row.usage)?,
             json(&row.settings)?,
         ))?;
-        let known = Known { number, last_seq: 0, turn: None, newest: None, chain: Chain::default(), anchored: 0 };
+        let known =
+            Known { number, last_seq: 0, turns: VecDeque::new(), newest: None, chain: Chain::default(), anchored: 0 };
         drop(insert);
         self.remember(row.id.clone(), known);
         Ok(())
@@ -450,7 +453,10 @@ impl Writer {
             let number = number.ok_or_else(|| StoreError::NoSession(id.clone()))?;
             let last_seq = read::last_seq_of(&self.connection, number)?;
             let (chain, anchored) = chained::resume(&self.connection, (id, number))?;
-            self.remember(id.clone(), Known { number, last_seq, turn: None, newest: None, chain, anchored });
+            self.remember(
+                id.clone(),
+                Known { number, last_seq, turns: VecDeque::new(), newest: None, chain, anchored },
+            );
         }
         self.known.get_mut(id).ok_or_else(|| StoreError::NoSession(id.clone()).into())
     }
@@ -470,6 +476,18 @@ impl Writer {
             let _ = self.checkpoint.try_send(false);
         }
     }
+}
+
+/// Has the changes of a group named. Who panics meanwhile has none, and is told so.
+fn make_all(group: &mut Vec<(Made, Committed)>) -> Vec<(Vec<Write>, Committed)> {
+    let mut made = Vec::with_capacity(group.len());
+    for (make, done) in group.drain(..) {
+        match catch_unwind(AssertUnwindSafe(make)) {
+            Ok(writes) => made.push((writes, done)),
+            Err(_) => drop(catch_unwind(AssertUnwindSafe(move || done(Err(StoreError::Closed))))),
+        }
+    }
+    made
 }
 
 /// Whether one of the writes appends to a session's log, and none of them takes the session out.

@@ -1,6 +1,6 @@
 //! Events at the end of a log: rows of them, their chain, and the lists that are kept beside the log.
 
-use super::{Failed, ROW_BYTES_MAX, Writer, key_of};
+use super::{Failed, ROW_BYTES_MAX, TURNS_MAX, Writer, key_of};
 use crate::protocol::{Event, SessionId, TurnId};
 use crate::store::sqlite::{chained, lifecycle, read, record};
 use crate::store::{Question, StoreError, check_numbers};
@@ -57,9 +57,7 @@ impl Writer {
     /// A turn's place in its session; it gets one when it has none.
     pub(super) fn turn_place(&mut self, session: &SessionId, turn: &TurnId) -> Result<i64, Failed> {
         let known = self.know(session)?;
-        if let Some((last, place)) = &known.turn
-            && last == turn
-        {
+        if let Some((_, place)) = known.turns.iter().find(|(known, _)| known == turn) {
             return Ok(*place);
         }
         let number = known.number;
@@ -77,7 +75,8 @@ impl Writer {
         };
         let place = key & i64::from(u32::MAX);
         if let Some(known) = self.known.get_mut(session) {
-            known.turn = Some((turn.clone(), place));
+            known.turns.truncate(TURNS_MAX - 1);
+            known.turns.push_front((turn.clone(), place));
             known.newest = Some(if is_new { turn.as_str().to_owned() } else { newest });
         }
         Ok(place)
