@@ -7,6 +7,7 @@
 
 mod append;
 mod fork;
+mod made;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,7 +188,7 @@ impl Writer {
             }
             rested = false;
             if !group.is_empty() {
-                let (made, began) = (make_all(&mut group), Instant::now());
+                let (made, began) = (made::make_all(&mut group), Instant::now());
                 let results = self.write_all(made.iter().map(|(writes, _)| writes.as_slice()).collect());
                 let done = made.iter().zip(&results).map(|((writes, _), done)| (events_of(writes), done.is_ok()));
                 self.meter.wrote(began.elapsed(), done);
@@ -476,18 +477,6 @@ impl Writer {
             let _ = self.checkpoint.try_send(false);
         }
     }
-}
-
-/// Has the changes of a group named. Who panics meanwhile has none, and is told so.
-fn make_all(group: &mut Vec<(Made, Committed)>) -> Vec<(Vec<Write>, Committed)> {
-    let mut made = Vec::with_capacity(group.len());
-    for (make, done) in group.drain(..) {
-        match catch_unwind(AssertUnwindSafe(make)) {
-            Ok(writes) => made.push((writes, done)),
-            Err(_) => drop(catch_unwind(AssertUnwindSafe(move || done(Err(StoreError::Closed))))),
-        }
-    }
-    made
 }
 
 /// Whether one of the writes appends to a session's log, and none of them takes the session out.
