@@ -27,7 +27,7 @@ mod tests {
     #[test]
     fn who_panics_is_told_and_takes_nobody_with_it() {
         let told: Arc<Mutex<Vec<&str>>> = Arc::default();
-        let mut commit = |name: &'static str, make: Made| {
+        let commit = |name: &'static str, make: Made| {
             let told = Arc::clone(&told);
             let done: Committed =
                 Box::new(move |result| told.lock().push(if result.is_ok() { name } else { "refused" }));
