@@ -178,6 +178,7 @@ export async function together(target, context) {
   writeFileSync(list, '')
   for (const session of sessions)
     appendFileSync(list, `${await target.events(server.base, session)} ${session.prompt}\n`)
+  await context.model.spans()
   resetPeak(server.child.pid)
   const before = cpuMs(server.child.pid)
   const texts = (PACED.seconds * 1000) / PACED.every
@@ -188,8 +189,11 @@ export async function together(target, context) {
     terminal: target.markers.terminal,
     delta: target.markers.delta,
   })
+  const paces = (await context.model.spans()).filter((span) => span.script === 'paced')
+  const pace = median(paces.map((span) => (span.endUs - span.firstUs) / 1000 / (texts - 1)))
   const figures = {
     turns: seen.turns,
+    everyMs: pace,
     p50Ms: seen.p50Us / 1000,
     p99Ms: seen.p99Us / 1000,
     p999Ms: seen.p999Us / 1000,
@@ -200,6 +204,7 @@ export async function together(target, context) {
   await stop(server.child)
   if (seen.over < seen.turns || seen.deltas !== seen.turns * texts || seen.astray > 0)
     throw new Error(`not all deltas came in order: ${JSON.stringify(seen)}`)
+  if (pace > PACED.every * 1.1) throw new Error(`the model wrote a delta every ${pace} ms instead of ${PACED.every}`)
   return figures
 }
 
