@@ -16,7 +16,7 @@ use crate::protocol::{Health, LimitView};
 async fn timed(check: impl Future<Output = serde_json::Value>) -> serde_json::Value {
     let began = Instant::now();
     let mut told = check.await;
-    told["durationMs"] = (began.elapsed().as_secs_f64() * 1e6).round().div_euclid(1e3).into();
+    told["durationMs"] = ((began.elapsed().as_secs_f64() * 1e6).round() / 1e3).into();
     told
 }
 
