@@ -17,9 +17,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::out::Out;
-use crate::app::{App, Caller, Command, EventReader, Handled, Message, Outcome, Response, Step, Submitted, Subscribe};
+use crate::app::{
+    App, Begin, Caller, Command, EventReader, Handled, LifecycleReader, Message, Outcome, Response, Step, Submitted,
+    Subscribe,
+};
 use crate::base::limit;
-use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, SessionId};
+use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, Event, LIFECYCLE_TYPES, SessionId};
 
 /// The protocol's own version.
 const PROTOCOL: &str = "1.0.0";
@@ -31,7 +34,8 @@ pub(super) struct Dialogue {
     out: Out,
     /// Room for commands under way.
     room: Arc<Semaphore>,
-    subscriptions: HashMap<SessionId, CancellationToken>,
+    /// By session; None: all sessions of the caller.
+    subscriptions: HashMap<Option<SessionId>, CancellationToken>,
     /// Ends everything that writes here.
     over: CancellationToken,
     /// Everything that writes here.
@@ -66,7 +70,7 @@ impl Dialogue {
         match Message::parse(text) {
             Ok(Message::Command(command)) => self.command(*command).await,
             Ok(Message::Subscribe(wish)) => self.subscribe(wish).await,
-            Ok(Message::Unsubscribe { id, session }) => self.unsubscribe(id, &session).await,
+            Ok(Message::Unsubscribe { id, session }) => self.unsubscribe(id, session).await,
             Err(unread) => self.refuse((unread.id, unread.command.as_deref()), unread.error).await,
         }
     }
@@ -135,28 +139,29 @@ impl Dialogue {
         let command = (id, "subscribe");
         self.subscriptions.retain(|_, stop| !stop.is_cancelled());
         let room = self.subscriptions.contains_key(&session) || self.subscriptions.len() < limit::SUBSCRIPTIONS_MAX;
-        let opened = match (check_types(types.as_deref()), room) {
+        let known = if session.is_some() { EVENT_TYPES } else { LIFECYCLE_TYPES };
+        let opened = match (check_types(types.as_deref(), known), room) {
             (Err(error), _) => Err(error),
             (Ok(()), false) => {
                 let message = format!("this connection has {} subscriptions already", limit::SUBSCRIPTIONS_MAX);
                 Err(ApiError::new(ErrorCode::ResourceExhausted, message))
             }
-            (Ok(()), true) => self.app.events(&self.caller, &session, after).await,
+            (Ok(()), true) => self.open(session.clone(), after).await,
         };
-        let reader = match opened {
-            Ok(reader) => reader,
+        let source = match opened {
+            Ok(source) => source,
             Err(error) => return self.own(command, Err(error)).await,
         };
         // The one before, if there is one: what it has begun to say comes before the answer.
         if let Some(before) = self.subscriptions.remove(&session) {
             before.cancel();
         }
-        let answered = self.own(command, Ok(json!({ "position": reader.position() }))).await;
+        let answered = self.own(command, Ok(json!({ "position": source.position() }))).await;
         let stop = self.over.child_token();
-        self.subscriptions.insert(session.clone(), stop.clone());
+        self.subscriptions.insert(session, stop.clone());
         let out = self.out.clone();
         self.tasks.spawn(async move {
-            let told = Events { session, reader, types, out };
+            let told = Events { source, types, out };
             tokio::select! {
                 // A frame that has been handed over goes out before it ends.
                 () = told.tell() => {}
@@ -167,13 +172,28 @@ impl Dialogue {
         answered
     }
 
-    async fn unsubscribe(&mut self, id: Option<String>, session: &SessionId) -> bool {
-        let stopped = match self.subscriptions.remove(session) {
+    async fn open(&self, session: Option<SessionId>, begin: Begin) -> Result<Source, ApiError> {
+        let Some(session) = session else {
+            return self.app.lifecycle(&self.caller, begin).await.map(Source::All);
+        };
+        let after = match begin {
+            Begin::Behind(number) => number,
+            Begin::Newest => return Err(ApiError::invalid("after", "a whole number, 0 or more")),
+        };
+        let reader = self.app.events(&self.caller, &session, after).await?;
+        Ok(Source::Session(session, reader))
+    }
+
+    async fn unsubscribe(&mut self, id: Option<String>, session: Option<SessionId>) -> bool {
+        let stopped = match self.subscriptions.remove(&session) {
             Some(stop) => {
                 stop.cancel();
                 Ok(json!({ "unsubscribed": true }))
             }
-            None => Err(ApiError::not_found(format!("subscription to session {session} on this connection"))),
+            None => {
+                let what = session.map_or_else(|| "all sessions".to_owned(), |id| format!("session {id}"));
+                Err(ApiError::not_found(format!("subscription to {what} on this connection")))
+            }
         };
         self.own((id, "unsubscribe"), stopped).await
     }
@@ -185,11 +205,10 @@ impl Drop for Dialogue {
     }
 }
 
-fn check_types(types: Option<&[String]>) -> Result<(), ApiError> {
-    let strange = types.unwrap_or_default().iter().find(|name| !EVENT_TYPES.contains(&name.as_str()));
-    strange.map_or(Ok(()), |name| {
-        Err(ApiError::invalid("types", format!("some of {}; got `{name}`", EVENT_TYPES.join(", "))))
-    })
+fn check_types(types: Option<&[String]>, known: &[&str]) -> Result<(), ApiError> {
+    let strange = types.unwrap_or_default().iter().find(|name| !known.contains(&name.as_str()));
+    strange
+        .map_or(Ok(()), |name| Err(ApiError::invalid("types", format!("some of {}; got `{name}`", known.join(", ")))))
 }
 
 /// Tells the steps of a command, and its answer.
@@ -235,10 +254,35 @@ fn response((id, command): (Option<&str>, Option<&str>), handled: &Handled) -> S
     })
 }
 
+/// Where the events of a subscription come from.
+enum Source {
+    /// A session's log.
+    Session(SessionId, EventReader),
+    /// All sessions of the caller: how they come and go.
+    All(LifecycleReader),
+}
+
+impl Source {
+    fn position(&self) -> u64 {
+        match self {
+            Self::Session(_, reader) => reader.position(),
+            Self::All(reader) => reader.position(),
+        }
+    }
+
+    /// Says that there will be nothing more.
+    fn ended(&self, reason: &str) -> String {
+        let mut ended = json!({ "type": "subscription_ended", "reason": reason });
+        if let Self::Session(session, _) = self {
+            ended["sessionId"] = session.as_str().into();
+        }
+        ended.to_string()
+    }
+}
+
 /// The events of a subscription.
 struct Events {
-    session: SessionId,
-    reader: EventReader,
+    source: Source,
     types: Option<Vec<String>>,
     out: Out,
 }
@@ -247,22 +291,49 @@ impl Events {
     /// Tells them to their end.
     async fn tell(mut self) {
         let reason = loop {
-            let cursor = self.reader.position();
-            let batch = match self.reader.next().await {
-                Ok(Some(batch)) => batch,
+            match self.some().await {
+                Ok(Some(true)) => {}
+                Ok(Some(false)) => return,
                 Ok(None) => break "the session was deleted, or the server stops".to_owned(),
                 Err(error) => break error.to_string(),
-            };
-            let new = batch.events.iter().filter(|event| event.seq > cursor);
-            for event in new.filter(|event| self.types.as_ref().is_none_or(|types| types.contains(&event.kind))) {
-                let Ok(text) = serde_json::to_string(event) else { continue };
-                let frame = format!(r#"{{"type":"event","sessionId":"{}","event":{text}}}"#, self.session);
-                if !self.out.say(frame).await {
-                    return;
-                }
             }
         };
-        let ended = json!({ "type": "subscription_ended", "sessionId": self.session, "reason": reason });
-        self.out.say(ended.to_string()).await;
+        self.out.say(self.source.ended(&reason)).await;
     }
+
+    /// Tells the next ones. False: nobody takes them any more. None: there are no more.
+    async fn some(&mut self) -> Result<Option<bool>, ApiError> {
+        let way = (&self.out, self.types.as_deref());
+        match &mut self.source {
+            Source::Session(session, reader) => {
+                let cursor = reader.position();
+                let Some(batch) = reader.next().await? else { return Ok(None) };
+                let head = format!(r#""type":"event","sessionId":"{session}""#);
+                for event in batch.events.iter().filter(|event| event.seq > cursor) {
+                    if !say(way, &head, event).await {
+                        return Ok(Some(false));
+                    }
+                }
+            }
+            Source::All(reader) => {
+                let Some(page) = reader.next().await? else { return Ok(None) };
+                for (place, event) in &page.entries {
+                    if !say(way, &format!(r#""type":"lifecycle_event","place":{place}"#), event).await {
+                        return Ok(Some(false));
+                    }
+                }
+            }
+        }
+        Ok(Some(true))
+    }
+}
+
+/// Says an event, if it is one of the types that are wanted. One after the other: what waits is not kept as text.
+async fn say((out, types): (&Out, Option<&[String]>), head: &str, event: &Event) -> bool {
+    if types.is_some_and(|types| !types.contains(&event.kind)) {
+        return true;
+    }
+    // Plain data: it can be written.
+    let Ok(text) = serde_json::to_string(event) else { return true };
+    out.say(format!(r#"{{{head},"event":{text}}}"#)).await
 }

@@ -213,13 +213,15 @@ async fn a_fork_under_a_key_is_made_once_over_a_kill() {
     let undo = json!({ "id": "u", "type": "undo", "sessionId": "s" });
     let first = stdio(vec![create, fork.clone(), undo.clone()]).await;
     assert_eq!((&first[1]["success"], &first[2]["error"]["code"]), (&json!(true), &json!("CONFLICT")), "{first:?}");
-    let again = stdio(vec![fork, undo, json!({ "type": "list_sessions" })]).await;
+    let newest = json!({ "type": "subscribe", "after": "newest" });
+    let again = stdio(vec![fork, undo, json!({ "type": "list_sessions" }), newest]).await;
     for (at, before) in [(0, 1), (1, 2)] {
         let mut want = first[before].clone();
         want["replayed"] = true.into();
         assert_eq!(again[at], want);
     }
     assert_eq!(again[2]["data"]["items"].as_array().unwrap().len(), 2, "{again:?}");
+    assert_eq!(again[3]["data"], json!({ "position": 2 }), "made and forked, once each");
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use simse::server::ListenOptions;
 use crate::support::binary::Serving;
 use crate::support::house::{Does, House};
 use crate::support::http::{Frame, Stream, request};
+use crate::support::socket::Socket;
 
 /// What a frame is about: its place, its session and its type.
 fn told(frame: &Frame) -> (u64, String, String) {
@@ -196,5 +197,76 @@ async fn a_slow_reader_loses_nothing() {
     named.sort_by_key(|id| id.to_string());
     named.dedup();
     assert_eq!(named.len(), 1_000);
+    house.close().await;
+}
+
+/// What a frame on a socket is about, as [`told`].
+fn said(frame: &Value) -> (u64, String, String) {
+    assert_eq!(frame["type"], "lifecycle_event", "{frame}");
+    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{frame}")).to_owned();
+    (frame["place"].as_u64().unwrap(), text(&frame["event"]["sessionId"]), text(&frame["event"]["type"]))
+}
+
+#[tokio::test]
+async fn a_socket_is_told_the_same_and_goes_on_the_same() {
+    let house = House::open().await;
+    let mut socket = Socket::ready(&house).await;
+    let all = json!({ "id": "all", "type": "subscribe" });
+    assert_eq!(socket.response(&all).await["data"], json!({ "position": 0 }));
+    let (a, b) = (house.session(json!({})).await, house.session(json!({})).await);
+    // A session's own events beside them are told apart.
+    socket.say(&json!({ "id": "own", "type": "subscribe", "sessionId": a })).await;
+    house.prompt(&a, "go").await;
+    assert_eq!(house.call("DELETE", &format!("/sessions/{a}"), None).await.status, 200);
+    let (mut seen, mut own) = (Vec::new(), 0);
+    while seen.last().is_none_or(|(_, _, kind): &(u64, String, String)| kind != "session.deleted") {
+        let frame = socket.next().await;
+        match frame["type"].as_str().unwrap() {
+            "lifecycle_event" => seen.push(said(&frame)),
+            "event" => own += 1,
+            "command_accepted" | "command_started" | "command_finished" | "response" => {}
+            "subscription_ended" => assert_eq!(frame["sessionId"], json!(a)),
+            other => panic!("{other}: {frame}"),
+        }
+    }
+    assert!(own > 3);
+    let want = [
+        (&a, "session.created"),
+        (&b, "session.created"),
+        (&a, "session.prompt"),
+        (&a, "session.completed"),
+        (&a, "session.deleted"),
+    ];
+    let want: Vec<_> = (1..).zip(want).map(|(place, (id, kind))| (place, id.clone(), kind.to_owned())).collect();
+    assert_eq!(seen, want);
+    // Again behind a place, of some types, and with what comes next; what was there before ends.
+    let mut again = Socket::ready(&house).await;
+    let behind = json!({ "type": "subscribe", "after": 2, "types": ["session.deleted"] });
+    assert_eq!(again.response(&behind).await["data"], json!({ "position": 2 }));
+    assert_eq!(said(&again.next().await), want[4]);
+    let newest = json!({ "type": "subscribe", "after": "newest" });
+    assert_eq!(again.response(&newest).await["data"], json!({ "position": 5 }));
+    let c = house.session(json!({})).await;
+    assert_eq!(said(&again.next().await), (6, c, "session.created".to_owned()));
+    let off = json!({ "type": "unsubscribe" });
+    assert_eq!(again.response(&off).await["data"], json!({ "unsubscribed": true }));
+    assert_eq!(again.response(&off).await["error"]["code"], "NOT_FOUND");
+    house.session(json!({})).await;
+    #[rustfmt::skip]
+    let table = [
+        (json!({ "type": "subscribe", "after": 99 }), "after"),
+        (json!({ "type": "subscribe", "types": ["stream.delta"] }), "types"),
+        (json!({ "type": "subscribe", "sessionId": b, "types": ["session.deleted"] }), "types"),
+    ];
+    for (wish, field) in table {
+        assert_eq!(again.response(&wish).await["error"]["details"]["field"], field, "{wish}");
+    }
+    // Another client's socket is told of its own alone.
+    let mut other = Socket::open(&house, "X-Client-ID: other\r\n").await.unwrap();
+    assert_eq!(other.next().await["type"], "server_ready");
+    assert_eq!(other.response(&json!({ "type": "subscribe" })).await["data"], json!({ "position": 0 }));
+    let create = request(house.address, "POST", "/sessions").json(&json!({ "sessionId": "o" }));
+    assert_eq!(create.header("X-Client-ID", "other").send(house.address).await.status, 201);
+    assert_eq!(said(&other.next().await), (1, "o".to_owned(), "session.created".to_owned()));
     house.close().await;
 }

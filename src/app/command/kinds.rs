@@ -3,7 +3,7 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::app::bounds::narrow;
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed};
@@ -73,8 +73,8 @@ pub const KINDS: &[Kind] = &[
     kind("list_agents", Names::Never, body::<Nothing>, answer::<AgentList>),
     kind("list_models", Names::Never, body::<Nothing>, answer::<ModelList>),
     kind("get_health", Names::Never, body::<Nothing>, answer::<Health>),
-    kind("subscribe", Names::Must, body::<SubscribeBody>, answer::<Subscribed>),
-    kind("unsubscribe", Names::Must, body::<Nothing>, answer::<Unsubscribed>),
+    kind("subscribe", Names::May, body::<SubscribeBody>, answer::<Subscribed>),
+    kind("unsubscribe", Names::May, body::<Nothing>, answer::<Unsubscribed>),
 ];
 
 /// No fields.
@@ -133,9 +133,10 @@ impl Paging {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SubscribeBody {
-    /// Those behind this number. Default: all.
-    #[serde(default, deserialize_with = "whole::number")]
-    pub(super) after: u64,
+    /// Those behind this number of a session's, or behind this place in the stream over all sessions. Default: all.
+    #[serde(default)]
+    #[schemars(schema_with = "begin")]
+    pub(super) after: Option<Value>,
     /// Only those of these types. Default: of all.
     #[serde(default)]
     pub(super) types: Option<Vec<String>>,
@@ -145,7 +146,7 @@ pub(super) struct SubscribeBody {
 #[derive(JsonSchema)]
 #[schemars(inline)]
 struct Subscribed {
-    /// The number behind which the events begin.
+    /// The number, or the place, behind which the events begin.
     #[allow(dead_code, reason = "for its schema alone")]
     position: u64,
 }
@@ -157,6 +158,11 @@ struct Unsubscribed {
     /// Always true.
     #[allow(dead_code, reason = "for its schema alone")]
     unsubscribed: bool,
+}
+
+/// A number; over all sessions also what comes next.
+fn begin(_: &mut SchemaGenerator) -> Schema {
+    schemars::json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "const": "newest" }] })
 }
 
 fn body<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {

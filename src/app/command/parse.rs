@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fields::{Fields, key_of, name_of};
 use super::kinds::{Cursor, GrantRef, KINDS, Kind, Names, Nothing, Paging, SubscribeBody, TurnRef};
-use crate::app::parse_json;
+use crate::app::{Begin, parse_json};
 use crate::base::limit;
 use crate::protocol::{
     ApiError, Configure, Control, CreateSession, ExplainCall, Feedback, Fork, GrantId, Prompt, PromptMode, SessionId,
@@ -93,26 +93,26 @@ pub(super) enum Class {
 pub enum Message {
     /// A command.
     Command(Box<Command>),
-    /// `subscribe`: this connection wants a session's events.
+    /// `subscribe`: this connection wants events.
     Subscribe(Subscribe),
     /// `unsubscribe`: it no longer wants them.
     Unsubscribe {
         /// The message's id.
         id: Option<String>,
-        /// The session.
-        session: SessionId,
+        /// The session; None: all of the caller's.
+        session: Option<SessionId>,
     },
 }
 
-/// A wish for a session's events.
+/// A wish for events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subscribe {
     /// The message's id.
     pub id: Option<String>,
-    /// The session.
-    pub session: SessionId,
-    /// Those behind this number.
-    pub after: u64,
+    /// The session whose events are wanted; None: the lifecycle events of all sessions of the caller.
+    pub session: Option<SessionId>,
+    /// Where to begin: of a session, behind the number of an event.
+    pub after: Begin,
     /// Of these types alone.
     pub types: Option<Vec<String>>,
 }
@@ -395,11 +395,24 @@ fn connection(
     id: Option<String>,
     session: Option<SessionId>,
 ) -> Result<Message, ApiError> {
-    let session = session.ok_or_else(|| ApiError::invalid("sessionId", "to be there"))?;
     if kind == "unsubscribe" {
         parse_json::<Nothing>(&fields.text(), WHOLE)?;
         return Ok(Message::Unsubscribe { id, session });
     }
     let SubscribeBody { after, types } = parse_json(&fields.text(), WHOLE)?;
+    let after = begin(after.as_ref(), session.is_none())?;
     Ok(Message::Subscribe(Subscribe { id, session, after, types }))
+}
+
+/// Where a subscription begins: with the first event when nothing is said.
+fn begin(after: Option<&Value>, all: bool) -> Result<Begin, ApiError> {
+    match after {
+        None => Ok(Begin::Behind(0)),
+        Some(Value::String(word)) if all && word == "newest" => Ok(Begin::Newest),
+        Some(given) => {
+            let or = if all { ", or `newest`" } else { "" };
+            let place = crate::protocol::whole::number(given).ok().map(Begin::Behind);
+            place.ok_or_else(|| ApiError::invalid("after", format!("a whole number, 0 or more{or}")))
+        }
+    }
 }
