@@ -220,7 +220,7 @@ async fn prompts_queue_or_are_refused_or_steer() {
     assert_eq!(refused.code(), ErrorCode::Conflict);
     let second = house.prompts(&id, "two", PromptMode::Queue).await.unwrap();
     assert_eq!((second.status, second.version), (TurnStatus::Queued, 2));
-    assert_eq!(payload(&until(&mut reader, "turn.queued").await), json!({ "position": 1 }));
+    assert_eq!(payload(&until(&mut reader, "turn.queued").await), json!({ "position": 1, "version": 2 }));
     let steered = house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
     assert_eq!((steered.turn_id, steered.version), (first.turn_id.clone(), 3));
     let third = house.prompts(&id, "three", PromptMode::Queue).await.unwrap();

@@ -76,11 +76,12 @@ fn told(body: &EventBody) -> Option<String> {
         }
         EventBody::SessionError { error, .. } => format!("  ! the turn failed: {}", clean(&error.message)),
         EventBody::Abort { reason } => format!("  ! the turn was aborted: {}", clean(reason)),
-        EventBody::TurnQueued { position } => format!("  waits behind {position} others"),
+        EventBody::TurnQueued { position, .. } => format!("  waits behind {position} others"),
         EventBody::TurnPaused { reason } => format!("  (paused) {}", short(reason, 200)),
-        EventBody::TurnResumed { reason } => format!("  (goes on) {}", short(reason, 200)),
+        EventBody::TurnResumed { reason, .. } => format!("  (goes on) {}", short(reason, 200)),
         EventBody::SessionCreated { .. }
         | EventBody::SessionConfigured(_)
+        | EventBody::TurnControl { .. }
         | EventBody::SessionCompleted { .. }
         | EventBody::LoopStart {}
         | EventBody::LoopComplete { hit_turn_limit: false, .. }

@@ -11,7 +11,7 @@ use super::changes::ChangeReport;
 use super::command::Configure;
 use super::error::ErrorBody;
 use super::id::{RequestId, SessionId, TurnId};
-use super::permission::VerdictSource;
+use super::permission::{PermissionConfig, VerdictSource};
 use super::session::Usage;
 
 /// How a round with the model ended.
@@ -24,6 +24,45 @@ pub enum RoundKind {
     ToolUse,
 }
 
+/// What a session begins with. Logs of earlier versions do not say it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Beginning {
+    /// All settings; those that are not named are as for any session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Box<Configure>>,
+    /// Rules of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Box<PermissionConfig>>,
+}
+
+/// Settings that changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Configured {
+    /// Which ones.
+    #[serde(flatten)]
+    pub changes: Configure,
+    /// The session's version with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+}
+
+/// A control of a turn that has no other event of its own when it is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlKind {
+    /// A message waits for the turn's next boundary.
+    Steer,
+    /// It is to end at once.
+    Abort,
+    /// It is to end at its next boundary.
+    Interrupt,
+    /// It is to hold at its next boundary.
+    Pause,
+    /// It is no longer to hold.
+    Resume,
+}
+
 /// What happened: `type` and `payload` of an event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
@@ -33,6 +72,9 @@ pub enum EventBody {
     SessionCreated {
         /// The session.
         session_id: SessionId,
+        /// What it begins with.
+        #[serde(flatten)]
+        beginning: Beginning,
     },
     /// A prompt's turn begins.
     #[serde(rename = "session.prompt")]
@@ -44,6 +86,9 @@ pub enum EventBody {
         /// The parts, when it is more than one text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parts: Option<Vec<super::item::Part>>,
+        /// The session's version with it, where it changes that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
     },
     /// A message was put into the running turn.
     #[serde(rename = "session.steer")]
@@ -74,12 +119,23 @@ pub enum EventBody {
     },
     /// A session's settings change, from the next turn on.
     #[serde(rename = "session.configured")]
-    SessionConfigured(Configure),
+    SessionConfigured(Configured),
     /// A turn waits behind the running one.
     #[serde(rename = "turn.queued")]
     TurnQueued {
         /// Turns in front of it, the running one included.
         position: u32,
+        /// The session's version with it, where it changes that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
+    },
+    /// A control of the turn was accepted: what becomes of it, other events say.
+    #[serde(rename = "turn.control")]
+    TurnControl {
+        /// Which one.
+        kind: ControlKind,
+        /// The session's version with it.
+        version: u64,
     },
     /// The turn holds between two items until it is resumed.
     #[serde(rename = "turn.paused")]
@@ -94,6 +150,9 @@ pub enum EventBody {
         /// Why, when the client said.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
+        /// The session's version with it, where it changes that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
     },
     /// The loop begins a turn.
     #[serde(rename = "loop.start")]
@@ -304,6 +363,9 @@ pub enum EventBody {
         paths: Vec<String>,
         /// How many there are.
         path_count: u64,
+        /// The session's version with it, where it changes that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
     },
     /// What was undone was done again by a client.
     #[serde(rename = "changes.redone")]
@@ -314,6 +376,9 @@ pub enum EventBody {
         paths: Vec<String>,
         /// How many there are.
         path_count: u64,
+        /// The session's version with it, where it changes that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
     },
     /// The session was forked off from another one. What comes before is that one's log.
     #[serde(rename = "session.forked")]
@@ -324,6 +389,9 @@ pub enum EventBody {
         parent_session_id: SessionId,
         /// Number of the last event that both have in common.
         at: u64,
+        /// What it begins with.
+        #[serde(flatten)]
+        beginning: Beginning,
     },
     /// A turn was aborted or interrupted.
     #[serde(rename = "abort")]
@@ -347,6 +415,7 @@ pub const EVENT_TYPES: &[&str] = &[
     "session.error",
     "session.configured",
     "turn.queued",
+    "turn.control",
     "turn.paused",
     "turn.resumed",
     "loop.start",
@@ -421,6 +490,7 @@ impl EventBody {
             Self::SessionError { .. } => "session.error",
             Self::SessionConfigured(_) => "session.configured",
             Self::TurnQueued { .. } => "turn.queued",
+            Self::TurnControl { .. } => "turn.control",
             Self::TurnPaused { .. } => "turn.paused",
             Self::TurnResumed { .. } => "turn.resumed",
             Self::LoopStart {} => "loop.start",
@@ -493,12 +563,16 @@ mod tests {
         #[rustfmt::skip]
         let table = [
             json!({"type": "session.created", "payload": {"sessionId": session}}),
+            json!({"type": "session.created", "payload": {"sessionId": session, "settings": {"model": "m/m", "title": "t"}, "permissions": {"rules": [], "defaultPolicy": "ask"}}}),
             json!({"type": "session.prompt", "payload": {"sessionId": session, "prompt": "a \"b\" \n"}}),
+            json!({"type": "session.prompt", "payload": {"sessionId": session, "prompt": "a", "version": 3}}),
             json!({"type": "session.steer", "payload": {"sessionId": session, "prompt": "a", "parts": [{"type": "text", "text": "a"}]}}),
             json!({"type": "session.completed", "payload": {"sessionId": session, "result": "r"}}),
             json!({"type": "session.error", "payload": {"sessionId": session, "error": error}}),
             json!({"type": "session.configured", "payload": {"model": "m/m", "reasoning": "xhigh", "tools": ["-bash"]}}),
+            json!({"type": "session.configured", "payload": {"title": "t", "version": 2}}),
             json!({"type": "turn.queued", "payload": {"position": 1}}),
+            json!({"type": "turn.control", "payload": {"kind": "steer", "version": 2}}),
             json!({"type": "turn.paused", "payload": {"reason": "lunch"}}),
             json!({"type": "turn.resumed", "payload": {}}),
             json!({"type": "loop.start", "payload": {}}),

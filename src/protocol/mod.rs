@@ -23,7 +23,7 @@ pub use command::{
     Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode, Reasoning,
 };
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
-pub use event::{EVENT_TYPES, Event, EventBody, RoundKind};
+pub use event::{Beginning, Configured, ControlKind, EVENT_TYPES, Event, EventBody, RoundKind};
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
 pub use lifecycle::{LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};

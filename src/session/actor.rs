@@ -53,7 +53,7 @@ use crate::protocol::{
     ApiError, Configure, GrantId, PermissionExplanation, PermissionVerdict, PromptContent, PromptMode, RequestId,
     SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone, agent_of,
 };
-use crate::store::{Grant, SessionRow, StoreError, TurnRow, Write};
+use crate::store::{Grant, SessionRow, TurnRow, Write};
 use crate::tool::Scope;
 
 pub(super) use turns::{queued_turn, reason_of, status_after, terminal_event};
@@ -395,13 +395,6 @@ impl Actor {
         row.version += 1;
         row.updated_at = clock::now_ms();
         row
-    }
-
-    async fn save(&mut self, row: SessionRow) -> Result<(), StoreError> {
-        let write = Write::UpdateSession(Box::new(row.clone()));
-        self.live.journal.record(|_| Entry { events: Vec::new(), writes: vec![write] }).await?;
-        self.row = row;
-        Ok(())
     }
 
     /// Removes the session. True: it is gone, and so is this actor.

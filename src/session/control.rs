@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::turn::{Input, Phase};
-use crate::protocol::{ApiError, SessionId, TurnId, TurnRecord, TurnStatus};
+use crate::protocol::{ApiError, ControlKind, SessionId, TurnId, TurnRecord, TurnStatus};
 
 /// The controls. None of them waits behind the turn that it is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,16 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    /// What the log calls it.
+    pub(super) fn told(self) -> ControlKind {
+        match self {
+            Self::Abort => ControlKind::Abort,
+            Self::Interrupt => ControlKind::Interrupt,
+            Self::Pause => ControlKind::Pause,
+            Self::Resume => ControlKind::Resume,
+        }
+    }
+
     /// What it is to the turn.
     pub(super) fn input(self) -> Input {
         match self {

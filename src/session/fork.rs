@@ -13,6 +13,7 @@ use super::actor::{queued_turn, status_after, terminal_event, view_of};
 use super::manager::{Manager, event_of};
 use super::receipt::Receipt;
 use super::repair::Remains;
+use super::settings::beginning;
 use super::tally::Tally;
 use super::{stopping, store_failure};
 use crate::base::clock;
@@ -93,7 +94,8 @@ impl Manager {
         let mut own = Own { seq: at, ..Own::default() };
         own.close(store.as_ref(), (&parent.id, at), (&past, &mut row)).await.map_err(failed)?;
         let (session_id, parent_session_id) = (row.id.clone(), parent.id.clone());
-        own.push(None, EventBody::SessionForked { session_id, parent_session_id, at });
+        let beginning = beginning(&row.settings);
+        own.push(None, EventBody::SessionForked { session_id, parent_session_id, at, beginning });
         let numbered = own.events.iter().zip(at + 1..);
         let events: Vec<Event> =
             numbered.map(|((turn, body), seq)| event_of(&row.id, seq, turn.as_ref(), body)).collect();
@@ -348,8 +350,12 @@ mod tests {
             for _ in 0..1_000 {
                 let turn = TurnId::generate();
                 let said = |text: &str| EventBody::StreamComplete { text: text.into() };
-                let prompt =
-                    EventBody::SessionPrompt { session_id: id.clone(), prompt: "and then?".into(), parts: None };
+                let prompt = EventBody::SessionPrompt {
+                    session_id: id.clone(),
+                    prompt: "and then?".into(),
+                    parts: None,
+                    version: None,
+                };
                 let end = EventBody::SessionCompleted { session_id: id.clone(), result: "so it went".into() };
                 for body in [prompt, EventBody::StreamStart {}, said("so it went"), end] {
                     seq += 1;

@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn prompt(text: &str) -> EventBody {
-        EventBody::SessionPrompt { session_id: "s".parse().unwrap(), prompt: text.into(), parts: None }
+        EventBody::SessionPrompt { session_id: "s".parse().unwrap(), prompt: text.into(), parts: None, version: None }
     }
 
     fn said(text: &str) -> EventBody {

@@ -21,6 +21,7 @@ use super::policy::Policy;
 use super::receipt::Receipt;
 use super::repair::Remains;
 use super::scopes::Scopes;
+use super::settings::beginning;
 use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
 use crate::config::Limits;
@@ -142,7 +143,7 @@ impl Manager {
             return Err(stopping());
         }
         let view = actor::view_of(&row, 1);
-        let created = EventBody::SessionCreated { session_id: row.id.clone() };
+        let created = EventBody::SessionCreated { session_id: row.id.clone(), beginning: beginning(&row.settings) };
         let event = event_of(&row.id, 1, None, &created);
         let append = Write::Append(row.id.clone(), Arc::new(vec![event]));
         let mut writes = vec![Write::CreateSession(Box::new(row)), append];
@@ -330,8 +331,10 @@ impl Manager {
         row.updated_at = clock::now_ms();
         row.status = if more || !late.is_empty() { SessionStatus::Active } else { actor::status_after(record.status) };
         let ending = closing.into_iter().chain([actor::terminal_event(&turn.record)]).map(|body| (&turn_id, body));
-        let queued =
-            late.iter().zip(0..).map(|(turn, position)| (&turn.record.turn_id, EventBody::TurnQueued { position }));
+        let queued = late
+            .iter()
+            .zip(0..)
+            .map(|(turn, position)| (&turn.record.turn_id, EventBody::TurnQueued { position, version: None }));
         let last_seq = store.last_seq(&row.id).await?;
         turn.record.last_seq = Some(last_seq + 1 + closed);
         let events = ending.chain(queued).zip(last_seq + 1..);

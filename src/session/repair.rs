@@ -87,6 +87,7 @@ impl Remains {
             | EventBody::SessionError { .. }
             | EventBody::SessionConfigured(_)
             | EventBody::TurnQueued { .. }
+            | EventBody::TurnControl { .. }
             | EventBody::TurnPaused { .. }
             | EventBody::TurnResumed { .. }
             | EventBody::TurnComplete { .. }

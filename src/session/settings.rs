@@ -2,7 +2,9 @@
 //!
 //! Settings count from the next turn on: one that runs keeps those that it began with.
 
-use crate::protocol::{Configure, OWN_AGENT, Reasoning, agent_of};
+use std::path::PathBuf;
+
+use crate::protocol::{Beginning, Configure, OWN_AGENT, PermissionMode, Reasoning, agent_of};
 use crate::store::SessionSettings;
 
 /// What a list of tools calls all of them.
@@ -67,6 +69,39 @@ pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
     }
 }
 
+/// What the log says of a session that begins with these settings: all but the grants, which each have an answer behind them.
+pub fn beginning(settings: &SessionSettings) -> Beginning {
+    let changes = Configure {
+        model: Some(settings.model.clone()),
+        reasoning: Some(settings.reasoning),
+        title: settings.title.clone(),
+        instructions: settings.instructions.clone(),
+        tools: chosen_tools(settings),
+        permission_mode: Some(settings.permission_mode),
+        working_directory: Some(settings.working_directory.clone()),
+    };
+    Beginning { settings: Some(Box::new(changes)), permissions: settings.permissions.clone().map(Box::new) }
+}
+
+/// The settings that a session began with. None: its log is of a time in which that was not said.
+pub fn begun(beginning: &Beginning) -> Option<SessionSettings> {
+    let changes = beginning.settings.as_deref()?;
+    let mut settings = SessionSettings {
+        working_directory: PathBuf::new(),
+        model: String::new(),
+        title: None,
+        instructions: None,
+        tools: None,
+        without_tools: Vec::new(),
+        reasoning: Reasoning::default(),
+        permissions: beginning.permissions.as_deref().cloned(),
+        permission_mode: PermissionMode::default(),
+        grants: Vec::new(),
+    };
+    configure(&mut settings, changes);
+    Some(settings)
+}
+
 /// Changes the tools, see [`Configure::tools`].
 pub fn choose_tools(settings: &mut SessionSettings, entries: &[String]) {
     let entries: Vec<ToolEntry<'_>> = entries.iter().map(|entry| ToolEntry::of(entry)).collect();
@@ -107,7 +142,6 @@ pub fn chosen_tools(settings: &SessionSettings) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::PermissionMode;
 
     fn settings() -> SessionSettings {
         SessionSettings {
@@ -147,6 +181,25 @@ mod tests {
         assert_eq!(changed, want);
         configure(&mut changed, &Configure { model: Some("acp/x".into()), ..Configure::default() });
         assert_eq!(changed.reasoning, Reasoning::Auto, "an agent decides that itself");
+    }
+
+    #[test]
+    fn what_the_log_says_of_a_beginning_is_all_of_it() {
+        let tools = ["a", "b"].map(str::to_owned).to_vec();
+        let permissions = crate::protocol::PermissionConfig {
+            default_policy: crate::protocol::PermissionPolicy::Ask,
+            rules: Vec::new(),
+        };
+        let table = [
+            settings(),
+            SessionSettings { title: None, instructions: None, tools: Some(Vec::new()), ..settings() },
+            SessionSettings { tools: Some(tools.clone()), permissions: Some(permissions), ..settings() },
+            SessionSettings { without_tools: tools, model: "acp/x".into(), reasoning: Reasoning::Auto, ..settings() },
+        ];
+        for settings in table {
+            assert_eq!(begun(&beginning(&settings)), Some(settings));
+        }
+        assert_eq!(begun(&Beginning::default()), None);
     }
 
     #[test]

@@ -45,6 +45,7 @@ impl Tally {
             | EventBody::SessionError { .. }
             | EventBody::SessionConfigured(_)
             | EventBody::TurnQueued { .. }
+            | EventBody::TurnControl { .. }
             | EventBody::TurnPaused { .. }
             | EventBody::TurnResumed { .. }
             | EventBody::LoopStart {}
@@ -89,8 +90,12 @@ mod tests {
             details: None,
             findings: Vec::new(),
         };
-        let prompt =
-            || EventBody::SessionPrompt { session_id: "s".parse().expect("id"), prompt: "p".into(), parts: None };
+        let prompt = || EventBody::SessionPrompt {
+            session_id: "s".parse().expect("id"),
+            prompt: "p".into(),
+            parts: None,
+            version: None,
+        };
         #[rustfmt::skip]
         let table = [
             (vec![prompt(), EventBody::StreamStart {}, said("hi")], 2, 1),

@@ -1,16 +1,18 @@
 //! A session's views rebuilt from its log, and held against the stored ones.
 //!
 //! Pure: events in, one after the other; faults out. What is rebuilt: the session's status, message count and tokens, and of
-//! each turn its status, result, error or reason, its rounds and tokens, and its first event. Not in the log are the
-//! settings, the version, and the actor's own times: those are facts beside it.
+//! each turn its status, result, error or reason, its rounds and tokens, and its first event; and the session's settings and
+//! version, where the log says with what it began: logs of earlier versions do not. Not in the log are the actor's own times,
+//! and how far a yes to a question reaches: those are facts beside it.
 
 use std::collections::{HashMap, HashSet};
 
 use super::actor::status_after;
+use super::settings::{begun, chosen_tools, configure};
 use super::tally::Tally;
-use crate::protocol::{ErrorBody, Event, EventBody, SessionId, SessionStatus, TurnId, TurnStatus, Usage};
+use crate::protocol::{Configured, ErrorBody, Event, EventBody, SessionId, SessionStatus, TurnId, TurnStatus, Usage};
 use crate::store::inspect::Fault;
-use crate::store::{SessionRow, TurnRow};
+use crate::store::{SessionRow, SessionSettings, TurnRow};
 
 /// A turn by its events.
 #[derive(Debug, Clone, Default)]
@@ -35,12 +37,17 @@ pub struct Views {
     last_end: Option<TurnId>,
     message_count: u64,
     usage: Usage,
+    /// None: the log does not say with what the session began.
+    settings: Option<SessionSettings>,
+    version: u64,
 }
 
 impl Views {
     /// Takes in the next event of the log.
     pub fn push(&mut self, event: &Event) {
-        let (Some(turn_id), Some(body)) = (&event.turn_id, event.body()) else { return };
+        let Some(body) = event.body() else { return };
+        self.take_settings(&body);
+        let Some(turn_id) = &event.turn_id else { return };
         // Looked up by reference first: deltas come by the thousand.
         if !self.turns.contains_key(turn_id) {
             self.turns.insert(turn_id.clone(), Seen::default());
@@ -60,6 +67,29 @@ impl Views {
         self.message_count += turn.tally.messages;
         self.usage = self.usage.plus(turn.tally.usage);
         self.last_end = Some(turn_id.clone());
+    }
+
+    fn take_settings(&mut self, body: &EventBody) {
+        let version = match body {
+            EventBody::SessionCreated { beginning, .. } | EventBody::SessionForked { beginning, .. } => {
+                self.settings = begun(beginning);
+                Some(0)
+            }
+            EventBody::SessionConfigured(Configured { changes, version }) => {
+                if let Some(settings) = &mut self.settings {
+                    configure(settings, changes);
+                }
+                *version
+            }
+            EventBody::TurnControl { version, .. } => Some(*version),
+            EventBody::SessionPrompt { version, .. }
+            | EventBody::TurnQueued { version, .. }
+            | EventBody::TurnResumed { version, .. }
+            | EventBody::ChangesUndone { version, .. }
+            | EventBody::ChangesRedone { version, .. } => *version,
+            _ => None,
+        };
+        self.version = version.unwrap_or(self.version);
     }
 
     /// Holds the stored views against the log.
@@ -84,6 +114,10 @@ impl Views {
         found.differ("messageCount", &row.message_count, &self.message_count);
         found.differ("usage", &row.usage, &self.usage);
         found.differ("status", &row.status, &self.status());
+        if let Some(settings) = &self.settings {
+            found.differ("version", &row.version, &self.version);
+            found.settings(&row.settings, settings);
+        }
         found.faults
     }
 
@@ -149,6 +183,18 @@ struct Compared {
 const VALUE_CHARS_MAX: usize = 80;
 
 impl Compared {
+    /// All of them but the grants.
+    fn settings(&mut self, stored: &SessionSettings, log: &SessionSettings) {
+        self.differ("workingDirectory", &stored.working_directory, &log.working_directory);
+        self.differ("model", &stored.model, &log.model);
+        self.differ("title", &stored.title, &log.title);
+        self.differ("instructions", &stored.instructions, &log.instructions);
+        self.differ("tools", &chosen_tools(stored), &chosen_tools(log));
+        self.differ("reasoning", &stored.reasoning, &log.reasoning);
+        self.differ("permissions", &stored.permissions, &log.permissions);
+        self.differ("permissionMode", &stored.permission_mode, &log.permission_mode);
+    }
+
     fn differ(&mut self, field: &'static str, stored: &dyn std::fmt::Debug, log: &dyn std::fmt::Debug) {
         let (stored, log) = (format!("{stored:?}"), format!("{log:?}"));
         if stored == log {

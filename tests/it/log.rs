@@ -76,6 +76,11 @@ async fn worked(data: &Path, work: &Path, model: &ModelServer) -> Program {
         assert_eq!(program.call("POST", "/sessions", Some(json!({ "sessionId": session }))).await.0, 201);
     }
     assert_eq!(prompt(&program, "s", "hello").await["status"], "completed");
+    let settings = json!({ "title": "a title", "tools": ["-bash"], "instructions": "Be brief.", "reasoning": "low" });
+    assert_eq!(program.call("PATCH", "/sessions/s", Some(settings)).await.0, 200);
+    assert_eq!(program.call("PATCH", "/sessions/s", Some(json!({ "tools": ["+bash", "-fs_write"] }))).await.0, 200);
+    let changing = json!({ "prompt": "hello again", "configure": { "permissionMode": "plan", "instructions": "" } });
+    assert_eq!(program.call("POST", "/sessions/s/prompt?wait=true", Some(changing)).await.0, 200);
     assert_eq!(prompt(&program, "s", "fail").await["status"], "failed");
     assert_eq!(prompt(&program, "s", "call").await["status"], "completed");
     let at = begun(&program, "s", "slow").await;
@@ -83,6 +88,8 @@ async fn worked(data: &Path, work: &Path, model: &ModelServer) -> Program {
     streams(&program, "s", at).await;
     let steer = json!({ "prompt": "steered", "mode": "steer" });
     assert_eq!(program.call("POST", "/sessions/s/prompt", Some(steer)).await.0, 202);
+    let later = json!({ "prompt": "later", "configure": { "title": "another title" } });
+    assert_eq!(program.call("POST", "/sessions/s/prompt", Some(later)).await.0, 202);
     assert_eq!(program.call("POST", "/sessions/s/abort", Some(json!({ "reason": "enough" }))).await.0, 200);
     // Behind what the abort left queued.
     assert_eq!(prompt(&program, "s", "and now?").await["status"], "completed");
@@ -191,6 +198,9 @@ async fn files_made_by_hand_are_refused(exported: &str, home: &Path) {
         (with(prompt, "hello", "hallo"),                                    chain.clone()),
         (with(prompt, "\"at\":1", "\"at\":2"),                              chain.clone()),
         (with(session, "\"message_count\":", "\"message_count\":1"),        format!("line {last}, `session`: expected views")),
+        (with(session, "\"version\":", "\"version\":1"),                    format!("line {last}, `session`: expected views")),
+        (with(session, "another title", "a third one"),                     format!("line {last}, `session`: expected views")),
+        (with(session, "\"reasoning\":\"low\"", "\"reasoning\":\"high\""), format!("line {last}, `session`: expected views")),
         (with(session, "\"status\":\"completed\"", "\"status\":\"done\""),  format!("line {session}, `session.status`")),
         (with(last, "\"events\":", "\"events\":1"),                         format!("line {last}, `end`")),
         (with(last, "\"chain\":\"", "\"chain\":\"0"),                       chain),

@@ -29,7 +29,7 @@ async fn settings_change_from_the_next_turn_on() {
     assert_eq!((&view.tools, view.turn.is_some()), (&names(&["*", "-bash"]), true));
     let told = until(&mut reader, "session.configured").await;
     assert_eq!((told.seq, &told.turn_id), (view.last_seq, &None));
-    assert_eq!(payload(&told), json!({ "tools": ["-bash"], "reasoning": "high", "title": "T" }));
+    assert_eq!(payload(&told), json!({ "tools": ["-bash"], "reasoning": "high", "title": "T", "version": 2 }));
     // The turn that runs goes on as it began, in its later rounds too.
     house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
     feed.send("x").unwrap();

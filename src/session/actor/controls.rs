@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Actor, Order, Running};
 use crate::agent::{Progress, Wish};
 use crate::base::{clock, limit};
-use crate::protocol::{ApiError, EventBody, TurnId, TurnStatus, VerdictSource};
+use crate::protocol::{ApiError, ControlKind, EventBody, TurnId, TurnStatus, VerdictSource};
 use crate::session::ask::denied;
 use crate::session::control::{Command, Controlled, Kind, Told, nothing_runs, out_of_place, too_late};
 use crate::session::journal::Entry;
@@ -85,7 +85,7 @@ impl Actor {
             }
         }
         if before != phase {
-            self.count_change().await;
+            self.count_change(turn_id, kind.told()).await;
         }
     }
 
@@ -97,7 +97,8 @@ impl Actor {
         let mut turn = running.row.clone();
         turn.aborted.get_or_insert_with(|| running.reason.clone().unwrap_or_default());
         let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
-        let written = self.live.journal.record(|_| Entry { events: Vec::new(), writes }).await;
+        let events = vec![control_event(&turn.record.turn_id, ControlKind::Abort, row.version)];
+        let written = self.live.journal.record(|_| Entry { events, writes }).await;
         written.map_err(|error| {
             let id = &turn.record.turn_id;
             ApiError::internal(format!("turn {id} is being aborted, but that could not be written down: {error}"))
@@ -108,9 +109,15 @@ impl Actor {
     }
 
     /// It has its effect whether or not the disk takes note.
-    async fn count_change(&mut self) {
+    async fn count_change(&mut self, turn: TurnId, kind: ControlKind) {
         let row = self.changed();
-        if let Err(error) = self.save(row).await {
+        let (write, events) =
+            (Write::UpdateSession(Box::new(row.clone())), vec![control_event(&turn, kind, row.version)]);
+        let written = self.live.journal.record(|_| Entry { events, writes: vec![write] }).await;
+        if written.is_ok() {
+            self.row = row;
+        }
+        if let Err(error) = written {
             tracing::warn!(session = %self.row.id, %error, "a control could not be counted in the session's version");
         }
     }
@@ -209,7 +216,7 @@ impl Actor {
         let mut turn = turn;
         turn.record.status = TurnStatus::Running;
         let row = self.changed();
-        let events = vec![(Some(turn_id), EventBody::TurnResumed { reason })];
+        let events = vec![(Some(turn_id), EventBody::TurnResumed { reason, version: Some(row.version) })];
         let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
         // Nothing runs, so what failed before is no longer anybody's.
         self.live.journal.reopen();
@@ -237,6 +244,11 @@ impl Actor {
         self.after_end(running, written.clone()).await;
         written.map_err(|e| store_failure(&e))
     }
+}
+
+/// The event of a control that was accepted.
+pub(super) fn control_event(turn: &TurnId, kind: ControlKind, version: u64) -> (Option<TurnId>, EventBody) {
+    (Some(turn.clone()), EventBody::TurnControl { kind, version })
 }
 
 impl Running {

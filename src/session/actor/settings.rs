@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Actor, NewSettings};
-use crate::protocol::{ApiError, EventBody, SessionView};
+use crate::protocol::{ApiError, Configured, EventBody, SessionView};
 use crate::session::journal::Entry;
 use crate::session::policy::Policy;
 use crate::session::settings::configure;
@@ -36,7 +36,8 @@ impl Actor {
             };
             writes.push(Write::UpdateSession(Box::new(row.clone())));
             answer = Ok(view);
-            Entry { events: vec![(None, EventBody::SessionConfigured(new.changes))], writes }
+            let configured = Configured { changes: new.changes, version: Some(row.version) };
+            Entry { events: vec![(None, EventBody::SessionConfigured(configured))], writes }
         };
         if self.running.is_none() {
             // What failed before is no longer anybody's.

@@ -11,12 +11,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::controls::control_event;
 use super::{Accepted, Actor, NewPrompt, Owed, Running, Waiting, Work};
 use crate::agent::{Ended, Progress, Steering as _};
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, ErrorBody, ErrorCode, EventBody, Part, PromptContent, SessionId, SessionStatus, TurnId,
-    TurnRecord, TurnStatus, TurnStop,
+    ApiError, Configure, Configured, ControlKind, ErrorBody, ErrorCode, EventBody, Part, PromptContent, SessionId,
+    SessionStatus, TurnId, TurnRecord, TurnStatus, TurnStop,
 };
 use crate::session::gate::SessionGate;
 use crate::session::journal::Entry;
@@ -94,7 +95,8 @@ impl Actor {
         // In the turn's row it outlives the process; the end of the turn, whatever kind, makes it a turn of its own.
         let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
         writes.extend(rows);
-        let events = configured.into_iter().collect();
+        let mut events: Vec<_> = configured.into_iter().collect();
+        events.push(control_event(&accepted.turn_id, ControlKind::Steer, row.version));
         let written = self.live.journal.record(|_| Entry { events, writes }).await;
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
@@ -115,7 +117,7 @@ impl Actor {
         let mut turn = self.new_turn(prompt.content, prompt.configure);
         turn.record.turn_id = accepted.turn_id.clone();
         let turn_id = accepted.turn_id.clone();
-        let event = self.queued_event(&turn_id, self.queue.len());
+        let event = self.queued_event(&turn_id, self.queue.len(), Some(row.version));
         let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
         writes.extend(rows);
         let written = self.live.journal.record(|_| Entry { events: vec![event], writes }).await;
@@ -126,10 +128,10 @@ impl Actor {
     }
 
     /// `turn.queued` of a turn with so many others waiting before it.
-    fn queued_event(&self, turn: &TurnId, before: usize) -> (Option<TurnId>, EventBody) {
+    fn queued_event(&self, turn: &TurnId, before: usize, version: Option<u64>) -> (Option<TurnId>, EventBody) {
         let position = before + usize::from(self.running.is_some());
         let position = u32::try_from(position).unwrap_or(u32::MAX);
-        (Some(turn.clone()), EventBody::TurnQueued { position })
+        (Some(turn.clone()), EventBody::TurnQueued { position, version })
     }
 
     fn new_turn(&self, content: PromptContent, configure: Option<Configure>) -> TurnRow {
@@ -153,7 +155,7 @@ impl Actor {
         let phase = Phase::Queued.after(Input::Start).unwrap_or(Phase::Running);
         turn.record.status = phase.status(false);
         turn.record.started_at = Some(row.updated_at);
-        events.push((Some(turn_id.clone()), prompt_event(&row, &content)));
+        events.push((Some(turn_id.clone()), prompt_event(&row, &content, version_step > 0)));
         let entry = |next_seq: u64| {
             turn.record.first_seq = Some(next_seq + before);
             let turn = Write::SaveTurn(Box::new(turn.clone()));
@@ -390,7 +392,7 @@ impl Actor {
         let mut events: Vec<_> = bodies.map(|body| (Some(turn_id.clone()), body)).collect();
         let mut writes = vec![Write::UpdateSession(Box::new(row.clone()))];
         for (place, turn) in late.iter().enumerate() {
-            events.push(self.queued_event(&turn.record.turn_id, place));
+            events.push(self.queued_event(&turn.record.turn_id, place, None));
             writes.push(Write::SaveTurn(Box::new(turn.clone())));
         }
         let entry = |next_seq: u64| {
@@ -438,12 +440,13 @@ pub(in crate::session) fn queued_turn(
 }
 
 /// The first event of a turn.
-fn prompt_event(row: &SessionRow, content: &PromptContent) -> EventBody {
+fn prompt_event(row: &SessionRow, content: &PromptContent, is_change: bool) -> EventBody {
     let parts = match content {
         PromptContent::Text(_) => None,
         PromptContent::Parts(parts) => Some(parts.clone()),
     };
-    EventBody::SessionPrompt { session_id: row.id.clone(), prompt: content.text(), parts }
+    let version = is_change.then_some(row.version);
+    EventBody::SessionPrompt { session_id: row.id.clone(), prompt: content.text(), parts, version }
 }
 
 /// The one event that ends a turn.
@@ -489,7 +492,7 @@ fn log_failed(error: &StoreError) -> ErrorBody {
 fn configured(row: &mut SessionRow, changes: Option<Configure>) -> Option<(Option<TurnId>, EventBody)> {
     let changes = changes.filter(|changes| *changes != Configure::default())?;
     configure(&mut row.settings, &changes);
-    Some((None, EventBody::SessionConfigured(changes)))
+    Some((None, EventBody::SessionConfigured(Configured { changes, version: Some(row.version) })))
 }
 
 fn pause() -> Instant {

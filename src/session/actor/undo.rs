@@ -31,7 +31,7 @@ impl Actor {
         let mut row = self.changed();
         row.updated_at = crate::base::clock::now_ms();
         let write = Write::UpdateSession(Box::new(row.clone()));
-        let event = event_of(&done, direction);
+        let event = event_of(&done, direction, row.version);
         self.live.journal.reopen();
         let written = self.live.journal.record(|_| Entry { events: vec![(None, event)], writes: vec![write] }).await;
         written.map_err(|e| store_failure(&e))?;
@@ -85,12 +85,12 @@ impl Actor {
     }
 }
 
-fn event_of(done: &UndoDone, direction: Direction) -> EventBody {
+fn event_of(done: &UndoDone, direction: Direction, version: u64) -> EventBody {
     let turn_ids = done.turn_ids.clone();
     let paths = done.files.iter().take(limit::CHANGED_FILES_MAX).map(|file| file.path.clone()).collect();
-    let path_count = done.file_count;
+    let (path_count, version) = (done.file_count, Some(version));
     match direction {
-        Direction::Undo => EventBody::ChangesUndone { turn_ids, paths, path_count },
-        Direction::Redo => EventBody::ChangesRedone { turn_ids, paths, path_count },
+        Direction::Undo => EventBody::ChangesUndone { turn_ids, paths, path_count, version },
+        Direction::Redo => EventBody::ChangesRedone { turn_ids, paths, path_count, version },
     }
 }
