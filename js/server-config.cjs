@@ -135,6 +135,8 @@ const limits = shape({
   permissionTimeoutMs: optional(integer(1)),
   clientGraceMs: optional(integer(0)),
   interruptGraceMs: optional(integer(0)),
+  sessionIdleMs: optional(integer(0)),
+  agentIdleMs: optional(integer(0)),
   modelIdleTimeoutMs: optional(integer(1)),
   maxIterations: optional(integer(1, 1_000_000)),
   queuedPrompts: optional(integer(0)),

@@ -47,6 +47,7 @@ fn options(settings: &Settings, server: &AcpServer, serves_writes: bool) -> AcpO
         timeout: Duration::from_millis(server.timeout_ms.unwrap_or(limit::ACP_TIMEOUT_MS)),
         policy: server.permission_policy.unwrap_or(AcpPermissionPolicy::Prompt),
         serves_writes,
+        idle: Some(settings.limits.agent_idle_ms).filter(|idle| *idle > 0).map(Duration::from_millis),
     }
 }
 

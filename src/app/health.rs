@@ -11,6 +11,7 @@ use crate::base::sandbox::{self, Mode};
 use crate::base::{clock, file, limit};
 use crate::config::SandboxSettings;
 use crate::protocol::{Health, LimitView};
+use crate::provider::AcpLoad;
 
 /// A check, and how long it took.
 async fn timed(check: impl Future<Output = serde_json::Value>) -> serde_json::Value {
@@ -138,6 +139,16 @@ impl App {
         limits.extend(self.commands.limits());
         limits.extend(self.sessions.limits());
         let listeners = self.store.bell().listeners();
+        let loads: Vec<_> = self.agents.iter().filter_map(|agent| agent.load()).collect();
+        let most = |of: fn(&AcpLoad) -> usize| loads.iter().map(of).max().unwrap_or(0);
+        limits.push(LimitView::new("agentPrograms", loads.len(), self.agents.len()));
+        limits.push(LimitView::new("sessionsOfAnAgent", most(|load| load.sessions), limit::ACP_SESSIONS_MAX));
+        limits.push(LimitView::new("unreadByAnAgent", most(|load| load.unread), limit::ACP_UNREAD_MAX));
+        limits.push(LimitView::new(
+            "unreadBytesByAnAgent",
+            most(|load| load.unread_bytes),
+            limit::ACP_UNREAD_BYTES_MAX,
+        ));
         limits.push(LimitView::new("streamsOverAllSessions", listeners, limit::LIFECYCLE_STREAMS_MAX));
         limits
     }

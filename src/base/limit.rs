@@ -270,6 +270,8 @@ pub const INTERRUPT_GRACE_MS: u64 = 10_000;
 pub const TURN_CUT_GRACE_MS: u64 = 5_000;
 /// The text of a prompt that a turn's record shows, in bytes.
 pub const TURN_PROMPT_BYTES_MAX: usize = 4_000;
+/// Rest after which the program of an ACP agent that no turn uses is ended, until it is needed again.
+pub const AGENT_IDLE_MS: u64 = 600_000;
 /// Rest after which a session that nobody uses is no longer kept in memory.
 pub const SESSION_IDLE_MS: u64 = 30_000;
 /// Longest wait for the lock of a data directory whose holder was killed, while a program that it was starting holds a copy.
@@ -351,6 +353,8 @@ pub const ACP_CANCEL_GRACE_MS: u64 = 4_000;
 pub const ACP_EXIT_GRACE_MS: u64 = 2_000;
 /// Messages that may wait to be read by an ACP agent.
 pub const ACP_UNREAD_MAX: usize = 10_000;
+/// Bytes of these.
+pub const ACP_UNREAD_BYTES_MAX: usize = 64 << 20;
 /// Sessions that one ACP agent's program is asked to keep open.
 pub const ACP_SESSIONS_MAX: usize = 1_000;
 /// Text, arguments and outputs of one turn of an ACP agent, in bytes.

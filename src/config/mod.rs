@@ -192,6 +192,10 @@ pub struct Limits {
     pub client_grace_ms: u64,
     /// How long an interrupted turn may take to its next boundary, and how long a pause waits for it.
     pub interrupt_grace_ms: u64,
+    /// Rest after which a session that nobody uses leaves memory.
+    pub session_idle_ms: u64,
+    /// Rest after which the program of an ACP agent is ended; 0: never.
+    pub agent_idle_ms: u64,
     /// Longest silence of a model.
     pub model_idle_timeout_ms: u64,
     /// Rounds with the model in one turn.
@@ -214,6 +218,8 @@ impl Default for Limits {
             permission_timeout_ms: limit::PERMISSION_TIMEOUT_MS,
             client_grace_ms: limit::CLIENT_GRACE_MS,
             interrupt_grace_ms: limit::INTERRUPT_GRACE_MS,
+            session_idle_ms: limit::SESSION_IDLE_MS,
+            agent_idle_ms: limit::AGENT_IDLE_MS,
             model_idle_timeout_ms: limit::MODEL_IDLE_TIMEOUT_MS,
             max_iterations: limit::ITERATIONS_MAX,
             queued_prompts_max: limit::QUEUED_PROMPTS_MAX,

@@ -296,6 +296,8 @@ fn settings(
         permission_timeout_ms: all.permission_timeout_ms.unwrap_or(defaults.permission_timeout_ms),
         client_grace_ms: all.client_grace_ms.unwrap_or(defaults.client_grace_ms),
         interrupt_grace_ms: all.interrupt_grace_ms.unwrap_or(defaults.interrupt_grace_ms),
+        session_idle_ms: all.session_idle_ms.unwrap_or(defaults.session_idle_ms),
+        agent_idle_ms: all.agent_idle_ms.unwrap_or(defaults.agent_idle_ms),
         model_idle_timeout_ms: all.model_idle_timeout_ms.unwrap_or(defaults.model_idle_timeout_ms),
         max_iterations: all.max_iterations.unwrap_or(defaults.max_iterations),
         queued_prompts_max: all.queued_prompts_max.unwrap_or(defaults.queued_prompts_max),

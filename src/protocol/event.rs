@@ -25,7 +25,7 @@ pub enum RoundKind {
 }
 
 /// What a session begins with. Logs of earlier versions do not say it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Beginning {
     /// All settings; those that are not named are as for any session.
@@ -37,7 +37,7 @@ pub struct Beginning {
 }
 
 /// Settings that changed.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Configured {
     /// Which ones.
     #[serde(flatten)]
@@ -48,7 +48,7 @@ pub struct Configured {
 }
 
 /// A control of a turn that has no other event of its own when it is accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlKind {
     /// A message waits for the turn's next boundary.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::model::{Embedder, Model};
 
-pub use acp::{AcpAgent, AcpOptions};
+pub use acp::{AcpAgent, AcpLoad, AcpOptions};
 pub use demo::DEMO_MODEL_ID;
 pub use openai::OpenAiOptions;
 

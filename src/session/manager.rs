@@ -114,7 +114,8 @@ pub struct Manager {
 impl Manager {
     /// A manager over a store. Nothing is read yet.
     pub fn new(store: Arc<dyn Store>, bench: Arc<dyn Workbench>, terms: Terms) -> Self {
-        Self::with_idle(store, bench, (terms, Duration::from_millis(limit::SESSION_IDLE_MS)))
+        let idle = Duration::from_millis(terms.limits.session_idle_ms);
+        Self::with_idle(store, bench, (terms, idle))
     }
 
     /// The same, with the rest after which a session leaves memory.

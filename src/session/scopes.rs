@@ -1,7 +1,8 @@
 //! What tools remember of sessions that rest: a session that wakes finds it again.
 //!
 //! A person may change a file between two prompts, long after the session left memory; what it read before has to be
-//! known then. Bounded: the sessions that have rested longest are forgotten.
+//! known then. Bounded: the sessions that have rested longest are forgotten, but for those whose programs go on: these are
+//! known as long as the programs are.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -26,8 +27,11 @@ impl Scopes {
         let mut kept = self.kept.lock();
         kept.retain(|(other, _)| other != id);
         kept.push_back((id.clone(), Arc::clone(scope)));
-        if kept.len() > limit::RESTING_SCOPES_MAX {
-            kept.pop_front();
+        let resting = |scope: &Arc<Scope>| scope.consoles.is_empty();
+        if kept.iter().filter(|(_, scope)| resting(scope)).count() > limit::RESTING_SCOPES_MAX
+            && let Some(oldest) = kept.iter().position(|(_, scope)| resting(scope))
+        {
+            kept.remove(oldest);
         }
     }
 
@@ -40,9 +44,9 @@ impl Scopes {
         scope
     }
 
-    /// How many sessions rest.
+    /// How many sessions rest that can be forgotten.
     pub fn resting(&self) -> usize {
-        self.kept.lock().len()
+        self.kept.lock().iter().filter(|(_, scope)| scope.consoles.is_empty()).count()
     }
 
     /// The scope of a session that is awake.

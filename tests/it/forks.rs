@@ -116,7 +116,10 @@ async fn a_fork_goes_on_from_any_event_and_is_sound() {
         let told = &seen.last().unwrap().data;
         let mut payload = told["payload"].clone();
         let begins = payload.as_object_mut().unwrap().remove("settings").unwrap();
-        assert_eq!((payload, &begins["title"]), (json!({ "sessionId": id, "parentSessionId": "s", "at": at }), &json!("T")));
+        assert_eq!(
+            (payload, &begins["title"]),
+            (json!({ "sessionId": id, "parentSessionId": "s", "at": at }), &json!("T"))
+        );
         assert_eq!((&made["lastSeq"], &made["version"]), (&told["seq"], &json!(0)), "{at}");
         assert_eq!(seen.len() as u64, told["seq"].as_u64().unwrap(), "{at}: numbers without gaps");
         for (own, theirs) in seen.iter().map(|frame| &frame.data).zip(&parent[..usize::try_from(at).unwrap()]) {

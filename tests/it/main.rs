@@ -17,6 +17,7 @@ mod exec;
 mod forks;
 mod fuzzing;
 mod guard;
+mod idle;
 mod lifecycle;
 mod load;
 mod log;

@@ -15,10 +15,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::AcpLoad;
 use super::wire::{self, Lines, Message, NoLine, RpcError};
 use crate::base::process::{self, ChildStderr, ChildStdin, ChildStdout, Invocation, Piped};
 use crate::base::{limit, text};
@@ -78,11 +80,37 @@ pub(super) struct Connection {
     name: String,
     out: mpsc::UnboundedSender<String>,
     unread: AtomicUsize,
+    unread_bytes: AtomicUsize,
     table: Mutex<Table>,
     /// Sessions that are open in the program.
     pub sessions: Mutex<HashSet<String>>,
     stop: CancellationToken,
     retired: CancellationToken,
+    used: watch::Sender<Used>,
+}
+
+/// Who uses the program.
+#[derive(Debug, Clone, Copy)]
+struct Used {
+    /// Turns, from before their session is opened.
+    turns: usize,
+    /// When that changed last.
+    since: Instant,
+    /// It is given up: no further one comes.
+    over: bool,
+}
+
+/// While it lives, the program is in use.
+#[derive(Debug)]
+pub(super) struct InUse(Arc<Connection>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.used.send_modify(|used| {
+            used.turns = used.turns.saturating_sub(1);
+            used.since = Instant::now();
+        });
+    }
 }
 
 impl Connection {
@@ -98,10 +126,12 @@ impl Connection {
             name: name.to_owned(),
             out,
             unread: AtomicUsize::new(0),
+            unread_bytes: AtomicUsize::new(0),
             table: Mutex::default(),
             sessions: Mutex::default(),
             stop,
             retired: CancellationToken::new(),
+            used: watch::Sender::new(Used { turns: 0, since: Instant::now(), over: false }),
         });
         let supervised = Supervised { connection: Arc::clone(&connection), piped, stdin, stdout, stderr };
         Ok((connection, tokio::spawn(supervised.run(lines))))
@@ -111,6 +141,48 @@ impl Connection {
     pub fn over(&self) -> Option<String> {
         let retired = self.retired.is_cancelled() || self.stop.is_cancelled();
         self.table.lock().over.clone().or_else(|| retired.then(|| "its program was ended".to_owned()))
+    }
+
+    /// Keeps the program in use. None: it can take no further turn.
+    pub fn enter(self: &Arc<Self>) -> Option<InUse> {
+        let mut taken = false;
+        self.used.send_modify(|used| {
+            taken = !used.over;
+            if taken {
+                used.turns += 1;
+                used.since = Instant::now();
+            }
+        });
+        // One that is not handed out lets go again.
+        let here = taken.then(|| InUse(Arc::clone(self)));
+        here.filter(|_| self.over().is_none())
+    }
+
+    /// Waits until nobody has used the program for `rest`, and gives it up. Nobody gets it meanwhile or afterwards.
+    pub async fn unused(&self, rest: Duration) {
+        let mut changes = self.used.subscribe();
+        loop {
+            let now = *changes.borrow_and_update();
+            tokio::select! {
+                () = tokio::time::sleep_until(now.since + rest), if now.turns == 0 => {
+                    let over = self.used.send_if_modified(|used| {
+                        used.over |= used.turns == 0 && used.since == now.since;
+                        used.over
+                    });
+                    if over {
+                        return;
+                    }
+                }
+                changed = changes.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// How much it has to do.
+    pub fn load(&self) -> AcpLoad {
+        let sessions = self.sessions.lock().len();
+        let [unread, unread_bytes] = [&self.unread, &self.unread_bytes].map(|count| count.load(Ordering::Acquire));
+        AcpLoad { sessions, unread, unread_bytes }
     }
 
     /// Takes no further turn, and ends the program as soon as no turn runs in it.
@@ -179,7 +251,10 @@ impl Connection {
 
     fn send(&self, line: String) {
         // An agent that reads nothing must not make us hold everything it should have read.
-        if self.unread.fetch_add(1, Ordering::AcqRel) >= limit::ACP_UNREAD_MAX {
+        let lines = self.unread.fetch_add(1, Ordering::AcqRel);
+        let bytes = self.unread_bytes.fetch_add(line.len(), Ordering::AcqRel);
+        // A single one may be as large as it is.
+        if lines >= limit::ACP_UNREAD_MAX || (lines > 0 && bytes >= limit::ACP_UNREAD_BYTES_MAX) {
             self.close("it does not read what it is sent");
             self.stop.cancel();
         }
@@ -374,6 +449,7 @@ async fn write(connection: Arc<Connection>, mut stdin: ChildStdin, mut lines: mp
             return;
         }
         connection.unread.fetch_sub(1, Ordering::AcqRel);
+        connection.unread_bytes.fetch_sub(line.len(), Ordering::AcqRel);
     }
 }
 

@@ -8,7 +8,7 @@
 //! - `context`: what a prompt says
 //!
 //! One program serves all sessions of a configured server. It starts at the first prompt, and a program that is
-//! gone, hangs or does not stop is replaced at the next one. Only the protocol's types come from its crate: its own
+//! gone, hangs or does not stop is replaced at the next one; so is one that was ended because no turn used it for a while. Only the protocol's types come from its crate: its own
 //! connection neither skips noise nor bounds a line, and runs handlers in no order with answers
 //! (docs/adr/0016-acp-agents-are-models.md).
 
@@ -63,6 +63,8 @@ pub struct AcpOptions {
     pub policy: AcpPermissionPolicy,
     /// Whether it is offered that files are written for it.
     pub serves_writes: bool,
+    /// Rest after which its program is ended, until it is needed again. None: it stays.
+    pub idle: Option<Duration>,
 }
 
 /// An agent that answers as a model. Dropping it ends its program.
@@ -76,6 +78,17 @@ impl std::fmt::Debug for AcpAgent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("AcpAgent").field("id", &self.id).finish_non_exhaustive()
     }
+}
+
+/// How much an agent's program has to do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AcpLoad {
+    /// Sessions that are open in it.
+    pub sessions: usize,
+    /// Messages that it has not read.
+    pub unread: usize,
+    /// Bytes of these.
+    pub unread_bytes: usize,
 }
 
 /// What the turns of an agent share.
@@ -100,6 +113,14 @@ impl AcpAgent {
         let end = closing.clone().drop_guard();
         let agent = Agent { options, current: tokio::sync::Mutex::default(), closing, tasks: TaskTracker::new() };
         Self { id, agent: Arc::new(agent), _end: end }
+    }
+
+    /// What is bounded in its program, and how full it is. None: no program runs.
+    pub fn load(&self) -> Option<AcpLoad> {
+        // Who starts one holds the lock.
+        let current = self.agent.current.try_lock().ok()?;
+        let connection = &current.as_ref()?.connection;
+        connection.over().is_none().then(|| connection.load())
     }
 
     /// Ends the program and its group, and waits until they are gone. It is started no more.

@@ -6,7 +6,7 @@ use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema as acp;
 use serde_json::Value;
 
-use super::connection::{Connection, Fault};
+use super::connection::{Connection, Fault, InUse};
 use super::{Agent, Running};
 use crate::base::limit;
 use crate::base::process::Invocation;
@@ -16,6 +16,8 @@ use crate::model::{AgentRequest, ModelError};
 #[derive(Debug)]
 pub(super) struct Opened {
     pub connection: Arc<Connection>,
+    /// Its program is not given up meanwhile.
+    pub _here: InUse,
     /// The agent's id of it.
     pub session: String,
     /// It is new, and knows nothing of the conversation.
@@ -43,10 +45,10 @@ struct Choices {
 impl Agent {
     /// The session that the request goes on with, or a new one.
     pub async fn open_session(&self, asked: &AgentRequest) -> Result<Opened, ModelError> {
-        let (connection, abilities) = self.connect().await?;
+        let (connection, abilities, here) = self.connect().await?;
         let opened = |session: String, fresh| {
             let takes_images = abilities.images;
-            Opened { connection: Arc::clone(&connection), session, fresh, takes_images }
+            Opened { connection: Arc::clone(&connection), _here: here, session, fresh, takes_images }
         };
         if let Some(known) = &asked.session {
             if connection.sessions.lock().contains(known) {
@@ -143,7 +145,7 @@ impl Agent {
     }
 
     /// The running program, started and greeted when there is none.
-    async fn connect(&self) -> Result<(Arc<Connection>, Abilities), ModelError> {
+    async fn connect(&self) -> Result<(Arc<Connection>, Abilities, InUse), ModelError> {
         let mut current = self.current.lock().await;
         if let Some(running) = current.as_ref() {
             let connection = &running.connection;
@@ -151,17 +153,21 @@ impl Agent {
             if full {
                 connection.retire();
             }
-            if connection.over().is_none() {
-                return Ok((Arc::clone(connection), running.abilities.clone()));
+            if let Some(here) = connection.enter() {
+                return Ok((Arc::clone(connection), running.abilities.clone(), here));
             }
         }
         if self.closing.is_cancelled() {
             return Err(self.named(ModelError::Unavailable("the server is stopping".into())));
         }
         let running = self.start().await?;
-        let connected = (Arc::clone(&running.connection), running.abilities.clone());
+        let (connection, abilities) = (Arc::clone(&running.connection), running.abilities.clone());
+        let here = connection.enter().ok_or_else(|| {
+            let why = connection.over().unwrap_or_else(|| "its program was ended".to_owned());
+            self.named(ModelError::Unavailable(why))
+        })?;
         *current = Some(running);
-        Ok(connected)
+        Ok((connection, abilities, here))
     }
 
     async fn start(&self) -> Result<Running, ModelError> {
@@ -183,7 +189,19 @@ impl Agent {
         })?;
         self.tasks.spawn(async move { drop(task.await) });
         let abilities = self.greet(&connection).await?;
-        guard.disarm();
+        let stop = guard.disarm();
+        if let Some(idle) = self.options.idle {
+            let (connection, name) = (Arc::clone(&connection), self.name().to_owned());
+            self.tasks.spawn(async move {
+                tokio::select! {
+                    () = stop.cancelled() => {}
+                    () = connection.unused(idle) => {
+                        tracing::debug!(agent = name, "no turn uses an agent's program; it is ended");
+                        connection.retire();
+                    }
+                }
+            });
+        }
         Ok(Running { connection, abilities })
     }
 

@@ -177,8 +177,13 @@ fn notices(schemas: &mut Schemas) -> Vec<Value> {
             json!({ "sessionId": session(), "event": reference("Event") }),
         ),
         (
+            "lifecycle_event",
+            "An event of any session of the caller: how they come and go. `place` is where it stands among these.",
+            json!({ "place": { "type": "integer", "format": "uint64", "minimum": 1 }, "event": reference("LifecycleEvent") }),
+        ),
+        (
             "subscription_ended",
-            "No more events of this session come.",
+            "No more events of this session come; without a session, of all of them.",
             json!({ "sessionId": session(), "reason": text() }),
         ),
     ];
@@ -187,7 +192,9 @@ fn notices(schemas: &mut Schemas) -> Vec<Value> {
         if let (Value::Object(all), Value::Object(own)) = (&mut properties, fields) {
             all.extend(own);
         }
-        let required: Vec<&String> = properties.as_object().into_iter().flat_map(Map::keys).collect();
+        let names = properties.as_object().into_iter().flat_map(Map::keys);
+        let required: Vec<&String> =
+            names.filter(|name| kind != "subscription_ended" || *name != "sessionId").collect();
         let schema =
             json!({ "description": description, "type": "object", "properties": properties, "required": required });
         schemas.add(&format!("{}Message", words(kind)), schema)
