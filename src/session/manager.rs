@@ -114,7 +114,7 @@ pub struct Manager {
 impl Manager {
     /// A manager over a store. Nothing is read yet.
     pub fn new(store: Arc<dyn Store>, bench: Arc<dyn Workbench>, terms: Terms) -> Self {
-        let idle = Duration::from_millis(terms.limits.session_idle_ms);
+        let idle = Duration::from_millis(terms.limits.read().session_idle_ms);
         Self::with_idle(store, bench, (terms, idle))
     }
 
