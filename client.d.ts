@@ -239,6 +239,12 @@ export type CategoryFilter =
   /** Any of these. */
   | readonly ToolCategory[]
 
+/** One category or several. */
+export type CategoryFilterInput =
+  | ToolCategory
+  /** Any of these. */
+  | readonly ToolCategory[]
+
 /** What became of a path. */
 export type ChangeKind =
   /** It was not there. */
@@ -276,6 +282,8 @@ export interface ChangesRedoneEvent {
     readonly paths: readonly string[]
     /** How many there are. */
     readonly pathCount: number
+    /** The session's version with it, where it changes that. */
+    readonly version?: number
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -299,6 +307,8 @@ export interface ChangesUndoneEvent {
     readonly paths: readonly string[]
     /** How many there are. */
     readonly pathCount: number
+    /** The session's version with it, where it changes that. */
+    readonly version?: number
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -356,6 +366,29 @@ export interface ConfigureInput {
   readonly workingDirectory?: string | null | undefined
 }
 
+/** Settings that changed. */
+export interface Configured {
+  /** Another model, `provider/name`, or `acp/NAME` for an agent. */
+  readonly model?: string
+  /** How much the model thinks before it answers. An agent decides that itself. */
+  readonly reasoning?: Reasoning
+  /** Another title; empty: none. */
+  readonly title?: string
+  /** Other instructions; empty: none. */
+  readonly instructions?: string
+  /**
+   * Names are the tools that it has from now on, `*` means all of them, no entry none. `+name` and `-name` add and take
+   * away: from those that are named beside them, else from those that it has.
+   */
+  readonly tools?: readonly string[]
+  /** Another permission mode. */
+  readonly permissionMode?: PermissionMode
+  /** Where its tools work; must lie under an allowed root. */
+  readonly workingDirectory?: string
+  /** The session's version with them. */
+  readonly version?: number
+}
+
 /** `POST /sessions/:id/abort`, `/interrupt`, `/pause` and `/resume`. */
 export interface Control {
   /** The turn that is meant: another one is left alone. Default: the one that runs or is paused. */
@@ -363,6 +396,19 @@ export interface Control {
   /** Why; goes into the event. */
   readonly reason?: string | null | undefined
 }
+
+/** A control of a turn that has no other event of its own when it is accepted. */
+export type ControlKind =
+  /** A message waits for the turn's next boundary. */
+  | 'steer'
+  /** It is to end at once. */
+  | 'abort'
+  /** It is to end at its next boundary. */
+  | 'interrupt'
+  /** It is to hold at its next boundary. */
+  | 'pause'
+  /** It is no longer to hold. */
+  | 'resume'
 
 /** `POST /sessions`. Every field may be left out. */
 export interface CreateSession {
@@ -386,7 +432,7 @@ export interface CreateSession {
    * Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's
    * may become `allow`).
    */
-  readonly toolPermissions?: PermissionConfig | null | undefined
+  readonly toolPermissions?: PermissionConfigInput | null | undefined
   /** How much it does without asking. Default: the server's setting. */
   readonly permissionMode?: PermissionMode | null | undefined
 }
@@ -470,6 +516,7 @@ export type Event =
   | SessionErrorEvent
   | SessionConfiguredEvent
   | TurnQueuedEvent
+  | TurnControlEvent
   | TurnPausedEvent
   | TurnResumedEvent
   | LoopStartEvent
@@ -507,7 +554,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -940,7 +987,15 @@ export interface PermissionConfig {
   /** What happens when no rule matches. */
   readonly defaultPolicy: PermissionPolicy
   /** In order; the last one that matches wins. */
-  readonly rules?: readonly PermissionRule[] | undefined
+  readonly rules: readonly PermissionRule[]
+}
+
+/** A default and the rules over it. */
+export interface PermissionConfigInput {
+  /** What happens when no rule matches. */
+  readonly defaultPolicy: PermissionPolicy
+  /** In order; the last one that matches wins. */
+  readonly rules?: readonly PermissionRuleInput[] | undefined
 }
 
 /** Why a call would be allowed, asked or denied. */
@@ -1046,11 +1101,25 @@ export interface PermissionRule {
   /** Glob over the tool's name: `*` and `?`, everything else literal, anchored. */
   readonly tool: string
   /** Glob over the command (shell tools) or the path (file tools). */
+  readonly pattern?: string
+  /** What to do when the rule matches. */
+  readonly policy: PermissionPolicy
+  /** Only tools of this category. */
+  readonly category?: CategoryFilter
+  /** Only tools that carry these annotations. */
+  readonly annotations?: ToolAnnotations
+}
+
+/** One rule. The last one that matches wins. */
+export interface PermissionRuleInput {
+  /** Glob over the tool's name: `*` and `?`, everything else literal, anchored. */
+  readonly tool: string
+  /** Glob over the command (shell tools) or the path (file tools). */
   readonly pattern?: string | null | undefined
   /** What to do when the rule matches. */
   readonly policy: PermissionPolicy
   /** Only tools of this category. */
-  readonly category?: CategoryFilter | null | undefined
+  readonly category?: CategoryFilterInput | null | undefined
   /** Only tools that carry these annotations. */
   readonly annotations?: ToolAnnotationsInput | null | undefined
 }
@@ -1162,11 +1231,8 @@ export interface SessionConfiguredEvent {
   readonly seq: number
   /** What happened. */
   readonly type: 'session.configured'
-  /**
-   * Changes to a session's settings, from the next turn on: `PATCH /sessions/:id`, or beside a prompt. What is not
-   * named stays as it is.
-   */
-  readonly payload: Configure
+  /** Settings that changed. */
+  readonly payload: Configured
   /** Its session. */
   readonly sessionId: SessionId
   /** Its turn. */
@@ -1181,10 +1247,14 @@ export interface SessionCreatedEvent {
   readonly seq: number
   /** What happened. */
   readonly type: 'session.created'
-  /** What there is to know about it. */
+  /** What a session begins with. Logs of earlier versions do not say it. */
   readonly payload: {
     /** The session. */
     readonly sessionId: SessionId
+    /** All settings; those that are not named are as for any session. */
+    readonly settings?: Configure
+    /** Rules of its own. */
+    readonly permissions?: PermissionConfig
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -1240,7 +1310,7 @@ export interface SessionForkedEvent {
   readonly seq: number
   /** What happened. */
   readonly type: 'session.forked'
-  /** What there is to know about it. */
+  /** What a session begins with. Logs of earlier versions do not say it. */
   readonly payload: {
     /** The session. */
     readonly sessionId: SessionId
@@ -1248,6 +1318,10 @@ export interface SessionForkedEvent {
     readonly parentSessionId: SessionId
     /** Number of the last event that both have in common. */
     readonly at: number
+    /** All settings; those that are not named are as for any session. */
+    readonly settings?: Configure
+    /** Rules of its own. */
+    readonly permissions?: PermissionConfig
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -1274,6 +1348,8 @@ export interface SessionPromptEvent {
     readonly prompt: string
     /** The parts, when it is more than one text. */
     readonly parts?: readonly Part[]
+    /** The session's version with it, where it changes that. */
+    readonly version?: number
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -1707,6 +1783,27 @@ export interface TurnCompleteEvent {
   readonly at: number
 }
 
+/** A control of the turn was accepted: what becomes of it, other events say. */
+export interface TurnControlEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'turn.control'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Which one. */
+    readonly kind: ControlKind
+    /** The session's version with it. */
+    readonly version: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
 /** Names one turn: one user input worked to its end. */
 export type TurnId = string
 
@@ -1739,6 +1836,8 @@ export interface TurnQueuedEvent {
   readonly payload: {
     /** Turns in front of it, the running one included. */
     readonly position: number
+    /** The session's version with it, where it changes that. */
+    readonly version?: number
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -1800,6 +1899,8 @@ export interface TurnResumedEvent {
   readonly payload: {
     /** Why, when the client said. */
     readonly reason?: string
+    /** The session's version with it, where it changes that. */
+    readonly version?: number
   }
   /** Its session. */
   readonly sessionId: SessionId

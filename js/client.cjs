@@ -1161,6 +1161,7 @@ const EVENT_TYPES = Object.freeze([
   'session.error',
   'session.configured',
   'turn.queued',
+  'turn.control',
   'turn.paused',
   'turn.resumed',
   'loop.start',

@@ -333,6 +333,7 @@ export const EVENT_TYPES = Object.freeze([
   'session.error',
   'session.configured',
   'turn.queued',
+  'turn.control',
   'turn.paused',
   'turn.resumed',
   'loop.start',
