@@ -14,6 +14,7 @@ mod lifecycle;
 mod object;
 mod permission;
 mod session;
+mod telling;
 mod tool;
 pub(crate) mod whole;
 
@@ -23,7 +24,7 @@ pub use command::{
     Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode, Reasoning,
 };
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
-pub use event::{Beginning, Configured, ControlKind, EVENT_TYPES, Event, EventBody, RoundKind};
+pub use event::{EVENT_TYPES, Event, EventBody};
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
 pub use lifecycle::{LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
@@ -35,6 +36,7 @@ pub use session::{
     ACP_PREFIX, AgentList, AgentView, Deleted, Health, LimitView, ModelList, ModelView, OWN_AGENT, Page, SessionStatus,
     SessionView, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
 };
+pub use telling::{Beginning, Configured, ControlKind, RoundKind};
 pub use tool::{
     CategoryFilter, Held, HeldCall, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition,
     ToolList, ToolMetrics,

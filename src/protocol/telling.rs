@@ -1,0 +1,56 @@
+//! What some events tell: how a session begins, what of it changes, and how a turn is controlled.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::command::Configure;
+use super::permission::PermissionConfig;
+
+/// How a round with the model ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RoundKind {
+    /// With an answer.
+    Text,
+    /// With tool calls.
+    ToolUse,
+}
+
+/// What a session begins with. Logs of earlier versions do not say it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Beginning {
+    /// All settings; those that are not named are as for any session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Box<Configure>>,
+    /// Rules of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Box<PermissionConfig>>,
+}
+
+/// Settings that changed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Configured {
+    /// Which ones.
+    #[serde(flatten)]
+    pub changes: Configure,
+    /// The session's version with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+}
+
+/// A control of a turn that has no other event of its own when it is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ControlKind {
+    /// A message waits for the turn's next boundary.
+    Steer,
+    /// It is to end at once.
+    Abort,
+    /// It is to end at its next boundary.
+    Interrupt,
+    /// It is to hold at its next boundary.
+    Pause,
+    /// It is no longer to hold.
+    Resume,
+}
