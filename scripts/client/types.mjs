@@ -33,7 +33,7 @@ export const literal = (value) =>
   typeof value === 'string' ? `'${value.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'` : JSON.stringify(value)
 
 /** Words for what has none in the document. */
-const PLAIN = { type: 'What happened.', payload: 'What there is to know about it.' }
+const PLAIN = { kind: 'Which of them it is.', type: 'What happened.', payload: 'What there is to know about it.' }
 
 /** Writes types. `sent`: names of the schemas that callers hand in, whose members may be undefined too. */
 export class Types {
