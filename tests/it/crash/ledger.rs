@@ -284,10 +284,16 @@ impl Ledger {
         (self.sending(owner, one), self.sending(owner, two))
     }
 
-    /// What a client was not answered, in the order in which it was sent.
-    pub fn unanswered(&self, owner: u64) -> Vec<(u64, Asked)> {
+    /// What a client was not answered, in the order in which it was sent. It is asked for again now.
+    pub fn unanswered(&mut self, owner: u64) -> Vec<(u64, Asked)> {
         let own = self.pending.iter().filter(|(_, pending)| pending.owner == owner);
-        own.map(|(number, pending)| (*number, pending.asked.clone())).collect()
+        let own: Vec<_> = own.map(|(number, pending)| (*number, pending.asked.clone())).collect();
+        for (_, asked) in own.iter().filter(|(_, asked)| asked.kind == "delete_session") {
+            if let Some(session) = self.sessions.get_mut(&asked.session) {
+                session.existence = Existence::PerhapsGone;
+            }
+        }
+        own
     }
 
     /// Something that a client was answered.
@@ -380,6 +386,8 @@ impl Ledger {
         let session = self.sessions.get_mut(&asked.session)?;
         match asked.kind {
             "delete_session" if said.ok => session.existence = Existence::Gone,
+            // It was there when this life began, and nothing was done in it.
+            "delete_session" if said.is_cut() => session.existence = Existence::Made,
             "prompt" | "steer" => {
                 let word = if said.ok { Word::Yes(turn()) } else { Word::No };
                 session.prompts.get_mut(&token).expect("it was sent").word = word;
