@@ -15,10 +15,19 @@ use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use rusqlite::ffi;
+use serde_json::json;
 use serde_json::value::RawValue;
+use simse::config::Storage;
 use simse::protocol::{Event, PermissionMode, Reasoning, SessionId, SessionStatus, Usage};
+use simse::server::ListenOptions;
 use simse::store::inspect::Fault;
 use simse::store::{Inspection, SessionRow, SessionSettings, SqliteStore, Store, StoreError, Write, commit};
+
+#[path = "it/support/mod.rs"]
+#[allow(dead_code, reason = "of what the integration tests share only the server is wanted")]
+mod support;
+
+use support::house::{Does, House};
 
 /// What a write that is not done says; 0: all are done.
 static ERRNO: AtomicI32 = AtomicI32::new(0);
@@ -331,4 +340,115 @@ async fn of_a_torn_write_ahead_log_whole_commits_are_left() {
         }
     }
     assert!(versions.len() >= 3, "the cuts reached {versions:?}");
+}
+
+/// A whole server over a directory, with a session that has a finished turn.
+async fn house(data: &Path) -> House {
+    install();
+    let storage = Storage::Directory(data.join("data"));
+    let house = House::with(ListenOptions::default(), |settings| settings.storage = storage).await;
+    house.session(json!({ "sessionId": "s" })).await;
+    assert_eq!(house.prompt("s", "one").await["status"], "completed");
+    house
+}
+
+async fn store_status(house: &House) -> (u16, String) {
+    let health = house.call("GET", "/health", None).await;
+    (health.status, health.json()["checks"]["store"]["status"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_disk_fails_says_so_loses_nothing_and_comes_back() {
+    let _turn = TURN.lock().await;
+    for errno in [libc::ENOSPC, libc::EIO, libc::EROFS] {
+        let home = tempfile::tempdir().unwrap();
+        let house = house(home.path()).await;
+        house.session(json!({ "sessionId": "t" })).await;
+        let mut events = house.events("s", "").await;
+        events.until("session.completed").await;
+        house.round(&[Does::Says("so far"), Does::Waits, Does::Says(" and further")]);
+        let going = house.call("POST", "/sessions/s/prompt", Some(json!({ "prompt": "two" }))).await;
+        assert_eq!(going.status, 202, "{going:?}");
+        events.until("stream.delta").await;
+        fail(errno, 0, false);
+
+        // What has to be written is refused, in the form that all errors have, and nothing of it happens.
+        for (path, body) in
+            [("/sessions", json!({ "sessionId": "u" })), ("/sessions/t/prompt", json!({ "prompt": "no" }))]
+        {
+            let refused = house.call("POST", path, Some(body)).await;
+            let said = refused.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
+            assert_eq!((refused.status, refused.code().as_str()), (500, "INTERNAL"), "{errno} {path}: {refused:?}");
+            assert!(said.contains("simse.db"), "{errno} {path}: {said}");
+        }
+        assert_eq!(store_status(&house).await, (503, "unhealthy".to_owned()), "errno {errno}");
+        // Who reads goes on.
+        for path in ["/sessions", "/sessions/s", "/sessions/s/history", "/sessions/s/turns", "/tools"] {
+            assert_eq!(house.call("GET", path, None).await.status, 200, "errno {errno}: {path}");
+        }
+        let mut second = house.events("s", "").await;
+        second.until("stream.delta").await;
+        // The turn under way comes to its end, which cannot be written down.
+        house.go_on();
+        heal();
+        assert_eq!(store_status(&house).await, (200, "ok".to_owned()), "errno {errno}");
+
+        // It ends in the log all the same, once; and the session goes on.
+        let path = format!("/sessions/s/turns/{}", going.json()["turnId"].as_str().unwrap());
+        let ended = loop {
+            let record = house.call("GET", &path, None).await.json();
+            if ["completed", "failed"].contains(&record["status"].as_str().unwrap()) {
+                break record;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        assert_eq!(house.prompt("s", "three").await["status"], "completed", "errno {errno}: {ended}");
+        assert_eq!(house.prompt("t", "yes").await["status"], "completed", "errno {errno}");
+        let list = house.call("GET", "/sessions", None).await.json();
+        let ids: Vec<&str> =
+            list["items"].as_array().unwrap().iter().map(|s| s["sessionId"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["t", "s"], "errno {errno}: what was refused is not there");
+        // Whoever watched all along and whoever came in between saw the same, without a gap.
+        let last = house.call("GET", "/sessions/s", None).await.json()["lastSeq"].as_u64().unwrap();
+        let mut whole = house.events("s", "").await;
+        let (mut seqs, mut ends) = (Vec::new(), 0);
+        while seqs.len() as u64 != last {
+            let frame = whole.event().await;
+            if frame.id.is_some() {
+                seqs.push(frame.data["seq"].as_u64().unwrap());
+                let own = frame.data["turnId"] == ended["turnId"];
+                ends += usize::from(own && ["session.completed", "session.error"].contains(&frame.kind()));
+            }
+        }
+        assert_eq!((seqs, ends), ((1..=last).collect(), 1), "errno {errno}: {ended}");
+        house.close().await;
+        let inspection = Inspection::open(&home.path().join("data")).unwrap();
+        assert_eq!(inspection.database().unwrap(), []);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_on_a_slow_disk_answers_whoever_writes_nothing() {
+    let _turn = TURN.lock().await;
+    let home = tempfile::tempdir().unwrap();
+    let house = house(home.path()).await;
+    SLOW_US.store(100_000, Ordering::SeqCst);
+    let mut write = Box::pin(house.call("POST", "/sessions", Some(json!({ "sessionId": "t" }))));
+    let mut reads = 0;
+    let made = loop {
+        // Each read is answered while the write waits for the disk.
+        let read = house.call("GET", "/sessions/s/history", None);
+        match futures_util::future::select(write.as_mut(), std::pin::pin!(read)).await {
+            futures_util::future::Either::Left((made, _)) => break made,
+            futures_util::future::Either::Right((read, _)) => {
+                assert_eq!(read.status, 200);
+                reads += 1;
+            }
+        }
+    };
+    SLOW_US.store(0, Ordering::SeqCst);
+    assert_eq!(made.status, 201, "{made:?}");
+    drop(write);
+    assert!(reads >= 3, "{reads} reads beside a write that takes some tenths of a second");
+    house.close().await;
 }

@@ -20,6 +20,8 @@ mod rate;
 mod run;
 
 #[cfg(test)]
+mod simulate;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

@@ -194,6 +194,12 @@ pub(super) fn failure(doing: &str, path: &Path, cause: &rusqlite::Error) -> Stor
     StoreError::Io { doing: doing.to_owned(), cause: format!("{}: {cause}", path.display()) }
 }
 
+/// Writes the version that stands there once more: a write that changes nothing.
+pub(super) fn touch(connection: &Connection) -> rusqlite::Result<()> {
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    connection.pragma_update(None, "user_version", version)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -88,6 +88,7 @@ pub(super) fn start(
         groups: 0,
         bell,
         rung: BTreeSet::new(),
+        failing: false,
         meter,
     };
     let path = path.to_owned();
@@ -147,6 +148,8 @@ struct Writer {
     /// Clients for whom the transaction has lifecycle events.
     rung: BTreeSet<String>,
     meter: Arc<CommitMeter>,
+    /// The disk refused the last that was written.
+    failing: bool,
 }
 
 /// Why a write did not happen.
@@ -192,6 +195,7 @@ impl Writer {
                 let results = self.write_all(made.iter().map(|(writes, _)| writes.as_slice()).collect());
                 let done = made.iter().zip(&results).map(|((writes, _), done)| (events_of(writes), done.is_ok()));
                 self.meter.wrote(began.elapsed(), done);
+                self.failing = results.iter().any(|result| matches!(result, Err(StoreError::Io { .. })));
                 for ((_, done), result) in made.into_iter().zip(results) {
                     // A callback that panics is its owner's fault, and must not take the writer with it.
                     let _ = catch_unwind(AssertUnwindSafe(move || done(result)));
@@ -307,7 +311,11 @@ impl Writer {
         if in_company {
             self.execute("SAVEPOINT one").map_err(|e| self.failure("begin to write", &e))?;
         }
-        let done = self.apply_all(writes);
+        let done = match writes {
+            // Somebody wants to know how the disk is: one that refused is tried, with the number that stands there.
+            [] if self.failing => schema::touch(&self.connection).map_err(Failed::from),
+            writes => self.apply_all(writes),
+        };
         let result = match done {
             Ok(()) => Ok(()),
             Err(Failed::Sqlite(e)) => return Err(self.failure("write to the disk", &e)),
