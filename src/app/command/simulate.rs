@@ -627,10 +627,3 @@ fn a_world_follows_from_its_seed() {
     let traces: BTreeSet<u64> = (0..20).map(|seed| simulate(seed).0).collect();
     assert!(traces.len() >= 18, "worlds differ");
 }
-
-/// For a night: as many as there is time for. `cargo test --release … -- --ignored simulate`
-#[test]
-#[ignore = "it takes minutes"]
-fn in_a_hundred_thousand_worlds_every_promise_is_kept() {
-    (0..100_000).for_each(|seed| drop(simulate(seed)));
-}

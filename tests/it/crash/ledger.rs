@@ -286,7 +286,8 @@ impl Ledger {
 
     /// What a client was not answered, in the order in which it was sent. It is asked for again now.
     pub fn unanswered(&mut self, owner: u64) -> Vec<(u64, Asked)> {
-        let own = self.pending.iter().filter(|(_, pending)| pending.owner == owner);
+        let long_ago = now_ms().saturating_sub(REMEMBERED_MS);
+        let own = self.pending.iter().filter(|(_, pending)| pending.owner == owner && pending.at > long_ago);
         let own: Vec<_> = own.map(|(number, pending)| (*number, pending.asked.clone())).collect();
         for (_, asked) in own.iter().filter(|(_, asked)| asked.kind == "delete_session") {
             if let Some(session) = self.sessions.get_mut(&asked.session) {
@@ -298,7 +299,9 @@ impl Ledger {
 
     /// Something that a client was answered.
     pub fn some_answer(&self, owner: u64, chance: u64) -> Option<(Asked, Said)> {
-        let own: Vec<&Kept> = self.kept.iter().filter(|kept| kept.owner == owner).collect();
+        let long_ago = now_ms().saturating_sub(REMEMBERED_MS);
+        let own = self.kept.iter().filter(|kept| kept.owner == owner && kept.at > long_ago);
+        let own: Vec<&Kept> = own.collect();
         let at = chance.checked_rem(own.len() as u64)?;
         let kept = own[usize::try_from(at).expect("few")];
         Some((kept.asked.clone(), kept.said.clone()))
