@@ -12,7 +12,7 @@ use super::error::ErrorBody;
 use super::id::{RequestId, SessionId, TurnId};
 use super::permission::VerdictSource;
 use super::session::Usage;
-use super::telling::{Beginning, Configured, ControlKind, RoundKind};
+use super::telling::{Beginning, Configured, ControlKind, RoundKind, is_zero};
 
 /// What happened: `type` and `payload` of an event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -350,11 +350,6 @@ pub enum EventBody {
         /// Why.
         reason: String,
     },
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands in a reference")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// The wire names of all events, in the order of [`EventBody`].

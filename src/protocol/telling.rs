@@ -54,3 +54,9 @@ pub enum ControlKind {
     /// It is no longer to hold.
     Resume,
 }
+
+/// Whether a number that is left out when it is 0 can be.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands in a reference")]
+pub(super) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
