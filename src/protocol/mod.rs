@@ -13,6 +13,7 @@ mod item;
 mod lifecycle;
 mod object;
 mod permission;
+mod request;
 mod session;
 mod telling;
 mod tool;
@@ -32,6 +33,7 @@ pub use permission::{
     ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,
 };
+pub use request::{ClientQuestion, NoticeLevel};
 pub use session::{
     ACP_PREFIX, AgentList, AgentView, Deleted, Health, LimitView, ModelList, ModelView, OWN_AGENT, Page, SessionStatus,
     SessionView, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
