@@ -179,6 +179,106 @@ export interface ToolContext {
   readonly sessionId?: string
   /** Fires when the call is aborted or runs out of time. */
   readonly signal: AbortSignal
+  /** Asks the clients of the session; see {@link AskClients}. */
+  readonly ask: AskClients
+  /** Tells them something; see {@link NotifyClients}. */
+  readonly notify: NotifyClients
+}
+
+// ── Questions to the client ─────────────────────────────────────────────────────────────────────
+
+/** What a tool or a hook can ask the clients of its session. Answers stand in the session's log: ask for no secrets. */
+export type ClientQuestion =
+  | {
+      /** One of several, or some of them. */
+      readonly kind: 'select'
+      /** What is asked. */
+      readonly title: string
+      /** What can be chosen: 1 to 1,000 texts, each once. */
+      readonly options: readonly string[]
+      /** Whether more than one can be, or none. Default: false. */
+      readonly several?: boolean
+    }
+  | {
+      /** Yes or no. */
+      readonly kind: 'confirm'
+      /** What is asked. */
+      readonly title: string
+      /** What there is to know. */
+      readonly message?: string
+    }
+  | {
+      /** A line of text. */
+      readonly kind: 'input'
+      /** What is asked. */
+      readonly title: string
+      /** What is shown as long as nothing is typed. */
+      readonly placeholder?: string
+    }
+  | {
+      /** A text of several lines. */
+      readonly kind: 'editor'
+      /** What is asked. */
+      readonly title: string
+      /** What the editor begins with. */
+      readonly text?: string
+    }
+
+/** The value of an answer to such a question. */
+export type ClientValue<Q extends ClientQuestion = ClientQuestion> = Q extends { readonly kind: 'confirm' }
+  ? boolean
+  : Q extends { readonly kind: 'select'; readonly several: true }
+    ? readonly string[]
+    : Q extends { readonly kind: 'select'; readonly several: boolean }
+      ? string | readonly string[]
+      : string
+
+/** What came of a question. */
+export type ClientReply<Q extends ClientQuestion = ClientQuestion> =
+  | {
+      /** There is an answer. */
+      readonly cancelled: false
+      /** It, fitting the question. */
+      readonly value: ClientValue<Q>
+    }
+  | {
+      /** There is none. */
+      readonly cancelled: true
+      /**
+       * Who decided that: `client` would not; `timeout`: nobody answered in time; `no-client`: nobody was there, or there is no
+       * session; `abort`: the call or the turn ended; `policy`: too many questions are open.
+       */
+      readonly by: 'client' | 'timeout' | 'no-client' | 'abort' | 'policy'
+      /** Why, in words. */
+      readonly reason: string
+    }
+
+/**
+ * Asks the clients of the session that a call or hook belongs to, and waits for the end: every client sees the question
+ * (`client.request`), the first answer counts (`client.response`). Never rejects for want of an answer: no client, no answer
+ * within `timeoutMs` (default: the server's `permissionTimeoutMs`; at most a day), an abort, a restart all cancel it. Outside
+ * a server there is nobody to ask. Rejects with `CONFIG_VALIDATION` for a question that cannot be put.
+ */
+export type AskClients = <const Q extends ClientQuestion>(
+  question: Q,
+  options?: {
+    /** How long it waits, in milliseconds. */
+    readonly timeoutMs?: number
+  },
+) => Promise<ClientReply<Q>>
+
+/**
+ * Shows the clients of the session something (`client.notice`) and waits for nothing. Outside a server it goes to the
+ * registry's `eventBus`. Of more than 1,000 in one turn the rest is left out.
+ */
+export type NotifyClients = (text: string, level?: 'info' | 'warning' | 'error') => void
+
+/** What every hook is given beside its own. Absent where a program calls `HookSystem.run` itself without it. */
+export interface HookClients {
+  /** Asks the clients of the session; see {@link AskClients}. */
+  readonly ask?: AskClients
+  /** Tells them something; see {@link NotifyClients}. */
+  readonly notify?: NotifyClients
 }
 
 /** What a handler gives back that is more than a text. */
@@ -1112,6 +1212,12 @@ export interface EventPayloads {
   }
   /** The answer. */
   'permission.response': { readonly callId: string; readonly allowed: boolean }
+  /** A tool or a hook tells something. */
+  'client.notice': {
+    readonly callId?: string
+    readonly level: 'info' | 'warning' | 'error'
+    readonly text: string
+  }
   /** A turn was aborted. */
   abort: { readonly reason: string }
   /** The loop begins a turn. */
@@ -1238,17 +1344,20 @@ export interface BlockedResult {
 /** Hook point → what its handlers are given. */
 export interface HookContextMap {
   /** Before a call is judged and run. */
-  'tool.execute.before': { readonly request: ToolCallRequest }
+  'tool.execute.before': HookClients & { readonly request: ToolCallRequest }
   /** After a call. */
-  'tool.execute.after': { readonly request: ToolCallRequest; readonly result: ToolCallResult }
+  'tool.execute.after': HookClients & { readonly request: ToolCallRequest; readonly result: ToolCallResult }
   /** After that: looks at the result. */
-  'tool.result.validate': { readonly request: ToolCallRequest; readonly result: ToolCallResult }
+  'tool.result.validate': HookClients & { readonly request: ToolCallRequest; readonly result: ToolCallResult }
   /** Before each turn. */
-  'prompt.system.transform': { readonly prompt: string }
+  'prompt.system.transform': HookClients & { readonly prompt: string }
   /** Before each request to a model. */
-  'prompt.messages.transform': { readonly messages: readonly ConversationMessage[] }
+  'prompt.messages.transform': HookClients & { readonly messages: readonly ConversationMessage[] }
   /** When a conversation is summed up. */
-  'session.compacting': { readonly messages: readonly ConversationMessage[]; readonly summary: string }
+  'session.compacting': HookClients & {
+    readonly messages: readonly ConversationMessage[]
+    readonly summary: string
+  }
 }
 
 /** Hook point → what comes out of it. */

@@ -5,7 +5,9 @@
 'use strict'
 
 const native = require('./load.cjs')
-const { messageOf } = require('./errors.cjs')
+const { assertFits, integer, oneOf, optional, shape, string } = require('./check.cjs')
+const { messageOf, revive } = require('./errors.cjs')
+const { toJson } = require('./json.cjs')
 
 /** Number → weak reference to an object with `handle(operation, input, call)`. */
 const targets = new Map()
@@ -16,10 +18,43 @@ const running = new Map()
 const batches = new Map()
 let last = 0
 
+/** What a question comes to when the call that asked has answered. */
+const OVER = Object.freeze({ cancelled: true, by: 'abort', reason: 'the call that asked is over' })
+const noticeLevel = oneOf('info', 'warning', 'error')
+const askOptions = shape({ timeoutMs: optional(integer(1)) })
+
 /** A call that Rust made. Its signal is made when somebody asks for it. */
 class Call {
   #controller = null
   #aborted = false
+  #sequence
+
+  constructor(sequence) {
+    this.#sequence = sequence
+  }
+
+  /** Asks the clients of the session that the call belongs to. */
+  ask = async (question, options = {}) => {
+    assertFits('ask', askOptions, options, 'options')
+    if (!running.has(this.#sequence)) return OVER
+    try {
+      const asked = { question: question ?? null, ...options }
+      return Object.freeze(JSON.parse(await bridge.ask(this.#sequence, toJson(asked))))
+    } catch (cause) {
+      throw revive(cause)
+    }
+  }
+
+  /** Shows them a notice. False: there is no session, or no longer. */
+  notify = (text, level = 'info') => {
+    assertFits('notify', string, text, 'text')
+    assertFits('notify', noticeLevel, level, 'level')
+    try {
+      return bridge.notice(this.#sequence, toJson({ text, level }))
+    } catch (cause) {
+      throw revive(cause)
+    }
+  }
 
   get signal() {
     if (this.#controller === null) {
@@ -39,7 +74,7 @@ class Call {
 class BadInput extends Error {}
 
 async function run(sequence, target, operation, input) {
-  const call = new Call()
+  const call = new Call(sequence)
   running.set(sequence, call)
   try {
     const object = targets.get(target)?.deref()

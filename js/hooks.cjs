@@ -59,12 +59,12 @@ function chain(field, fits, expected) {
   }
 }
 
-async function runBefore(_type, handlers, { request }) {
-  let current = request
+async function runBefore(_type, handlers, context) {
+  let current = context.request
   for (const handler of handlers) {
     const before = snapshot(current)
     try {
-      const next = await handler({ request: current })
+      const next = await handler({ ...context, request: current })
       if (next === undefined) {
         current = before()
         continue

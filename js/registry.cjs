@@ -174,7 +174,7 @@ class State {
     if (operation === 'tool') return this.#runTool(input, call)
     if (operation === 'check') return this.#check(input)
     if (operation === 'ask') return this.#ask(input)
-    return this.#runHook(operation.slice('hook:'.length), input)
+    return this.#runHook(operation.slice('hook:'.length), input, call)
   }
 
   async #runTool({ handler: number, arguments: args, callId, sessionId }, call) {
@@ -189,11 +189,20 @@ class State {
     const context = Object.freeze({
       callId,
       ...(sessionId && { sessionId }),
+      ask: call.ask,
+      notify: this.#notifier(call, callId),
       get signal() {
         return call.signal
       },
     })
     return encodeOutput(await found.handler(value, context))
+  }
+
+  /** Notices of a call go to the session's clients; outside a server to the bus. */
+  #notifier(call, callId) {
+    return (text, level = 'info') => {
+      if (!call.notify(text, level)) publishTo(this.options.eventBus, 'client.notice', { callId, level, text })
+    }
   }
 
   async #check({ request, definition, preview }) {
@@ -217,10 +226,11 @@ class State {
     return String(allowed)
   }
 
-  async #runHook(type, context) {
+  async #runHook(type, given, call) {
     const input = { 'tool.execute.before': 'request', 'tool.execute.after': 'result' }[type]
+    const context = { ...given, ask: call.ask, notify: this.#notifier(call, given.request?.id) }
     const output = await this.options.hooks.run(type, context)
-    return toJson(output === undefined ? (context[input] ?? []) : output)
+    return toJson(output === undefined ? (given[input] ?? []) : output)
   }
 }
 

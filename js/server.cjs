@@ -44,10 +44,11 @@ class State {
     watchHooks(this.hooks, this.hookWatcher)
   }
 
-  async handle(operation, input) {
+  async handle(operation, input, call) {
     if (operation === 'ask')
       return String(await askPerson(this.config.toolPermissions.onPermissionRequest, questionOf(input), warn))
-    return toJson(await this.hooks.run(operation.slice('hook:'.length), input))
+    const notify = (text, level) => void call.notify(text, level)
+    return toJson(await this.hooks.run(operation.slice('hook:'.length), { ...input, ask: call.ask, notify }))
   }
 }
 

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Gate, Sink};
 use crate::base::limit;
-use crate::hook::{Before, CallPoint, Hooks, NoHooks};
+use crate::hook::{Before, CallPoint, Hooks, Line, NoHooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory};
 use crate::tool::{
     JudgedPaths, Previewed, Registry, Scope, Tool, ToolContext, ToolError, ToolOutput, bound_output, bound_parts,
@@ -37,6 +37,8 @@ pub struct CallEnvironment {
     pub session: Option<SessionId>,
     /// State that tools keep between calls.
     pub scope: Arc<Scope>,
+    /// A line to the session's clients, when there is one.
+    pub clients: Line,
 }
 
 impl CallEnvironment {
@@ -45,7 +47,7 @@ impl CallEnvironment {
     /// What more there is goes over it: `CallEnvironment { hooks, ..CallEnvironment::new(registry, gate) }`.
     pub fn new(registry: Arc<Registry>, gate: Arc<dyn Gate>) -> Self {
         let scope = Arc::clone(&registry.scope);
-        Self { registry, gate, hooks: Arc::new(NoHooks), sink: None, session: None, scope }
+        Self { registry, gate, hooks: Arc::new(NoHooks), sink: None, session: None, scope, clients: Line::default() }
     }
 }
 
@@ -190,10 +192,12 @@ async fn admit(
         return Err(Failure::new(ErrorCode::NotFound, format!("Tool not found: \"{}\"", request.name)));
     };
     request.arguments = canonical(tool.as_ref(), request.arguments);
+    let cancel_call = cancel.child_token();
     let context = ToolContext {
         call_id: request.id.clone(),
         session: environment.session.clone(),
-        cancel: cancel.child_token(),
+        clients: environment.line(&request.id, &cancel_call),
+        cancel: cancel_call,
         scope: Arc::clone(&environment.scope),
         events: environment.tool_events(),
         veil: tool.searches().then(|| environment.gate.veil(tool.definition())).flatten(),

@@ -4,8 +4,11 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use super::SinkError;
 use super::call::{CallEnvironment, CallOutcome};
+use crate::hook::Line;
 use crate::protocol::{ErrorBody, ErrorCode, EventBody};
 use crate::tool::ToolEvents;
 
@@ -20,6 +23,11 @@ impl CallEnvironment {
         let Some(sink) = self.sink.clone() else { return ToolEvents::default() };
         let audience = Arc::clone(&sink);
         ToolEvents::new(move |event| drop(sink.emit(event))).while_wanted(move || audience.has_audience())
+    }
+
+    /// A call's line to the clients. Costs nothing where it leads to nobody.
+    pub(super) fn line(&self, call_id: &str, cancel: &CancellationToken) -> Line {
+        if self.clients.is_open() { self.clients.for_call(call_id).until(cancel.clone()) } else { Line::default() }
     }
 
     /// Hands in the events that end a call. A sink that fails is noticed by the turn at its next event.

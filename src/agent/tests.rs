@@ -160,6 +160,7 @@ fn environment(log: &Arc<Log>) -> CallEnvironment {
         sink: Some(Arc::clone(log) as Arc<dyn Sink>),
         session: Some("ses_1".parse::<SessionId>().unwrap()),
         scope: Arc::new(Scope::default()),
+        clients: Default::default(),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::agents::model_of;
+use super::permissions::grant_terms;
 use super::{App, Caller};
 use crate::base::{clock, limit};
 use crate::model::Model as _;
@@ -10,8 +11,8 @@ use crate::protocol::{
     ApiError, Configure, Control, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT, Part, PermissionConfig,
     PermissionRule, Prompt, PromptContent, Reasoning, SessionId, SessionStatus, Usage, agent_of,
 };
-use crate::session::{Command, ToolEntry, choose_tools};
-use crate::store::{SessionRow, SessionSettings};
+use crate::session::{Answer, Command, Says, ToolEntry, choose_tools};
+use crate::store::{SessionRow, SessionSettings, Which};
 
 impl App {
     /// A new session's facts, or why the body cannot be one.
@@ -222,18 +223,60 @@ fn is_base64(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=')
 }
 
-/// An answer names one question and says one thing.
-pub(super) fn check_feedback(body: &Feedback) -> Result<Decision, ApiError> {
+/// An answer names one question and says one thing. `now_ms`: when a yes with an end begins.
+pub(super) fn check_feedback(body: Feedback, now_ms: u64) -> Result<Answer, ApiError> {
     if body.call_id.is_none() && body.request_id.is_none() {
-        return Err(ApiError::invalid("requestId", "`requestId` or `callId` of a permission.request"));
+        return Err(ApiError::invalid("requestId", "`requestId`, or `callId` of a permission.request"));
     }
     check_text("message", body.message.as_deref().unwrap_or_default(), limit::REASON_BYTES_MAX)?;
-    match (body.decision, body.allowed) {
-        (None, None) => Err(ApiError::invalid("decision", "`allow`, `allow_always` or `deny`, or `allowed: boolean`")),
-        (Some(_), Some(_)) => Err(ApiError::invalid("allowed", "only one of `decision` and `allowed`")),
-        (Some(decision), None) => Ok(decision),
-        (None, Some(true)) => Ok(Decision::Allow),
-        (None, Some(false)) => Ok(Decision::Deny),
+    let says = match (said(&body)?, &body.cancelled) {
+        (Some(decision), _) => {
+            let grant = grant_terms(&body, decision == Decision::AllowAlways, now_ms)?;
+            Says::Decision(decision, grant)
+        }
+        (None, Some(true)) => Says::Cancelled,
+        (None, _) => Says::Value(body.value.clone().unwrap_or_default()),
+    };
+    if !matches!(says, Says::Decision(..)) {
+        if body.request_id.is_none() {
+            return Err(ApiError::invalid("requestId", "the `requestId` of a client.request"));
+        }
+        let with_permission = [("scope", body.scope.is_some()), ("expiresInMs", body.expires_in_ms.is_some())];
+        if let Some((field, _)) = with_permission.iter().find(|(_, given)| *given) {
+            return Err(ApiError::invalid(field, "only with an answer about permission"));
+        }
+    }
+    if matches!(says, Says::Value(_)) && body.message.is_some() {
+        return Err(ApiError::invalid("message", "none beside a `value`"));
+    }
+    let Feedback { call_id, request_id, message, .. } = body;
+    Ok(Answer { which: Which { request_id, call_id }, says, message })
+}
+
+/// The decision, of an answer that is one. Exactly one kind of answer is there.
+fn said(body: &Feedback) -> Result<Option<Decision>, ApiError> {
+    let given = [
+        ("decision", body.decision.is_some()),
+        ("allowed", body.allowed.is_some()),
+        ("value", body.value.is_some()),
+        ("cancelled", body.cancelled.is_some()),
+    ];
+    let mut given = given.iter().filter(|(_, given)| *given);
+    let first = given.next();
+    if let (Some((first, _)), Some((second, _))) = (first, given.next()) {
+        return Err(ApiError::invalid(second, format!("only one of `{first}` and `{second}`")));
+    }
+    match (body.decision, body.allowed, body.cancelled) {
+        (Some(decision), ..) => Ok(Some(decision)),
+        (_, Some(true), _) => Ok(Some(Decision::Allow)),
+        (_, Some(false), _) => Ok(Some(Decision::Deny)),
+        (_, _, Some(false)) => Err(ApiError::invalid("cancelled", "true, or a `value`")),
+        _ if first.is_some() => Ok(None),
+        _ => {
+            let expected =
+                "`allow`, `allow_always` or `deny`, or `allowed: boolean`; to a client.request `value` or `cancelled`";
+            Err(ApiError::invalid("decision", expected))
+        }
     }
 }
 
@@ -305,10 +348,21 @@ mod tests {
             (json!({ "allowed": true }), Some("requestId")),
             (json!({ "callId": "c" }), Some("decision")),
             (json!({ "callId": "c", "allowed": true, "decision": "deny" }), Some("allowed")),
+            (json!({ "requestId": "r", "value": "a" }), None),
+            (json!({ "requestId": "r", "callId": "c", "value": false }), None),
+            (json!({ "requestId": "r", "cancelled": true, "message": "not now" }), None),
+            (json!({ "requestId": "r", "value": null }), Some("decision")),
+            (json!({ "requestId": "r", "cancelled": false }), Some("cancelled")),
+            (json!({ "requestId": "r", "value": 1, "cancelled": true }), Some("cancelled")),
+            (json!({ "requestId": "r", "value": 1, "decision": "allow" }), Some("value")),
+            (json!({ "callId": "c", "value": 1 }), Some("requestId")),
+            (json!({ "requestId": "r", "value": 1, "scope": "session" }), Some("scope")),
+            (json!({ "requestId": "r", "cancelled": true, "expiresInMs": 1 }), Some("expiresInMs")),
+            (json!({ "requestId": "r", "value": 1, "message": "m" }), Some("message")),
         ];
         for (body, field) in table {
             let parsed: Feedback = serde_json::from_value(body.clone()).unwrap();
-            let refused = check_feedback(&parsed).err().and_then(|e| e.0.details).map(|d| d["field"].clone());
+            let refused = check_feedback(parsed, 0).err().and_then(|e| e.0.details).map(|d| d["field"].clone());
             assert_eq!(refused, field.map(Value::from), "{body}");
         }
     }

@@ -42,15 +42,15 @@ pub use crate::host::DiffWanted;
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Access, ApiError, ClientId, CreateSession, Decision, Deleted, ErrorCode, Feedback, GrantScope, Item, Page, Prompt,
+    Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, GrantScope, Item, Page, Prompt,
     SessionId, SessionView, TokenRole, TurnId, TurnRecord, TurnStatus,
 };
 use crate::provider::AcpAgent;
 use crate::session::{
-    self, Answer, GrantBook, Live, Manager, NewPrompt, Receipt, ServerRules, Terms, Workbench, store_failure,
+    self, GrantBook, Live, Manager, NewPrompt, Receipt, Says, ServerRules, Terms, Workbench, store_failure,
 };
 pub use crate::session::{Accepted, EventReader, Resolved};
-use crate::store::{Store, StoreError, TurnRow, Which};
+use crate::store::{Store, StoreError, TurnRow};
 use crate::tool::Registry;
 pub use bounds::{any_setting, narrow};
 pub use command::{
@@ -419,14 +419,13 @@ impl App {
     /// # Errors
     /// `INVALID_ARGUMENT`; `NOT_FOUND` for an unknown request; `CONFLICT` for one that has its answer or has expired.
     pub async fn feedback(&self, caller: &Caller, id: &SessionId, body: Feedback) -> Result<Resolved, ApiError> {
-        let decision = bodies::check_feedback(&body)?;
-        let grant = permissions::grant_terms(&body, decision == Decision::AllowAlways, clock::now_ms())?;
-        if grant.as_ref().is_some_and(|grant| grant.scope != GrantScope::Session) {
+        let answer = bodies::check_feedback(body, clock::now_ms())?;
+        if let Says::Decision(_, Some(grant)) = &answer.says
+            && grant.scope != GrantScope::Session
+        {
             caller.needs(Access::Administer)?;
         }
-        let Feedback { call_id, request_id, message, .. } = body;
-        let which = Which { request_id, call_id };
-        self.live(caller, id).await?.answer(Answer { which, decision, message, grant }).await
+        self.live(caller, id).await?.answer(answer).await
     }
 
     /// The history, oldest first, behind item number `after` (an event's number), at most `limit`.

@@ -166,6 +166,7 @@ pub(super) fn imagined(session: Option<SessionId>, scope: Arc<Scope>) -> ToolCon
         veil: None,
         previewed: Default::default(),
         judged: Default::default(),
+        clients: Default::default(),
     }
 }
 

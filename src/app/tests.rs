@@ -15,12 +15,13 @@ use crate::config::{Names, Storage};
 use crate::hook::Before;
 use crate::model::{ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
 use crate::protocol::{
-    Configure, Control, Event, ExplainCall, GrantScope, ItemBody, Message, Part, PermissionConfig, PermissionMode,
-    PermissionPolicy, PromptContent, PromptMode, SessionStatus, ToolCallRequest, ToolCallResult, TurnStatus, Usage,
-    VerdictBasis,
+    Configure, Control, Decision, Event, ExplainCall, GrantScope, ItemBody, Message, Part, PermissionConfig,
+    PermissionMode, PermissionPolicy, PromptContent, PromptMode, SessionStatus, ToolCallRequest, ToolCallResult,
+    TurnStatus, Usage, VerdictBasis,
 };
 
 mod controls;
+mod questions;
 mod settings;
 
 /// What the model does in one round.
@@ -286,7 +287,7 @@ async fn a_question_waits_for_its_answer_and_always_lasts() {
         let request_id: crate::protocol::RequestId = payload(&asked)["requestId"].as_str().unwrap().parse().unwrap();
         let body = Feedback { request_id: Some(request_id), decision: Some(decision), ..Feedback::default() };
         let answered = house.app.feedback(&anyone(), &id, body.clone()).await.unwrap();
-        assert_eq!((answered.call_id.as_str(), answered.allowed), ("call_1", content.is_some()));
+        assert_eq!((answered.call_id.as_deref(), answered.allowed), (Some("call_1"), Some(content.is_some())));
         assert_eq!(house.app.feedback(&anyone(), &id, body).await.unwrap_err().code(), ErrorCode::Conflict);
         let said = payload(&until(&mut reader, "permission.response").await);
         assert_eq!((said["allowed"].as_bool(), said["by"].as_str()), (Some(content.is_some()), Some("client")));
@@ -319,7 +320,7 @@ async fn what_is_asked_each_time_offers_no_always_and_what_cannot_run_is_not_ask
         assert_eq!(asked["options"], json!(["allow", "deny"]));
         let request_id = Some(asked["requestId"].as_str().unwrap().parse().unwrap());
         let body = Feedback { request_id, decision: Some(Decision::AllowAlways), ..Feedback::default() };
-        assert!(house.app.feedback(&anyone(), &id, body).await.unwrap().allowed);
+        assert_eq!(house.app.feedback(&anyone(), &id, body).await.unwrap().allowed, Some(true));
         house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
         assert_eq!(std::fs::read_to_string(house.directory.path().join(".git/x")).unwrap(), content);
         assert_eq!(house.app.grants(&anyone(), (Some(&id), None)).await.unwrap().items, [], "it reaches no further");

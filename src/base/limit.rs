@@ -8,6 +8,12 @@ pub const PROMPT_BYTES_MAX: usize = 2_000_000;
 pub const ITERATIONS_MAX: u32 = 200;
 /// How long a permission question waits for its answer.
 pub const PERMISSION_TIMEOUT_MS: u64 = 120_000;
+/// Longest that a tool or a hook can let a question wait.
+pub const ASK_TIMEOUT_MS_MAX: u64 = 86_400_000;
+/// Questions of tools and hooks that are open in one session at once.
+pub const OPEN_REQUESTS_MAX: usize = 100;
+/// Notices of tools and hooks in one turn.
+pub const NOTICES_MAX: usize = 1_000;
 /// How long a session with nobody connected keeps a question open (contract.md, Requests).
 pub const CLIENT_GRACE_MS: u64 = 5_000;
 /// How long a stop waits for running turns (contract.md, Doors).

@@ -62,6 +62,12 @@ fn told(body: &EventBody) -> Option<String> {
             let reason = if reason.is_empty() { String::new() } else { format!(": {}", short(reason, 200)) };
             format!("  = {answer} (by {by}){reason}")
         }
+        EventBody::ClientRequest { question, .. } => {
+            format!("  ? {} ({})", short(question.title(), 200), question.kind())
+        }
+        EventBody::ClientResponse { value: Some(value), .. } => format!("  = {}", short(&value.to_string(), 200)),
+        EventBody::ClientResponse { value: None, reason, .. } => format!("  = no answer: {}", short(reason, 200)),
+        EventBody::ClientNotice { text, .. } => format!("  ! {}", short(text, 200)),
         EventBody::AgentSession { model, agent_session_id } => {
             format!("  ({}, session {})", clean(model), clean(agent_session_id))
         }

@@ -3,11 +3,15 @@
 //! [`Hooks`] is the seam that the loop and the registry call. No hook leaves its input unchanged.
 //! A hook that fails: before a tool it blocks the call, with the reason; elsewhere the value before it is kept.
 
+mod clients;
 mod system;
+
+use std::sync::Arc;
 
 use crate::base::BoxFuture;
 use crate::protocol::{Message, ToolCallRequest, ToolCallResult};
 
+pub use clients::{Asked, Clients, Line, Notice};
 pub use system::{Answer, Handle, Handle2, Handler, HookSystem, Registration};
 
 /// What a hook before a tool says.
@@ -35,6 +39,10 @@ pub enum CallPoint {
 
 /// The six hook points.
 pub trait Hooks: Send + Sync + 'static {
+    /// The same hooks for one turn, whose clients they can ask and tell. None: they ask nobody.
+    fn with_clients(&self, _line: Line) -> Option<Arc<dyn Hooks>> {
+        None
+    }
     /// Whether there is anybody at this point. If not, it is left out: nothing is copied for it.
     fn hears(&self, _point: CallPoint) -> bool {
         true

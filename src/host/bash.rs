@@ -473,6 +473,7 @@ mod tests {
                 veil: None,
                 previewed: Default::default(),
                 judged: Default::default(),
+                clients: Default::default(),
             };
             Self { directory, bash: Bash::new(workspace, options), context }
         }

@@ -254,6 +254,7 @@ pub(super) mod testing {
             veil: None,
             previewed: Default::default(),
             judged: Default::default(),
+            clients: Default::default(),
         }
     }
 

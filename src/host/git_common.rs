@@ -506,6 +506,7 @@ pub(super) mod testing {
                 veil: None,
                 previewed: Default::default(),
                 judged: Default::default(),
+                clients: Default::default(),
             };
             let repository = Self { directory: tempfile::tempdir().unwrap(), context };
             repository.git(&["init", "-q", "-b", "main"]);

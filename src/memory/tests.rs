@@ -309,6 +309,7 @@ async fn call(manager: &MemoryManager, name: &str, arguments: Value) -> Said {
         veil: None,
         previewed: Default::default(),
         judged: Default::default(),
+        clients: Default::default(),
     };
     let tools = memory_tools(manager);
     let tool = tools.iter().find(|tool| tool.definition().name == name).unwrap();

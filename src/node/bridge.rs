@@ -8,16 +8,23 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use napi::bindgen_prelude::PromiseRaw;
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode, UnknownReturnValue};
 use napi::{Env, Status};
 use napi_derive::napi;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
+use super::error::{envelope, parse, to_json};
 use super::leftovers::Leftovers;
 use super::text::{JsText, js_text};
+use crate::hook::Line;
+use crate::protocol::{ApiError, ClientQuestion, ClientReply, NoticeLevel, VerdictSource};
 
 /// Weak: it never keeps the process alive.
 type Wake = ThreadsafeFunction<(), UnknownReturnValue, (), Status, false, true, 0>;
@@ -43,6 +50,8 @@ pub(super) struct Bridge {
     /// Bounded by the calls that wait.
     outbox: Mutex<String>,
     waiting: Mutex<HashMap<u32, oneshot::Sender<Answer>>>,
+    /// The lines to clients of the calls that have one, by sequence.
+    lines: Mutex<HashMap<u32, Line>>,
     next: AtomicU32,
     /// What ends with the environment.
     pub(super) leftovers: Arc<Leftovers>,
@@ -52,10 +61,16 @@ pub(super) struct Bridge {
 struct Call<'a> {
     bridge: &'a Bridge,
     sequence: u32,
+    /// Ends what it asks clients.
+    over: Option<CancellationToken>,
 }
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
+        if let Some(over) = self.over.take() {
+            self.bridge.lines.lock().remove(&self.sequence);
+            over.cancel();
+        }
         if self.bridge.waiting.lock().remove(&self.sequence).is_some() {
             self.bridge.send(self.sequence, 0, "abort", "null");
         }
@@ -108,13 +123,28 @@ impl Bridge {
 
     /// Asks object `target` to do `operation`, and waits for its answer or for `cancel`.
     pub(super) async fn call(&self, target: u32, operation: &str, input: String, cancel: &CancellationToken) -> Answer {
+        self.call_with((target, operation), input, &Line::default(), cancel).await
+    }
+
+    /// The same; until it has answered, it can ask and tell the clients at the other end of `line`.
+    pub(super) async fn call_with(
+        &self,
+        (target, operation): (u32, &str),
+        input: String,
+        line: &Line,
+        cancel: &CancellationToken,
+    ) -> Answer {
         if cancel.is_cancelled() {
             return Err(CallFailure::Aborted);
         }
         let sequence = self.next.fetch_add(1, Ordering::Relaxed);
         let (tx, rx) = oneshot::channel();
         self.waiting.lock().insert(sequence, tx);
-        let _call = Call { bridge: self, sequence };
+        let over = line.is_open().then(|| line.cancel().child_token());
+        if let Some(over) = &over {
+            self.lines.lock().insert(sequence, line.until(over.clone()));
+        }
+        let _call = Call { bridge: self, sequence, over };
         if !self.send(sequence, target, operation, &input) {
             self.waiting.lock().remove(&sequence);
             return Err(CallFailure::Aborted);
@@ -125,6 +155,54 @@ impl Bridge {
             answer = rx => answer.unwrap_or(Err(CallFailure::Aborted)),
             () = cancel.cancelled() => Err(CallFailure::Aborted),
         }
+    }
+}
+
+/// `context.ask(question, options)`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Ask {
+    question: ClientQuestion,
+    timeout_ms: Option<u64>,
+}
+
+/// `context.notify(text, level)`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Notice {
+    #[serde(default)]
+    level: NoticeLevel,
+    text: String,
+}
+
+/// What came of a question, for JavaScript.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum WireReply {
+    Value { cancelled: bool, value: Value },
+    Cancelled { cancelled: bool, by: VerdictSource, reason: String },
+}
+
+impl From<ClientReply> for WireReply {
+    fn from(reply: ClientReply) -> Self {
+        match reply {
+            ClientReply::Value(value) => Self::Value { cancelled: false, value },
+            ClientReply::Cancelled { by, reason } => Self::Cancelled { cancelled: true, by, reason },
+        }
+    }
+}
+
+/// A refusal of the engine's, as an error of the facade's.
+fn misfit(what: &str, error: &ApiError) -> napi::Error {
+    let path = error.0.details.as_ref().map_or(Value::Null, |details| details["field"].clone());
+    let issues = json!({ "issues": [{ "path": path, "message": error.0.message }] });
+    envelope("CONFIG_VALIDATION", format!("{what}: {}", error.0.message), issues)
+}
+
+impl NativeBridge {
+    /// The line of a call that has not answered yet; one to nobody where there is none.
+    fn line(&self, sequence: u32) -> Line {
+        self.inner.lines.lock().get(&sequence).cloned().unwrap_or_default()
     }
 }
 
@@ -141,8 +219,8 @@ impl NativeBridge {
     pub fn new(env: Env, wake: Wake) -> napi::Result<Self> {
         let leftovers = Arc::<Leftovers>::default();
         env.add_env_cleanup_hook(Arc::clone(&leftovers), |leftovers| leftovers.end())?;
-        let (outbox, waiting) = (Mutex::default(), Mutex::default());
-        Ok(Self { inner: Arc::new(Bridge { wake, outbox, waiting, next: AtomicU32::new(1), leftovers }) })
+        let (outbox, waiting, lines) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Ok(Self { inner: Arc::new(Bridge { wake, outbox, waiting, lines, next: AtomicU32::new(1), leftovers }) })
     }
 
     /// Takes the calls that wait: a JSON array of `[sequence, target, operation, input]`.
@@ -164,6 +242,27 @@ impl NativeBridge {
         for ((sequence, status), text) in sequences.into_iter().zip(statuses).zip(texts) {
             self.inner.settle(sequence, status, text);
         }
+    }
+
+    /// Asks the clients that the call of this sequence can ask, and waits for the end: a [`WireReply`] in JSON.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn ask<'env>(&self, env: &'env Env, sequence: u32, asked: String) -> napi::Result<PromiseRaw<'env, String>> {
+        let Ask { question, timeout_ms } = parse("ask", &asked)?;
+        question.check_itself().map_err(|error| misfit("ask", &error))?;
+        let line = self.line(sequence);
+        env.spawn_future(async move {
+            let reply = line.ask(question, timeout_ms.map(Duration::from_millis)).await;
+            Ok(to_json(&WireReply::from(reply.map_err(|error| misfit("ask", &error))?)))
+        })
+    }
+
+    /// Shows a notice to the clients of the session that the call of this sequence belongs to. False: there is none.
+    #[napi(catch_unwind)]
+    pub fn notice(&self, sequence: u32, notice: String) -> napi::Result<bool> {
+        let Notice { level, text } = parse("notify", &notice)?;
+        let line = self.line(sequence);
+        line.notify(level, text).map_err(|error| misfit("notify", &error))?;
+        Ok(line.is_open())
     }
 
     /// Calls that wait for an answer, for tests.

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::bridge::{Bridge, CallFailure};
 use super::error::to_json;
 use crate::base::BoxFuture;
-use crate::hook::{Before, CallPoint, Hooks};
+use crate::hook::{Before, CallPoint, Hooks, Line};
 use crate::protocol::{Message, Part, ToolCallRequest, ToolCallResult};
 
 /// The hook points, in the order of their bits in the mask.
@@ -48,6 +48,8 @@ pub(super) struct JsHooks {
     pub(super) target: u32,
     /// A bit for each point that has handlers.
     pub(super) mask: Arc<AtomicU32>,
+    /// To the clients of the session whose turn it is, where there is one.
+    pub(super) line: Line,
 }
 
 impl JsHooks {
@@ -57,7 +59,12 @@ impl JsHooks {
 
     async fn ask(&self, point: Point, context: Value) -> Result<Value, String> {
         let never = CancellationToken::new();
-        match self.bridge.call(self.target, point.operation(), to_json(&context), &never).await {
+        // What a hook around a call asks belongs to that call.
+        let line = match context["request"]["id"].as_str().filter(|_| self.line.is_open()) {
+            Some(call_id) => self.line.for_call(call_id),
+            None => self.line.clone(),
+        };
+        match self.bridge.call_with((self.target, point.operation()), to_json(&context), &line, &never).await {
             Ok(text) => serde_json::from_str(&text).map_err(|e| format!("what the hook returned is not JSON: {e}")),
             Err(CallFailure::Threw(message) | CallFailure::BadInput(message)) => Err(message),
             Err(CallFailure::Aborted) => Err("the JavaScript side is gone".to_owned()),
@@ -94,6 +101,15 @@ fn read_before(value: Value) -> Before {
 }
 
 impl Hooks for JsHooks {
+    fn with_clients(&self, line: Line) -> Option<Arc<dyn Hooks>> {
+        Some(Arc::new(Self {
+            bridge: Arc::clone(&self.bridge),
+            target: self.target,
+            mask: Arc::clone(&self.mask),
+            line,
+        }))
+    }
+
     fn hears(&self, point: CallPoint) -> bool {
         self.has(match point {
             CallPoint::Before => Point::Before,

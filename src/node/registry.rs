@@ -23,6 +23,7 @@ use super::permission::NativeRules;
 use super::text::{JsText, js_text};
 use super::tool::JsTool;
 use crate::agent::{CallEnvironment, CallOutcome, Sink, run_call, run_each};
+use crate::hook::Line;
 use crate::host::filesystem_tools;
 use crate::model::WireNames;
 use crate::protocol::{ErrorBody, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolDefinition};
@@ -149,7 +150,12 @@ impl NativeRegistry {
             working_directory: Arc::clone(&working_directory),
         };
         let hook_mask = Arc::new(AtomicU32::new(0));
-        let hooks = JsHooks { bridge: Arc::clone(&bridge), target: options.target, mask: Arc::clone(&hook_mask) };
+        let hooks = JsHooks {
+            bridge: Arc::clone(&bridge),
+            target: options.target,
+            mask: Arc::clone(&hook_mask),
+            line: Line::default(),
+        };
         bridge.leftovers.note(&registry.scope);
         let environment = CallEnvironment {
             scope: Arc::clone(&registry.scope),
@@ -158,6 +164,7 @@ impl NativeRegistry {
             hooks: Arc::new(hooks),
             sink: None,
             session: None,
+            clients: Line::default(),
         };
         Ok(Self { environment, bridge, target: options.target, hook_mask, working_directory })
     }

@@ -17,7 +17,7 @@ use super::hooks::JsHooks;
 use super::registry::NativeRegistry;
 use super::server_config::ServerConfig;
 use crate::app::{App, Extras, OpenError};
-use crate::hook::Hooks;
+use crate::hook::{Hooks, Line};
 use crate::server::{ListenError, Server};
 use crate::store::StoreError;
 use crate::tool::Registry;
@@ -89,7 +89,8 @@ impl NativeServer {
 impl NativeServer {
     fn extras(&self, config: &ServerConfig, registry: Option<Arc<Registry>>) -> Extras {
         let (bridge, target) = (&self.bridge, self.target);
-        let hooks = JsHooks { bridge: Arc::clone(bridge), target, mask: Arc::clone(&self.hook_mask) };
+        let hooks =
+            JsHooks { bridge: Arc::clone(bridge), target, mask: Arc::clone(&self.hook_mask), line: Line::default() };
         let asker = config.asks.then(|| Arc::new(JsAsker { bridge: Arc::clone(bridge), target }) as _);
         Extras { registry, hooks: Some(Arc::new(hooks) as Arc<dyn Hooks>), asker, ..Extras::default() }
     }

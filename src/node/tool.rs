@@ -102,7 +102,7 @@ impl Tool for JsTool {
                 session_id: session.as_deref(),
             });
             drop(arguments);
-            match self.bridge.call(self.target, "tool", input, &context.cancel).await {
+            match self.bridge.call_with((self.target, "tool"), input, &context.clients, &context.cancel).await {
                 Ok(answer) => output_of(answer),
                 Err(CallFailure::Threw(message)) => Err(ToolError::Failed(message)),
                 Err(CallFailure::BadInput(message)) => Err(ToolError::BadArguments(message)),

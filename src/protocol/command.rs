@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use super::id::{RequestId, SessionId, TurnId};
 use super::item::Part;
@@ -223,7 +224,8 @@ pub enum Decision {
     Deny,
 }
 
-/// `POST /sessions/:id/feedback`. One of `callId` and `requestId`; one of `decision` and `allowed`.
+/// `POST /sessions/:id/feedback`. To a question about permission: one of `callId` and `requestId`, one of `decision` and
+/// `allowed`. To another question: `requestId`, and one of `value` and `cancelled`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Feedback {
@@ -235,7 +237,11 @@ pub struct Feedback {
     pub decision: Option<Decision>,
     /// The answer in short form.
     pub allowed: Option<bool>,
-    /// Words for the model, when the answer is no.
+    /// The answer to a question that is not about permission.
+    pub value: Option<Value>,
+    /// True: there will be no answer to such a question.
+    pub cancelled: Option<bool>,
+    /// Words for the model, when the answer is no; why there is none, when there is none.
     pub message: Option<String>,
     /// How far a yes reaches. Default: `once` for `allow`, `session` for `allow_always`.
     pub scope: Option<GrantScope>,

@@ -11,6 +11,7 @@ use super::changes::ChangeReport;
 use super::error::ErrorBody;
 use super::id::{RequestId, SessionId, TurnId};
 use super::permission::VerdictSource;
+use super::request::{ClientQuestion, NoticeLevel};
 use super::session::Usage;
 use super::telling::{Beginning, Configured, ControlKind, RoundKind, is_zero};
 
@@ -275,6 +276,49 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
+    /// A question to the client that a tool or a hook puts.
+    #[serde(rename = "client.request")]
+    ClientRequest {
+        /// The request.
+        request_id: RequestId,
+        /// The call that it belongs to, if it belongs to one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call_id: Option<String>,
+        /// What is asked.
+        question: ClientQuestion,
+        /// When silence becomes `cancelled`, in milliseconds since 1970.
+        deadline: u64,
+    },
+    /// The end of such a question. Exactly one for each request.
+    #[serde(rename = "client.response")]
+    ClientResponse {
+        /// The request.
+        request_id: RequestId,
+        /// The call that it belongs to, if it belongs to one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call_id: Option<String>,
+        /// The answer; absent when there is none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<Value>,
+        /// Whether there is no answer.
+        cancelled: bool,
+        /// Who decided.
+        by: VerdictSource,
+        /// Why.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        reason: String,
+    },
+    /// Something that a tool or a hook tells the clients. Nobody answers it.
+    #[serde(rename = "client.notice")]
+    ClientNotice {
+        /// The call that it belongs to, if it belongs to one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call_id: Option<String>,
+        /// How much it matters.
+        level: NoticeLevel,
+        /// What it says.
+        text: String,
+    },
     /// Something was put into long-term memory.
     #[serde(rename = "memory.add")]
     MemoryAdd {
@@ -381,6 +425,9 @@ pub const EVENT_TYPES: &[&str] = &[
     "turn.complete",
     "permission.request",
     "permission.response",
+    "client.request",
+    "client.response",
+    "client.notice",
     "memory.add",
     "memory.search",
     "memory.delete",
@@ -456,6 +503,9 @@ impl EventBody {
             Self::TurnComplete { .. } => "turn.complete",
             Self::PermissionRequest { .. } => "permission.request",
             Self::PermissionResponse { .. } => "permission.response",
+            Self::ClientRequest { .. } => "client.request",
+            Self::ClientResponse { .. } => "client.response",
+            Self::ClientNotice { .. } => "client.notice",
             Self::MemoryAdd { .. } => "memory.add",
             Self::MemorySearch { .. } => "memory.search",
             Self::MemoryDelete { .. } => "memory.delete",
@@ -540,6 +590,11 @@ mod tests {
             json!({"type": "turn.complete", "payload": {"turn": 1, "type": "tool_use", "usage": usage}}),
             json!({"type": "permission.request", "payload": {"requestId": "req_1", "callId": "c", "toolName": "n", "args": {}, "options": ["allow", "allow_always", "deny"], "deadline": 9}}),
             json!({"type": "permission.response", "payload": {"requestId": "req_1", "callId": "c", "allowed": false, "by": "no-client", "reason": "r"}}),
+            json!({"type": "client.request", "payload": {"requestId": "req_1", "callId": "c", "question": {"kind": "select", "title": "t", "options": ["a", "b"]}, "deadline": 9}}),
+            json!({"type": "client.request", "payload": {"requestId": "req_1", "question": {"kind": "editor", "title": "t", "text": "x"}, "deadline": 9}}),
+            json!({"type": "client.response", "payload": {"requestId": "req_1", "callId": "c", "value": ["a"], "cancelled": false, "by": "client"}}),
+            json!({"type": "client.response", "payload": {"requestId": "req_1", "cancelled": true, "by": "timeout", "reason": "r"}}),
+            json!({"type": "client.notice", "payload": {"callId": "c", "level": "warning", "text": "t"}}),
             json!({"type": "memory.add", "payload": {"id": "mem_1", "contentLength": 3}}),
             json!({"type": "memory.search", "payload": {"query": "q", "resultCount": 1, "durationMs": 2, "degraded": "d"}}),
             json!({"type": "memory.delete", "payload": {"id": "mem_1"}}),

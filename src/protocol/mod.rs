@@ -33,7 +33,7 @@ pub use permission::{
     ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,
 };
-pub use request::{ClientQuestion, NoticeLevel};
+pub use request::{ClientQuestion, ClientReply, NoticeLevel};
 pub use session::{
     ACP_PREFIX, AgentList, AgentView, Deleted, Health, LimitView, ModelList, ModelView, OWN_AGENT, Page, SessionStatus,
     SessionView, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,

@@ -5,6 +5,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::error::ApiError;
+use super::permission::VerdictSource;
+
+/// Longest title, message or placeholder of a question, and longest notice, in bytes.
+const WORDS_BYTES_MAX: usize = 16_000;
+/// Longest text that an editor begins with, in bytes.
+const TEXT_BYTES_MAX: usize = 1_000_000;
+/// Options of one question, at most.
+const OPTIONS_MAX: usize = 1_000;
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -59,7 +67,76 @@ pub enum NoticeLevel {
     Error,
 }
 
+/// What came of a question.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ClientReply {
+    /// A client answered, with a value that fits.
+    Value(Value),
+    /// Nobody did, or a client would not.
+    Cancelled {
+        /// Who decided that.
+        by: VerdictSource,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+impl NoticeLevel {
+    /// Holds the text of a notice against its limit.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` that names the field and what was expected.
+    pub fn check(text: &str) -> Result<(), ApiError> {
+        bounded("text", text, WORDS_BYTES_MAX)
+    }
+}
+
+fn bounded(field: &str, text: &str, bytes_max: usize) -> Result<(), ApiError> {
+    if text.len() <= bytes_max {
+        return Ok(());
+    }
+    Err(ApiError::invalid(field, format!("at most {bytes_max} bytes, got {}", text.len())))
+}
+
+fn titled(title: &str) -> Result<(), ApiError> {
+    if title.trim().is_empty() {
+        return Err(ApiError::invalid("title", "a text that is not empty"));
+    }
+    bounded("title", title, WORDS_BYTES_MAX)
+}
+
+fn check_options(options: &[String]) -> Result<(), ApiError> {
+    if options.is_empty() || options.len() > OPTIONS_MAX {
+        return Err(ApiError::invalid("options", format!("1 to {OPTIONS_MAX} texts, got {}", options.len())));
+    }
+    let mut seen = std::collections::HashSet::new();
+    for (at, option) in options.iter().enumerate() {
+        let field = format!("options[{at}]");
+        bounded(&field, option, WORDS_BYTES_MAX)?;
+        if !seen.insert(option) {
+            return Err(ApiError::invalid(&field, "each option once"));
+        }
+    }
+    Ok(())
+}
+
 impl ClientQuestion {
+    /// Whether it can be put: it says something, leaves a choice, and is not too long.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` that names the field and what was expected.
+    pub fn check_itself(&self) -> Result<(), ApiError> {
+        match self {
+            Self::Select { title, options, .. } => titled(title).and_then(|()| check_options(options)),
+            Self::Confirm { title, message } => {
+                titled(title).and_then(|()| bounded("message", message.as_deref().unwrap_or_default(), WORDS_BYTES_MAX))
+            }
+            Self::Input { title, placeholder } => titled(title)
+                .and_then(|()| bounded("placeholder", placeholder.as_deref().unwrap_or_default(), WORDS_BYTES_MAX)),
+            Self::Editor { title, text } => titled(title).and_then(|()| bounded("text", text, TEXT_BYTES_MAX)),
+        }
+    }
+
     /// Its kind, as the wire calls it.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -67,6 +144,16 @@ impl ClientQuestion {
             Self::Confirm { .. } => "confirm",
             Self::Input { .. } => "input",
             Self::Editor { .. } => "editor",
+        }
+    }
+
+    /// What is asked, in words.
+    pub fn title(&self) -> &str {
+        match self {
+            Self::Select { title, .. }
+            | Self::Confirm { title, .. }
+            | Self::Input { title, .. }
+            | Self::Editor { title, .. } => title,
         }
     }
 
@@ -126,6 +213,30 @@ mod tests {
             assert_eq!(checked.is_ok(), fits, "{} {value}", question.kind());
             let field = checked.err().and_then(|error| error.0.details).map(|details| details["field"].clone());
             assert_eq!(field, (!fits).then(|| json!("value")));
+        }
+    }
+
+    #[test]
+    fn a_question_that_cannot_be_put_says_why() {
+        let long = "x".repeat(WORDS_BYTES_MAX + 1);
+        #[rustfmt::skip]
+        let table = [
+            (json!({ "kind": "confirm", "title": "t" }), None),
+            (json!({ "kind": "confirm", "title": " " }), Some("title")),
+            (json!({ "kind": "confirm", "title": long }), Some("title")),
+            (json!({ "kind": "confirm", "title": "t", "message": long }), Some("message")),
+            (json!({ "kind": "input", "title": "t", "placeholder": long }), Some("placeholder")),
+            (json!({ "kind": "editor", "title": "t", "text": long }), None),
+            (json!({ "kind": "editor", "title": "t", "text": "x".repeat(TEXT_BYTES_MAX + 1) }), Some("text")),
+            (json!({ "kind": "select", "title": "t", "options": [] }), Some("options")),
+            (json!({ "kind": "select", "title": "t", "options": ["a", "b", "a"] }), Some("options[2]")),
+            (json!({ "kind": "select", "title": "t", "options": ["a", long] }), Some("options[1]")),
+            (json!({ "kind": "select", "title": "t", "options": ["", "b"] }), None),
+        ];
+        for (value, field) in table {
+            let question: ClientQuestion = serde_json::from_value(value).expect("a question");
+            let refused = question.check_itself().err().and_then(|error| error.0.details);
+            assert_eq!(refused.map(|details| details["field"].clone()), field.map(|field| json!(field)));
         }
     }
 

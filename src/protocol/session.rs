@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::command::Reasoning;
 use super::error::ErrorBody;
+use super::event::EventBody;
 use super::id::{SessionId, TurnId};
 use super::permission::PermissionMode;
 
@@ -200,6 +201,9 @@ pub struct SessionView {
     /// Turns that wait behind it.
     #[serde(default)]
     pub queued: u32,
+    /// Questions to the client that wait for an answer, as they stand in the log: `permission.request`, `client.request`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<EventBody>,
     /// Tokens of all turns.
     pub usage: Usage,
 }

@@ -31,7 +31,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ask::{Answer, Asks, Question, Resolved};
+use super::ask::{Answer, Asks, End, Question, Resolved};
 use super::control::{Command, Kind, Told, Waiting};
 use super::history::Conversation;
 use super::journal::Entry;
@@ -50,8 +50,8 @@ use crate::base::trace::Origin;
 use crate::host::Direction;
 use crate::permission::Subject;
 use crate::protocol::{
-    ApiError, Configure, GrantId, PermissionExplanation, PermissionVerdict, PromptContent, PromptMode, RequestId,
-    SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone, agent_of,
+    ApiError, Configure, GrantId, PermissionExplanation, PromptContent, PromptMode, RequestId, SessionView,
+    ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone, agent_of,
 };
 use crate::store::{Grant, SessionRow, TurnRow, Write};
 use crate::tool::Scope;
@@ -151,16 +151,16 @@ pub(super) enum Order {
     Delete(oneshot::Sender<Result<(), ApiError>>),
     /// What turns did to files is undone or redone.
     Undo(Box<Undo>, Direction, oneshot::Sender<Result<Undone, ApiError>>),
-    /// A gate puts a question. `named` tells it the request's id once the question is put.
+    /// Somebody in the turn puts a question. `named` tells it the request's id once the question is put.
     Ask {
         question: Box<Question>,
         named: oneshot::Sender<RequestId>,
-        reply: oneshot::Sender<PermissionVerdict>,
+        reply: oneshot::Sender<End>,
     },
-    /// A gate's own end of a question.
+    /// The end of a question that who asked gives it.
     Resolve {
         request: RequestId,
-        verdict: PermissionVerdict,
+        end: End,
     },
     /// A turn's task has ended.
     Ended(Box<Finished>),
@@ -346,8 +346,8 @@ impl Actor {
                 let _ = reply.send(answer);
             }
             Order::Ask { question, named, reply } => self.put(*question, named, reply),
-            Order::Resolve { request, verdict } => {
-                self.resolve(&request, verdict).await;
+            Order::Resolve { request, end } => {
+                self.resolve(&request, end).await;
             }
             Order::Ended(finished) => self.ended(*finished).await,
             Order::Force(turn) => self.force(&turn).await,
@@ -464,6 +464,7 @@ pub(super) fn view_of(row: &SessionRow, last_seq: u64) -> SessionView {
         title: row.settings.title.clone(),
         turn: None,
         queued: 0,
+        requests: Vec::new(),
         usage: row.usage,
     }
 }

@@ -8,20 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::Terms;
-use super::actor::Order;
-use super::ask::{Question, denied};
+use super::ask::{About, CallQuestion, End, Question, put};
 use super::live::Live;
 use super::policy::Policy;
 use crate::agent::{Gate, GateQuestion};
 use crate::base::{BoxFuture, clock};
 use crate::permission::{Facts, Grants, Subject, grant_place};
 use crate::protocol::{
-    PermissionMode, PermissionPolicy, PermissionVerdict, RequestId, ToolCallRequest, ToolDefinition, TurnId,
-    VerdictSource,
+    PermissionMode, PermissionPolicy, PermissionVerdict, ToolCallRequest, ToolDefinition, TurnId, VerdictSource,
 };
 use crate::store::{Grant, GrantSubject};
 use crate::tool::Veil;
@@ -117,49 +114,33 @@ impl SessionGate {
         let request = question.request;
         let preview = tokio::select! {
             biased;
-            () = cancel.cancelled() => return denied(VerdictSource::Abort, "the turn was aborted"),
+            () = cancel.cancelled() => return End::no(VerdictSource::Abort, "the turn was aborted").verdict(),
             preview = question.preview.compute(&request.arguments) => preview,
         };
         let wait_ms = self.terms.limits.read().permission_timeout_ms;
         let shown = self.terms.asker.as_ref().and(preview.clone());
-        let put = Question {
-            turn: self.turn.clone(),
+        let about = About::Call(Box::new(CallQuestion {
             call_id: request.id.clone(),
             tool_name: request.name.clone(),
             args: request.arguments.clone(),
             preview,
-            deadline: clock::now_ms().saturating_add(wait_ms),
             on: grant_subject(question.subject, grant_place(question.place, &self.directory)),
             each_time: question.insists,
-        };
-        let (reply, mut verdict) = oneshot::channel();
-        let (named, name) = oneshot::channel();
-        // Without an actor both channels break, and that is a no.
-        let _ = self.live.mail.send(Order::Ask { question: Box::new(put), named, reply }).await;
-        let Ok(request_id) = name.await else {
-            return verdict.await.unwrap_or_else(|_| denied(VerdictSource::Abort, "the session has ended"));
-        };
-        let silence = tokio::select! {
-            biased;
-            answer = &mut verdict => return answer.unwrap_or_else(|_| lost()),
-            () = cancel.cancelled() => denied(VerdictSource::Abort, "the turn was aborted"),
-            allowed = self.asker(request, shown.as_ref(), cancel) => PermissionVerdict {
-                allowed,
-                by: VerdictSource::Program,
-                reason: String::new(),
-            },
-            () = self.nobody() => denied(VerdictSource::NoClient, "no client is connected who could be asked"),
-            () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {
-                denied(VerdictSource::Timeout, format!("nobody answered within {wait_ms} ms"))
+        }));
+        let silence = async {
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => End::no(VerdictSource::Abort, "the turn was aborted"),
+                allowed = self.asker(request, shown.as_ref(), cancel) => match allowed {
+                    true => End::Yes { by: VerdictSource::Program, reason: String::new() },
+                    false => End::no(VerdictSource::Program, ""),
+                },
+                () = self.nobody() => no_client(),
+                () = tokio::time::sleep(Duration::from_millis(wait_ms)) => too_late(wait_ms),
             }
         };
-        self.resolve(request_id, silence).await;
-        // The first answer counts: a client's may have been faster.
-        verdict.await.unwrap_or_else(|_| lost())
-    }
-
-    async fn resolve(&self, request: RequestId, verdict: PermissionVerdict) {
-        let _ = self.live.mail.send(Order::Resolve { request, verdict }).await;
+        let deadline = clock::now_ms().saturating_add(wait_ms);
+        put(&self.live, Question { turn: self.turn.clone(), deadline, about }, silence).await.verdict()
     }
 
     /// The answer of somebody in this program; never, when there is nobody.
@@ -182,6 +163,12 @@ impl SessionGate {
     }
 }
 
-fn lost() -> PermissionVerdict {
-    denied(VerdictSource::Abort, "the session has ended")
+/// Nobody is there who could answer.
+pub(super) fn no_client() -> End {
+    End::no(VerdictSource::NoClient, "no client is connected who could be asked")
+}
+
+/// Nobody answered in time.
+pub(super) fn too_late(wait_ms: u64) -> End {
+    End::no(VerdictSource::Timeout, format!("nobody answered within {wait_ms} ms"))
 }

@@ -9,6 +9,7 @@
 mod actor;
 mod ask;
 mod book;
+mod clients;
 mod control;
 mod fork;
 mod gate;
@@ -48,7 +49,7 @@ use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 pub use actor::{Accepted, NewPrompt, NewSettings};
-pub use ask::{Answer, GrantTerms, Resolved};
+pub use ask::{Answer, GrantTerms, Resolved, Says};
 pub use book::GrantBook;
 pub use control::{Command, Controlled};
 pub use fork::NewFork;

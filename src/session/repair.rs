@@ -11,10 +11,17 @@ use super::tally::Tally;
 /// Events that are read at once.
 const PAGE: usize = 1_000;
 
+/// Who asked: a call for permission, or a tool or hook for an answer.
+#[derive(Debug, Clone)]
+enum Asked {
+    Permission(String),
+    Client(Option<String>),
+}
+
 /// What a turn's events add up to, and what they leave open.
 #[derive(Debug, Default)]
 pub(super) struct Remains {
-    questions: Vec<(RequestId, String)>,
+    questions: Vec<(RequestId, Asked)>,
     calls: Vec<(String, String)>,
     /// The text so far of a stream that has not ended.
     stream: Option<String>,
@@ -77,9 +84,14 @@ impl Remains {
             EventBody::ToolCallStart { call_id, name, .. } => self.calls.push((call_id.clone(), name.clone())),
             EventBody::ToolCallEnd { call_id, .. } => self.calls.retain(|(id, _)| id != call_id),
             EventBody::PermissionRequest { request_id, call_id, .. } => {
-                self.questions.push((request_id.clone(), call_id.clone()));
+                self.questions.push((request_id.clone(), Asked::Permission(call_id.clone())));
             }
-            EventBody::PermissionResponse { request_id, .. } => self.questions.retain(|(id, _)| id != request_id),
+            EventBody::ClientRequest { request_id, call_id, .. } => {
+                self.questions.push((request_id.clone(), Asked::Client(call_id.clone())));
+            }
+            EventBody::PermissionResponse { request_id, .. } | EventBody::ClientResponse { request_id, .. } => {
+                self.questions.retain(|(id, _)| id != request_id);
+            }
             EventBody::SessionCreated { .. }
             | EventBody::SessionPrompt { .. }
             | EventBody::SessionSteer { .. }
@@ -97,6 +109,7 @@ impl Remains {
             | EventBody::ToolCallError { .. }
             | EventBody::ToolCallOutput { .. }
             | EventBody::ToolTimeout { .. }
+            | EventBody::ClientNotice { .. }
             | EventBody::MemoryAdd { .. }
             | EventBody::MemorySearch { .. }
             | EventBody::MemoryDelete { .. }
@@ -111,13 +124,15 @@ impl Remains {
     /// The events that close what is open, and how many messages the turn then has.
     pub(super) fn close(mut self, why: &ErrorBody) -> (Vec<EventBody>, u64) {
         let mut closing = Vec::new();
-        for (request_id, call_id) in &self.questions {
-            closing.push(EventBody::PermissionResponse {
-                request_id: request_id.clone(),
-                call_id: call_id.clone(),
-                allowed: false,
-                by: VerdictSource::Abort,
-                reason: why.message.clone(),
+        for (request_id, asked) in &self.questions {
+            let (request_id, by, reason) = (request_id.clone(), VerdictSource::Abort, why.message.clone());
+            closing.push(match asked.clone() {
+                Asked::Permission(call_id) => {
+                    EventBody::PermissionResponse { request_id, call_id, allowed: false, by, reason }
+                }
+                Asked::Client(call_id) => {
+                    EventBody::ClientResponse { request_id, call_id, value: None, cancelled: true, by, reason }
+                }
             });
         }
         if let Some(text) = &self.stream {
@@ -171,6 +186,12 @@ mod tests {
         );
         let answer =
             body("permission.response", json!({"requestId": "r", "callId": "1", "allowed": true, "by": "client"}));
+        let select = body(
+            "client.request",
+            json!({"requestId": "q", "callId": "1", "question": {"kind": "confirm", "title": "t"}, "deadline": 1}),
+        );
+        let chosen =
+            body("client.response", json!({"requestId": "q", "value": true, "cancelled": false, "by": "client"}));
         let begin = || body("loop.start", json!({}));
         let stream = || body("stream.start", json!({}));
         let delta = |text: &str| body("stream.delta", json!({"text": text}));
@@ -183,6 +204,9 @@ mod tests {
             (vec![begin(), stream(), said("a"), over], vec![], 1),
             (vec![begin(), stream(), delta("a"), retry, delta("b"), delta("c")], vec!["stream.complete", "loop.complete"], 1),
             (vec![begin(), stream(), said(""), call("1"), call("2"), done("1")], vec!["tool.call.error", "tool.call.end", "loop.complete"], 3),
+            (vec![begin(), select.clone()], vec!["client.response", "loop.complete"], 0),
+            (vec![begin(), stream(), said("x"), call("1"), select.clone(), chosen], vec!["tool.call.error", "tool.call.end", "loop.complete"], 2),
+            (vec![begin(), stream(), said("x"), call("1"), ask.clone(), select], vec!["permission.response", "client.response", "tool.call.error", "tool.call.end", "loop.complete"], 2),
             (vec![begin(), stream(), said("x"), call("1"), ask.clone()], vec!["permission.response", "tool.call.error", "tool.call.end", "loop.complete"], 2),
             (vec![begin(), stream(), said("x"), call("1"), ask, answer], vec!["tool.call.error", "tool.call.end", "loop.complete"], 2),
         ];

@@ -1,6 +1,7 @@
 //! A turn's own task: the conversation, the equipment, the loop, and word to the actor when it ends.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt as _;
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 use super::actor::Order;
+use super::clients::SessionClients;
 use super::gate::SessionGate;
 use super::history::{Conversation, Rebuild};
 use super::journal::Journal;
@@ -23,6 +25,7 @@ use crate::agent::{CallEnvironment, Ended, Progress, Sink, SinkError, Steering, 
 use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
 use crate::base::trace::Origin;
+use crate::hook::Line;
 use crate::model::StopReason;
 use crate::model::retry::RetryPolicy;
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, Part, TurnId, TurnStatus};
@@ -235,6 +238,18 @@ fn recorder(job: &Job) -> Option<Arc<dyn ChangeRecorder>> {
     Some(recorder)
 }
 
+/// Whom the turn's tools and hooks can ask.
+fn clients(job: &Job) -> SessionClients {
+    SessionClients {
+        live: Arc::clone(&job.live),
+        terms: Arc::clone(&job.terms),
+        turn: job.turn.clone(),
+        sink: Arc::clone(&job.sink),
+        cancel: job.cancel.clone(),
+        notices: AtomicUsize::new(0),
+    }
+}
+
 async fn run(mut job: Job) -> Finished {
     let turn = job.turn.clone();
     // It may wait for tool servers.
@@ -260,10 +275,12 @@ async fn run(mut job: Job) -> Finished {
     if let Some(recorder) = agent_works {
         recorder.command_begins().await;
     }
+    let clients = Line::new(Arc::new(clients(&job)), job.cancel.clone());
     let environment = CallEnvironment {
         registry: equipment.registry,
         gate: Arc::new(job.gate),
-        hooks: equipment.hooks,
+        hooks: equipment.hooks.with_clients(clients.clone()).unwrap_or(equipment.hooks),
+        clients,
         sink: Some(Arc::clone(&job.sink) as Arc<dyn Sink>),
         session: Some(job.live.id.clone()),
         scope: job.scope,

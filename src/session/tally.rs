@@ -60,6 +60,9 @@ impl Tally {
             | EventBody::ToolTimeout { .. }
             | EventBody::PermissionRequest { .. }
             | EventBody::PermissionResponse { .. }
+            | EventBody::ClientRequest { .. }
+            | EventBody::ClientResponse { .. }
+            | EventBody::ClientNotice { .. }
             | EventBody::MemoryAdd { .. }
             | EventBody::MemorySearch { .. }
             | EventBody::MemoryDelete { .. }

@@ -300,7 +300,9 @@ pub(super) fn question(session: &str, seq: u64, (request, call): (&str, &str)) -
 
 async fn questions_are_found_by_either_name(store: &Shared) {
     put(store, vec![create("q"), create("q2"), append("q2", None, 1..=1)]).await;
-    let events = vec![event("q", None, 1, "r1"), question("q", 2, ("r1", "c1")), question("q", 3, ("r2", "c2"))];
+    let asked = question("q", 4, ("r4", "c4"));
+    let asked = Event { kind: "client.request".into(), ..asked };
+    let events = vec![event("q", None, 1, "r1"), question("q", 2, ("r1", "c1")), question("q", 3, ("r2", "c2")), asked];
     put(store, vec![Write::Append(session_id("q"), Arc::new(events))]).await;
     #[rustfmt::skip]
     let table = [
@@ -310,6 +312,8 @@ async fn questions_are_found_by_either_name(store: &Shared) {
         ("q",    Some("r1"), Some("c2"), false),
         ("q",    Some("r3"), None,       false),
         ("q",    None,       Some("c3"), false),
+        ("q",    Some("r4"), None,       true),
+        ("q",    None,       Some("c4"), false),
         ("q2",   Some("r1"), None,       false),
         ("none", Some("r1"), None,       false),
     ];

@@ -293,6 +293,8 @@ pub struct Which {
 #[serde(rename_all = "camelCase")]
 struct Question {
     request_id: RequestId,
+    /// Empty: no call waits for permission here.
+    #[serde(default)]
     call_id: String,
 }
 
@@ -300,10 +302,15 @@ impl Question {
     /// The question that an event puts. None: it puts none.
     fn of(event: &Event) -> Option<Self> {
         // Cheap for all others: deltas come by the thousand.
-        if event.kind != "permission.request" {
-            return None;
+        match event.kind.as_str() {
+            "permission.request" => serde_json::from_str(event.payload.get()).ok(),
+            // A call may put many of these: none is found by it.
+            "client.request" => {
+                let asked: Self = serde_json::from_str(event.payload.get()).ok()?;
+                Some(Self { call_id: String::new(), ..asked })
+            }
+            _ => None,
         }
-        serde_json::from_str(event.payload.get()).ok()
     }
 }
 

@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 pub use crate::base::BoxFuture;
 use crate::base::console::Consoles;
 use crate::base::sandbox::Loopback;
+pub use crate::hook::Line;
 pub use crate::permission::{PathSubject, Subject};
 use crate::protocol::{Part, SessionId, ToolDefinition};
 
@@ -75,6 +76,8 @@ pub struct ToolContext {
     pub previewed: Previewed,
     /// Where its paths led when it was judged.
     pub judged: JudgedPaths,
+    /// A line to the session's clients: what it asks ends with the call.
+    pub clients: Line,
 }
 
 /// State that tools keep between the calls of one session. It outlives the time that the session is in memory, within

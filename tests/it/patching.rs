@@ -106,6 +106,7 @@ fn by_us(tree: &Tree, diff: &str) -> Result<Tree, String> {
         veil: None,
         previewed: Default::default(),
         judged: Default::default(),
+        clients: Default::default(),
     };
     let Value::Object(arguments) = json!({ "patch": diff }) else { panic!("an object") };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! Questions of the running turn's calls to the session's clients.
+//! Questions of the running turn to the session's clients: of its calls for permission, of its tools and hooks for answers.
 
 use tokio::sync::oneshot;
 
@@ -6,10 +6,9 @@ use super::{Actor, Explained};
 use crate::base::{clock, limit};
 use crate::permission::Facts;
 use crate::protocol::{
-    ApiError, Decision, EventBody, GrantId, GrantScope, PermissionExplanation, PermissionVerdict, RequestId,
-    VerdictSource,
+    ApiError, Decision, EventBody, GrantId, GrantScope, PermissionExplanation, RequestId, VerdictSource,
 };
-use crate::session::ask::{Answer, GrantTerms, Open, Question, Resolved, denied};
+use crate::session::ask::{About, Answer, CallQuestion, End, Fits, GrantTerms, Open, Question, Resolved, Says};
 use crate::session::journal::Entry;
 use crate::session::metered::count_answer;
 use crate::session::store_failure;
@@ -18,103 +17,100 @@ use crate::store::{Grant, GrantRow, GrantSubject, StoreError, Write};
 
 /// A question that has its end.
 pub(super) struct Settled {
-    /// The call that asked.
-    call_id: String,
-    /// What a yes to more than this call would be about.
-    wanted: Option<(String, GrantSubject)>,
+    /// What was asked.
+    fits: Fits,
     /// Whether its end is in the log.
     written: Result<(), StoreError>,
 }
 
 impl Actor {
-    /// Puts a gate's question to the clients.
-    pub(super) fn put(
-        &mut self,
-        question: Question,
-        named: oneshot::Sender<RequestId>,
-        reply: oneshot::Sender<PermissionVerdict>,
-    ) {
-        let Question { turn, call_id, tool_name, args, preview, deadline, on, each_time } = question;
+    /// Puts a question to the clients.
+    pub(super) fn put(&mut self, question: Question, named: oneshot::Sender<RequestId>, reply: oneshot::Sender<End>) {
+        let Question { turn, deadline, about } = question;
         let running = self.running.as_ref().filter(|running| running.row.record.turn_id == turn);
         if running.is_none_or(|running| running.phase.after(Input::Ask).is_err()) {
-            let _ = reply.send(denied(VerdictSource::Abort, "the turn was aborted"));
+            let _ = reply.send(End::no(VerdictSource::Abort, "the turn was aborted"));
             return;
         }
         let request_id = RequestId::generate();
-        let options = match each_time {
-            false => vec![Decision::Allow, Decision::AllowAlways, Decision::Deny],
-            true => vec![Decision::Allow, Decision::Deny],
-        };
-        let wanted = (!each_time).then(|| (tool_name.clone(), on));
-        let event = EventBody::PermissionRequest {
-            request_id: request_id.clone(),
-            call_id: call_id.clone(),
-            tool_name: tool_name.clone(),
-            args,
-            preview,
-            options,
-            deadline,
+        let (event, fits) = match about {
+            About::Call(call) => permission_request(&request_id, *call, deadline),
+            About::Client { .. } if self.asks.len() >= limit::OPEN_REQUESTS_MAX => {
+                let reason = format!("{} questions are open already", limit::OPEN_REQUESTS_MAX);
+                let _ = reply.send(End::no(VerdictSource::Policy, reason));
+                return;
+            }
+            About::Client { call_id, question } => {
+                let event = EventBody::ClientRequest {
+                    request_id: request_id.clone(),
+                    call_id: call_id.clone(),
+                    question: question.clone(),
+                    deadline,
+                };
+                (event, Fits::Client { call_id, question })
+            }
         };
         if let Err(error) = self.live.journal.emit(&turn, &event) {
-            let _ = reply.send(denied(VerdictSource::Abort, format!("the question could not be put: {error}")));
+            let _ = reply.send(End::no(VerdictSource::Abort, format!("the question could not be put: {error}")));
             return;
         }
-        self.terms.meters.asked.count();
-        self.asks.add(Open { request_id: request_id.clone(), call_id, wanted, reply });
+        if matches!(fits, Fits::Permission { .. }) {
+            self.terms.meters.asked.count();
+        }
+        self.asks.add(Open { request_id: request_id.clone(), event, fits, reply });
         let _ = named.send(request_id);
     }
 
     /// Takes a client's answer.
     pub(super) async fn answer(&mut self, answer: &Answer) -> Result<Resolved, ApiError> {
-        let request = self.asks.find(&answer.which)?;
-        let allowed = match answer.decision {
-            Decision::Allow | Decision::AllowAlways => true,
-            Decision::Deny => false,
-        };
-        let reason = answer.message.clone().unwrap_or_default();
-        let verdict = PermissionVerdict { allowed, by: VerdictSource::Client, reason };
-        let Some(Settled { call_id, wanted, written }) = self.resolve(&request, verdict).await else {
-            return Err(ApiError::conflict(format!("permission request {request} is over")));
+        let (request, end) = self.asks.find(answer)?;
+        let yes = matches!(end, End::Yes { .. });
+        let cancelled = matches!(end, End::No { .. });
+        let Some(Settled { fits, written }) = self.resolve(&request, end).await else {
+            return Err(ApiError::conflict(format!("request {request} is over")));
         };
         written.map_err(|e| store_failure(&e))?;
-        if let (Some(terms), Some(wanted)) = (answer.grant.filter(|_| allowed), wanted) {
-            self.grant(wanted, terms).await?;
+        match fits {
+            Fits::Client { call_id, .. } => {
+                Ok(Resolved { request_id: request, call_id, allowed: None, cancelled: Some(cancelled) })
+            }
+            Fits::Permission { call_id, wanted } => {
+                if let (Says::Decision(_, Some(terms)), Some(wanted), true) = (&answer.says, wanted, yes) {
+                    self.grant(wanted, *terms).await?;
+                }
+                Ok(Resolved { request_id: request, call_id: Some(call_id), allowed: Some(yes), cancelled: None })
+            }
         }
-        Ok(Resolved { request_id: request, call_id, allowed })
     }
 
     /// Ends a question: first in the log, then for who asked. None: it had its end already.
-    pub(super) async fn resolve(&mut self, request: &RequestId, verdict: PermissionVerdict) -> Option<Settled> {
-        let open = self.asks.settle(request)?;
-        let (mut verdict, mut written) = (verdict, Ok(()));
+    pub(super) async fn resolve(&mut self, request: &RequestId, mut end: End) -> Option<Settled> {
+        let Open { fits, reply, .. } = self.asks.settle(request)?;
+        let mut written = Ok(());
         if let Some(running) = &self.running {
-            let event = EventBody::PermissionResponse {
-                request_id: request.clone(),
-                call_id: open.call_id.clone(),
-                allowed: verdict.allowed,
-                by: verdict.by,
-                reason: verdict.reason.clone(),
-            };
+            let event = end.clone().event(request.clone(), &fits);
             written = self.live.journal.emit(&running.row.record.turn_id, &event);
-            if written.is_ok() && verdict.by == VerdictSource::Client {
+            if written.is_ok() && end.by() == VerdictSource::Client {
                 // Who answered is told so, and that outlives the process.
                 written = self.live.journal.flush().await;
             }
             if let Err(error) = &written {
                 // What cannot be written down has not happened: the call does not run.
-                verdict = denied(VerdictSource::Abort, format!("the answer could not be written down: {error}"));
+                end = End::no(VerdictSource::Abort, format!("the answer could not be written down: {error}"));
             }
         }
-        count_answer(&self.terms.meters, verdict.allowed, verdict.by);
-        // A call that was cut off no longer waits.
-        let _ = open.reply.send(verdict);
-        Some(Settled { call_id: open.call_id, wanted: open.wanted, written })
+        if let Fits::Permission { .. } = &fits {
+            count_answer(&self.terms.meters, matches!(end, End::Yes { .. }), end.by());
+        }
+        // Who was cut off no longer waits.
+        let _ = reply.send(end);
+        Some(Settled { fits, written })
     }
 
     /// Ends all questions: nobody waits for them any more.
     pub(super) async fn close_asks(&mut self) {
         for request in self.asks.open_ids() {
-            self.resolve(&request, denied(VerdictSource::Abort, "the turn has ended")).await;
+            self.resolve(&request, End::no(VerdictSource::Abort, "the turn has ended")).await;
         }
     }
 
@@ -170,4 +166,18 @@ impl Actor {
             Facts::new(&call.name, call.definition.as_ref(), Some(self.policy.directory())).at(call.place.as_deref());
         self.policy.explain(facts, &call.subject, self.row.settings.permission_mode)
     }
+}
+
+/// The event of a question about permission, and what its answer has to be.
+fn permission_request(request_id: &RequestId, call: CallQuestion, deadline: u64) -> (EventBody, Fits) {
+    let CallQuestion { call_id, tool_name, args, preview, on, each_time } = call;
+    let options = match each_time {
+        false => vec![Decision::Allow, Decision::AllowAlways, Decision::Deny],
+        true => vec![Decision::Allow, Decision::Deny],
+    };
+    let wanted = (!each_time).then(|| (tool_name.clone(), on));
+    let fits = Fits::Permission { call_id: call_id.clone(), wanted };
+    let request_id = request_id.clone();
+    let event = EventBody::PermissionRequest { request_id, call_id, tool_name, args, preview, options, deadline };
+    (event, fits)
 }

@@ -10,7 +10,7 @@ use super::{Actor, Order, Running};
 use crate::agent::{Progress, Wish};
 use crate::base::{clock, limit};
 use crate::protocol::{ApiError, ControlKind, EventBody, TurnId, TurnStatus, VerdictSource};
-use crate::session::ask::denied;
+use crate::session::ask::End;
 use crate::session::control::{Command, Controlled, Kind, Told, nothing_runs, out_of_place, too_late};
 use crate::session::journal::Entry;
 use crate::session::store_failure;
@@ -148,7 +148,7 @@ impl Actor {
         let grace_ms = self.terms.limits.read().interrupt_grace_ms;
         self.force_after(grace_ms);
         for request in self.asks.open_ids() {
-            self.resolve(&request, denied(VerdictSource::Abort, "the turn was interrupted")).await;
+            self.resolve(&request, End::no(VerdictSource::Abort, "the turn was interrupted")).await;
         }
     }
 

@@ -32,6 +32,7 @@ impl Actor {
         view.usage = view.usage.plus(tally.map_or_else(Default::default, |tally| tally.usage));
         view.turn = self.running.as_ref().map(|running| running.record(!self.asks.is_empty()));
         view.queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        view.requests = self.asks.shown();
         view
     }
 }

@@ -98,6 +98,7 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
             sink: None,
             session: None,
             scope: Arc::new(Scope::default()),
+            clients: Default::default(),
         },
         sink: Arc::clone(log) as Arc<dyn Sink>,
         progress: Progress::default(),

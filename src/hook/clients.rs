@@ -1,0 +1,134 @@
+//! What hooks and tools can say to the clients of their session: questions, which wait for an answer, and notices, which do not.
+//!
+//! A session fills [`Clients`]; hooks and tools get a [`Line`] to it. Fails closed: where there is no session, no client, no
+//! answer in time, or no turn any more, a question is cancelled, and says why.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::base::BoxFuture;
+use crate::protocol::{ApiError, ClientQuestion, ClientReply, NoticeLevel, VerdictSource};
+
+/// A question on its way.
+#[derive(Debug)]
+pub struct Asked {
+    /// The call that it belongs to, if it belongs to one.
+    pub call_id: Option<String>,
+    /// What is asked. It can be put.
+    pub question: ClientQuestion,
+    /// How long it waits. None: as long as the session's questions do.
+    pub patience: Option<Duration>,
+    /// Ends it.
+    pub cancel: CancellationToken,
+}
+
+/// A notice on its way.
+#[derive(Debug)]
+pub struct Notice {
+    /// The call that it belongs to, if it belongs to one.
+    pub call_id: Option<String>,
+    /// How much it matters.
+    pub level: NoticeLevel,
+    /// What it says.
+    pub text: String,
+}
+
+/// The clients of a session, for the time of one turn.
+pub trait Clients: Send + Sync + 'static {
+    /// Puts a question and waits for its end, which comes soon after `cancel` has fired.
+    fn ask(&self, asked: Asked) -> BoxFuture<'_, ClientReply>;
+
+    /// Shows a notice. Never blocks.
+    fn notify(&self, notice: Notice);
+}
+
+/// A line to the clients. The default leads to nobody.
+#[derive(Clone, Default)]
+pub struct Line {
+    clients: Option<Arc<dyn Clients>>,
+    call_id: Option<String>,
+    cancel: Option<CancellationToken>,
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("leads", &self.is_open()).field("call_id", &self.call_id).finish_non_exhaustive()
+    }
+}
+
+impl Line {
+    /// A line to these clients. Its questions end when `cancel` fires.
+    pub fn new(clients: Arc<dyn Clients>, cancel: CancellationToken) -> Self {
+        Self { clients: Some(clients), call_id: None, cancel: Some(cancel) }
+    }
+
+    /// The same for what one call says.
+    #[must_use]
+    pub fn for_call(&self, call_id: &str) -> Self {
+        Self { call_id: Some(call_id.to_owned()), ..self.clone() }
+    }
+
+    /// The same, whose questions end when `cancel` fires.
+    #[must_use]
+    pub fn until(&self, cancel: CancellationToken) -> Self {
+        Self { cancel: Some(cancel), ..self.clone() }
+    }
+
+    /// What ends its questions.
+    pub fn cancel(&self) -> CancellationToken {
+        self.cancel.clone().unwrap_or_default()
+    }
+
+    /// Whether it leads anywhere.
+    pub fn is_open(&self) -> bool {
+        self.clients.is_some()
+    }
+
+    /// Puts a question to the clients and waits for its end. `patience`: how long at most; None: as long as the session's
+    /// questions do.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a question that cannot be put. Nobody has seen it then.
+    pub async fn ask(&self, question: ClientQuestion, patience: Option<Duration>) -> Result<ClientReply, ApiError> {
+        question.check_itself()?;
+        let Some(clients) = &self.clients else {
+            let reason = "there is no session whose clients could be asked".to_owned();
+            return Ok(ClientReply::Cancelled { by: VerdictSource::NoClient, reason });
+        };
+        let (call_id, cancel) = (self.call_id.clone(), self.cancel());
+        Ok(clients.ask(Asked { call_id, question, patience, cancel }).await)
+    }
+
+    /// Shows the clients a notice. Without a session nobody sees it.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for one that is too long.
+    pub fn notify(&self, level: NoticeLevel, text: impl Into<String>) -> Result<(), ApiError> {
+        let text = text.into();
+        NoticeLevel::check(&text)?;
+        if let Some(clients) = &self.clients {
+            clients.notify(Notice { call_id: self.call_id.clone(), level, text });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ErrorCode;
+
+    #[tokio::test]
+    async fn a_line_to_nobody_is_cancelled_and_what_cannot_be_put_is_refused() {
+        let line = Line::default();
+        let confirm = |title: &str| ClientQuestion::Confirm { title: title.to_owned(), message: None };
+        let reply = line.ask(confirm("well?"), None).await.expect("can be put");
+        assert!(matches!(reply, ClientReply::Cancelled { by: VerdictSource::NoClient, .. }), "{reply:?}");
+        assert_eq!(line.ask(confirm(""), None).await.unwrap_err().code(), ErrorCode::InvalidArgument);
+        line.notify(NoticeLevel::Info, "seen by nobody").expect("fits");
+        assert_eq!(line.notify(NoticeLevel::Info, "x".repeat(20_000)).unwrap_err().code(), ErrorCode::InvalidArgument);
+    }
+}

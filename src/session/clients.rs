@@ -1,0 +1,69 @@
+//! The line of a turn's tools and hooks to the session's clients: their questions, and their notices.
+//!
+//! Fails closed: no answer in time, nobody there, the end of the call or the turn, a fault of the store all cancel a question,
+//! and each `client.request` ends in exactly one `client.response`. Notices go into the log and no further.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::Terms;
+use super::ask::{About, End, Question, put};
+use super::gate::{no_client, too_late};
+use super::live::Live;
+use super::runner::TurnSink;
+use crate::agent::Sink as _;
+use crate::base::{BoxFuture, clock, limit};
+use crate::hook::{Asked, Clients, Notice};
+use crate::protocol::{ClientReply, EventBody, NoticeLevel, TurnId, VerdictSource};
+
+/// The clients of a session, for the time of one turn.
+pub(super) struct SessionClients {
+    pub(super) live: Arc<Live>,
+    pub(super) terms: Arc<Terms>,
+    pub(super) turn: TurnId,
+    pub(super) sink: Arc<TurnSink>,
+    /// Fires when the turn is aborted.
+    pub(super) cancel: CancellationToken,
+    /// Notices of this turn so far.
+    pub(super) notices: AtomicUsize,
+}
+
+impl Clients for SessionClients {
+    fn ask(&self, asked: Asked) -> BoxFuture<'_, ClientReply> {
+        Box::pin(async move {
+            let Asked { call_id, question, patience, cancel } = asked;
+            let limits = self.terms.limits.read().clone();
+            let patience = patience.unwrap_or(Duration::from_millis(limits.permission_timeout_ms));
+            let wait_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX).min(limit::ASK_TIMEOUT_MS_MAX);
+            let silence = async {
+                tokio::select! {
+                    biased;
+                    () = self.cancel.cancelled() => End::no(VerdictSource::Abort, "the turn was aborted"),
+                    () = cancel.cancelled() => End::no(VerdictSource::Abort, "who asked waits no longer"),
+                    () = self.live.deserted(Duration::from_millis(limits.client_grace_ms)) => no_client(),
+                    () = tokio::time::sleep(Duration::from_millis(wait_ms)) => too_late(wait_ms),
+                }
+            };
+            let deadline = clock::now_ms().saturating_add(wait_ms);
+            let about = About::Client { call_id, question };
+            put(&self.live, Question { turn: self.turn.clone(), deadline, about }, silence).await.reply()
+        })
+    }
+
+    fn notify(&self, notice: Notice) {
+        let Notice { call_id, level, text } = notice;
+        let (level, text) = match self.notices.fetch_add(1, Ordering::Relaxed).cmp(&limit::NOTICES_MAX) {
+            std::cmp::Ordering::Less => (level, text),
+            std::cmp::Ordering::Equal => (
+                NoticeLevel::Warning,
+                format!("more than {} notices in this turn: the rest is left out", limit::NOTICES_MAX),
+            ),
+            std::cmp::Ordering::Greater => return,
+        };
+        // A sink that fails is noticed by the turn at its next event; one that is closed takes nothing more.
+        let _ = self.sink.emit(EventBody::ClientNotice { call_id, level, text });
+    }
+}
