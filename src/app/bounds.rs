@@ -45,6 +45,7 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
         "Feedback" => vec![
             ("/properties/message", text(limit::REASON_BYTES_MAX)),
             ("/properties/expiresInMs", json!({ "minimum": 1 })),
+            ("/properties/cancelled", json!({ "enum": [true, null] })),
             ("", json!({ "allOf": feedback() })),
         ],
         "PermissionRule" => vec![("/properties/pattern", json!({ "minLength": 1 }))],
@@ -72,7 +73,9 @@ fn feedback() -> Value {
     let always = is("decision", json!(["allow_always"]));
     json!([
         one_or_more(&["callId", "requestId"]),
-        exactly_one(&["decision", "allowed"]),
+        exactly_one(&["decision", "allowed", "value", "cancelled"]),
+        { "if": { "anyOf": [given("value"), given("cancelled")] }, "then": given("requestId") },
+        { "if": given("value"), "then": { "not": given("message") } },
         { "if": given("scope"), "then": yes },
         { "if": always, "then": { "not": is("scope", json!(["once"])) } },
         { "if": given("expiresInMs"), "then": { "anyOf": [always, reaches] } },

@@ -438,40 +438,6 @@ pub const EVENT_TYPES: &[&str] = &[
     "abort",
 ];
 
-/// One record of the log, its payload already in JSON: serialised once, for the disk and for every reader.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Event {
-    /// Its number in its session, from 1.
-    pub seq: u64,
-    /// Its type, such as `stream.delta`.
-    #[serde(rename = "type")]
-    pub kind: String,
-    /// Its payload, as the type says.
-    #[schemars(with = "Value")]
-    pub payload: Box<RawValue>,
-    /// Its session.
-    pub session_id: SessionId,
-    /// Its turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn_id: Option<TurnId>,
-    /// When, in milliseconds since 1970.
-    pub at: u64,
-}
-
-impl Event {
-    /// The typed form. None for a type that this version does not know.
-    pub fn body(&self) -> Option<EventBody> {
-        #[derive(Serialize)]
-        struct Tagged<'a> {
-            r#type: &'a str,
-            payload: &'a RawValue,
-        }
-        let text = serde_json::to_string(&Tagged { r#type: &self.kind, payload: &self.payload }).ok()?;
-        serde_json::from_str(&text).ok()
-    }
-}
-
 impl EventBody {
     /// The wire name, such as `stream.delta`.
     pub fn kind(&self) -> &'static str {
@@ -550,6 +516,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::protocol::Event;
 
     #[test]
     fn every_kind_is_its_wire_name_and_comes_back() {

@@ -13,6 +13,7 @@ mod item;
 mod lifecycle;
 mod object;
 mod permission;
+mod record;
 mod request;
 mod session;
 mod telling;
@@ -25,7 +26,7 @@ pub use command::{
     Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode, Reasoning,
 };
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
-pub use event::{EVENT_TYPES, Event, EventBody};
+pub use event::{EVENT_TYPES, EventBody};
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
 pub use lifecycle::{LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
@@ -33,6 +34,7 @@ pub use permission::{
     ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,
 };
+pub use record::Event;
 pub use request::{ClientQuestion, ClientReply, NoticeLevel};
 pub use session::{
     ACP_PREFIX, AgentList, AgentView, Deleted, Health, LimitView, ModelList, ModelView, OWN_AGENT, Page, SessionStatus,

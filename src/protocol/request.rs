@@ -1,6 +1,7 @@
 //! Questions that a tool or a hook puts to the session's clients, beside those about permission: what can be asked, and which
 //! answers fit. And notices, which nobody answers.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -15,7 +16,7 @@ const TEXT_BYTES_MAX: usize = 1_000_000;
 const OPTIONS_MAX: usize = 1_000;
 
 /// What is asked.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum ClientQuestion {
     /// One of several, or some of them. The answer is a text, or a list of texts where `several` is set.
@@ -55,7 +56,7 @@ pub enum ClientQuestion {
 }
 
 /// How much a notice matters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NoticeLevel {
     /// Good to know.

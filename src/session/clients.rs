@@ -35,15 +35,18 @@ impl Clients for SessionClients {
     fn ask(&self, asked: Asked) -> BoxFuture<'_, ClientReply> {
         Box::pin(async move {
             let Asked { call_id, question, patience, cancel } = asked;
-            let limits = self.terms.limits.read().clone();
-            let patience = patience.unwrap_or(Duration::from_millis(limits.permission_timeout_ms));
+            let (timeout_ms, grace_ms) = {
+                let limits = self.terms.limits.read();
+                (limits.permission_timeout_ms, limits.client_grace_ms)
+            };
+            let patience = patience.unwrap_or(Duration::from_millis(timeout_ms));
             let wait_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX).min(limit::ASK_TIMEOUT_MS_MAX);
             let silence = async {
                 tokio::select! {
                     biased;
                     () = self.cancel.cancelled() => End::no(VerdictSource::Abort, "the turn was aborted"),
                     () = cancel.cancelled() => End::no(VerdictSource::Abort, "who asked waits no longer"),
-                    () = self.live.deserted(Duration::from_millis(limits.client_grace_ms)) => no_client(),
+                    () = self.live.deserted(Duration::from_millis(grace_ms)) => no_client(),
                     () = tokio::time::sleep(Duration::from_millis(wait_ms)) => too_late(wait_ms),
                 }
             };
