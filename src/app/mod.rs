@@ -42,8 +42,8 @@ pub use crate::host::DiffWanted;
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, GrantScope, Item, Page, Prompt,
-    SessionId, SessionView, TokenRole, TurnId, TurnRecord, TurnStatus,
+    Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, GrantScope, Item, Page, Prompt, SessionId,
+    SessionView, TokenRole, TurnId, TurnRecord, TurnStatus,
 };
 use crate::provider::AcpAgent;
 use crate::session::{
