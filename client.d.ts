@@ -111,6 +111,12 @@ export type EventOf<T extends EventType> = Extract<Event, { readonly type: T }>
 /** What an event of a type carries. */
 export type EventPayload<T extends EventType> = EventOf<T>['payload']
 
+/** Answers a kind of question. null: there will be no answer; undefined: the question is left to others. */
+export type Answering<K extends string, V> = (
+  question: Extract<EventPayload<'client.request'>['question'], { readonly kind: K }>,
+  context: RequestContext,
+) => V | null | undefined | Promise<V | null | undefined>
+
 /** Who answers what a session asks. A question without a handler, or one whose handler gives back undefined, is left to others. */
 export interface RequestHandlers {
   /** Whether a call may run. */
@@ -118,6 +124,16 @@ export interface RequestHandlers {
     request: EventPayload<'permission.request'>,
     context: RequestContext,
   ) => PermissionAnswer | undefined | Promise<PermissionAnswer | undefined>
+  /** Which of the options: one, or several where the question says so. */
+  readonly select?: Answering<'select', string | readonly string[]>
+  /** Yes or no. */
+  readonly confirm?: Answering<'confirm', boolean>
+  /** A line of text. */
+  readonly input?: Answering<'input', string>
+  /** A text of several lines. */
+  readonly editor?: Answering<'editor', string>
+  /** Is told what nobody has to answer. */
+  readonly notice?: (notice: EventPayload<'client.notice'>, event: EventOf<'client.notice'>) => void | Promise<void>
 }
 
 /** The codes of errors: the server's, and those of the client itself. */
@@ -309,6 +325,124 @@ export interface ChangesUndoneEvent {
     readonly pathCount: number
     /** The session's version with it, where it changes that. */
     readonly version?: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Something that a tool or a hook tells the clients. Nobody answers it. */
+export interface ClientNoticeEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'client.notice'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The call that it belongs to, if it belongs to one. */
+    readonly callId?: string
+    /** How much it matters. */
+    readonly level: NoticeLevel
+    /** What it says. */
+    readonly text: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** What is asked. */
+export type ClientQuestion =
+  /** One of several, or some of them. The answer is a text, or a list of texts where `several` is set. */
+  | {
+      /** Which of them it is. */
+      readonly kind: 'select'
+      /** What is asked. */
+      readonly title: string
+      /** What can be chosen; not empty, each once. */
+      readonly options: readonly string[]
+      /** Whether more than one can be, or none. */
+      readonly several?: boolean
+    }
+  /** Yes or no. The answer is a boolean. */
+  | {
+      /** Which of them it is. */
+      readonly kind: 'confirm'
+      /** What is asked. */
+      readonly title: string
+      /** What there is to know. */
+      readonly message?: string
+    }
+  /** A line of text. */
+  | {
+      /** Which of them it is. */
+      readonly kind: 'input'
+      /** What is asked. */
+      readonly title: string
+      /** What is shown as long as nothing is typed. */
+      readonly placeholder?: string
+    }
+  /** A text of several lines. */
+  | {
+      /** Which of them it is. */
+      readonly kind: 'editor'
+      /** What is asked. */
+      readonly title: string
+      /** What the editor begins with. */
+      readonly text?: string
+    }
+
+/** A question to the client that a tool or a hook puts. */
+export interface ClientRequestEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'client.request'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The request. */
+    readonly requestId: RequestId
+    /** The call that it belongs to, if it belongs to one. */
+    readonly callId?: string
+    /** What is asked. */
+    readonly question: ClientQuestion
+    /** When silence becomes `cancelled`, in milliseconds since 1970. */
+    readonly deadline: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** The end of such a question. Exactly one for each request. */
+export interface ClientResponseEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'client.response'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The request. */
+    readonly requestId: RequestId
+    /** The call that it belongs to, if it belongs to one. */
+    readonly callId?: string
+    /** The answer; absent when there is none. */
+    readonly value?: unknown
+    /** Whether there is no answer. */
+    readonly cancelled: boolean
+    /** Who decided. */
+    readonly by: VerdictSource
+    /** Why. */
+    readonly reason?: string
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -536,6 +670,9 @@ export type Event =
   | TurnCompleteEvent
   | PermissionRequestEvent
   | PermissionResponseEvent
+  | ClientRequestEvent
+  | ClientResponseEvent
+  | ClientNoticeEvent
   | MemoryAddEvent
   | MemorySearchEvent
   | MemoryDeleteEvent
@@ -544,6 +681,517 @@ export type Event =
   | ChangesRedoneEvent
   | SessionForkedEvent
   | AbortEvent
+
+/** What happened: `type` and `payload` of an event. */
+export type EventBody =
+  /** A session came to be. Always number 1. */
+  | {
+      /** What happened. */
+      readonly type: 'session.created'
+      /** What a session begins with. Logs of earlier versions do not say it. */
+      readonly payload: {
+        /** The session. */
+        readonly sessionId: SessionId
+        /** All settings; those that are not named are as for any session. */
+        readonly settings?: Configure
+        /** Rules of its own. */
+        readonly permissions?: PermissionConfig
+      }
+    }
+  /** A prompt's turn begins. */
+  | {
+      /** What happened. */
+      readonly type: 'session.prompt'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The session. */
+        readonly sessionId: SessionId
+        /** The text of the prompt. */
+        readonly prompt: string
+        /** The parts, when it is more than one text. */
+        readonly parts?: readonly Part[]
+        /** The session's version with it, where it changes that. */
+        readonly version?: number
+      }
+    }
+  /** A message was put into the running turn. */
+  | {
+      /** What happened. */
+      readonly type: 'session.steer'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The session. */
+        readonly sessionId: SessionId
+        /** The text. */
+        readonly prompt: string
+        /** The parts, when it is more than one text. */
+        readonly parts?: readonly Part[]
+      }
+    }
+  /** A turn ended by itself. */
+  | {
+      /** What happened. */
+      readonly type: 'session.completed'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The session. */
+        readonly sessionId: SessionId
+        /** The final text. */
+        readonly result: string
+      }
+    }
+  /** A turn failed. */
+  | {
+      /** What happened. */
+      readonly type: 'session.error'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The session. */
+        readonly sessionId: SessionId
+        /** Why. */
+        readonly error: ErrorBody
+      }
+    }
+  /** A session's settings change, from the next turn on. */
+  | {
+      /** What happened. */
+      readonly type: 'session.configured'
+      /** Settings that changed. */
+      readonly payload: Configured
+    }
+  /** A turn waits behind the running one. */
+  | {
+      /** What happened. */
+      readonly type: 'turn.queued'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Turns in front of it, the running one included. */
+        readonly position: number
+        /** The session's version with it, where it changes that. */
+        readonly version?: number
+      }
+    }
+  /** A control of the turn was accepted: what becomes of it, other events say. */
+  | {
+      /** What happened. */
+      readonly type: 'turn.control'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Which one. */
+        readonly kind: ControlKind
+        /** The session's version with it. */
+        readonly version: number
+      }
+    }
+  /** The turn holds between two items until it is resumed. */
+  | {
+      /** What happened. */
+      readonly type: 'turn.paused'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Why, when the client said. */
+        readonly reason?: string
+      }
+    }
+  /** The turn that was paused goes on. */
+  | {
+      /** What happened. */
+      readonly type: 'turn.resumed'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Why, when the client said. */
+        readonly reason?: string
+        /** The session's version with it, where it changes that. */
+        readonly version?: number
+      }
+    }
+  /** The loop begins a turn. */
+  | {
+      /** What happened. */
+      readonly type: 'loop.start'
+      /** What there is to know about it. */
+      readonly payload: Readonly<Record<string, unknown>>
+    }
+  /** The loop ended a turn. */
+  | {
+      /** What happened. */
+      readonly type: 'loop.complete'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Rounds with the model. */
+        readonly totalTurns: number
+        /** Whether it ended at the limit of rounds. */
+        readonly hitTurnLimit: boolean
+      }
+    }
+  /** The same call came again and again, and was not run again. */
+  | {
+      /** What happened. */
+      readonly type: 'loop.doom_loop'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The tool. */
+        readonly toolName: string
+        /** How often in a row. */
+        readonly callCount: number
+        /** With which arguments. */
+        readonly args: Readonly<Record<string, unknown>>
+      }
+    }
+  /** The turn is answered by an agent, in this session of its own. */
+  | {
+      /** What happened. */
+      readonly type: 'agent.session'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The session's model: the agent. */
+        readonly model: string
+        /** The agent's own id of its session. */
+        readonly agentSessionId: string
+      }
+    }
+  /** A round with the model begins. */
+  | {
+      /** What happened. */
+      readonly type: 'stream.start'
+      /** What there is to know about it. */
+      readonly payload: Readonly<Record<string, unknown>>
+    }
+  /** A piece of the model's text. A preview: `stream.complete` has the whole. */
+  | {
+      /** What happened. */
+      readonly type: 'stream.delta'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The piece. */
+        readonly text: string
+      }
+    }
+  /** A piece of the model's reasoning. */
+  | {
+      /** What happened. */
+      readonly type: 'stream.reasoning'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The piece. */
+        readonly text: string
+      }
+    }
+  /** The model's stream broke and is tried again; what it sent since `stream.start` is void. */
+  | {
+      /** What happened. */
+      readonly type: 'stream.retry'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Which attempt comes now; the first retry is 2. */
+        readonly attempt: number
+        /** How long until then. */
+        readonly delayMs: number
+        /** Why. */
+        readonly error: string
+      }
+    }
+  /** The model's text of one round, whole. */
+  | {
+      /** What happened. */
+      readonly type: 'stream.complete'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The text; may be empty when it only called tools. */
+        readonly text: string
+      }
+    }
+  /** A call was announced. */
+  | {
+      /** What happened. */
+      readonly type: 'tool.call.start'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The call. */
+        readonly callId: string
+        /** The tool. */
+        readonly name: string
+        /** Its arguments. */
+        readonly args: Readonly<Record<string, unknown>>
+      }
+    }
+  /**
+   * A piece of what a running call has written. A preview: `tool.call.end` has what counts. Only while somebody reads.
+   */
+  | {
+      /** What happened. */
+      readonly type: 'tool.call.output'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The call. */
+        readonly callId: string
+        /** The tool. */
+        readonly name: string
+        /** The piece. */
+        readonly text: string
+        /** Bytes left out in front of it; absent when none were. */
+        readonly skippedBytes?: number
+      }
+    }
+  /** A call ended, well or badly. Exactly one for each start. */
+  | {
+      /** What happened. */
+      readonly type: 'tool.call.end'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The call. */
+        readonly callId: string
+        /** The tool. */
+        readonly name: string
+        /** What the model is told. */
+        readonly output: string
+        /** Whether it failed. */
+        readonly isError: boolean
+        /** How long the tool ran; 0 when it never started. */
+        readonly durationMs: number
+        /** What the model is shown beside the output: images. */
+        readonly parts?: readonly Part[]
+        /** What happened, for programs and people. The model is not told. */
+        readonly details?: unknown
+        /** What hooks found in the result; the model is told behind the results of its reply. */
+        readonly findings?: readonly string[]
+      }
+    }
+  /** A call failed; comes just before its end. */
+  | {
+      /** What happened. */
+      readonly type: 'tool.call.error'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The call. */
+        readonly callId: string
+        /** The tool. */
+        readonly name: string
+        /** Why. */
+        readonly error: ErrorBody
+      }
+    }
+  /** A tool ran longer than it may. */
+  | {
+      /** What happened. */
+      readonly type: 'tool.timeout'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The tool. */
+        readonly name: string
+        /** Its limit. */
+        readonly timeoutMs: number
+      }
+    }
+  /** A round with the model ended. */
+  | {
+      /** What happened. */
+      readonly type: 'turn.complete'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Which round of the turn, from 1. */
+        readonly turn: number
+        /** How. */
+        readonly type: RoundKind
+        /** Its tokens, when the provider said. */
+        readonly usage?: Usage
+      }
+    }
+  /** A question to the client that blocks a call. */
+  | {
+      /** What happened. */
+      readonly type: 'permission.request'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The request. */
+        readonly requestId: RequestId
+        /** The call. */
+        readonly callId: string
+        /** The tool. */
+        readonly toolName: string
+        /** Its arguments. */
+        readonly args: Readonly<Record<string, unknown>>
+        /** What would happen, in words: the command's parts, the paths, a diff. */
+        readonly preview?: unknown
+        /** The answers that count. */
+        readonly options: readonly Decision[]
+        /** When silence becomes no, in milliseconds since 1970. */
+        readonly deadline: number
+      }
+    }
+  /** The end of such a question. Exactly one for each request. */
+  | {
+      /** What happened. */
+      readonly type: 'permission.response'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The request. */
+        readonly requestId: RequestId
+        /** The call. */
+        readonly callId: string
+        /** The answer. */
+        readonly allowed: boolean
+        /** Who decided. */
+        readonly by: VerdictSource
+        /** Why. */
+        readonly reason?: string
+      }
+    }
+  /** A question to the client that a tool or a hook puts. */
+  | {
+      /** What happened. */
+      readonly type: 'client.request'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The request. */
+        readonly requestId: RequestId
+        /** The call that it belongs to, if it belongs to one. */
+        readonly callId?: string
+        /** What is asked. */
+        readonly question: ClientQuestion
+        /** When silence becomes `cancelled`, in milliseconds since 1970. */
+        readonly deadline: number
+      }
+    }
+  /** The end of such a question. Exactly one for each request. */
+  | {
+      /** What happened. */
+      readonly type: 'client.response'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The request. */
+        readonly requestId: RequestId
+        /** The call that it belongs to, if it belongs to one. */
+        readonly callId?: string
+        /** The answer; absent when there is none. */
+        readonly value?: unknown
+        /** Whether there is no answer. */
+        readonly cancelled: boolean
+        /** Who decided. */
+        readonly by: VerdictSource
+        /** Why. */
+        readonly reason?: string
+      }
+    }
+  /** Something that a tool or a hook tells the clients. Nobody answers it. */
+  | {
+      /** What happened. */
+      readonly type: 'client.notice'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The call that it belongs to, if it belongs to one. */
+        readonly callId?: string
+        /** How much it matters. */
+        readonly level: NoticeLevel
+        /** What it says. */
+        readonly text: string
+      }
+    }
+  /** Something was put into long-term memory. */
+  | {
+      /** What happened. */
+      readonly type: 'memory.add'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The entry. */
+        readonly id: string
+        /** Its text's length in UTF-16 units. */
+        readonly contentLength: number
+      }
+    }
+  /** Long-term memory was searched. */
+  | {
+      /** What happened. */
+      readonly type: 'memory.search'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** What was looked for. */
+        readonly query: string
+        /** How many entries were found. */
+        readonly resultCount: number
+        /** How long it took. */
+        readonly durationMs: number
+        /** Why the meanings of texts did not count although they should have. */
+        readonly degraded?: string
+      }
+    }
+  /** Something was taken out of long-term memory. */
+  | {
+      /** What happened. */
+      readonly type: 'memory.delete'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The entry. */
+        readonly id: string
+      }
+    }
+  /** What a turn did to files. Comes before its end, when it did anything. */
+  | {
+      /** What happened. */
+      readonly type: 'turn.changes'
+      /** What changed, within bounds. */
+      readonly payload: ChangeReport
+    }
+  /** What turns did to files was undone by a client. */
+  | {
+      /** What happened. */
+      readonly type: 'changes.undone'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The turns, in the order in which they were undone. */
+        readonly turnIds: readonly TurnId[]
+        /** The first paths that are as they were before. */
+        readonly paths: readonly string[]
+        /** How many there are. */
+        readonly pathCount: number
+        /** The session's version with it, where it changes that. */
+        readonly version?: number
+      }
+    }
+  /** What was undone was done again by a client. */
+  | {
+      /** What happened. */
+      readonly type: 'changes.redone'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The turns, in the order in which they were redone. */
+        readonly turnIds: readonly TurnId[]
+        /** The first paths that are as they were after. */
+        readonly paths: readonly string[]
+        /** How many there are. */
+        readonly pathCount: number
+        /** The session's version with it, where it changes that. */
+        readonly version?: number
+      }
+    }
+  /** The session was forked off from another one. What comes before is that one's log. */
+  | {
+      /** What happened. */
+      readonly type: 'session.forked'
+      /** What a session begins with. Logs of earlier versions do not say it. */
+      readonly payload: {
+        /** The session. */
+        readonly sessionId: SessionId
+        /** The other one. */
+        readonly parentSessionId: SessionId
+        /** Number of the last event that both have in common. */
+        readonly at: number
+        /** All settings; those that are not named are as for any session. */
+        readonly settings?: Configure
+        /** Rules of its own. */
+        readonly permissions?: PermissionConfig
+      }
+    }
+  /** A turn was aborted or interrupted. */
+  | {
+      /** What happened. */
+      readonly type: 'abort'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Why. */
+        readonly reason: string
+      }
+    }
 
 /** One page of a list. */
 export interface EventPage {
@@ -554,7 +1202,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'client.request' | 'client.response' | 'client.notice' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -586,7 +1234,10 @@ export interface ExplainedPart {
   readonly reason: string
 }
 
-/** `POST /sessions/:id/feedback`. One of `callId` and `requestId`; one of `decision` and `allowed`. */
+/**
+ * `POST /sessions/:id/feedback`. To a question about permission: one of `callId` and `requestId`, one of `decision` and
+ * `allowed`. To another question: `requestId`, and one of `value` and `cancelled`.
+ */
 export type Feedback = {
   /** The call that waits. */
   readonly callId?: string | null | undefined
@@ -596,13 +1247,17 @@ export type Feedback = {
   readonly decision?: Decision | null | undefined
   /** The answer in short form. */
   readonly allowed?: boolean | null | undefined
-  /** Words for the model, when the answer is no. */
+  /** The answer to a question that is not about permission. */
+  readonly value?: unknown | undefined
+  /** True: there will be no answer to such a question. */
+  readonly cancelled?: true | null | undefined
+  /** Words for the model, when the answer is no; why there is none, when there is none. */
   readonly message?: string | null | undefined
   /** How far a yes reaches. Default: `once` for `allow`, `session` for `allow_always`. */
   readonly scope?: GrantScope | null | undefined
   /** After how many milliseconds a yes that reaches further than this call ends. Default: never. */
   readonly expiresInMs?: number | null | undefined
-} & ({ readonly callId: string } | { readonly requestId: RequestId }) & ({ readonly decision: Decision } | { readonly allowed: boolean })
+} & ({ readonly callId: string } | { readonly requestId: RequestId }) & ({ readonly decision: Decision } | { readonly allowed: boolean } | { readonly value: unknown } | { readonly cancelled: true })
 
 /** One path that changed. */
 export interface FileChange {
@@ -923,6 +1578,15 @@ export interface ModelView {
   readonly default: boolean
 }
 
+/** How much a notice matters. */
+export type NoticeLevel =
+  /** Good to know. */
+  | 'info'
+  /** Worth a look. */
+  | 'warning'
+  /** Something failed. */
+  | 'error'
+
 /** A piece of a message's content. */
 export type Part =
   /** Text. */
@@ -1177,9 +1841,11 @@ export interface Resolved {
   /** The request. */
   readonly requestId: RequestId
   /** The call. */
-  readonly callId: string
-  /** The answer that counts. */
-  readonly allowed: boolean
+  readonly callId?: string
+  /** The answer that counts, to a question about permission. */
+  readonly allowed?: boolean
+  /** Whether there is no answer, to another question. */
+  readonly cancelled?: boolean
 }
 
 /** Answer to a resume. */
@@ -1427,6 +2093,10 @@ export interface SessionView {
   readonly turn?: TurnRecord
   /** Turns that wait behind it. */
   readonly queued: number
+  /**
+   * Questions to the client that wait for an answer, as they stand in the log: `permission.request`, `client.request`.
+   */
+  readonly requests?: readonly EventBody[]
   /** Tokens of all turns. */
   readonly usage: Usage
 }
