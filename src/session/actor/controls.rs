@@ -54,8 +54,11 @@ impl Actor {
         let now = |status| Controlled { turn_id: turn_id.clone(), status };
         match kind {
             Kind::Abort | Kind::Interrupt if before == Phase::Paused => {
+                // Nothing comes behind the end of a turn.
+                self.count_change(turn_id.clone(), kind.told()).await;
                 let ended = self.end_paused(kind, reason).await;
                 let _ = told.send(ended.map(|()| now(phase.status(false))));
+                return;
             }
             Kind::Abort => {
                 self.stop(&reason);
