@@ -396,93 +396,7 @@ pub enum EventBody {
     },
 }
 
-/// The wire names of all events, in the order of [`EventBody`].
-pub const EVENT_TYPES: &[&str] = &[
-    "session.created",
-    "session.prompt",
-    "session.steer",
-    "session.completed",
-    "session.error",
-    "session.configured",
-    "turn.queued",
-    "turn.control",
-    "turn.paused",
-    "turn.resumed",
-    "loop.start",
-    "loop.complete",
-    "loop.doom_loop",
-    "agent.session",
-    "stream.start",
-    "stream.delta",
-    "stream.reasoning",
-    "stream.retry",
-    "stream.complete",
-    "tool.call.start",
-    "tool.call.output",
-    "tool.call.end",
-    "tool.call.error",
-    "tool.timeout",
-    "turn.complete",
-    "permission.request",
-    "permission.response",
-    "client.request",
-    "client.response",
-    "client.notice",
-    "memory.add",
-    "memory.search",
-    "memory.delete",
-    "turn.changes",
-    "changes.undone",
-    "changes.redone",
-    "session.forked",
-    "abort",
-];
-
 impl EventBody {
-    /// The wire name, such as `stream.delta`.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::SessionCreated { .. } => "session.created",
-            Self::SessionPrompt { .. } => "session.prompt",
-            Self::SessionSteer { .. } => "session.steer",
-            Self::SessionCompleted { .. } => "session.completed",
-            Self::SessionError { .. } => "session.error",
-            Self::SessionConfigured(_) => "session.configured",
-            Self::TurnQueued { .. } => "turn.queued",
-            Self::TurnControl { .. } => "turn.control",
-            Self::TurnPaused { .. } => "turn.paused",
-            Self::TurnResumed { .. } => "turn.resumed",
-            Self::LoopStart {} => "loop.start",
-            Self::LoopComplete { .. } => "loop.complete",
-            Self::LoopDoomLoop { .. } => "loop.doom_loop",
-            Self::AgentSession { .. } => "agent.session",
-            Self::StreamStart {} => "stream.start",
-            Self::StreamDelta { .. } => "stream.delta",
-            Self::StreamReasoning { .. } => "stream.reasoning",
-            Self::StreamRetry { .. } => "stream.retry",
-            Self::StreamComplete { .. } => "stream.complete",
-            Self::ToolCallStart { .. } => "tool.call.start",
-            Self::ToolCallOutput { .. } => "tool.call.output",
-            Self::ToolCallEnd { .. } => "tool.call.end",
-            Self::ToolCallError { .. } => "tool.call.error",
-            Self::ToolTimeout { .. } => "tool.timeout",
-            Self::TurnComplete { .. } => "turn.complete",
-            Self::PermissionRequest { .. } => "permission.request",
-            Self::PermissionResponse { .. } => "permission.response",
-            Self::ClientRequest { .. } => "client.request",
-            Self::ClientResponse { .. } => "client.response",
-            Self::ClientNotice { .. } => "client.notice",
-            Self::MemoryAdd { .. } => "memory.add",
-            Self::MemorySearch { .. } => "memory.search",
-            Self::MemoryDelete { .. } => "memory.delete",
-            Self::TurnChanges(_) => "turn.changes",
-            Self::ChangesUndone { .. } => "changes.undone",
-            Self::ChangesRedone { .. } => "changes.redone",
-            Self::SessionForked { .. } => "session.forked",
-            Self::Abort { .. } => "abort",
-        }
-    }
-
     /// The wire name, and the payload in JSON.
     pub fn encode(&self) -> (String, Box<RawValue>) {
         let mut text = Vec::new();
@@ -515,6 +429,7 @@ impl EventBody {
 mod tests {
     use serde_json::json;
 
+    use super::super::kind::EVENT_TYPES;
     use super::*;
     use crate::protocol::Event;
 

@@ -10,6 +10,7 @@ mod error;
 mod event;
 mod id;
 mod item;
+mod kind;
 mod lifecycle;
 mod object;
 mod permission;
@@ -26,9 +27,10 @@ pub use command::{
     Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode, Reasoning,
 };
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
-pub use event::{EVENT_TYPES, EventBody};
+pub use event::EventBody;
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
+pub use kind::EVENT_TYPES;
 pub use lifecycle::{LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
 pub use permission::{
     ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,
