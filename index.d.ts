@@ -261,11 +261,14 @@ export type ClientReply<Q extends ClientQuestion = ClientQuestion> =
  */
 export type AskClients = <const Q extends ClientQuestion>(
   question: Q,
-  options?: {
-    /** How long it waits, in milliseconds. */
-    readonly timeoutMs?: number
-  },
+  options?: AskOptions,
 ) => Promise<ClientReply<Q>>
+
+/** How a question is asked. */
+export interface AskOptions {
+  /** How long it waits, in milliseconds. */
+  readonly timeoutMs?: number | undefined
+}
 
 /**
  * Shows the clients of the session something (`client.notice`) and waits for nothing. Outside a server it goes to the
