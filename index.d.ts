@@ -259,10 +259,7 @@ export type ClientReply<Q extends ClientQuestion = ClientQuestion> =
  * within `timeoutMs` (default: the server's `permissionTimeoutMs`; at most a day), an abort, a restart all cancel it. Outside
  * a server there is nobody to ask. Rejects with `CONFIG_VALIDATION` for a question that cannot be put.
  */
-export type AskClients = <const Q extends ClientQuestion>(
-  question: Q,
-  options?: AskOptions,
-) => Promise<ClientReply<Q>>
+export type AskClients = <const Q extends ClientQuestion>(question: Q, options?: AskOptions) => Promise<ClientReply<Q>>
 
 /** How a question is asked. */
 export interface AskOptions {

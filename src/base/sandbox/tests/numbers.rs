@@ -208,7 +208,9 @@ async fn on_a_terminal_it_is_the_same() {
         let mut all = String::new();
         let mut chunk = [0; 256];
         while !all.contains(sign) {
-            let Ok(count) = tokio::time::timeout(LONG, output.read(&mut chunk)).await else { panic!("no {sign:?}: {all:?}") };
+            let Ok(count) = tokio::time::timeout(LONG, output.read(&mut chunk)).await else {
+                panic!("no {sign:?}: {all:?}")
+            };
             assert!(count > 0, "{all}");
             all.push_str(&String::from_utf8_lossy(&chunk[..count]));
         }
