@@ -63,6 +63,8 @@ export interface EventStream<E> extends AsyncIterableIterator<E> {
   next(): Promise<IteratorResult<E, undefined>>
   /** Ends the stream and closes its connection. */
   return(value?: undefined): Promise<IteratorResult<E, undefined>>
+  /** The same as `return`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
   /** Itself: it can be iterated once. */
   [Symbol.asyncIterator](): EventStream<E>
 }
@@ -1587,6 +1589,22 @@ export type NoticeLevel =
   /** Something failed. */
   | 'error'
 
+/** A call that has no result yet. */
+export interface OpenCall {
+  /** The call's id. */
+  readonly callId: string
+  /** The tool's name. */
+  readonly name: string
+  /** Its arguments. */
+  readonly arguments: Readonly<Record<string, unknown>>
+  /** When it began, in milliseconds since 1970. */
+  readonly at: number
+  /** The end of what it has written so far: the pieces of `tool.call.output`. */
+  readonly output?: string
+  /** Bytes of it that are left out in front; absent when none are. */
+  readonly skippedBytes?: number
+}
+
 /** A piece of a message's content. */
 export type Part =
   /** Text. */
@@ -2099,6 +2117,8 @@ export interface SessionView {
   readonly requests?: readonly EventBody[]
   /** Tokens of all turns. */
   readonly usage: Usage
+  /** Where it is exactly, with its newest items. Only where it was asked for. */
+  readonly snapshot?: Snapshot
 }
 
 /** One page of a list. */
@@ -2107,6 +2127,23 @@ export interface SessionViewPage {
   readonly items: readonly SessionView[]
   /** Give it back as `cursor` for the next page; null at the end. */
   readonly nextCursor: string | null
+}
+
+/** A session as it is behind one event: its stream read with `after` = `seq` goes on without a gap or a repeat. */
+export interface Snapshot {
+  /** Number of the newest event that is in it. */
+  readonly seq: number
+  /** The newest items of the history, the oldest first. */
+  readonly items: readonly Item[]
+  /**
+   * Give it to the history as `cursor`, with `back`, for what lies before the items; null when they begin with the
+   * first.
+   */
+  readonly before: string | null
+  /** What the turn that runs or is paused has begun and not ended. Absent when there is none. */
+  readonly open?: Underway
+  /** The turns that wait, in the order in which they will run. */
+  readonly queue: readonly TurnRecord[]
 }
 
 /** The model's text of one round, whole. */
@@ -2616,6 +2653,21 @@ export type TurnStop =
   /** An error. */
   | 'error'
 
+/** What a turn has begun and not ended. */
+export interface Underway {
+  /** The turn. */
+  readonly turnId: TurnId
+  /**
+   * What the model says now, so far: the pieces of `stream.delta` since `stream.start` or `stream.retry`. Absent when
+   * it says nothing.
+   */
+  readonly text?: string
+  /** What it thinks beside that, so far: the pieces of `stream.reasoning`. */
+  readonly reasoning?: string
+  /** Calls that run or wait for an answer, in the order in which they began. */
+  readonly calls: readonly OpenCall[]
+}
+
 /** `POST /sessions/:id/undo` and `/redo`. Every field may be left out. */
 export interface Undo {
   /** Undo: this turn and all later ones. Redo: what was undone, up to this turn. Default: one turn, the last. */
@@ -2701,7 +2753,15 @@ export interface SessionsClient {
   /** A new session. Nothing is spawned. */
   create(body?: CreateSession, options?: WriteOptions): Promise<SessionView>
   /** A session as it is now. */
-  get(sessionId: string, options?: CallOptions): Promise<SessionView>
+  get(sessionId: string, options?: CallOptions & {
+    /**
+     * With where it is exactly (`snapshot`): its events `after` `snapshot.seq` go on from there without a gap or a
+     * repeat.
+     */
+    readonly snapshot?: boolean | undefined
+    /** With `snapshot`: at most so many items of the history. */
+    readonly limit?: number | undefined
+  }): Promise<SessionView>
   /** Changes settings of a session, from its next turn on. */
   configure(sessionId: string, body: ConfigureInput, options?: VersionedOptions): Promise<SessionView>
   /** Stops what runs in a session, ends its streams, and forgets it. */
@@ -2735,6 +2795,8 @@ export interface SessionsClient {
     readonly cursor?: string | number | undefined
     /** At most so many entries. */
     readonly limit?: number | undefined
+    /** From the newest item on, the newest first; `cursor` may be `before` of a snapshot too. Not with `events`. */
+    readonly back?: boolean | undefined
   } & { readonly events?: false | undefined }): PagedList<Item>
   /** The events of the log as they are, instead of the items that they make. */
   history(sessionId: string, options: CallOptions & {

@@ -1497,7 +1497,10 @@ export interface SimseServerLimits {
   readonly interruptGraceMs?: number
   /** Rest after which a session that nobody uses leaves memory; it wakes when it is needed. Default 30,000 ms. */
   readonly sessionIdleMs?: number
-  /** Rest after which the program of an ACP agent is ended until it is needed again; 0: never. Default 600,000 ms. */
+  /**
+   * Rest after which the program of an ACP agent or an MCP server is ended until it is needed again; 0: never. Default
+   * 600,000 ms.
+   */
   readonly agentIdleMs?: number
   /** Longest silence of a model; default 120,000 ms. */
   readonly modelIdleTimeoutMs?: number

@@ -8,10 +8,12 @@ import {
   type EventPayload,
   type EventStream,
   type EventType,
+  type Item,
   type LifecycleEvent,
   type PagedList,
   type SessionView,
   SimseError,
+  type Snapshot,
   type TurnRecord,
   type TurnStream,
 } from '../client.js'
@@ -37,6 +39,26 @@ export async function calls(signal: AbortSignal | undefined, version: number | u
   await client.sessions.configure('s', { title: 'x' }, { ifVersion: '1' })
   // @ts-expect-error a read has no key
   await client.sessions.get('s', { idempotencyKey: 'k' })
+
+  const pictured = await client.sessions.get('s', { snapshot: true, limit: 20 })
+  same<typeof pictured, SessionView>(true)
+  const picture = pictured.snapshot
+  if (picture) {
+    same<typeof picture, Snapshot>(true)
+    same<typeof picture.seq, number>(true)
+    same<typeof picture.items, readonly Item[]>(true)
+    same<typeof picture.before, string | null>(true)
+    same<typeof picture.queue, readonly TurnRecord[]>(true)
+    for (const call of picture.open?.calls ?? []) same<typeof call.callId, string>(true)
+    client.sessions.events('s', { after: picture.seq })
+    if (picture.before) client.sessions.history('s', { back: true, cursor: picture.before })
+  }
+  // @ts-expect-error a session without being asked for one has perhaps no picture
+  pictured.snapshot.seq
+  // @ts-expect-error yes or no
+  await client.sessions.get('s', { snapshot: 'true' })
+  // @ts-expect-error events have no backwards
+  client.sessions.history('s', { events: true, back: true })
 
   const accepted = await client.sessions.prompt('s', { prompt: 'go', mode: 'queue' })
   same<typeof accepted.turnId, string>(true)
@@ -83,6 +105,12 @@ export async function streams(): Promise<void> {
   void known
   same<EventPayload<'stream.delta'>['text'], string>(true)
   same<EventOf<'abort'>['payload']['reason'], string>(true)
+}
+
+/** With a library that knows `await using`. */
+export async function disposed(): Promise<void> {
+  const stream = client.sessions.events('s')
+  same<ReturnType<(typeof stream)[typeof Symbol.asyncDispose]>, Promise<void>>(true)
 }
 
 export async function lists(): Promise<void> {

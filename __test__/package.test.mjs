@@ -81,6 +81,25 @@ async function main(): Promise<void> {
 }
 void main()
 `
+/** The client alone: nothing of Node is named, errors are typed, and a stream that is left ends. */
+const CLIENT = `
+import { createSimseClient, SimseError, type Event } from 'simse/client'
+const client = createSimseClient({ baseUrl: 'http://127.0.0.1:9', retries: 0 })
+async function code(): Promise<string> {
+  try {
+    for await (const event of client.sessions.events('s', { types: ['stream.delta'] })) return event.payload.text
+    return 'ended'
+  } catch (error) {
+    return error instanceof SimseError ? error.code : String(error)
+  }
+}
+const said: string = await code()
+const stream: AsyncIterable<Event> & AsyncDisposable = client.sessions.events('s')
+await stream[Symbol.asyncDispose]()
+let events = 0
+for await (const _ of stream) events += 1
+console.log(said, events === 0, 'done', client.sessions !== undefined)
+`
 const NAMES =
   'createEventBus, createSimseServer, createToolPermissionResolver, createToolRegistry, registerBashTool, registerFilesystemTools, registerGitTools'
 
@@ -116,11 +135,31 @@ test('packed and installed in an empty TypeScript project, it type-checks and ru
     join(project, 'c.cjs'),
     `const { ${NAMES} } = require('simse')\nconst { createSimseClient } = require('simse/client')\n${untyped}`,
   )
-  const compiled = await run(process.execPath, [join(top, 'node_modules/typescript/bin/tsc'), '-p', '.'], {
+  const tsc = join(top, 'node_modules/typescript/bin/tsc')
+  const compiled = await run(process.execPath, [tsc, '-p', '.'], {
     cwd: project,
   })
   assert.equal(compiled.code, 0, compiled.said)
   assert.match(await readFile(join(project, 'out/b.cjs'), 'utf8'), /require\(["']simse["']\)/)
+  // What is put together for a browser, as bundlers resolve it, with the types of the platform only.
+  await writeFile(
+    join(project, 'tsconfig.bundler.json'),
+    JSON.stringify({
+      compilerOptions: {
+        ...options,
+        module: 'esnext',
+        moduleResolution: 'bundler',
+        lib: ['es2022', 'dom', 'esnext.disposable'],
+        outDir: 'bundled',
+      },
+      files: ['d.ts'],
+    }),
+  )
+  await writeFile(join(project, 'd.ts'), CLIENT)
+  const bundled = await run(process.execPath, [tsc, '-p', 'tsconfig.bundler.json'], { cwd: project })
+  assert.equal(bundled.code, 0, bundled.said)
+  const ran = await run(process.execPath, ['bundled/d.js'], { cwd: project })
+  assert.deepEqual([ran.code, ran.said], [0, 'UNREACHABLE true done true\n'])
   for (const program of ['out/a.mjs', 'out/b.cjs', 'c.cjs']) {
     const { code, said } = await run(process.execPath, [program], { cwd: project })
     assert.deepEqual({ code, said }, { code: 0, said: '2 false http://127.0.0.1:0 true RangeError\n' }, program)

@@ -3,6 +3,7 @@
 import { z } from 'zod'
 import {
   type BlockedResult,
+  type ClientReply,
   createEventBus,
   createHookSystem,
   createMCPClient,
@@ -62,6 +63,33 @@ registry.register(
 registry.register({ ...definition, parameters: z.object({ n: z.number() }) }, async ({ n }) => {
   same<typeof n, number>(true)
   return String(n)
+})
+registry.register(definition, async (_args, context) => {
+  if (!context) return ''
+  const { ask, notify } = context
+  notify('questions come')
+  notify('careful', 'warning')
+  // @ts-expect-error no such level
+  notify('x', 'loud')
+  const sure = await ask({ kind: 'confirm', title: 'Sure?' }, { timeoutMs: 1000 })
+  same<typeof sure, ClientReply<{ readonly kind: 'confirm'; readonly title: 'Sure?' }>>(true)
+  if (sure.cancelled)
+    return `${sure.by satisfies 'client' | 'timeout' | 'no-client' | 'abort' | 'policy'}: ${sure.reason}`
+  same<typeof sure.value, boolean>(true)
+  const one = await ask({ kind: 'select', title: 'Which?', options: ['a', 'b'] })
+  if (!one.cancelled) same<typeof one.value, string>(true)
+  const some = await ask({ kind: 'select', title: 'Which?', options: ['a', 'b'], several: true })
+  if (!some.cancelled) same<typeof some.value, readonly string[]>(true)
+  const line = await ask({ kind: 'input', title: 'Name?', placeholder: 'Ann' })
+  if (!line.cancelled) same<typeof line.value, string>(true)
+  const text = await ask({ kind: 'editor', title: 'Text', text: 'old' })
+  // @ts-expect-error there may be no answer
+  text.value
+  // @ts-expect-error no such kind
+  await ask({ kind: 'guess', title: 'x' })
+  // @ts-expect-error a choice has options
+  await ask({ kind: 'select', title: 'x' })
+  return ''
 })
 // @ts-expect-error a handler answers with a text
 registry.register(definition, async () => 5)

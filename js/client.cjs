@@ -421,6 +421,9 @@ class PagedList {
 /** Between two lines that bring no event: after so long the pauses begin anew. */
 const LINE_MS_GOOD = 10_000
 
+/** Where the language does not have it yet, programs that were compiled for it name it the same. */
+const ASYNC_DISPOSE = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')
+
 /** Statuses that another try may not meet. */
 const PASSING = new Set([408, 429, 500, 502, 503, 504])
 
@@ -512,6 +515,11 @@ class EventStream {
   async return(value) {
     this.#end()
     return { value, done: true }
+  }
+
+  /** For `await using`: leaves it, however its block ends. */
+  async [ASYNC_DISPOSE]() {
+    this.#end()
   }
 
   /** Opens the line, and waits until the server has said so. */
@@ -856,7 +864,7 @@ const operations = {
     method: 'GET',
     path: '/sessions/{sessionId}',
     parameters: ['sessionId'],
-    query: {},
+    query: { snapshot: true, limit: true },
     body: false,
     key: false,
     version: false,
@@ -979,7 +987,7 @@ const operations = {
     method: 'GET',
     path: '/sessions/{sessionId}/history',
     parameters: ['sessionId'],
-    query: { cursor: true, limit: true, events: true, types: true },
+    query: { cursor: true, limit: true, events: true, back: true, types: true },
     body: false,
     key: false,
     version: false,

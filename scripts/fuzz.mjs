@@ -27,17 +27,32 @@ const TIMEOUT_S = 30
 const MEMORY_MB = 1024
 
 /** Longest inputs, in bytes, where the default of 4,096 is not right. */
-const BYTES_MAX = { command: 1024, compose: 128, path: 512, glob: 512, sse: 512 }
+const BYTES_MAX = {
+  agents: 1024,
+  answers: 2048,
+  command: 1024,
+  compose: 128,
+  path: 512,
+  glob: 512,
+  sse: 512,
+  wire: 1024,
+}
 
 /** Inputs a minute, at most, when the same are wanted each time. */
 const SEEDED_A_MINUTE = {
+  agents: 2_000_000,
+  answers: 180_000,
   command: 50_000,
+  commands: 1_800_000,
   compose: 20_000,
   edit: 400_000,
   glob: 90_000,
   patch: 240_000,
   path: 150_000,
+  settings: 240_000,
   sse: 3_000_000,
+  transfer: 600_000,
+  wire: 3_600_000,
 }
 
 /** Coverage as libFuzzer wants it, and comparisons told; `cfg(fuzzing)` as cargo-fuzz sets it. */

@@ -1,8 +1,8 @@
-//! The store on a disk that fails: full, read-only, broken, slow, and with the last pages torn off.
+//! The store on a disk that fails: full, read-only, broken, slow, slow to be sure, and with the last pages torn off.
 //!
 //! SQLite's own unix layer lets a program replace the system calls that it writes with, so the faults come at each single
-//! write of a real file, whichever thread does it. The calls are the process's, so this is a test binary of its own, and
-//! its tests take turns.
+//! write of a real file, whichever thread does it; `fsync` is this binary's own. The calls are the process's, so this is a
+//! test binary of its own, and its tests take turns.
 
 #![allow(clippy::unwrap_used, reason = "in tests an unwrap is an assertion")]
 #![allow(unsafe_code, reason = "replacing a system call is telling SQLite the address of another function")]
@@ -39,6 +39,37 @@ static HALF: AtomicBool = AtomicBool::new(false);
 static WRITES: AtomicU64 = AtomicU64::new(0);
 /// How long each write takes, in microseconds.
 static SLOW_US: AtomicU64 = AtomicU64::new(0);
+
+/// How long it takes until what was written is on the disk for sure, in milliseconds; below 0: it never is (EIO).
+static SYNC_MS: AtomicI64 = AtomicI64::new(0);
+/// Waits for that since the last look.
+static SYNCS: AtomicU64 = AtomicU64::new(0);
+
+/// Stands in the place of the C library's, for everything in this process.
+///
+/// # Safety
+/// None is needed: any number may be asked for, and one that is no file is refused.
+// SAFETY: the name, the argument and the result are those of the function whose place it takes.
+#[unsafe(no_mangle)]
+pub extern "C" fn fsync(file: c_int) -> c_int {
+    SYNCS.fetch_add(1, Ordering::SeqCst);
+    match u64::try_from(SYNC_MS.load(Ordering::SeqCst)) {
+        Ok(slow) => std::thread::sleep(Duration::from_millis(slow)),
+        Err(_) => {
+            refuse(libc::EIO);
+            return -1;
+        }
+    }
+    // SAFETY: the call takes a number and touches no memory of ours.
+    c_int::try_from(unsafe { libc::syscall(libc::SYS_fsync, file) }).unwrap_or(-1)
+}
+
+/// As [`fsync`].
+// SAFETY: as of `fsync`.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdatasync(file: c_int) -> c_int {
+    fsync(file)
+}
 
 /// One test at a time.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -340,6 +371,113 @@ async fn of_a_torn_write_ahead_log_whole_commits_are_left() {
         }
     }
     assert!(versions.len() >= 3, "the cuts reached {versions:?}");
+}
+
+/// While more is written than the write-ahead log may hold, on a disk that takes its time to be sure, or never is: commits
+/// and readers go on, the log stays bounded where it can be, and nothing is missing afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_is_slow_to_be_sure_holds_up_little_and_loses_nothing() {
+    const COMMITS: u64 = 140;
+    let _turn = TURN.lock().await;
+    for (sync_ms, most) in [(20, 48 << 20), (-1, u64::MAX)] {
+        let directory = tempfile::tempdir().unwrap();
+        let store = fresh(directory.path()).await;
+        SYNCS.store(0, Ordering::SeqCst);
+        SYNC_MS.store(sync_ms, Ordering::SeqCst);
+        let (text, done) = ("x".repeat(160_000), Arc::new(AtomicBool::new(false)));
+        let reader = tokio::spawn({
+            let (store, done) = (Arc::clone(&store), Arc::clone(&done));
+            async move {
+                let mut reads = 0_u64;
+                while !done.load(Ordering::SeqCst) {
+                    assert!(store.session(&id("s")).await.unwrap().is_some());
+                    reads += 1;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                reads
+            }
+        });
+        let (mut slowest, mut log) = (Duration::ZERO, 0);
+        for n in 1..=COMMITS {
+            let began = Instant::now();
+            commit(&store, vec![Write::Append(id("s"), Arc::new(vec![event(n, &text)]))]).await.unwrap();
+            slowest = slowest.max(began.elapsed());
+            log = log.max(std::fs::metadata(directory.path().join("simse.db-wal")).unwrap().len());
+        }
+        done.store(true, Ordering::SeqCst);
+        let reads = reader.await.unwrap();
+        let syncs = SYNCS.load(Ordering::SeqCst);
+        SYNC_MS.store(0, Ordering::SeqCst);
+        assert!(syncs > 0, "the disk was never asked");
+        assert!(log <= most, "{} MiB of log, with {sync_ms} ms", log >> 20);
+        // The writer itself waits for the disk only where the log begins anew: not for each of its passes.
+        assert!(slowest < Duration::from_secs(5), "{slowest:?} for a commit, {syncs} waits of {sync_ms} ms");
+        assert!(reads >= 20, "{reads} reads meanwhile");
+        store.close().await.unwrap();
+        assert_eq!(looked(directory.path()), (0, (1..=COMMITS).collect()), "{sync_ms} ms");
+    }
+}
+
+/// A server that is killed while the end of its write-ahead log has not reached the disk: the next one has a state that
+/// was, with whole commits, and works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_goes_on_with_what_a_torn_log_has_left() {
+    let _turn = TURN.lock().await;
+    let home = tempfile::tempdir().unwrap();
+    let first = house(home.path()).await;
+    for n in 0..4 {
+        let session = format!("s{n}");
+        first.session(json!({ "sessionId": session })).await;
+        assert_eq!(first.prompt(&session, "one").await["status"], "completed");
+    }
+    first.round(&[Does::Says("so far"), Does::Waits]);
+    let mut events = first.events("s", "").await;
+    let going = first.call("POST", "/sessions/s/prompt", Some(json!({ "prompt": "two" }))).await;
+    assert_eq!(going.status, 202, "{going:?}");
+    events.until("stream.delta").await;
+    let of_now = |name: &str| std::fs::read(home.path().join("data").join(name)).unwrap();
+    let (database, log) = (of_now("simse.db"), of_now("simse.db-wal"));
+    assert!(log.len() > 40_000, "the log was emptied already: {} bytes", log.len());
+    let mut left = std::collections::BTreeSet::new();
+    for back in [0, 700, 2_072, 5_000, 9_000, 17_000, 33_000] {
+        let place = tempfile::tempdir().unwrap();
+        let data = place.path().join("data");
+        std::fs::create_dir(&data).unwrap();
+        std::fs::write(data.join("simse.db"), &database).unwrap();
+        let garbage: Vec<u8> = (0..back).map(|n| (n * 31 % 251) as u8).collect();
+        std::fs::write(data.join("simse.db-wal"), [&log[..log.len() - back], &garbage].concat()).unwrap();
+        let storage = Storage::Directory(data.clone());
+        let second = House::with(ListenOptions::default(), |settings| settings.storage = storage).await;
+        let list = second.call("GET", "/sessions", None).await.json();
+        let sessions = list["items"].as_array().unwrap().clone();
+        let mut events = 0;
+        for session in &sessions {
+            let name = session["sessionId"].as_str().unwrap();
+            assert_eq!(second.prompt(name, "go on").await["status"], "completed", "{back} bytes: {name}");
+            let turns = second.call("GET", &format!("/sessions/{name}/turns"), None).await.json();
+            for turn in turns["items"].as_array().unwrap() {
+                assert!(["completed", "failed"].contains(&turn["status"].as_str().unwrap()), "{back} bytes: {turn}");
+            }
+            let last = second.call("GET", &format!("/sessions/{name}"), None).await.json()["lastSeq"].as_u64().unwrap();
+            let mut whole = second.events(name, "").await;
+            let mut next = 1;
+            while next <= last {
+                let frame = whole.event().await;
+                if let Some(seq) = frame.id {
+                    assert_eq!(seq, next, "{back} bytes: {name}");
+                    next += 1;
+                }
+            }
+            events += last;
+        }
+        left.insert((sessions.len(), events));
+        second.close().await;
+        let inspection = Inspection::open(&data).unwrap();
+        assert_eq!(inspection.database().unwrap(), [], "{back} bytes");
+    }
+    assert!(left.len() >= 3, "the cuts reached {left:?}");
+    first.go_on();
+    first.close().await;
 }
 
 /// A whole server over a directory, with a session that has a finished turn.

@@ -274,6 +274,52 @@ fn text_faults(name: &str, text: &str) -> Vec<String> {
     faults
 }
 
+/// Channels that take whatever comes: the file, and what bounds them all the same.
+const UNBOUNDED: &[(&str, &str)] = &[
+    (
+        "src/provider/acp/connection.rs",
+        "`unread` and `unread_bytes` count what waits, and at their limits the program is ended",
+    ),
+    ("src/store/sqlite.rs", "the commits in it are counted, and one more than COMMITS_WAITING_MAX is refused"),
+];
+
+/// Whether a source makes a channel without a bound: tokio's, futures' or that of the standard library.
+fn makes_unbounded(production: &str) -> bool {
+    production.contains("unbounded_channel")
+        || production.contains("unbounded(")
+        || production.contains("mpsc::channel()")
+        || production.contains("mpsc::channel::<") && production.contains(">()")
+}
+
+#[test]
+fn channels_have_a_bound_or_a_reason() {
+    for (text, want) in [
+        ("let (a, b) = mpsc::unbounded_channel();", true),
+        ("let (a, b) = mpsc::channel();", true),
+        ("let (a, b) = mpsc::channel::<()>();", true),
+        ("let (a, b) = unbounded();", true),
+        ("let (a, b) = mpsc::channel(limit::X);", false),
+        ("let (a, b) = mpsc::sync_channel(1);", false),
+    ] {
+        assert_eq!(makes_unbounded(text), want, "{text}");
+    }
+    let sources = sources::read(&["src"]);
+    let found: Vec<&str> = sources
+        .iter()
+        .filter(|source| makes_unbounded(&source.production))
+        .map(|source| source.path.as_str())
+        .collect();
+    for path in &found {
+        assert!(
+            UNBOUNDED.iter().any(|(file, _)| file == path),
+            "{path}: a channel without a bound, and without a reason"
+        );
+    }
+    for (file, _) in UNBOUNDED {
+        assert!(found.contains(file), "{file} has no such channel any more: take it off the list");
+    }
+}
+
 #[test]
 fn texts_name_no_registry_and_leave_no_test_out() {
     let faults: Vec<String> = tracked_texts().iter().flat_map(|(name, text)| text_faults(name, text)).collect();

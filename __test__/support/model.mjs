@@ -2,7 +2,8 @@
  * A model server for tests: speaks chat completions as the wire has them (`POST …/chat/completions`, SSE),
  * and answers with what its script says, reply by reply.
  *
- * A reply is `{ text?, calls? }` (text as one piece or a list of pieces; calls as `{id, name, arguments}`),
+ * A reply is `{ text?, reasoning?, calls?, pace? }` (text and reasoning as one piece or a list of pieces; calls as
+ * `{id, name, arguments}`; `pace` is awaited before each piece),
  * or `{ status, body }` for a refusal, or `{ hang: true }` for one that begins and never goes on, or a
  * function of the request that makes one of these, or a promise of one.
  */
@@ -27,8 +28,9 @@ function* callFrames(calls) {
   }
 }
 
-function* frames({ text = [], calls = [] }) {
+function* frames({ text = [], reasoning = [], calls = [] }) {
   yield frame({ role: 'assistant', content: '' })
+  for (const piece of [reasoning].flat()) yield frame({ reasoning_content: piece })
   for (const piece of [text].flat()) yield frame({ content: piece })
   yield* callFrames(calls)
   yield frame({}, calls.length > 0 ? 'tool_calls' : 'stop')
@@ -61,7 +63,10 @@ export async function scriptedModel(script) {
     }
     response.writeHead(200, { 'content-type': 'text/event-stream' })
     if (reply.hang) return void response.write(frame({ role: 'assistant', content: 'one moment' }))
-    for (const piece of frames(reply)) response.write(piece)
+    for (const piece of frames(reply)) {
+      await reply.pace?.()
+      response.write(piece)
+    }
     response.end()
   })
   await new Promise((listening) => server.listen(0, '127.0.0.1', listening))

@@ -57,6 +57,10 @@ def before_call(context, case, kwargs):
         query.pop("cursor", None)
     elif "types" in query:
         query["events"] = "true"
+    if query.get("events") == "true":
+        query.pop("back", None)
+    if case.path == "/sessions/{sessionId}" and "limit" in query:
+        query["snapshot"] = "true"
     # A place in a log of which only the first event is certain.
     if case.path.endswith("/events"):
         headers.pop("Last-Event-ID", None)

@@ -17,7 +17,7 @@ const CROWD_DELTAS = 1_000
 /** Events of one turn of the long log. */
 const LONG_TURN = 10_000
 /** How a delta is paced where many turns run: so many a second, for so many seconds. */
-const PACED = { every: 50, seconds: 10 }
+const PACED = { every: 50, seconds: 20 }
 /** Turns at the begin and the end of a long session that are compared. */
 const COMPARED_TURNS = 200
 
@@ -204,6 +204,11 @@ export async function together(target, context) {
   await stop(server.child)
   if (seen.over < seen.turns || seen.deltas !== seen.turns * texts || seen.astray > 0)
     throw new Error(`not all deltas came in order: ${JSON.stringify(seen)}`)
+  // Those of turns that begin late or end early would be deltas of few turns.
+  if (seen.counted < seen.deltas / 4)
+    throw new Error(
+      `the turns did not run together: ${seen.counted} of ${seen.deltas} deltas came while all of them ran`,
+    )
   if (pace > PACED.every * 1.1) throw new Error(`the model wrote a delta every ${pace} ms instead of ${PACED.every}`)
   return figures
 }

@@ -34,6 +34,9 @@ export function simse(program, { record = true } = {}) {
         '--no-auth',
         '--commands-per-minute',
         '0',
+        // Prompts are accepted faster than turns end.
+        '--queued-prompts-max',
+        '1000',
       ]
       if (!record) args.push('--snapshot-bytes-max', 0)
       return {

@@ -125,8 +125,8 @@ pub fn resume(options: &Options) -> Result<String, String> {
 #[derive(Default)]
 struct Turn {
     seen: Seen,
-    /// Microseconds from the model's write to our read, of each delta that was written in the time that counts.
-    late_us: Vec<u64>,
+    /// When the model wrote it and the microseconds from then to our read, of each delta behind the last prompt.
+    late_us: Vec<(u64, u64)>,
     deltas: usize,
 }
 
@@ -146,7 +146,7 @@ pub fn many(options: &Options) -> Result<String, String> {
     let list = std::fs::read_to_string(list).map_err(|cause| format!("{list}: {cause}"))?;
     let pairs: Vec<(&str, &str)> = list.lines().filter_map(|line| line.split_once(' ')).collect();
     let mut streams = open_all(address, &pairs.iter().map(|(events, _)| (*events).to_owned()).collect::<Vec<_>>())?;
-    // Counts from the moment when all turns run until the first one ends: nobody knows yet when that is.
+    // Counts while all turns run, until the first one ends: nobody knows yet when that is.
     let prompted_us = std::sync::atomic::AtomicU64::new(u64::MAX);
     let each = streams.len().div_ceil(READERS);
     let turns: Vec<Turn> = std::thread::scope(|scope| {
@@ -157,7 +157,7 @@ pub fn many(options: &Options) -> Result<String, String> {
                 if let Some(written) = type_of(line).filter(|kind| kind.starts_with(delta)).and(written_at(line)) {
                     turn.deltas += 1;
                     if written > prompted_us.load(std::sync::atomic::Ordering::Relaxed) {
-                        turn.late_us.push(now_us().saturating_sub(written));
+                        turn.late_us.push((written, now_us().saturating_sub(written)));
                     }
                 }
                 turn.seen.take(line, terminal, delta)
@@ -183,7 +183,9 @@ pub fn many(options: &Options) -> Result<String, String> {
 }
 
 fn many_json(turns: &[Turn]) -> String {
-    let mut late: Vec<u64> = turns.iter().flat_map(|turn| turn.late_us.iter().copied()).collect();
+    let first_end = turns.iter().map(|turn| turn.seen.end_us).min().unwrap_or(0);
+    let counted = |(written, late): &(u64, u64)| (*written < first_end).then_some(*late);
+    let mut late: Vec<u64> = turns.iter().flat_map(|turn| turn.late_us.iter().filter_map(counted)).collect();
     late.sort_unstable();
     let at = |share: usize| late.get((late.len() * share / 1000).min(late.len().saturating_sub(1))).unwrap_or(&0);
     let over = turns.iter().filter(|turn| turn.seen.end_us > 0).count();

@@ -10,6 +10,7 @@ extern crate self as simse;
 pub mod base {
     //! The outside world, as far as the targets need it.
     pub mod beneath;
+    pub mod file;
     pub mod glob;
     pub mod image;
     pub mod limit;
@@ -18,7 +19,220 @@ pub mod base {
     pub mod sse;
     pub mod text;
     pub mod workspace;
+
+    /// A future, as traits give it out.
+    pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+    pub mod clock {
+        //! What time it is counts nowhere here.
+
+        /// Milliseconds since 1970.
+        pub fn now_ms() -> u64 {
+            0
+        }
+    }
+
+    pub mod trace {
+        //! Of traces only where in one a request stands.
+
+        mod context;
+
+        pub use context::{BadContext, TraceContext};
+
+        /// Where spans go.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "filled and never read here")]
+        pub struct Collector {
+            pub endpoint: String,
+            pub headers: Vec<(String, secret::Text)>,
+            pub resource: Vec<(String, String)>,
+        }
+
+        pub mod secret {
+            //! What is not shown.
+
+            /// A text.
+            #[derive(Debug, Clone, PartialEq, Eq)]
+            pub struct Text(pub String);
+        }
+    }
+
+    pub mod sandbox {
+        //! Of the sandbox only what a setting says.
+
+        /// How far programs may go.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        #[allow(missing_docs, reason = "they say what they are")]
+        pub enum Mode {
+            ReadOnly,
+            WorkspaceWrite,
+            #[default]
+            Off,
+        }
+
+        impl std::fmt::Display for Mode {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self {
+                    Self::ReadOnly => "read-only",
+                    Self::WorkspaceWrite => "workspace-write",
+                    Self::Off => "off",
+                })
+            }
+        }
+    }
+
+    pub mod http {
+        //! Of the way to other servers only how it fails.
+
+        /// Why a request failed.
+        #[derive(Debug, thiserror::Error)]
+        #[error("{self:?}")]
+        #[allow(missing_docs, reason = "named by whoever reads them, and made by nobody here")]
+        pub enum HttpError {
+            BadUrl(String),
+            BadHeader(String),
+            Setup(String),
+            Connect { host: String },
+            Cut { host: String },
+            Silent { host: String },
+        }
+
+        /// Whether an address is one is not asked here.
+        pub fn check_url(_: &str) -> Result<(), HttpError> {
+            Ok(())
+        }
+
+        /// Nor whether headers are.
+        pub fn header_pairs(_: &std::collections::BTreeMap<String, String>) -> Result<(), HttpError> {
+            Ok(())
+        }
+    }
 }
+
+#[path = "../../src/app"]
+pub mod app {
+    //! From texts to what they ask for.
+
+    mod bounds;
+    mod parse;
+
+    pub use bounds::{any_setting, narrow};
+    pub use command::*;
+    pub use parse::parse_json;
+
+    /// Where a reader of all sessions begins.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Begin {
+        /// Behind this place.
+        Behind(u64),
+        /// With what comes next.
+        Newest,
+    }
+
+    macro_rules! answers {
+        ($($name:ident),*) => { $(
+            /// An answer, whose form does not count here.
+            #[derive(schemars::JsonSchema)]
+            pub struct $name;
+        )* };
+    }
+    answers!(Accepted, Aborted, Interrupted, Paused, Resolved, Resumed);
+
+    pub mod command {
+        //! Commands, before anybody runs them.
+
+        mod fields;
+        mod fingerprint;
+        mod kinds;
+        mod parse;
+
+        #[path = "../../../fuzz/src/inside/commands.rs"]
+        pub mod inside;
+
+        pub use kinds::{KINDS, Kind, Names};
+        pub use parse::{ANONYMOUS, Command, Message, Operation, Request, Subscribe, Unread};
+    }
+}
+
+#[path = "../../src/store"]
+pub mod store {
+    //! What commands are remembered by, and what sessions are.
+
+    pub mod chain;
+    pub mod inspect;
+    mod outcome;
+    mod rows;
+
+    pub use outcome::{Fingerprint, OutcomeRow};
+    pub use rows::{Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, Steers, TurnRow};
+}
+
+#[path = "../../src/config/mod.rs"]
+pub mod config;
+#[path = "inside/settings.rs"]
+pub mod settings;
+
+#[path = "../../src/session"]
+pub mod session {
+    //! Sessions, as files have them.
+
+    mod settings;
+    mod tally;
+    mod views;
+
+    pub mod transfer {
+        //! A file of a session, before any store sees it.
+
+        mod line;
+        mod reading;
+
+        #[path = "../../../fuzz/src/inside/transfer.rs"]
+        pub mod inside;
+    }
+}
+
+#[path = "../../src/server"]
+pub mod server {
+    //! Requests, before anybody knows what they ask for.
+
+    mod framing;
+    mod headers;
+    mod lines;
+    mod query;
+
+    #[path = "../../fuzz/src/inside/wire.rs"]
+    pub mod inside;
+}
+
+#[path = "../../src/provider"]
+pub mod provider {
+    //! What models answer.
+
+    pub mod acp {
+        //! What the programs of agents say.
+
+        mod wire;
+
+        #[path = "../../../fuzz/src/inside/agents.rs"]
+        pub mod inside;
+    }
+
+    pub mod openai {
+        //! What an OpenAI-compatible endpoint streams.
+
+        mod assemble;
+        mod failure;
+
+        #[path = "../../../fuzz/src/inside/answers.rs"]
+        pub mod inside;
+    }
+}
+
+#[path = "../../src/context/mod.rs"]
+pub mod context;
+#[path = "../../src/model/mod.rs"]
+pub mod model;
 
 #[path = "../../src/edit/mod.rs"]
 pub mod edit;

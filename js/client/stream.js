@@ -13,6 +13,9 @@ import { follow, linked, pause, pauseMs } from './time.js'
 /** Between two lines that bring no event: after so long the pauses begin anew. */
 const LINE_MS_GOOD = 10_000
 
+/** Where the language does not have it yet, programs that were compiled for it name it the same. */
+const ASYNC_DISPOSE = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')
+
 /** Statuses that another try may not meet. */
 const PASSING = new Set([408, 429, 500, 502, 503, 504])
 
@@ -104,6 +107,11 @@ export class EventStream {
   async return(value) {
     this.#end()
     return { value, done: true }
+  }
+
+  /** For `await using`: leaves it, however its block ends. */
+  async [ASYNC_DISPOSE]() {
+    this.#end()
   }
 
   /** Opens the line, and waits until the server has said so. */

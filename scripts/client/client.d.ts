@@ -63,6 +63,8 @@ export interface EventStream<E> extends AsyncIterableIterator<E> {
   next(): Promise<IteratorResult<E, undefined>>
   /** Ends the stream and closes its connection. */
   return(value?: undefined): Promise<IteratorResult<E, undefined>>
+  /** The same as `return`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
   /** Itself: it can be iterated once. */
   [Symbol.asyncIterator](): EventStream<E>
 }

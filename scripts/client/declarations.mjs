@@ -133,11 +133,13 @@ function listForms(types, operation, { words, form, usual }) {
     throw new Error(`${operation.name}: pages of ${pages.length} kinds, and no flag`)
   const [plain, flagged] = pages
   const options = usual({ without: [flag, 'types'] })
+  const never = operation.query.filter(({ description = '' }) => description.includes(`Not with \`${flag}\``))
+  const without = [flag, ...never.map(({ name }) => name)]
   return (
     words +
     form(`options?: ${options} & { readonly ${flag}?: false | undefined }`, `PagedList<${entry(plain)}>`) +
     comment(operation.query.find(({ name }) => name === flag).description, '  ') +
-    form(`options: ${usual({ without: [flag] })} & { readonly ${flag}: true }`, `PagedList<${entry(flagged)}>`)
+    form(`options: ${usual({ without })} & { readonly ${flag}: true }`, `PagedList<${entry(flagged)}>`)
   )
 }
 

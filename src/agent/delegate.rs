@@ -12,21 +12,18 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
-use super::call::{CallEnvironment, CallOutcome, finish_soon, run_call};
+use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::turn::{NO_RESPONSE, Turn, model_failure, no_response};
-use super::{Ended, Gate, GateQuestion, Preview, Sink, SinkError, Steering, Wish};
+use super::wants::{Job, ask, fill, run};
+use super::{Ended, Sink, SinkError, Steering, Wish};
 use crate::base::BoxFuture;
 use crate::context::bound_images;
-use crate::hook::Before;
 use crate::model::{
-    AgentEvent, AgentRequest, AgentSession, HostCall, ModelError, ModelEvent, ModelRequest, ModelStream, Question,
-    Reply, StopReason,
+    AgentEvent, AgentRequest, AgentSession, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason,
 };
 use crate::protocol::{
-    ErrorBody, ErrorCode, EventBody, Message, Part, PermissionVerdict, Reasoning, RoundKind, ToolCallRequest,
-    ToolCallResult, Usage, VerdictSource,
+    ErrorBody, ErrorCode, EventBody, Message, Part, Reasoning, RoundKind, ToolCallRequest, ToolCallResult, Usage,
 };
-use crate::tool::Arguments;
 
 /// Events between two looks at how far the disk has come.
 const EVENTS_PER_LOOK: u32 = 64;
@@ -153,12 +150,6 @@ struct Called {
     request: ToolCallRequest,
     /// None: it runs.
     result: Option<ToolCallResult>,
-}
-
-/// What runs beside the stream.
-enum Job {
-    Answered,
-    Ran(Box<CallOutcome>, Reply<ToolCallResult>),
 }
 
 /// One prompt as it goes on.
@@ -292,6 +283,10 @@ impl Scene {
                 self.jobs.push(ask(self.environment.clone(), *question, self.jobs_cancel.clone(), reply));
                 Ok(())
             }
+            AgentEvent::Fill(form, reply) => {
+                self.jobs.push(fill(self.environment.clone(), *form, self.jobs_cancel.clone(), reply));
+                Ok(())
+            }
             AgentEvent::Run(call, reply) => {
                 self.hush()?;
                 self.announce(call.request.clone());
@@ -415,73 +410,5 @@ fn unfinished(request: ToolCallRequest) -> ToolCallResult {
         duration_ms: None,
         parts: Vec::new(),
         details: None,
-    }
-}
-
-/// Puts an agent's question: to the hooks, then to the gate.
-fn ask(
-    environment: CallEnvironment,
-    question: Question,
-    cancel: CancellationToken,
-    reply: Reply<PermissionVerdict>,
-) -> BoxFuture<'static, Job> {
-    Box::pin(async move {
-        let put = async {
-            if let Before::Blocked { reason } = environment.hooks.before_tool(question.request.clone()).await {
-                return PermissionVerdict { allowed: false, by: VerdictSource::Hook, reason };
-            }
-            let asked = GateQuestion {
-                request: &question.request,
-                like: question.like,
-                definition: Some(&question.definition),
-                subject: &question.subject,
-                place: None,
-                insists: false,
-                unfit: false,
-                preview: &Given(question.preview.clone()),
-            };
-            environment.gate.check(asked, &cancel).await
-        };
-        let aborted = || PermissionVerdict { allowed: false, by: VerdictSource::Abort, reason: String::new() };
-        reply.send(finish_soon(&cancel, put).await.unwrap_or_else(aborted));
-        Job::Answered
-    })
-}
-
-/// Runs a call of ours that an agent wants.
-fn run(
-    mut environment: CallEnvironment,
-    call: HostCall,
-    cancel: CancellationToken,
-    reply: Reply<ToolCallResult>,
-) -> BoxFuture<'static, Job> {
-    Box::pin(async move {
-        // It changes files behind our back as well: what earlier calls saw of them says nothing.
-        environment.scope = Arc::default();
-        if call.approved {
-            environment.gate = Arc::new(Leave);
-        }
-        let outcome = run_call(&environment, call.request, &cancel).await;
-        Job::Ran(Box::new(outcome), reply)
-    })
-}
-
-/// A preview that came with the question.
-#[derive(Debug)]
-struct Given(Option<serde_json::Value>);
-
-impl Preview for Given {
-    fn compute<'a>(&'a self, _: &'a Arguments) -> BoxFuture<'a, Option<serde_json::Value>> {
-        Box::pin(std::future::ready(self.0.clone()))
-    }
-}
-
-/// The gate of an agent that was given leave for everything by configuration.
-struct Leave;
-
-impl Gate for Leave {
-    fn check<'a>(&'a self, _: GateQuestion<'a>, _: &'a CancellationToken) -> BoxFuture<'a, PermissionVerdict> {
-        let verdict = PermissionVerdict { allowed: true, by: VerdictSource::Policy, reason: String::new() };
-        Box::pin(std::future::ready(verdict))
     }
 }

@@ -15,6 +15,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod wants;
 mod watch;
 
 pub use tokio_util::sync::CancellationToken;

@@ -10,6 +10,7 @@ use crate::base::beneath::{Way, way};
 use crate::base::sandbox::{self, Mode};
 use crate::base::{clock, file, limit};
 use crate::config::SandboxSettings;
+use crate::host::shelved;
 use crate::protocol::{Health, LimitView};
 use crate::provider::AcpLoad;
 
@@ -138,6 +139,7 @@ impl App {
         let mut limits = vec![LimitView::new("sessions", kept, self.settings().limits.sessions_max)];
         limits.extend(self.commands.limits());
         limits.extend(self.sessions.limits());
+        limits.extend(self.kept_limits());
         let listeners = self.store.bell().listeners();
         let loads: Vec<_> = self.agents.iter().filter_map(|agent| agent.load()).collect();
         let most = |of: fn(&AcpLoad) -> usize| loads.iter().map(of).max().unwrap_or(0);
@@ -153,10 +155,33 @@ impl App {
         limits
     }
 
+    /// The same of what is kept, and of what waits to be.
+    fn kept_limits(&self) -> Vec<LimitView> {
+        let mut limits = Vec::new();
+        if let Some(meter) = self.store.meter() {
+            limits.push(LimitView::new("commitsWaiting", meter.waiting(), limit::COMMITS_WAITING_MAX));
+        }
+        if let Some(recording) = self.wardrobe.recording() {
+            let (bytes, bytes_max) = recording.store().size();
+            limits.push(LimitView::new("snapshotBytes", bytes, bytes_max));
+            limits.push(LimitView::new("snapshotTrees", recording.trees(), limit::SNAPSHOT_TREES_MAX));
+        }
+        let (programs, programs_max) = self.wardrobe.servers().programs();
+        limits.push(LimitView::new("mcpPrograms", programs, programs_max));
+        let (shelves, bytes) = shelved();
+        limits.push(LimitView::new("searchShelves", shelves, limit::SEARCH_SHELVES_MAX));
+        limits.push(LimitView::new("searchShelfBytes", bytes, limit::SEARCH_SHELVES_BYTES_MAX));
+        limits.push(LimitView::new("toolSets", self.wardrobe.fitted(), limit::FITTED_MAX));
+        if let Some(waiting) = self.tracer.waiting() {
+            limits.push(LimitView::new("spansWaiting", waiting, limit::SPANS_WAITING_MAX));
+        }
+        limits
+    }
+
     /// How the tool servers are; None where none is configured. One that is down makes nothing unhealthy.
     fn tool_servers(&self) -> Option<serde_json::Value> {
         let states = self.wardrobe.servers().states();
-        let all = states.iter().all(|(_, state)| state == "connected");
+        let all = states.iter().all(|(_, state)| state == "connected" || state == "resting");
         let status = if all { "ok" } else { "degraded" };
         let servers: serde_json::Map<_, _> = states.into_iter().map(|(name, state)| (name, state.into())).collect();
         (!servers.is_empty()).then(|| json!({ "status": status, "servers": servers }))

@@ -2,8 +2,8 @@
 
 use super::{App, Caller};
 use crate::base::limit;
-use crate::protocol::{ApiError, Event, Page, SessionId};
-use crate::session::store_failure;
+use crate::protocol::{ApiError, Event, Item, Page, SessionId, SessionView};
+use crate::session::{items_back, store_failure};
 
 /// Events that one page looks through, at most: a rare type in a long log takes several pages, some of them empty.
 const SCAN_MAX: usize = 50_000;
@@ -22,6 +22,34 @@ pub struct EventPage {
 }
 
 impl App {
+    /// A session with a picture of it at one event, from which its stream goes on: the newest items, at most `limit`, and
+    /// what is under way.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub async fn snapshot(&self, caller: &Caller, id: &SessionId, limit: usize) -> Result<SessionView, ApiError> {
+        self.live(caller, id).await?.snapshot(limit.clamp(1, limit::PAGE_ITEMS_MAX)).await
+    }
+
+    /// The history backwards, the newest item first, from the newest on or in front of event `before`; at most `limit`. A
+    /// page may have fewer, and even none: while there is a cursor, to be given as `before`, there may be more.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub async fn history_back(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+        (before, limit): (Option<u64>, usize),
+    ) -> Result<Page<Item>, ApiError> {
+        let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
+        let end = self.sessions.view(caller.client.as_ref(), id).await?.last_seq.saturating_add(1);
+        let before = before.map_or(end, |before| before.min(end));
+        let read = items_back(self.store.as_ref(), id, before, limit).await;
+        let (items, next) = read.map_err(|e| store_failure(&e))?;
+        Ok(Page { items, next_cursor: next.map(|seq| seq.to_string()) })
+    }
+
     /// Events of the log, oldest first, exactly as streams show them. A page may have fewer than were asked for, and even
     /// none: while there is a cursor there may be more.
     ///

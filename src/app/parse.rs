@@ -32,6 +32,8 @@ fn broken(whole: &str, cause: &serde_json::Error) -> ApiError {
 fn refused(body: &[u8], whole: &str, error: &serde_path_to_error::Error<serde_json::Error>) -> ApiError {
     let cause = error.inner();
     let path = error.path().to_string();
+    // A field without a name is told by what it stands in.
+    let path = if path.is_empty() { ".".to_owned() } else { path };
     if !cause.is_data() {
         // Where a name is due and something else stands, serde_json speaks of the syntax.
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
@@ -44,23 +46,30 @@ fn refused(body: &[u8], whole: &str, error: &serde_path_to_error::Error<serde_js
     let text = cause.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
     let inside = |name: &str| match path.as_str() {
+        "." if name.is_empty() => whole.to_owned(),
         "." => name.to_owned(),
+        path if name.is_empty() => path.strip_suffix('.').unwrap_or(path).to_owned(),
         path if path == name || path.ends_with(&format!(".{name}")) => path.to_owned(),
         path => format!("{path}.{name}"),
     };
-    let quoted = |prefix: &str| text.strip_prefix(prefix).and_then(|rest| rest.split('`').next());
+    // Names and texts of the caller's own stand in between: what follows them is behind the last of our words.
+    let quoted = |prefix: &str| text.strip_prefix(prefix)?.strip_suffix('`');
+    let unknown = text.strip_prefix("unknown field `").and_then(|rest| {
+        let none = || rest.strip_suffix("`, there are no fields").map(|name| (name, "no such field"));
+        rest.rsplit_once("`, expected ").or_else(none)
+    });
     let (field, expected) = if let Some(name) = quoted("missing field `") {
         (inside(name), "to be there".to_owned())
-    } else if let Some(name) = quoted("unknown field `") {
-        let known = text.split_once("expected ").map_or("no such field", |(_, known)| known);
+    } else if let Some((name, known)) = unknown {
         (inside(name), format!("{known} (there is no `{name}`)"))
     } else if let Some(name) = quoted("duplicate field `") {
         (inside(name), "one value, not several".to_owned())
     } else {
         let field = if path == "." { whole.to_owned() } else { path };
-        match text.split_once("expected ") {
+        match text.strip_prefix("expected ").map(|expected| ("", expected)).or_else(|| text.rsplit_once(", expected "))
+        {
             Some(("", expected)) => (field, in_words(expected).to_owned()),
-            Some((got, expected)) => (field, format!("{}; {}", in_words(expected), got.trim_end_matches([',', ' ']))),
+            Some((got, expected)) => (field, format!("{}; {got}", in_words(expected))),
             None => (field, text.to_owned()),
         }
     };
@@ -99,6 +108,13 @@ mod tests {
             (fault::<Prompt>("{}"), "prompt", "to be there"),
             (fault::<Prompt>(r#"{"promt":"x"}"#), "promt", "one of `prompt`, `mode`, `configure`, `ifVersion` (there is no `promt`)"),
             (fault::<Prompt>(r#"{"prompt":"x","mode":"later"}"#), "mode", "one of `queue`, `steer`, `reject`; unknown variant `later`"),
+            (fault::<Prompt>(r#"{"":"x"}"#), "body", "one of `prompt`, `mode`, `configure`, `ifVersion` (there is no ``)"),
+            (fault::<Prompt>(r#"{"prompt":"x","configure":{"":1}}"#), "configure", "one of `model`, `reasoning`, `title`, `instructions`, `tools`, `permissionMode`, `workingDirectory` (there is no ``)"),
+            (fault::<Prompt>(r#"{"prompt":"x","a`b, expected c":1}"#), "a`b, expected c", "one of `prompt`, `mode`, `configure`, `ifVersion` (there is no `a`b, expected c`)"),
+            (fault::<Feedback>(r#"{"allowed":"as expected "}"#), "allowed", "a boolean; invalid type: string \"as expected \""),
+            (fault::<Prompt>(r#""expected struct ""#), "body", "a JSON object"),
+            (fault::<Prompt>(r#""expected struct " "#), "body", "a JSON object"),
+            (fault::<Prompt>("\"expected struct \" x"), "body", "an object; invalid type: string \"expected struct \""),
             (fault::<Prompt>(r#"{"prompt":"x","ifVersion":-1}"#), "ifVersion", "a whole number, 0 or more; invalid value: integer `-1`"),
             (fault::<Prompt>(r#"{"prompt":"x","mode":5}"#), "mode", "a string that is one of its names"),
             (fault::<Prompt>(r#"{"prompt":"x","mode":null}"#), "mode", "a string that is one of its names"),

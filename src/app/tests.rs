@@ -22,6 +22,7 @@ use crate::protocol::{
 
 mod controls;
 mod questions;
+mod rebuilt;
 mod settings;
 
 /// What the model does in one round.

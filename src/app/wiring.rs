@@ -251,10 +251,12 @@ impl Wardrobe {
         let workspace = workspace.map_err(|error| unusable(error.to_string()))?;
         let tools = host_tools(dressed(workspace, settings.stale_check, &sandbox), &sandbox);
         let definitions = tools.iter().map(|tool| tool.definition().clone()).collect();
-        let servers = Servers::new(&settings.mcp_servers, &working_directory).map_err(|error| OpenError::Setting {
-            field: format!("mcp_servers[{}].name", error.at),
-            expected: error.to_string().trim_start_matches("expected ").to_owned(),
-        })?;
+        let idle = Some(settings.limits.agent_idle_ms).filter(|idle| *idle > 0).map(Duration::from_millis);
+        let servers =
+            Servers::new(&settings.mcp_servers, &working_directory, idle).map_err(|error| OpenError::Setting {
+                field: format!("mcp_servers[{}].name", error.at),
+                expected: error.to_string().trim_start_matches("expected ").to_owned(),
+            })?;
         Ok(Self {
             models,
             hooks,
@@ -287,6 +289,11 @@ impl Wardrobe {
     /// Who records what turns do to files.
     pub(super) fn recording(&self) -> Option<&Arc<Recording>> {
         self.recording.as_ref()
+    }
+
+    /// Sets of tools that are kept for the sessions that will use the same.
+    pub(super) fn fitted(&self) -> usize {
+        self.fitted.lock().len()
     }
 
     /// The same with a long-term memory.

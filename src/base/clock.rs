@@ -5,7 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// Now, in milliseconds since 1970, UTC. 0 on a machine whose clock stands before that.
 pub fn now_ms() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+    let now = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    #[cfg(test)]
+    let now = now.saturating_add_signed(wrong::by());
+    now
 }
 
 /// Now, in nanoseconds since 1970, UTC.
@@ -35,4 +38,24 @@ pub fn text_of(time: SystemTime) -> String {
 /// Milliseconds since 1970 in the same form.
 pub fn text_of_ms(ms: u64) -> String {
     text_of(UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(UNIX_EPOCH))
+}
+
+/// A clock that somebody has set: tests on one thread, which others do not see.
+#[cfg(test)]
+pub(crate) mod wrong {
+    use std::cell::Cell;
+
+    thread_local! {
+        static BY_MS: Cell<i64> = const { Cell::new(0) };
+    }
+
+    /// By how much it is wrong, in milliseconds.
+    pub(crate) fn by() -> i64 {
+        BY_MS.get()
+    }
+
+    /// Sets it.
+    pub(crate) fn set(by_ms: i64) {
+        BY_MS.set(by_ms);
+    }
 }

@@ -7,6 +7,7 @@
 
 mod protocol;
 
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use futures_util::FutureExt;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, RequestBuilder, Response, Url};
 use secrecy::{ExposeSecret, SecretString};
+use tokio::time::{Instant, Sleep};
 
 use super::clock;
 use super::trace::Origin;
@@ -95,6 +97,8 @@ pub struct Answer {
     response: Response,
     host: String,
     idle_timeout: Duration,
+    /// Wakes when the silence may have lasted too long. It is not set anew for each piece: of those there are thousands.
+    silence: Option<Pin<Box<Sleep>>>,
 }
 
 /// Sends a request and waits for the headers of its answer, whatever its status.
@@ -125,6 +129,7 @@ pub async fn post(request: Post) -> Result<Answer, HttpError> {
         response,
         host,
         idle_timeout: request.idle_timeout,
+        silence: None,
     })
 }
 
@@ -178,13 +183,32 @@ impl Answer {
     /// # Errors
     /// [`HttpError::Cut`] and [`HttpError::Silent`].
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
-        let piece = within(self.idle_timeout, &self.host, self.response.chunk()).await?;
-        piece.map_err(|error| HttpError::Cut { host: self.host.clone(), cause: innermost(&error) })
+        let until = Instant::now() + self.idle_timeout;
+        let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        let piece = self.response.chunk();
+        tokio::pin!(piece);
+        loop {
+            tokio::select! {
+                biased;
+                piece = &mut piece => {
+                    return piece.map_err(|error| HttpError::Cut { host: self.host.clone(), cause: innermost(&error) });
+                }
+                () = &mut *silence => {
+                    if Instant::now() >= until {
+                        let after_ms = self.idle_timeout.as_millis();
+                        return Err(HttpError::Silent { host: self.host.clone(), after_ms });
+                    }
+                    // It was set for a piece that has come since.
+                    silence.as_mut().reset(until);
+                }
+            }
+        }
     }
 
     /// Shortens (or lengthens) the silence that is waited for.
     pub fn set_idle_timeout(&mut self, idle_timeout: Duration) {
         self.idle_timeout = idle_timeout;
+        self.silence = None;
     }
 
     /// Reads the few bytes that may be left, in the background and for a moment, so that the connection can be used

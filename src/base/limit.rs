@@ -102,6 +102,8 @@ pub const LIFECYCLE_STREAMS_MAX: usize = 1_000;
 pub const TAIL_BYTES_MAX: usize = 1 << 20;
 /// Bytes of uncommitted events after which a turn waits for the disk.
 pub const BACKLOG_BYTES_MAX: usize = 4 << 20;
+/// Commits that wait for the store's writer; each session has one at most, and each command.
+pub const COMMITS_WAITING_MAX: usize = 100_000;
 /// How long a tool that was told to stop may take before its result is given without it.
 pub const TOOL_STOP_GRACE_MS: u64 = 500;
 /// Times that the same call may come in a row before it is no longer run.
@@ -276,7 +278,7 @@ pub const INTERRUPT_GRACE_MS: u64 = 10_000;
 pub const TURN_CUT_GRACE_MS: u64 = 5_000;
 /// The text of a prompt that a turn's record shows, in bytes.
 pub const TURN_PROMPT_BYTES_MAX: usize = 4_000;
-/// Rest after which the program of an ACP agent that no turn uses is ended, until it is needed again.
+/// Rest after which the program of an ACP agent or an MCP server that nobody uses is ended, until it is needed again.
 pub const AGENT_IDLE_MS: u64 = 600_000;
 /// Rest after which a session that nobody uses is no longer kept in memory.
 pub const SESSION_IDLE_MS: u64 = 30_000;

@@ -14,6 +14,9 @@ pub mod metrics;
 pub mod notify;
 pub mod place;
 pub mod process;
+#[cfg(test)]
+#[path = "../../fuzz/src/inside/replay.rs"]
+pub(crate) mod replay;
 pub mod sandbox;
 pub mod show;
 pub mod sse;

@@ -159,6 +159,10 @@ impl Topic {
             return Next::Wait;
         }
         let tail = self.tail.lock();
+        // Who reads along wants the newest; its place is not searched for among all that are kept.
+        if let Some(newest) = tail.batches.back().filter(|piece| piece.batch.first_seq() <= after + 1) {
+            return Next::Batch(Arc::clone(&newest.batch));
+        }
         match tail.batches.front() {
             Some(front) if front.batch.first_seq() <= after + 1 => {
                 let at = tail.batches.partition_point(|piece| piece.batch.last_seq() <= after);

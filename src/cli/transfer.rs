@@ -28,7 +28,7 @@ pub(super) fn directory_of(place: Place) -> Result<PathBuf, Exit> {
 fn exit_of(error: &TransferError) -> Exit {
     screen::problem(screen::clean(&error.to_string()));
     match error {
-        TransferError::Line { .. } | TransferError::Damaged(_) | TransferError::NoSession(_) => Exit::Failed,
+        TransferError::NotRead(_) | TransferError::Damaged(_) | TransferError::NoSession(_) => Exit::Failed,
         TransferError::Store(StoreError::Taken(_)) | TransferError::File(_) => Exit::Failed,
         TransferError::Store(_) => Exit::CannotStart,
     }

@@ -31,14 +31,29 @@ pub fn faults_of(text: &str) -> Vec<Fault> {
     let (document, broken) = DeTable::parse_recoverable(text);
     let mut look = Look { text, faults: Vec::new() };
     for error in broken {
-        look.add(&error.span().unwrap_or(0..0), error.message().to_owned());
+        let span = error.span().unwrap_or_else(|| placeless(text));
+        look.add(&span, error.message().to_owned());
     }
     // What a broken line was meant to say nobody knows.
     if look.faults.is_empty() {
         look.members(document.get_ref(), &document.span(), &schema::schema(), "");
     }
     look.faults.sort_by_key(|fault| fault.line);
+    // A line of dots is wrong at each of them.
+    look.faults.dedup();
     look.faults
+}
+
+/// Where an error stands that does not say so: in the first line without which it is not there.
+fn placeless(text: &str) -> Range<usize> {
+    let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).chain([text.len()]).collect();
+    let is_there = |end: usize| {
+        let (_, broken) = DeTable::parse_recoverable(text.get(..end).unwrap_or(text));
+        broken.iter().any(|error| error.span().is_none())
+    };
+    let line = ends.partition_point(|end| !is_there(*end));
+    let begin = line.checked_sub(1).and_then(|before| ends.get(before)).map_or(0, |end| end + 1);
+    begin..begin
 }
 
 /// The same of a file.
@@ -247,6 +262,15 @@ mod tests {
             "line 29: `mcp_servers[0].transport`: expected stdio or http; got a string",
         ];
         assert_eq!(found, want, "{found:#?}");
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_is_told_once_and_where_it_stands() {
+        let told = |text: &str| faults_of(text).iter().map(ToString::to_string).collect::<Vec<_>>();
+        let dots = told(&format!("port = 1\nmax{}rest = 0\n", ".".repeat(120)));
+        assert!(dots.len() <= 3 && dots.iter().all(|fault| fault.starts_with("line 2: ")), "{dots:#?}");
+        let deep = told(&format!("port = 1\n\nroot = {}\nhost = 'a'\n", "[".repeat(500)));
+        assert!(deep.first().is_some_and(|fault| fault.starts_with("line 3: ")), "{deep:#?}");
     }
 
     #[test]

@@ -5,6 +5,9 @@ pub mod data_directory;
 mod embedded;
 mod environment;
 mod faults;
+#[cfg(test)]
+#[path = "../../fuzz/src/inside/settings.rs"]
+mod inside;
 mod mcp;
 mod names;
 mod options;
@@ -194,7 +197,7 @@ pub struct Limits {
     pub interrupt_grace_ms: u64,
     /// Rest after which a session that nobody uses leaves memory.
     pub session_idle_ms: u64,
-    /// Rest after which the program of an ACP agent is ended; 0: never.
+    /// Rest after which the program of an ACP agent or an MCP server is ended; 0: never.
     pub agent_idle_ms: u64,
     /// Longest silence of a model.
     pub model_idle_timeout_ms: u64,

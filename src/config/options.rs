@@ -198,7 +198,7 @@ options! {
     /// Rest after which a session that nobody uses leaves memory [default: 30000]
     #[arg(long, value_name = "MS", help_heading = "Limits")]
     session_idle_ms: u64,
-    /// Rest after which the program of an ACP agent is ended until it is needed again; 0: never [default: 600000]
+    /// Rest after which the program of an ACP agent or an MCP server is ended until it is needed again; 0: never [default: 600000]
     #[arg(long, value_name = "MS", help_heading = "Limits")]
     agent_idle_ms: u64,
     /// How long a stop waits for running turns [default: 8000]

@@ -77,6 +77,21 @@ impl Line {
         Self { cancel: Some(cancel), ..self.clone() }
     }
 
+    /// The same for what no single call says.
+    #[must_use]
+    pub fn for_turn(&self) -> Self {
+        Self { call_id: None, ..self.clone() }
+    }
+
+    /// Whether both lead to the same clients, in the same turn.
+    pub fn joins(&self, other: &Self) -> bool {
+        match (&self.clients, &other.clients) {
+            (Some(own), Some(others)) => Arc::ptr_eq(own, others),
+            (Some(_), None) | (None, Some(_)) => false,
+            (None, None) => true,
+        }
+    }
+
     /// What ends its questions.
     pub fn cancel(&self) -> CancellationToken {
         self.cancel.clone().unwrap_or_default()

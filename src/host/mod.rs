@@ -95,6 +95,7 @@ pub use git_stash::GitStash;
 pub use git_status::GitStatus;
 pub use git_worktree::GitWorktree;
 pub use record::{DiffWanted, Direction, Recorder, Recording, UndoDone, UndoWanted};
+pub use search::shelved;
 pub use view_image::ViewImage;
 pub use write_stdin::WriteStdin;
 

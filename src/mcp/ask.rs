@@ -6,6 +6,7 @@ use rmcp::model::{ClientRequest, ErrorData, ServerResult};
 use rmcp::service::PeerRequestOptions;
 use tokio_util::sync::CancellationToken;
 
+use super::elicit::Underway;
 use super::explain::request_failed;
 use super::link::Link;
 use crate::config::McpTransport;
@@ -26,12 +27,13 @@ pub(super) enum AskError {
     Broken(String),
 }
 
-/// Asks. What the answer is made of is the caller's to know.
+/// Asks. What the answer is made of is the caller's to know. `underway`: the call whose clients the server may ask meanwhile.
 pub(super) async fn ask(
     link: &Link,
-    request: ClientRequest,
+    (request, underway): (ClientRequest, Option<&Underway>),
     cancel: &CancellationToken,
 ) -> Result<ServerResult, AskError> {
+    let _in_use = link.in_use();
     let peer = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(AskError::Aborted),
@@ -47,6 +49,9 @@ pub(super) async fn ask(
         Ok(handle) => handle,
         Err(error) => return Err(failure(link, error).await),
     };
+    if let Some(underway) = underway {
+        underway.sent(&handle.id);
+    }
     let answer = tokio::select! {
         biased;
         answer = &mut handle.rx => answer.unwrap_or(Err(ServiceError::TransportClosed)),

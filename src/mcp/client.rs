@@ -73,7 +73,8 @@ impl Client {
         tools_changed: ToolsChanged,
     ) -> Result<Self, DuplicateServer> {
         check_names(&servers)?;
-        let place = Arc::new(Place { directory, identity, tools_changed: Some(tools_changed) });
+        let place =
+            Arc::new(Place { directory, identity, tools_changed: Some(tools_changed), has_clients: false, idle: None });
         Ok(Self { servers, place, running: Mutex::default() })
     }
 
@@ -86,7 +87,7 @@ impl Client {
         let why = match link.outcome(|_| false).await {
             Status::Ready(_) => return Ok(()),
             Status::Down(down) => link.sentence(&format!("cannot be connected: {}", down.reason)),
-            Status::Idle | Status::Connecting | Status::Closed => link.sentence("was disconnected"),
+            Status::Idle | Status::Connecting | Status::Resting | Status::Closed => link.sentence("was disconnected"),
         };
         // What did not come up is not kept trying, unless another has begun anew.
         let same = |running: &Running| Arc::ptr_eq(&running.link, &link);
@@ -149,7 +150,7 @@ impl Client {
         }
         let request: ClientRequest = serde_json::from_value(json!({ "method": method, "params": params }))
             .map_err(|error| ClientError::Failed(format!("{method}: {error}")))?;
-        let answer = match ask(&link, request, cancel).await {
+        let answer = match ask(&link, (request, None), cancel).await {
             // What a server does not have, it has none of.
             Err(AskError::Refused(error)) if error.code == ErrorCode::METHOD_NOT_FOUND && method.ends_with("/list") => {
                 return Ok(json!({}));

@@ -7,19 +7,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use rmcp::model::{ClientCapabilities, ClientConfig, ClientRequest, Implementation, PingRequest, ProtocolVersion};
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationCapability, ErrorCode, Extensions, FormElicitationCapability, Implementation,
+    PingRequest, ProtocolVersion,
+};
 use rmcp::service::{
-    ClientLifecycleMode, NotificationContext, RunningService, RunningServiceCancellationToken,
+    ClientLifecycleMode, NotificationContext, RequestContext, RunningService, RunningServiceCancellationToken,
     serve_client_with_lifecycle,
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientHandler, Peer, RoleClient};
+use rmcp::{ClientHandler, ErrorData, Peer, RoleClient};
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::elicit::Calls;
 use super::explain::{not_begun, request_failed};
 use super::listing::{Listed, list_tools};
 use super::pipe::{Fault, Guarded, LastWords, drain, with_last_words};
@@ -35,23 +42,79 @@ const GOODBYE_WAIT: Duration = Duration::from_secs(2);
 
 /// What the server is told about us, and what we do about its notifications.
 ///
-/// Offers no sampling, no elicitation and no roots: a server that asks for them is refused by the protocol.
-/// Progress and log messages are passed over.
+/// Offers no sampling and no roots: a server that asks for them is refused by the protocol. Forms for a person to fill in are
+/// offered where there are sessions. Progress and log messages are passed over.
 struct Handler {
+    server: String,
     identity: Identity,
     tools_changed: Arc<Notify>,
+    /// The calls whose clients can be asked. None: there are no clients.
+    calls: Option<Arc<Calls>>,
+}
+
+impl Handler {
+    fn capabilities(&self) -> ClientCapabilities {
+        let mut capabilities = ClientCapabilities::default();
+        let form = || ElicitationCapability::new().with_form(FormElicitationCapability::new());
+        capabilities.elicitation = self.calls.as_ref().map(|_| form());
+        capabilities
+    }
+
+    async fn elicit(
+        &self,
+        (message, schema): (&str, &Value),
+        asked: (&Extensions, &CancellationToken),
+    ) -> Result<ElicitResult, ErrorData> {
+        match &self.calls {
+            Some(calls) => calls.elicit(&self.server, (message, schema), asked).await,
+            None => Ok(ElicitResult::new(ElicitationAction::Decline)),
+        }
+    }
 }
 
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         let own = Implementation::new(self.identity.name.clone(), self.identity.version.clone());
         // The newest that begins with `initialize`, which every server of today answers.
-        ClientConfig::new(ClientCapabilities::default(), own)
-            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        ClientConfig::new(self.capabilities(), own).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
         self.tools_changed.notify_one();
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
+            return Err(ErrorData::invalid_params("mode: expected `form`", None));
+        };
+        let schema = serde_json::to_value(requested_schema)
+            .map_err(|error| ErrorData::invalid_params(format!("requestedSchema: {error}"), None))?;
+        self.elicit((&message, &schema), (&context.extensions, &context.ct)).await
+    }
+
+    /// What the protocol's own types do not take: a form all the same, perhaps.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        if request.method != "elicitation/create" {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
+        }
+        let params = request.params.unwrap_or_default();
+        if params["mode"].as_str().is_some_and(|mode| mode != "form") {
+            return Err(ErrorData::invalid_params("mode: expected `form`", None));
+        }
+        let Some(message) = params["message"].as_str() else {
+            return Err(ErrorData::invalid_params("message: expected a string", None));
+        };
+        let asked = (&context.extensions, &context.ct);
+        let result = self.elicit((message, &params["requestedSchema"]), asked).await?;
+        serde_json::to_value(result).map(CustomResult).map_err(|e| ErrorData::internal_error(e.to_string(), None))
     }
 }
 
@@ -105,9 +168,18 @@ impl Connection {
     ///
     /// # Errors
     /// Why it did not work, as the end of a sentence.
-    pub(super) async fn open(spec: &McpServer, place: &Place) -> Result<(Self, Vec<Listed>), String> {
+    pub(super) async fn open(
+        spec: &McpServer,
+        place: &Place,
+        calls: &Arc<Calls>,
+    ) -> Result<(Self, Vec<Listed>), String> {
         let tools_changed = Arc::new(Notify::new());
-        let handler = Handler { identity: place.identity.clone(), tools_changed: Arc::clone(&tools_changed) };
+        let handler = Handler {
+            server: spec.name.clone(),
+            identity: place.identity.clone(),
+            tools_changed: Arc::clone(&tools_changed),
+            calls: place.has_clients.then(|| Arc::clone(calls)),
+        };
         let connection = match &spec.transport {
             McpTransport::Stdio { .. } => Self::start(spec, &place.directory, handler).await?,
             McpTransport::Http { url, headers } => Self::reach(url, headers, handler).await?,

@@ -17,11 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::Place;
 use super::connection::{Connection, Tending};
+use super::elicit::Calls;
 use super::listing::{Listed, list_tools};
 use super::pipe::without_last_words;
 use super::tool::McpTool;
 use crate::base::limit;
-use crate::config::McpServer;
+use crate::config::{McpServer, McpTransport};
 use crate::tool::Tool;
 
 /// How long a call whose connection is gone waits to learn why.
@@ -41,9 +42,13 @@ pub(super) struct Link {
     tools: Mutex<Arc<[Arc<dyn Tool>]>>,
     /// Somebody needs the server while it is down.
     demand: Notify,
+    /// The calls that it works on.
+    calls: Arc<Calls>,
     /// A request could not be sent: it may be gone, and nobody sends another before that is known.
     doubt: Notify,
     in_doubt: AtomicBool,
+    /// Whether it is asked anything, and since when not.
+    used: watch::Sender<Used>,
     /// No start has succeeded or been waited out, and at most one has failed.
     is_new: AtomicBool,
 }
@@ -54,6 +59,8 @@ pub(super) enum Status {
     Idle,
     Connecting,
     Ready(Peer<RoleClient>),
+    /// Its program was ended, because nobody asked it anything for long. The next request starts it again.
+    Resting,
     Down(Arc<Down>),
     Closed,
 }
@@ -66,9 +73,26 @@ pub(super) struct Down {
     starts: u64,
 }
 
+/// Requests that are under way, and since when that many are.
+#[derive(Clone, Copy)]
+struct Used {
+    requests: usize,
+    since: Instant,
+}
+
+/// A request that is under way: as long as there is one, the server does not rest.
+pub(super) struct InUse<'a>(&'a watch::Sender<Used>);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|used| *used = Used { requests: used.requests - 1, since: Instant::now() });
+    }
+}
+
 /// How one run of the server ended.
 enum Life {
     Stopped,
+    Rested,
     NeverBegan(String),
     Ended { reason: String, after: Duration },
 }
@@ -82,8 +106,10 @@ impl Link {
             status: watch::Sender::new(Status::Idle),
             tools: Mutex::new(Arc::new([])),
             demand: Notify::new(),
+            calls: Arc::default(),
             doubt: Notify::new(),
             in_doubt: AtomicBool::new(false),
+            used: watch::Sender::new(Used { requests: 0, since: Instant::now() }),
             is_new: AtomicBool::new(true),
         }
     }
@@ -94,6 +120,10 @@ impl Link {
 
     pub(super) fn spec(&self) -> &McpServer {
         &self.spec
+    }
+
+    pub(super) fn calls(&self) -> &Arc<Calls> {
+        &self.calls
     }
 
     /// Where a program of it starts.
@@ -110,8 +140,21 @@ impl Link {
         Arc::clone(&self.tools.lock())
     }
 
+    /// Connected, or resting until it is asked something.
     pub(super) fn is_ready(&self) -> bool {
-        matches!(*self.status.borrow(), Status::Ready(_))
+        matches!(*self.status.borrow(), Status::Ready(_) | Status::Resting)
+    }
+
+    /// Whether it is a program, and one that runs or is being started.
+    pub(super) fn runs_a_program(&self) -> bool {
+        let runs = matches!(*self.status.borrow(), Status::Connecting | Status::Ready(_));
+        runs && matches!(self.spec.transport, McpTransport::Stdio { .. })
+    }
+
+    /// Notes that it is asked something, before it is looked how it is.
+    pub(super) fn in_use(&self) -> InUse<'_> {
+        self.used.send_modify(|used| *used = Used { requests: used.requests + 1, since: Instant::now() });
+        InUse(&self.used)
     }
 
     pub(super) fn is_down(&self) -> bool {
@@ -123,6 +166,7 @@ impl Link {
         match &*self.status.borrow() {
             Status::Idle | Status::Connecting => "starting".into(),
             Status::Ready(_) => "connected".into(),
+            Status::Resting => "resting".into(),
             Status::Down(down) => format!("down: {}", without_last_words(&down.reason)),
             Status::Closed => "stopped".into(),
         }
@@ -156,7 +200,7 @@ impl Link {
             Ok(Status::Ready(peer)) => Ok(peer),
             Ok(Status::Down(down)) => Err(self.down_sentence(&down)),
             Ok(Status::Closed) => Err(self.sentence("was stopped")),
-            Ok(Status::Idle | Status::Connecting) | Err(_) => Err(self.sentence("is still starting")),
+            Ok(Status::Idle | Status::Connecting | Status::Resting) | Err(_) => Err(self.sentence("is still starting")),
         }
     }
 
@@ -180,6 +224,7 @@ impl Link {
                         return now;
                     }
                 }
+                Status::Resting => self.demand.notify_one(),
                 Status::Idle | Status::Connecting => starts_before = Some(starts_before.unwrap_or(0)),
             }
             // The sender lives as long as `self`.
@@ -194,7 +239,9 @@ impl Link {
         match timeout(REASON_WAIT, ended).await {
             Ok(Ok(status)) => match &*status {
                 Status::Down(down) => self.sentence(&format!("went away during the call: {}", down.reason)),
-                Status::Idle | Status::Connecting | Status::Ready(_) | Status::Closed => self.sentence("was stopped"),
+                Status::Idle | Status::Connecting | Status::Ready(_) | Status::Resting | Status::Closed => {
+                    self.sentence("was stopped")
+                }
             },
             Ok(Err(_)) | Err(_) => self.sentence("went away during the call"),
         }
@@ -234,6 +281,17 @@ impl Link {
             self.status.send_replace(Status::Connecting);
             let reason = match self.live(&stop).await {
                 Life::Stopped => break,
+                Life::Rested => {
+                    failures = 0;
+                    let is_wanted = tokio::select! {
+                        () = stop.cancelled() => false,
+                        () = self.demand.notified() => true,
+                    };
+                    if is_wanted {
+                        continue;
+                    }
+                    break;
+                }
                 Life::NeverBegan(reason) => {
                     failures += 1;
                     tracing::warn!(server = self.name(), reason, "an MCP server could not be started");
@@ -269,7 +327,7 @@ impl Link {
     /// One run: start, tools, end.
     async fn live(self: &Arc<Self>, stop: &CancellationToken) -> Life {
         let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
-        let opening = timeout(most, Connection::open(&self.spec, &self.place));
+        let opening = timeout(most, Connection::open(&self.spec, &self.place, &self.calls));
         let opened = tokio::select! {
             biased;
             () = stop.cancelled() => return Life::Stopped,
@@ -286,6 +344,7 @@ impl Link {
         self.is_new.store(false, Ordering::Release);
         self.in_doubt.store(false, Ordering::Release);
         self.status.send_replace(Status::Ready(connection.peer().clone()));
+        self.used.send_modify(|used| used.since = Instant::now());
         let tending = connection.tending();
         let gone = tokio::select! {
             biased;
@@ -295,8 +354,51 @@ impl Link {
             }
             () = connection.ended() => None,
             reason = self.tend(tending) => Some(reason),
+            () = self.rests() => {
+                connection.close(None).await;
+                tracing::info!(server = self.name(), "an MCP server rests until it is needed");
+                return Life::Rested;
+            }
         };
         Life::Ended { reason: connection.close(gone).await, after: began.elapsed() }
+    }
+
+    /// Waits until nobody has asked a program anything for as long as it may idle, and says that it rests. Whoever asks
+    /// from then on sees that; whoever asked before keeps it.
+    async fn rests(&self) {
+        let idle = match self.spec.transport {
+            McpTransport::Stdio { .. } => self.place.idle,
+            // There is nothing of it in our memory that would be worth a session lost.
+            McpTransport::Http { .. } => None,
+        };
+        let Some(idle) = idle else { return std::future::pending().await };
+        let mut changes = self.used.subscribe();
+        loop {
+            let Used { requests, since } = *changes.borrow_and_update();
+            if requests == 0 {
+                // The sender lives as long as `self`.
+                tokio::select! {
+                    () = sleep_until(since + idle) => {}
+                    _ = changes.changed() => continue,
+                }
+            } else {
+                let _ = changes.changed().await;
+                continue;
+            }
+            let mut now_rests = false;
+            self.used.send_if_modified(|used| {
+                now_rests = used.requests == 0 && used.since + idle <= Instant::now();
+                if now_rests {
+                    // What was demanded earlier has been had.
+                    let _ = self.demand.notified().now_or_never();
+                    self.status.send_replace(Status::Resting);
+                }
+                false
+            });
+            if now_rests {
+                return;
+            }
+        }
     }
 
     /// Lists again what has changed. Ends with a reason when the server no longer answers.

@@ -8,6 +8,7 @@
 //!
 //! - `link`: one server's life. `ask`: one request to it. `connection`: one run of it: process or HTTP session, negotiation, end.
 //! - `listing`: its list of tools, bounded. `tool`: one of them. `content`: what a call answered, as text.
+//! - `elicit`: what a server asks a person meanwhile.
 //! - `pipe`: what comes out of a server's process. `explain`: what went wrong, in our words.
 //!
 //! Invariants: a program that was started is ended with its group, at the latest when [`Servers`] are dropped; a
@@ -18,6 +19,7 @@ mod ask;
 mod client;
 mod connection;
 mod content;
+mod elicit;
 mod explain;
 mod link;
 mod listing;
@@ -33,7 +35,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::base::limit;
-use crate::config::McpServer;
+use crate::config::{McpServer, McpTransport};
 use crate::tool::Tool;
 
 use link::Link;
@@ -65,6 +67,10 @@ struct Place {
     directory: PathBuf,
     identity: Identity,
     tools_changed: Option<ToolsChanged>,
+    /// Whether there are sessions, whose clients can be asked.
+    has_clients: bool,
+    /// Rest after which the program of a server is ended until it is needed again. None: never.
+    idle: Option<Duration>,
 }
 
 /// Two servers have one name.
@@ -93,13 +99,15 @@ impl std::fmt::Debug for Servers {
 }
 
 impl Servers {
-    /// Servers whose programs start in `directory` unless they name another. Starts nothing.
+    /// Servers whose programs start in `directory` unless they name another. Starts nothing. A program that was asked nothing
+    /// for as long as `idle` is ended until it is needed again; one that is asked something never is.
     ///
     /// # Errors
     /// [`DuplicateServer`].
-    pub fn new(configured: &[McpServer], directory: &Path) -> Result<Self, DuplicateServer> {
+    pub fn new(configured: &[McpServer], directory: &Path, idle: Option<Duration>) -> Result<Self, DuplicateServer> {
         check_names(configured)?;
-        let place = Place { directory: directory.to_owned(), identity: Identity::default(), tools_changed: None };
+        let (directory, identity) = (directory.to_owned(), Identity::default());
+        let place = Place { directory, identity, tools_changed: None, has_clients: true, idle };
         let place = Arc::new(place);
         let links = configured.iter().map(|server| Arc::new(Link::new(server.clone(), Arc::clone(&place)))).collect();
         let stop = CancellationToken::new();
@@ -130,12 +138,19 @@ impl Servers {
         self.links.iter().flat_map(|link| link.tools().to_vec()).collect()
     }
 
-    /// The tools of the servers that are connected now.
+    /// The tools of the servers that are connected now, or rest.
     pub fn connected_tools(&self) -> Vec<Arc<dyn Tool>> {
         self.links.iter().filter(|link| link.is_ready()).flat_map(|link| link.tools().to_vec()).collect()
     }
 
-    /// Each server's name and how it is: `connected`, `starting`, `down: …`.
+    /// How many programs run or are being started, and how many there are at most.
+    pub fn programs(&self) -> (usize, usize) {
+        let is_program = |link: &&Arc<Link>| matches!(link.spec().transport, McpTransport::Stdio { .. });
+        let running = self.links.iter().filter(|link| link.runs_a_program()).count();
+        (running, self.links.iter().filter(is_program).count())
+    }
+
+    /// Each server's name and how it is: `connected`, `resting`, `starting`, `down: …`.
     pub fn states(&self) -> Vec<(String, String)> {
         self.links.iter().map(|link| (link.name().to_owned(), link.state())).collect()
     }

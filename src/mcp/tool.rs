@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCode, ServerResult};
-use tokio_util::sync::CancellationToken;
 
 use super::ask::{AskError, ask};
 use super::content::{lenient_outcome, outcome};
@@ -26,10 +25,11 @@ impl McpTool {
         Self { listed, link }
     }
 
-    async fn call(&self, arguments: Arguments, cancel: &CancellationToken) -> Result<ToolOutput, ToolError> {
+    async fn call(&self, arguments: Arguments, context: &ToolContext) -> Result<ToolOutput, ToolError> {
         let params = CallToolRequestParams::new(self.listed.name.clone()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        match ask(&self.link, request, cancel).await {
+        let underway = self.link.calls().begin(&context.clients);
+        match ask(&self.link, (request, Some(&underway)), &context.cancel).await {
             Ok(answer) => self.understand(answer),
             Err(AskError::Aborted) => Err(ToolError::Aborted),
             Err(AskError::Refused(error)) if error.code == ErrorCode::INVALID_PARAMS => {
@@ -75,6 +75,6 @@ impl Tool for McpTool {
         arguments: Arguments,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolError>> {
-        Box::pin(self.call(arguments, &context.cancel))
+        Box::pin(self.call(arguments, context))
     }
 }

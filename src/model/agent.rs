@@ -2,7 +2,7 @@
 //!
 //! Such a model answers one request with a whole turn. It keeps sessions of its own, so it is told what of
 //! the conversation it knows already ([`AgentSession`]), and what it wants of its host comes as events with a
-//! reply channel: permission ([`AgentEvent::Ask`]) and calls that the host runs ([`AgentEvent::Run`]).
+//! reply channel: permission ([`AgentEvent::Ask`]), calls that the host runs ([`AgentEvent::Run`]), and forms ([`AgentEvent::Fill`]).
 //! A reply that is dropped unsent is a no.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::permission::Subject;
-use crate::protocol::{PermissionVerdict, ToolCallRequest, ToolCallResult, ToolDefinition};
+use crate::protocol::{FormReply, PermissionVerdict, ToolCallRequest, ToolCallResult, ToolDefinition};
 
 /// The session that an agent keeps for one of ours, and how much of the conversation it has heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +40,21 @@ pub enum AgentEvent {
     Ask(Box<Question>, Reply<PermissionVerdict>),
     /// It wants a call of ours run: through hooks, permission and registry, as any other.
     Run(Box<HostCall>, Reply<ToolCallResult>),
+    /// It wants a person to fill in a form.
+    Fill(Box<FormRequest>, Reply<FormReply>),
+}
+
+/// A form that an agent wants filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FormRequest {
+    /// Who asks, as a person is told.
+    pub who: String,
+    /// The call of its own that it belongs to, if it belongs to one.
+    pub call_id: Option<String>,
+    /// What it is about.
+    pub message: String,
+    /// What is to be filled in: the JSON Schema of an object.
+    pub schema: serde_json::Value,
 }
 
 /// A call that an agent asks about, in the terms of our rules.

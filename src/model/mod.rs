@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::protocol::{Reasoning, ToolCallRequest, ToolDefinition, Usage};
 
-pub use agent::{AgentEvent, AgentSession, HostCall, Question, Reply};
+pub use agent::{AgentEvent, AgentSession, FormRequest, HostCall, Question, Reply};
 pub use embed::{Embedder, Vectors};
 pub use messages::Messages;
 pub use names::WireNames;

@@ -17,6 +17,7 @@ mod permission;
 mod record;
 mod request;
 mod session;
+mod snapshot;
 mod telling;
 mod tool;
 pub(crate) mod whole;
@@ -37,11 +38,12 @@ pub use permission::{
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,
 };
 pub use record::Event;
-pub use request::{ClientQuestion, ClientReply, NoticeLevel};
+pub use request::{ClientQuestion, ClientReply, FormReply, NoticeLevel};
 pub use session::{
     ACP_PREFIX, AgentList, AgentView, Deleted, Health, LimitView, ModelList, ModelView, OWN_AGENT, Page, SessionStatus,
     SessionView, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
 };
+pub use snapshot::{OpenCall, Snapshot, Underway};
 pub use telling::{Beginning, Configured, ControlKind, RoundKind};
 pub use tool::{
     CategoryFilter, Held, HeldCall, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition,

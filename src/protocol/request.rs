@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::error::ApiError;
 use super::permission::VerdictSource;
@@ -80,6 +80,17 @@ pub enum ClientReply {
         /// Why, in words.
         reason: String,
     },
+}
+
+/// What came of a form: several questions that belong together.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FormReply {
+    /// It is filled in; the values fit.
+    Filled(Map<String, Value>),
+    /// A client would not. Why, in words.
+    Declined(String),
+    /// Nobody answered, or not to the end. Why, in words.
+    Cancelled(String),
 }
 
 impl NoticeLevel {

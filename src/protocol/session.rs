@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::Snapshot;
 use super::command::Reasoning;
 use super::error::ErrorBody;
 use super::event::EventBody;
@@ -206,6 +207,9 @@ pub struct SessionView {
     pub requests: Vec<EventBody>,
     /// Tokens of all turns.
     pub usage: Usage,
+    /// Where it is exactly, with its newest items. Only where it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Box<Snapshot>>,
 }
 
 /// One page of a list.

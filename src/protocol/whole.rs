@@ -5,10 +5,11 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 /// Numbers up to this are whole in a double too.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+pub(crate) const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// A whole number, 0 or more.
-struct Whole(u64);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Whole(pub(crate) u64);
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::log::REQUEST_ID;
+use super::headers::REQUEST_ID;
 use crate::base::clock;
 use crate::protocol::{ApiError, ErrorCode, ErrorEnvelope};
 

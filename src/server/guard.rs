@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::headers::single;
 use super::keys::{Bearer, Keys};
 use super::peer::Peer;
 use crate::app::Caller;
@@ -229,16 +230,6 @@ fn own_hosts(host: &str, port: u16) -> Vec<String> {
         hosts.extend(names);
     }
     hosts
-}
-
-/// The header's value. None when it is absent.
-pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() {
-        return Err(ApiError::invalid(name.as_str(), "one such header, not several"));
-    }
-    value.to_str().map(Some).map_err(|_| ApiError::invalid(name.as_str(), "visible ASCII characters"))
 }
 
 fn client(headers: &HeaderMap) -> Result<Option<ClientId>, ApiError> {

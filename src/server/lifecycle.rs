@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
 use super::call::Call;
+use super::headers::last_event_id;
 use super::query::number;
-use super::routes::{event_types, last_event_id};
+use super::routes::event_types;
 use super::sse;
 use crate::app::{Begin, LifecyclePage, LifecycleReader, encode_frame};
 use crate::base::clock;
@@ -29,7 +30,7 @@ pub(super) async fn open(call: Call) -> Answer {
     let types = types.map(|list| event_types(&list, LIFECYCLE_TYPES)).transpose()?;
     let after = after.map(|text| begin(&text)).transpose()?;
     // A browser that reconnects repeats the address and knows better by now.
-    let begin = match last_event_id(&call)? {
+    let begin = match last_event_id(&call.head.headers)? {
         Some(place) => Begin::Behind(place),
         None => after.unwrap_or(Begin::Behind(0)),
     };

@@ -14,12 +14,10 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::answer::Failure;
+use super::headers::REQUEST_ID;
 use super::peer::Peer;
 use crate::base::metrics::meters::{Meters, NO_ROUTE};
 use crate::base::trace::{Origin, Span, SpanKind, Tracer};
-
-/// The header that carries a request's id.
-pub(crate) const REQUEST_ID: &str = "x-request-id";
 
 /// Gets to know the route of a request once it has met one.
 #[derive(Debug, Clone, Default)]
@@ -114,11 +112,7 @@ impl Drop for Line {
 
 /// The caller's own id where it is a plain word, else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let given = headers.get(REQUEST_ID).filter(|value| {
-        let plain = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-        (1..=128).contains(&value.len()) && value.as_bytes().iter().all(plain)
-    });
-    given.cloned().unwrap_or_else(new_id)
+    super::headers::request_id(headers).cloned().unwrap_or_else(new_id)
 }
 
 fn new_id() -> HeaderValue {

@@ -6,10 +6,15 @@ mod connection;
 mod dialogue;
 mod framing;
 mod guard;
+mod headers;
 mod held;
+#[cfg(test)]
+#[path = "../../fuzz/src/inside/wire.rs"]
+mod inside;
 mod io;
 mod keys;
 mod lifecycle;
+mod lines;
 mod listen;
 mod log;
 mod metrics;

@@ -14,12 +14,15 @@ impl Query {
     /// The query of a URI.
     ///
     /// # Errors
-    /// When it is not a list of `name=value`, or names one thing twice.
+    /// When it is not a list of `name=value`, or names one thing twice or none.
     pub(crate) fn of(uri: &Uri) -> Result<Self, ApiError> {
         let pairs = Pairs::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|_| ApiError::invalid("query", "`name=value` pairs joined by `&`, percent-encoded"))?
             .0;
         for (at, (name, _)) in pairs.iter().enumerate() {
+            if name.is_empty() {
+                return Err(ApiError::invalid("query", "a name before each `=`"));
+            }
             if pairs.iter().skip(at + 1).any(|(other, _)| other == name) {
                 return Err(ApiError::invalid(name, "one value, not several"));
             }
@@ -110,6 +113,9 @@ mod tests {
             ("/x?limit=1001", Some("limit")),
             ("/x?wait=yes", Some("wait")),
             ("/x?wiat=true", Some("wiat")),
+            ("/x?=true", Some("query")),
+            ("/x?wait&=", Some("query")),
+            ("/x?wait&", None),
         ];
         for (uri, refused) in table {
             let result = Query::of(&uri.parse().unwrap()).and_then(|mut query| {

@@ -14,10 +14,10 @@ use serde_json::json;
 use super::Shared;
 use super::answer::{Answer, Failure, json, ok, written};
 use super::call::Call;
+use super::headers::{etag, last_event_id};
 use super::openapi;
-use super::query::number;
 use super::sse::{self, Opening, Selection};
-use super::write::{Done, etag};
+use super::write::Done;
 use crate::app::{Accepted, EventPage, EventReader, Paused};
 use crate::protocol::{
     AgentList, ApiError, EVENT_TYPES, ErrorCode, GrantId, ModelList, SessionId, SessionView, ToolList,
@@ -64,8 +64,15 @@ async fn list(call: Call) -> Answer {
 }
 
 async fn show(call: Call) -> Answer {
-    call.no_query()?;
-    let view = call.shared.app.session(&call.caller, &call.id("sessionId")?).await?;
+    let id = call.id("sessionId")?;
+    let mut query = call.query()?;
+    let snapshot = query.flag("snapshot")?;
+    let limit = if snapshot { Some(query.limit()?) } else { None };
+    query.finish(if snapshot { &["snapshot", "limit"] } else { &["snapshot"] })?;
+    let view = match limit {
+        Some(limit) => call.shared.app.snapshot(&call.caller, &id, limit).await?,
+        None => call.shared.app.session(&call.caller, &id).await?,
+    };
     let mut response = json(StatusCode::OK, &view);
     response.headers_mut().insert(ETAG, etag(view.version));
     Ok(response)
@@ -147,15 +154,22 @@ fn session_of(call: &Call, list: bool) -> Result<(Option<SessionId>, Option<Stri
 async fn history(call: Call) -> Answer {
     let id = call.id("sessionId")?;
     let mut query = call.query()?;
-    let (after, limit) = (query.number("cursor")?.unwrap_or(0), query.limit()?);
-    let (raw, types) = (query.flag("events")?, query.text("types"));
-    query.finish(&["cursor", "limit", "events", "types"])?;
+    let (cursor, limit) = (query.number("cursor")?, query.limit()?);
+    let (back, raw, types) = (query.flag("back")?, query.flag("events")?, query.text("types"));
+    query.finish(&["cursor", "limit", "back", "events", "types"])?;
+    if back && raw {
+        return Err(ApiError::invalid("back", "no `events=true` beside it: the log is read forwards").into());
+    }
+    let after = cursor.unwrap_or(0);
     if raw {
         let types = types.map(|list| event_types(&list, EVENT_TYPES)).transpose()?;
         return ok(&call.shared.app.event_page(&call.caller, &id, EventPage { after, limit, types }).await?);
     }
     if types.is_some() {
         return Err(ApiError::invalid("types", "`events=true` beside it: items have no types").into());
+    }
+    if back {
+        return ok(&call.shared.app.history_back(&call.caller, &id, (cursor, limit)).await?);
     }
     ok(&call.shared.app.history(&call.caller, &id, after, limit).await?)
 }
@@ -249,7 +263,7 @@ async fn events(call: Call) -> Answer {
     let types = query.text("types");
     query.finish(&["after", "types"])?;
     // A browser that reconnects repeats the address and knows better by now.
-    let after = last_event_id(&call)?.or(after).unwrap_or(0);
+    let after = last_event_id(&call.head.headers)?.or(after).unwrap_or(0);
     let types = types.map(|list| event_types(&list, EVENT_TYPES)).transpose()?;
     let reader = call.shared.app.events(&call.caller, &id, after).await?;
     Ok(stream(&call.shared, id, reader, Selection { types, turn: None }))
@@ -267,11 +281,6 @@ fn wants_stream(call: &Call) -> bool {
     accepted.flat_map(|value| value.split(',')).any(|one| {
         one.split(';').next().is_some_and(|essence| essence.trim().eq_ignore_ascii_case("text/event-stream"))
     })
-}
-
-pub(super) fn last_event_id(call: &Call) -> Result<Option<u64>, ApiError> {
-    let Some(value) = call.head.headers.get("last-event-id") else { return Ok(None) };
-    number("Last-Event-ID", value.to_str().unwrap_or_default()).map(Some)
 }
 
 pub(super) fn event_types(list: &str, known: &[&str]) -> Result<Vec<String>, ApiError> {

@@ -7,6 +7,7 @@
 //! Invariant: frames go out in the order of their numbers, each once.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -15,7 +16,8 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
 use futures_util::stream;
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use crate::app::{Batch, EventReader, encode_frames};
 use crate::base::clock;
@@ -68,12 +70,17 @@ struct Feed {
     opening: Opening,
     first: Option<Bytes>,
     over: bool,
+    /// Wakes when the line may have been silent for long. It is not set anew for each frame, nor is `stop`.
+    silence: Pin<Box<Sleep>>,
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 /// Answers with the stream; the headers and the first frame go out at once.
 pub(crate) fn respond(opening: Opening) -> Response {
     let first = Some(ready_frame(&opening));
-    let feed = Feed { opening, first, over: false };
+    let silence = Box::pin(tokio::time::sleep(opening.heartbeat));
+    let stop = Box::pin(opening.stop.clone().cancelled_owned());
+    let feed = Feed { opening, first, over: false, silence, stop };
     let frames = stream::unfold(feed, |mut feed| async move {
         let frame = feed.next().await?;
         Some((Ok::<_, Infallible>(frame), feed))
@@ -113,16 +120,22 @@ impl Feed {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
-        let silence = tokio::time::sleep(self.opening.heartbeat);
-        tokio::pin!(silence);
+        let until = Instant::now() + self.opening.heartbeat;
         while !self.over {
             let cursor = self.opening.reader.position();
             let batch = tokio::select! {
                 // Events first: who watches a stop sees how the turns ended.
                 biased;
                 batch = self.opening.reader.next() => batch,
-                () = self.opening.stop.cancelled() => return None,
-                () = &mut silence => return Some(STILL_HERE),
+                () = &mut self.stop => return None,
+                () = &mut self.silence => {
+                    let silent = Instant::now() >= until;
+                    self.silence.as_mut().reset(if silent { Instant::now() + self.opening.heartbeat } else { until });
+                    if silent {
+                        return Some(STILL_HERE);
+                    }
+                    continue;
+                }
             };
             match batch {
                 Ok(Some(batch)) => {

@@ -5,16 +5,16 @@
 //!
 //! Invariant: nothing but whole lines of the protocol is written into the output.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::dialogue::{Dialogue, ready, shutdown};
+use super::lines::{Line, line};
 use super::out::{self, Frame};
 use crate::app::{App, Caller};
 use crate::protocol::{ApiError, ErrorCode};
@@ -103,61 +103,6 @@ async fn read<R: AsyncBufRead + Unpin>(mut input: R, line_bytes_max: usize, dial
         };
         if !goes_on {
             return;
-        }
-    }
-}
-
-/// What stood between two line ends.
-enum Line {
-    Whole(Vec<u8>),
-    TooLong,
-}
-
-/// The next line; the last one needs no end. None: the input has ended.
-async fn line<R: AsyncBufRead + Unpin>(input: &mut R, bytes_max: usize) -> io::Result<Option<Line>> {
-    let (mut text, mut length) = (Vec::new(), 0_usize);
-    loop {
-        let piece = input.fill_buf().await?;
-        if piece.is_empty() {
-            return Ok(match length {
-                0 => None,
-                _ if length > bytes_max => Some(Line::TooLong),
-                _ => Some(Line::Whole(text)),
-            });
-        }
-        let end = memchr::memchr(b'\n', piece);
-        let taken = end.unwrap_or(piece.len());
-        length = length.saturating_add(taken);
-        if length <= bytes_max {
-            text.extend_from_slice(&piece[..taken]);
-        } else {
-            // What is too long is not kept.
-            text = Vec::new();
-        }
-        input.consume(taken + usize::from(end.is_some()));
-        if end.is_some() {
-            return Ok(Some(if length > bytes_max { Line::TooLong } else { Line::Whole(text) }));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn lines_are_cut_at_their_ends_and_long_ones_are_not_kept() {
-        let text = b"one\n\n1234567890\n12345678901\nlast";
-        for piece in [1, 3, 100] {
-            let mut input = BufReader::with_capacity(piece, &text[..]);
-            let mut seen = Vec::new();
-            while let Some(line) = line(&mut input, 10).await.expect("read") {
-                seen.push(match line {
-                    Line::Whole(text) => String::from_utf8(text).expect("UTF-8"),
-                    Line::TooLong => "too long".to_owned(),
-                });
-            }
-            assert_eq!(seen, ["one", "", "1234567890", "too long", "last"]);
         }
     }
 }

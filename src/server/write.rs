@@ -1,8 +1,8 @@
 //! Writes over HTTP: each is a command (contract.md, Commands), with `Idempotency-Key` as its key and `If-Match` as the
 //! version that it expects.
 
-use axum::http::header::{ETAG, IF_MATCH};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::header::ETAG;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{Failure, REPLAYED, json};
 use super::call::Call;
-use super::guard::single;
+use super::headers::{etag, expected_version, single};
 use crate::app::{Command, Request};
 use crate::protocol::{ApiError, SessionId};
 
@@ -87,38 +87,5 @@ impl Done {
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         let read = serde_json::from_str(self.data.get());
         read.map_err(|cause| ApiError::internal(format!("a stored outcome cannot be read: {cause}")))
-    }
-}
-
-/// A session's version, as a header says it.
-pub(crate) fn etag(version: u64) -> HeaderValue {
-    HeaderValue::try_from(format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("*"))
-}
-
-/// `If-Match`: the version that the session must have. `*` asks for none.
-fn expected_version(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    let Some(text) = single(headers, &IF_MATCH)? else { return Ok(None) };
-    let bare = text.strip_prefix("W/").unwrap_or(text);
-    let bare = bare.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(bare);
-    match bare.parse() {
-        Ok(version) => Ok(Some(version)),
-        Err(_) if text == "*" => Ok(None),
-        Err(_) => Err(ApiError::invalid("If-Match", "the version of a session, such as \"3\"")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_version_is_read_in_every_form_that_headers_have() {
-        let table = [("3", Ok(Some(3))), ("\"3\"", Ok(Some(3))), ("W/\"3\"", Ok(Some(3))), ("*", Ok(None))];
-        let refused = ["", "x", "\"x\"", "-1", "\"3", "3, 4"].map(|text| (text, Err(())));
-        for (text, want) in table.into_iter().chain(refused) {
-            let headers = HeaderMap::from_iter([(IF_MATCH, HeaderValue::from_str(text).expect("visible"))]);
-            assert_eq!(expected_version(&headers).map_err(drop), want, "{text}");
-        }
-        assert_eq!(expected_version(&HeaderMap::new()), Ok(None));
     }
 }

@@ -4,7 +4,8 @@
 //! abort, a steer or an answer never waits behind it. What an order changes is durable before it is answered;
 //! what could not be written has not happened.
 //!
-//! - `turns`: prompts, and the beginning and end of turns
+//! - `begins`: the beginning of turns
+//! - `turns`: prompts, and the end of turns
 //! - `controls`: abort, interrupt, pause, resume
 //! - `settings`: what the next turns work with
 //! - `ends`: how a turn ended
@@ -13,6 +14,7 @@
 //! - `undo`: what turns did to files is undone and redone
 
 mod asks;
+mod begins;
 mod controls;
 mod ends;
 mod settings;
@@ -31,6 +33,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::begins::Beginning;
 use super::ask::{Answer, Asks, End, Question, Resolved};
 use super::control::{Command, Kind, Told, Waiting};
 use super::history::Conversation;
@@ -41,6 +44,7 @@ use super::policy::Policy;
 use super::receipt::Receipt;
 use super::runner::{Finished, Helm, TurnSink};
 use super::settings::chosen_tools;
+use super::snapshot::Stand;
 use super::tally::Tally;
 use super::turn::Phase;
 use super::{Terms, Workbench, store_failure};
@@ -56,7 +60,7 @@ use crate::protocol::{
 use crate::store::{Grant, SessionRow, TurnRow, Write};
 use crate::tool::Scope;
 
-pub(super) use turns::{queued_turn, reason_of, status_after, terminal_event};
+pub(super) use turns::{queued_turn, reason_of, terminal_event};
 
 /// Orders that wait for an actor, at most; more senders wait.
 pub(super) const MAIL_MAX: usize = 64;
@@ -141,6 +145,8 @@ pub(super) enum Order {
     Configure(Box<NewSettings>, oneshot::Sender<Result<SessionView, ApiError>>),
     Answer(Answer, oneshot::Sender<Result<Resolved, ApiError>>),
     View(oneshot::Sender<SessionView>),
+    /// The session behind all that was done to it.
+    Stand(oneshot::Sender<Result<Stand, ApiError>>),
     /// What would happen to a call now.
     Explain(Box<Explained>, oneshot::Sender<PermissionExplanation>),
     /// The grants of the session.
@@ -217,6 +223,8 @@ pub(super) struct Actor {
     mail: mpsc::Receiver<Order>,
     row: SessionRow,
     queue: VecDeque<TurnRow>,
+    /// The first of the queue: its beginning was written down with the end of the turn before it.
+    next: Option<Beginning>,
     running: Option<Running>,
     /// The last turn that ended while this actor lived.
     last: Option<(TurnId, TurnStatus)>,
@@ -257,6 +265,7 @@ impl Actor {
             mail,
             row,
             queue: agenda.queue.into(),
+            next: None,
             running,
             last: None,
             owed: None,
@@ -327,6 +336,10 @@ impl Actor {
                 let _ = reply.send(answer);
             }
             Order::View(reply) => drop(reply.send(self.view())),
+            Order::Stand(reply) => {
+                let stand = self.stand().await;
+                let _ = reply.send(stand);
+            }
             Order::Explain(call, reply) => drop(reply.send(self.explain(&call))),
             Order::Grants(reply) => drop(reply.send(self.row.settings.grants.clone())),
             Order::Revoke(id, reply) => {
@@ -466,5 +479,6 @@ pub(super) fn view_of(row: &SessionRow, last_seq: u64) -> SessionView {
         queued: 0,
         requests: Vec::new(),
         usage: row.usage,
+        snapshot: None,
     }
 }

@@ -9,12 +9,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::actor::{queued_turn, status_after, terminal_event, view_of};
+use super::actor::{queued_turn, terminal_event, view_of};
 use super::manager::{Manager, event_of};
 use super::receipt::Receipt;
 use super::repair::Remains;
 use super::settings::beginning;
 use super::tally::Tally;
+use super::views::status_after;
 use super::{stopping, store_failure};
 use crate::base::clock;
 use crate::protocol::{

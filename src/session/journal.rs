@@ -4,20 +4,31 @@
 //! into the next one together, so a flood makes few large commits and a trickle makes small quick ones.
 //! Other writes (a turn's row, the session's) can ride in the commit of the events they belong to.
 //!
+//! Where nobody reads along, what a model says waits up to [`LINGER`] for company: the end of a short turn then takes all
+//! of the turn with it. Who asks for durability, who comes to read and any other event ends that wait at once.
+//!
 //! Invariants: events are published after their commit, in the order of their numbers, without gaps.
 //! At most one commit of a session is under way. When one fails, it and all that waited behind it are
 //! dropped unseen, their numbers are given out again, and a turn's further events are refused until
 //! [`Journal::reopen`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, sleep_until};
 
 use crate::base::{clock, limit};
 use crate::bus::Topic;
 use crate::protocol::{Event, EventBody, SessionId, TurnId};
 use crate::store::{Store, StoreError, Write};
+
+/// How long what a model says may wait for company while nobody reads along.
+const LINGER: Duration = Duration::from_millis(20);
+/// Bytes of it that may.
+const LINGER_BYTES: usize = 16 << 10;
 
 /// What an event costs in memory beside its payload, in bytes, about.
 const EVENT_OVERHEAD: usize = 200;
@@ -31,6 +42,10 @@ struct Pack {
     writes: Vec<Write>,
     acks: Vec<Ack>,
     bytes: usize,
+    /// It is not to wait for company.
+    urgent: bool,
+    /// Until when it waits for that.
+    until: Option<Instant>,
 }
 
 struct State {
@@ -38,6 +53,8 @@ struct State {
     pending: Pack,
     /// Bytes of the commit under way.
     in_flight: Option<usize>,
+    /// Somebody looks after what waits for company.
+    lingers: bool,
     failure: Option<StoreError>,
 }
 
@@ -63,7 +80,7 @@ impl Journal {
     /// A journal that goes on behind the newest event that `topic` knows.
     pub(super) fn new(session: SessionId, store: Arc<dyn Store>, topic: Arc<Topic>) -> Arc<Self> {
         let next_seq = topic.durable_seq() + 1;
-        let state = State { next_seq, pending: Pack::default(), in_flight: None, failure: None };
+        let state = State { next_seq, pending: Pack::default(), in_flight: None, lingers: false, failure: None };
         Arc::new(Self { session, store, topic, state: Mutex::new(state), moved: Notify::new() })
     }
 
@@ -78,8 +95,50 @@ impl Journal {
             return Err(failure.clone());
         }
         self.push(&mut state, Some(turn.clone()), (kind, payload));
-        self.submit(state);
+        // What was done in the world is written at once; what is said, when somebody listens or it becomes much.
+        state.pending.urgent |= !is_said(body) || state.pending.bytes > LINGER_BYTES || self.is_read();
+        if state.pending.urgent {
+            self.submit(state);
+        } else {
+            self.linger(state);
+        }
         Ok(())
+    }
+
+    /// Leaves what waits for a little while.
+    fn linger(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
+        let until = *state.pending.until.get_or_insert_with(|| Instant::now() + LINGER);
+        if state.lingers {
+            return;
+        }
+        // Outside of a runtime nobody could look after it.
+        let Ok(runtime) = Handle::try_current() else { return self.hasten_all(state) };
+        state.lingers = true;
+        runtime.spawn(look_after(Arc::downgrade(self), until));
+    }
+
+    /// Somebody has come to read: nothing waits for company any more.
+    pub(super) fn hasten(self: &Arc<Self>) {
+        self.hasten_all(self.state.lock());
+    }
+
+    fn hasten_all(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
+        state.pending.urgent = true;
+        self.submit(state);
+    }
+
+    /// The time is over of what has waited since then. When that of what waits now is; None: nothing does.
+    fn look(self: &Arc<Self>) -> Option<Instant> {
+        let mut state = self.state.lock();
+        match state.pending.until {
+            Some(until) if until > Instant::now() => return Some(until),
+            Some(_) => {
+                state.lingers = false;
+                self.hasten_all(state);
+            }
+            None => state.lingers = false,
+        }
+        None
     }
 
     /// Hands in what `entry` makes of the next event's number, and waits until it is durable.
@@ -96,6 +155,7 @@ impl Journal {
             }
             state.pending.writes.extend(entry.writes);
             state.pending.acks.push(ack);
+            state.pending.urgent = true;
             self.submit(state);
         }
         durable.await.unwrap_or(Err(StoreError::Closed))
@@ -107,6 +167,24 @@ impl Journal {
     /// Why it is not.
     pub(super) async fn flush(self: &Arc<Self>) -> Result<(), StoreError> {
         self.record(|_| Entry::default()).await
+    }
+
+    /// The same, without a word to the store when nothing waits.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub(super) async fn settle(self: &Arc<Self>) -> Result<(), StoreError> {
+        let idle = {
+            let state = self.state.lock();
+            state.in_flight.is_none() && state.pending.is_empty()
+        };
+        if idle { Ok(()) } else { self.flush().await }
+    }
+
+    /// Bytes that wait for the disk.
+    pub(super) fn backlog_bytes(&self) -> usize {
+        let state = self.state.lock();
+        state.pending.bytes + state.in_flight.unwrap_or(0)
     }
 
     /// Waits until few enough bytes wait for the disk.
@@ -150,10 +228,10 @@ impl Journal {
         state.pending.events.push(Event { seq, kind, payload, session_id, turn_id, at: clock::now_ms() });
     }
 
-    /// Commits what waits, unless a commit is under way: then that one's end does. What comes until the store writes
-    /// goes with it.
+    /// Commits what waits, if it is urgent; unless a commit is under way: then that one's end does. What comes until the
+    /// store writes goes with it.
     fn submit(self: &Arc<Self>, mut state: parking_lot::MutexGuard<'_, State>) {
-        if state.in_flight.is_some() || state.pending.is_empty() {
+        if state.in_flight.is_some() || !state.pending.urgent || state.pending.is_empty() {
             return;
         }
         state.in_flight = Some(0);
@@ -175,7 +253,7 @@ impl Journal {
     /// Takes all that waits into the commit that is under way.
     fn pack(&self) -> (Arc<Vec<Event>>, Vec<Write>, Vec<Ack>) {
         let mut state = self.state.lock();
-        let Pack { events, mut writes, acks, bytes } = std::mem::take(&mut state.pending);
+        let Pack { events, mut writes, acks, bytes, .. } = std::mem::take(&mut state.pending);
         state.in_flight = Some(bytes);
         let events = Arc::new(events);
         if !events.is_empty() {
@@ -210,6 +288,61 @@ impl Journal {
         state.failure = Some(error.clone());
         state.next_seq = self.topic.durable_seq() + 1;
         std::mem::take(&mut state.pending).acks
+    }
+}
+
+/// Looks after what waits for company, as long as something does.
+async fn look_after(journal: Weak<Journal>, mut until: Instant) {
+    loop {
+        sleep_until(until).await;
+        match journal.upgrade().and_then(|journal| journal.look()) {
+            Some(later) => until = later,
+            None => return,
+        }
+    }
+}
+
+/// Whether an event tells no more than what a model says.
+fn is_said(body: &EventBody) -> bool {
+    match body {
+        EventBody::LoopStart {}
+        | EventBody::LoopComplete { .. }
+        | EventBody::StreamStart {}
+        | EventBody::StreamDelta { .. }
+        | EventBody::StreamReasoning { .. }
+        | EventBody::StreamComplete { .. }
+        | EventBody::TurnComplete { .. } => true,
+        EventBody::SessionCreated { .. }
+        | EventBody::SessionPrompt { .. }
+        | EventBody::SessionSteer { .. }
+        | EventBody::SessionCompleted { .. }
+        | EventBody::SessionError { .. }
+        | EventBody::SessionConfigured(_)
+        | EventBody::TurnQueued { .. }
+        | EventBody::TurnControl { .. }
+        | EventBody::TurnPaused { .. }
+        | EventBody::TurnResumed { .. }
+        | EventBody::LoopDoomLoop { .. }
+        | EventBody::AgentSession { .. }
+        | EventBody::StreamRetry { .. }
+        | EventBody::ToolCallStart { .. }
+        | EventBody::ToolCallOutput { .. }
+        | EventBody::ToolCallEnd { .. }
+        | EventBody::ToolCallError { .. }
+        | EventBody::ToolTimeout { .. }
+        | EventBody::PermissionRequest { .. }
+        | EventBody::PermissionResponse { .. }
+        | EventBody::ClientRequest { .. }
+        | EventBody::ClientResponse { .. }
+        | EventBody::ClientNotice { .. }
+        | EventBody::MemoryAdd { .. }
+        | EventBody::MemorySearch { .. }
+        | EventBody::MemoryDelete { .. }
+        | EventBody::TurnChanges(_)
+        | EventBody::ChangesUndone { .. }
+        | EventBody::ChangesRedone { .. }
+        | EventBody::SessionForked { .. }
+        | EventBody::Abort { .. } => false,
     }
 }
 
@@ -344,10 +477,18 @@ mod tests {
         }
     }
 
-    fn journal() -> (Arc<Journal>, Arc<Held>, Arc<Topic>) {
+    /// A journal that is not read along.
+    fn unread() -> (Arc<Journal>, Arc<Held>, Arc<Topic>) {
         let (store, topic) = (Arc::new(Held::default()), Arc::new(Topic::new(0, 1 << 20)));
         let id = "s".parse().expect("an id");
         (Journal::new(id, Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&topic)), store, topic)
+    }
+
+    /// The same with a reader.
+    fn journal() -> (Arc<Journal>, Arc<Held>, Arc<Topic>, tokio::sync::watch::Receiver<u64>) {
+        let (journal, store, topic) = unread();
+        let reader = topic.watch();
+        (journal, store, topic, reader)
     }
 
     fn delta(text: &str) -> EventBody {
@@ -360,7 +501,7 @@ mod tests {
 
     #[test]
     fn what_comes_during_a_commit_goes_together_and_is_seen_afterwards() {
-        let (journal, store, topic) = journal();
+        let (journal, store, topic, _reader) = journal();
         let turn = TurnId::generate();
         for text in ["1", "2", "3", "4"] {
             journal.emit(&turn, &delta(text)).expect("taken");
@@ -373,6 +514,58 @@ mod tests {
         assert_eq!((store.waiting(), topic.durable_seq()), (0, 4));
         let Next::Batch(batch) = topic.next(1) else { panic!("there are more") };
         assert_eq!((batch.first_seq(), batch.last_seq()), (2, 4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_nobody_hears_waits_for_company() {
+        let turn = TurnId::generate();
+        let say = |journal: &Arc<Journal>, text: &str| journal.emit(&turn, &delta(text)).expect("taken");
+        let ends: [(&str, fn(&Arc<Journal>, &TurnId)); 4] = [
+            ("something was done", |journal, turn| {
+                let end = EventBody::ToolTimeout { name: "t".into(), timeout_ms: 1 };
+                journal.emit(turn, &end).expect("taken");
+            }),
+            ("somebody wants it durable", |journal, _| {
+                assert!(Box::pin(journal.flush()).now_or_never().is_none());
+            }),
+            ("somebody has come to read", |journal, _| journal.hasten()),
+            ("it is much", |journal, turn| journal.emit(turn, &delta(&"x".repeat(LINGER_BYTES))).expect("taken")),
+        ];
+        for (why, end) in ends {
+            let (journal, store, _) = unread();
+            say(&journal, "1");
+            say(&journal, "2");
+            assert_eq!(store.waiting(), 0, "{why}");
+            end(&journal, &turn);
+            assert_eq!(store.waiting(), 1, "{why}");
+            assert_eq!(store.end(Ok(()))[..2], [1, 2], "{why}");
+            // What comes then waits again, from then on.
+            say(&journal, "4");
+            tokio::time::sleep(LINGER / 2).await;
+            assert_eq!(store.waiting(), 0, "{why}");
+            tokio::time::sleep(LINGER).await;
+            assert_eq!(store.waiting(), 1, "{why}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_during_a_commit_does_not_follow_at_once() {
+        let (journal, store, topic) = unread();
+        let turn = TurnId::generate();
+        assert!(
+            Box::pin(journal.record(|_| Entry { events: vec![(None, delta("1"))], writes: Vec::new() }))
+                .now_or_never()
+                .is_none()
+        );
+        journal.emit(&turn, &delta("2")).expect("taken");
+        assert_eq!(store.end(Ok(())), [1]);
+        assert_eq!((store.waiting(), topic.durable_seq()), (0, 1));
+        tokio::time::sleep(LINGER * 2).await;
+        assert_eq!(store.end(Ok(())), [2]);
+        journal.emit(&turn, &delta("3")).expect("taken");
+        drop(journal);
+        tokio::time::sleep(LINGER * 2).await;
+        assert_eq!(store.waiting(), 0, "nobody is left");
     }
 
     /// A store that writes when it is told to.
@@ -396,6 +589,7 @@ mod tests {
         let (held, topic) = (Arc::new(Held::default()), Arc::new(Topic::new(0, 1 << 20)));
         let id = "s".parse().expect("an id");
         let journal = Journal::new(id, Arc::clone(&held) as Arc<dyn Store>, Arc::clone(&topic));
+        let _reader = topic.watch();
         held.late.lock().replace(Arc::default());
         let slow = held.late.lock().clone().expect("set");
         let turn = TurnId::generate();
@@ -421,7 +615,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failed_commit_takes_what_waits_behind_it_and_gives_its_numbers_back() {
-        let (journal, store, topic) = journal();
+        let (journal, store, topic, _reader) = journal();
         let turn = TurnId::generate();
         journal.emit(&turn, &delta("1")).expect("taken");
         assert_eq!(store.end(Ok(())), [1]);
@@ -446,7 +640,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_flood_waits_for_the_disk() {
-        let (journal, store, _topic) = journal();
+        let (journal, store, _topic, _reader) = journal();
         let turn = TurnId::generate();
         let large = delta(&"x".repeat(limit::BACKLOG_BYTES_MAX / 2));
         journal.emit(&turn, &large).expect("taken");

@@ -1,5 +1,6 @@
 //! A session that is in memory: the address of its actor, its readers, and who is there.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,12 +9,13 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::actor::{Accepted, Explained, NewPrompt, NewSettings, Order, TurnLook};
 use super::ask::{Answer, Resolved, over};
 use super::control::{Command, Controlled, Kind};
 use super::journal::Journal;
+use super::snapshot::Stand;
 use super::store_failure;
 use crate::base::trace::Origin;
 use crate::bus::{Batch, Next, Topic};
@@ -63,8 +65,8 @@ pub struct Live {
     pub(super) owes: AtomicBool,
     presence: watch::Sender<Presence>,
     streams: AtomicUsize,
-    /// What it does, and how many turns wait: what the actor last said.
-    doing: Mutex<(Doing, usize)>,
+    /// What it does, and how many turns wait and questions are open: what the actor last said.
+    doing: Mutex<(Doing, [usize; 2])>,
 }
 
 impl std::fmt::Debug for Live {
@@ -91,12 +93,18 @@ impl Live {
 
     /// What it does, and how many turns wait.
     pub(super) fn doing(&self) -> (Doing, usize) {
-        *self.doing.lock()
+        let (doing, [queued, _]) = *self.doing.lock();
+        (doing, queued)
     }
 
-    /// Says what it does.
-    pub(super) fn does(&self, doing: Doing, queued: usize) {
-        *self.doing.lock() = (doing, queued);
+    /// Questions that are open.
+    pub(super) fn asked(&self) -> usize {
+        self.doing.lock().1[1]
+    }
+
+    /// Says what it does, how many turns wait, and how many questions are open.
+    pub(super) fn does(&self, doing: Doing, counts: [usize; 2]) {
+        *self.doing.lock() = (doing, counts);
     }
 
     /// Open event streams.
@@ -216,6 +224,10 @@ impl Live {
         self.ask(Order::View).await
     }
 
+    pub(super) async fn stand(&self) -> Result<Stand, ApiError> {
+        self.ask(Order::Stand).await?
+    }
+
     /// What would happen to a call now, and why. Nobody is asked.
     ///
     /// # Errors
@@ -298,7 +310,10 @@ impl Live {
         let guard = ClientGuard::new(self);
         let open = self.streams.fetch_add(1, Ordering::AcqRel);
         let changed = self.topic.watch();
-        let reader = EventReader { live: Arc::clone(self), position: after, changed, _here: guard };
+        // Who looks for a reader finds it from now on; what came before waits no longer.
+        self.journal.hasten();
+        let over = Box::pin(self.over.clone().cancelled_owned());
+        let reader = EventReader { live: Arc::clone(self), position: after, changed, over, _here: guard };
         if open >= streams_max {
             let message = format!("session {} has {streams_max} open event streams already", self.id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
@@ -356,6 +371,8 @@ pub struct EventReader {
     live: Arc<Live>,
     position: u64,
     changed: watch::Receiver<u64>,
+    /// The session is no longer there. Made once, not for each wait.
+    over: Pin<Box<WaitForCancellationFutureOwned>>,
     _here: ClientGuard,
 }
 
@@ -386,7 +403,7 @@ impl EventReader {
                 Next::Wait => tokio::select! {
                     biased;
                     changed = self.changed.changed() => if changed.is_err() { return Ok(None) },
-                    () = self.live.over.cancelled() => return Ok(None),
+                    () = &mut self.over => return Ok(None),
                 },
             }
         }

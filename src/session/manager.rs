@@ -22,13 +22,15 @@ use super::receipt::Receipt;
 use super::repair::Remains;
 use super::scopes::Scopes;
 use super::settings::beginning;
+use super::turn::{Phase, found};
+use super::views::status_after;
 use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
 use crate::config::Limits;
 use crate::permission::{Facts, Subject};
 use crate::protocol::{
     ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, LimitView, PermissionConfig, PermissionExplanation,
-    PromptContent, SessionId, SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStatus, TurnStop,
+    PromptContent, SessionId, SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStop,
 };
 use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
 use crate::tool::{Estate, Scope};
@@ -272,11 +274,11 @@ impl Manager {
         }
         for (id, turns) in sessions {
             let Some(mut row) = self.shelf.store.session(&id).await? else { continue };
-            let (mut queued, begun): (Vec<_>, Vec<_>) =
-                turns.into_iter().partition(|turn| turn.record.status == TurnStatus::Queued);
+            let is = |turn: &TurnRow| found(turn.record.status, turn.aborted.is_some());
+            let (mut queued, begun): (Vec<_>, Vec<_>) = turns.into_iter().partition(|turn| is(turn) == Phase::Queued);
             let mut paused = None;
             for turn in begun {
-                if turn.record.status == TurnStatus::Paused {
+                if is(&turn) == Phase::Paused {
                     let remains = self.remains(&row.id, &turn).await?;
                     paused = Some((turn, remains.tally));
                     continue;
@@ -312,13 +314,14 @@ impl Manager {
         let record = &mut turn.record;
         record.ended_at = Some(clock::now_ms());
         (record.rounds, record.usage) = (remains.tally.rounds, remains.tally.usage);
+        record.status = found(record.status, turn.aborted.is_some()).status(false);
         if let Some(reason) = turn.aborted.take() {
             // Whoever aborted it was told so.
-            (record.status, record.stop_reason) = (TurnStatus::Aborted, Some(TurnStop::Aborted));
+            record.stop_reason = Some(TurnStop::Aborted);
             record.reason = Some(reason);
         } else {
             let message = "interrupted by restart".to_owned();
-            (record.status, record.stop_reason) = (TurnStatus::Failed, Some(TurnStop::Error));
+            record.stop_reason = Some(TurnStop::Error);
             record.error = Some(ErrorBody { code: ErrorCode::Internal, message, details: None });
         }
         let why = actor::reason_of(record);
@@ -330,7 +333,7 @@ impl Manager {
         row.message_count += messages;
         row.usage = row.usage.plus(record.usage);
         row.updated_at = clock::now_ms();
-        row.status = if more || !late.is_empty() { SessionStatus::Active } else { actor::status_after(record.status) };
+        row.status = if more || !late.is_empty() { SessionStatus::Active } else { status_after(record.status) };
         let ending = closing.into_iter().chain([actor::terminal_event(&turn.record)]).map(|body| (&turn_id, body));
         let queued = late
             .iter()
@@ -422,6 +425,18 @@ impl Manager {
             LimitView::new("restingScopes", self.shelf.scopes.resting(), limit::RESTING_SCOPES_MAX),
             LimitView::new("streamsOfASession", most(&Live::streams), limits.streams_per_session_max),
             LimitView::new("ordersOfASession", most(&Live::orders), actor::MAIL_MAX),
+            LimitView::new("queuedTurnsOfASession", most(&|live| live.doing().1), limits.queued_prompts_max),
+            // Each call that runs beside others may wait for a yes, and the turn's tools and hooks ask as well.
+            LimitView::new(
+                "questionsOfASession",
+                most(&Live::asked),
+                limit::OPEN_REQUESTS_MAX + limit::CONCURRENT_CALLS_MAX,
+            ),
+            LimitView::new(
+                "unwrittenBytesOfASession",
+                most(&|live| live.journal.backlog_bytes()),
+                limit::BACKLOG_BYTES_MAX,
+            ),
             LimitView::new("tailBytesOfASession", most(&|live| live.topic.tail_bytes()), limit::TAIL_BYTES_MAX),
         ]
     }
@@ -441,7 +456,7 @@ pub(super) mod tests {
     use crate::base::BoxFuture;
     use crate::hook::NoHooks;
     use crate::model::{Model, ModelRequest, ModelStream};
-    use crate::protocol::{PermissionMode, PermissionPolicy, PromptMode, Reasoning, Usage};
+    use crate::protocol::{PermissionMode, PermissionPolicy, PromptMode, Reasoning, TurnStatus, Usage};
     use crate::session::{Equipment, GrantBook, NewPrompt, ServerRules};
     use crate::store::{MemoryStore, SessionSettings};
 

@@ -24,6 +24,7 @@ mod repair;
 mod runner;
 mod scopes;
 mod settings;
+mod snapshot;
 mod tally;
 mod traced;
 pub mod transfer;
@@ -59,6 +60,7 @@ pub use manager::Manager;
 pub use policy::ServerRules;
 pub use receipt::Receipt;
 pub use settings::{ToolEntry, choose_tools};
+pub use snapshot::items_back;
 pub use views::Views;
 
 /// What a turn works with.

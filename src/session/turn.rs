@@ -1,7 +1,7 @@
 //! The turn state machine: what may follow what, and nothing else.
 //!
 //! Pure: no clock, no channel, no await. `actor` owns the effects and asks this module what comes next:
-//! [`Phase::after`] for one turn, [`Phase::wish`] for its loop, [`place`] for a prompt.
+//! [`Phase::after`] for one turn, [`Phase::wish`] for its loop, [`place`] for a prompt, [`found`] for what a crash left.
 //!
 //! Pending together, interrupt goes before pause, and both before a steer; a turn that was paused runs before one that was
 //! steered too late, and that one before those in the queue (contract.md, Turn control).
@@ -161,6 +161,20 @@ impl Phase {
     }
 }
 
+/// Where a turn is that an earlier process left with this status; `aborted`: somebody was told that it is. What ran has lost
+/// its loop and ends; what waited or was paused still does.
+pub(super) fn found(status: TurnStatus, aborted: bool) -> Phase {
+    match status {
+        TurnStatus::Queued => Phase::Queued,
+        TurnStatus::Paused => Phase::Paused,
+        TurnStatus::Running | TurnStatus::Waiting if aborted => Phase::Aborted,
+        TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Failed => Phase::Failed,
+        TurnStatus::Completed => Phase::Completed,
+        TurnStatus::Aborted => Phase::Aborted,
+        TurnStatus::Interrupted => Phase::Interrupted,
+    }
+}
+
 /// Where a prompt goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
@@ -233,6 +247,22 @@ mod tests {
             let over = INPUTS.iter().all(|input| phase.after(*input).is_err());
             assert_eq!(phase.status(false).is_terminal(), over, "{phase:?}");
             assert_eq!(phase.status(true).is_terminal(), over, "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn what_ran_ends_with_its_process_and_what_is_over_stays_so() {
+        for phase in PHASES {
+            for aborted in [false, true] {
+                let after = found(phase.status(false), aborted);
+                let want = match phase {
+                    Running | Pausing | Interrupting | Stopping if aborted => Aborted,
+                    Running | Pausing | Interrupting | Stopping => Failed,
+                    Queued | Paused | Completed | Failed | Aborted | Interrupted => phase,
+                };
+                assert_eq!(after, want, "{phase:?} {aborted}");
+                assert_eq!(found(phase.status(true), aborted), after, "{phase:?} {aborted}, asking");
+            }
         }
     }
 

@@ -3,14 +3,15 @@
 //! Pure: events in, one after the other; faults out. What is rebuilt: the session's status, message count and tokens, and of
 //! each turn its status, result, error or reason, its rounds and tokens, and its first event; and the session's settings and
 //! version, where the log says with what it began: logs of earlier versions do not. Not in the log are the actor's own times,
-//! and how far a yes to a question reaches: those are facts beside it.
+//! and how far a yes to a question reaches: those are facts beside it. But a grant has such a yes behind it, for its tool.
 
 use std::collections::{HashMap, HashSet};
 
-use super::actor::status_after;
 use super::settings::{begun, chosen_tools, configure};
 use super::tally::Tally;
-use crate::protocol::{Configured, ErrorBody, Event, EventBody, SessionId, SessionStatus, TurnId, TurnStatus, Usage};
+use crate::protocol::{
+    Configured, ErrorBody, Event, EventBody, RequestId, SessionId, SessionStatus, TurnId, TurnStatus, Usage,
+};
 use crate::store::inspect::Fault;
 use crate::store::{SessionRow, SessionSettings, TurnRow};
 
@@ -40,6 +41,10 @@ pub struct Views {
     /// None: the log does not say with what the session began.
     settings: Option<SessionSettings>,
     version: u64,
+    /// Open questions about permission, and the tools that they are about.
+    asked: HashMap<RequestId, String>,
+    /// Tools that somebody was allowed to use when asked.
+    allowed: HashSet<String>,
 }
 
 impl Views {
@@ -47,6 +52,7 @@ impl Views {
     pub fn push(&mut self, event: &Event) {
         let Some(body) = event.body() else { return };
         self.take_settings(&body);
+        self.take_answer(&body);
         let Some(turn_id) = &event.turn_id else { return };
         // Looked up by reference first: deltas come by the thousand.
         if !self.turns.contains_key(turn_id) {
@@ -92,6 +98,19 @@ impl Views {
         self.version = version.unwrap_or(self.version);
     }
 
+    fn take_answer(&mut self, body: &EventBody) {
+        match body {
+            EventBody::PermissionRequest { request_id, tool_name, .. } => {
+                self.asked.insert(request_id.clone(), tool_name.clone());
+            }
+            EventBody::PermissionResponse { request_id, allowed, .. } => {
+                let tool = self.asked.remove(request_id);
+                self.allowed.extend(tool.filter(|_| *allowed));
+            }
+            _ => {}
+        }
+    }
+
     /// Holds the stored views against the log.
     pub fn compare(&self, row: &SessionRow, stored: &[TurnRow]) -> Vec<Fault> {
         let mut found = Compared { session: row.id.clone(), turn: None, faults: Vec::new() };
@@ -114,6 +133,8 @@ impl Views {
         found.differ("messageCount", &row.message_count, &self.message_count);
         found.differ("usage", &row.usage, &self.usage);
         found.differ("status", &row.status, &self.status());
+        let unasked = row.settings.grants.iter().map(|grant| &grant.tool).find(|tool| !self.allowed.contains(*tool));
+        found.differ("grants", &unasked, &None::<&String>);
         if let Some(settings) = &self.settings {
             found.differ("version", &row.version, &self.version);
             found.settings(&row.settings, settings);
@@ -168,6 +189,15 @@ impl End {
             TurnStatus::Aborted | TurnStatus::Interrupted => matches!(self, Self::Stopped(_)),
             TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => false,
         }
+    }
+}
+
+/// A session's status after a turn that ended so. A failed turn leaves a session that has done its work.
+pub(super) fn status_after(turn: TurnStatus) -> SessionStatus {
+    match turn {
+        TurnStatus::Completed | TurnStatus::Failed => SessionStatus::Completed,
+        TurnStatus::Aborted | TurnStatus::Interrupted => SessionStatus::Aborted,
+        TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => SessionStatus::Active,
     }
 }
 

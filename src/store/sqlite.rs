@@ -189,7 +189,11 @@ impl Store for SqliteStore {
     }
 
     fn commit_made(&self, make: Made, done: Committed) {
+        if let Err(full) = self.meter.hand_in() {
+            return done(Err(full));
+        }
         if let Some(Job::Commit(_, done)) = self.send(Job::Commit(make, done)) {
+            self.meter.take(1);
             done(Err(StoreError::Closed));
         }
     }

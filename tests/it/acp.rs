@@ -167,6 +167,64 @@ async fn a_question_is_the_clients_and_the_weakest_option_answers_it() {
 }
 
 #[tokio::test]
+async fn what_an_agent_asks_a_person_is_a_question_to_the_clients() {
+    let properties =
+        json!({ "branch": { "type": "string", "enum": ["main", "next"] }, "depth": { "type": "integer" } });
+    let schema = json!({ "type": "object", "properties": properties, "required": ["branch", "depth"] });
+    let form = json!({ "mode": "form", "message": "Where?", "toolCallId": "c1", "requestedSchema": schema });
+    let (house, session) = house("").await;
+    let no = json!({ "cancelled": true });
+    let table = [
+        (
+            vec![json!({ "value": "next" }), json!({ "value": "3" })],
+            json!({ "action": "accept", "content": { "branch": "next", "depth": 3 } }),
+        ),
+        (vec![no], json!({ "action": "decline" })),
+    ];
+    for (answers, want) in table {
+        let after = house.app.session(&Caller::default(), &session.parse().unwrap()).await.unwrap().last_seq;
+        let mut stream = house.events(&session, &format!("?after={after}")).await;
+        let turn = begin(&house, &session, &format!("form {form}")).await;
+        for mut answer in answers {
+            let asked = stream.until("client.request").await.pop().unwrap().data["payload"].clone();
+            assert_eq!(asked["callId"], "c1");
+            let title = asked["question"]["title"].as_str().unwrap();
+            assert!(title.starts_with("The agent `a` asks: Where?\n"), "{title}");
+            answer["requestId"] = asked["requestId"].clone();
+            let reply = house.call("POST", &format!("/sessions/{session}/feedback"), Some(answer)).await;
+            assert_eq!(reply.status, 200, "{reply:?}");
+        }
+        let said = end(&house, &session, &turn).await["result"].as_str().unwrap().to_owned();
+        assert_eq!(serde_json::from_str::<Value>(&said).unwrap(), want);
+    }
+
+    // An abort ends the question, and the agent hears so before its turn is over.
+    let after = house.app.session(&Caller::default(), &session.parse().unwrap()).await.unwrap().last_seq;
+    let mut stream = house.events(&session, &format!("?after={after}")).await;
+    let turn = begin(&house, &session, &format!("form {form}\nwait")).await;
+    stream.until("client.request").await;
+    abort(&house, &session).await;
+    let ended = stream.until("client.response").await.pop().unwrap().data["payload"].clone();
+    assert_eq!((&ended["cancelled"], &ended["by"]), (&json!(true), &json!("abort")));
+    assert_eq!(end(&house, &session, &turn).await["status"], "aborted");
+
+    // What nobody can be asked is refused, and says why.
+    let bad = [
+        (json!({ "mode": "url", "message": "m", "url": "https://example.org" }), "mode"),
+        (json!({ "mode": "form", "requestedSchema": {} }), "message"),
+        (json!({ "mode": "form", "message": "m", "requestedSchema": 1 }), "requestedSchema"),
+    ];
+    for (form, field) in bad {
+        let turn = begin(&house, &session, &format!("form {form}")).await;
+        let said = end(&house, &session, &turn).await["result"].as_str().unwrap().to_owned();
+        let error: Value = serde_json::from_str(&said).unwrap();
+        let words = error["message"].as_str().unwrap();
+        assert!(error["code"] == -32602 && words.starts_with(field), "{error}");
+    }
+    house.close().await;
+}
+
+#[tokio::test]
 async fn rules_about_our_tools_are_about_an_agents_too() {
     let rule =
         |tool: &str, pattern: Option<&str>, policy: &str| json!({ "tool": tool, "pattern": pattern, "policy": policy });

@@ -215,11 +215,47 @@ async fn a_process_that_left_the_group_is_ended_too() {
     scripted.leaves_nobody().await;
     // A server that is dropped without a stop, as when a start fails later on.
     let again = Scripted::new("stray");
-    let servers = simse::mcp::Servers::new(&[again.entry("s")], again.room.path()).unwrap();
+    let servers = simse::mcp::Servers::new(&[again.entry("s")], again.room.path(), None).unwrap();
     servers.start();
     until("it runs", || !servers.tools().is_empty()).await;
     drop(servers);
     again.leaves_nobody().await;
+}
+
+#[tokio::test]
+async fn a_server_that_rests_is_ended_and_comes_back_and_one_that_works_stays() {
+    let (works, rests) = (Scripted::new("plain"), Scripted::new("plain"));
+    let servers = vec![works.entry("w"), rests.entry("r")];
+    let house = House::with(ListenOptions::default(), |settings| {
+        settings.limits.agent_idle_ms = 50;
+        settings.mcp_servers = servers;
+        settings.permissions.default_policy = PermissionPolicy::Allow;
+    })
+    .await;
+    let (busy, other) = (house.session(json!({})).await, house.session(json!({})).await);
+    house.round(&[Does::Calls("mcp:w/wait", json!({}))]);
+    let path = format!("/sessions/{busy}/prompt");
+    assert_eq!(house.call("POST", &path, Some(json!({ "prompt": "go" }))).await.status, 202);
+    until("the server is asked", || !works.heard("tools/call").is_empty()).await;
+    let at_work = works.living();
+    for _ in 0..2 {
+        let before = rests.heard("initialize").len();
+        assert_eq!(call(&house, &other, "mcp:r/echo", json!({ "text": "x" })).await, ("echo: x".into(), false));
+        rests.leaves_nobody().await;
+        assert!(rests.heard("initialize").len() <= before + 1, "it is started by need alone");
+        // Its tools are still there to be called.
+        assert!(names(&house).contains(&"mcp:r/echo".to_owned()));
+    }
+    assert!(rests.heard("initialize").len() >= 2, "it came back");
+    let health = house.call("GET", "/health?verbose", None).await.json();
+    assert_eq!(health["checks"]["mcpServers"]["servers"], json!({ "w": "connected", "r": "resting" }));
+    assert_eq!(health["checks"]["mcpServers"]["status"], "ok");
+    let programs = health["limits"].as_array().unwrap().iter().find(|limit| limit["name"] == "mcpPrograms").unwrap();
+    assert_eq!((&programs["used"], &programs["limit"]), (&json!(1), &json!(2)));
+    assert_eq!((works.living(), at_work.len()), (at_work.clone(), 2), "what is asked something stays");
+    assert_eq!(house.call("POST", &format!("/sessions/{busy}/abort"), Some(json!({}))).await.status, 200);
+    works.leaves_nobody().await;
+    house.close().await;
 }
 
 #[tokio::test]

@@ -59,11 +59,7 @@ impl Fields {
     /// Takes a field out as a value of a type; `null` counts as absent.
     pub(super) fn typed<T: DeserializeOwned>(&mut self, name: &str, expected: &str) -> Result<Option<T>, ApiError> {
         let Some(raw) = self.take(name) else { return Ok(None) };
-        serde_json::from_str(raw.get()).map_err(|cause| {
-            let text = cause.to_string();
-            let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
-            ApiError::invalid(name, format!("{expected}; {text}"))
-        })
+        serde_json::from_str(raw.get()).map_err(|cause| misfit(name, expected, &cause))
     }
 
     /// Adds a field.
@@ -96,10 +92,18 @@ impl Fields {
         let mut fields: Vec<(&str, Value)> = more.into_iter().collect();
         for (name, raw) in &self.0 {
             let value = serde_json::from_str(raw.get());
-            fields.push((name, value.map_err(|cause| ApiError::invalid(name, format!("plain JSON; {cause}")))?));
+            fields.push((name, value.map_err(|cause| misfit(name, "plain JSON", &cause))?));
         }
         Ok(fingerprint::of(fields))
     }
+}
+
+/// What is wrong with a field, without a place in the text of that field alone.
+fn misfit(name: &str, expected: &str, cause: &serde_json::Error) -> ApiError {
+    let text = cause.to_string();
+    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+    // A field without a name is told by what it stands in.
+    ApiError::invalid(if name.is_empty() { "command" } else { name }, format!("{expected}; {text}"))
 }
 
 /// An id that a client may choose.

@@ -1,8 +1,9 @@
 //! What a command asks for, as a number: the same for the same, whatever the order of its keys and however it came.
 
-use serde_json::Value;
+use serde_json::{Number, Value};
 use sha2::{Digest, Sha256};
 
+use crate::protocol::whole::EXACT_MAX;
 use crate::store::Fingerprint;
 
 /// The fingerprint of an object's fields. Objects count by their names, in whatever order they stand.
@@ -24,7 +25,7 @@ fn follow(hash: &mut Sha256, value: &Value) {
         Value::Bool(yes) => hash.update(if *yes { b"t" } else { b"f" }),
         Value::Number(number) => {
             hash.update(b"d");
-            text(hash, &number.to_string());
+            text(hash, &plain(number));
         }
         Value::String(words) => {
             hash.update(b"s");
@@ -48,6 +49,17 @@ fn follow(hash: &mut Sha256, value: &Value) {
     }
 }
 
+/// `3` and `3.0` are the same number, and are read as the same.
+fn plain(number: &Number) -> String {
+    match number.as_f64() {
+        // A zero in front takes the sign from another one.
+        Some(value) if number.is_f64() && value.fract() == 0.0 && value.abs() <= EXACT_MAX => {
+            format!("{:.0}", value + 0.0)
+        }
+        Some(_) | None => number.to_string(),
+    }
+}
+
 fn text(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text.as_bytes());
@@ -67,11 +79,14 @@ mod tests {
     fn the_order_of_keys_does_not_count_and_everything_else_does() {
         let base = json!({ "a": 1, "b": { "c": [1, "2"], "d": null } });
         assert_eq!(print(&base), print(&json!({ "b": { "d": null, "c": [1, "2"] }, "a": 1 })));
+        assert_eq!(print(&base), print(&json!({ "a": 1.0, "b": { "c": [1.0, "2"], "d": null } })), "the same number");
+        assert_eq!(print(&json!({ "a": 0 })), print(&json!({ "a": -0.0 })));
         #[rustfmt::skip]
         let others = [
             json!({}), json!({ "a": 1 }), json!({ "a": "1", "b": { "c": [1, "2"], "d": null } }),
             json!({ "a": 1, "b": { "c": ["2", 1], "d": null } }), json!({ "a": 1, "b": { "c": [1, "2"] } }),
             json!({ "a": 1, "b": { "c": [1, "2"], "d": false } }), json!({ "a": 1, "b": { "c": [[1], "2"], "d": null } }),
+            json!({ "a": 1.5, "b": { "c": [1, "2"], "d": null } }),
             json!({ "a": "", "bb": "" }), json!({ "ab": "", "b": "" }),
         ];
         let mut seen = std::collections::HashSet::from([print(&base)]);

@@ -5,6 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::parse::Operation;
 use crate::app::bounds::narrow;
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed};
 use crate::base::limit;
@@ -63,7 +64,7 @@ pub const KINDS: &[Kind] = &[
     kind("fork", Names::Must, body::<Fork>, answer::<SessionView>),
     kind("revoke_grant", Names::May, body::<GrantRef>, answer::<Deleted>),
     kind("explain_permission", Names::May, body::<ExplainCall>, answer::<PermissionExplanation>),
-    kind("get_session", Names::Must, body::<Nothing>, answer::<SessionView>),
+    kind("get_session", Names::Must, body::<Showing>, answer::<SessionView>),
     kind("get_history", Names::Must, history, answer::<Page<Item>>),
     kind("get_turn", Names::Must, body::<TurnRef>, answer::<TurnRecord>),
     kind("list_turns", Names::Must, body::<Paging>, answer::<Page<TurnRecord>>),
@@ -122,11 +123,70 @@ pub(super) struct Paging {
 
 impl Paging {
     pub(super) fn checked(self) -> Result<(Option<String>, usize), ApiError> {
-        match usize::try_from(self.limit.unwrap_or(limit::PAGE_ITEMS as u64)) {
-            Ok(limit @ 1..=limit::PAGE_ITEMS_MAX) => Ok((self.cursor, limit)),
-            _ => Err(ApiError::invalid("limit", format!("a number from 1 to {}", limit::PAGE_ITEMS_MAX))),
+        Ok((self.cursor, entries(self.limit)?))
+    }
+}
+
+/// The entries of a page.
+fn entries(limit: Option<u64>) -> Result<usize, ApiError> {
+    match usize::try_from(limit.unwrap_or(limit::PAGE_ITEMS as u64)) {
+        Ok(limit @ 1..=limit::PAGE_ITEMS_MAX) => Ok(limit),
+        _ => Err(ApiError::invalid("limit", format!("a number from 1 to {}", limit::PAGE_ITEMS_MAX))),
+    }
+}
+
+/// How a session is shown.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Showing {
+    /// With where it is exactly, so that a subscription `after` its `seq` goes on from there.
+    #[serde(default)]
+    snapshot: bool,
+    /// With `snapshot`: at most so many items of the history.
+    #[serde(default, deserialize_with = "whole::optional")]
+    #[schemars(range(min = 1, max = limit::PAGE_ITEMS_MAX))]
+    limit: Option<u64>,
+}
+
+impl Showing {
+    pub(super) fn checked(self) -> Result<Option<usize>, ApiError> {
+        match (self.snapshot, self.limit) {
+            (true, limit) => entries(limit).map(Some),
+            (false, None) => Ok(None),
+            (false, Some(_)) => Err(ApiError::invalid("limit", "`snapshot: true` beside it")),
         }
     }
+}
+
+/// Which part of the history.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HistoryPaging {
+    /// The `nextCursor` of the page before.
+    #[serde(default)]
+    cursor: Option<String>,
+    /// From the newest item on, the newest first; `cursor` may be `before` of a snapshot too.
+    #[serde(default)]
+    back: bool,
+    /// At most so many entries.
+    #[serde(default, deserialize_with = "whole::optional")]
+    #[schemars(range(min = 1, max = limit::PAGE_ITEMS_MAX))]
+    limit: Option<u64>,
+}
+
+impl HistoryPaging {
+    pub(super) fn checked(self) -> Result<Operation, ApiError> {
+        let limit = entries(self.limit)?;
+        let at = self.cursor.as_deref().map(number_of).transpose()?;
+        Ok(Operation::GetHistory(at, limit, self.back))
+    }
+}
+
+/// A cursor that is the number of an event, in the form that its schema says.
+fn number_of(cursor: &str) -> Result<u64, ApiError> {
+    let plain = (1..=19).contains(&cursor.len()) && cursor.bytes().all(|byte| byte.is_ascii_digit());
+    let number = if plain { cursor.parse().ok() } else { None };
+    number.ok_or_else(|| ApiError::invalid("cursor", "the `nextCursor` of the page before"))
 }
 
 /// Which events.
@@ -193,7 +253,7 @@ fn configure(generator: &mut SchemaGenerator) -> Schema {
 
 /// Its cursor is the number of an event.
 fn history(generator: &mut SchemaGenerator) -> Schema {
-    let mut schema = body::<Paging>(generator);
+    let mut schema = body::<HistoryPaging>(generator);
     if let Some(cursor) = schema.pointer_mut("/properties/cursor").and_then(serde_json::Value::as_object_mut) {
         cursor.insert("pattern".to_owned(), "^[0-9]{1,19}$".into());
     }

@@ -11,6 +11,9 @@
 mod fields;
 mod fingerprint;
 mod flight;
+#[cfg(test)]
+#[path = "../../../fuzz/src/inside/commands.rs"]
+mod inside;
 mod kinds;
 mod lane;
 mod operations;

@@ -104,7 +104,7 @@ impl App {
                 Performed::of(&deleted, version)
             }
             Operation::ExplainPermission(_)
-            | Operation::GetSession
+            | Operation::GetSession(_)
             | Operation::GetHistory(..)
             | Operation::GetTurn(_)
             | Operation::ListTurns(..)
@@ -126,12 +126,18 @@ impl App {
         let named = session.clone().ok_or_else(|| ApiError::invalid("sessionId", "to be there"));
         match operation {
             Operation::ExplainPermission(body) => Performed::of(&self.explain(caller, body).await?, None),
-            Operation::GetSession => {
-                let view = self.session(caller, &named?).await?;
+            Operation::GetSession(snapshot) => {
+                let view = match snapshot {
+                    Some(limit) => self.snapshot(caller, &named?, limit).await?,
+                    None => self.session(caller, &named?).await?,
+                };
                 Performed::of(&view, Some(view.version))
             }
-            Operation::GetHistory(after, limit) => {
-                Performed::of(&self.history(caller, &named?, after, limit).await?, None)
+            Operation::GetHistory(before, limit, true) => {
+                Performed::of(&self.history_back(caller, &named?, (before, limit)).await?, None)
+            }
+            Operation::GetHistory(after, limit, false) => {
+                Performed::of(&self.history(caller, &named?, after.unwrap_or(0), limit).await?, None)
             }
             Operation::GetTurn(turn) => Performed::of(&self.turn(caller, &named?, &turn).await?, None),
             Operation::ListTurns(cursor, limit) => {

@@ -7,9 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::fields::{Fields, key_of, name_of};
-use super::kinds::{Cursor, GrantRef, KINDS, Kind, Names, Nothing, Paging, SubscribeBody, TurnRef};
+use super::kinds::{
+    Cursor, GrantRef, HistoryPaging, KINDS, Kind, Names, Nothing, Paging, Showing, SubscribeBody, TurnRef,
+};
 use crate::app::{Begin, parse_json};
 use crate::base::limit;
+use crate::protocol::whole::Whole;
 use crate::protocol::{
     ApiError, Configure, Control, CreateSession, ExplainCall, Feedback, Fork, GrantId, Prompt, PromptMode, SessionId,
     TurnId, Undo,
@@ -55,10 +58,10 @@ pub enum Operation {
     RevokeGrant(GrantId),
     /// `explain_permission`.
     ExplainPermission(ExplainCall),
-    /// `get_session`.
-    GetSession,
-    /// `get_history`: behind an item, at most so many.
-    GetHistory(u64, usize),
+    /// `get_session`; with a snapshot of at most so many items.
+    GetSession(Option<usize>),
+    /// `get_history`: behind an item or, where that is said, backwards in front of an event; at most so many.
+    GetHistory(Option<u64>, usize, bool),
     /// `get_turn`.
     GetTurn(TurnId),
     /// `list_turns`: behind a cursor, at most so many.
@@ -182,7 +185,7 @@ impl Operation {
             Self::Fork(_) => ("fork", Class::Change),
             Self::RevokeGrant(_) => ("revoke_grant", Class::Change),
             Self::ExplainPermission(_) => ("explain_permission", Class::Read),
-            Self::GetSession => ("get_session", Class::Read),
+            Self::GetSession(_) => ("get_session", Class::Read),
             Self::GetHistory(..) => ("get_history", Class::Read),
             Self::GetTurn(_) => ("get_turn", Class::Read),
             Self::ListTurns(..) => ("list_turns", Class::Read),
@@ -218,13 +221,8 @@ impl Operation {
             "fork" => Self::Fork(parse_json(body, whole)?),
             "revoke_grant" => Self::RevokeGrant(parse_json::<GrantRef>(body, whole)?.grant_id),
             "explain_permission" => Self::ExplainPermission(parse_json(body, whole)?),
-            "get_session" => nothing(body, whole, Self::GetSession)?,
-            "get_history" => {
-                let (cursor, limit) = parse_json::<Paging>(body, whole)?.checked()?;
-                let expected = || ApiError::invalid("cursor", "the `nextCursor` of the page before");
-                let after = cursor.map(|text| text.parse().map_err(|_| expected())).transpose()?;
-                Self::GetHistory(after.unwrap_or(0), limit)
-            }
+            "get_session" => Self::GetSession(parse_json::<Showing>(body, whole)?.checked()?),
+            "get_history" => parse_json::<HistoryPaging>(body, whole)?.checked()?,
             "get_turn" => Self::GetTurn(parse_json::<TurnRef>(body, whole)?.turn_id),
             "list_turns" => {
                 let (cursor, limit) = parse_json::<Paging>(body, whole)?.checked()?;
@@ -305,7 +303,7 @@ impl Message {
         if depends_on.len() > limit::DEPENDENCIES_MAX {
             return Err(ApiError::invalid("dependsOn", format!("at most {} ids", limit::DEPENDENCIES_MAX)));
         }
-        let if_version = fields.typed::<u64>("ifSessionVersion", "a whole number, 0 or more")?;
+        let if_version = fields.typed::<Whole>("ifSessionVersion", "a whole number, 0 or more")?.map(|given| given.0);
         if let (Some(id), "create_session" | "explain_permission") = (&session, kind.as_str()) {
             fields.push("sessionId", id)?;
         }

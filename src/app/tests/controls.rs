@@ -1,7 +1,7 @@
 //! Interrupt, pause and resume, and who wins when they meet other things.
 
 use super::*;
-use crate::protocol::RequestId;
+use crate::protocol::{Fork, RequestId};
 
 /// A round of several calls of `fs_write`, to `1.txt`, `2.txt` …
 fn writes(count: usize) -> Round {
@@ -255,6 +255,7 @@ async fn a_paused_turn_can_be_ended_and_its_session_deleted() {
         let queued = house.prompts(&id, "later", PromptMode::Queue).await.unwrap();
         allow(&house, &id, request).await;
         control.await.unwrap().unwrap();
+        let before = house.app.session(&anyone(), &id).await.unwrap();
         let status = match how {
             "abort" => {
                 house.app.abort(&anyone(), &id, Control::default()).await.unwrap();
@@ -272,6 +273,17 @@ async fn a_paused_turn_can_be_ended_and_its_session_deleted() {
         };
         let record = house.app.wait_turn(&anyone(), &id, &first.turn_id).await.unwrap();
         assert_eq!(record.status, status, "{at}");
+        let after = house.app.session(&anyone(), &id).await.unwrap();
+        assert_eq!(after.version, before.version + 1, "{how} is a change, of which who has the version before is told");
+        let content = PromptContent::Text("stale".into());
+        let (mode, if_version) = (PromptMode::Queue, Some(before.version));
+        let stale = Prompt { prompt: content, mode, configure: None, if_version };
+        assert_eq!(house.app.prompt(&anyone(), &id, stale).await.unwrap_err().code(), ErrorCode::Conflict);
+        let log = house.log(&id).await;
+        let own: Vec<&Event> = log.iter().filter(|e| e.turn_id.as_ref() == Some(&first.turn_id)).collect();
+        let control = own.iter().rev().find(|e| e.kind == "turn.control").expect("the control is in the log");
+        assert_eq!(payload(control), json!({ "kind": how, "version": after.version }));
+        assert_eq!(own.last().map(|e| e.kind.as_str()), Some("abort"), "nothing comes behind the end");
         // What was said for it runs before what waited already.
         let queued = house.app.wait_turn(&anyone(), &id, &queued.turn_id).await.unwrap();
         assert_eq!(queued.result.as_deref(), Some("queued"));
@@ -319,4 +331,41 @@ async fn a_pause_that_takes_long_is_on_its_way() {
     house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
     let record = house.app.wait_turn(&anyone(), &id, &first.turn_id).await.unwrap();
     assert_eq!(record.result.as_deref(), Some("to the steer"));
+}
+
+#[tokio::test]
+async fn a_fork_of_a_paused_session_is_at_rest_and_the_session_stays_paused() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    house.plays([writes(2), says("in the fork"), says("to both"), says("queued")]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let first = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+    let request = asked(&mut reader).await;
+    let control = begin!(house, id, pause);
+    version(&house, &id, 2).await;
+    house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
+    let queued = house.prompts(&id, "later", PromptMode::Queue).await.unwrap();
+    allow(&house, &id, request).await;
+    control.await.unwrap().unwrap();
+    let before = house.app.session(&anyone(), &id).await.unwrap();
+    let fork = house.app.fork(&anyone(), &id, Fork::default()).await.unwrap();
+    // There the turn has ended, and so has what waited: it goes on with what it is told itself.
+    assert_eq!((fork.turn.as_ref(), fork.queued, fork.status), (None, 0, SessionStatus::Aborted));
+    let turns = house.app.turns(&anyone(), &fork.session_id, (None, 9)).await.unwrap().items;
+    let ends: Vec<_> = turns.iter().map(|turn| (turn.turn_id.clone(), turn.status)).collect();
+    let aborted = |turn: &Accepted| (turn.turn_id.clone(), TurnStatus::Aborted);
+    assert!(ends.contains(&aborted(&first)) && ends.contains(&aborted(&queued)), "{ends:?}");
+    assert!(ends.iter().all(|(_, status)| *status == TurnStatus::Aborted), "{ends:?}");
+    let nothing = house.app.resume(&anyone(), &fork.session_id, Control::default()).await.unwrap_err();
+    assert_eq!(nothing.code(), ErrorCode::Conflict);
+    assert_eq!(house.turn(&fork.session_id, "go on").await.result.as_deref(), Some("in the fork"));
+    // Here nothing has changed.
+    assert_eq!(house.app.session(&anyone(), &id).await.unwrap(), before);
+    house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
+    let request = asked(&mut reader).await;
+    allow(&house, &id, request).await;
+    let record = house.app.wait_turn(&anyone(), &id, &first.turn_id).await.unwrap();
+    assert_eq!(record.result.as_deref(), Some("to both"));
+    assert_eq!(house.app.wait_turn(&anyone(), &id, &queued.turn_id).await.unwrap().result.as_deref(), Some("queued"));
+    assert!(house.directory.path().join("2.txt").exists());
 }

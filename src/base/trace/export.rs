@@ -103,6 +103,11 @@ impl Tracer {
         self.0.is_some()
     }
 
+    /// What waits to be told. None: there is no collector.
+    pub fn waiting(&self) -> Option<usize> {
+        self.0.as_ref().map(|way| way.queue.max_capacity() - way.queue.capacity())
+    }
+
     pub(super) fn tell_span(&self, span: SpanRecord) {
         self.tell(Told::Span(Box::new(span)));
     }

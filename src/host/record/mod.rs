@@ -53,6 +53,11 @@ impl Recording {
         &self.store
     }
 
+    /// Sessions of whose working directories something is known.
+    pub fn trees(&self) -> usize {
+        self.trees.lock().len()
+    }
+
     /// The recorder of a turn that works there.
     pub fn turn(self: &Arc<Self>, session: &SessionId, turn: &TurnId, workspace: Workspace) -> Arc<Recorder> {
         let workspace = Arc::new(workspace);

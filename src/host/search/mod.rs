@@ -28,6 +28,7 @@ pub(super) use order::by_path;
 pub(super) use pattern::Pattern;
 pub(super) use rules::{Rules, Verdict, prefix};
 pub(super) use shelf::SHELVES;
+pub use shelf::shelved;
 pub(super) use stop::{Stop, Stopped, searching};
 pub(super) use tally::{Found, Hit, Tally};
 pub(super) use walk::{Place, Visit, Walk};

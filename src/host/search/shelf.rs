@@ -44,6 +44,11 @@ pub(in crate::host) struct Shelves {
 pub(in crate::host) static SHELVES: std::sync::LazyLock<Shelves> =
     std::sync::LazyLock::new(|| Shelves::new(limit::SEARCH_SETTLED_MS, limit::SEARCH_SHELVES_BYTES_MAX));
 
+/// Directories that have a shelf in this process, and the bytes on all of them.
+pub fn shelved() -> (usize, usize) {
+    (SHELVES.shelves.lock().len(), SHELVES.bytes.load(Ordering::Relaxed))
+}
+
 /// What there is of the files of one directory.
 #[derive(Debug)]
 pub(in crate::host) struct Shelf {

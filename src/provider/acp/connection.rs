@@ -299,15 +299,15 @@ impl Connection {
     }
 
     async fn take_request(&self, id: Value, method: String, params: Value) {
-        if !matches!(method.as_str(), "session/request_permission" | "fs/write_text_file") {
+        if !matches!(method.as_str(), "session/request_permission" | "fs/write_text_file" | "elicitation/create") {
             self.answer(&id, Err((METHOD_NOT_FOUND, format!("no method {method}"))));
             return;
         }
         let Some(turn) = self.turn_of(&params) else {
-            let answer = if method == "session/request_permission" {
-                Ok(json!({ "outcome": { "outcome": "cancelled" } }))
-            } else {
-                Err((INVALID_PARAMS, "no turn runs in that session".to_owned()))
+            let answer = match method.as_str() {
+                "session/request_permission" => Ok(json!({ "outcome": { "outcome": "cancelled" } })),
+                "elicitation/create" => Ok(json!({ "action": "cancel" })),
+                _ => Err((INVALID_PARAMS, "no turn runs in that session".to_owned())),
             };
             self.answer(&id, answer);
             return;

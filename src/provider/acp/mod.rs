@@ -15,6 +15,9 @@
 mod calls;
 mod connection;
 mod context;
+#[cfg(test)]
+#[path = "../../../fuzz/src/inside/agents.rs"]
+mod inside;
 mod session;
 mod turn;
 mod wire;

@@ -207,8 +207,9 @@ impl Agent {
 
     async fn greet(&self, connection: &Arc<Connection>) -> Result<Abilities, ModelError> {
         let files = acp::FileSystemCapabilities::new().write_text_file(self.options.serves_writes);
+        let forms = acp::ElicitationCapabilities::new().form(acp::ElicitationFormCapabilities::new());
         let params = acp::InitializeRequest::new(ProtocolVersion::V1)
-            .client_capabilities(acp::ClientCapabilities::new().fs(files))
+            .client_capabilities(acp::ClientCapabilities::new().fs(files).elicitation(forms))
             .client_info(acp::Implementation::new("simse", env!("CARGO_PKG_VERSION")));
         let greeted = self.ask::<acp::InitializeResponse>(connection, "initialize", &params).await;
         let greeted = greeted.map_err(|fault| self.fault("initialize", fault))?;

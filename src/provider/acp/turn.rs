@@ -23,9 +23,10 @@ use super::session::Opened;
 use super::wire::RpcError;
 use crate::base::{BoxFuture, limit};
 use crate::config::AcpPermissionPolicy;
-use crate::model::{AgentEvent, HostCall, ModelError, ModelEvent, ModelRequest, Reply, StopReason};
+use crate::model::{AgentEvent, FormRequest, HostCall, ModelError, ModelEvent, ModelRequest, Reply, StopReason};
 use crate::permission::Subject;
-use crate::protocol::{PermissionVerdict, ToolCallRequest, ToolCallResult, Usage};
+use crate::protocol::{FormReply, PermissionVerdict, ToolCallRequest, ToolCallResult, Usage};
+use crate::tool::Form;
 
 /// What the stream carries.
 pub(super) type Item = Result<ModelEvent, ModelError>;
@@ -83,6 +84,16 @@ async fn stopped(cancel: &CancellationToken, out: &mpsc::Sender<Item>) {
 enum Answered {
     Permission(Option<PermissionVerdict>, Vec<acp::PermissionOption>, Vec<String>),
     Written(Option<ToolCallResult>),
+    /// None: the form could not be put.
+    Form(Option<FormReply>),
+}
+
+/// What a request of the agent is about.
+#[derive(Debug, Clone, Copy)]
+enum Wanted {
+    Permission,
+    Form,
+    Write,
 }
 
 struct Talk {
@@ -91,8 +102,8 @@ struct Talk {
     cancel: CancellationToken,
     out: mpsc::Sender<Item>,
     calls: Calls,
-    /// Requests of the agent that wait for us, by a number of ours: its id of it, and whether it is a question.
-    open: HashMap<u64, (Value, bool)>,
+    /// Requests of the agent that wait for us, by a number of ours: its id of it, and what is wanted.
+    open: HashMap<u64, (Value, Wanted)>,
     answers: FuturesUnordered<BoxFuture<'static, (u64, Answered)>>,
     requests: u64,
     /// Files that it was allowed to change and has not written yet.
@@ -225,27 +236,51 @@ impl Talk {
     async fn request(&mut self, connection: &Connection, (id, method, params): (Value, &str, Value)) {
         self.requests += 1;
         let number = self.requests;
-        let question = method == "session/request_permission";
-        self.open.insert(number, (id.clone(), question));
-        let problem = if question {
-            match serde_json::from_value(params) {
+        let wanted = match method {
+            "session/request_permission" => Wanted::Permission,
+            "elicitation/create" => Wanted::Form,
+            _ => Wanted::Write,
+        };
+        self.open.insert(number, (id.clone(), wanted));
+        let taken = match wanted {
+            Wanted::Permission => match serde_json::from_value(params) {
                 Ok(asked) => {
                     self.asked(connection, number, asked).await;
-                    return;
+                    Ok(())
                 }
-                Err(error) => error,
-            }
-        } else {
-            match serde_json::from_value(params) {
+                Err(error) => Err(error.to_string()),
+            },
+            Wanted::Form => self.form(number, params).await,
+            Wanted::Write => match serde_json::from_value(params) {
                 Ok(write) => {
                     self.write(connection, number, write).await;
-                    return;
+                    Ok(())
                 }
-                Err(error) => error,
-            }
+                Err(error) => Err(error.to_string()),
+            },
         };
-        self.open.remove(&number);
-        connection.answer(&id, Err((INVALID_PARAMS, problem.to_string())));
+        if let Err(problem) = taken {
+            self.open.remove(&number);
+            connection.answer(&id, Err((INVALID_PARAMS, problem)));
+        }
+    }
+
+    /// Hands on a form for a person. Read by hand: what it holds is the form's to understand.
+    async fn form(&mut self, number: u64, mut params: Value) -> Result<(), String> {
+        if params["mode"] != "form" {
+            return Err("mode: expected `form`".to_owned());
+        }
+        let Some(message) = params["message"].as_str().map(str::to_owned) else {
+            return Err("message: expected a string".to_owned());
+        };
+        let (who, schema) = (format!("The agent `{}`", self.agent.name()), params["requestedSchema"].take());
+        Form::read(&who, &message, &schema).map_err(|problem| format!("requestedSchema: {problem}"))?;
+        let call_id = params["toolCallId"].as_str().map(str::to_owned);
+        let (reply, filled) = Reply::channel();
+        let request = Box::new(FormRequest { who, call_id, message, schema });
+        self.emit(ModelEvent::Agent(AgentEvent::Fill(request, reply))).await;
+        self.answers.push(Box::pin(async move { (number, Answered::Form(filled.await.ok())) }));
+        Ok(())
     }
 
     async fn asked(&mut self, connection: &Connection, number: u64, asked: acp::RequestPermissionRequest) {
@@ -318,6 +353,7 @@ impl Talk {
                 }
                 Ok(outcome(verdict.map(|verdict| verdict.allowed), &options))
             }
+            Answered::Form(reply) => Ok(filled(reply.filter(|_| !self.cancel.is_cancelled()))),
             Answered::Written(Some(result)) if !result.is_error => Ok(json!({})),
             Answered::Written(Some(result)) => Err((INTERNAL_ERROR, result.output)),
             Answered::Written(None) => Err((INTERNAL_ERROR, "files may not be written".to_owned())),
@@ -327,9 +363,13 @@ impl Talk {
 
     /// What nobody will answer any more.
     fn close(&mut self, connection: &Connection) {
-        for (_, (id, question)) in self.open.drain() {
-            let words = "the turn is over".to_owned();
-            connection.answer(&id, if question { Ok(outcome(None, &[])) } else { Err((INTERNAL_ERROR, words)) });
+        for (_, (id, wanted)) in self.open.drain() {
+            let answer = match wanted {
+                Wanted::Permission => Ok(outcome(None, &[])),
+                Wanted::Form => Ok(filled(None)),
+                Wanted::Write => Err((INTERNAL_ERROR, "the turn is over".to_owned())),
+            };
+            connection.answer(&id, answer);
         }
     }
 
@@ -395,6 +435,15 @@ fn outcome(allowed: Option<bool>, options: &[acp::PermissionOption]) -> Value {
     }
 }
 
+/// The answer to a form. None: nobody filled it in.
+fn filled(reply: Option<FormReply>) -> Value {
+    match reply {
+        Some(FormReply::Filled(content)) => json!({ "action": "accept", "content": content }),
+        Some(FormReply::Declined(_)) => json!({ "action": "decline" }),
+        Some(FormReply::Cancelled(_)) | None => json!({ "action": "cancel" }),
+    }
+}
+
 /// Tokens, where the agent tells them.
 fn usage(told: &Value) -> Option<Usage> {
     let input_tokens = told["inputTokens"].as_u64()?;
@@ -413,6 +462,7 @@ fn size(event: &ModelEvent) -> usize {
         }
         ModelEvent::Agent(AgentEvent::CallEnded(result)) => result.output.len() + 100,
         ModelEvent::Agent(AgentEvent::Run(call, _)) => call.request.arguments.values().map(value_size).sum(),
+        ModelEvent::Agent(AgentEvent::Fill(form, _)) => form.message.len() + value_size(&form.schema),
         ModelEvent::Agent(AgentEvent::Session { .. } | AgentEvent::Ask(..))
         | ModelEvent::Call(_)
         | ModelEvent::BadCall { .. }

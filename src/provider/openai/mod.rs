@@ -9,6 +9,9 @@
 mod assemble;
 mod embeddings;
 mod failure;
+#[cfg(test)]
+#[path = "../../../fuzz/src/inside/answers.rs"]
+mod inside;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -181,7 +184,8 @@ impl Talk {
                 Phase::Asking(request) => tokio::select! {
                     biased;
                     () = cancel.cancelled() => Phase::Failed(ModelError::Aborted),
-                    phase = self.ask(*request) => phase.unwrap_or_else(Phase::Failed),
+                    // Apart: it is large, and this future is made for each piece of the answer.
+                    phase = Box::pin(self.ask(*request)) => phase.unwrap_or_else(Phase::Failed),
                 },
                 Phase::Listening(listening) => tokio::select! {
                     biased;

@@ -250,9 +250,12 @@ pub(crate) fn query(name: &'static str, description: &'static str, schema: Value
 
 /// `limit`: the entries of a page.
 pub(crate) fn limit() -> Parameter {
-    let schema =
-        json!({ "type": "integer", "minimum": 1, "maximum": limit::PAGE_ITEMS_MAX, "default": limit::PAGE_ITEMS });
-    query("limit", "At most so many entries.", schema)
+    query("limit", "At most so many entries.", page_limit())
+}
+
+/// What `limit` may be.
+pub(crate) fn page_limit() -> Value {
+    json!({ "type": "integer", "minimum": 1, "maximum": limit::PAGE_ITEMS_MAX, "default": limit::PAGE_ITEMS })
 }
 
 /// `cursor`: where a page begins, which is the name of the last entry before it.

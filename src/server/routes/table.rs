@@ -14,8 +14,8 @@ use crate::protocol::{
     ModelList, Page, PermissionExplanation, Prompt, SessionView, ToolList, TurnRecord, Undo, Undone,
 };
 use crate::server::openapi::{
-    Operation, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation, position, query,
-    reference, types,
+    Operation, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation, page_limit,
+    position, query, reference, types,
 };
 use crate::server::{Shared, lifecycle, metrics, ws};
 
@@ -62,6 +62,8 @@ fn sessions() -> Vec<Row> {
         .headers(&["Location", "ETag"])
         .command();
     let get = operation("sessions.get", "A session as it is now.")
+        .takes(flag("snapshot", "With where it is exactly (`snapshot`): its events `after` `snapshot.seq` go on from there without a gap or a repeat."))
+        .takes(query("limit", "With `snapshot`: at most so many items of the history.", page_limit()))
         .gives::<SessionView>(200, "The session.")
         .headers(&["ETag"]);
     let configure = operation("sessions.configure", "Changes settings of a session, from its next turn on.")
@@ -145,6 +147,10 @@ fn looks() -> Vec<Row> {
         .takes(position("cursor", "The `nextCursor` of the page before. Default: the first page."))
         .takes(limit())
         .takes(flag("events", "The events of the log as they are, instead of the items that they make."))
+        .takes(flag(
+            "back",
+            "From the newest item on, the newest first; `cursor` may be `before` of a snapshot too. Not with `events`.",
+        ))
         .takes(types("With `events`: only events of these types."))
         .answers_with(200, "A page of items; with `events`, of events.", "application/json", |schemas| {
             let (items, events) = (schemas.outgoing::<Page<Item>>(), schemas.outgoing::<Page<Event>>());

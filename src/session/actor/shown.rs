@@ -1,8 +1,10 @@
 //! A session as others see it: whole, and in a word.
 
 use super::{Actor, view_of};
-use crate::protocol::SessionView;
+use crate::protocol::{ApiError, SessionView};
 use crate::session::live::Doing;
+use crate::session::snapshot::Stand;
+use crate::session::store_failure;
 use crate::store::SessionRow;
 
 impl Actor {
@@ -14,10 +16,17 @@ impl Actor {
             Some(_) if self.asks.is_empty() => Doing::Runs,
             Some(_) => Doing::Waits,
         };
-        self.live.does(doing, self.queue.len());
+        self.live.does(doing, [self.queue.len(), self.asks.len()]);
         if self.queue.is_empty() {
             self.origins.clear();
         }
+    }
+
+    /// The session at an event that has behind it nothing but what the running turn has said since.
+    pub(super) async fn stand(&self) -> Result<Stand, ApiError> {
+        self.live.journal.settle().await.map_err(|e| store_failure(&e))?;
+        let queue = self.queue.iter().map(|row| row.record.clone()).collect();
+        Ok(Stand { view: self.view(), ended: (self.row.message_count, self.row.usage), queue })
     }
 
     pub(super) fn view(&self) -> SessionView {

@@ -1,7 +1,7 @@
-//! Prompts, and the beginning and end of turns.
+//! Prompts, and the end of turns.
 //!
-//! A turn's end is one commit: its terminal event, its row and the session's row, and the prompts that
-//! were meant for it and came too late. When the log failed in the middle of a turn, what is in it is
+//! A turn's end is one commit: its terminal event, its row and the session's row, the prompts that
+//! were meant for it and came too late, and the beginning of the turn that is next. When the log failed in the middle of a turn, what is in it is
 //! read back and closed first, so that the log is whole again before anything else goes into it.
 
 use std::sync::Arc;
@@ -9,26 +9,24 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
+use super::begins::configured;
 use super::controls::control_event;
-use super::{Accepted, Actor, NewPrompt, Owed, Running, Waiting, Work};
-use crate::agent::{Ended, Progress, Steering as _};
+use super::{Accepted, Actor, NewPrompt, Owed, Running};
+use crate::agent::{Ended, Steering as _};
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, Configured, ControlKind, ErrorBody, ErrorCode, EventBody, Part, PromptContent, SessionId,
-    SessionStatus, TurnId, TurnRecord, TurnStatus, TurnStop,
+    ApiError, Configure, ControlKind, ErrorBody, ErrorCode, EventBody, Part, PromptContent, SessionId, SessionStatus,
+    TurnId, TurnRecord, TurnStatus, TurnStop,
 };
-use crate::session::gate::SessionGate;
 use crate::session::journal::Entry;
 use crate::session::metered::count_end;
 use crate::session::repair::Remains;
-use crate::session::runner::{self, Finished, Job, TurnSink};
-use crate::session::settings::configure;
-use crate::session::traced::TurnTrace;
+use crate::session::runner::Finished;
 use crate::session::turn::{Input, Phase, Place, place};
+use crate::session::views::status_after;
 use crate::session::{stopping, store_failure};
-use crate::store::{SessionRow, Steers, StoreError, TurnRow, Write};
+use crate::store::{Steers, StoreError, TurnRow, Write};
 
 impl Actor {
     /// Accepts a prompt, or says why not.
@@ -138,100 +136,6 @@ impl Actor {
         queued_turn(&self.row.id, content, configure)
     }
 
-    /// Begins a turn: what says so is durable before its task starts.
-    async fn begin(
-        &mut self,
-        mut turn: TurnRow,
-        (version_step, rows): (u64, Vec<Write>),
-    ) -> Result<Accepted, StoreError> {
-        let content = turn.prompt.take().unwrap_or_else(|| PromptContent::Text(String::new()));
-        let turn_id = turn.record.turn_id.clone();
-        let mut row = self.row.clone();
-        row.version += version_step;
-        row.updated_at = clock::now_ms();
-        row.status = SessionStatus::Active;
-        let mut events: Vec<_> = configured(&mut row, turn.configure.take()).into_iter().collect();
-        let before = events.len() as u64;
-        let phase = Phase::Queued.after(Input::Start).unwrap_or(Phase::Running);
-        turn.record.status = phase.status(false);
-        turn.record.started_at = Some(row.updated_at);
-        events.push((Some(turn_id.clone()), prompt_event(&row, &content, version_step > 0)));
-        let entry = |next_seq: u64| {
-            turn.record.first_seq = Some(next_seq + before);
-            let turn = Write::SaveTurn(Box::new(turn.clone()));
-            let writes = [turn, Write::UpdateSession(Box::new(row.clone()))].into_iter().chain(rows).collect();
-            Entry { events, writes }
-        };
-        // Nothing runs, so what failed before is no longer anybody's.
-        self.live.journal.reopen();
-        self.live.journal.record(entry).await?;
-        self.row = row;
-        self.terms.meters.turns.started.count();
-        let prompted = Accepted { turn_id, status: turn.record.status, version: self.row.version };
-        let running = Running {
-            sink: TurnSink::new(Arc::clone(&self.live.journal), prompted.turn_id.clone()),
-            row: turn,
-            phase,
-            reason: None,
-            helm: Arc::default(),
-            work: None,
-            progress: None,
-            waiting: Waiting::default(),
-        };
-        let origin = self.origins.remove(&prompted.turn_id).unwrap_or_else(|| std::mem::take(&mut self.origin));
-        let about = (&self.row.id, &prompted.turn_id, self.row.settings.model.as_str());
-        running.sink.trace(TurnTrace::new(&self.terms.tracer, origin, about));
-        self.set_to_work(running, content.into_parts(), Progress::default());
-        Ok(prompted)
-    }
-
-    /// Starts the task of a turn that begins with a prompt, or goes on.
-    pub(super) fn set_to_work(&mut self, mut running: Running, prompt: Vec<Part>, progress: Progress) {
-        self.move_in();
-        let (turn, cancel) = (running.row.record.turn_id.clone(), CancellationToken::new());
-        let gate = SessionGate {
-            live: Arc::clone(&self.live),
-            terms: Arc::clone(&self.terms),
-            policy: Arc::clone(&self.policy),
-            turn: turn.clone(),
-            directory: self.row.settings.working_directory.clone(),
-            mode: self.row.settings.permission_mode,
-        };
-        let task = runner::start(Job {
-            live: Arc::clone(&self.live),
-            bench: Arc::clone(&self.bench),
-            terms: Arc::clone(&self.terms),
-            turn,
-            settings: self.row.settings.clone(),
-            prompt,
-            progress,
-            conversation: self.conversation.take(),
-            gate,
-            sink: Arc::clone(&running.sink),
-            helm: Arc::clone(&running.helm),
-            scope: Arc::clone(&self.scope),
-            cancel: cancel.clone(),
-        });
-        running.work = Some(Work { cancel, task, _counted: self.shelf.count() });
-        self.running = Some(running);
-    }
-
-    /// Begins the next turn that waits, if nothing runs.
-    pub(super) async fn next_turn(&mut self) {
-        self.begin_at = None;
-        if self.is_closing() || self.running.is_some() || self.owed.is_some() {
-            return;
-        }
-        let Some(turn) = self.queue.front().cloned() else { return };
-        match self.begin(turn, (0, Vec::new())).await {
-            Ok(_) => drop(self.queue.pop_front()),
-            Err(error) => {
-                tracing::error!(session = %self.row.id, %error, "a queued turn could not be begun; it is tried again");
-                self.begin_at = Some(pause());
-            }
-        }
-    }
-
     /// Takes a turn's task's last word.
     pub(super) async fn ended(&mut self, finished: Finished) {
         let is_it = |running: &Running| running.row.record.turn_id == finished.turn;
@@ -267,7 +171,7 @@ impl Actor {
         } else {
             self.conversation = finished.conversation;
             let late = running.helm.take();
-            match self.write_end(&mut running.row, Vec::new(), tally.messages, late).await {
+            match self.write_end(&mut running.row, (Vec::new(), true), tally.messages, late).await {
                 Ok(()) => Ok(()),
                 Err(error) => return self.fail_unwritten(running, &error).await,
             }
@@ -365,16 +269,17 @@ impl Actor {
         turn.steers.forget(remains.tally.steers);
         let (closing, messages) = remains.close(&reason_of(&turn.record));
         let late = turn.steers.waiting.clone();
-        self.write_end(turn, closing, messages, late).await.inspect_err(|_| {
+        self.write_end(turn, (closing, false), messages, late).await.inspect_err(|_| {
             self.live.journal.reopen();
         })
     }
 
-    /// One commit: what is still to be closed, the terminal event, the rows, and the late prompts.
+    /// One commit: what is still to be closed, the terminal event, the rows, and the late prompts. If `goes_on`, also the
+    /// beginning of the turn that is next.
     async fn write_end(
         &mut self,
         turn: &mut TurnRow,
-        closing: Vec<EventBody>,
+        (closing, goes_on): (Vec<EventBody>, bool),
         messages: u64,
         late: Vec<Vec<Part>>,
     ) -> Result<(), StoreError> {
@@ -390,19 +295,27 @@ impl Actor {
         let closed = closing.len() as u64;
         let bodies = closing.into_iter().chain([terminal_event(&turn.record)]);
         let mut events: Vec<_> = bodies.map(|body| (Some(turn_id.clone()), body)).collect();
-        let mut writes = vec![Write::UpdateSession(Box::new(row.clone()))];
+        let mut writes = Vec::new();
         for (place, turn) in late.iter().enumerate() {
             events.push(self.queued_event(&turn.record.turn_id, place, None));
             writes.push(Write::SaveTurn(Box::new(turn.clone())));
         }
+        let mut next = if goes_on { self.beginning_behind(late.first(), &row) } else { None };
+        let row = next.as_ref().map_or(row, |next| next.row().clone());
+        writes.push(Write::UpdateSession(Box::new(row.clone())));
         let entry = |next_seq: u64| {
             turn.record.last_seq = Some(next_seq + closed);
             let ended = TurnRow { steers: Steers::default(), held: None, aborted: None, ..turn.clone() };
             writes.push(Write::SaveTurn(Box::new(ended)));
+            if let Some(next) = &mut next {
+                let (begin, turn) = next.written_at(next_seq + events.len() as u64);
+                events.extend(begin);
+                writes.push(turn);
+            }
             Entry { events, writes }
         };
         self.live.journal.record(entry).await?;
-        self.row = row;
+        (self.row, self.next) = (row, next);
         // What was meant for the turn that ended comes before what was meant for later.
         for turn in late.into_iter().rev() {
             self.queue.push_front(turn);
@@ -439,16 +352,6 @@ pub(in crate::session) fn queued_turn(
     TurnRow { record, prompt: Some(content), configure, held: None, aborted: None, steers: Steers::default() }
 }
 
-/// The first event of a turn.
-fn prompt_event(row: &SessionRow, content: &PromptContent, is_change: bool) -> EventBody {
-    let parts = match content {
-        PromptContent::Text(_) => None,
-        PromptContent::Parts(parts) => Some(parts.clone()),
-    };
-    let version = is_change.then_some(row.version);
-    EventBody::SessionPrompt { session_id: row.id.clone(), prompt: content.text(), parts, version }
-}
-
 /// The one event that ends a turn.
 pub(in crate::session) fn terminal_event(record: &TurnRecord) -> EventBody {
     let session_id = record.session_id.clone();
@@ -462,15 +365,6 @@ pub(in crate::session) fn terminal_event(record: &TurnRecord) -> EventBody {
         TurnStatus::Failed | TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => {
             EventBody::SessionError { session_id, error: reason_of(record) }
         }
-    }
-}
-
-/// A session's status after a turn that ended so. A failed turn leaves a session that has done its work.
-pub(in crate::session) fn status_after(turn: TurnStatus) -> SessionStatus {
-    match turn {
-        TurnStatus::Completed | TurnStatus::Failed => SessionStatus::Completed,
-        TurnStatus::Aborted | TurnStatus::Interrupted => SessionStatus::Aborted,
-        TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => SessionStatus::Active,
     }
 }
 
@@ -488,13 +382,7 @@ fn log_failed(error: &StoreError) -> ErrorBody {
     ErrorBody { code: ErrorCode::Internal, message: error.to_string(), details: None }
 }
 
-/// Changes the settings with a prompt; the event says so to all who read.
-fn configured(row: &mut SessionRow, changes: Option<Configure>) -> Option<(Option<TurnId>, EventBody)> {
-    let changes = changes.filter(|changes| *changes != Configure::default())?;
-    configure(&mut row.settings, &changes);
-    Some((None, EventBody::SessionConfigured(Configured { changes, version: Some(row.version) })))
-}
-
-fn pause() -> Instant {
+/// When what failed is tried again.
+pub(super) fn pause() -> Instant {
     Instant::now() + Duration::from_millis(limit::STORE_RETRY_MS)
 }

@@ -1,6 +1,6 @@
 //! Every order in which some prompts, any controls and the doings of the loop can come, over the very functions that the
 //! actor asks. The loop decides at its boundaries by what is wanted there, and the actor hears of it later: whatever can come
-//! between the two does.
+//! between the two does. At any moment the process can end: the next one goes on from what is durable then.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -15,6 +15,8 @@ struct Turn {
     phase: Phase,
     /// Messages that wait for its next boundary.
     steers: Vec<u8>,
+    /// Messages that it has heard since something was last written down for certain, oldest first.
+    fresh: Vec<u8>,
     /// What the loop has said that the actor has not heard yet. None: it works, or the turn is paused.
     said: Option<Input>,
     /// An interrupt was accepted.
@@ -49,9 +51,11 @@ enum Step {
     Notice,
     /// The actor hears what the loop said.
     Hear,
+    /// The process ends, and that so many of the newest messages were heard is not in the log.
+    Crash(usize),
 }
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 15] = [
     Step::Prompt(PromptMode::Queue),
     Step::Prompt(PromptMode::Steer),
     Step::Prompt(PromptMode::Reject),
@@ -64,13 +68,17 @@ const STEPS: [Step; 12] = [
     Step::Break,
     Step::Notice,
     Step::Hear,
+    Step::Crash(0),
+    Step::Crash(1),
+    Step::Crash(2),
 ];
 
 impl Session {
     fn begin(&mut self, id: u8) {
         assert!(self.turn.is_none(), "one turn at a time");
         let phase = Phase::Queued.after(Input::Start).expect("a queued turn begins");
-        self.turn = Some(Turn { id, phase, steers: Vec::new(), said: None, interrupted: false, aborted: false });
+        let (steers, fresh) = (Vec::new(), Vec::new());
+        self.turn = Some(Turn { id, phase, steers, fresh, said: None, interrupted: false, aborted: false });
     }
 
     /// The state after a step. None: it cannot come now.
@@ -80,8 +88,14 @@ impl Session {
             Step::Control(input) => self.control(input)?,
             Step::Boundary | Step::Answer | Step::Break | Step::Notice => self.works(step)?,
             Step::Hear => self.hear()?,
+            Step::Crash(lost) => self.crash(lost)?,
         }
         Some(self)
+    }
+
+    /// Something is durable before it is answered, and with it all that came before.
+    fn written(&mut self) {
+        self.turn.iter_mut().for_each(|turn| turn.fresh.clear());
     }
 
     fn prompt(&mut self, mode: PromptMode) -> Option<()> {
@@ -91,8 +105,12 @@ impl Session {
             Place::Begin => self.begin(id),
             Place::Queue => self.queue.push_back(id),
             Place::Steer => self.turn.as_mut().expect("a turn runs").steers.push(id),
-            Place::Busy | Place::Paused => drop(self.refused.insert(id)),
+            Place::Busy | Place::Paused => {
+                self.refused.insert(id);
+                return Some(());
+            }
         }
+        self.written();
         Some(())
     }
 
@@ -102,6 +120,7 @@ impl Session {
         turn.phase = before.after(input).ok()?;
         turn.interrupted |= input == Input::Interrupt;
         turn.aborted |= input == Input::Abort;
+        turn.fresh.clear();
         if before == Phase::Paused && turn.phase.status(false).is_terminal() {
             self.end();
         }
@@ -111,7 +130,10 @@ impl Session {
     fn works(&mut self, step: Step) -> Option<()> {
         let turn = self.turn.as_mut().filter(|turn| turn.said.is_none() && turn.phase != Phase::Paused)?;
         let at_boundary = |turn: &mut Turn, heard: &mut BTreeSet<u8>| match turn.phase.wish() {
-            Wish::GoOn => heard.extend(turn.steers.drain(..)),
+            Wish::GoOn => {
+                heard.extend(&turn.steers);
+                turn.fresh.append(&mut turn.steers);
+            }
             Wish::Pause => turn.said = Some(Input::Hold),
             Wish::Interrupt => turn.said = Some(Input::Halt),
         };
@@ -124,7 +146,7 @@ impl Session {
             Step::Notice if matches!(turn.phase, Phase::Stopping | Phase::Interrupting) => {
                 turn.said = Some(Input::Stop);
             }
-            Step::Notice | Step::Prompt(_) | Step::Control(_) | Step::Hear => return None,
+            Step::Notice | Step::Prompt(_) | Step::Control(_) | Step::Hear | Step::Crash(_) => return None,
         }
         Some(())
     }
@@ -133,10 +155,46 @@ impl Session {
         let turn = self.turn.as_mut()?;
         let said = turn.said.take()?;
         turn.phase = turn.phase.after(said).unwrap_or_else(|refused| panic!("the actor has no answer: {refused:?}"));
+        let over = turn.phase.status(false).is_terminal();
+        if over || turn.phase == Phase::Paused {
+            self.written();
+        }
+        if over {
+            self.end();
+        }
+        Some(())
+    }
+
+    /// What the next process makes of what is durable: no more of the turn than that it ran or was paused, that it was
+    /// aborted, and its messages as far as it has not heard them.
+    fn crash(&mut self, lost: usize) -> Option<()> {
+        let Some(turn) = &mut self.turn else { return (lost == 0).then_some(()) };
+        let kept = turn.fresh.len().checked_sub(lost)?;
+        let again = turn.fresh.split_off(kept);
+        self.heard.retain(|id| !again.contains(id));
+        turn.steers.splice(..0, again);
+        turn.fresh.clear();
+        (turn.said, turn.interrupted) = (None, false);
+        turn.phase = found(turn.phase.status(false), turn.aborted);
         if turn.phase.status(false).is_terminal() {
             self.end();
         }
         Some(())
+    }
+
+    /// What must hold of a session behind a crash, beside what always does.
+    fn check_crash(&self, before: &Self) {
+        let Some(ran) = &before.turn else { return assert_eq!(self, before) };
+        if ran.phase == Phase::Paused {
+            return assert_eq!(self, before, "a paused turn is paused still");
+        }
+        assert!(self.ended.contains(&ran.id), "no turn is left running: {before:?}");
+        assert!(self.turn.as_ref().is_none_or(|turn| turn.phase == Phase::Running), "{self:?}");
+        let line: Vec<u8> = self.turn.iter().map(|turn| turn.id).chain(self.queue.iter().copied()).collect();
+        let waited: Vec<u8> = before.queue.iter().copied().collect();
+        assert!(line.ends_with(&waited), "what waited runs, in its order: {before:?} {self:?}");
+        let for_it = &line[..line.len() - waited.len()];
+        assert!(for_it.ends_with(&ran.steers), "what was meant for it comes before that: {before:?} {self:?}");
     }
 
     /// The turn's terminal event, and what runs next.
@@ -189,7 +247,10 @@ fn no_order_of_things_breaks_a_promise() {
     while !front.is_empty() {
         let mut next = Vec::new();
         for session in front {
-            for after in STEPS.iter().filter_map(|step| session.clone().after(*step)) {
+            for (step, after) in STEPS.iter().filter_map(|step| Some((step, session.clone().after(*step)?))) {
+                if let Step::Crash(_) = step {
+                    after.check_crash(&session);
+                }
                 if seen.insert(after.clone()) {
                     after.check();
                     assert!(after.settles(), "nobody waits for ever: {after:?}");

@@ -3,6 +3,8 @@
 //! A file of its own beside the sessions' store, so that large contents never make a turn's events wait. All calls block;
 //! callers are on the blocking pool. What a call has returned from survives the end of the process.
 //!
+//! The file is made with the first change: a server that only talks has none.
+//!
 //! Bounded: when contents take more than they may, whole turns are dropped, the oldest first; that they are gone stays known.
 //!
 //! Invariant: a content is kept for as long as a change refers to it, and no longer.
@@ -15,6 +17,7 @@ mod tests;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior};
@@ -79,16 +82,34 @@ pub struct RecordedTurn {
 
 /// The record of a data directory.
 pub struct SnapshotStore {
-    /// None when it is closed.
-    open: Mutex<Option<Open>>,
+    file: Mutex<File>,
     path: PathBuf,
     bytes_max: u64,
+    /// Bytes of all contents as they are stored, for who must not wait for the file.
+    stored: AtomicU64,
+}
+
+enum File {
+    /// It is not there, and made with the first change.
+    Unmade,
+    Open(Open),
+    Closed,
 }
 
 struct Open {
     connection: Connection,
     /// Bytes of all contents as they are stored.
     stored: u64,
+}
+
+impl Open {
+    fn new(path: &Path) -> Result<Self, StoreError> {
+        make_private_file(path)?;
+        let connection = schema::open(path)?;
+        let stored = connection.query_row("SELECT coalesce(sum(stored), 0) FROM content", [], |row| row.get(0));
+        let stored = stored.map_err(|e| schema::failure("measure the record of changes", path, &e))?;
+        Ok(Self { connection, stored })
+    }
 }
 
 impl std::fmt::Debug for SnapshotStore {
@@ -127,16 +148,21 @@ fn recorded(row: &Row<'_>) -> rusqlite::Result<RecordedTurn> {
 }
 
 impl SnapshotStore {
-    /// Opens the file; makes it (for its owner alone) where it is not there. Contents take at most `bytes_max`.
+    /// Opens the file. Where it is not there, it is made (for its owner alone) with the first change. Contents take at most
+    /// `bytes_max`.
     ///
     /// # Errors
     /// [`StoreError::TooNew`], or [`StoreError::Io`] that names the path.
     pub fn open(path: &Path, bytes_max: u64) -> Result<Self, StoreError> {
-        make_private_file(path)?;
-        let connection = schema::open(path)?;
-        let stored = connection.query_row("SELECT coalesce(sum(stored), 0) FROM content", [], |row| row.get(0));
-        let stored = stored.map_err(|e| schema::failure("measure the record of changes", path, &e))?;
-        Ok(Self { open: Mutex::new(Some(Open { connection, stored })), path: path.to_owned(), bytes_max })
+        let file = match std::fs::symlink_metadata(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => File::Unmade,
+            Ok(_) | Err(_) => File::Open(Open::new(path)?),
+        };
+        let stored = match &file {
+            File::Open(open) => open.stored.into(),
+            File::Unmade | File::Closed => AtomicU64::default(),
+        };
+        Ok(Self { file: Mutex::new(file), path: path.to_owned(), bytes_max, stored })
     }
 
     /// Closes it; what comes after is [`StoreError::Closed`].
@@ -144,14 +170,28 @@ impl SnapshotStore {
     /// # Errors
     /// When the last of it could not be written.
     pub fn close(&self) -> Result<(), StoreError> {
-        let Some(open) = self.open.lock().take() else { return Ok(()) };
+        let File::Open(open) = std::mem::replace(&mut *self.file.lock(), File::Closed) else { return Ok(()) };
         open.connection.close().map_err(|(_, e)| schema::failure("close the record of changes", &self.path, &e))
     }
 
     fn with<T>(&self, doing: &str, work: impl FnOnce(&mut Open) -> rusqlite::Result<T>) -> Result<T, StoreError> {
-        let mut open = self.open.lock();
-        let open = open.as_mut().ok_or(StoreError::Closed)?;
-        work(open).map_err(|e| schema::failure(doing, &self.path, &e))
+        let mut file = self.file.lock();
+        if matches!(*file, File::Unmade) {
+            *file = File::Open(Open::new(&self.path)?);
+        }
+        let File::Open(open) = &mut *file else { return Err(StoreError::Closed) };
+        let done = work(open).map_err(|e| schema::failure(doing, &self.path, &e));
+        self.stored.store(open.stored, Ordering::Relaxed);
+        done
+    }
+
+    /// The same for what only reads or takes away: of a file that is not there, nothing.
+    fn with_made<T: Default>(
+        &self,
+        doing: &str,
+        work: impl FnOnce(&mut Open) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        if matches!(*self.file.lock(), File::Unmade) { Ok(T::default()) } else { self.with(doing, work) }
     }
 
     /// Adds to the record of a turn, all of it or nothing. Of a path that is in the record already, the oldest `before` and the
@@ -210,7 +250,7 @@ impl SnapshotStore {
     /// # Errors
     /// What the database says.
     pub fn turns(&self, session: &SessionId) -> Result<Vec<RecordedTurn>, StoreError> {
-        self.with("read recorded turns", |open| {
+        self.with_made("read recorded turns", |open| {
             let sql = format!("SELECT {TURN_COLUMNS} FROM turn WHERE session = ? ORDER BY number");
             let mut list = open.connection.prepare_cached(&sql)?;
             list.query_map([session.as_str()], recorded)?.collect()
@@ -222,7 +262,7 @@ impl SnapshotStore {
     /// # Errors
     /// What the database says.
     pub fn changes(&self, turn: i64) -> Result<Vec<PathChange>, StoreError> {
-        self.with("read recorded changes", |open| {
+        self.with_made("read recorded changes", |open| {
             let sql = "SELECT path, before, after, mixed FROM change WHERE turn = ? ORDER BY path";
             open.connection.prepare_cached(sql)?.query_map([turn], path_change)?.collect()
         })
@@ -233,7 +273,7 @@ impl SnapshotStore {
     /// # Errors
     /// What the database says.
     pub fn uncovered(&self, turn: i64) -> Result<Vec<(PathBuf, String)>, StoreError> {
-        self.with("read recorded changes", |open| {
+        self.with_made("read recorded changes", |open| {
             let sql = "SELECT path, reason FROM uncovered WHERE turn = ? ORDER BY path LIMIT ?";
             let mut list = open.connection.prepare_cached(sql)?;
             list.query_map((turn, limit::UNCOVERED_MAX), |row| Ok((path(row, 0)?, row.get(1)?)))?.collect()
@@ -245,7 +285,7 @@ impl SnapshotStore {
     /// # Errors
     /// What the database says; [`StoreError::Io`] when it is not what was kept.
     pub fn content(&self, id: &ContentId) -> Result<Option<Vec<u8>>, StoreError> {
-        let found = self.with("read a kept content", |open| {
+        let found = self.with_made("read a kept content", |open| {
             let mut find = open.connection.prepare_cached("SELECT bytes, packed, body FROM content WHERE id = ?")?;
             let row = |row: &Row<'_>| Ok((row.get::<_, u64>(0)?, row.get::<_, bool>(1)?, row.get::<_, Vec<u8>>(2)?));
             find.query_row([id.as_bytes()], row).optional()
@@ -280,7 +320,7 @@ impl SnapshotStore {
     /// # Errors
     /// What the database says.
     pub fn forget(&self, session: &SessionId) -> Result<(), StoreError> {
-        self.with("forget recorded changes", |open| {
+        self.with_made("forget recorded changes", |open| {
             let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let numbers: Vec<i64> = transaction
                 .prepare_cached("SELECT number FROM turn WHERE session = ?")?
@@ -300,10 +340,9 @@ impl SnapshotStore {
         })
     }
 
-    /// Bytes that all contents take.
-    #[cfg(test)]
-    pub(crate) fn stored(&self) -> u64 {
-        self.open.lock().as_ref().map_or(0, |open| open.stored)
+    /// Bytes that all contents take, and may take.
+    pub fn size(&self) -> (u64, u64) {
+        (self.stored.load(Ordering::Relaxed), self.bytes_max)
     }
 }
 

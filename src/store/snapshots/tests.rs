@@ -62,15 +62,15 @@ fn contents_are_kept_once_and_for_as_long_as_they_are_needed() {
     let kept = Kept::new(1 << 20);
     let long = "the same line again\n".repeat(100);
     kept.change("turn_1", "/a", (None, Some(&long)));
-    let stored = kept.store.stored();
+    let stored = kept.store.size().0;
     assert!(stored > 0 && stored < long.len() as u64 / 4, "{stored}");
     kept.change("turn_2", "/b", (None, Some(&long)));
-    assert_eq!(kept.store.stored(), stored);
+    assert_eq!(kept.store.size().0, stored);
     let other: SessionId = "ses_2".parse().unwrap();
     kept.store.forget(&other).unwrap();
     assert!(kept.has(&long));
     kept.store.forget(&kept.session).unwrap();
-    assert_eq!((kept.store.stored(), kept.has(&long), kept.turns()), (0, false, vec![]));
+    assert_eq!((kept.store.size().0, kept.has(&long), kept.turns()), (0, false, vec![]));
 }
 
 #[test]
@@ -116,4 +116,25 @@ fn what_is_not_recorded_is_said_once() {
     kept.store.add(&kept.session, &"turn_1".parse().unwrap(), &addition).unwrap();
     let found = kept.store.uncovered(kept.turns()[0].number).unwrap();
     assert_eq!(found, [(PathBuf::from("/x"), "too large".to_owned())]);
+}
+
+#[test]
+fn the_file_is_made_with_the_first_change() {
+    let kept = Kept::new(1 << 20);
+    let path = kept.home.path().join("snapshots.db");
+    let none: ContentId = ContentId::of(b"none");
+    assert_eq!((kept.turns(), kept.store.content(&none)), (vec![], Ok(None)));
+    kept.store.forget(&kept.session).unwrap();
+    assert!(!path.exists(), "nothing was changed");
+    kept.change("turn_1", "/a", (None, Some("one")));
+    assert!(path.exists() && kept.has("one"));
+    let unused = Kept::new(1 << 20);
+    unused.store.close().unwrap();
+    let closed = unused.store.forget(&unused.session);
+    assert_eq!((closed, unused.home.path().join("snapshots.db").exists()), (Err(StoreError::Closed), false));
+    // One that is there and cannot be read is said at the opening, not in the middle of a turn.
+    let wrong = unused.home.path().join("wrong.db");
+    std::fs::write(&wrong, "this is a text and no database, long enough to be read as a header of one").unwrap();
+    let said = SnapshotStore::open(&wrong, 1).unwrap_err().to_string();
+    assert!(said.contains("wrong.db"), "{said}");
 }

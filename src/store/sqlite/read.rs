@@ -331,6 +331,12 @@ pub(super) fn largest_turn(connection: &Connection, number: i64) -> rusqlite::Re
     find.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| row.get(0))
 }
 
+/// Key of the turn that came last in a session. None: it has none.
+pub(super) fn last_turn(connection: &Connection, number: i64) -> rusqlite::Result<Option<i64>> {
+    let mut find = connection.prepare_cached("SELECT max(key) FROM turn WHERE key BETWEEN ? AND ?")?;
+    find.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| row.get(0))
+}
+
 pub(super) fn turn(connection: &Connection, session: &SessionId, turn: &TurnId) -> Read<Option<TurnRow>> {
     let Some(number) = number_of(connection, session)? else { return Ok(None) };
     let mut find = connection.prepare_cached("SELECT body FROM turn WHERE key = ? AND body IS NOT NULL")?;

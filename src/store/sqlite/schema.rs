@@ -107,6 +107,11 @@ impl Step {
     }
 }
 
+/// KiB of pages that a connection for writing keeps, at most. Each session that is being written to has two or three of its
+/// own: thousands at once do not fit into the 2 MiB that SQLite takes by itself, and each of them would be read anew for
+/// each event.
+const CACHE_KIB: i64 = 16 << 10;
+
 /// Opens the database for writing, with the newest tables.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     let mut connection = prepare(path).map_err(|e| failure("open the database", path, &e))?;
@@ -123,6 +128,7 @@ fn prepare(path: &Path) -> rusqlite::Result<Connection> {
     // Checkpoints have a thread of their own.
     connection.query_row("PRAGMA wal_autocheckpoint=0", [], |_| Ok(()))?;
     connection.execute_batch("PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; PRAGMA trusted_schema=OFF")?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }

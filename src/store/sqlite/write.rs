@@ -7,21 +7,25 @@
 
 mod append;
 mod fork;
+mod known;
 mod made;
+mod wal;
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use self::known::Known;
+use self::wal::Wal;
 use super::read::{self, TurnBody};
 use super::{chained, lifecycle, outcome, schema, sweep};
-use crate::protocol::{SessionId, TurnId};
+use crate::protocol::SessionId;
 use crate::store::chain::Chain;
 use crate::store::lifecycle::Bell;
 use crate::store::meters::events_of;
@@ -32,13 +36,9 @@ const GROUP_MAX: usize = 512;
 /// Bytes of events in one row, about. More make several rows: a reader decodes rows whole.
 const ROW_BYTES_MAX: usize = 64 << 10;
 /// Turns of a session whose places are remembered.
-pub(super) const TURNS_MAX: usize = 4;
+pub(super) const TURNS_MAX: usize = 8;
 /// Sessions whose numbers are remembered.
 const KNOWN_MAX: usize = 4_096;
-/// Write-ahead log above which a checkpoint is started beside the writer.
-const WAL_BYTES_CHECKPOINT: u64 = 8 << 20;
-/// Write-ahead log above which the writer waits for a checkpoint.
-const WAL_BYTES_MAX: u64 = 64 << 20;
 /// Rest after which the write-ahead log is emptied into the database.
 const REST: Duration = Duration::from_secs(1);
 
@@ -69,12 +69,12 @@ pub(super) fn split_key(key: i64) -> (i64, u64) {
 
 /// Starts the writer and its helper that empties the write-ahead log.
 pub(super) fn start(
-    connection: Connection,
+    mut connection: Connection,
     path: &Path,
     (jobs, bell, meter): (Receiver<Job>, Arc<Bell>, Arc<CommitMeter>),
 ) -> Result<Vec<JoinHandle<()>>, StoreError> {
     let failed = |e: std::io::Error| super::directory::failure("start the writer", path, &e);
-    let (checkpoint, wanted) = sync_channel(1);
+    let (wal, helper) = Wal::start(&mut connection, path).map_err(failed)?;
     let unread = |e: rusqlite::Error| schema::failure("look for what is to be swept", path, &e);
     let next_number = sweep::next_number(&connection).map_err(unread)?;
     let sweep_at = sweep::is_due(&connection).map_err(unread)?.then(Instant::now);
@@ -82,68 +82,28 @@ pub(super) fn start(
         connection,
         path: path.to_owned(),
         known: HashMap::new(),
-        checkpoint,
+        wal,
         next_number,
         sweep_at,
-        groups: 0,
         bell,
         rung: BTreeSet::new(),
         failing: false,
         meter,
     };
-    let path = path.to_owned();
-    let helper_path = path.clone();
-    let helper = std::thread::Builder::new().name("simse-checkpoint".into());
-    let helper = helper.spawn(move || empty_wal(&helper_path, &wanted)).map_err(failed)?;
     let writer_thread = std::thread::Builder::new().name("simse-store".into());
     let writer = writer_thread.spawn(move || writer.run(&jobs)).map_err(failed)?;
     Ok(vec![writer, helper])
-}
-
-/// Moves the write-ahead log into the database whenever asked. True: nothing else goes on, cut the log.
-fn empty_wal(path: &Path, wanted: &Receiver<bool>) {
-    let mut connection = None;
-    while let Ok(at_rest) = wanted.recv() {
-        let Some(connection) = connection_or_new(&mut connection, path) else { continue };
-        let mode = if at_rest { "TRUNCATE" } else { "PASSIVE" };
-        if let Err(error) = connection.query_row(&format!("PRAGMA wal_checkpoint({mode})"), [], |_| Ok(())) {
-            tracing::warn!(%error, path = %path.display(), "the write-ahead log could not be emptied");
-        }
-    }
-}
-
-fn connection_or_new<'a>(slot: &'a mut Option<Connection>, path: &Path) -> Option<&'a Connection> {
-    if slot.is_none() {
-        *slot = Connection::open(path).ok();
-    }
-    slot.as_ref()
-}
-
-/// What the writer remembers of a session.
-struct Known {
-    number: i64,
-    last_seq: u64,
-    /// The turns last written, newest first, and their places: the one that runs, and those that wait.
-    turns: VecDeque<(TurnId, i64)>,
-    /// The largest of the ids of its turns; one that is larger still is new. None: not looked up yet.
-    newest: Option<String>,
-    /// The chain to its last event.
-    chain: Chain,
-    /// The event to which its row has the chain.
-    anchored: u64,
 }
 
 struct Writer {
     connection: Connection,
     path: PathBuf,
     known: HashMap<SessionId, Known>,
-    checkpoint: SyncSender<bool>,
+    wal: Wal,
     /// The number of the next session.
     next_number: i64,
     /// When there is something to sweep up again. None: there is nothing.
     sweep_at: Option<Instant>,
-    /// Transactions so far.
-    groups: u32,
     bell: Arc<Bell>,
     /// Clients for whom the transaction has lifecycle events.
     rung: BTreeSet<String>,
@@ -180,12 +140,11 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) if self.sweeps_now() => {}
                 Err(RecvTimeoutError::Timeout) => {
                     rested = self.sweep_at.is_none();
-                    let _ = self.checkpoint.try_send(true);
+                    self.wal.rest();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    // A reader may still be at it; then the last of the log is moved at the next opening.
-                    let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+                    wal::close(&self.connection);
                     return;
                 }
             }
@@ -200,11 +159,11 @@ impl Writer {
                     // A callback that panics is its owner's fault, and must not take the writer with it.
                     let _ = catch_unwind(AssertUnwindSafe(move || done(result)));
                 }
-                self.count_group();
+                self.wal.look(&self.connection);
             }
             if self.sweeps_now() {
                 self.sweep();
-                self.count_group();
+                self.wal.look(&self.connection);
             }
         }
     }
@@ -233,13 +192,6 @@ impl Writer {
                 Some(Instant::now() + SWEEP_PAUSE)
             }
         };
-    }
-
-    fn count_group(&mut self) {
-        self.groups = self.groups.wrapping_add(1);
-        if self.groups.is_multiple_of(32) {
-            self.bound_wal();
-        }
     }
 
     /// Takes what waits.
@@ -402,8 +354,7 @@ impl Writer {
             json(&row.usage)?,
             json(&row.settings)?,
         ))?;
-        let known =
-            Known { number, last_seq: 0, turns: VecDeque::new(), newest: None, chain: Chain::default(), anchored: 0 };
+        let known = Known::at((number, 0), (Chain::default(), 0));
         drop(insert);
         self.remember(row.id.clone(), known);
         Ok(())
@@ -462,10 +413,7 @@ impl Writer {
             let number = number.ok_or_else(|| StoreError::NoSession(id.clone()))?;
             let last_seq = read::last_seq_of(&self.connection, number)?;
             let (chain, anchored) = chained::resume(&self.connection, (id, number))?;
-            self.remember(
-                id.clone(),
-                Known { number, last_seq, turns: VecDeque::new(), newest: None, chain, anchored },
-            );
+            self.remember(id.clone(), Known::at((number, last_seq), (chain, anchored)));
         }
         self.known.get_mut(id).ok_or_else(|| StoreError::NoSession(id.clone()).into())
     }
@@ -475,15 +423,6 @@ impl Writer {
             self.known.clear();
         }
         self.known.insert(id, known);
-    }
-
-    fn bound_wal(&self) {
-        let bytes = std::fs::metadata(schema::beside(&self.path, "-wal")).map_or(0, |facts| facts.len());
-        if bytes > WAL_BYTES_MAX {
-            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        } else if bytes > WAL_BYTES_CHECKPOINT {
-            let _ = self.checkpoint.try_send(false);
-        }
     }
 }
 

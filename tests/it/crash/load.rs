@@ -150,10 +150,12 @@ impl Client {
     /// Until the server goes.
     async fn live(&mut self) -> Option<()> {
         let own = self.ledger.lock().sessions_of(self.number);
+        // Before anybody reads: an answer to a question of this life is under way, and not to be asked for again.
+        let unanswered = self.ledger.lock().unanswered(self.number);
         for session in own {
             self.follow(&session).await?;
         }
-        self.catch_up().await?;
+        self.catch_up(unanswered).await?;
         loop {
             self.step().await?;
         }
@@ -174,8 +176,7 @@ impl Client {
     }
 
     /// Asks again for what was not answered, in the order in which it was asked, and for some of what was.
-    async fn catch_up(&mut self) -> Option<()> {
-        let unanswered = self.ledger.lock().unanswered(self.number);
+    async fn catch_up(&mut self, unanswered: Vec<(u64, Asked)>) -> Option<()> {
         for (number, asked) in unanswered {
             let said = self.through_some_door(&asked).await?;
             let made = self.ledger.lock().settle(number, &said, true);

@@ -132,6 +132,7 @@ impl Agent {
             return;
         }
         assert_eq!(params["protocolVersion"], 1);
+        assert_eq!(params["clientCapabilities"]["elicitation"], json!({ "form": {} }));
         let version: u64 = self.how.get("version").and_then(|v| v.parse().ok()).unwrap_or(1);
         result(
             id,
@@ -222,6 +223,13 @@ impl Agent {
                         return Ok("cancelled".to_owned());
                     }
                     chunk(&session, "agent_message_chunk", &format!("[{}]", text(&outcome, "optionId")));
+                }
+                "form" => {
+                    let mut params: Value = serde_json::from_str(rest).unwrap();
+                    params["sessionId"] = session.clone().into();
+                    let answer = self.request("elicitation/create", &params);
+                    let said = answer.get("result").unwrap_or(&answer["error"]).to_string();
+                    chunk(&session, "agent_message_chunk", &said);
                 }
                 "write" => {
                     let (path, content) = rest.split_once(' ').unwrap();

@@ -60,7 +60,7 @@ impl Writer {
         if let Some((_, place)) = known.turns.iter().find(|(known, _)| known == turn) {
             return Ok(*place);
         }
-        let number = known.number;
+        let (number, last) = (known.number, known.last_turn);
         let newest = match known.newest.take() {
             Some(newest) => newest,
             None => read::largest_turn(&self.connection, number)?,
@@ -69,24 +69,25 @@ impl Writer {
         // thousands.
         let is_new = turn.as_str() > newest.as_str();
         let there = if is_new { None } else { read::turn_key(&self.connection, number, turn)? };
-        let key = match there {
-            Some(key) => key,
-            None => self.insert_turn(number, turn)?,
+        let (key, last) = match there {
+            Some(key) => (key, last),
+            None => self.insert_turn(number, last, turn).map(|key| (key, Some(key)))?,
         };
         let place = key & i64::from(u32::MAX);
         if let Some(known) = self.known.get_mut(session) {
             known.turns.truncate(TURNS_MAX - 1);
             known.turns.push_front((turn.clone(), place));
+            known.last_turn = last;
             known.newest = Some(if is_new { turn.as_str().to_owned() } else { newest });
         }
         Ok(place)
     }
 
-    fn insert_turn(&self, number: i64, turn: &TurnId) -> rusqlite::Result<i64> {
-        let mut last = self.connection.prepare_cached("SELECT max(key) FROM turn WHERE key BETWEEN ? AND ?")?;
-        let last: Option<i64> =
-            last.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| row.get(0))?;
-        let key = last.unwrap_or_else(|| key_of(number, 0)) + 1;
+    fn insert_turn(&self, number: i64, last: Option<i64>, turn: &TurnId) -> rusqlite::Result<i64> {
+        let key = 1 + match last {
+            Some(last) => last,
+            None => read::last_turn(&self.connection, number)?.unwrap_or_else(|| key_of(number, 0)),
+        };
         let mut insert = self.connection.prepare_cached("INSERT INTO turn (key, id, open) VALUES (?1, ?2, 0)")?;
         insert.execute((key, turn.as_str()))?;
         Ok(key)

@@ -1,0 +1,112 @@
+//! What an agent wants of us while it works: permission, a form filled in, a call of ours. Each runs beside its stream, ends soon
+//! after it is told to, and answers once; what is not answered is a no.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::call::{CallEnvironment, CallOutcome, finish_soon, run_call};
+use super::{Gate, GateQuestion, Preview};
+use crate::base::BoxFuture;
+use crate::hook::Before;
+use crate::model::{FormRequest, HostCall, Question, Reply};
+use crate::protocol::{FormReply, PermissionVerdict, ToolCallResult, VerdictSource};
+use crate::tool::{Arguments, Form};
+
+/// What ran beside the stream.
+pub(super) enum Job {
+    /// The agent has its answer.
+    Answered,
+    /// A call of ours is over; the agent still waits for its result.
+    Ran(Box<CallOutcome>, Reply<ToolCallResult>),
+}
+
+/// Puts an agent's question: to the hooks, then to the gate.
+pub(super) fn ask(
+    environment: CallEnvironment,
+    question: Question,
+    cancel: CancellationToken,
+    reply: Reply<PermissionVerdict>,
+) -> BoxFuture<'static, Job> {
+    Box::pin(async move {
+        let put = async {
+            if let Before::Blocked { reason } = environment.hooks.before_tool(question.request.clone()).await {
+                return PermissionVerdict { allowed: false, by: VerdictSource::Hook, reason };
+            }
+            let asked = GateQuestion {
+                request: &question.request,
+                like: question.like,
+                definition: Some(&question.definition),
+                subject: &question.subject,
+                place: None,
+                insists: false,
+                unfit: false,
+                preview: &Given(question.preview.clone()),
+            };
+            environment.gate.check(asked, &cancel).await
+        };
+        let aborted = || PermissionVerdict { allowed: false, by: VerdictSource::Abort, reason: String::new() };
+        reply.send(finish_soon(&cancel, put).await.unwrap_or_else(aborted));
+        Job::Answered
+    })
+}
+
+/// Puts an agent's form to the clients. One that cannot be put is told by there being no answer.
+pub(super) fn fill(
+    environment: CallEnvironment,
+    wanted: FormRequest,
+    cancel: CancellationToken,
+    reply: Reply<FormReply>,
+) -> BoxFuture<'static, Job> {
+    Box::pin(async move {
+        let FormRequest { who, call_id, message, schema } = wanted;
+        match Form::read(&who, &message, &schema) {
+            Ok(form) => {
+                let line = environment.clients.until(cancel.clone());
+                let line = call_id.map_or_else(|| line.clone(), |id| line.for_call(&id));
+                let aborted = || FormReply::Cancelled("the turn was aborted".to_owned());
+                reply.send(finish_soon(&cancel, form.put(&line)).await.unwrap_or_else(aborted));
+            }
+            Err(problem) => tracing::warn!(who, problem, "an agent asks for what nobody can be asked"),
+        }
+        Job::Answered
+    })
+}
+
+/// Runs a call of ours that an agent wants.
+pub(super) fn run(
+    mut environment: CallEnvironment,
+    call: HostCall,
+    cancel: CancellationToken,
+    reply: Reply<ToolCallResult>,
+) -> BoxFuture<'static, Job> {
+    Box::pin(async move {
+        // It changes files behind our back as well: what earlier calls saw of them says nothing.
+        environment.scope = Arc::default();
+        if call.approved {
+            environment.gate = Arc::new(Leave);
+        }
+        let outcome = run_call(&environment, call.request, &cancel).await;
+        Job::Ran(Box::new(outcome), reply)
+    })
+}
+
+/// A preview that came with the question.
+#[derive(Debug)]
+struct Given(Option<serde_json::Value>);
+
+impl Preview for Given {
+    fn compute<'a>(&'a self, _: &'a Arguments) -> BoxFuture<'a, Option<serde_json::Value>> {
+        Box::pin(std::future::ready(self.0.clone()))
+    }
+}
+
+/// The gate of an agent that was given leave for everything by configuration.
+struct Leave;
+
+impl Gate for Leave {
+    fn check<'a>(&'a self, _: GateQuestion<'a>, _: &'a CancellationToken) -> BoxFuture<'a, PermissionVerdict> {
+        let verdict = PermissionVerdict { allowed: true, by: VerdictSource::Policy, reason: String::new() };
+        Box::pin(std::future::ready(verdict))
+    }
+}

@@ -1,0 +1,184 @@
+//! The beginning of turns.
+//!
+//! A turn begins in a commit, and its task starts when that is durable. Of a turn that waits while another one runs, it is
+//! the commit of the other one's end: between two turns the disk is waited for once.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::turns::pause;
+use super::{Accepted, Actor, Running, Waiting, Work};
+use crate::agent::Progress;
+use crate::base::clock;
+use crate::protocol::{Configure, Configured, EventBody, Part, PromptContent, SessionStatus, TurnId};
+use crate::session::gate::SessionGate;
+use crate::session::journal::Entry;
+use crate::session::runner::{self, Job, TurnSink};
+use crate::session::settings::configure;
+use crate::session::traced::TurnTrace;
+use crate::session::turn::{Input, Phase};
+use crate::store::{SessionRow, StoreError, TurnRow, Write};
+
+/// A turn that begins, as it is to be written down.
+pub(super) struct Beginning {
+    turn: TurnRow,
+    /// The session's row from then on.
+    row: SessionRow,
+    content: PromptContent,
+    phase: Phase,
+    /// Its events, and how many of them come before its first one.
+    events: Vec<(Option<TurnId>, EventBody)>,
+    before: u64,
+}
+
+impl Beginning {
+    /// How a turn begins in a session with that row.
+    pub(super) fn of(mut turn: TurnRow, session: &SessionRow, version_step: u64) -> Self {
+        let content = turn.prompt.take().unwrap_or_else(|| PromptContent::Text(String::new()));
+        let mut row = session.clone();
+        row.version += version_step;
+        row.updated_at = clock::now_ms();
+        row.status = SessionStatus::Active;
+        let mut events: Vec<_> = configured(&mut row, turn.configure.take()).into_iter().collect();
+        let before = events.len() as u64;
+        let phase = Phase::Queued.after(Input::Start).unwrap_or(Phase::Running);
+        turn.record.status = phase.status(false);
+        turn.record.started_at = Some(row.updated_at);
+        events.push((Some(turn.record.turn_id.clone()), prompt_event(&row, &content, version_step > 0)));
+        Self { turn, row, content, phase, events, before }
+    }
+
+    /// The session's row from then on.
+    pub(super) fn row(&self) -> &SessionRow {
+        &self.row
+    }
+
+    /// The events, of which the first has number `next_seq`, and the turn's row.
+    pub(super) fn written_at(&mut self, next_seq: u64) -> (Vec<(Option<TurnId>, EventBody)>, Write) {
+        self.turn.record.first_seq = Some(next_seq + self.before);
+        (std::mem::take(&mut self.events), Write::SaveTurn(Box::new(self.turn.clone())))
+    }
+}
+
+impl Actor {
+    /// Begins a turn: what says so is durable before its task starts.
+    pub(super) async fn begin(
+        &mut self,
+        turn: TurnRow,
+        (version_step, rows): (u64, Vec<Write>),
+    ) -> Result<Accepted, StoreError> {
+        let mut beginning = Beginning::of(turn, &self.row, version_step);
+        let entry = |next_seq: u64| {
+            let row = Write::UpdateSession(Box::new(beginning.row.clone()));
+            let (events, turn) = beginning.written_at(next_seq);
+            Entry { events, writes: [turn, row].into_iter().chain(rows).collect() }
+        };
+        // Nothing runs, so what failed before is no longer anybody's.
+        self.live.journal.reopen();
+        self.live.journal.record(entry).await?;
+        Ok(self.begun(beginning))
+    }
+
+    /// The beginning of a turn is written down: it runs.
+    fn begun(&mut self, beginning: Beginning) -> Accepted {
+        let Beginning { turn, row, content, phase, .. } = beginning;
+        self.row = row;
+        self.terms.meters.turns.started.count();
+        let turn_id = turn.record.turn_id.clone();
+        let prompted = Accepted { turn_id, status: turn.record.status, version: self.row.version };
+        let running = Running {
+            sink: TurnSink::new(Arc::clone(&self.live.journal), prompted.turn_id.clone()),
+            row: turn,
+            phase,
+            reason: None,
+            helm: Arc::default(),
+            work: None,
+            progress: None,
+            waiting: Waiting::default(),
+        };
+        let origin = self.origins.remove(&prompted.turn_id).unwrap_or_else(|| std::mem::take(&mut self.origin));
+        let about = (&self.row.id, &prompted.turn_id, self.row.settings.model.as_str());
+        running.sink.trace(TurnTrace::new(&self.terms.tracer, origin, about));
+        self.set_to_work(running, content.into_parts(), Progress::default());
+        prompted
+    }
+
+    /// Starts the task of a turn that begins with a prompt, or goes on.
+    pub(super) fn set_to_work(&mut self, mut running: Running, prompt: Vec<Part>, progress: Progress) {
+        self.move_in();
+        let (turn, cancel) = (running.row.record.turn_id.clone(), CancellationToken::new());
+        let gate = SessionGate {
+            live: Arc::clone(&self.live),
+            terms: Arc::clone(&self.terms),
+            policy: Arc::clone(&self.policy),
+            turn: turn.clone(),
+            directory: self.row.settings.working_directory.clone(),
+            mode: self.row.settings.permission_mode,
+        };
+        let task = runner::start(Job {
+            live: Arc::clone(&self.live),
+            bench: Arc::clone(&self.bench),
+            terms: Arc::clone(&self.terms),
+            turn,
+            settings: self.row.settings.clone(),
+            prompt,
+            progress,
+            conversation: self.conversation.take(),
+            gate,
+            sink: Arc::clone(&running.sink),
+            helm: Arc::clone(&running.helm),
+            scope: Arc::clone(&self.scope),
+            cancel: cancel.clone(),
+        });
+        running.work = Some(Work { cancel, task, _counted: self.shelf.count() });
+        self.running = Some(running);
+    }
+
+    /// The turn that is to begin in the commit in which the running one ends: it would anyway, as the first of those that
+    /// wait. `session`: the row with that end.
+    pub(super) fn beginning_behind(&self, late: Option<&TurnRow>, session: &SessionRow) -> Option<Beginning> {
+        if self.is_closing() {
+            return None;
+        }
+        Some(Beginning::of(late.or_else(|| self.queue.front())?.clone(), session, 0))
+    }
+
+    /// Begins the next turn that waits, if nothing runs.
+    pub(super) async fn next_turn(&mut self) {
+        self.begin_at = None;
+        if let Some(beginning) = self.next.take() {
+            self.queue.pop_front();
+            self.begun(beginning);
+            return;
+        }
+        if self.is_closing() || self.running.is_some() || self.owed.is_some() {
+            return;
+        }
+        let Some(turn) = self.queue.front().cloned() else { return };
+        match self.begin(turn, (0, Vec::new())).await {
+            Ok(_) => drop(self.queue.pop_front()),
+            Err(error) => {
+                tracing::error!(session = %self.row.id, %error, "a queued turn could not be begun; it is tried again");
+                self.begin_at = Some(pause());
+            }
+        }
+    }
+}
+
+/// The first event of a turn.
+fn prompt_event(row: &SessionRow, content: &PromptContent, is_change: bool) -> EventBody {
+    let parts = match content {
+        PromptContent::Text(_) => None,
+        PromptContent::Parts(parts) => Some(parts.clone()),
+    };
+    let version = is_change.then_some(row.version);
+    EventBody::SessionPrompt { session_id: row.id.clone(), prompt: content.text(), parts, version }
+}
+
+/// Changes the settings with a prompt; the event says so to all who read.
+pub(super) fn configured(row: &mut SessionRow, changes: Option<Configure>) -> Option<(Option<TurnId>, EventBody)> {
+    let changes = changes.filter(|changes| *changes != Configure::default())?;
+    configure(&mut row.settings, &changes);
+    Some((None, EventBody::SessionConfigured(Configured { changes, version: Some(row.version) })))
+}

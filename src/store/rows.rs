@@ -1,0 +1,186 @@
+//! The durable facts of sessions and turns beside the log, as they are stored.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::{
+    ClientId, Configure, GrantId, Held, Part, PermissionConfig, PermissionMode, PromptContent, Reasoning, SessionId,
+    SessionStatus, TurnRecord, Usage,
+};
+
+/// A session's durable facts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionRow {
+    /// Its id.
+    pub id: SessionId,
+    /// Who may see it. None: everyone without a client id.
+    pub client: Option<ClientId>,
+    /// Where it is in its life.
+    pub status: SessionStatus,
+    /// Successful changes so far.
+    pub version: u64,
+    /// When it was created.
+    pub created_at: u64,
+    /// When it last changed.
+    pub updated_at: u64,
+    /// Messages so far.
+    pub message_count: u64,
+    /// Tokens of all turns.
+    pub usage: Usage,
+    /// Settings.
+    pub settings: SessionSettings,
+}
+
+/// What a session was set to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionSettings {
+    /// Where its tools work.
+    pub working_directory: PathBuf,
+    /// `provider/name`.
+    pub model: String,
+    /// Its title.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Added to the system prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// The tools it may use; None: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Of all tools, those that it may not use.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub without_tools: Vec<String>,
+    /// How much its model thinks before it answers.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reasoning: Reasoning,
+    /// Its own rules.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<PermissionConfig>,
+    /// How much it does without asking.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub permission_mode: PermissionMode,
+    /// What a client has allowed for the rest of the session, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
+}
+
+impl SessionSettings {
+    /// Whether the session may use the tool of that name.
+    pub fn has_tool(&self, name: &str) -> bool {
+        let holds = |names: &[String]| names.iter().any(|n| n == name);
+        self.tools.as_deref().is_none_or(holds) && !holds(&self.without_tools)
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// An `allow_always`: the same tool on the same things needs no further question. A denial beats it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Its id. One that was written without gets one for as long as it is held.
+    #[serde(default = "GrantId::generate")]
+    pub id: GrantId,
+    /// When it was given; 0: not known.
+    #[serde(default)]
+    pub created_at: u64,
+    /// When it ends. None: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+    /// The tool.
+    pub tool: String,
+    /// On what.
+    pub on: GrantSubject,
+}
+
+/// What an `allow_always` is about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GrantSubject {
+    /// All calls of the tool: it has neither commands nor paths.
+    Any,
+    /// This command line, where the session works.
+    Command(String),
+    /// This command line in another directory.
+    #[serde(rename = "commandIn")]
+    CommandIn {
+        /// The line.
+        command: String,
+        /// The directory: relative to the session's working directory where it lies below it, else absolute.
+        directory: PathBuf,
+    },
+    /// These paths, as they resolve.
+    Paths(Vec<PathBuf>),
+}
+
+impl Grant {
+    /// Whether it still holds.
+    pub fn holds(&self, now_ms: u64) -> bool {
+        self.expires_at.is_none_or(|end| now_ms < end)
+    }
+
+    /// Whether it is about the same.
+    pub fn says_the_same(&self, other: &Self) -> bool {
+        self.tool == other.tool && self.on == other.on
+    }
+}
+
+/// A grant that outlives its session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantRow {
+    /// Whose it is. None: everyone's without a client id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<ClientId>,
+    /// Sessions in this working directory alone. None: wherever they work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<PathBuf>,
+    /// What is granted.
+    pub grant: Grant,
+}
+
+/// A turn's durable facts: its record, and its prompt while it has not begun.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnRow {
+    /// What callers see.
+    pub record: TurnRecord,
+    /// What to run. Kept while the turn is queued, dropped when its `session.prompt` event is in the log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<PromptContent>,
+    /// Settings that change when it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configure: Option<Configure>,
+    /// What a paused turn has to do first when it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+    /// Why a client aborted it, while it has not ended: with this it ends as aborted, whatever comes in between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aborted: Option<String>,
+    /// Messages that were accepted for it while it runs and that wait for its next boundary.
+    #[serde(default, skip_serializing_if = "Steers::is_empty")]
+    pub steers: Steers,
+}
+
+/// Messages for a running turn. A `session.steer` in the log says that one has reached it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Steers {
+    /// Oldest first.
+    pub waiting: Vec<Vec<Part>>,
+    /// How many of the turn had reached it before the first one that waits.
+    pub reached: u32,
+}
+
+impl Steers {
+    /// Whether there is nothing to be known.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.reached == 0
+    }
+
+    /// Forgets those that have reached the turn, of which there are `reached` in all by now.
+    pub fn forget(&mut self, reached: u32) {
+        let new = usize::try_from(reached.saturating_sub(self.reached)).unwrap_or(usize::MAX);
+        self.waiting.drain(..new.min(self.waiting.len()));
+        self.reached = self.reached.max(reached);
+    }
+}
