@@ -15,11 +15,11 @@ fn writes(count: usize) -> Round {
     Box::new(|_| events(all))
 }
 
-async fn asked(reader: &mut EventReader) -> RequestId {
+pub(super) async fn asked(reader: &mut EventReader) -> RequestId {
     payload(&until(reader, "permission.request").await)["requestId"].as_str().unwrap().parse().unwrap()
 }
 
-async fn allow(house: &House, id: &SessionId, request: RequestId) {
+pub(super) async fn allow(house: &House, id: &SessionId, request: RequestId) {
     let body = Feedback { request_id: Some(request), allowed: Some(true), ..Feedback::default() };
     house.app.feedback(&anyone(), id, body).await.unwrap();
 }
@@ -33,7 +33,7 @@ macro_rules! begin {
 }
 
 /// Waits until a control that was begun has reached the session: its version says so.
-async fn version(house: &House, id: &SessionId, wanted: u64) {
+pub(super) async fn version(house: &House, id: &SessionId, wanted: u64) {
     while house.app.session(&anyone(), id).await.unwrap().version < wanted {
         tokio::task::yield_now().await;
     }

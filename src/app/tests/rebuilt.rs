@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::controls::{allow, asked, version};
 use super::*;
 use crate::protocol::{Fork, Reasoning, Undo};
 use crate::session::Views;
@@ -12,9 +13,9 @@ const SEEDS: u64 = 8;
 /// What is done in each of them.
 const STEPS: u64 = 48;
 /// Sessions at most.
-const SESSIONS: usize = 4;
+const SESSIONS: usize = 6;
 
-/// What has to have happened in a run of all seeds: events of these types.
+/// What a tour has in it, whatever chance brings afterwards: events of these types.
 const KINDS: [&str; 15] = [
     "session.prompt",
     "session.steer",
@@ -207,11 +208,53 @@ fn turn_id(turn: &crate::store::TurnRow) -> &TurnId {
     &turn.record.turn_id
 }
 
+/// One of each, in a session of its own, and a fork of that.
+async fn tour(house: &House) -> Vec<SessionId> {
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let write = || calls("fs_write", json!({ "path": "tour.txt", "content": "x" }));
+    house.plays([write(), says("written"), says("next")]);
+    house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+    let request = asked(&mut reader).await;
+    house.prompts(&id, "and this", PromptMode::Steer).await.unwrap();
+    house.prompts(&id, "next", PromptMode::Queue).await.unwrap();
+    let before = house.app.session(&anyone(), &id).await.unwrap().version;
+    let (app, of) = (Arc::clone(&house.app), id.clone());
+    let paused = tokio::spawn(async move { app.pause(&anyone(), &of, Control::default()).await });
+    version(house, &id, before + 1).await;
+    allow(house, &id, request).await;
+    paused.await.unwrap().unwrap();
+    house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
+    for _ in 0..2 {
+        until(&mut reader, "session.completed").await;
+    }
+    house.plays([write(), says("written"), hangs()]);
+    house.prompts(&id, "write again", PromptMode::Queue).await.unwrap();
+    let request = asked(&mut reader).await;
+    std::fs::remove_file(house.directory.path().join("tour.txt")).unwrap();
+    allow(house, &id, request).await;
+    until(&mut reader, "session.completed").await;
+    house.app.undo(&anyone(), &id, Undo::default()).await.unwrap();
+    house.app.redo(&anyone(), &id, Undo::default()).await.unwrap();
+    house.prompts(&id, "hang", PromptMode::Queue).await.unwrap();
+    until(&mut reader, "stream.start").await;
+    house.app.abort(&anyone(), &id, Control::default()).await.unwrap();
+    until(&mut reader, "abort").await;
+    // The script has no more rounds.
+    house.prompts(&id, "fail", PromptMode::Queue).await.unwrap();
+    until(&mut reader, "session.error").await;
+    let changes = Configure { reasoning: Some(Reasoning::High), ..Configure::default() };
+    house.app.configure(&anyone(), &id, (changes, None)).await.unwrap();
+    let fork = house.app.fork(&anyone(), &id, Fork::default()).await.unwrap().session_id;
+    vec![id, fork]
+}
+
 async fn run(seed: u64, kinds: &mut BTreeMap<String, usize>) {
     let data = tempfile::tempdir().unwrap();
     let mut chance = Chance(seed);
     let mut house = house(data.path()).await;
-    let mut sessions = vec![house.session().await];
+    let mut sessions = tour(&house).await;
+    sessions.push(house.session().await);
     for when in ["before the restart", "behind it"] {
         for _ in 0..STEPS / 2 {
             step(&house, &mut sessions, &mut chance).await;
@@ -244,6 +287,6 @@ async fn what_is_stored_is_what_the_log_adds_up_to() {
         run(seed, &mut kinds).await;
     }
     for kind in KINDS {
-        assert!(kinds.contains_key(kind), "no {kind} in {seeds} runs: {kinds:?}");
+        assert!(kinds.contains_key(kind), "no {kind}: {kinds:?}");
     }
 }
