@@ -14,6 +14,7 @@ pub mod base {
     pub mod glob;
     pub mod image;
     pub mod limit;
+    pub mod own_directory;
     pub mod place;
     pub mod show;
     pub mod sse;
@@ -101,6 +102,11 @@ pub mod base {
         /// Whether an address is one is not asked here.
         pub fn check_url(_: &str) -> Result<(), HttpError> {
             Ok(())
+        }
+
+        /// Nor what of it may be shown.
+        pub fn shown_address(_: &str) -> String {
+            String::new()
         }
 
         /// Nor whether headers are.

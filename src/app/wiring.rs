@@ -125,7 +125,7 @@ fn openai_model(settings: &Settings, name: &str) -> Arc<dyn Model> {
 fn openai_options(settings: &Settings, name: &str) -> OpenAiOptions {
     OpenAiOptions {
         model: name.to_owned(),
-        base_url: settings.openai.base_url.clone(),
+        base_url: settings.openai.base_url.as_ref().map(|given| given.expose().to_owned()),
         api_key: settings.openai.api_key.clone(),
         idle_timeout: Duration::from_millis(settings.limits.model_idle_timeout_ms),
         images: settings.openai.images.unwrap_or(true),

@@ -6,6 +6,7 @@
 //! path, query or headers: a key may stand there.
 
 mod protocol;
+mod shown;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -22,6 +23,7 @@ use super::clock;
 use super::trace::Origin;
 
 pub use protocol::{header_pairs, protocol_client, without_address};
+pub use shown::shown_address;
 
 /// The header of W3C Trace Context.
 const TRACEPARENT: &str = "traceparent";
@@ -249,7 +251,7 @@ fn parse_url(text: &str) -> Result<Url, HttpError> {
     let bad = |why: &str| HttpError::BadUrl(format!("expected an address such as https://host/path: {why}"));
     let url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(bad(&format!("`{}` is neither http nor https", url.scheme())));
+        return Err(bad("it is neither http nor https"));
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(bad("it must not carry a user or password"));
@@ -392,8 +394,8 @@ mod tests {
             ("http://[::1]:8080/v1", Ok(Kind::Loopback)),
             ("http://localhost:1/", Ok(Kind::Loopback)),
             ("http://192.168.0.5:1/", Ok(Kind::Plain)),
-            ("localhost:8080", Err("neither http nor https")),
-            ("file:///etc/passwd", Err("neither http nor https")),
+            ("localhost:8080", Err("it is neither http nor https")),
+            ("file:///etc/passwd", Err("it is neither http nor https")),
             ("not a url", Err("expected an address")),
             ("https://me:secret@host/", Err("must not carry a user")),
         ];

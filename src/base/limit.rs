@@ -36,6 +36,8 @@ pub const DISK_BYTES_MIN: u64 = 16 << 20;
 pub const SPANS_WAITING_MAX: usize = 8_192;
 /// Named tokens of a server.
 pub const TOKENS_MAX: usize = 1_000;
+/// Names of tokens that are or were: those of revoked ones are never given again.
+pub const TOKEN_NAMES_MAX: usize = 4_096;
 /// How long a server goes on with files that were changed behind it: tokens, certificates.
 pub const RELOAD_MS: u64 = 500;
 /// Largest file that a session is imported from, in bytes: it is held in memory until it is written.

@@ -12,6 +12,7 @@ pub mod image;
 pub mod limit;
 pub mod metrics;
 pub mod notify;
+pub mod own_directory;
 pub mod place;
 pub mod process;
 #[cfg(test)]

@@ -7,6 +7,8 @@ use std::path::Path;
 use super::arguments::Check;
 use super::transfer::directory_of;
 use super::{Exit, screen};
+use crate::config::data_directory;
+use crate::config::tokens::{Tokens, tokens_file};
 use crate::session::Views;
 use crate::store::inspect::{Fault, Inspected};
 use crate::store::{Inspection, StoreError};
@@ -45,12 +47,15 @@ fn look(directory: &Path, heads: bool) -> Result<Sum, StoreError> {
         screen::note("a server has the data directory: each session is looked at as it is at that moment");
     }
     let mut sum = Sum::default();
-    sum.tell(inspection.database()?);
+    files(directory, &mut sum);
+    let damaged = inspection.database()?;
+    let sound = damaged.is_empty();
+    sum.tell(damaged);
     let (version, newest) = inspection.versions();
     if version < newest {
         let note = "the next start of a server keeps a copy and brings it there; only the database itself was checked";
         screen::note(&format!("schema version {version}, the newest is {newest}: {note}"));
-    } else if sum.faults == 0 {
+    } else if sound {
         sessions(&inspection, heads, &mut sum)?;
     } else {
         screen::note("the database itself is damaged, so its sessions were not looked at");
@@ -59,6 +64,18 @@ fn look(directory: &Path, heads: bool) -> Result<Sum, StoreError> {
     let verdict = if faults == 0 { "nothing is wrong".to_owned() } else { format!("{faults} faults") };
     screen::line(&format!("{}: {sessions} sessions, {turns} turns, {events} events: {verdict}", directory.display()));
     Ok(sum)
+}
+
+/// What lies beside the database: who may touch the directory, and the named tokens.
+fn files(directory: &Path, sum: &mut Sum) {
+    if data_directory::is_open_to_others(directory) {
+        // Of a copy that lies elsewhere this is no fault.
+        screen::note("other users can look into the directory; `chmod 700` closes it");
+    }
+    if let Err(error) = Tokens::read(&tokens_file(directory)) {
+        sum.faults += 1;
+        screen::line(&screen::clean(&error.to_string()));
+    }
 }
 
 fn sessions(inspection: &Inspection, heads: bool, sum: &mut Sum) -> Result<(), StoreError> {

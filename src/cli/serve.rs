@@ -72,6 +72,9 @@ async fn serve(launch: &Launch, given: (Options, Option<PathBuf>), log: &Log) ->
             if running.talks_in_the_clear() {
                 tracing::warn!("{CLEAR}");
             }
+            if data_directory::is_open_to_others(&launch.data_directory) {
+                tracing::warn!("other users can look into the data directory; `chmod 700` closes it");
+            }
             tracing::info!(url = running.url, pid = std::process::id(), data = %launch.data_directory.display(), "listening");
         }
     }

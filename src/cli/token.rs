@@ -29,7 +29,8 @@ pub(super) fn run(arguments: Token) -> Exit {
             match error {
                 TokensError::Data(_) => Exit::CannotStart,
                 TokensError::SeesNothing => Exit::Usage,
-                TokensError::Taken(_) | TokensError::Missing(_) | TokensError::Full => Exit::Failed,
+                TokensError::Taken(_) | TokensError::Used(_) | TokensError::Missing(_) => Exit::Failed,
+                TokensError::Full | TokensError::NamesUsedUp => Exit::Failed,
             }
         }
     }
@@ -61,7 +62,7 @@ fn done(directory: &Path, command: TokenCommand) -> Result<(), TokensError> {
     }
 }
 
-/// One line each, the owner's first.
+/// One line each, the owner's first; then those whose names were used.
 fn list(directory: &Path, tokens: &Tokens) {
     let owner = data_directory::token_file(directory);
     if owner.exists() {
@@ -71,5 +72,8 @@ fn list(directory: &Path, tokens: &Tokens) {
         let sees = entry.sessions_of.clone().map_or_else(|| "-".to_owned(), String::from);
         let made = clock::text_of_ms(entry.created_at);
         screen::line(&format!("{}\t{}\t{sees}\t{made}", entry.name, entry.role));
+    }
+    for gone in tokens.revoked() {
+        screen::line(&format!("{}\trevoked\t-\t{}", gone.name, clock::text_of_ms(gone.revoked_at)));
     }
 }

@@ -1,14 +1,14 @@
 //! The data directory (contract.md, Doors): 0700, with `token`, and `server.json` while a server runs.
 
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use crate::base::file;
+use crate::base::{file, own_directory};
 
 /// Largest file of ours that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -43,21 +43,12 @@ pub struct ServerFile {
     pub version: String,
 }
 
-/// Makes the directory, for nobody else to read, unless it is there.
+/// Makes the directory, for nobody else to read, unless it is there. One that is there is closed to others where it is ours.
 ///
 /// # Errors
-/// [`DataDirectoryError`] with the path.
+/// [`DataDirectoryError`] with the path; also when others may write there, see [`own_directory::prepare`].
 pub fn prepare(directory: &Path) -> Result<(), DataDirectoryError> {
-    let refused = |cause| error("make the data directory", directory, cause);
-    DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(refused)?;
-    let found = fs::metadata(directory).map_err(refused)?;
-    // An empty one is new, or meant for us. What holds other things already is not ours to lock up.
-    let empty =
-        fs::read_dir(directory).map_err(|cause| error("read the data directory", directory, cause))?.next().is_none();
-    if empty && found.permissions().mode() & 0o077 != 0 {
-        fs::set_permissions(directory, Permissions::from_mode(0o700)).map_err(refused)?;
-    }
-    Ok(())
+    own_directory::prepare(directory).map_err(|cause| error("use the data directory", directory, cause))
 }
 
 /// Whether other users of the machine can look into the directory.
@@ -188,6 +179,8 @@ pub(super) fn error(doing: &'static str, path: &Path, cause: io::Error) -> DataD
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+
     use secrecy::ExposeSecret;
 
     use super::*;
@@ -237,13 +230,16 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_with_other_things_in_it_keeps_its_mode() {
+    fn what_is_not_ours_alone_is_told_or_refused() {
         let home = tempfile::tempdir().unwrap();
-        fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
         fs::write(home.path().join("mine.txt"), "x").unwrap();
+        fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
         prepare(home.path()).unwrap();
-        assert_eq!(mode(home.path()), 0o755);
-        assert!(is_open_to_others(home.path()));
+        assert!(mode(home.path()) == 0o755 && is_open_to_others(home.path()));
+        fs::set_permissions(home.path(), Permissions::from_mode(0o777)).unwrap();
+        let error = prepare(home.path()).unwrap_err().to_string();
+        let place = home.path().display().to_string();
+        assert!(error.starts_with(&format!("cannot use the data directory {place}: other users may write")), "{error}");
     }
 
     #[test]

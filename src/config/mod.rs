@@ -1,6 +1,7 @@
 //! Settings, resolved once: flags over environment over file over defaults. The only place that reads the environment.
 
 mod acp;
+mod address;
 pub mod data_directory;
 mod embedded;
 mod environment;
@@ -33,6 +34,7 @@ use crate::protocol::{
 };
 
 pub use acp::{AcpPermissionPolicy, AcpServer, BadAcpServer};
+pub use address::Address;
 pub use embedded::embedded_data_directory;
 pub use environment::{PLATFORM, find_program, find_program_in, home_directory, inherited_environment};
 pub use faults::{Fault, faults_of, faults_of_file};
@@ -123,7 +125,7 @@ pub enum Storage {
 #[derive(Debug, Clone, Default)]
 pub struct OpenAiSettings {
     /// Such as `https://api.openai.com/v1`.
-    pub base_url: Option<String>,
+    pub base_url: Option<Address>,
     /// The key. Local servers often want none.
     pub api_key: Option<SecretString>,
     /// Whether its models can be shown images. None: they can.

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 pub use self::kinds::HIDDEN;
 use self::kinds::Setting;
-use super::{AcpServer, ConfigError, McpServer};
+use super::{AcpServer, Address, ConfigError, McpServer};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{PermissionMode, PermissionPolicy, PermissionRule};
@@ -164,7 +164,7 @@ options! {
     model: String,
     /// OpenAI-compatible endpoint, such as http://127.0.0.1:11434/v1 [also: OPENAI_BASE_URL; its key: OPENAI_API_KEY]
     #[arg(long, value_name = "URL", help_heading = "Models")]
-    openai_base_url: String,
+    openai_base_url: Address,
     /// The endpoint's key; never a flag, because other users see those
     #[arg(skip)]
     openai_api_key: SecretString,
@@ -248,7 +248,7 @@ options! {
     log_level: LogLevel,
     /// Send traces and logs to this collector by OTLP over HTTP, such as http://127.0.0.1:4318 [also: OTEL_EXPORTER_OTLP_ENDPOINT]
     #[arg(long, value_name = "URL", help_heading = "Log")]
-    otlp_endpoint: String,
+    otlp_endpoint: Address,
     /// Headers for it, NAME=VALUE joined by commas; never a flag, because other users see those [also: OTEL_EXPORTER_OTLP_HEADERS]
     #[arg(skip)]
     otlp_headers: SecretString,

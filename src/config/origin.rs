@@ -19,9 +19,9 @@ pub enum Origin {
 /// What variables say that are not ours.
 pub(super) fn others(from: &Surroundings) -> Options {
     Options {
-        openai_base_url: text(from, "OPENAI_BASE_URL"),
+        openai_base_url: text(from, "OPENAI_BASE_URL").map(Into::into),
         openai_api_key: text(from, "OPENAI_API_KEY").map(Into::into),
-        otlp_endpoint: text(from, "OTEL_EXPORTER_OTLP_ENDPOINT"),
+        otlp_endpoint: text(from, "OTEL_EXPORTER_OTLP_ENDPOINT").map(Into::into),
         otlp_headers: text(from, "OTEL_EXPORTER_OTLP_HEADERS").map(Into::into),
         otlp_service_name: text(from, "OTEL_SERVICE_NAME"),
         ..Options::default()

@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use super::faults::faults_of;
 use super::names::spellings;
 use super::options::{LogFilter, LogFormat, LogLevel, Options};
 use super::origin::{Origin, origins, others};
@@ -29,6 +30,8 @@ pub(super) const AT_LEAST_ONE: [&str; 11] = [
     "write_timeout_ms",
     "heartbeat_ms",
 ];
+/// Faults of a file that are told in one line; the rest is counted.
+const FAULTS_TOLD: usize = 5;
 /// The port when none is named.
 const PORT: u16 = 4100;
 
@@ -377,7 +380,7 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
         }
         Err(cause) => return Err(refused(cause.to_string())),
     };
-    let mut said: Options = toml::from_str(&text).map_err(|cause| refused(located(&text, &cause)))?;
+    let mut said: Options = toml::from_str(&text).map_err(|cause| refused(problem_of(&text, &cause)))?;
     let rules = said.permissions.as_ref().map_or(&[][..], |permissions| &permissions.rules);
     if let Some((at, member, expected)) = PermissionRule::fault(rules) {
         return Err(refused(format!("`{member}` of rule {} of `permissions`: expected {expected}", at + 1)));
@@ -398,6 +401,19 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
         server.start_within(&base);
     }
     Ok((Some(path), said))
+}
+
+/// What is wrong with a file that cannot be taken, in one line: all of it, where the schema says it. Values are not repeated.
+fn problem_of(text: &str, cause: &toml::de::Error) -> String {
+    let faults = faults_of(text);
+    if faults.is_empty() {
+        return located(text, cause);
+    }
+    let mut told: Vec<String> = faults.iter().take(FAULTS_TOLD).map(ToString::to_string).collect();
+    if let Some(more) = faults.len().checked_sub(FAULTS_TOLD).filter(|more| *more > 0) {
+        told.push(format!("and {more} more; `simse config check` says them all"));
+    }
+    told.join("; ")
 }
 
 /// What the parser says, with the line, and never the text of the line: it may hold a key.
@@ -501,14 +517,15 @@ mod tests {
             (None, &[("SIMSE_CWD", "nowhere")], "--cwd (SIMSE_CWD, cwd): expected a directory;"),
             (None, &[("SIMSE_ROOT", "nowhere")], "--root (SIMSE_ROOT, root): expected a directory;"),
             (Some("root = ['nowhere']"), &[], "--root (SIMSE_ROOT, root): expected a directory;"),
-            (Some("prot = 3"), &[], "line 1: unknown field `prot`"),
-            (Some("\nport = \"x\""), &[], "line 2: invalid type: string \"x\", expected u16"),
-            (Some("[permissions]\nrulez = []"), &[], "line 2: unknown field `rulez`"),
+            (Some("prot = 3"), &[], "line 1: `prot` is not known; did you mean `port`?"),
+            (Some("\nport = \"x\""), &[], "line 2: `port`: expected a whole number from 0 to 65535; got a string"),
+            (Some("[permissions]\nrulez = []"), &[], "line 2: `permissions.rulez` is not known; did you mean `rules`?"),
+            (Some("prot = 1\nport = 'x'\nhost = ''\nmodel = 1\nroot = 1\nno_auth = 1\nsocket = 1"), &[], "line 5: `root`: expected an array; got an integer; and 2 more; `simse"),
             (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\ncategory = []"), &[], "`category` of rule 1 of `permissions`: expected a category, or a list of at least one"),
             (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\npattern = ''"), &[], "`pattern` of rule 1 of `permissions`: expected a pattern that is not empty, or none"),
             (Some("port = "), &[], "line 1: "),
             (Some("\n[[mcp_servers]]\nname = \"a\""), &[], "line 2: `command` of the MCP server `a`: expected a program"),
-            (Some("[[mcp_servers]]\nname = \"a\"\ncomand = \"x\""), &[], "unknown field `comand`"),
+            (Some("[[mcp_servers]]\nname = \"a\"\ncomand = \"x\""), &[], "line 3: `mcp_servers[0].comand` is not known; did you mean `command`?"),
             (Some("[[acp_servers]]\nname = \"a\"\ncommand = \"\""), &[], "`command` of the ACP server `a`: expected a program"),
             (None, &[("SIMSE_ACP_SERVERS", "x")], "SIMSE_ACP_SERVERS: expected nothing"),
             (None, &[("SIMSE_MCP_SERVERS", "x")], "SIMSE_MCP_SERVERS: expected nothing"),
@@ -536,7 +553,7 @@ mod tests {
         let launch = with(Some(file), &[("OPENAI_BASE_URL", " http://127.0.0.1:9/v1 ")], Options::default()).unwrap();
         let settings = &launch.settings;
         assert_eq!(settings.model.as_deref(), Some("openai/x"));
-        assert_eq!(settings.openai.base_url.as_deref(), Some("http://127.0.0.1:9/v1"));
+        assert_eq!(settings.openai.base_url.as_ref().map(|url| url.expose()), Some("http://127.0.0.1:9/v1"));
         assert_eq!(settings.openai.api_key.as_ref().unwrap().expose_secret(), "sk-file");
         assert_eq!((settings.limits.permission_timeout_ms, launch.shutdown_grace_ms), (7, 9));
         let memory =

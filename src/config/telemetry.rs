@@ -10,7 +10,7 @@ use crate::base::trace::{Collector, secret};
 
 /// The collector. None: none is named.
 pub(super) fn collector(all: &Options) -> Result<Option<Collector>, ConfigError> {
-    let Some(endpoint) = all.otlp_endpoint.clone() else { return Ok(None) };
+    let Some(endpoint) = all.otlp_endpoint.as_ref().map(|given| given.expose().to_owned()) else { return Ok(None) };
     let refused = |name: &str, expected: String| ConfigError::Value { place: spellings(name), expected };
     http::check_url(&endpoint).map_err(|error| {
         let expected = error.to_string();
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn an_endpoint_makes_a_collector_and_headers_are_hidden() {
         let options = |endpoint: &str, headers: &str| Options {
-            otlp_endpoint: Some(endpoint.to_owned()),
+            otlp_endpoint: Some(endpoint.to_owned().into()),
             otlp_headers: Some(headers.to_owned().into()),
             ..Options::default()
         };

@@ -2,7 +2,8 @@
 //! a running server reads again.
 //!
 //! Invariants: no token stands in the file, only its SHA-256: it is shown once, when it is made. Tokens are 244 random
-//! bits, so that the hash needs neither salt nor slowness. A file that others could have read or changed is refused.
+//! bits, so that the hash needs neither salt nor slowness. A file that others could have read or changed is refused. A name
+//! is given once: sessions belong to it, and outlive the token.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -46,7 +47,7 @@ pub struct TokenEntry {
 pub enum SessionsOf {
     /// That of the file `token`.
     Owner,
-    /// A named one. It may be gone by now: its sessions are not.
+    /// A named one. It may be revoked: its sessions are still there.
     Token(String),
 }
 
@@ -112,12 +113,25 @@ impl TokenEntry {
 #[serde(deny_unknown_fields)]
 struct TokensFile {
     tokens: Vec<TokenEntry>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    revoked: Vec<Revoked>,
+}
+
+/// A token that is no more. Its name stays: who had it still has sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Revoked {
+    /// Its name.
+    pub name: TokenName,
+    /// When it was revoked: milliseconds since 1970.
+    pub revoked_at: u64,
 }
 
 /// The named tokens, as they stood in the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Tokens {
     entries: Vec<TokenEntry>,
+    revoked: Vec<Revoked>,
 }
 
 /// Tells a version of the file from another. None: there is no file.
@@ -133,6 +147,12 @@ pub enum TokensError {
     /// A token has this name.
     #[error("a token named {0} is there already; revoke it first, or choose another name")]
     Taken(TokenName),
+    /// A token had this name.
+    #[error(
+        "a token named {0} was revoked, and its sessions are still there; choose another name, with --sessions-of {0} if it is to \
+         see them"
+    )]
+    Used(TokenName),
     /// There is none.
     #[error("no token is named {0}")]
     Missing(String),
@@ -144,6 +164,9 @@ pub enum TokensError {
     /// Too many.
     #[error("{} tokens are there already; revoke some", limit::TOKENS_MAX)]
     Full,
+    /// Too many names, and none is given twice.
+    #[error("{} tokens are or were there; no further name is given in this data directory", limit::TOKEN_NAMES_MAX)]
+    NamesUsedUp,
 }
 
 /// A token to be made.
@@ -189,7 +212,13 @@ impl Tokens {
                 name.parse::<TokenName>().map_err(|cause| bad(format!("sessionsOf of {}: {cause}", entry.name)))?;
             }
         }
-        Ok(Self { entries: file.tokens })
+        for (at, gone) in file.revoked.iter().enumerate() {
+            let there = file.tokens.iter().map(|entry| &entry.name);
+            if there.chain(file.revoked[..at].iter().map(|other| &other.name)).any(|name| *name == gone.name) {
+                return Err(bad(format!("{} is revoked, and stands there a second time", gone.name)));
+            }
+        }
+        Ok(Self { entries: file.tokens, revoked: file.revoked })
     }
 
     /// The entry of a token. Takes the same time whichever it is, and whether it is one.
@@ -208,6 +237,17 @@ impl Tokens {
     pub fn entries(&self) -> &[TokenEntry] {
         &self.entries
     }
+
+    /// Those that were revoked, in that order.
+    pub fn revoked(&self) -> &[Revoked] {
+        &self.revoked
+    }
+
+    /// Whether a token had this name, as far as the file says: it is named as revoked, or as the one whose sessions another sees.
+    fn was(&self, name: &str) -> bool {
+        let seen = |entry: &TokenEntry| matches!(&entry.sessions_of, Some(SessionsOf::Token(of)) if of == name);
+        self.revoked.iter().any(|gone| gone.name.as_str() == name) || self.entries.iter().any(seen)
+    }
 }
 
 /// Makes a token. This is the only time that it is seen.
@@ -219,22 +259,30 @@ pub fn create(directory: &Path, new: NewToken) -> Result<SecretString, TokensErr
         return Err(TokensError::SeesNothing);
     }
     let token = format!("{PREFIX}{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
-    change(directory, |entries| {
-        if entries.iter().any(|entry| entry.name == new.name) {
+    change(directory, |tokens| {
+        let is = |name: &str| tokens.entries.iter().any(|entry| entry.name.as_str() == name);
+        if is(new.name.as_str()) {
             return Err(TokensError::Taken(new.name));
         }
-        if entries.len() >= limit::TOKENS_MAX {
+        if tokens.was(new.name.as_str()) {
+            return Err(TokensError::Used(new.name));
+        }
+        if tokens.entries.len() >= limit::TOKENS_MAX {
             return Err(TokensError::Full);
         }
-        let known = |name: &String| entries.iter().any(|entry| entry.name.as_str() == name);
+        // Whatever is there can be revoked, so it counts here, too.
+        if tokens.entries.len() + tokens.revoked.len() >= limit::TOKEN_NAMES_MAX {
+            return Err(TokensError::NamesUsedUp);
+        }
         if let Some(SessionsOf::Token(name)) = &new.sessions_of
-            && !known(name)
+            && !is(name)
+            && !tokens.was(name)
         {
             return Err(TokensError::Missing(name.clone()));
         }
         let NewToken { name, role, sessions_of } = new;
         let sha256 = Fingerprint::of(&token);
-        entries.push(TokenEntry { name, role, sessions_of, sha256, created_at: clock::now_ms() });
+        tokens.entries.push(TokenEntry { name, role, sessions_of, sha256, created_at: clock::now_ms() });
         Ok(())
     })?;
     Ok(token.into())
@@ -245,24 +293,24 @@ pub fn create(directory: &Path, new: NewToken) -> Result<SecretString, TokensErr
 /// # Errors
 /// [`TokensError`]; then nothing has changed.
 pub fn revoke(directory: &Path, name: &str) -> Result<(), TokensError> {
-    change(directory, |entries| {
-        let before = entries.len();
-        entries.retain(|entry| entry.name.as_str() != name);
-        if entries.len() < before { Ok(()) } else { Err(TokensError::Missing(name.to_owned())) }
+    change(directory, |tokens| {
+        let at = tokens.entries.iter().position(|entry| entry.name.as_str() == name);
+        let at = at.ok_or_else(|| TokensError::Missing(name.to_owned()))?;
+        let name = tokens.entries.remove(at).name;
+        tokens.revoked.push(Revoked { name, revoked_at: clock::now_ms() });
+        Ok(())
     })
 }
 
 /// Changes the file as a whole, one process after the other.
-fn change(
-    directory: &Path,
-    edit: impl FnOnce(&mut Vec<TokenEntry>) -> Result<(), TokensError>,
-) -> Result<(), TokensError> {
+fn change(directory: &Path, edit: impl FnOnce(&mut Tokens) -> Result<(), TokensError>) -> Result<(), TokensError> {
     let path = tokens_file(directory);
     // Held until it is dropped.
     let _lock = lock(directory).map_err(|cause| error("lock the tokens", &directory.join(LOCK), cause))?;
-    let mut tokens = Tokens::read(&path)?.entries;
+    let mut tokens = Tokens::read(&path)?;
     edit(&mut tokens)?;
-    let text = serde_json::to_vec_pretty(&TokensFile { tokens });
+    let Tokens { entries, revoked } = tokens;
+    let text = serde_json::to_vec_pretty(&TokensFile { tokens: entries, revoked });
     let text = text.map_err(|cause| error("write the tokens", &path, cause.into()))?;
     place(&path, &text, true).map_err(|cause| error("write the tokens", &path, cause).into())
 }
@@ -332,6 +380,44 @@ mod tests {
     }
 
     #[test]
+    fn a_name_is_given_once() {
+        let home = tempfile::tempdir().unwrap();
+        let path = tokens_file(home.path());
+        create(home.path(), new("ci", TokenRole::Operator, None)).unwrap();
+        revoke(home.path(), "ci").unwrap();
+        let error = create(home.path(), new("ci", TokenRole::Operator, None)).unwrap_err().to_string();
+        assert!(error.contains("named ci was revoked") && error.contains("--sessions-of ci"), "{error}");
+        assert!(revoke(home.path(), "ci").unwrap_err().to_string().contains("no token is named ci"));
+        // Who is to see what it left is named so.
+        create(home.path(), new("next", TokenRole::Operator, Some("ci"))).unwrap();
+        let tokens = Tokens::read(&path).unwrap();
+        assert_eq!((tokens.entries().len(), tokens.revoked()[0].name.as_str()), (1, "ci"));
+        // In a file from before names were kept, the one whose sessions another sees had a token.
+        let mut old: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        old.as_object_mut().unwrap().remove("revoked").unwrap();
+        std::fs::write(&path, old.to_string()).unwrap();
+        assert_eq!(Tokens::read(&path).unwrap().entries().len(), 1);
+        assert!(matches!(create(home.path(), new("ci", TokenRole::Operator, None)), Err(TokensError::Used(_))));
+    }
+
+    #[test]
+    fn what_is_there_can_always_be_revoked_and_read() {
+        let home = tempfile::tempdir().unwrap();
+        create(home.path(), new("ci", TokenRole::Operator, None)).unwrap();
+        let long = "x".repeat(50);
+        change(home.path(), |tokens| {
+            let gone = |at: usize| Revoked { name: format!("{long}-{at}").parse().unwrap(), revoked_at: u64::MAX };
+            tokens.revoked = (1..limit::TOKEN_NAMES_MAX).map(gone).collect();
+            Ok(())
+        })
+        .unwrap();
+        assert!(matches!(create(home.path(), new("cd", TokenRole::Operator, None)), Err(TokensError::NamesUsedUp)));
+        revoke(home.path(), "ci").unwrap();
+        let tokens = Tokens::read(&tokens_file(home.path())).unwrap();
+        assert_eq!((tokens.entries().len(), tokens.revoked().len()), (0, limit::TOKEN_NAMES_MAX));
+    }
+
+    #[test]
     fn whose_sessions_a_token_sees() {
         let within = ClientId::plain("x").unwrap();
         let entry = |sessions_of: Option<&str>| TokenEntry {
@@ -370,6 +456,11 @@ mod tests {
             (&text.replace("sha256\": \"", "sha256\": \"0"), "64 hexadecimal digits"),
             (&text.replace("sha256\": \"", "sha256\": \"g"), "64 hexadecimal digits"),
             (&text.replace("\"role\"", "\"sessionsOf\": \"a/b\", \"role\""), "sessionsOf of ci"),
+            (
+                &text.replacen('{', "{ \"revoked\": [{ \"name\": \"ci\", \"revokedAt\": 1 }],", 1),
+                "ci is revoked, and stands there",
+            ),
+            (&text.replacen('{', "{ \"revoked\": [\"a\"],", 1), "Revoked"),
             (
                 &text
                     .replace("[", "[ {}, ")

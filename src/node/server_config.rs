@@ -168,7 +168,7 @@ impl ServerConfig {
             model: self.model,
             openai: self
                 .openai
-                .map(|o| OpenAiSettings { base_url: o.base_url, api_key: o.api_key, images: o.images })
+                .map(|o| OpenAiSettings { base_url: o.base_url.map(Into::into), api_key: o.api_key, images: o.images })
                 .unwrap_or_default(),
             acp_servers: self.acp_servers,
             mcp_servers: self.mcp_servers,

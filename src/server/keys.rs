@@ -86,6 +86,12 @@ impl Keys {
         self.named.read().tokens.entries().len()
     }
 
+    /// How many names are used up, those of revoked ones included.
+    pub(crate) fn names(&self) -> usize {
+        let named = self.named.read();
+        named.tokens.entries().len() + named.tokens.revoked().len()
+    }
+
     /// Whose token it is. None: nobody's.
     pub(crate) fn find(&self, given: &str) -> Option<Bearer> {
         let owner = self.owner.as_ref()?.expose_secret().as_bytes().ct_eq(given.as_bytes());
@@ -180,11 +186,12 @@ mod tests {
         assert!(keys.reload().await && !keys.reload().await);
         assert!(keys.find_fresh(&first).await.is_none());
         assert!(a.ends.unwrap().is_cancelled() && !b.ends.as_ref().unwrap().is_cancelled());
-        // Made anew under the same name it is another one.
         revoke(home.path(), "b").unwrap();
-        let third = made(home.path(), "b", TokenRole::Owner);
+        let third = made(home.path(), "c", TokenRole::Owner);
+        assert_eq!((keys.count(), keys.names()), (1, 2), "as they were at the last look");
         assert!(keys.find_fresh(&third).await.is_some() && keys.find(&second).is_none());
         assert!(b.ends.unwrap().is_cancelled());
+        assert_eq!((keys.count(), keys.names()), (1, 3));
     }
 
     #[tokio::test]

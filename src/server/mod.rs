@@ -181,6 +181,7 @@ impl Shared {
             of("connections", self.options.connections_max, &self.room),
             of("refusals", listen::REFUSALS_MAX, &self.refusals),
             LimitView::new("tokens", self.guard.keys().count(), limit::TOKENS_MAX),
+            LimitView::new("tokenNames", self.guard.keys().names(), limit::TOKEN_NAMES_MAX),
         ];
         limits.extend(self.app.limits());
         limits

@@ -125,6 +125,53 @@ async fn what_stands_in_the_way_of_a_start_is_named() {
 }
 
 #[tokio::test]
+async fn a_data_directory_that_others_can_touch_is_closed_or_refused() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join(DATA);
+    let open = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    // All that a server leaves is known as ours.
+    let worked = async |arguments: &[&str]| {
+        let serving = Serving::start(&home, arguments).await;
+        let body = json!({ "sessionId": "s" });
+        serving.request("POST", "/sessions").json(&body).send(serving.address).await;
+        let body = json!({ "prompt": "x" });
+        let reply = serving.request("POST", "/sessions/s/prompt?wait=true").json(&body).send(serving.address).await;
+        assert_eq!(reply.status, 200);
+        assert_eq!(mode(&data), 0o700);
+        serving.child
+    };
+    std::fs::create_dir_all(&data).unwrap();
+    open(&data, 0o777);
+    let create = |name: &'static str| ["token", "create", name, "--role", "operator"];
+    assert_eq!(run(home.path(), &create("ci")).await.0, Some(0));
+    // Killed, it leaves more than one that was stopped.
+    for opened in [0o755, 0o777] {
+        let mut child = worked(&["--memory"]).await;
+        child.kill().await.unwrap();
+        open(&data, opened);
+    }
+    assert_eq!(run(home.path(), &create("cd")).await.0, Some(0));
+    assert_eq!(mode(&data), 0o700);
+
+    std::fs::write(data.join("notes.txt"), "mine").unwrap();
+    open(&data, 0o775);
+    let close = format!("chmod 700 {}", data.display());
+    for arguments in [&["serve", "--port", "0"][..], &["serve", "--stdio"], &create("ce")] {
+        let (code, out, err) = run(home.path(), arguments).await;
+        assert_eq!((code, out.as_str()), (Some(3), ""), "{arguments:?}: {err}");
+        assert!(err.contains("mode 0775") && err.contains(&close), "{arguments:?}: {err}");
+    }
+    // Others may look, and are told of.
+    open(&data, 0o755);
+    for (format, says) in [("text", "chmod 700"), ("json", "other users can look into the data directory")] {
+        let serving = Serving::start(&home, &["--log-format", format]).await;
+        let (code, _, err) = serving.stop().await;
+        assert!(code == Some(0) && err.contains(says), "{err}");
+    }
+    assert_eq!(mode(&data), 0o755);
+}
+
+#[tokio::test]
 async fn files_that_are_none_are_named_and_never_waited_for() {
     let home = tempfile::tempdir().unwrap();
     let at = |name: &str| home.path().join(name);

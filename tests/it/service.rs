@@ -180,6 +180,23 @@ async fn what_is_wrong_is_said_all_at_once() {
         assert!(out.lines().any(|said| said == line), "{line}\n{out}");
     }
     assert!(!out.contains("sk-"), "{out}");
+    // An address is shown by where it leads to when there may be a secret in the rest of it.
+    let (code, out, err) = run(
+        &["config", "show", "--config", "good.toml"],
+        &[
+            ("SIMSE_OPENAI_BASE_URL", "https://user:s3cret@h.example/v1"),
+            ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h:4318/?key=s3cret"),
+        ],
+    )
+    .await;
+    assert_eq!(code, Some(0), "{err}");
+    for line in [
+        "openai_base_url = \"https://h.example/(hidden)\"  # SIMSE_OPENAI_BASE_URL",
+        "otlp_endpoint = \"http://h:4318/(hidden)\"  # OTEL_EXPORTER_OTLP_ENDPOINT",
+    ] {
+        assert!(out.lines().any(|said| said == line), "{line}\n{out}");
+    }
+    assert!(!format!("{out}{err}").contains("s3cret"), "{out}{err}");
 
     let (code, out, _) = run(&["config", "schema"], &[]).await;
     let schema: Value = serde_json::from_str(&out).unwrap();

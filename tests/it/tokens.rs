@@ -224,7 +224,23 @@ async fn tokens_come_and_go_while_the_server_runs() {
     while stream.frame().await.is_some() {}
     let reply = door.call("get", "/sessions", json!({})).await;
     assert_eq!((reply.status, reply.code().as_str()), (401, "UNAUTHORIZED"));
+    // Whoever comes after it under its name does not see what it left.
+    let (code, out, err) = token(&home, &["create", "ci", "--role", "operator"]).await;
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{err}");
+    assert!(err.contains("--sessions-of ci"), "{err}");
+    let heir = made(&home, &["ci-2", "--role", "operator", "--sessions-of", "ci"]).await;
+    assert_eq!(Door { serving: &serving, token: &heir, client: None }.sessions().await, ["s"]);
+    let (_, out, _) = token(&home, &["list"]).await;
+    assert!(out.lines().last().unwrap().starts_with("ci\trevoked\t-\t"), "{out}");
     let (code, _, err) = tokio::time::timeout(PATIENCE, serving.stop()).await.unwrap();
     assert_eq!(code, Some(0), "{err}");
     assert!(!err.contains(&secret), "{err}");
+    // And `simse check` looks at the file.
+    let check = async || ended(simse(home.path()).arg("check").spawn().unwrap()).await;
+    assert_eq!(check().await.0, Some(0));
+    let file = home.path().join(".local/share/simse/tokens.json");
+    std::fs::write(&file, "{ \"tokens\": [] , \"x\": 1 }").unwrap();
+    let (code, out, err) = check().await;
+    assert_eq!(code, Some(1), "{out}{err}");
+    assert!(out.contains("tokens.json") && out.contains("unknown field `x`") && out.contains("1 faults"), "{out}");
 }

@@ -234,7 +234,7 @@ async fn a_provider_is_told_whose_work_it_is() {
     for collected in [false, true] {
         heard.lock().clear();
         let house = House::with(ListenOptions::default(), |settings| {
-            settings.openai.base_url = Some(format!("http://{address}/v1"));
+            settings.openai.base_url = Some(format!("http://{address}/v1").into());
             settings.collector = collected.then(|| collector(told));
         })
         .await;

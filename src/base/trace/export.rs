@@ -3,6 +3,7 @@
 //! What is told waits in a bounded queue; what finds it full is dropped and counted, and nobody waits. A collector that cannot
 //! be reached is told of once, until it can be again; what was meant for it meanwhile is lost.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::{SpanRecord, TraceContext, Value, proto};
-use crate::base::http::{self, Post};
+use crate::base::http::{self, Post, shown_address};
 use crate::base::limit;
 
 /// Records of one request to the collector, at most.
@@ -22,7 +23,7 @@ const BATCH_WAIT: Duration = Duration::from_secs(2);
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// Where spans and logs go.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Collector {
     /// Such as `http://127.0.0.1:4318`; `/v1/traces` and `/v1/logs` are added.
     pub endpoint: String,
@@ -30,6 +31,14 @@ pub struct Collector {
     pub headers: Vec<(String, secret::Text)>,
     /// What is said of this server, such as `service.name`.
     pub resource: Vec<(String, String)>,
+}
+
+impl fmt::Debug for Collector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoint = shown_address(&self.endpoint);
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("Collector").field("endpoint", &endpoint).field("headers", &names).finish_non_exhaustive()
+    }
 }
 
 /// Texts that are not shown.

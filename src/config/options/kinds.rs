@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{FilePermissions, LogFilter, LogFormat, LogLevel};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
-use crate::config::{AcpServer, McpServer, schema};
+use crate::config::{AcpServer, Address, McpServer, schema};
 use crate::protocol::{PermissionMode, PermissionPolicy};
 
 /// What stands for a secret.
@@ -63,6 +63,22 @@ impl Setting for String {
     }
     fn show(&self) -> Value {
         self.as_str().into()
+    }
+    fn is(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl Setting for Address {
+    const EXPECTED: &'static str = "UTF-8 text";
+    fn parse(text: &OsStr) -> Option<Self> {
+        text.to_str().map(|text| text.to_owned().into())
+    }
+    fn schema() -> Value {
+        json!({ "type": "string" })
+    }
+    fn show(&self) -> Value {
+        self.to_string().into()
     }
     fn is(&self, other: &Self) -> bool {
         self == other

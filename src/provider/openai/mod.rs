@@ -17,6 +17,7 @@ mod request;
 mod tests;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ const TOLD_MAX: usize = 8;
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a model is and how it is spoken to.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct OpenAiOptions {
     /// The model's name on the wire, such as `gpt-5`.
     pub model: String,
@@ -60,6 +61,13 @@ pub struct OpenAiOptions {
     pub images: bool,
 }
 
+impl fmt::Debug for OpenAiOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base_url = self.base_url.as_deref().map(http::shown_address);
+        f.debug_struct("OpenAiOptions").field("model", &self.model).field("base_url", &base_url).finish_non_exhaustive()
+    }
+}
+
 /// A model behind such an endpoint.
 #[derive(Debug)]
 pub(super) struct OpenAi {
@@ -67,7 +75,6 @@ pub(super) struct OpenAi {
     endpoint: Arc<Endpoint>,
 }
 
-#[derive(Debug)]
 struct Endpoint {
     model: String,
     url: String,
@@ -78,6 +85,13 @@ struct Endpoint {
     images: bool,
     /// The tools of the last requests, each list once.
     told: Mutex<VecDeque<(Arc<[ToolDefinition]>, Arc<Told>)>>,
+}
+
+/// The model alone: a key may stand in the address.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("model", &self.model).finish_non_exhaustive()
+    }
 }
 
 impl Endpoint {

@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::base::{file, limit};
+use crate::base::{file, limit, own_directory};
 use crate::store::StoreError;
 
 /// Largest `server.json` that is looked into, in bytes.
@@ -15,13 +15,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// Numbered directories that are tried under one place.
 const NUMBERED_MAX: u32 = 1_000;
 
-/// Makes the directory, and those above it, where they are not there.
+/// Makes the directory, and those above it, where they are not there; refuses one that others may write into.
 pub(super) fn make(directory: &Path) -> Result<(), StoreError> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(directory).map_err(|e| failure("make the data directory", directory, &e))
+    own_directory::prepare(directory).map_err(|e| failure("use the data directory", directory, &e))
 }
 
 /// Makes a file that only its owner can read, where it is not there.
@@ -203,7 +199,7 @@ mod tests {
         let parent = tempfile::NamedTempFile::new().expect("a file");
         let directory = parent.path().join("data");
         let said = make(&directory).expect_err("a file is in the way").to_string();
-        assert!(said.contains(&directory.display().to_string()) && said.contains("make the data directory"), "{said}");
+        assert!(said.contains(&directory.display().to_string()) && said.contains("use the data directory"), "{said}");
     }
 
     #[cfg(unix)]
