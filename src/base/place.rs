@@ -7,7 +7,10 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use std::os::fd::AsRawFd;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
@@ -64,6 +67,35 @@ impl Place {
     pub fn open(&self) -> io::Result<File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         open_name(self.directory(), &self.name, flags).map(File::from)
+    }
+
+    /// Gives the file or directory that is there these permissions, also where nobody may open it. Those to run as the owner
+    /// or the group stay as they are.
+    ///
+    /// # Errors
+    /// What the file system says; a link is refused.
+    pub fn set_permissions(&self, mode: u32) -> io::Result<()> {
+        let wanted = |found: &Metadata| Mode::from_raw_mode((found.mode() & 0o6000) | (mode & 0o1777));
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let open = File::from(rustix::fs::openat(self.directory(), &self.name, flags, Mode::empty())?);
+            let found = open.metadata()?;
+            if found.is_symlink() {
+                return Err(Errno::LOOP.into());
+            }
+            // Such a handle has no permissions to be set; its name among the open files leads to what it stands for.
+            Ok(rustix::fs::chmod(format!("/proc/self/fd/{}", open.as_raw_fd()), wanted(&found))?)
+        }
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        {
+            let found = self.look()?;
+            if found.is_symlink() {
+                return Err(Errno::LOOP.into());
+            }
+            let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+            Ok(rustix::fs::chmodat(self.directory(), &self.name, wanted(&found), flags)?)
+        }
     }
 
     /// Opens the directory that is there, to be listed.

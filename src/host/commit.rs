@@ -35,7 +35,7 @@ pub(super) use recovery::recover;
 use super::search::{Entries, as_path};
 use crate::base::workspace::Workspace;
 
-/// One file that changes.
+/// One file that changes; or a directory that comes, or that goes with one above it.
 #[derive(Debug)]
 pub(super) struct Change {
     /// Absolute, without links in its directory.
@@ -57,14 +57,39 @@ pub(super) struct After {
     pub executable: Option<bool>,
     /// Its permissions, whatever it is like. None: as the others say.
     pub mode: Option<u32>,
-    /// It is a symbolic link, and the bytes are where it leads.
-    pub link: bool,
+    /// What it is.
+    pub kind: AfterKind,
+}
+
+/// What a path becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AfterKind {
+    /// A regular file.
+    File,
+    /// A symbolic link: the bytes are where it leads.
+    Link,
+    /// A directory, whose owner may work in it whatever else its permissions are.
+    Directory,
 }
 
 impl After {
     /// A file with this content, like another or new.
     pub fn file(bytes: Vec<u8>, like: Option<Metadata>) -> Self {
-        Self { bytes, like, executable: None, mode: None, link: false }
+        Self { bytes, like, executable: None, mode: None, kind: AfterKind::File }
+    }
+
+    /// A link that leads there.
+    pub fn link(target: Vec<u8>) -> Self {
+        Self { kind: AfterKind::Link, ..Self::file(target, None) }
+    }
+
+    /// A directory with these permissions.
+    pub fn directory(mode: u32) -> Self {
+        Self { kind: AfterKind::Directory, mode: Some(mode), ..Self::file(Vec::new(), None) }
+    }
+
+    fn is_directory(&self) -> bool {
+        self.kind == AfterKind::Directory
     }
 }
 
@@ -101,7 +126,14 @@ struct Unit<'c> {
 }
 
 /// All changes, in their order.
-fn units(changes: &[Change]) -> Vec<Unit<'_>> {
+#[derive(Debug)]
+struct Sorted<'c> {
+    units: Vec<Unit<'c>>,
+    /// Directories that come where nothing is. They are made beforehand.
+    made: Vec<&'c Change>,
+}
+
+fn sorted(changes: &[Change]) -> Sorted<'_> {
     let written: BTreeSet<&Path> =
         changes.iter().filter(|change| change.after.is_some()).map(|change| change.path.as_path()).collect();
     let holds_written = |path: &Path| {
@@ -111,7 +143,7 @@ fn units(changes: &[Change]) -> Vec<Unit<'_>> {
     let turns = |change: &&Change| {
         let was_directory = change.before.as_ref().map(Metadata::is_dir);
         match (was_directory, &change.after) {
-            (Some(was), Some(_)) => was,
+            (Some(was), Some(after)) => was != after.is_directory(),
             (Some(false), None) => holds_written(&change.path),
             (Some(true) | None, None) | (None, Some(_)) => false,
         }
@@ -120,17 +152,20 @@ fn units(changes: &[Change]) -> Vec<Unit<'_>> {
     let above =
         |change: &Change| change.path.ancestors().skip(1).find(|above| tops.contains(above)).map(Path::to_owned);
     let mut below: BTreeMap<PathBuf, Vec<&Change>> = BTreeMap::new();
-    let mut units = Vec::new();
+    let (mut units, mut made) = (Vec::new(), Vec::new());
     for change in changes {
         match above(change) {
             Some(top) => below.entry(top).or_default().push(change),
+            None if change.after.as_ref().is_some_and(After::is_directory) && change.before.is_none() => {
+                made.push(change);
+            }
             None => units.push(Unit { top: change, below: Vec::new() }),
         }
     }
     for unit in &mut units {
         unit.below = below.remove(&unit.top.path).unwrap_or_default();
     }
-    units
+    Sorted { units, made }
 }
 
 /// Whether a directory holds what is known to lie in it, and nothing else.
@@ -218,15 +253,18 @@ fn commit_on(disk: &Disk<'_>, records: &Path, changes: &[Change]) -> Result<(), 
 
 /// Makes directories, and writes new contents beside their places.
 fn prepare(disk: &Disk<'_>, record: &mut Record, changes: &[Change]) -> Result<(), CommitError> {
+    let Sorted { units, made } = sorted(changes);
     for directory in &record.made {
-        match disk.make_directory(directory) {
-            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(CommitError::at("make the directory", directory)(e));
-            }
-            Ok(()) | Err(_) => {}
-        }
+        let mode = made.iter().find(|change| change.path == *directory).and_then(|change| change.after.as_ref()?.mode);
+        let done = match (disk.make_directory(directory), mode) {
+            (Ok(()), Some(mode)) => disk.set_permissions(directory, mode),
+            // Somebody else has made it.
+            (Err(e), _) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            (done, _) => done,
+        };
+        done.map_err(CommitError::at("make the directory", directory))?;
     }
-    for (step, unit) in record.steps.iter_mut().zip(units(changes)) {
+    for (step, unit) in record.steps.iter_mut().zip(units) {
         let Some(fresh) = &step.fresh else { continue };
         let written = match (&mut step.fresh_below, &unit.top.after) {
             (Some(below), _) => write_tree(disk, fresh, below, &unit),
@@ -242,6 +280,13 @@ fn prepare(disk: &Disk<'_>, record: &mut Record, changes: &[Change]) -> Result<(
 fn write_tree(disk: &Disk<'_>, fresh: &Path, below: &mut [Below], unit: &Unit<'_>) -> io::Result<Identity> {
     let files: BTreeMap<&Path, &After> =
         unit.below.iter().filter_map(|change| Some((change.path.as_path(), change.after.as_ref()?))).collect();
+    let finish = |at: &Path, path: &Path, after: Option<&After>| {
+        disk.sync_directory(at)?;
+        match after.or(files.get(path).copied()).and_then(|after| after.mode) {
+            Some(mode) => disk.set_permissions(at, mode),
+            None => Ok(()),
+        }
+    };
     disk.make_directory(fresh)?;
     for Below { path, directory, id } in below.iter_mut() {
         let at = fresh.join(&path);
@@ -251,15 +296,16 @@ fn write_tree(disk: &Disk<'_>, fresh: &Path, below: &mut [Below], unit: &Unit<'_
         }
     }
     for inner in below.iter().rev().filter(|below| below.directory) {
-        disk.sync_directory(&fresh.join(&inner.path))?;
+        finish(&fresh.join(&inner.path), &unit.top.path.join(&inner.path), None)?;
     }
-    disk.sync_directory(fresh)?;
+    finish(fresh, &unit.top.path, unit.top.after.as_ref())?;
     Ok(identity(&disk.tree.look(fresh)?))
 }
 
 /// Puts everything in its place.
 fn perform(disk: &Disk<'_>, record: &Record, changes: &[Change]) -> Result<(), CommitError> {
-    for change in changes {
+    let made = |change: &Change| record.made.contains(&change.path);
+    for change in changes.iter().filter(|change| !made(change)) {
         if identity_at(disk.tree, &change.path) != change.before.as_ref().map(identity) {
             return Err(CommitError::Overtaken(change.path.clone()));
         }
@@ -268,7 +314,7 @@ fn perform(disk: &Disk<'_>, record: &Record, changes: &[Change]) -> Result<(), C
         step.perform(disk).map_err(CommitError::at("change", &step.target))?;
     }
     let synced = record.directories().iter().try_for_each(|directory| disk.sync_directory(directory));
-    synced.map_err(CommitError::at("put on disk the changes of", &record.steps[0].target))
+    synced.map_err(CommitError::at("put on disk the changes of", &changes[0].path))
 }
 
 impl Step {

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::record::Below;
-use super::{After, Identity, identity, identity_at};
+use super::{After, AfterKind, Identity, identity, identity_at};
 use crate::base::workspace::Workspace;
 use crate::host::fs_put::{is_unsupported, keep_owner, kept_permissions, rename_new};
 
@@ -78,11 +78,17 @@ impl<'t> Disk<'t> {
         Ok(rustix::fs::mkdirat(place.directory(), place.name(), Mode::from_raw_mode(0o777))?)
     }
 
+    /// Gives a directory these permissions, with those that its owner needs to work in it.
+    pub(super) fn set_permissions(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.due()?;
+        self.tree.reach(path)?.set_permissions(mode | 0o700)
+    }
+
     /// Writes a new file to the end, on disk.
     pub(super) fn write(&self, path: &Path, after: &After) -> io::Result<Identity> {
         self.due()?;
         let place = self.tree.reach(path)?;
-        if after.link {
+        if after.kind == AfterKind::Link {
             rustix::fs::symlinkat(after.bytes.as_slice(), place.directory(), place.name())?;
             return Ok(identity(&place.look()?));
         }

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::disk::Disk;
-use super::{Change, Identity, Unit, identity, units};
+use super::{Change, Identity, Sorted, Unit, identity, sorted};
 use crate::base::workspace::Workspace;
 
 pub(super) const PREPARING: &str = "preparing";
@@ -71,8 +71,12 @@ fn below<'c>(top: &Path, files: impl Iterator<Item = &'c Change>) -> Vec<Below> 
         for above in path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty()) {
             all.insert(above.to_owned(), None);
         }
-        let id = if change.after.is_none() { change.before.as_ref().map(identity) } else { None };
-        all.insert(path.to_owned(), Some(id));
+        let (directory, id) = match (&change.after, &change.before) {
+            (Some(after), _) => (after.is_directory(), None),
+            (None, Some(before)) => (before.is_dir(), Some(identity(before))),
+            (None, None) => (false, None),
+        };
+        all.insert(path.to_owned(), (!directory).then_some(id));
     }
     let entry = |(path, file): (PathBuf, Option<Option<Identity>>)| Below {
         path,
@@ -86,12 +90,16 @@ impl Record {
     pub(super) fn plan(tree: &Workspace, changes: &[Change]) -> Self {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let beside = |path: &Path, name: String| path.parent().unwrap_or(Path::new("/")).join(name);
-        let units = units(changes);
+        let Sorted { units, made } = sorted(changes);
         let step = |(index, Unit { top, below: inside }): (usize, &Unit<'_>)| {
             let written = || inside.iter().copied().filter(|change| change.after.is_some());
             let taken = || inside.iter().copied().filter(|change| change.before.is_some() && change.after.is_none());
             let was_directory = top.before.as_ref().is_some_and(Metadata::is_dir);
-            let fresh_below = (top.after.is_none() && written().next().is_some()).then(|| below(&top.path, written()));
+            let is_tree = match &top.after {
+                Some(after) => after.is_directory(),
+                None => written().next().is_some(),
+            };
+            let fresh_below = is_tree.then(|| below(&top.path, written()));
             let comes = top.after.is_some() || fresh_below.is_some();
             Step {
                 target: top.path.clone(),
@@ -106,9 +114,11 @@ impl Record {
         let steps = units.iter().enumerate().map(step).collect();
         let writes = units.iter().map(|unit| unit.top).filter(|change| change.after.is_some());
         let missing = |path: &&Path| tree.contains(path) && tree.look(path).is_err();
+        let wanted = made.iter().map(|change| change.path.as_path());
+        let wanted = wanted.chain(writes.filter_map(|change| change.path.parent()));
         // In the order of their names, so outer ones come first.
         let made: BTreeSet<PathBuf> =
-            writes.flat_map(|change| change.path.ancestors().skip(1).take_while(missing).map(Path::to_owned)).collect();
+            wanted.flat_map(|path| path.ancestors().take_while(missing).map(Path::to_owned)).collect();
         Self { version: VERSION, id, steps, made: made.into_iter().collect() }
     }
 

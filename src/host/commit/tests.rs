@@ -22,11 +22,11 @@ impl Place {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir_all(home.path().join("wd/dir")).unwrap();
-        fs::create_dir_all(home.path().join("wd/to file/deep")).unwrap();
+        fs::create_dir_all(home.path().join("wd/to file/deep/empty")).unwrap();
         #[rustfmt::skip]
         let files = [
             ("wd/changed", "old 1"), ("wd/dir/deleted", "old 2"), ("wd/moved", "old 3"), ("wd/other", "same"),
-            ("wd/to dir", "old 4"), ("wd/to file/a", "old 5"), ("wd/to file/deep/b", "old 6"),
+            ("wd/to dir", "old 4"), ("wd/named", "old 7"), ("wd/to file/a", "old 5"), ("wd/to file/deep/b", "old 6"),
         ];
         for (path, content) in files {
             fs::write(home.path().join(path), content).unwrap();
@@ -58,6 +58,10 @@ impl Place {
         Change { path: self.at(path), before, after }
     }
 
+    fn directory(&self, path: &str, mode: u32) -> Change {
+        Change { after: Some(After::directory(mode)), ..self.change(path, None) }
+    }
+
     fn changes(&self) -> Vec<Change> {
         let moved = self.change("moved", None).before;
         let like = |path: &str| {
@@ -76,7 +80,14 @@ impl Place {
             self.change("to dir/d", Some("new 5")),
             self.change("to file", Some("new 6")),
             self.change("to file/a", None),
+            self.change("to file/deep", None),
             self.change("to file/deep/b", None),
+            self.change("to file/deep/empty", None),
+            self.directory("named", 0o750),
+            self.directory("named/empty", 0o500),
+            self.change("named/e", Some("new 7")),
+            self.directory("alone", 0o710),
+            self.directory("alone/deep", 0o000),
         ]
     }
 
@@ -115,12 +126,17 @@ impl Place {
 
 fn new_state() -> BTreeMap<String, String> {
     let entries = [
+        ("alone/", ""),
+        ("alone/deep/", ""),
         ("changed", "new 1"),
         ("dir/", ""),
         ("far/", ""),
         ("far/added", ""),
         ("far/away/", ""),
         ("far/away/moved", "new 3"),
+        ("named/", ""),
+        ("named/e", "new 7"),
+        ("named/empty/", ""),
         ("other", "same"),
         ("to dir/", ""),
         ("to dir/d", "new 5"),
@@ -139,6 +155,9 @@ fn all_is_done() {
     assert!(place.records_left().is_empty());
     let mode = fs::metadata(place.at("changed")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o750);
+    for (path, want) in [("named", 0o750), ("named/empty", 0o700), ("alone", 0o710), ("alone/deep", 0o700)] {
+        assert_eq!(fs::metadata(place.at(path)).unwrap().permissions().mode() & 0o777, want, "{path}");
+    }
     assert_eq!(fs::metadata(place.records()).unwrap().permissions().mode() & 0o777, 0o700);
 }
 

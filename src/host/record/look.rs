@@ -149,7 +149,7 @@ impl Look {
     }
 }
 
-fn below(workspace: &Workspace, directory: &Path) -> io::Result<Vec<PathBuf>> {
+pub(in crate::host) fn below(workspace: &Workspace, directory: &Path) -> io::Result<Vec<PathBuf>> {
     let open = workspace.open_directory(directory)?;
     let entries = Entries::read(open.as_fd())?;
     if entries.more {

@@ -4,6 +4,7 @@
 //! is found by two looks at the working directories, one before it and one after; each costs a system call a name, and reads
 //! only what is new. A turn that runs no tool costs nothing.
 
+mod judge;
 mod look;
 mod report;
 mod tree;

@@ -1,7 +1,8 @@
 //! Shows what turns did: files with their kinds, line counts and diffs, within bounds that are said.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
 
 use super::Recording;
 use super::look::shown;
@@ -132,12 +133,25 @@ pub(super) fn composed(store: &SnapshotStore, turns: &[&RecordedTurn]) -> Result
     Ok(all.into_values().collect())
 }
 
-/// Those that are told: directories come and go with what is in them.
+/// Those that are told, in the order of their paths: directories come and go with what is in them, and are told when it is
+/// nothing.
 fn listed(changes: Vec<PathChange>) -> Vec<PathChange> {
-    let is_told = |state: &FileState| !matches!(state, FileState::Directory { .. } | FileState::Absent);
-    let told =
-        |change: &PathChange| change.before != change.after && (is_told(&change.before) || is_told(&change.after));
-    changes.into_iter().filter(told).collect()
+    let changed: BTreeMap<PathBuf, PathChange> = changes
+        .into_iter()
+        .filter(|change| change.before != change.after)
+        .map(|change| (change.path.clone(), change))
+        .collect();
+    let holds_another = |path: &Path| {
+        let mut behind = changed.range::<Path, _>((Bound::Excluded(path), Bound::Unbounded));
+        behind.next().is_some_and(|(next, _)| next.starts_with(path))
+    };
+    let is_told = |change: &&PathChange| match (&change.before, &change.after) {
+        (FileState::Directory { .. }, FileState::Absent) | (FileState::Absent, FileState::Directory { .. }) => {
+            !holds_another(&change.path)
+        }
+        (_, _) => true,
+    };
+    changed.values().filter(is_told).cloned().collect()
 }
 
 /// What is not known of turns.
@@ -248,6 +262,9 @@ fn note(before: &FileState, after: &FileState) -> Option<String> {
         {
             let also = if a == b { "" } else { ", and its content" };
             Some(format!("mode {old:o} → {new:o}{also}"))
+        }
+        (FileState::Directory { mode: old }, FileState::Directory { mode: new }) => {
+            Some(format!("mode {old:o} → {new:o} of a directory"))
         }
         (FileState::Absent, FileState::File { .. })
         | (FileState::File { .. }, FileState::Absent | FileState::File { .. }) => None,

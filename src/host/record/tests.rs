@@ -1,5 +1,7 @@
 //! Turns that do things to files, and what is known of them afterwards.
 
+mod turned;
+
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -178,6 +180,7 @@ fn what_a_command_does_is_found_with_what_was_there_before() {
     use ChangeKind::{Added as A, Deleted as D, Modified as M};
     let want = [
         (".env", M),
+        ("dir/empty", D),
         ("src/a", M),
         ("src/gone", D),
         ("src/latin", M),
@@ -380,7 +383,8 @@ fn our_own_data_and_git_are_passed_over() {
 fn tree(house: &House) -> Vec<String> {
     let (mut all, mut todo) = (Vec::new(), vec![house.path("")]);
     while let Some(directory) = todo.pop() {
-        for entry in fs::read_dir(&directory).unwrap().map(Result::unwrap) {
+        // What is closed is told by its permissions.
+        for entry in fs::read_dir(&directory).into_iter().flatten().map(Result::unwrap) {
             let found = entry.path().symlink_metadata().unwrap();
             let holds = match () {
                 () if found.is_symlink() => fs::read_link(entry.path()).unwrap().display().to_string(),
@@ -388,7 +392,7 @@ fn tree(house: &House) -> Vec<String> {
                     todo.push(entry.path());
                     "/".to_owned()
                 }
-                () => fs::read_to_string(entry.path()).unwrap(),
+                () => fs::read_to_string(entry.path()).unwrap_or_default(),
             };
             all.push(format!("{} {:o} {holds}", entry.path().display(), found.permissions().mode()));
         }
@@ -489,7 +493,8 @@ fn what_somebody_writes_while_it_is_undone_stays() {
     house.command("turn_1", || edits(&house));
     let turns = house.recording.store.turns(&house.session).unwrap();
     let ways = house.recording.ways(&turns.iter().collect::<Vec<_>>(), Direction::Undo).unwrap();
-    let judged = super::undo::judge(&house.workspace, ways, false);
+    let opened = super::judge::Opened::new(&house.workspace, &ways);
+    let judged = super::judge::judge((&house.workspace, &opened), ways, false);
     assert!(judged.conflicts.is_empty() && judged.steps.len() == 2, "{judged:?}");
     // Between the look and the change.
     house.put("b", "theirs");

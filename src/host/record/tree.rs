@@ -76,6 +76,15 @@ struct Known {
     racy: bool,
 }
 
+impl Known {
+    /// What is kept of a file that nobody may read any more: its content, as long as it has not been written to.
+    fn closed(&self, now: Stamp) -> Option<Self> {
+        let written = |stamp: Stamp| (stamp.file, stamp.bytes, stamp.modified);
+        let is_same = matches!(self.kept, Kept::At { .. }) && !self.racy && written(self.stamp) == written(now);
+        is_same.then(|| Self { stamp: now, ..self.clone() })
+    }
+}
+
 /// A name that a command has changed.
 #[derive(Debug)]
 pub(super) struct Difference {
@@ -134,14 +143,24 @@ impl Tree {
         let mut gone = std::mem::take(&mut self.known);
         for (path, name) in &walked.names {
             let old = gone.remove(path);
+            let at = PathBuf::from(OsStr::from_bytes(path));
+            // It may have been there before: nobody has looked.
+            if old.is_none() && self.passed_over.iter().any(|over| at.starts_with(over)) {
+                continue;
+            }
             if let Some(old) = old.as_ref().filter(|old| old.stamp == name.stamp && !old.racy) {
                 self.known.insert(path.clone(), old.clone());
                 continue;
             }
-            let before = old.map_or(Found::of(FileState::Absent), |old| self.recall(&old));
             let after = name.look(&walked.handles, path, limit::SNAPSHOT_FILE_BYTES_MAX);
+            let closed = matches!(after.state, FileState::Unkept { .. })
+                .then(|| old.as_ref().and_then(|old| old.closed(name.stamp)))
+                .flatten();
+            let before = old.map_or(Found::of(FileState::Absent), |old| self.recall(&old));
+            let after = closed.as_ref().map_or(after, |closed| self.recall(closed));
+            self.known.extend(closed.map(|closed| (path.clone(), closed)));
             if before.state != after.state || matches!(after.state, FileState::Unkept { .. }) {
-                out.push(Difference { path: PathBuf::from(OsStr::from_bytes(path)), before, after });
+                out.push(Difference { path: at, before, after });
             }
         }
         for (path, old) in gone {
@@ -153,6 +172,9 @@ impl Tree {
             let (before, after) = (self.recall(&old), Found::of(FileState::Absent));
             out.push(Difference { path, before, after });
         }
+        let new = |over: &PathBuf| !self.passed_over.contains(over);
+        let new: Vec<PathBuf> = walked.passed_over.into_iter().filter(new).collect();
+        self.passed_over.extend(new);
         Ok(out)
     }
 
@@ -313,11 +335,15 @@ impl Walked {
                 if kind == Kind::Directory {
                     let ignored = rules.as_ref().and_then(|rules| rules.verdict(&full, true));
                     let open = open_below(directory.as_fd(), name);
-                    let (Ok(open), false) = (open, ignored == Some(Verdict::Ignored)) else {
+                    if ignored == Some(Verdict::Ignored) {
                         self.passed_over.push(PathBuf::from(OsStr::from_bytes(&full)));
                         continue;
-                    };
-                    todo.push((full.clone(), open, rules.clone()));
+                    }
+                    match open {
+                        Ok(open) => todo.push((full.clone(), open, rules.clone())),
+                        // It is there, with its permissions; what is in it is not known.
+                        Err(_) => self.passed_over.push(PathBuf::from(OsStr::from_bytes(&full))),
+                    }
                 }
                 // Of a directory only that it is there, and its permissions.
                 let stamp = match (kind, Stamp::of(&found)) {

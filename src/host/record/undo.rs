@@ -3,18 +3,17 @@
 //! Each path must be as the turns left it; one that somebody else has changed since stands against the whole. A path that is
 //! already as it is to be is left as it is, so that one that was interrupted can be asked for again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode};
+use rustix::fs::AtFlags;
 use serde_json::json;
 
 use super::Recording;
-use super::look::{look, shown};
-use super::report::{MIXED, file_change, uncovered};
-use crate::base::limit;
+use super::judge::{Opened, judge};
+use super::look::{is_gone, shown};
+use super::report::{file_change, uncovered};
 use crate::base::workspace::Workspace;
 use crate::host::commit::{After, Change, commit, recover};
 use crate::host::fs_file::turns as take_turns;
@@ -66,28 +65,27 @@ pub struct UndoDone {
 #[derive(Debug)]
 pub(super) struct Way {
     /// As it has to be now.
-    from: FileState,
+    pub(super) from: FileState,
     /// As it is to be.
-    to: FileState,
-    mixed: bool,
+    pub(super) to: FileState,
+    pub(super) mixed: bool,
 }
 
 /// One path that changes.
 #[derive(Debug)]
 pub(super) struct Step {
-    path: PathBuf,
-    from: FileState,
-    to: FileState,
+    pub(super) path: PathBuf,
+    pub(super) from: FileState,
+    pub(super) to: FileState,
     /// What was there before it was looked into: what comes afterwards is somebody else's.
-    seen: Option<Metadata>,
+    pub(super) seen: Option<Metadata>,
 }
 
-/// What is to be done, and what stands against it.
-#[derive(Debug, Default)]
-pub(super) struct Judged {
-    pub(super) steps: Vec<Step>,
-    pub(super) conflicts: Vec<(PathBuf, String)>,
-    left: Vec<(PathBuf, String)>,
+impl Step {
+    /// A directory makes way for something else.
+    pub(super) fn makes_way(&self) -> bool {
+        self.from.is_directory() && matches!(self.to, FileState::File { .. } | FileState::Link { .. })
+    }
 }
 
 fn failed(error: &StoreError) -> ApiError {
@@ -111,14 +109,17 @@ impl Recording {
         let chosen = chosen(&all, wanted)?;
         let ways = self.ways(&chosen, wanted.direction).map_err(|e| failed(&e))?;
         let _turns = take_turns(ways.keys().map(PathBuf::as_path));
-        let judged = judge(workspace, ways, wanted.partial);
+        let mut opened = Opened::new(workspace, &ways);
+        let judged = judge((workspace, &opened), ways, wanted.partial);
         if !judged.conflicts.is_empty() {
             return Err(refused(workspace, wanted.direction, &judged.conflicts));
         }
-        self.perform((workspace, records), &judged.steps)?;
+        let stayed = self.perform((workspace, records), &judged.steps)?;
+        opened.forget(&judged.steps);
+        drop(opened);
         let mut left: Vec<PathReason> = uncovered(&self.store, workspace, &chosen).map_err(|e| failed(&e))?;
         let named = |(path, reason): (PathBuf, String)| PathReason { path: shown(workspace, &path), reason };
-        left.extend(judged.left.into_iter().map(named));
+        left.extend(judged.left.into_iter().chain(stayed).map(named));
         let mut files = Vec::new();
         for Step { path, from, to, .. } in judged.steps.iter().take(FILES_MAX) {
             let (path, before, after) = (path.clone(), from.clone(), to.clone());
@@ -169,50 +170,61 @@ impl Recording {
         Ok(ways)
     }
 
-    pub(super) fn perform(&self, (workspace, records): (&Workspace, &Path), steps: &[Step]) -> Result<(), ApiError> {
+    /// Does it. What is left of it stays as it is.
+    pub(super) fn perform(
+        &self,
+        (workspace, records): (&Workspace, &Path),
+        steps: &[Step],
+    ) -> Result<Vec<(PathBuf, String)>, ApiError> {
+        let ways: BTreeSet<&Path> = steps.iter().filter(|step| step.makes_way()).map(|step| &*step.path).collect();
+        let goes_with_another = |path: &Path| path.ancestors().skip(1).any(|above| ways.contains(above));
         let mut changes = Vec::new();
         for Step { path, from, to, seen } in steps {
-            let after = match (from, to) {
-                (FileState::Directory { .. }, _) | (_, FileState::Directory { .. }) => continue,
-                (_, FileState::File { mode, content, .. }) => {
+            let after = match to {
+                // Its permissions come afterwards.
+                FileState::Directory { .. } if from.is_directory() => continue,
+                FileState::Directory { mode } => Some(After::directory(*mode)),
+                FileState::File { mode, content, .. } => {
                     let bytes = self.store.content(content).map_err(|e| failed(&e))?;
                     let missing = || ApiError::internal(format!("the content of {} is no longer kept", path.display()));
                     let like = seen.clone().filter(Metadata::is_file);
                     let bytes = bytes.ok_or_else(missing)?;
                     Some(After { mode: Some(*mode), ..After::file(bytes, like) })
                 }
-                (_, FileState::Link { target }) => Some(After { link: true, ..After::file(target.clone(), None) }),
-                (_, FileState::Absent | FileState::Unkept { .. } | FileState::Unfinished) => None,
+                FileState::Link { target } => Some(After::link(target.clone())),
+                // One that holds something by now stays.
+                FileState::Absent if from.is_directory() && !goes_with_another(path) => continue,
+                FileState::Absent | FileState::Unkept { .. } | FileState::Unfinished => None,
             };
             changes.push(Change { path: path.clone(), before: seen.clone(), after });
         }
         let undone = commit(workspace, records, &changes);
         undone.map_err(|e| ApiError::conflict(format!("nothing was changed: {e}")))?;
-        directories(workspace, steps);
-        Ok(())
+        Ok(directories(workspace, steps))
     }
 }
 
-/// Makes and removes directories once the files are in their places. One that holds something else by now stays.
-fn directories(workspace: &Workspace, steps: &[Step]) {
-    for Step { path, to, .. } in steps {
-        if let FileState::Directory { mode } = to
-            && let Ok(place) = workspace.reach_made(path)
-        {
-            let _there = rustix::fs::mkdirat(place.directory(), place.name(), Mode::from_raw_mode(0o777));
-            if let Ok(open) = place.open_directory() {
-                let _kept = rustix::fs::fchmod(open.as_fd(), Mode::from_raw_mode(*mode));
-            }
-        }
-    }
+/// Removes directories and sets their permissions once the files are in their places. Those that stay as they are, and why.
+fn directories(workspace: &Workspace, steps: &[Step]) -> Vec<(PathBuf, String)> {
+    let mut left = Vec::new();
     // What is deeper comes later in the order of paths.
-    for Step { path, from, to, .. } in steps.iter().rev() {
-        if matches!((from, to), (FileState::Directory { .. }, FileState::Absent))
-            && let Ok(place) = workspace.reach(path)
-        {
-            let _full = rustix::fs::unlinkat(place.directory(), place.name(), AtFlags::REMOVEDIR);
+    for Step { path, .. } in steps.iter().rev().filter(|step| step.from.is_directory() && step.to == FileState::Absent)
+    {
+        let removed = workspace
+            .reach(path)
+            .and_then(|place| Ok(rustix::fs::unlinkat(place.directory(), place.name(), AtFlags::REMOVEDIR)?));
+        match removed {
+            Err(e) if !is_gone(&e) => left.push((path.clone(), format!("it stays: {e}"))),
+            Ok(()) | Err(_) => {}
         }
     }
+    for Step { path, to, .. } in steps.iter().rev() {
+        let FileState::Directory { mode } = to else { continue };
+        if let Err(e) = workspace.reach(path).and_then(|place| place.set_permissions(*mode)) {
+            left.push((path.clone(), format!("its permissions cannot be set to {mode:o}: {e}")));
+        }
+    }
+    left
 }
 
 /// The turns that are meant, in the order in which they go.
@@ -243,62 +255,6 @@ fn chosen<'t>(all: &'t [RecordedTurn], wanted: &UndoWanted) -> Result<Vec<&'t Re
             Err(ApiError::conflict(message))
         }
         None => Ok(open),
-    }
-}
-
-/// Holds each path against what is there.
-pub(super) fn judge(workspace: &Workspace, ways: BTreeMap<PathBuf, Way>, partial: bool) -> Judged {
-    let mut judged = Judged::default();
-    for (path, Way { from, to, mixed }) in ways {
-        let seen = workspace.look(&path).ok();
-        let now = look(workspace, &path, limit::SNAPSHOT_FILE_BYTES_MAX).state;
-        if same(&now, &to) {
-            continue;
-        }
-        if mixed {
-            judged.conflicts.push((path, MIXED.to_owned()));
-            continue;
-        }
-        let unknown = [&from, &to].into_iter().find_map(|state| match state {
-            FileState::Unkept { reason } => Some(reason.clone()),
-            FileState::Unfinished => Some("the server ended while it was being changed".to_owned()),
-            FileState::Absent | FileState::File { .. } | FileState::Link { .. } | FileState::Directory { .. } => None,
-        });
-        match unknown {
-            Some(reason) if partial => judged.left.push((path, reason)),
-            Some(reason) => judged.conflicts.push((path, reason)),
-            None if !same(&now, &from) => {
-                judged.conflicts.push((path, format!("somebody else has changed it since: {}", differs(&now, &from))));
-            }
-            None if is_directory(&from) != is_directory(&to)
-                && from != FileState::Absent
-                && to != FileState::Absent =>
-            {
-                judged.conflicts.push((path, "it changed between a directory and something else".to_owned()));
-            }
-            None => judged.steps.push(Step { path, from: now, to, seen }),
-        }
-    }
-    judged
-}
-
-fn is_directory(state: &FileState) -> bool {
-    matches!(state, FileState::Directory { .. })
-}
-
-/// Whether two states are the same as far as it matters: whoever changed the permissions of a directory changed no file.
-fn same(a: &FileState, b: &FileState) -> bool {
-    a == b || (is_directory(a) && is_directory(b))
-}
-
-fn differs(now: &FileState, wanted: &FileState) -> String {
-    match (now, wanted) {
-        (FileState::Absent, _) => "it is gone".to_owned(),
-        (_, FileState::Absent) => "it is there again".to_owned(),
-        (FileState::File { content: a, .. }, FileState::File { content: b, .. }) if a == b => {
-            "it has other permissions".to_owned()
-        }
-        (_, _) => "it holds something else".to_owned(),
     }
 }
 

@@ -93,6 +93,11 @@ pub enum FileState {
 }
 
 impl FileState {
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory { .. })
+    }
+
     /// The content that it needs.
     pub fn content(&self) -> Option<&ContentId> {
         match self {
