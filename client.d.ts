@@ -136,6 +136,8 @@ export interface RequestHandlers {
   readonly editor?: Answering<'editor', string>
   /** Is told what nobody has to answer. */
   readonly notice?: (notice: EventPayload<'client.notice'>, event: EventOf<'client.notice'>) => void | Promise<void>
+  /** Is told what stands on the screen now, in place of what stood there; it is gone with the end of the turn. */
+  readonly display?: (shown: EventPayload<'client.display'>, event: EventOf<'client.display'>) => void | Promise<void>
 }
 
 /** The codes of errors: the server's, and those of the client itself. */
@@ -327,6 +329,29 @@ export interface ChangesUndoneEvent {
     readonly pathCount: number
     /** The session's version with it, where it changes that. */
     readonly version?: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/**
+ * Something that a tool or a hook puts onto the clients' screens, until it is replaced, taken away, or the turn ends.
+ */
+export interface ClientDisplayEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'client.display'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The call that it belongs to, if it belongs to one. */
+    readonly callId?: string
+    /** What stands there now. */
+    readonly display: Display
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -610,6 +635,44 @@ export interface DiffView {
   readonly nextCursor: string | null
 }
 
+/**
+ * One thing that stands on a screen. Without a text, or without lines, it is taken away. A later one takes the place of
+ * an earlier one of its kind and key.
+ */
+export type Display =
+  /** A line about one matter, beside those about others. */
+  | {
+      /** Which of them it is. */
+      readonly kind: 'status'
+      /** Which matter: 1 to 64 bytes. */
+      readonly key: string
+      /** What it says; absent or null takes it away. */
+      readonly text?: string
+    }
+  /** What stands where a client says that it works, in place of its own words. */
+  | {
+      /** Which of them it is. */
+      readonly kind: 'working'
+      /** What it says; absent or null takes it away. */
+      readonly text?: string
+    }
+  /** Some lines of text, which stand by themselves. */
+  | {
+      /** Which of them it is. */
+      readonly kind: 'widget'
+      /** Which of them: 1 to 64 bytes. */
+      readonly key: string
+      /** What they say, at most 200; absent or null takes them away. */
+      readonly lines?: readonly string[]
+    }
+  /** The title of the window, not of the session. */
+  | {
+      /** Which of them it is. */
+      readonly kind: 'title'
+      /** What it says; absent or null takes it away. */
+      readonly text?: string
+    }
+
 /** What went wrong, in the form that crosses the wire and goes into `session.error`. */
 export interface ErrorBody {
   /** Stable code. */
@@ -675,6 +738,7 @@ export type Event =
   | ClientRequestEvent
   | ClientResponseEvent
   | ClientNoticeEvent
+  | ClientDisplayEvent
   | MemoryAddEvent
   | MemorySearchEvent
   | MemoryDeleteEvent
@@ -1089,6 +1153,20 @@ export type EventBody =
         readonly text: string
       }
     }
+  /**
+   * Something that a tool or a hook puts onto the clients' screens, until it is replaced, taken away, or the turn ends.
+   */
+  | {
+      /** What happened. */
+      readonly type: 'client.display'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The call that it belongs to, if it belongs to one. */
+        readonly callId?: string
+        /** What stands there now. */
+        readonly display: Display
+      }
+    }
   /** Something was put into long-term memory. */
   | {
       /** What happened. */
@@ -1204,7 +1282,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'client.request' | 'client.response' | 'client.notice' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -2666,6 +2744,8 @@ export interface Underway {
   readonly reasoning?: string
   /** Calls that run or wait for an answer, in the order in which they began. */
   readonly calls: readonly OpenCall[]
+  /** What tools and hooks have put onto the clients' screens and not taken away. Absent when there is nothing. */
+  readonly displays?: readonly Display[]
 }
 
 /** `POST /sessions/:id/undo` and `/redo`. Every field may be left out. */

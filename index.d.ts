@@ -183,6 +183,8 @@ export interface ToolContext {
   readonly ask: AskClients
   /** Tells them something; see {@link NotifyClients}. */
   readonly notify: NotifyClients
+  /** Puts something onto their screens; see {@link ShowClients}. */
+  readonly show: ShowClients
 }
 
 // ── Questions to the client ─────────────────────────────────────────────────────────────────────
@@ -273,12 +275,35 @@ export interface AskOptions {
  */
 export type NotifyClients = (text: string, level?: 'info' | 'warning' | 'error') => void
 
+/**
+ * What stands on a client's screen while a turn runs. A later one takes the place of an earlier one of its kind and key; null
+ * takes it away. Keys have 1 to 64 bytes, texts are one line, a widget has at most 200 of them, each at most 16,000 bytes in all.
+ */
+export type ClientDisplay =
+  /** A line about one matter, beside those about others. */
+  | { readonly kind: 'status'; readonly key: string; readonly text: string | null }
+  /** What stands where a client says that it works, in place of its own words. */
+  | { readonly kind: 'working'; readonly text: string | null }
+  /** Some lines of text, which stand by themselves. */
+  | { readonly kind: 'widget'; readonly key: string; readonly lines: readonly string[] | null }
+  /** The title of the window, not of the session. */
+  | { readonly kind: 'title'; readonly text: string | null }
+
+/**
+ * Puts something onto the screens of the session's clients (`client.display`), where it stands until it is replaced, taken away,
+ * or the turn ends, and waits for nothing. A client that comes later finds it in the snapshot. Outside a server it goes to the
+ * registry's `eventBus`. Counts with the notices of its turn. Throws `CONFIG_VALIDATION` for what cannot be shown.
+ */
+export type ShowClients = (display: ClientDisplay) => void
+
 /** What every hook is given beside its own. Absent where a program calls `HookSystem.run` itself without it. */
 export interface HookClients {
   /** Asks the clients of the session; see {@link AskClients}. */
   readonly ask?: AskClients
   /** Tells them something; see {@link NotifyClients}. */
   readonly notify?: NotifyClients
+  /** Puts something onto their screens; see {@link ShowClients}. */
+  readonly show?: ShowClients
 }
 
 /** What a handler gives back that is more than a text. */
@@ -1217,6 +1242,11 @@ export interface EventPayloads {
     readonly callId?: string
     readonly level: 'info' | 'warning' | 'error'
     readonly text: string
+  }
+  /** A tool or a hook puts something onto the clients' screens. */
+  'client.display': {
+    readonly callId?: string
+    readonly display: ClientDisplay
   }
   /** A turn was aborted. */
   abort: { readonly reason: string }

@@ -178,6 +178,54 @@ test('without an answer it is cancelled, with a question that cannot be put it t
   })
 })
 
+test('what a tool shows stands in the snapshot until it is replaced, taken away, or the turn ends', async () => {
+  const [standing, goOn] = [deferred(), deferred()]
+  const SHOWN = [
+    { kind: 'status', key: 'build', text: '1 of 2' },
+    { kind: 'widget', key: 'plan', lines: ['a', 'b'] },
+    { kind: 'working', text: 'building' },
+    { kind: 'title', text: 'my window' },
+    { kind: 'status', key: 'build', text: '2 of 2' },
+    { kind: 'title', text: null },
+  ]
+  const toolRegistry = registryOf({
+    build: async (_args, { show }) => {
+      for (const display of SHOWN) show(display)
+      const bad = [{ kind: 'status', key: '', text: 'x' }, { kind: 'title', text: 'a\nb' }, { kind: 'popup' }, null]
+      for (const display of bad) assert.throws(() => show(display), { code: 'CONFIG_VALIDATION' })
+      standing.resolve()
+      await goOn.promise
+      return 'built'
+    },
+  })
+  const session = await asking('build', { toolRegistry })
+  const turn = turnOf(session)
+  await standing.promise
+  const { open } = (await http(session.server, 'GET', `${session.path}?snapshot=true`)).body.snapshot
+  assert.deepEqual(open.displays, [SHOWN[4], SHOWN[1], SHOWN[2]])
+  goOn.resolve()
+  const seen = await turn
+  const gone = ({ text, ...rest }) => (text === null ? rest : { ...rest, ...(text !== undefined && { text }) })
+  assert.deepEqual(
+    of(seen, 'client.display'),
+    SHOWN.map((display) => ({ callId: 'call_1', display: gone(display) })),
+  )
+  assert.equal(of(seen, 'tool.call.end')[0].output, 'built')
+  const after = (await http(session.server, 'GET', `${session.path}?snapshot=true`)).body.snapshot
+  assert.equal(after.open, undefined)
+
+  const bus = createEventBus()
+  const told = []
+  bus.subscribe('client.display', (shown) => told.push(shown))
+  const free = createToolRegistry({ eventBus: bus })
+  free.register(define('tell'), async (_args, { show }) => {
+    show(SHOWN[0])
+    return 'told'
+  })
+  assert.equal((await free.execute({ id: 'c', name: 'tell', arguments: {} })).output, 'told')
+  assert.deepEqual(told, [{ callId: 'c', display: SHOWN[0] }])
+})
+
 test('hooks ask and tell, of a server and of its registry; outside a server nobody is there', async () => {
   const hooks = createHookSystem()
   hooks.register('tool.execute.before', async ({ request, ask }) => {

@@ -66,7 +66,11 @@ registry.register({ ...definition, parameters: z.object({ n: z.number() }) }, as
 })
 registry.register(definition, async (_args, context) => {
   if (!context) return ''
-  const { ask, notify } = context
+  const { ask, notify, show } = context
+  show({ kind: 'status', key: 'build', text: '3 of 7' })
+  show({ kind: 'widget', key: 'plan', lines: null })
+  // @ts-expect-error a status has a key
+  show({ kind: 'status', text: 'x' })
   notify('questions come')
   notify('careful', 'warning')
   // @ts-expect-error no such level

@@ -56,6 +56,15 @@ class Call {
     }
   }
 
+  /** Puts something onto their screens. False: there is no session, or no longer. */
+  show = (display) => {
+    try {
+      return bridge.show(this.#sequence, toJson(display ?? null))
+    } catch (cause) {
+      throw revive(cause)
+    }
+  }
+
   get signal() {
     if (this.#controller === null) {
       this.#controller = new AbortController()

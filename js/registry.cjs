@@ -191,6 +191,7 @@ class State {
       ...(sessionId && { sessionId }),
       ask: call.ask,
       notify: this.#notifier(call, callId),
+      show: this.#shower(call, callId),
       get signal() {
         return call.signal
       },
@@ -202,6 +203,13 @@ class State {
   #notifier(call, callId) {
     return (text, level = 'info') => {
       if (!call.notify(text, level)) publishTo(this.options.eventBus, 'client.notice', { callId, level, text })
+    }
+  }
+
+  /** So does what it shows. */
+  #shower(call, callId) {
+    return (display) => {
+      if (!call.show(display)) publishTo(this.options.eventBus, 'client.display', { callId, display })
     }
   }
 
@@ -228,7 +236,9 @@ class State {
 
   async #runHook(type, given, call) {
     const input = { 'tool.execute.before': 'request', 'tool.execute.after': 'result' }[type]
-    const context = { ...given, ask: call.ask, notify: this.#notifier(call, given.request?.id) }
+    const callId = given.request?.id
+    const { ask } = call
+    const context = { ...given, ask, notify: this.#notifier(call, callId), show: this.#shower(call, callId) }
     const output = await this.options.hooks.run(type, context)
     return toJson(output === undefined ? (given[input] ?? []) : output)
   }

@@ -48,7 +48,8 @@ class State {
     if (operation === 'ask')
       return String(await askPerson(this.config.toolPermissions.onPermissionRequest, questionOf(input), warn))
     const notify = (text, level) => void call.notify(text, level)
-    return toJson(await this.hooks.run(operation.slice('hook:'.length), { ...input, ask: call.ask, notify }))
+    const show = (display) => void call.show(display)
+    return toJson(await this.hooks.run(operation.slice('hook:'.length), { ...input, ask: call.ask, notify, show }))
   }
 }
 

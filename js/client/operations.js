@@ -356,6 +356,7 @@ export const EVENT_TYPES = Object.freeze([
   'client.request',
   'client.response',
   'client.notice',
+  'client.display',
   'memory.add',
   'memory.search',
   'memory.delete',

@@ -8,8 +8,9 @@ import { follow } from './time.js'
 const QUESTIONS = ['permission.request', 'client.request']
 const ENDS = ['permission.response', 'client.response']
 const NOTICE = 'client.notice'
+const DISPLAY = 'client.display'
 /** Who can be asked. */
-const HANDLERS = ['permission', 'select', 'confirm', 'input', 'editor', 'notice']
+const HANDLERS = ['permission', 'select', 'confirm', 'input', 'editor', 'notice', 'display']
 /** Somebody else was faster, or it is too late: nothing is wrong with that. */
 const OVER = new Set([404, 409])
 
@@ -63,6 +64,7 @@ class Desk {
 
   take(event) {
     if (event.type === NOTICE) this.#run(() => this.#handlers.notice?.(event.payload, event))
+    else if (event.type === DISPLAY) this.#run(() => this.#handlers.display?.(event.payload, event))
     else if (QUESTIONS.includes(event.type)) this.#ask(event)
     else this.#asked.get(event.payload.requestId)?.abort()
   }
@@ -114,7 +116,7 @@ export async function answerRequests(client, eventTypes, { sessionId, handlers, 
   const strange = Object.keys(handlers).find((name) => !HANDLERS.includes(name))
   if (strange !== undefined)
     throw new TypeError(`sessions.answer: unknown handler \`${strange}\`; there are ${HANDLERS.join(', ')}`)
-  const types = [...QUESTIONS, ...ENDS, NOTICE].filter((type) => eventTypes.includes(type))
+  const types = [...QUESTIONS, ...ENDS, NOTICE, DISPLAY].filter((type) => eventTypes.includes(type))
   const desk = new Desk(client, { sessionId, handlers })
   if (options.signal?.aborted) return
   const unfollow = options.signal && follow(options.signal, () => desk.close())

@@ -161,6 +161,8 @@ const ASKED = `  /** Which of the options: one, or several where the question sa
   readonly editor?: Answering<'editor', string>
   /** Is told what nobody has to answer. */
   readonly notice?: (notice: EventPayload<'client.notice'>, event: EventOf<'client.notice'>) => void | Promise<void>
+  /** Is told what stands on the screen now, in place of what stood there; it is gone with the end of the turn. */
+  readonly display?: (shown: EventPayload<'client.display'>, event: EventOf<'client.display'>) => void | Promise<void>
 `
 const ANSWERING = `/** Answers a kind of question. null: there will be no answer; undefined: the question is left to others. */
 export type Answering<K extends string, V> = (

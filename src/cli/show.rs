@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::screen::{clean, excerpt, line, piece, short};
-use crate::protocol::{Event, EventBody, RoundKind};
+use crate::protocol::{Display, Event, EventBody, RoundKind};
 
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 12;
@@ -68,6 +68,7 @@ fn told(body: &EventBody) -> Option<String> {
         EventBody::ClientResponse { value: Some(value), .. } => format!("  = {}", short(&value.to_string(), 200)),
         EventBody::ClientResponse { value: None, reason, .. } => format!("  = no answer: {}", short(reason, 200)),
         EventBody::ClientNotice { text, .. } => format!("  ! {}", short(text, 200)),
+        EventBody::ClientDisplay { display, .. } => return displayed(display),
         EventBody::AgentSession { model, agent_session_id } => {
             format!("  ({}, session {})", clean(model), clean(agent_session_id))
         }
@@ -108,6 +109,16 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::SessionForked { .. } => return None,
         EventBody::MemorySearch { degraded: Some(why), .. } => format!("  ! memory: {}", short(why, 200)),
     })
+}
+
+/// What is put onto the screen, as lines go. None: it is taken away, or is for windows alone.
+fn displayed(display: &Display) -> Option<String> {
+    match display {
+        Display::Status { key, text: Some(text) } => Some(format!("  ({}: {})", short(key, 64), short(text, 200))),
+        Display::Working { text: Some(text) } => Some(format!("  ({})", short(text, 200))),
+        Display::Widget { lines: Some(lines), .. } => Some(excerpt(&lines.join("\n"), OUTPUT_LINES)),
+        Display::Status { .. } | Display::Working { .. } | Display::Widget { .. } | Display::Title { .. } => None,
+    }
 }
 
 /// A question's preview: the diff where there is one, else its facts.

@@ -1,4 +1,5 @@
-//! What hooks and tools can say to the clients of their session: questions, which wait for an answer, and notices, which do not.
+//! What hooks and tools can say to the clients of their session: questions, which wait for an answer, and notices
+//! and what stands on their screens, which do not.
 //!
 //! A session fills [`Clients`]; hooks and tools get a [`Line`] to it. Fails closed: where there is no session, no client, no
 //! answer in time, or no turn any more, a question is cancelled, and says why.
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::BoxFuture;
-use crate::protocol::{ApiError, ClientQuestion, ClientReply, NoticeLevel, VerdictSource};
+use crate::protocol::{ApiError, ClientQuestion, ClientReply, Display, NoticeLevel, VerdictSource};
 
 /// A question on its way.
 #[derive(Debug)]
@@ -43,6 +44,9 @@ pub trait Clients: Send + Sync + 'static {
 
     /// Shows a notice. Never blocks.
     fn notify(&self, notice: Notice);
+
+    /// Puts something onto the clients' screens, for a call or for the turn. Never blocks.
+    fn show(&self, call_id: Option<String>, display: Display);
 }
 
 /// A line to the clients. The default leads to nobody.
@@ -129,6 +133,19 @@ impl Line {
         }
         Ok(())
     }
+
+    /// Puts something onto the clients' screens, where it stands until it is replaced, taken away, or the turn ends. Without a
+    /// session nobody sees it.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` that names the field, for what cannot be shown.
+    pub fn show(&self, display: Display) -> Result<(), ApiError> {
+        display.check()?;
+        if let Some(clients) = &self.clients {
+            clients.show(self.call_id.clone(), display);
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -145,5 +162,10 @@ mod tests {
         assert_eq!(line.ask(confirm(""), None).await.unwrap_err().code(), ErrorCode::InvalidArgument);
         line.notify(NoticeLevel::Info, "seen by nobody").expect("fits");
         assert_eq!(line.notify(NoticeLevel::Info, "x".repeat(20_000)).unwrap_err().code(), ErrorCode::InvalidArgument);
+        line.show(Display::Title { text: Some("seen by nobody".into()) }).expect("fits");
+        assert_eq!(
+            line.show(Display::Title { text: Some("a\nb".into()) }).unwrap_err().code(),
+            ErrorCode::InvalidArgument
+        );
     }
 }

@@ -186,6 +186,7 @@ mod tests {
         }
 
         fn notify(&self, _: Notice) {}
+        fn show(&self, _: Option<String>, _: crate::protocol::Display) {}
     }
 
     fn line() -> Line {

@@ -24,7 +24,7 @@ use super::error::{envelope, parse, to_json};
 use super::leftovers::Leftovers;
 use super::text::{JsText, js_text};
 use crate::hook::Line;
-use crate::protocol::{ApiError, ClientQuestion, ClientReply, NoticeLevel, VerdictSource};
+use crate::protocol::{ApiError, ClientQuestion, ClientReply, Display, NoticeLevel, VerdictSource};
 
 /// Weak: it never keeps the process alive.
 type Wake = ThreadsafeFunction<(), UnknownReturnValue, (), Status, false, true, 0>;
@@ -262,6 +262,15 @@ impl NativeBridge {
         let Notice { level, text } = parse("notify", &notice)?;
         let line = self.line(sequence);
         line.notify(level, text).map_err(|error| misfit("notify", &error))?;
+        Ok(line.is_open())
+    }
+
+    /// Puts something onto the screens of those clients. False: there is no session.
+    #[napi(catch_unwind)]
+    pub fn show(&self, sequence: u32, display: String) -> napi::Result<bool> {
+        let display: Display = parse("show", &display)?;
+        let line = self.line(sequence);
+        line.show(display).map_err(|error| misfit("show", &error))?;
         Ok(line.is_open())
     }
 

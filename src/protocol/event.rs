@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::changes::ChangeReport;
+use super::display::Display;
 use super::error::ErrorBody;
 use super::id::{RequestId, SessionId, TurnId};
 use super::permission::VerdictSource;
@@ -319,6 +320,15 @@ pub enum EventBody {
         /// What it says.
         text: String,
     },
+    /// Something that a tool or a hook puts onto the clients' screens, until it is replaced, taken away, or the turn ends.
+    #[serde(rename = "client.display")]
+    ClientDisplay {
+        /// The call that it belongs to, if it belongs to one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        call_id: Option<String>,
+        /// What stands there now.
+        display: Display,
+    },
     /// Something was put into long-term memory.
     #[serde(rename = "memory.add")]
     MemoryAdd {
@@ -477,6 +487,9 @@ mod tests {
             json!({"type": "client.response", "payload": {"requestId": "req_1", "callId": "c", "value": ["a"], "cancelled": false, "by": "client"}}),
             json!({"type": "client.response", "payload": {"requestId": "req_1", "cancelled": true, "by": "timeout", "reason": "r"}}),
             json!({"type": "client.notice", "payload": {"callId": "c", "level": "warning", "text": "t"}}),
+            json!({"type": "client.display", "payload": {"callId": "c", "display": {"kind": "status", "key": "k", "text": "t"}}}),
+            json!({"type": "client.display", "payload": {"display": {"kind": "widget", "key": "k", "lines": ["a", "b"]}}}),
+            json!({"type": "client.display", "payload": {"display": {"kind": "title"}}}),
             json!({"type": "memory.add", "payload": {"id": "mem_1", "contentLength": 3}}),
             json!({"type": "memory.search", "payload": {"query": "q", "resultCount": 1, "durationMs": 2, "degraded": "d"}}),
             json!({"type": "memory.delete", "payload": {"id": "mem_1"}}),

@@ -6,6 +6,7 @@
 mod changes;
 mod client;
 mod command;
+mod display;
 mod error;
 mod event;
 mod id;
@@ -27,6 +28,7 @@ pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
 pub use command::{
     Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode, Reasoning,
 };
+pub use display::Display;
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::EventBody;
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};

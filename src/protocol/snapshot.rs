@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Item, TurnId, TurnRecord};
+use super::{Display, Item, TurnId, TurnRecord};
 
 /// A session as it is behind one event: its stream read with `after` = `seq` goes on without a gap or a repeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +37,9 @@ pub struct Underway {
     pub reasoning: Option<String>,
     /// Calls that run or wait for an answer, in the order in which they began.
     pub calls: Vec<OpenCall>,
+    /// What tools and hooks have put onto the clients' screens and not taken away. Absent when there is nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub displays: Vec<Display>,
 }
 
 /// A call that has no result yet.

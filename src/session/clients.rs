@@ -1,7 +1,8 @@
-//! The line of a turn's tools and hooks to the session's clients: their questions, and their notices.
+//! The line of a turn's tools and hooks to the session's clients: their questions, their notices, and what they show.
 //!
 //! Fails closed: no answer in time, nobody there, the end of the call or the turn, a fault of the store all cancel a question,
-//! and each `client.request` ends in exactly one `client.response`. Notices go into the log and no further.
+//! and each `client.request` ends in exactly one `client.response`. Notices and what is
+//! shown go into the log and no further.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,7 @@ use super::runner::TurnSink;
 use crate::agent::Sink as _;
 use crate::base::{BoxFuture, clock, limit};
 use crate::hook::{Asked, Clients, Notice};
-use crate::protocol::{ClientReply, EventBody, NoticeLevel, TurnId, VerdictSource};
+use crate::protocol::{ClientReply, Display, EventBody, NoticeLevel, TurnId, VerdictSource};
 
 /// The clients of a session, for the time of one turn.
 pub(super) struct SessionClients {
@@ -27,7 +28,7 @@ pub(super) struct SessionClients {
     pub(super) sink: Arc<TurnSink>,
     /// Fires when the turn is aborted.
     pub(super) cancel: CancellationToken,
-    /// Notices of this turn so far.
+    /// Notices of this turn so far, and what it has shown.
     pub(super) notices: AtomicUsize,
 }
 
@@ -58,15 +59,27 @@ impl Clients for SessionClients {
 
     fn notify(&self, notice: Notice) {
         let Notice { call_id, level, text } = notice;
-        let (level, text) = match self.notices.fetch_add(1, Ordering::Relaxed).cmp(&limit::NOTICES_MAX) {
-            std::cmp::Ordering::Less => (level, text),
-            std::cmp::Ordering::Equal => (
-                NoticeLevel::Warning,
-                format!("more than {} notices in this turn: the rest is left out", limit::NOTICES_MAX),
-            ),
+        self.tell(EventBody::ClientNotice { call_id, level, text });
+    }
+
+    fn show(&self, call_id: Option<String>, display: Display) {
+        self.tell(EventBody::ClientDisplay { call_id, display });
+    }
+}
+
+impl SessionClients {
+    /// Tells what nobody answers, as long as it is not too much.
+    fn tell(&self, told: EventBody) {
+        let told = match self.notices.fetch_add(1, Ordering::Relaxed).cmp(&limit::NOTICES_MAX) {
+            std::cmp::Ordering::Less => told,
+            std::cmp::Ordering::Equal => EventBody::ClientNotice {
+                call_id: None,
+                level: NoticeLevel::Warning,
+                text: format!("more than {} notices in this turn: the rest is left out", limit::NOTICES_MAX),
+            },
             std::cmp::Ordering::Greater => return,
         };
         // A sink that fails is noticed by the turn at its next event; one that is closed takes nothing more.
-        let _ = self.sink.emit(EventBody::ClientNotice { call_id, level, text });
+        let _ = self.sink.emit(told);
     }
 }

@@ -335,6 +335,7 @@ fn is_said(body: &EventBody) -> bool {
         | EventBody::ClientRequest { .. }
         | EventBody::ClientResponse { .. }
         | EventBody::ClientNotice { .. }
+        | EventBody::ClientDisplay { .. }
         | EventBody::MemoryAdd { .. }
         | EventBody::MemorySearch { .. }
         | EventBody::MemoryDelete { .. }

@@ -110,6 +110,7 @@ impl Remains {
             | EventBody::ToolCallOutput { .. }
             | EventBody::ToolTimeout { .. }
             | EventBody::ClientNotice { .. }
+            | EventBody::ClientDisplay { .. }
             | EventBody::MemoryAdd { .. }
             | EventBody::MemorySearch { .. }
             | EventBody::MemoryDelete { .. }

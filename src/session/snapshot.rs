@@ -8,8 +8,8 @@ use super::live::Live;
 use super::store_failure;
 use super::tally::Tally;
 use crate::protocol::{
-    ApiError, Event, EventBody, Item, OpenCall, RequestId, SessionId, SessionView, Snapshot, TurnId, TurnRecord,
-    Underway, Usage,
+    ApiError, Display, Event, EventBody, Item, OpenCall, RequestId, SessionId, SessionView, Snapshot, TurnId,
+    TurnRecord, Underway, Usage,
 };
 use crate::store::{Store, StoreError};
 
@@ -51,7 +51,8 @@ impl Live {
             view.usage = usage.plus(read.tally.usage);
             view.requests = read.requests.into_iter().map(|(_, request)| request).collect();
             let (text, reasoning) = (read.text, Some(read.reasoning).filter(|text| !text.is_empty()));
-            open = Some(Underway { turn_id: turn.turn_id.clone(), text, reasoning, calls: read.calls });
+            let (calls, displays) = (read.calls, read.displays);
+            open = Some(Underway { turn_id: turn.turn_id.clone(), text, reasoning, calls, displays });
         }
         let (mut items, before) = items_back(store, &self.id, seq.saturating_add(1), limit).await.map_err(failed)?;
         items.reverse();
@@ -101,6 +102,7 @@ struct Read {
     text: Option<String>,
     reasoning: String,
     calls: Vec<OpenCall>,
+    displays: Vec<Display>,
 }
 
 impl Read {
@@ -153,6 +155,7 @@ impl Read {
             EventBody::PermissionResponse { request_id, .. } | EventBody::ClientResponse { request_id, .. } => {
                 self.requests.retain(|(id, _)| *id != request_id);
             }
+            EventBody::ClientDisplay { display, .. } => display.put(&mut self.displays),
             _ => {}
         }
     }
@@ -205,6 +208,9 @@ mod tests {
             json!({"requestId": "q", "question": {"kind": "confirm", "title": "t"}, "deadline": 1}),
         );
         let reply = body("client.response", json!({"requestId": "q", "cancelled": true, "by": "timeout"}));
+        let shown = |key: &str, text: Value| {
+            body("client.display", json!({"display": {"kind": "status", "key": key, "text": text}}))
+        };
         let long = "\u{e9}".repeat(OUTPUT_BYTES_MAX);
         let kept = long.len() - OUTPUT_BYTES_MAX;
         #[rustfmt::skip]
@@ -220,6 +226,7 @@ mod tests {
             (vec![call("1"), wrote("1", "abc", 0), wrote("1", "d", 7)], json!([null, "", [["1", "d", 10]], 0])),
             (vec![call("1"), wrote("1", &long, 0), wrote("1", "x", 0)], json!([null, "", [["1", format!("{}x", &long[kept + 2..]), kept + 2]], 0])),
             (vec![call("1"), end("1"), wrote("1", "late", 0)], json!([null, "", [], 0])),
+            (vec![shown("a", json!("1")), shown("b", json!("2")), shown("a", json!("3")), shown("b", Value::Null)], json!([null, "", [], 0, ["3"]])),
         ];
         let session: SessionId = "s".parse().unwrap();
         for (bodies, want) in table {
@@ -229,7 +236,16 @@ mod tests {
             }
             let calls: Vec<_> =
                 read.calls.iter().map(|call| json!([call.call_id, call.output, call.skipped_bytes])).collect();
-            assert_eq!(json!([read.text, read.reasoning, calls, read.requests.len()]), want, "{bodies:?}");
+            let texts: Vec<_> = read
+                .displays
+                .iter()
+                .filter_map(|shown| serde_json::to_value(shown).ok()?.get("text").cloned())
+                .collect();
+            let mut got = json!([read.text, read.reasoning, calls, read.requests.len()]);
+            if !texts.is_empty() {
+                got.as_array_mut().expect("a list").push(json!(texts));
+            }
+            assert_eq!(got, want, "{bodies:?}");
         }
     }
 

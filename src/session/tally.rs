@@ -63,6 +63,7 @@ impl Tally {
             | EventBody::ClientRequest { .. }
             | EventBody::ClientResponse { .. }
             | EventBody::ClientNotice { .. }
+            | EventBody::ClientDisplay { .. }
             | EventBody::MemoryAdd { .. }
             | EventBody::MemorySearch { .. }
             | EventBody::MemoryDelete { .. }

@@ -389,6 +389,7 @@ mod tests {
         }
 
         fn notify(&self, _: Notice) {}
+        fn show(&self, _: Option<String>, _: crate::protocol::Display) {}
     }
 
     async fn put(schema: Value, answers: Vec<ClientReply>) -> (FormReply, Vec<ClientQuestion>) {
