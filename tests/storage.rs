@@ -267,6 +267,40 @@ async fn at_whichever_write_the_disk_fails_commits_are_whole_and_it_goes_on_afte
     }
 }
 
+/// What turns say is gathered between commits: a disk that is full then takes nothing away, and what it refused is gathered later.
+#[tokio::test]
+async fn a_disk_that_is_full_while_it_is_gathered_loses_nothing() {
+    const COMMITS: u64 = 60;
+    let _turn = TURN.lock().await;
+    let said = |seq| Event { turn_id: Some("turn".parse().unwrap()), ..event(seq, &"x".repeat(800)) };
+    let mut after = 0;
+    loop {
+        let directory = tempfile::tempdir().unwrap();
+        let store = fresh(directory.path()).await;
+        fail(libc::ENOSPC, after, after % 2 == 0);
+        let (mut last, mut failed) = (0, 0);
+        for _ in 0..COMMITS {
+            match commit(&store, vec![Write::Append(id("s"), Arc::new(vec![said(last + 1)]))]).await {
+                Ok(()) => last += 1,
+                Err(_) => failed += 1,
+            }
+        }
+        assert_eq!(store.last_seq(&id("s")).await, Ok(last), "after {after}");
+        assert_eq!(looked(directory.path()), (0, (1..=last).collect::<Vec<_>>()), "after {after}");
+        heal();
+        commit(&store, vec![Write::Append(id("s"), Arc::new(vec![said(last + 1)]))]).await.unwrap();
+        assert_eq!(store.last_seq(&id("s")).await, Ok(last + 1), "after {after}");
+        store.close().await.unwrap();
+        assert_eq!(looked(directory.path()), (0, (1..=last + 1).collect::<Vec<_>>()), "after {after}, closed");
+        if failed == 0 {
+            break;
+        }
+        after += 9;
+    }
+    println!("a disk became full at each ninth of {after} writes");
+    assert!(after > 50, "only {after} writes were tried");
+}
+
 #[tokio::test]
 async fn a_disk_that_fails_at_the_opening_is_told_and_harms_nothing() {
     let _turn = TURN.lock().await;

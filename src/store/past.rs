@@ -243,6 +243,31 @@ async fn whatever_is_changed_shows_with_the_first_event_that_is_wrong() {
     assert!(swapped.iter().any(|said| said.contains("session a, event")), "{swapped:?}");
 }
 
+/// What was not gathered yet is held against the chain like the rest.
+#[tokio::test]
+async fn whatever_is_changed_in_what_turns_have_just_said_shows() {
+    let directory = tempfile::tempdir().expect("a directory");
+    filled(directory.path()).await;
+    let moved = "INSERT INTO fresh (key, count, turn, at, body) SELECT key, count, turn, at, body FROM log
+            WHERE key BETWEEN A+8 AND A+99 ORDER BY key;
+        DELETE FROM log WHERE key BETWEEN A+8 AND A+99;";
+    assert_eq!(faults_after(directory.path(), moved), Vec::<String>::new());
+    let fresh = |(seq, from, to)| changed(seq, from, to).replace("UPDATE log", "UPDATE fresh");
+    #[rustfmt::skip]
+    let table = [
+        (fresh((8, "t9", "u9")),                                                  "event 9: it is not what was written"),
+        (fresh((8, "t8", "t8\n")),                                                "event 8: it cannot be read"),
+        ("UPDATE fresh SET at = at + 1 WHERE key = A+8".into(),                   "event 8: it is not what was written"),
+        ("DELETE FROM fresh WHERE key = A+8".into(),                              "event 8: it is not there; the next is 10"),
+        ("DELETE FROM fresh".into(),                                              "event 8: the log ends before it, and went on to event 9"),
+        ("DELETE FROM session WHERE id = 'a'".into(),                             "table fresh: 2 rows of session number 1"),
+    ];
+    for (sql, want) in table {
+        let found = faults_after(directory.path(), &format!("{moved}{sql}"));
+        assert!(found.iter().any(|said| said.contains(want)), "{sql}: {found:#?}");
+    }
+}
+
 #[tokio::test]
 async fn a_damaged_page_is_said() {
     let directory = tempfile::tempdir().expect("a directory");

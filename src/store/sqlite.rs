@@ -2,6 +2,7 @@
 //!
 //! The log is compact: all events of one append that belong to one turn are one row (see `record`),
 //! and its key holds the session's number and the first event's, so that it needs no index.
+//! What turns say is written to the end of a table for all sessions, and gathered from there (see `fresh`).
 //! Journal mode is WAL with `synchronous=NORMAL`: what was called back survives the end of the process
 //! at any instant; a power cut may take the last moments, whole commits at a time, newest first.
 //!
@@ -10,6 +11,7 @@
 mod chained;
 mod directory;
 mod fork;
+mod fresh;
 mod inspect;
 mod lifecycle;
 mod outcome;
@@ -160,10 +162,13 @@ impl Readers {
             Some(connection) => connection,
             None => self.connect().map_err(failed)?,
         };
-        let result = look(&connection).map_err(|e| match e {
+        // One moment for all that is looked up: events go over from `fresh` into the log meanwhile.
+        let moment = connection.unchecked_transaction().map_err(failed)?;
+        let result = look(&moment).map_err(|e| match e {
             read::ReadError::Sqlite(e) => failed(e),
             read::ReadError::Store(e) => e,
         });
+        drop(moment);
         if let Some(idle) = self.idle.lock().as_mut().filter(|idle| idle.len() < IDLE_READERS_MAX) {
             idle.push(connection);
         }

@@ -15,6 +15,12 @@ use crate::store::chain::Chain;
 /// Events behind the head after which it is written anew.
 pub(super) const ANCHOR_EVENTS: u64 = 1_000;
 
+/// Rows of the log whose key is larger than ?1 and at most ?2, with the ids of their turns.
+pub(super) const LOG_ROWS: &str = "
+    SELECT log.key, log.at, log.body, turn.id, log.count, log.turn FROM log
+    LEFT JOIN turn ON turn.key = ((log.key >> 32) << 32) + log.turn
+    WHERE log.key > ?1 AND log.key <= ?2 ORDER BY log.key";
+
 /// A row of the log as it lies there: its body still has the tags behind it.
 pub(super) struct Stored<'a> {
     pub(super) key: i64,
@@ -64,13 +70,19 @@ pub(super) fn each_row_from<E: From<rusqlite::Error>>(
     connection: &Connection,
     (session, _): (&SessionId, i64),
     (after, last): (i64, i64),
+    take: impl FnMut(&Stored<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    each_row_of(connection, (LOG_ROWS, session), (after, last), take)
+}
+
+/// The same, of what a query like [`LOG_ROWS`] finds.
+pub(super) fn each_row_of<E: From<rusqlite::Error>>(
+    connection: &Connection,
+    (sql, session): (&str, &SessionId),
+    (after, last): (i64, i64),
     mut take: impl FnMut(&Stored<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut read = connection.prepare_cached(
-        "SELECT log.key, log.at, log.body, turn.id, log.count, log.turn FROM log
-         LEFT JOIN turn ON turn.key = ((log.key >> 32) << 32) + log.turn
-         WHERE log.key > ?1 AND log.key <= ?2 ORDER BY log.key",
-    )?;
+    let mut read = connection.prepare_cached(sql)?;
     let mut rows = read.query((after, last))?;
     while let Some(row) = rows.next()? {
         let key: i64 = row.get(0)?;
@@ -102,7 +114,7 @@ pub(super) fn head_of(connection: &Connection, number: i64) -> rusqlite::Result<
     Ok(head.optional()?.flatten())
 }
 
-/// The chain of a session to the end of its log, and the event to which its row has it.
+/// The chain of a session to the end of its log, and the event to which its row has it. Nothing of it is in `fresh`.
 pub(super) fn resume(connection: &Connection, session: (&SessionId, i64)) -> rusqlite::Result<(Chain, u64)> {
     let mut chain = head_of(connection, session.1)?.unwrap_or_default();
     let anchored = chain.seq();

@@ -13,7 +13,7 @@ use super::chained::{self, Stored};
 use super::directory::{self, Hold, Lock};
 use super::read::{self, ReadError};
 use super::write::{key_of, split_key};
-use super::{FILE, fork, lifecycle, schema};
+use super::{FILE, fork, fresh, lifecycle, schema};
 use crate::protocol::{Event, SessionId, is_lifecycle};
 use crate::store::chain::{Chain, TAG_BYTES};
 use crate::store::inspect::{Fault, Inspected};
@@ -97,7 +97,7 @@ impl Inspection {
 
     fn orphans(&self) -> rusqlite::Result<Vec<Fault>> {
         let mut faults = Vec::new();
-        for table in ["log", "turn", "question", "lifecycle"] {
+        for table in ["log", "fresh", "turn", "question", "lifecycle"] {
             let mut list = self.connection.prepare(&format!(
                 "SELECT key >> 32, count(*) FROM {table} WHERE key >> 32 NOT IN (SELECT number FROM session)
                  AND key >> 32 NOT IN (SELECT number FROM doomed) GROUP BY key >> 32"
@@ -231,6 +231,11 @@ fn walk(
         })?;
         asked.extend(questions(connection, keys)?);
     }
+    let logged = read::last_logged(connection, number)?;
+    fresh::each_row(connection, (session, number), logged, |stored| {
+        walk.row(stored, take);
+        Ok(())
+    })?;
     walk.end();
     walk.compare_questions(&asked);
     walk.compare_lifecycle(&lifecycle::listed(connection, number)?);

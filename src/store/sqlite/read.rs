@@ -6,8 +6,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
 
 use super::fork::{self, Segment};
-use super::record;
 use super::write::{key_of, split_key};
+use super::{chained, fresh, record};
 use crate::protocol::{
     ClientId, Configure, ErrorBody, Event, Held, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord,
     TurnStatus, TurnStop, Usage,
@@ -155,17 +155,33 @@ fn rows(
     (out, bytes): (&mut Vec<Event>, &mut usize),
 ) -> Read<bool> {
     let last = key_of(number, upto);
+    // Of what a fork shares nothing is in `fresh`.
+    let is_own = upto >= u64::from(u32::MAX);
     // The row in which the first wanted event lies, or the next row when there is none before it.
     let from = "SELECT coalesce(
             (SELECT max(key) FROM log WHERE key BETWEEN ?1 AND ?2), ?2)";
     let mut find = connection.prepare_cached(from)?;
     let from: i64 = find.query_row((key_of(number, 0), key_of(number, after.saturating_add(1))), |row| row.get(0))?;
-    let mut read = connection.prepare_cached(
-        "SELECT log.key, log.at, log.body, turn.id, log.count FROM log
-         LEFT JOIN turn ON turn.key = ((log.key >> 32) << 32) + log.turn
-         WHERE log.key BETWEEN ?1 AND ?2 ORDER BY log.key",
-    )?;
-    let mut rows = read.query((from, last))?;
+    if take_rows(connection, (chained::LOG_ROWS, session), (from - 1, last), (after, limit), (out, bytes))? {
+        return Ok(true);
+    }
+    if !is_own {
+        return Ok(false);
+    }
+    let from = key_of(number, last_logged(connection, number)?);
+    take_rows(connection, (fresh::ROWS, session), (from, last), (after, limit), (out, bytes))
+}
+
+/// Adds the events of the rows that a query like [`chained::LOG_ROWS`] finds. True as for [`rows`].
+fn take_rows(
+    connection: &Connection,
+    (sql, session): (&str, &SessionId),
+    keys: (i64, i64),
+    (after, limit): (u64, usize),
+    (out, bytes): (&mut Vec<Event>, &mut usize),
+) -> Read<bool> {
+    let mut read = connection.prepare_cached(sql)?;
+    let mut rows = read.query(keys)?;
     while let Some(row) = rows.next()? {
         let (_, first_seq) = split_key(row.get(0)?);
         let body = row.get_ref(2)?.as_bytes().map_err(rusqlite::Error::from)?;
@@ -189,12 +205,13 @@ fn rows(
 
 pub(super) fn last_seq(connection: &Connection, session: &SessionId) -> Read<u64> {
     match number_of(connection, session)? {
-        Some(number) => Ok(last_seq_of(connection, number)?),
+        Some(number) => Ok(fresh::last_seq(connection, number, last_logged(connection, number)?)?),
         None => Ok(0),
     }
 }
 
-pub(super) fn last_seq_of(connection: &Connection, number: i64) -> rusqlite::Result<u64> {
+/// Number of the last event that the log itself has: what follows is in `fresh`.
+pub(super) fn last_logged(connection: &Connection, number: i64) -> rusqlite::Result<u64> {
     let mut find =
         connection.prepare_cached("SELECT key, count FROM log WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1")?;
     let last = find.query_row((key_of(number, 0), key_of(number, u32::MAX.into())), |row| {

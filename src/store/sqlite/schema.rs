@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::directory::make_private_file;
-use super::{chained, lifecycle};
+use super::{chained, fresh, lifecycle};
 use crate::store::StoreError;
 
 /// How long to wait for another connection's lock.
@@ -89,6 +89,8 @@ const STEPS: &[Step] = &[
     ),
     // A client's lifecycle events, over all its sessions.
     Step::Code(lifecycle::list_all),
+    // What turns have just said, of all sessions.
+    Step::Sql(fresh::TABLE),
 ];
 
 /// One step.

@@ -3,10 +3,11 @@
 //! Each commit has a savepoint of its own, so that one that fails (a taken id) does not touch the
 //! others. When the transaction itself fails and held several, each is tried alone: a commit too
 //! large for the disk does not take small ones with it. Between transactions, and while nothing comes, it
-//! sweeps up after deleted sessions (see `sweep`).
+//! sweeps up after deleted sessions (see `sweep`) and gathers what turns have said (see `fresh`).
 
 mod append;
 mod fork;
+mod gather;
 mod known;
 mod made;
 mod wal;
@@ -23,6 +24,7 @@ use rusqlite::Connection;
 
 use self::known::Known;
 use self::wal::Wal;
+use super::fresh::Fresh;
 use super::read::{self, TurnBody};
 use super::{chained, lifecycle, outcome, schema, sweep};
 use crate::protocol::SessionId;
@@ -34,7 +36,7 @@ use crate::store::{CommitMeter, Committed, Made, SessionRow, StoreError, TurnRow
 /// Commits of one transaction, at most.
 const GROUP_MAX: usize = 512;
 /// Bytes of events in one row, about. More make several rows: a reader decodes rows whole.
-const ROW_BYTES_MAX: usize = 64 << 10;
+pub(super) const ROW_BYTES_MAX: usize = 64 << 10;
 /// Turns of a session whose places are remembered.
 pub(super) const TURNS_MAX: usize = 8;
 /// Sessions whose numbers are remembered.
@@ -78,8 +80,12 @@ pub(super) fn start(
     let unread = |e: rusqlite::Error| schema::failure("look for what is to be swept", path, &e);
     let next_number = sweep::next_number(&connection).map_err(unread)?;
     let sweep_at = sweep::is_due(&connection).map_err(unread)?.then(Instant::now);
+    let fresh = Fresh::load(&connection).map_err(|e| schema::failure("look for what is to be gathered", path, &e))?;
+    let gather_at = (!fresh.is_empty()).then(Instant::now);
     let writer = Writer {
         connection,
+        fresh,
+        gather_at,
         path: path.to_owned(),
         known: HashMap::new(),
         wal,
@@ -104,6 +110,9 @@ struct Writer {
     next_number: i64,
     /// When there is something to sweep up again. None: there is nothing.
     sweep_at: Option<Instant>,
+    fresh: Fresh,
+    /// When something is gathered again. None: nothing is.
+    gather_at: Option<Instant>,
     bell: Arc<Bell>,
     /// Clients for whom the transaction has lifecycle events.
     rung: BTreeSet<String>,
@@ -137,13 +146,13 @@ impl Writer {
         loop {
             match self.next_job(jobs, rested) {
                 Ok(job) => self.collect(job, jobs, &mut group),
-                Err(RecvTimeoutError::Timeout) if self.sweeps_now() => {}
+                Err(RecvTimeoutError::Timeout) if self.sweeps_now() || self.gathers_now() => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    rested = self.sweep_at.is_none();
-                    self.wal.rest();
+                    rested = self.rest();
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => {
+                    self.gather_all();
                     wal::close(&self.connection);
                     return;
                 }
@@ -161,6 +170,13 @@ impl Writer {
                 }
                 self.wal.look(&self.connection);
             }
+            if self.fresh.is_much() {
+                self.begin_to_gather();
+            }
+            if self.gathers_now() {
+                self.gather_some();
+                self.wal.look(&self.connection);
+            }
             if self.sweeps_now() {
                 self.sweep();
                 self.wal.look(&self.connection);
@@ -168,9 +184,9 @@ impl Writer {
         }
     }
 
-    /// The next job, or that there is none: at once when there is something to sweep up, else after a rest.
+    /// The next job, or that there is none: at once when there is something to sweep up or to gather, else after a rest.
     fn next_job(&self, jobs: &Receiver<Job>, rested: bool) -> Result<Job, RecvTimeoutError> {
-        match self.sweep_at {
+        match self.sweep_at.into_iter().chain(self.gather_at).min() {
             Some(at) => jobs.recv_timeout(at.saturating_duration_since(Instant::now()).min(REST)),
             None if rested => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
             None => jobs.recv_timeout(REST),
@@ -241,6 +257,10 @@ impl Writer {
         if result.is_err() && !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch("ROLLBACK");
         }
+        match result {
+            Ok(_) => self.fresh.settle(),
+            Err(_) => self.fresh.roll_back(0),
+        }
         // Of what was rolled back too: who is woken looks and finds nothing.
         for client in std::mem::take(&mut self.rung) {
             self.bell.ring(&client);
@@ -263,6 +283,7 @@ impl Writer {
         if in_company {
             self.execute("SAVEPOINT one").map_err(|e| self.failure("begin to write", &e))?;
         }
+        let mark = self.fresh.mark();
         let done = match writes {
             // Somebody wants to know how the disk is: one that refused is tried, with the number that stands there.
             [] if self.failing => schema::touch(&self.connection).map_err(Failed::from),
@@ -273,6 +294,7 @@ impl Writer {
             Err(Failed::Sqlite(e)) => return Err(self.failure("write to the disk", &e)),
             Err(Failed::Store(error)) => {
                 self.known.clear();
+                self.fresh.roll_back(mark);
                 Err(error)
             }
         };
@@ -389,6 +411,8 @@ impl Writer {
             (known.number, known.last_seq)
         };
         self.rung.extend(lifecycle::end(&self.connection, (id, number), last_seq)?);
+        self.fresh.gather(&self.connection, number)?;
+        self.fresh.forget(&self.connection, number)?;
         // At once for whoever looks, whatever its log weighs.
         self.connection.prepare_cached("DELETE FROM session WHERE number = ?")?.execute([number])?;
         sweep::doom(&self.connection, number)?;
@@ -411,7 +435,8 @@ impl Writer {
         if !self.known.contains_key(id) {
             let number = read::number_of(&self.connection, id)?;
             let number = number.ok_or_else(|| StoreError::NoSession(id.clone()))?;
-            let last_seq = read::last_seq_of(&self.connection, number)?;
+            self.fresh.gather(&self.connection, number)?;
+            let last_seq = read::last_logged(&self.connection, number)?;
             let (chain, anchored) = chained::resume(&self.connection, (id, number))?;
             self.remember(id.clone(), Known::at((number, last_seq), (chain, anchored)));
         }

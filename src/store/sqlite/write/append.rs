@@ -2,6 +2,7 @@
 
 use super::{Failed, ROW_BYTES_MAX, TURNS_MAX, Writer, key_of};
 use crate::protocol::{Event, SessionId, TurnId};
+use crate::store::sqlite::fresh::{self, Row};
 use crate::store::sqlite::{chained, lifecycle, read, record};
 use crate::store::{Question, StoreError, check_numbers};
 
@@ -16,24 +17,29 @@ impl Writer {
         }
         let mut rest = events;
         while let Some(first) = rest.first() {
-            let (mut body, mut tags) = (Vec::new(), Vec::new());
+            let turn = first.turn_id.as_ref().map(|turn| self.turn_place(id, turn)).transpose()?;
+            let goes_on = self.fresh.goes_on(number, (first.seq, turn), anchored);
+            let at = goes_on.unwrap_or(first.at);
+            let (mut lines, mut tags) = (Vec::new(), Vec::new());
             let mut count = 0;
             for event in rest.iter().take_while(|e| e.turn_id == first.turn_id) {
-                record::encode_line(&mut body, first.at, event);
+                record::encode_line(&mut lines, at, event);
                 chain.push(event);
                 tags.extend(chain.tag());
                 count += 1;
-                if body.len() >= ROW_BYTES_MAX {
+                if lines.len() >= ROW_BYTES_MAX {
                     break;
                 }
             }
-            let place = first.turn_id.as_ref().map(|turn| self.turn_place(id, turn)).transpose()?;
-            let mut insert = self
-                .connection
-                .prepare_cached("INSERT INTO log (key, count, turn, at, body) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-            body.append(&mut tags);
-            insert.execute((key_of(number, first.seq), count, place, first.at, body))?;
             rest = &rest[count..];
+            let is_small = lines.len() + tags.len() <= fresh::ROW_BYTES_MAX;
+            let row = Row { first_seq: first.seq, count: count as u64, turn, at, lines, tags };
+            if is_small && turn.is_some() {
+                self.fresh.add(&self.connection, (number, goes_on.is_some()), row)?;
+            } else {
+                self.fresh.gather(&self.connection, number)?;
+                fresh::insert(&self.connection, number, &row)?;
+            }
         }
         for (event, question) in events.iter().filter_map(|event| Some((event, Question::of(event)?))) {
             let mut insert =

@@ -17,6 +17,8 @@ impl Writer {
         let known = self.know(parent)?;
         let (of, last_seq, here) = (known.number, known.last_seq, known.chain);
         crate::store::check_fork(parent, at, last_seq)?;
+        // What a fork shares is in the log itself.
+        self.fresh.gather(&self.connection, of)?;
         self.create_session(row)?;
         let number = self.know(&row.id)?.number;
         let chain = chain.into_iter().chain([here]).find(|chain| chain.seq() == at);
