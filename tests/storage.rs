@@ -514,6 +514,65 @@ async fn a_server_goes_on_with_what_a_torn_log_has_left() {
     first.close().await;
 }
 
+/// As a process that was killed leaves it, on a disk without any room: not even the index of the write-ahead log can be made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_starts_on_a_full_disk_serves_what_is_read_and_goes_on_when_there_is_room() {
+    let _turn = TURN.lock().await;
+    let home = tempfile::tempdir().unwrap();
+    let first = house(home.path()).await;
+    first.session(json!({ "sessionId": "t" })).await;
+    assert_eq!(first.prompt("t", "one").await["status"], "completed");
+    first.round(&[Does::Says("so far"), Does::Waits]);
+    let mut events = first.events("s", "").await;
+    let going = first.call("POST", "/sessions/s/prompt", Some(json!({ "prompt": "two" }))).await;
+    let waiting = first.call("POST", "/sessions/s/prompt", Some(json!({ "prompt": "three" }))).await;
+    assert_eq!((going.status, waiting.status), (202, 202));
+    events.until("stream.delta").await;
+    let left = tempfile::tempdir().unwrap();
+    let data = left.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    for name in ["simse.db", "simse.db-wal", "lock"] {
+        std::fs::copy(home.path().join("data").join(name), data.join(name)).unwrap();
+    }
+    fail(libc::ENOSPC, 0, false);
+    let storage = Storage::Directory(data.clone());
+    let second = House::with(ListenOptions::default(), |settings| settings.storage = storage).await;
+    assert_eq!(store_status(&second).await, (503, "unhealthy".to_owned()));
+    for path in ["/sessions", "/sessions/s", "/sessions/s/history", "/sessions/s/turns", "/sessions/t", "/tools"] {
+        assert_eq!(second.call("GET", path, None).await.status, 200, "{path}");
+    }
+    second.events("t", "").await.until("session.completed").await;
+    // What has to be written is refused: a new turn, and whatever comes behind one that is not ended yet.
+    for session in ["s", "t"] {
+        let refused =
+            second.call("POST", &format!("/sessions/{session}/prompt"), Some(json!({ "prompt": "no" }))).await;
+        assert_eq!((refused.status, refused.code().as_str()), (500, "INTERNAL"), "{refused:?}");
+        assert!(refused.json()["error"]["message"].as_str().unwrap().contains("simse.db"), "{refused:?}");
+    }
+    heal();
+    // By itself: nobody asks for anything.
+    let turn = |told: &support::http::Reply| told.json()["turnId"].as_str().unwrap().to_owned();
+    let mut ended = Vec::new();
+    for turn in [turn(&going), turn(&waiting)] {
+        ended.push(loop {
+            let record = second.call("GET", &format!("/sessions/s/turns/{turn}"), None).await.json();
+            if ["completed", "failed"].contains(&record["status"].as_str().unwrap()) {
+                break record;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        });
+    }
+    assert_eq!(ended[0]["error"]["message"], "interrupted by restart", "{ended:?}");
+    assert_eq!(ended[1]["status"], "completed", "{ended:?}");
+    assert_eq!(store_status(&second).await, (200, "ok".to_owned()));
+    assert_eq!(second.prompt("t", "yes").await["status"], "completed");
+    second.close().await;
+    let inspection = Inspection::open(&data).unwrap();
+    assert_eq!(inspection.database().unwrap(), []);
+    first.go_on();
+    first.close().await;
+}
+
 /// A whole server over a directory, with a session that has a finished turn.
 async fn house(data: &Path) -> House {
     install();

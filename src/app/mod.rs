@@ -17,6 +17,8 @@ mod offers;
 mod pages;
 mod parse;
 mod permissions;
+mod recovery;
+mod rehearsal;
 mod reload;
 mod settings;
 mod wiring;
@@ -210,7 +212,7 @@ impl App {
         let session_count = AtomicU64::new(store.session_count().await?);
         let commands = Commands::new(Arc::clone(&store), settings.limits.commands_per_minute);
         wardrobe.servers().start();
-        Ok(Arc::new(Self {
+        let app = Arc::new(Self {
             settings: RwLock::new(Arc::new(settings)),
             own_models: extras.models,
             configuration: Mutex::default(),
@@ -228,7 +230,9 @@ impl App {
             meters,
             tracer,
             opened_at_ms: clock::now_ms(),
-        }))
+        });
+        app.recover_later().await;
+        Ok(app)
     }
 
     /// The settings as they are now.

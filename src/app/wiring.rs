@@ -150,6 +150,12 @@ pub(super) async fn memories(
     Ok(Some(Memories::new(opened.map_err(failed)??, embedder, wanted)))
 }
 
+/// Why the embedding model that is named would not be taken.
+pub(super) fn embedder_fault(settings: &Settings) -> Option<OpenError> {
+    let name = settings.memory.embedding_model.as_deref().filter(|_| settings.memory.enabled)?;
+    embedder(settings, name).err()
+}
+
 /// Who records what turns do to files. None: there is no data directory, or nothing is to be kept.
 pub(super) async fn recording(
     settings: &Settings,

@@ -38,6 +38,8 @@ pub const SPANS_WAITING_MAX: usize = 8_192;
 pub const TOKENS_MAX: usize = 1_000;
 /// Names of tokens that are or were: those of revoked ones are never given again.
 pub const TOKEN_NAMES_MAX: usize = 4_096;
+/// Pause before what could not be written at the start, for want of room, is tried again.
+pub const RECOVERY_PAUSE_MS: u64 = 1_000;
 /// How long a server goes on with files that were changed behind it: tokens, certificates.
 pub const RELOAD_MS: u64 = 500;
 /// Largest file that a session is imported from, in bytes: it is held in memory until it is written.

@@ -6,57 +6,37 @@ use std::path::PathBuf;
 use clap::Args as _;
 
 use super::arguments::{Config, ConfigCommand};
+use super::rehearsal::rehearse;
 use super::{Exit, screen};
-use crate::config::{ConfigError, Launch, Options, Origin, faults_of_file, faults_of_start, schema};
+use crate::config::{Launch, Options, Origin, schema};
 
 /// Does it.
-pub(super) fn run(arguments: Config) -> Exit {
+pub(super) async fn run(arguments: Config) -> Exit {
     match arguments.command {
         ConfigCommand::Schema => {
             screen::line(&format!("{:#}", schema()));
             Exit::Ok
         }
-        ConfigCommand::Check { file } => check(file),
+        ConfigCommand::Check { file } => check(file).await,
         ConfigCommand::Show { config } => show(config),
     }
 }
 
-/// Says all that is wrong, one line each.
-fn check(file: Option<PathBuf>) -> Exit {
-    let path = match file.clone().map_or_else(Launch::config_path, |named| Ok(Some(named))) {
-        Ok(path) => path,
-        Err(error) => return refused(&error),
-    };
-    if let Some(path) = &path {
-        match faults_of_file(path) {
-            Ok(faults) => {
-                for fault in &faults {
-                    screen::line(&screen::clean(&format!("{}:{}: {}", path.display(), fault.line, fault.problem)));
-                }
-                if !faults.is_empty() {
-                    return Exit::Usage;
-                }
-            }
-            Err(error) => return refused(&error),
-        }
-    }
-    let faults = faults_of_start(file);
+/// Says all that a start would refuse, one line each.
+async fn check(file: Option<PathBuf>) -> Exit {
+    let rehearsal = rehearse(file).await;
+    let faults = rehearsal.faults();
     for fault in &faults {
-        screen::line(&screen::clean(&fault.to_string()));
+        screen::line(&screen::clean(fault));
     }
     if !faults.is_empty() {
         return Exit::Usage;
     }
-    screen::line(&match path {
+    screen::line(&match &rehearsal.file {
         Some(path) => format!("{}: nothing is wrong", path.display()),
         None => "there is no configuration file; with the variables nothing is wrong".to_owned(),
     });
     Exit::Ok
-}
-
-fn refused(error: &ConfigError) -> Exit {
-    screen::line(&screen::clean(&error.to_string()));
-    Exit::Usage
 }
 
 /// Says what is in force, each with where it comes from.

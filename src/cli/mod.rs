@@ -12,6 +12,7 @@ mod copies;
 mod job;
 mod log;
 mod program;
+mod rehearsal;
 mod reload;
 mod running;
 mod screen;
@@ -79,7 +80,7 @@ pub fn main() -> ExitCode {
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Start(arguments) => start::run(arguments).await,
             Command::Token(arguments) => token::run(arguments),
-            Command::Config(arguments) => config::run(arguments),
+            Command::Config(arguments) => config::run(arguments).await,
             Command::Check(arguments) => check::run(arguments),
             Command::Export(arguments) => transfer::export(arguments),
             Command::Import(arguments) => transfer::import(arguments).await,

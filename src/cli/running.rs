@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::SecretString;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::client::{Client, Way};
 use crate::app::{App, Extras, OpenError};
+use crate::base::limit;
 use crate::config::data_directory::{self, DataDirectoryError, ServerFile};
 use crate::config::{Launch, tokens};
 use crate::protocol::ApiError;
@@ -48,6 +50,8 @@ pub(super) struct Running {
     pub(super) token: Option<SecretString>,
     server: Server,
     file: ServerFile,
+    /// Writes that file as soon as there is room for it. None: it is written.
+    announcing: Option<AbortOnDropHandle<()>>,
     launch: Launch,
 }
 
@@ -75,24 +79,7 @@ impl Running {
             true => Some(blocking(move || data_directory::token(&directory)).await?),
             false => None,
         };
-        let options = ListenOptions {
-            host: launch.listen.host.clone(),
-            port: launch.listen.port,
-            allow_public: launch.listen.allow_public,
-            token: token.clone(),
-            tokens_file: launch.listen.auth.then(|| tokens::tokens_file(&launch.data_directory)),
-            body_bytes_max: launch.listen.body_bytes_max,
-            tls: launch.listen.tls.clone().map(|(certificate, key)| TlsFiles { certificate, key }),
-            socket: launch.listen.socket.clone(),
-            connections_max: launch.listen.connections_max,
-            head_timeout: Duration::from_millis(launch.listen.head_timeout_ms),
-            body_timeout: Duration::from_millis(launch.listen.body_timeout_ms),
-            write_timeout: Duration::from_millis(launch.listen.write_timeout_ms),
-            heartbeat: Duration::from_millis(launch.listen.heartbeat_ms),
-            shutdown_grace: Duration::from_millis(launch.shutdown_grace_ms),
-            metrics_open: launch.listen.metrics_open,
-        };
-        let server = Server::start(Arc::clone(app), options).await?;
+        let server = Server::start(Arc::clone(app), options(launch, token.clone())).await?;
         let port = server.address().port();
         let authority = match launch.listen.host.contains(':') {
             true => format!("[{}]:{port}", launch.listen.host),
@@ -102,12 +89,20 @@ impl Running {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let socket = server.socket().map(Path::to_owned);
         let file = ServerFile { url: url.clone(), port, socket, pid: std::process::id(), version };
-        let (written, directory) = (file.clone(), launch.data_directory.clone());
-        if let Err(error) = blocking(move || written.write(&directory)).await {
-            server.stop(Duration::ZERO).await;
-            return Err(error.into());
-        }
-        Ok(Self { app: Arc::clone(app), url, authority, port, token, server, file, launch: launch.clone() })
+        let announcing = match announce(&file, launch).await {
+            Ok(()) => None,
+            // A full disk refuses what has to be written, and this has not.
+            Err(error) if error.is_want_of_room() => {
+                tracing::warn!(%error, "programs do not find this server by its data directory until there is room");
+                Some(AbortOnDropHandle::new(tokio::spawn(keep_announcing(file.clone(), launch.clone()))))
+            }
+            Err(error) => {
+                server.stop(Duration::ZERO).await;
+                return Err(error.into());
+            }
+        };
+        let (app, launch) = (Arc::clone(app), launch.clone());
+        Ok(Self { app, url, authority, port, token, server, file, announcing, launch })
     }
 
     /// The way for a program of this machine. Behind TLS it is the socket: the certificate may be for other names.
@@ -137,6 +132,7 @@ impl Running {
         self.server.close_door();
         let stored = self.app.shutdown(Duration::from_millis(self.launch.shutdown_grace_ms)).await;
         self.server.stop(ANSWERS_GRACE).await;
+        drop(self.announcing);
         let directory = self.launch.data_directory;
         let removal = move || {
             self.file.remove(&directory);
@@ -144,6 +140,43 @@ impl Running {
         };
         drop(blocking(removal).await);
         stored
+    }
+}
+
+/// Says in the data directory where the server is.
+async fn announce(file: &ServerFile, launch: &Launch) -> Result<(), DataDirectoryError> {
+    let (file, directory) = (file.clone(), launch.data_directory.clone());
+    blocking(move || file.write(&directory)).await
+}
+
+/// The same, tried until it is done.
+async fn keep_announcing(file: ServerFile, launch: Launch) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(limit::RECOVERY_PAUSE_MS)).await;
+        if announce(&file, &launch).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// Where and how the door is, as the launch says.
+pub(super) fn options(launch: &Launch, token: Option<SecretString>) -> ListenOptions {
+    ListenOptions {
+        host: launch.listen.host.clone(),
+        port: launch.listen.port,
+        allow_public: launch.listen.allow_public,
+        token,
+        tokens_file: launch.listen.auth.then(|| tokens::tokens_file(&launch.data_directory)),
+        body_bytes_max: launch.listen.body_bytes_max,
+        tls: launch.listen.tls.clone().map(|(certificate, key)| TlsFiles { certificate, key }),
+        socket: launch.listen.socket.clone(),
+        connections_max: launch.listen.connections_max,
+        head_timeout: Duration::from_millis(launch.listen.head_timeout_ms),
+        body_timeout: Duration::from_millis(launch.listen.body_timeout_ms),
+        write_timeout: Duration::from_millis(launch.listen.write_timeout_ms),
+        heartbeat: Duration::from_millis(launch.listen.heartbeat_ms),
+        shutdown_grace: Duration::from_millis(launch.shutdown_grace_ms),
+        metrics_open: launch.listen.metrics_open,
     }
 }
 

@@ -77,7 +77,18 @@ impl TryFrom<Entry> for AcpServer {
     type Error = BadAcpServer;
 
     fn try_from(entry: Entry) -> Result<Self, BadAcpServer> {
+        if let Some((field, expected)) = entry.faults().into_iter().next() {
+            let server = entry.name.chars().take(limit::ACP_SERVER_NAME_CHARS_MAX).collect();
+            return Err(BadAcpServer { server, field, expected });
+        }
         let Entry { name, command, args, cwd, env, default_agent, timeout_ms, permission_policy } = entry;
+        Ok(Self { name, command, args, cwd, env, default_agent, timeout_ms, permission_policy })
+    }
+}
+
+impl Entry {
+    /// Everything that is wrong with it: the field, and what was expected there.
+    fn faults(&self) -> Vec<(&'static str, String)> {
         let names = format!(
             "1 to {} characters, none of them a blank, a control character, a quote, `/`, `*` or `?`",
             limit::ACP_SERVER_NAME_CHARS_MAX
@@ -87,19 +98,22 @@ impl TryFrom<Entry> for AcpServer {
         };
         #[rustfmt::skip]
         let rules = [
-            ("name", is_name(&name), names.as_str()),
-            ("command", !command.is_empty() && !command.contains('\0'), "a program"),
-            ("args", !args.iter().any(|arg| arg.contains('\0')), "texts without a zero byte"),
-            ("env", env.iter().all(variable), "names without `=` and values, neither with a zero byte"),
-            ("defaultAgent", default_agent.as_deref() != Some(""), "a name that is not empty"),
-            ("timeoutMs", timeout_ms != Some(0), "1 or more"),
+            ("name", is_name(&self.name), names.as_str()),
+            ("command", !self.command.is_empty() && !self.command.contains('\0'), "a program"),
+            ("args", !self.args.iter().any(|arg| arg.contains('\0')), "texts without a zero byte"),
+            ("env", self.env.iter().all(variable), "names without `=` and values, neither with a zero byte"),
+            ("defaultAgent", self.default_agent.as_deref() != Some(""), "a name that is not empty"),
+            ("timeoutMs", self.timeout_ms != Some(0), "1 or more"),
         ];
-        if let Some((field, _, expected)) = rules.into_iter().find(|(_, holds, _)| !holds) {
-            let server = name.chars().take(limit::ACP_SERVER_NAME_CHARS_MAX).collect();
-            return Err(BadAcpServer { server, field, expected: expected.to_owned() });
-        }
-        Ok(Self { name, command, args, cwd, env, default_agent, timeout_ms, permission_policy })
+        let broken = rules.into_iter().filter(|(_, holds, _)| !holds);
+        broken.map(|(field, _, expected)| (field, expected.to_owned())).collect()
     }
+}
+
+/// Everything that is wrong with an entry as it is written down: the field, and what was expected there. None: its form is not even
+/// that of an entry.
+pub(super) fn faults_of_entry(entry: serde_json::Value) -> Option<Vec<(&'static str, String)>> {
+    serde_json::from_value::<Entry>(entry).ok().map(|entry| entry.faults())
 }
 
 impl AcpServer {

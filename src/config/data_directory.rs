@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::Access;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +26,13 @@ pub struct DataDirectoryError {
     pub path: PathBuf,
     /// The system's words.
     pub cause: io::Error,
+}
+
+impl DataDirectoryError {
+    /// Whether it would have been done, had there been room on the disk.
+    pub fn is_want_of_room(&self) -> bool {
+        matches!(self.cause.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    }
 }
 
 /// Who serves from a data directory.
@@ -54,6 +62,31 @@ pub fn prepare(directory: &Path) -> Result<(), DataDirectoryError> {
 /// Whether other users of the machine can look into the directory.
 pub fn is_open_to_others(directory: &Path) -> bool {
     fs::metadata(directory).is_ok_and(|found| found.permissions().mode() & 0o077 != 0)
+}
+
+/// Everything in the way of a server on this directory, as far as can be seen before. `auth`: it needs a token. Makes nothing.
+pub fn faults(directory: &Path, auth: bool) -> Vec<DataDirectoryError> {
+    if !directory.exists() {
+        let above = directory.ancestors().skip(1).find(|above| above.exists());
+        let above = above.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        return check_writable(above)
+            .err()
+            .map(|cause| error("use the data directory", directory, cause))
+            .into_iter()
+            .collect();
+    }
+    let checked = own_directory::check(directory).and_then(|_| check_writable(directory));
+    let unusable = checked.err().map(|cause| error("use the data directory", directory, cause));
+    let unread = if auth { read_token(&token_file(directory)).err() } else { None };
+    unusable.into_iter().chain(unread).collect()
+}
+
+/// Whether something can be made there.
+fn check_writable(directory: &Path) -> io::Result<()> {
+    if !fs::metadata(directory)?.is_dir() {
+        return Err(ErrorKind::NotADirectory.into());
+    }
+    Ok(rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?)
 }
 
 /// The path of the token file.

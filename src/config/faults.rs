@@ -2,16 +2,18 @@
 //!
 //! Invariant: no value is repeated, because it may be a secret; names are.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
 use serde_json::{Map, Value};
 use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeString, DeTable, DeValue};
 
 use super::resolve::FILE_BYTES_MAX;
-use super::{ConfigError, LogFilter, schema};
+use super::{ConfigError, LogFilter, acp, mcp, schema};
 use crate::base::file;
+use crate::protocol::OWN_AGENT;
 
 /// How far a name may be from one that is known to be taken for it.
 const NEAR: f64 = 0.7;
@@ -26,22 +28,41 @@ pub struct Fault {
     pub problem: String,
 }
 
+/// A file, looked at.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    /// What is wrong with it.
+    pub(super) faults: Vec<Fault>,
+    /// The settings with which something is wrong.
+    pub(super) bad: Vec<String>,
+    /// The line of each setting that stands there.
+    pub(super) lines: BTreeMap<String, usize>,
+}
+
 /// Everything that is wrong with the text of a file. Empty: it has the form of a configuration file.
 pub fn faults_of(text: &str) -> Vec<Fault> {
+    look_at(text).faults
+}
+
+/// The same, with where each setting stands.
+pub(super) fn look_at(text: &str) -> Looked {
     let (document, broken) = DeTable::parse_recoverable(text);
     let mut look = Look { text, faults: Vec::new() };
     for error in broken {
         let span = error.span().unwrap_or_else(|| placeless(text));
         look.add(&span, error.message().to_owned());
     }
+    let mut looked = Looked::default();
     // What a broken line was meant to say nobody knows.
     if look.faults.is_empty() {
-        look.members(document.get_ref(), &document.span(), &schema::schema(), "");
+        looked.bad = look.members(document.get_ref(), &document.span(), &schema::schema(), "");
+        let line = |(key, _): (&Spanned<DeString<'_>>, _)| (key.get_ref().to_string(), look.line(&key.span()));
+        looked.lines = document.get_ref().iter().map(line).collect();
     }
     look.faults.sort_by_key(|fault| fault.line);
     // A line of dots is wrong at each of them.
     look.faults.dedup();
-    look.faults
+    Looked { faults: look.faults, ..looked }
 }
 
 /// Where an error stands that does not say so: in the first line without which it is not there.
@@ -74,8 +95,11 @@ struct Look<'a> {
 
 impl Look<'_> {
     fn add(&mut self, span: &Range<usize>, problem: String) {
-        let before = self.text.get(..span.start).unwrap_or_default();
-        self.faults.push(Fault { line: before.matches('\n').count() + 1, problem });
+        self.faults.push(Fault { line: self.line(span), problem });
+    }
+
+    fn line(&self, span: &Range<usize>) -> usize {
+        self.text.get(..span.start).unwrap_or_default().matches('\n').count() + 1
     }
 
     /// A value that is to be as `schema` says. `at`: its name.
@@ -85,13 +109,17 @@ impl Look<'_> {
             return self.any(&span, value, (choices, at));
         }
         match (schema["type"].as_str().unwrap_or_default(), value) {
-            ("object", DeValue::Table(table)) => self.members(table, &span, schema, at),
+            ("object", DeValue::Table(table)) => drop(self.members(table, &span, schema, at)),
             ("array", DeValue::Array(items)) => {
                 if items.is_empty() && schema["minItems"].as_u64().is_some_and(|least| least > 0) {
                     self.add(&span, format!("`{at}`: expected at least one"));
                 }
                 for (number, item) in items.iter().enumerate() {
+                    let before = self.faults.len();
                     self.value(item, &schema["items"], &format!("{at}[{number}]"));
+                    if self.faults.len() == before {
+                        self.entry(items, number, at);
+                    }
                 }
             }
             (kind, value) => {
@@ -122,17 +150,45 @@ impl Look<'_> {
         self.faults.extend(best.unwrap_or_default());
     }
 
-    /// The members of a table: those that are known, those that are not, those that are missing.
-    fn members(&mut self, table: &DeTable<'_>, span: &Range<usize>, schema: &Value, at: &str) {
+    /// What no schema says of an entry of `acp_servers` or `mcp_servers` that has the form of one.
+    fn entry(&mut self, items: &[Spanned<DeValue<'_>>], number: usize, list: &str) {
+        let Some(item) = items.get(number) else { return };
+        let faults_of_entry: fn(Value) -> Option<Vec<(&'static str, String)>> = match list {
+            "acp_servers" => acp::faults_of_entry,
+            "mcp_servers" => mcp::faults_of_entry,
+            _ => return,
+        };
+        let mut faults = faults_of_entry(plain(item.get_ref())).unwrap_or_default();
+        let name = name_of(item);
+        if let Some(first) = items.iter().take(number).position(|other| name_of(other) == name) {
+            faults.push(("name", format!("a name of its own, because `{list}[{first}]` has it")));
+        }
+        if list == "acp_servers" && name == Some(OWN_AGENT) {
+            faults.push(("name", format!("a name other than `{OWN_AGENT}`, which is our own agent's")));
+        }
+        for (field, expected) in faults {
+            let span = member(item, field).map_or_else(|| item.span(), |(key, _)| key.span());
+            self.add(&span, format!("`{list}[{number}].{field}`: expected {expected}"));
+        }
+    }
+
+    /// The members of a table: those that are known, those that are not, those that are missing. Gives back the names of those with
+    /// which something is wrong.
+    fn members(&mut self, table: &DeTable<'_>, span: &Range<usize>, schema: &Value, at: &str) -> Vec<String> {
+        let mut bad = Vec::new();
         let empty = Map::new();
         let known = schema["properties"].as_object().unwrap_or(&empty);
         let named = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
         for (key, value) in table {
             let name = key.get_ref().as_ref();
+            let before = self.faults.len();
             match (known.get(name), &schema["additionalProperties"]) {
                 (Some(member), _) => self.value(value, member, &named(name)),
                 (None, any @ Value::Object(_)) => self.value(value, any, &named(name)),
                 (None, _) => self.add(&key.span(), unknown(&named(name), name, known)),
+            }
+            if self.faults.len() > before {
+                bad.push(name.to_owned());
             }
         }
         for missing in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
@@ -140,6 +196,32 @@ impl Look<'_> {
                 self.add(span, format!("`{}` is missing", named(missing)));
             }
         }
+        bad
+    }
+}
+
+type Member<'a, 'i> = (&'a Spanned<DeString<'i>>, &'a Spanned<DeValue<'i>>);
+
+fn member<'a, 'i>(entry: &'a Spanned<DeValue<'i>>, name: &str) -> Option<Member<'a, 'i>> {
+    entry.get_ref().as_table()?.iter().find(|(key, _)| key.get_ref() == name)
+}
+
+fn name_of<'a>(entry: &'a Spanned<DeValue<'_>>) -> Option<&'a str> {
+    member(entry, "name")?.1.get_ref().as_str()
+}
+
+/// A value as JSON has it: to be read as an entry, whatever file it came from.
+fn plain(value: &DeValue<'_>) -> Value {
+    match value {
+        DeValue::String(text) => text.as_ref().into(),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok().into(),
+        DeValue::Float(number) => number.as_str().parse::<f64>().ok().into(),
+        DeValue::Boolean(flag) => (*flag).into(),
+        DeValue::Datetime(moment) => moment.to_string().into(),
+        DeValue::Array(items) => items.iter().map(|item| plain(item.get_ref())).collect(),
+        DeValue::Table(table) => Value::Object(
+            table.iter().map(|(key, value)| (key.get_ref().to_string(), plain(value.get_ref()))).collect(),
+        ),
     }
 }
 
@@ -260,6 +342,34 @@ mod tests {
             "line 25: `acp_servers[0].comand` is not known; did you mean `command`?",
             "line 26: `acp_servers[0].env.KEY`: expected a text; got an integer",
             "line 29: `mcp_servers[0].transport`: expected stdio or http; got a string",
+        ];
+        assert_eq!(found, want, "{found:#?}");
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_servers_and_agents_is_told() {
+        let file = "[[mcp_servers]]\nname = 'a b'\nargs = [\"\\u0000\"]\nenv = { 'A=' = 's3cret' }\nurl = 's3cret'\ntransport = 'stdio'\n\
+            [[mcp_servers]]\nname = 'web'\nurl = 'https://u:s3cret@h/'\nheaders = { Accept = 's3cret' }\n\
+            [[mcp_servers]]\nname = 'web'\ncommand = 'x'\n\
+            [[acp_servers]]\nname = 'simse'\ncommand = ''\nargs = [\"\\u0000\"]\n\
+            [[acp_servers]]\nname = 'simse'\ncommand = 'x'\n";
+        let found: Vec<String> = faults_of(file).iter().map(ToString::to_string).collect();
+        let names = "1 to 64 characters, none of them a blank, a control character, a quote, `/`, `*` or `?`";
+        #[rustfmt::skip]
+        let want = [
+            "line 1: `mcp_servers[0].command`: expected a program, because the transport is `stdio`".to_owned(),
+            format!("line 2: `mcp_servers[0].name`: expected {names}"),
+            "line 3: `mcp_servers[0].args`: expected texts without a zero byte".to_owned(),
+            "line 4: `mcp_servers[0].env`: expected names without `=` and values, neither with a zero byte".to_owned(),
+            "line 5: `mcp_servers[0].url`: expected nothing: it belongs to the transport `http`".to_owned(),
+            "line 9: `mcp_servers[1].url`: expected an http or https address without a user or password".to_owned(),
+            "line 10: `mcp_servers[1].headers`: expected none that the protocol sets itself, such as `Accept`".to_owned(),
+            "line 12: `mcp_servers[2].name`: expected a name of its own, because `mcp_servers[1]` has it".to_owned(),
+            "line 15: `acp_servers[0].name`: expected a name other than `simse`, which is our own agent's".to_owned(),
+            "line 16: `acp_servers[0].command`: expected a program".to_owned(),
+            "line 17: `acp_servers[0].args`: expected texts without a zero byte".to_owned(),
+            "line 19: `acp_servers[1].name`: expected a name of its own, because `acp_servers[0]` has it".to_owned(),
+            "line 19: `acp_servers[1].name`: expected a name other than `simse`, which is our own agent's".to_owned(),
         ];
         assert_eq!(found, want, "{found:#?}");
     }

@@ -89,61 +89,112 @@ pub struct BadMcpServer {
     pub expected: String,
 }
 
-impl TryFrom<Entry> for McpServer {
-    type Error = BadMcpServer;
+impl Entry {
+    /// What it is reached over: as it says, else as what it has lets guess.
+    fn over(&self) -> TransportName {
+        let default =
+            if self.command.is_none() && self.url.is_some() { TransportName::Http } else { TransportName::Stdio };
+        self.transport.unwrap_or(default)
+    }
 
-    fn try_from(entry: Entry) -> Result<Self, BadMcpServer> {
-        let server: String = entry.name.chars().take(limit::MCP_SERVER_NAME_CHARS_MAX).collect();
-        let bad = |field: &'static str, expected: &str| BadMcpServer {
-            server: server.clone(),
-            field,
-            expected: expected.to_owned(),
-        };
-        if !is_name(&entry.name) {
+    /// Everything that is wrong with it: the field, and what was expected there.
+    fn faults(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        if !is_name(&self.name) {
             let expected = format!(
                 "1 to {} characters, none of them a blank, a control character, a quote, `/`, `*` or `?`",
                 limit::MCP_SERVER_NAME_CHARS_MAX
             );
-            return Err(bad("name", &expected));
+            faults.push(("name", expected));
         }
-        let default =
-            if entry.command.is_none() && entry.url.is_some() { TransportName::Http } else { TransportName::Stdio };
-        let transport = match entry.transport.unwrap_or(default) {
+        let of_stdio = [
+            ("command", self.command.is_some()),
+            ("args", self.args.is_some()),
+            ("env", self.env.is_some()),
+            ("cwd", self.cwd.is_some()),
+        ];
+        let of_http = [("url", self.url.is_some()), ("headers", self.headers.is_some())];
+        let stray = |fields: &[(&'static str, bool)], other: &str| -> Vec<_> {
+            let given = fields.iter().filter(|(_, given)| *given);
+            given.map(|(field, _)| (*field, format!("nothing: it belongs to the transport `{other}`"))).collect()
+        };
+        match self.over() {
             TransportName::Stdio => {
-                let stray = [("url", entry.url.is_some()), ("headers", entry.headers.is_some())];
-                refuse(&stray, |field| bad(field, "nothing: it belongs to the transport `http`"))?;
-                let command = entry.command.filter(|command| !command.is_empty());
-                let command = command.ok_or_else(|| bad("command", "a program, because the transport is `stdio`"))?;
-                let env = entry.env.unwrap_or_default();
-                if env.iter().any(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0'))
-                {
-                    return Err(bad("env", "names without `=` and values, neither with a zero byte"));
-                }
-                let args = entry.args.unwrap_or_default();
-                McpTransport::Stdio { command, args, env, cwd: entry.cwd }
+                faults.extend(stray(&of_http, "http"));
+                faults.extend(self.faults_of_program());
             }
             TransportName::Http => {
-                let stray = [
-                    ("command", entry.command.is_some()),
-                    ("args", entry.args.is_some()),
-                    ("env", entry.env.is_some()),
-                    ("cwd", entry.cwd.is_some()),
-                ];
-                refuse(&stray, |field| bad(field, "nothing: it belongs to the transport `stdio`"))?;
-                let url = entry.url.ok_or_else(|| bad("url", "an address, because the transport is `http`"))?;
-                http::check_url(&url).map_err(|_| bad("url", "an http or https address without a user or password"))?;
-                let headers = entry.headers.unwrap_or_default();
-                http::header_pairs(&headers).map_err(|error| bad("headers", &error.to_string()))?;
-                if let Some(own) =
-                    headers.keys().find(|name| OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name)))
-                {
-                    return Err(bad("headers", &format!("none that the protocol sets itself, such as `{own}`")));
-                }
-                McpTransport::Http { url, headers }
+                faults.extend(stray(&of_stdio, "stdio"));
+                faults.extend(self.faults_of_address());
+            }
+        }
+        faults
+    }
+
+    fn faults_of_program(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        if self.command.as_ref().is_none_or(|command| command.is_empty() || command.contains('\0')) {
+            faults.push(("command", "a program, because the transport is `stdio`".to_owned()));
+        }
+        if self.args.iter().flatten().any(|arg| arg.contains('\0')) {
+            faults.push(("args", "texts without a zero byte".to_owned()));
+        }
+        let bad =
+            |(name, value): (&String, &String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+        if self.env.iter().flatten().any(bad) {
+            faults.push(("env", "names without `=` and values, neither with a zero byte".to_owned()));
+        }
+        faults
+    }
+
+    fn faults_of_address(&self) -> Vec<(&'static str, String)> {
+        let mut faults = Vec::new();
+        match &self.url {
+            None => faults.push(("url", "an address, because the transport is `http`".to_owned())),
+            Some(url) if http::check_url(url).is_err() => {
+                faults.push(("url", "an http or https address without a user or password".to_owned()));
+            }
+            Some(_) => {}
+        }
+        let Some(headers) = &self.headers else { return faults };
+        if let Err(error) = http::header_pairs(headers) {
+            faults.push(("headers", error.to_string()));
+        }
+        let own = |name: &&String| OWN_HEADERS.iter().any(|own| own.eq_ignore_ascii_case(name));
+        if let Some(own) = headers.keys().find(own) {
+            faults.push(("headers", format!("none that the protocol sets itself, such as `{own}`")));
+        }
+        faults
+    }
+}
+
+impl TryFrom<Entry> for McpServer {
+    type Error = BadMcpServer;
+
+    fn try_from(entry: Entry) -> Result<Self, BadMcpServer> {
+        if let Some((field, expected)) = entry.faults().into_iter().next() {
+            let server = entry.name.chars().take(limit::MCP_SERVER_NAME_CHARS_MAX).collect();
+            return Err(BadMcpServer { server, field, expected });
+        }
+        let transport = match entry.over() {
+            TransportName::Stdio => McpTransport::Stdio {
+                command: entry.command.unwrap_or_default(),
+                args: entry.args.unwrap_or_default(),
+                env: entry.env.unwrap_or_default(),
+                cwd: entry.cwd,
+            },
+            TransportName::Http => {
+                McpTransport::Http { url: entry.url.unwrap_or_default(), headers: entry.headers.unwrap_or_default() }
             }
         };
         Ok(Self { name: entry.name, transport })
     }
+}
+
+/// Everything that is wrong with an entry as it is written down: the field, and what was expected there. None: its form is not even
+/// that of an entry.
+pub(super) fn faults_of_entry(entry: serde_json::Value) -> Option<Vec<(&'static str, String)>> {
+    serde_json::from_value::<Entry>(entry).ok().map(|entry| entry.faults())
 }
 
 impl McpServer {
@@ -152,17 +203,6 @@ impl McpServer {
         if let McpTransport::Stdio { cwd: Some(cwd), .. } = &mut self.transport {
             *cwd = base.join(&cwd);
         }
-    }
-}
-
-/// Fails with the first field that is there and should not be.
-fn refuse(
-    stray: &[(&'static str, bool)],
-    problem: impl FnOnce(&'static str) -> BadMcpServer,
-) -> Result<(), BadMcpServer> {
-    match stray.iter().find(|(_, given)| *given) {
-        Some((field, _)) => Err(problem(field)),
-        None => Ok(()),
     }
 }
 

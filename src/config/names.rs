@@ -42,6 +42,14 @@ impl Names {
     }
 }
 
+/// The setting that is meant by its [`spellings`], or by the key that a place in the file begins with. None: it is neither.
+pub fn setting_of(place: &str) -> Option<&str> {
+    match place.strip_suffix(')').and_then(|place| place.rsplit_once(", ")) {
+        Some((_, name)) => Some(name),
+        None => place.split_once('[').map(|(name, _)| name),
+    }
+}
+
 /// A setting's name as flag, variable and key.
 pub(super) fn spellings(name: &str) -> String {
     format!("--{} (SIMSE_{}, {name})", name.replace('_', "-"), name.to_ascii_uppercase())

@@ -156,28 +156,6 @@ impl Launch {
         let named = path(&from, "SIMSE_CONFIG").map(|named| from.directory.join(named));
         Ok(named.or_else(|| default_config_file(&from).filter(|usual| usual.exists())))
     }
-
-    /// Like [`Self::resolve`], but does not stop at the first thing that is wrong.
-    fn resolve_all(flags: Options, file: Option<PathBuf>) -> Result<Self, Vec<ConfigError>> {
-        let launch = Self::resolve(flags.clone(), file.clone(), Options::default());
-        let error = match launch {
-            Ok(launch) => return Ok(launch),
-            Err(error) => error,
-        };
-        let Ok(directory) = std::env::current_dir() else { return Err(vec![error]) };
-        let from = Surroundings { lookup: &|name| std::env::var_os(name), directory, defaults: Options::default() };
-        let read =
-            Options::from_variables(from.lookup).and_then(|variables| Ok((variables, read_file(file, &from)?.1)));
-        let Ok((variables, said)) = read else { return Err(vec![error]) };
-        let all = flags.over(variables).over(said);
-        let mut faults = problems(&all);
-        faults.extend(missing_directories(&all, &from));
-        faults.extend(tls(&all, &from).err());
-        if faults.is_empty() {
-            faults.push(error);
-        }
-        Err(faults)
-    }
 }
 
 /// The same, with everything from outside handed in.
@@ -190,6 +168,15 @@ pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings
     if let Some(problem) = problems(&all).into_iter().next() {
         return Err(problem);
     }
+    launch_of(all, (config_file, origins), from)
+}
+
+/// What a start needs, out of all that was said.
+pub(super) fn launch_of(
+    all: Options,
+    (config_file, origins): (Option<PathBuf>, Vec<(&'static str, Origin)>),
+    from: &Surroundings,
+) -> Result<Launch, ConfigError> {
     let everything = all.clone();
     let data_directory = match &all.data_dir {
         Some(named) => from.directory.join(named),
@@ -225,19 +212,8 @@ pub(super) fn resolve(flags: Options, file: Option<PathBuf>, from: &Surroundings
     })
 }
 
-/// Everything that is wrong with what this process would be started with, one sentence each. Empty: it could be resolved.
-/// What is wrong with the form of the file is said in `faults`.
-pub fn faults_of_start(file: Option<PathBuf>) -> Vec<ConfigError> {
-    let mut faults = Options::faults_of_variables(&|name| std::env::var_os(name));
-    if faults.is_empty() {
-        let resolved = Launch::resolve_all(Options::default(), file);
-        faults.extend(resolved.err().into_iter().flatten());
-    }
-    faults
-}
-
 /// Certificate and key: both or none.
-fn tls(all: &Options, from: &Surroundings) -> Result<Option<(PathBuf, PathBuf)>, ConfigError> {
+pub(super) fn tls(all: &Options, from: &Surroundings) -> Result<Option<(PathBuf, PathBuf)>, ConfigError> {
     let missing = |name: &str, other: &str| ConfigError::Value {
         place: spellings(name),
         expected: format!("a file, because --{other} is there; TLS needs both"),
@@ -313,7 +289,7 @@ fn settings(
 }
 
 /// What is wrong with the values. Where a 0 would mean that nothing works, it is refused.
-fn problems(all: &Options) -> Vec<ConfigError> {
+pub(super) fn problems(all: &Options) -> Vec<ConfigError> {
     let zero = [
         ("model_idle_timeout_ms", all.model_idle_timeout_ms == Some(0)),
         ("permission_timeout_ms", all.permission_timeout_ms == Some(0)),
@@ -343,7 +319,7 @@ fn problems(all: &Options) -> Vec<ConfigError> {
 }
 
 /// The directories that are named and are none.
-fn missing_directories(all: &Options, from: &Surroundings) -> Vec<ConfigError> {
+pub(super) fn missing_directories(all: &Options, from: &Surroundings) -> Vec<ConfigError> {
     let named = |name: &'static str, paths: &[PathBuf]| -> Vec<(&'static str, PathBuf)> {
         paths.iter().map(|path| (name, from.directory.join(path))).collect()
     };
@@ -380,12 +356,17 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
         }
         Err(cause) => return Err(refused(cause.to_string())),
     };
-    let mut said: Options = toml::from_str(&text).map_err(|cause| refused(problem_of(&text, &cause)))?;
+    let said: Options = toml::from_str(&text).map_err(|cause| refused(problem_of(&text, &cause)))?;
     let rules = said.permissions.as_ref().map_or(&[][..], |permissions| &permissions.rules);
     if let Some((at, member, expected)) = PermissionRule::fault(rules) {
         return Err(refused(format!("`{member}` of rule {} of `permissions`: expected {expected}", at + 1)));
     }
-    let base = path.parent().unwrap_or(Path::new("/")).to_owned();
+    let said = within(said, path.parent().unwrap_or(Path::new("/")));
+    Ok((Some(path), said))
+}
+
+/// What a file says, its paths taken as relative to its directory.
+pub(super) fn within(mut said: Options, base: &Path) -> Options {
     let own = [&mut said.cwd, &mut said.data_dir, &mut said.port_file];
     let doors = [&mut said.tls_cert, &mut said.tls_key, &mut said.socket];
     for relative in own.into_iter().chain(doors).flatten() {
@@ -395,12 +376,12 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
         *relative = base.join(&relative);
     }
     for server in said.acp_servers.iter_mut().flatten() {
-        server.start_within(&base);
+        server.start_within(base);
     }
     for server in said.mcp_servers.iter_mut().flatten() {
-        server.start_within(&base);
+        server.start_within(base);
     }
-    Ok((Some(path), said))
+    said
 }
 
 /// What is wrong with a file that cannot be taken, in one line: all of it, where the schema says it. Values are not repeated.
@@ -524,9 +505,9 @@ mod tests {
             (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\ncategory = []"), &[], "`category` of rule 1 of `permissions`: expected a category, or a list of at least one"),
             (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\npattern = ''"), &[], "`pattern` of rule 1 of `permissions`: expected a pattern that is not empty, or none"),
             (Some("port = "), &[], "line 1: "),
-            (Some("\n[[mcp_servers]]\nname = \"a\""), &[], "line 2: `command` of the MCP server `a`: expected a program"),
+            (Some("\n[[mcp_servers]]\nname = \"a\""), &[], "line 2: `mcp_servers[0].command`: expected a program"),
             (Some("[[mcp_servers]]\nname = \"a\"\ncomand = \"x\""), &[], "line 3: `mcp_servers[0].comand` is not known; did you mean `command`?"),
-            (Some("[[acp_servers]]\nname = \"a\"\ncommand = \"\""), &[], "`command` of the ACP server `a`: expected a program"),
+            (Some("[[acp_servers]]\nname = \"a\"\ncommand = \"\""), &[], "line 3: `acp_servers[0].command`: expected a program"),
             (None, &[("SIMSE_ACP_SERVERS", "x")], "SIMSE_ACP_SERVERS: expected nothing"),
             (None, &[("SIMSE_MCP_SERVERS", "x")], "SIMSE_MCP_SERVERS: expected nothing"),
             (Some("tls_cert = 'c.pem'"), &[], "--tls-key (SIMSE_TLS_KEY, tls_key): expected a file"),

@@ -22,6 +22,7 @@ mod openapi;
 mod out;
 mod peer;
 mod query;
+mod rehearsal;
 mod routes;
 mod socket;
 mod sse;

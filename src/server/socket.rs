@@ -11,7 +11,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::UnixStream as Probe;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Mode;
+use rustix::fs::{Access, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -68,23 +68,40 @@ fn open(path: &Path) -> io::Result<std::os::unix::net::UnixListener> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     // So that there is no moment in which others could connect: the file gets the mode that the socket has.
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    let address = SocketAddrUnix::new(path)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "expected a path of at most 107 bytes"))?;
-    rustix::net::bind(&socket, &address)?;
+    rustix::net::bind(&socket, &address_of(path)?)?;
     rustix::fs::chmod(path, Mode::RUSR | Mode::WUSR)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
 }
 
+/// What stands in the way of a socket, whoever listens there now. Makes and removes nothing.
+pub(super) fn fault(path: &Path) -> Option<ListenError> {
+    let looked = address_of(path).and_then(|_| is_socket(path)).and_then(|_| {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Ok(rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK)?)
+    });
+    looked.err().map(|cause| ListenError::Socket { path: path.to_owned(), problem: cause.to_string() })
+}
+
+fn address_of(path: &Path) -> io::Result<SocketAddrUnix> {
+    let expected = || io::Error::new(io::ErrorKind::InvalidInput, "expected a path of at most 107 bytes");
+    SocketAddrUnix::new(path).map_err(|_| expected())
+}
+
+/// Whether a socket is there. What is something else is refused.
+fn is_socket(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => Ok(true),
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something that is no socket")),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(cause) => Err(cause),
+    }
+}
+
 /// Takes a socket away that nobody listens on.
 fn make_room(path: &Path) -> io::Result<()> {
-    let found = match fs::symlink_metadata(path) {
-        Ok(found) => found,
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(cause) => return Err(cause),
-    };
-    if !found.file_type().is_socket() {
-        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something that is no socket"));
+    if !is_socket(path)? {
+        return Ok(());
     }
     match Probe::connect(path) {
         Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another program listens there")),

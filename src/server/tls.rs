@@ -39,7 +39,7 @@ pub(super) struct Tls {
     now: RwLock<(Stamps, Arc<ServerConfig>)>,
 }
 
-type Stamps = (Stamp, Stamp);
+pub(super) type Stamps = (Stamp, Stamp);
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -90,7 +90,8 @@ fn stamps(files: &TlsFiles) -> Stamps {
     (Stamp::of(&files.certificate), Stamp::of(&files.key))
 }
 
-async fn read(files: TlsFiles) -> Result<(Stamps, Arc<ServerConfig>), ListenError> {
+/// What the files hold now, ready for use.
+pub(super) async fn read(files: TlsFiles) -> Result<(Stamps, Arc<ServerConfig>), ListenError> {
     let read = tokio::task::spawn_blocking(move || {
         // Before the files are read: what changes meanwhile is read again.
         let stamps = stamps(&files);

@@ -6,7 +6,7 @@
 //! Invariant: a session has at most one actor. Who wants one holds a [`Live`] from the shelf, and an actor
 //! leaves the shelf only under its lock, when nobody else holds it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,20 +19,18 @@ use super::actor::{self, Actor, Agenda, Order};
 use super::live::{Doing, Live};
 use super::policy::Policy;
 use super::receipt::Receipt;
-use super::repair::Remains;
+use super::recovery::Unrecovered;
 use super::scopes::Scopes;
 use super::settings::beginning;
-use super::turn::{Phase, found};
-use super::views::status_after;
 use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
 use crate::config::Limits;
 use crate::permission::{Facts, Subject};
 use crate::protocol::{
-    ApiError, ClientId, ErrorBody, ErrorCode, Event, EventBody, LimitView, PermissionConfig, PermissionExplanation,
-    PromptContent, SessionId, SessionStatus, SessionView, ToolDefinition, TurnId, TurnRecord, TurnStop,
+    ApiError, ClientId, Event, EventBody, LimitView, PermissionConfig, PermissionExplanation, SessionId, SessionView,
+    ToolDefinition, TurnId, TurnRecord,
 };
-use crate::store::{SessionRow, Store, StoreError, TurnRow, Write, commit};
+use crate::store::{SessionRow, Store, Write, commit};
 use crate::tool::{Estate, Scope};
 
 /// What all sessions share.
@@ -48,7 +46,9 @@ pub(super) struct Shelf {
     /// What tools leave behind, by session.
     pub(super) estate: Arc<Estate>,
     /// Grows with each session that leaves memory.
-    departures: AtomicU64,
+    pub(super) departures: AtomicU64,
+    /// Sessions whose last turn is not ended yet, because that could not be written.
+    pub(super) unrecovered: Unrecovered,
     running: watch::Sender<usize>,
 }
 
@@ -132,6 +132,7 @@ impl Manager {
             scopes: Scopes::default(),
             estate: Arc::default(),
             departures: AtomicU64::new(0),
+            unrecovered: Unrecovered::default(),
             running: watch::Sender::new(0),
         };
         Self { shelf: Arc::new(shelf) }
@@ -183,6 +184,7 @@ impl Manager {
             if let Some(live) = self.shelf.find(id) {
                 return if live.client.as_ref() == client { Ok(live) } else { Err(none()) };
             }
+            self.recover_before(id).await.map_err(|e| store_failure(&e))?;
             let departures = self.shelf.departures.load(Ordering::Acquire);
             let row = self.shelf.store.session(id).await.map_err(|e| store_failure(&e))?.ok_or_else(none)?;
             if row.client.as_ref() != client {
@@ -237,7 +239,12 @@ impl Manager {
     }
 
     /// Gives a session an actor. None: something has changed since its row was read.
-    fn wake(&self, (row, last_seq): (SessionRow, u64), agenda: Agenda, departures: u64) -> Option<Arc<Live>> {
+    pub(super) fn wake(
+        &self,
+        (row, last_seq): (SessionRow, u64),
+        agenda: Agenda,
+        departures: u64,
+    ) -> Option<Arc<Live>> {
         let mut lives = self.shelf.lives.lock();
         if let Some(live) = lives.get(&row.id) {
             return Some(Arc::clone(live));
@@ -260,94 +267,6 @@ impl Manager {
         let estate = Arc::clone(&self.shelf.estate);
         // One that panicked has ended nothing.
         drop(tokio::task::spawn_blocking(move || estate.succeed(&directory)).await);
-    }
-
-    /// Deals with what the end of the process before this one left open: turns that ran fail, or are
-    /// aborted if they were to be, in one commit each with all that closes them; turns that waited run again, in their order; a paused one stays paused.
-    ///
-    /// # Errors
-    /// What the store says.
-    pub async fn recover(&self) -> Result<(), StoreError> {
-        let mut sessions: BTreeMap<SessionId, Vec<TurnRow>> = BTreeMap::new();
-        for turn in self.shelf.store.open_turns().await? {
-            sessions.entry(turn.record.session_id.clone()).or_default().push(turn);
-        }
-        for (id, turns) in sessions {
-            let Some(mut row) = self.shelf.store.session(&id).await? else { continue };
-            let is = |turn: &TurnRow| found(turn.record.status, turn.aborted.is_some());
-            let (mut queued, begun): (Vec<_>, Vec<_>) = turns.into_iter().partition(|turn| is(turn) == Phase::Queued);
-            let mut paused = None;
-            for turn in begun {
-                if is(&turn) == Phase::Paused {
-                    let remains = self.remains(&row.id, &turn).await?;
-                    paused = Some((turn, remains.tally));
-                    continue;
-                }
-                let late = self.fail_interrupted(&mut row, turn, !queued.is_empty()).await?;
-                queued.splice(..0, late);
-            }
-            if !queued.is_empty() || paused.is_some() {
-                let last_seq = self.shelf.store.last_seq(&id).await?;
-                let agenda = Agenda { queue: queued, paused };
-                self.wake((row, last_seq), agenda, self.shelf.departures.load(Ordering::Acquire));
-            }
-        }
-        Ok(())
-    }
-
-    /// What the log has of a turn.
-    async fn remains(&self, session: &SessionId, turn: &TurnRow) -> Result<Remains, StoreError> {
-        let (store, record) = (self.shelf.store.as_ref(), &turn.record);
-        Remains::read(store, session, &record.turn_id, record.first_seq.unwrap_or(0)).await
-    }
-
-    /// Ends a turn that ran. Gives back the messages for it that had not reached it, as turns of their own.
-    async fn fail_interrupted(
-        &self,
-        row: &mut SessionRow,
-        mut turn: TurnRow,
-        more: bool,
-    ) -> Result<Vec<TurnRow>, StoreError> {
-        let store = &self.shelf.store;
-        let turn_id = turn.record.turn_id.clone();
-        let remains = self.remains(&row.id, &turn).await?;
-        let record = &mut turn.record;
-        record.ended_at = Some(clock::now_ms());
-        (record.rounds, record.usage) = (remains.tally.rounds, remains.tally.usage);
-        record.status = found(record.status, turn.aborted.is_some()).status(false);
-        if let Some(reason) = turn.aborted.take() {
-            // Whoever aborted it was told so.
-            record.stop_reason = Some(TurnStop::Aborted);
-            record.reason = Some(reason);
-        } else {
-            let message = "interrupted by restart".to_owned();
-            record.stop_reason = Some(TurnStop::Error);
-            record.error = Some(ErrorBody { code: ErrorCode::Internal, message, details: None });
-        }
-        let why = actor::reason_of(record);
-        turn.steers.forget(remains.tally.steers);
-        let waiting = std::mem::take(&mut turn.steers).waiting.into_iter();
-        let late: Vec<_> = waiting.map(|p| actor::queued_turn(&row.id, PromptContent::Parts(p), None)).collect();
-        let (closing, messages) = remains.close(&why);
-        let closed = closing.len() as u64;
-        row.message_count += messages;
-        row.usage = row.usage.plus(record.usage);
-        row.updated_at = clock::now_ms();
-        row.status = if more || !late.is_empty() { SessionStatus::Active } else { status_after(record.status) };
-        let ending = closing.into_iter().chain([actor::terminal_event(&turn.record)]).map(|body| (&turn_id, body));
-        let queued = late
-            .iter()
-            .zip(0..)
-            .map(|(turn, position)| (&turn.record.turn_id, EventBody::TurnQueued { position, version: None }));
-        let last_seq = store.last_seq(&row.id).await?;
-        turn.record.last_seq = Some(last_seq + 1 + closed);
-        let events = ending.chain(queued).zip(last_seq + 1..);
-        let events = events.map(|((turn, body), seq)| event_of(&row.id, seq, Some(turn), &body)).collect();
-        let mut writes = vec![Write::Append(row.id.clone(), Arc::new(events)), Write::SaveTurn(Box::new(turn))];
-        writes.push(Write::UpdateSession(Box::new(row.clone())));
-        writes.extend(late.iter().map(|turn| Write::SaveTurn(Box::new(turn.clone()))));
-        commit(store, writes).await?;
-        Ok(late)
     }
 
     /// Refuses new work, lets turns finish for `grace`, aborts the rest, and ends all readers and all that tools have
@@ -456,7 +375,10 @@ pub(super) mod tests {
     use crate::base::BoxFuture;
     use crate::hook::NoHooks;
     use crate::model::{Model, ModelRequest, ModelStream};
-    use crate::protocol::{PermissionMode, PermissionPolicy, PromptMode, Reasoning, TurnStatus, Usage};
+    use crate::protocol::{
+        ErrorBody, ErrorCode, PermissionMode, PermissionPolicy, PromptContent, PromptMode, Reasoning, SessionStatus,
+        TurnStatus, TurnStop, Usage,
+    };
     use crate::session::{Equipment, GrantBook, NewPrompt, ServerRules};
     use crate::store::{MemoryStore, SessionSettings};
 

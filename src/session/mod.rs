@@ -20,6 +20,7 @@ mod manager;
 mod metered;
 mod policy;
 mod receipt;
+mod recovery;
 mod repair;
 mod runner;
 mod scopes;

@@ -11,6 +11,7 @@
 
 pub mod chain;
 pub mod inspect;
+mod layer;
 mod lifecycle;
 mod memory;
 mod meters;

@@ -29,6 +29,7 @@ use std::thread::JoinHandle;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 
+use super::layer::Layer;
 use super::lifecycle::{Bell, LifecyclePage, line_of};
 use super::{
     BoxFuture, CommitMeter, Committed, GrantRow, Made, OutcomeRow, SessionRow, Store, StoreError, TurnRow, Which, Write,
@@ -65,6 +66,7 @@ impl std::fmt::Debug for SqliteStore {
 /// Read-only connections.
 struct Readers {
     path: PathBuf,
+    layer: Layer,
     /// None when the store is closed.
     idle: Mutex<Option<Vec<Connection>>>,
 }
@@ -95,13 +97,13 @@ impl SqliteStore {
     fn open_locked(directory: &Path, lock: Lock) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
         make_private_file(&path)?;
-        let writer = schema::open(&path)?;
+        let (writer, layer) = schema::open(&path)?;
         let (jobs, receiver) = mpsc::channel();
         let bell = Arc::new(Bell::default());
         let meter = Arc::new(CommitMeter::default());
-        let threads = write::start(writer, &path, (receiver, Arc::clone(&bell), Arc::clone(&meter)))?;
+        let threads = write::start((writer, layer), &path, (receiver, Arc::clone(&bell), Arc::clone(&meter)))?;
         Ok(Self {
-            readers: Arc::new(Readers { path, idle: Mutex::new(Some(Vec::new())) }),
+            readers: Arc::new(Readers { path, layer, idle: Mutex::new(Some(Vec::new())) }),
             jobs: Mutex::new(Some(jobs)),
             threads: Arc::new(Mutex::new(threads)),
             directory: directory.to_owned(),
@@ -177,7 +179,7 @@ impl Readers {
 
     fn connect(&self) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.path, flags)?;
+        let connection = self.layer.connect(&self.path, flags)?;
         connection.busy_timeout(schema::BUSY_TIMEOUT)?;
         connection.execute_batch("PRAGMA cache_size=-512")?;
         Ok(connection)

@@ -31,6 +31,7 @@ mod openai;
 mod openapi;
 mod patching;
 mod readme;
+mod rehearsal;
 mod restart;
 mod routes;
 mod sandbox;

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 use crate::store::StoreError;
+use crate::store::layer::Layer;
 
 /// How long to wait for another connection's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,14 +51,15 @@ const STEPS: &[&str] = &["
 /// Opens the database with the newest tables. None: in memory.
 pub(super) fn open(path: Option<&Path>) -> Result<Connection, StoreError> {
     let place = path.unwrap_or(Path::new(":memory:"));
-    let mut connection = prepare(path).map_err(|e| failure("open the memory", place, &e))?;
+    let opened = Layer::choose(place, |layer| prepare(path, layer));
+    let (mut connection, _) = opened.map_err(|e| failure("open the memory", place, &e))?;
     migrate(&mut connection, place)?;
     Ok(connection)
 }
 
-fn prepare(path: Option<&Path>) -> rusqlite::Result<Connection> {
+fn prepare(path: Option<&Path>, layer: Layer) -> rusqlite::Result<Connection> {
     let connection = match path {
-        Some(path) => Connection::open(path)?,
+        Some(path) => layer.connect(path, OpenFlags::default())?,
         None => Connection::open_in_memory()?,
     };
     connection.busy_timeout(BUSY_TIMEOUT)?;

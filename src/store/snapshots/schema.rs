@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use crate::store::StoreError;
+use crate::store::layer::Layer;
 
 /// How long to wait for another connection's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -53,13 +54,14 @@ const STEPS: &[&str] = &["
 
 /// Opens the database with the newest tables.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
-    let mut connection = prepare(path).map_err(|e| failure("open the record of changes", path, &e))?;
+    let opened = Layer::choose(path, |layer| prepare(path, layer));
+    let (mut connection, _) = opened.map_err(|e| failure("open the record of changes", path, &e))?;
     migrate(&mut connection, path)?;
     Ok(connection)
 }
 
-fn prepare(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
+fn prepare(path: &Path, layer: Layer) -> rusqlite::Result<Connection> {
+    let connection = layer.connect(path, OpenFlags::default())?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.execute_batch("PRAGMA auto_vacuum=INCREMENTAL")?;
     connection.query_row("PRAGMA journal_mode=WAL", [], |_| Ok(()))?;

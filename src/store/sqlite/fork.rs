@@ -218,14 +218,14 @@ mod tests {
 
     /// Sweeps up to the end. How many events are left.
     fn swept(directory: &Path) -> u64 {
-        let connection = schema::open(&directory.join("simse.db")).expect("opens");
+        let (connection, _) = schema::open(&directory.join("simse.db")).expect("opens");
         while sweep::slice(&connection).expect("swept") {}
         connection.query_row("SELECT coalesce(sum(count), 0) FROM log", [], |row| row.get(0)).expect("counted")
     }
 
     /// Rows of each table, and pages.
     fn weighed(directory: &Path) -> [u64; 6] {
-        let connection = schema::open(&directory.join("simse.db")).expect("opens");
+        let (connection, _) = schema::open(&directory.join("simse.db")).expect("opens");
         let of = |sql: &str| connection.query_row(sql, [], |row| row.get(0)).expect("counted");
         let rows = |table: &str| of(&format!("SELECT count(*) FROM {table}"));
         let pages = of("PRAGMA page_count") - of("PRAGMA freelist_count");

@@ -473,7 +473,7 @@ mod tests {
     #[test]
     fn what_is_rolled_back_did_not_happen() {
         let home = tempfile::tempdir().expect("a directory");
-        let database = schema::open(&home.path().join("simse.db")).expect("opens");
+        let database = schema::open(&home.path().join("simse.db")).expect("opens").0;
         let mut fresh = Fresh::load(&database).expect("read");
         for seq in 1..=3 {
             let goes_on = fresh.goes_on(1, (seq, Some(1)), 0).is_some();

@@ -162,22 +162,21 @@ fn rows(
             (SELECT max(key) FROM log WHERE key BETWEEN ?1 AND ?2), ?2)";
     let mut find = connection.prepare_cached(from)?;
     let from: i64 = find.query_row((key_of(number, 0), key_of(number, after.saturating_add(1))), |row| row.get(0))?;
-    if take_rows(connection, (chained::LOG_ROWS, session), (from - 1, last), (after, limit), (out, bytes))? {
+    if take_rows(connection, (chained::LOG_ROWS, session), ((from - 1, last), (after, limit)), (out, bytes))? {
         return Ok(true);
     }
     if !is_own {
         return Ok(false);
     }
     let from = key_of(number, last_logged(connection, number)?);
-    take_rows(connection, (fresh::ROWS, session), (from, last), (after, limit), (out, bytes))
+    take_rows(connection, (fresh::ROWS, session), ((from, last), (after, limit)), (out, bytes))
 }
 
 /// Adds the events of the rows that a query like [`chained::LOG_ROWS`] finds. True as for [`rows`].
 fn take_rows(
     connection: &Connection,
     (sql, session): (&str, &SessionId),
-    keys: (i64, i64),
-    (after, limit): (u64, usize),
+    (keys, (after, limit)): ((i64, i64), (u64, usize)),
     (out, bytes): (&mut Vec<Event>, &mut usize),
 ) -> Read<bool> {
     let mut read = connection.prepare_cached(sql)?;

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
 
 use super::directory::make_private_file;
 use super::{chained, fresh, lifecycle};
 use crate::store::StoreError;
+use crate::store::layer::Layer;
 
 /// How long to wait for another connection's lock.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -114,15 +115,16 @@ impl Step {
 /// each event.
 const CACHE_KIB: i64 = 16 << 10;
 
-/// Opens the database for writing, with the newest tables.
-pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
-    let mut connection = prepare(path).map_err(|e| failure("open the database", path, &e))?;
+/// Opens the database for writing, with the newest tables. The layer is for all further connections.
+pub(super) fn open(path: &Path) -> Result<(Connection, Layer), StoreError> {
+    let opened = Layer::choose(path, |layer| prepare(path, layer));
+    let (mut connection, layer) = opened.map_err(|e| failure("open the database", path, &e))?;
     migrate(&mut connection, path)?;
-    Ok(connection)
+    Ok((connection, layer))
 }
 
-fn prepare(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
+fn prepare(path: &Path, layer: Layer) -> rusqlite::Result<Connection> {
+    let connection = layer.connect(path, OpenFlags::default())?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     // Small pages: a commit touches three or four, and each table and index has at least one.
     connection.execute_batch("PRAGMA page_size=2048")?;
@@ -216,7 +218,7 @@ mod tests {
     fn a_newer_file_is_refused_and_left_alone() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("x.db");
-        open(&path).expect("made").pragma_update(None, "user_version", 99).expect("set");
+        open(&path).expect("made").0.pragma_update(None, "user_version", 99).expect("set");
         let known = i64::try_from(STEPS.len()).expect("few");
         assert_eq!(open(&path).err(), Some(StoreError::TooNew { path: path.clone(), found: 99, known }));
     }

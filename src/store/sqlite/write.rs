@@ -29,6 +29,7 @@ use super::read::{self, TurnBody};
 use super::{chained, lifecycle, outcome, schema, sweep};
 use crate::protocol::SessionId;
 use crate::store::chain::Chain;
+use crate::store::layer::Layer;
 use crate::store::lifecycle::Bell;
 use crate::store::meters::events_of;
 use crate::store::{CommitMeter, Committed, Made, SessionRow, StoreError, TurnRow, Write};
@@ -71,12 +72,12 @@ pub(super) fn split_key(key: i64) -> (i64, u64) {
 
 /// Starts the writer and its helper that empties the write-ahead log.
 pub(super) fn start(
-    mut connection: Connection,
+    (mut connection, layer): (Connection, Layer),
     path: &Path,
     (jobs, bell, meter): (Receiver<Job>, Arc<Bell>, Arc<CommitMeter>),
 ) -> Result<Vec<JoinHandle<()>>, StoreError> {
     let failed = |e: std::io::Error| super::directory::failure("start the writer", path, &e);
-    let (wal, helper) = Wal::start(&mut connection, path).map_err(failed)?;
+    let (wal, helper) = Wal::start(&mut connection, (path, layer)).map_err(failed)?;
     let unread = |e: rusqlite::Error| schema::failure("look for what is to be swept", path, &e);
     let next_number = sweep::next_number(&connection).map_err(unread)?;
     let sweep_at = sweep::is_due(&connection).map_err(unread)?.then(Instant::now);

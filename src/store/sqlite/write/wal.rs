@@ -11,7 +11,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::store::layer::Layer;
 
 /// Frames (pages of 2 KiB) from which the log is moved into the database beside the writer: 16 MiB.
 const FRAMES_WANTED: u64 = 8 << 10;
@@ -48,7 +50,10 @@ struct Seen {
 
 impl Wal {
     /// Watches the log of `connection`, and starts the helper.
-    pub(super) fn start(connection: &mut Connection, path: &Path) -> std::io::Result<(Self, JoinHandle<()>)> {
+    pub(super) fn start(
+        connection: &mut Connection,
+        (path, layer): (&Path, Layer),
+    ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let seen = Arc::new(Seen::default());
         let counted = Arc::clone(&seen);
         let hook = move |_: &mut rusqlite::hooks::Wal, frames| {
@@ -59,7 +64,7 @@ impl Wal {
         let (wanted, wishes) = sync_channel(1);
         let (path, shared) = (path.to_owned(), Arc::clone(&seen));
         let helper = std::thread::Builder::new().name("simse-checkpoint".into());
-        let helper = helper.spawn(move || help(&path, &wishes, &shared))?;
+        let helper = helper.spawn(move || help((&path, layer), &wishes, &shared))?;
         Ok((Self { wanted, seen, asked: false }, helper))
     }
 
@@ -97,10 +102,10 @@ fn checkpoint(connection: &Connection, mode: &str) {
 }
 
 /// Moves the log into the database whenever asked.
-fn help(path: &Path, wishes: &Receiver<Wish>, seen: &Seen) {
+fn help((path, layer): (&Path, Layer), wishes: &Receiver<Wish>, seen: &Seen) {
     let mut connection = None;
     while let Ok(wish) = wishes.recv() {
-        if let Some(connection) = connection_or_new(&mut connection, path) {
+        if let Some(connection) = connection_or_new(&mut connection, (path, layer)) {
             match wish {
                 Wish::AtRest => checkpoint(connection, "TRUNCATE"),
                 Wish::Beside => go_over(connection),
@@ -122,9 +127,9 @@ fn go_over(connection: &Connection) {
     }
 }
 
-fn connection_or_new<'a>(slot: &'a mut Option<Connection>, path: &Path) -> Option<&'a Connection> {
+fn connection_or_new<'a>(slot: &'a mut Option<Connection>, (path, layer): (&Path, Layer)) -> Option<&'a Connection> {
     if slot.is_none() {
-        *slot = Connection::open(path).ok();
+        *slot = layer.connect(path, OpenFlags::default()).ok();
     }
     slot.as_ref()
 }
@@ -142,7 +147,7 @@ mod tests {
         let set =
             "PRAGMA page_size=2048; PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE t (body BLOB)";
         connection.execute_batch(set).expect("set up");
-        let (mut wal, helper) = Wal::start(&mut connection, &path).expect("started");
+        let (mut wal, helper) = Wal::start(&mut connection, (&path, Layer::default())).expect("started");
         let (mut before, mut begun_anew, mut most) = (0, 0, 0);
         let mut rows = 0;
         let until = Instant::now() + Duration::from_secs(60);

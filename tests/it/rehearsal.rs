@@ -1,0 +1,165 @@
+//! `simse config check` and `simse serve` refuse the same: each wrong configuration is held against both, and so is each sound one.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use crate::support::binary::{Serving, ended, simse};
+
+const DATA: &str = ".local/share/simse";
+
+fn tls(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/tls").join(name).display().to_string()
+}
+
+/// What a home is made of before the programs run.
+type Prepare = fn(&Path);
+
+fn nothing(_: &Path) {}
+
+fn mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn open_token(home: &Path) {
+    std::fs::create_dir_all(home.join(DATA)).unwrap();
+    std::fs::write(home.join(DATA).join("token"), "sesame").unwrap();
+    mode(&home.join(DATA).join("token"), 0o644);
+}
+
+fn writable_data(home: &Path) {
+    std::fs::create_dir_all(home.join(DATA)).unwrap();
+    std::fs::write(home.join(DATA).join("notes.txt"), "").unwrap();
+    mode(&home.join(DATA), 0o777);
+}
+
+fn no_socket(home: &Path) {
+    std::fs::write(home.join("taken"), "").unwrap();
+}
+
+fn no_certificates(home: &Path) {
+    std::fs::write(home.join("empty.pem"), "").unwrap();
+    std::fs::write(home.join("odd.pem"), "-----BEGIN CERTIFICATE-----\nAAAA\n").unwrap();
+}
+
+fn data_in_a_file(home: &Path) {
+    std::fs::create_dir_all(home.join(".local/share")).unwrap();
+    std::fs::write(home.join(DATA), "").unwrap();
+}
+
+/// What both say of a configuration: exit codes and words.
+async fn told(home: &TempDir, configuration: &str) -> ((Option<i32>, String), (Option<i32>, String)) {
+    std::fs::write(home.path().join("c.toml"), configuration).unwrap();
+    let (code, out, err) = ended(simse(home.path()).args(["config", "check", "c.toml"]).spawn().unwrap()).await;
+    let checked = (code, format!("{out}{err}"));
+    let serve = simse(home.path()).args(["serve", "--port", "0", "--config", "c.toml"]).spawn().unwrap();
+    let (code, out, err) = ended(serve).await;
+    (checked, (code, format!("{out}{err}")))
+}
+
+#[tokio::test]
+async fn what_a_start_refuses_the_check_refuses_with_its_line() {
+    let (certificate, key, other) = (tls("one.pem"), tls("one.key"), tls("two.key"));
+    let long = "s".repeat(120);
+    #[rustfmt::skip]
+    let table: Vec<(Prepare, String, &str)> = vec![
+        // (what is there, the file, what the check says)
+        (nothing, "\nprot = 1".into(), "c.toml:2: `prot` is not known; did you mean `port`?"),
+        (nothing, "\n\nheartbeat_ms = 0".into(), "c.toml:3: `heartbeat_ms`: expected a whole number from 1"),
+        (nothing, "\ncwd = 'nowhere'".into(), "c.toml:2: --cwd (SIMSE_CWD, cwd): expected a directory;"),
+        (nothing, "root = ['.', 'nowhere']".into(), "c.toml:1: --root (SIMSE_ROOT, root): expected a directory;"),
+        (nothing, "\nmodel = 'no/such'".into(), "c.toml:2: --model (SIMSE_MODEL, model): expected a model that is configured"),
+        (nothing, "memory = true\nmemory_embedding_model = 'x'".into(), "c.toml:2: --memory-embedding-model"),
+        (nothing, "\notlp_endpoint = 'ftp://h/'".into(), "c.toml:2: --otlp-endpoint (SIMSE_OTLP_ENDPOINT, otlp_endpoint): expected an address"),
+        (nothing, "otlp_endpoint = 'http://h/'\notlp_headers = 'a'".into(), "c.toml:2: --otlp-headers"),
+        (nothing, "\nhost = '0.0.0.0'".into(), "c.toml:2: 0.0.0.0 can be reached from other machines: that needs --allow-public"),
+        (nothing, "\nhost = '0.0.0.0'\nallow_public = true\nno_auth = true".into(), "c.toml:2: 0.0.0.0 can be reached from other machines: that needs a token"),
+        (nothing, "\nhost = 'no.such.host.invalid'".into(), "c.toml:2: cannot listen on no.such.host.invalid"),
+        (nothing, "allow_public = true\nhost = '203.0.113.7'".into(), "c.toml:2: cannot listen on 203.0.113.7"),
+        (nothing, format!("\ntls_cert = '{certificate}'"), "--tls-key (SIMSE_TLS_KEY, tls_key): expected a file, because --tls-cert is there"),
+        (nothing, format!("tls_cert = '{certificate}'\ntls_key = 'nowhere'"), "c.toml:2: TLS, "),
+        (nothing, format!("tls_cert = '{certificate}'\ntls_key = '{other}'"), "expected the key of the certificate; it is another's"),
+        (no_certificates, format!("tls_key = '{key}'\ntls_cert = 'empty.pem'"), "expected certificates in PEM; it holds none"),
+        (no_certificates, format!("tls_key = '{key}'\ntls_cert = 'odd.pem'"), "c.toml:2: TLS, "),
+        (nothing, format!("\nsocket = '{long}'"), "c.toml:2: cannot listen on the socket"),
+        (nothing, "\nsocket = 'nowhere/socket'".into(), "c.toml:2: cannot listen on the socket"),
+        (no_socket, "\nsocket = 'taken'".into(), "there is something that is no socket"),
+        (nothing, "\nport_file = 'nowhere/port'".into(), "c.toml:2: cannot write"),
+        (open_token, String::new(), "expected mode 0600, found 0644"),
+        (writable_data, String::new(), "mode 0777"),
+        (data_in_a_file, String::new(), "cannot use the data directory"),
+        (data_in_a_file, "\n\ndata_dir = '.local/share/simse'".into(), "c.toml:3: cannot use the data directory"),
+        (nothing, "[[mcp_servers]]\nname = 'a'\nurl = 'ftp://x/'".into(), "c.toml:3: `mcp_servers[0].url`: expected an http or https address"),
+        (nothing, "[[mcp_servers]]\nname = 'a'\ncommand = 'x'\n[[mcp_servers]]\nname = 'a'\ncommand = 'y'".into(), "c.toml:5: `mcp_servers[1].name`: expected a name of its own"),
+        (nothing, "[[acp_servers]]\nname = 'simse'\ncommand = 'x'".into(), "c.toml:2: `acp_servers[0].name`: expected a name other than `simse`"),
+    ];
+    for (prepare, configuration, says) in table {
+        let home = tempfile::tempdir().unwrap();
+        prepare(home.path());
+        let ((code, said), (serves, refused)) = told(&home, &configuration).await;
+        assert_eq!(code, Some(2), "{configuration}\n{said}\nserve: {refused}");
+        assert!(said.contains(says), "{configuration}\n{said}\nshould say {says}");
+        assert!(matches!(serves, Some(2 | 3)), "{configuration}\nthe check refuses it, serve does not: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn what_the_check_lets_through_starts() {
+    let (certificate, key) = (tls("one.pem"), tls("one.key"));
+    #[rustfmt::skip]
+    let table: Vec<(Prepare, String)> = vec![
+        (nothing, String::new()),
+        (nothing, "socket = 'socket'\nroot = ['.']\nmodel = 'demo/scripted'\nmemory = true".into()),
+        (nothing, format!("tls_cert = '{certificate}'\ntls_key = '{key}'\nport = 0")),
+        (nothing, "openai_base_url = 'https://u:s3cret@h/'\nmodel = 'openai/x'".into()),
+        // What starts and does not work is told by the health of the server.
+        (nothing, "[[mcp_servers]]\nname = 'a'\ncommand = '/nowhere/server'\n[[acp_servers]]\nname = 'a'\ncommand = '/nowhere/agent'".into()),
+        (nothing, "host = '0.0.0.0'\nallow_public = true\nport_file = 'p'".into()),
+    ];
+    for (prepare, configuration) in table {
+        let home = tempfile::tempdir().unwrap();
+        prepare(home.path());
+        std::fs::write(home.path().join("c.toml"), &configuration).unwrap();
+        let (code, out, err) = ended(simse(home.path()).args(["config", "check", "c.toml"]).spawn().unwrap()).await;
+        assert_eq!((code, out.as_str()), (Some(0), "c.toml: nothing is wrong\n"), "{configuration}\n{err}");
+        assert!(!home.path().join(".local").exists(), "the check makes nothing");
+        let serving = Serving::start(&home, &["--config", "c.toml"]).await;
+        // It says the same of what a server runs with.
+        let (code, out, err) = ended(simse(home.path()).args(["config", "check", "c.toml"]).spawn().unwrap()).await;
+        assert_eq!(code, Some(0), "{configuration}\n{out}{err}");
+        assert_eq!(serving.stop().await.0, Some(0));
+    }
+}
+
+#[tokio::test]
+async fn all_of_it_is_said_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    writable_data(home.path());
+    let configuration = "prot = 1\ncwd = 'nowhere'\nhost = '0.0.0.0'\nsocket = 'nowhere/s'\nmodel = 'no/such'\nport = 'x'\n\
+        otlp_endpoint = 's3cret'\n[[mcp_servers]]\nname = 'a b'\n[[mcp_servers]]\nname = 'c'\nurl = 's3cret'\n";
+    std::fs::write(home.path().join("c.toml"), configuration).unwrap();
+    let check = simse(home.path()).args(["config", "check", "c.toml"]).env("SIMSE_NO_AUTH", "perhaps").spawn().unwrap();
+    let (code, out, _) = ended(check).await;
+    assert_eq!(code, Some(2));
+    let begins = [
+        "c.toml:1: `prot`",
+        "c.toml:2: --cwd",
+        "c.toml:3: 0.0.0.0",
+        "c.toml:4: cannot listen on the socket",
+        "c.toml:5: --model",
+        "c.toml:6: `port`",
+        "c.toml:7: --otlp-endpoint",
+        "c.toml:8: `mcp_servers[0].command`",
+        "c.toml:9: `mcp_servers[0].name`",
+        "c.toml:12: `mcp_servers[1].url`",
+        "SIMSE_NO_AUTH: expected true",
+        "cannot use the data directory",
+    ];
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), begins.len(), "{out}");
+    for (line, begins) in lines.iter().zip(begins) {
+        assert!(line.starts_with(begins), "{line}\nshould begin with {begins}\n{out}");
+    }
+    assert!(!out.contains("s3cret"), "{out}");
+}
