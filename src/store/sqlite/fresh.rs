@@ -470,6 +470,36 @@ mod tests {
         all
     }
 
+    /// Each row in the log of its session would be a page of each.
+    #[test]
+    fn what_many_sessions_say_at_once_is_a_few_pages() {
+        const SESSIONS: i64 = 200;
+        let home = tempfile::tempdir().expect("a directory");
+        let database = schema::open(&home.path().join("simse.db")).expect("opens");
+        let mut fresh = Fresh::load(&database).expect("read");
+        // Nobody moves this write-ahead log into the database, so what is written makes it longer.
+        let frames = || std::fs::metadata(home.path().join("simse.db-wal")).expect("there").len() / (2_048 + 24);
+        let mut written = |seq: u64| {
+            let before = frames();
+            database.execute_batch("BEGIN").expect("begun");
+            for number in 1..=SESSIONS {
+                let goes_on = fresh.goes_on(number, (seq, Some(1)), 0).is_some();
+                fresh.add(&database, (number, goes_on), piece(seq, 1)).expect("written");
+            }
+            database.execute_batch("COMMIT").expect("written");
+            fresh.settle();
+            frames() - before
+        };
+        let pages: Vec<u64> = (1..=10).map(&mut written).collect();
+        assert!(pages.iter().all(|pages| (1..=10).contains(pages)), "{pages:?}");
+        fresh.begin();
+        while fresh.is_gathering() {
+            fresh.slice(&database).expect("written");
+        }
+        assert_eq!(count(&database, "SELECT count(*) FROM log"), SESSIONS.unsigned_abs(), "one row for each");
+        assert_eq!(count(&database, "SELECT sum(count) FROM log"), 10 * SESSIONS.unsigned_abs());
+    }
+
     #[test]
     fn what_is_rolled_back_did_not_happen() {
         let home = tempfile::tempdir().expect("a directory");
