@@ -475,7 +475,7 @@ mod tests {
     fn what_many_sessions_say_at_once_is_a_few_pages() {
         const SESSIONS: i64 = 200;
         let home = tempfile::tempdir().expect("a directory");
-        let database = schema::open(&home.path().join("simse.db")).expect("opens");
+        let (database, _) = schema::open(&home.path().join("simse.db")).expect("opens");
         let mut fresh = Fresh::load(&database).expect("read");
         // Nobody moves this write-ahead log into the database, so what is written makes it longer.
         let frames = || std::fs::metadata(home.path().join("simse.db-wal")).expect("there").len() / (2_048 + 24);
