@@ -735,6 +735,8 @@ export type Event =
   | TurnCompleteEvent
   | PermissionRequestEvent
   | PermissionResponseEvent
+  | PermissionGrantedEvent
+  | PermissionRevokedEvent
   | ClientRequestEvent
   | ClientResponseEvent
   | ClientNoticeEvent
@@ -762,6 +764,8 @@ export type EventBody =
         readonly settings?: Configure
         /** Rules of its own. */
         readonly permissions?: PermissionConfig
+        /** Its log tells of every grant of the session, given or taken back. */
+        readonly tellsGrants?: boolean
       }
     }
   /** A prompt's turn begins. */
@@ -1103,6 +1107,25 @@ export type EventBody =
         readonly reason?: string
       }
     }
+  /** A yes that reaches further than its call was kept for the session. */
+  | {
+      /** What happened. */
+      readonly type: 'permission.granted'
+      /** A grant of the session, as it was given. */
+      readonly payload: Granted
+    }
+  /** Such a yes is there no longer. */
+  | {
+      /** What happened. */
+      readonly type: 'permission.revoked'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** The grant. */
+        readonly grantId: GrantId
+        /** Why. */
+        readonly reason: RevokeReason
+      }
+    }
   /** A question to the client that a tool or a hook puts. */
   | {
       /** What happened. */
@@ -1260,6 +1283,8 @@ export type EventBody =
         readonly settings?: Configure
         /** Rules of its own. */
         readonly permissions?: PermissionConfig
+        /** Its log tells of every grant of the session, given or taken back. */
+        readonly tellsGrants?: boolean
       }
     }
   /** A turn was aborted or interrupted. */
@@ -1282,7 +1307,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -1414,6 +1439,29 @@ export interface GrantViewPage {
   readonly items: readonly GrantView[]
   /** Give it back as `cursor` for the next page; null at the end. */
   readonly nextCursor: string | null
+}
+
+/** A grant of the session, as it was given. */
+export interface Granted {
+  /** Its id. */
+  readonly grantId: GrantId
+  /** The question that was answered with it. */
+  readonly requestId: RequestId
+  /** The tool. */
+  readonly toolName: string
+  /** The command line that it is about. */
+  readonly command?: string
+  /**
+   * Where that line starts: relative to the working directory of the session where it lies below it. Absent: in the
+   * working directory itself.
+   */
+  readonly cwd?: string
+  /** The paths that it is about, as they resolve. */
+  readonly paths?: readonly string[]
+  /** When it was given, in milliseconds since 1970. */
+  readonly createdAt: number
+  /** When it ends. Absent: never. */
+  readonly expiresAt?: number
 }
 
 /** Answer of `GET /health`. */
@@ -1778,6 +1826,22 @@ export interface PermissionExplanation {
   readonly parts: readonly ExplainedPart[]
 }
 
+/** A yes that reaches further than its call was kept for the session. */
+export interface PermissionGrantedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'permission.granted'
+  /** A grant of the session, as it was given. */
+  readonly payload: Granted
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
 /** How much a session does without asking. The floor and what a rule denies stand in every mode. */
 export type PermissionMode =
   /** Only looks: whatever may change something is refused, and says so. */
@@ -1847,6 +1911,27 @@ export interface PermissionResponseEvent {
     readonly by: VerdictSource
     /** Why. */
     readonly reason?: string
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** Such a yes is there no longer. */
+export interface PermissionRevokedEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'permission.revoked'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** The grant. */
+    readonly grantId: GrantId
+    /** Why. */
+    readonly reason: RevokeReason
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -1952,6 +2037,19 @@ export interface Resumed {
   readonly turnId: TurnId
 }
 
+/** Why a grant of the session is there no longer. */
+export type RevokeReason =
+  /** A client took it back. */
+  | 'client'
+  /** It had ended; this is told when the next one is given. */
+  | 'expired'
+  /** The same was given again. */
+  | 'replaced'
+  /** There were too many, and it was the oldest. */
+  | 'surplus'
+  /** The session was imported: what was granted elsewhere is asked again here. */
+  | 'imported'
+
 /** Who speaks. */
 export type Role =
   /** The person or program that prompts. */
@@ -2017,6 +2115,8 @@ export interface SessionCreatedEvent {
     readonly settings?: Configure
     /** Rules of its own. */
     readonly permissions?: PermissionConfig
+    /** Its log tells of every grant of the session, given or taken back. */
+    readonly tellsGrants?: boolean
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -2084,6 +2184,8 @@ export interface SessionForkedEvent {
     readonly settings?: Configure
     /** Rules of its own. */
     readonly permissions?: PermissionConfig
+    /** Its log tells of every grant of the session, given or taken back. */
+    readonly tellsGrants?: boolean
   }
   /** Its session. */
   readonly sessionId: SessionId

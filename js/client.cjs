@@ -1191,6 +1191,8 @@ const EVENT_TYPES = Object.freeze([
   'turn.complete',
   'permission.request',
   'permission.response',
+  'permission.granted',
+  'permission.revoked',
   'client.request',
   'client.response',
   'client.notice',

@@ -51,7 +51,10 @@ const HOMES: &[(&[&str], &[&str])] = &[
         &["src/cli/", "src/main.rs"],
     ),
     (&["napi", "napi_derive"], &["src/node/"]),
-    (&["unsafe"], &["src/node/", "src/base/sandbox", "src/base/process/pty", "src/base/process/leader"]),
+    (
+        &["unsafe"],
+        &["src/node/", "src/base/sandbox", "src/base/process/pty", "src/base/process/leader", "src/base/passed"],
+    ),
     (&["SystemTime::now", "Timestamp::now", "Zoned::now"], &["src/base/clock"]),
 ];
 

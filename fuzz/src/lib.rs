@@ -183,6 +183,7 @@ pub mod settings;
 pub mod session {
     //! Sessions, as files have them.
 
+    mod grammar;
     mod settings;
     mod tally;
     mod views;
@@ -233,6 +234,16 @@ pub mod provider {
         #[path = "../../../fuzz/src/inside/answers.rs"]
         pub mod inside;
     }
+}
+
+#[path = "../../src/mcp"]
+pub mod mcp {
+    //! What comes out of the programs of tool servers.
+
+    mod pipe;
+
+    #[path = "../../fuzz/src/inside/servers.rs"]
+    pub mod inside;
 }
 
 #[path = "../../src/context/mod.rs"]

@@ -353,6 +353,8 @@ export const EVENT_TYPES = Object.freeze([
   'turn.complete',
   'permission.request',
   'permission.response',
+  'permission.granted',
+  'permission.revoked',
   'client.request',
   'client.response',
   'client.notice',

@@ -296,7 +296,7 @@ impl App {
         let after = cursor.map(str::parse::<SessionId>).transpose();
         let after = after.map_err(|_| ApiError::invalid("cursor", "the `nextCursor` of the page before"))?;
         let gone = |id| {
-            let expected = format!("the `nextCursor` of the page before; session {id} is gone");
+            let expected = format!("the `nextCursor` of the page before; there is no session {id} (any more)");
             ApiError::invalid("cursor", expected)
         };
         if let Some(after) = &after {

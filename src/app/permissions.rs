@@ -85,7 +85,8 @@ impl App {
             let rows = self.store.sessions(caller.client.as_ref(), last.as_ref(), limit::PAGE_ITEMS_MAX + 1).await;
             let mut rows = rows.map_err(|error| match error {
                 StoreError::NoSession(id) => {
-                    ApiError::invalid("cursor", format!("the `nextCursor` of the page before; session {id} is gone"))
+                    let expected = format!("the `nextCursor` of the page before; `{id}` is none (any more)");
+                    ApiError::invalid("cursor", expected)
                 }
                 other => store_failure(&other),
             })?;

@@ -198,6 +198,8 @@ pub const IMAGES_BYTES_MAX: usize = 8_000_000;
 pub const FILE_MARKS_MAX: usize = 2_000;
 /// Resting sessions of which is remembered what their tools knew.
 pub const RESTING_SCOPES_MAX: usize = 200;
+/// Resting sessions whose programs go on; of one that has rested longest they end when there are more.
+pub const RESTING_PROGRAM_SCOPES_MAX: usize = 1_000;
 /// Largest PDF or notebook of which text is made, in bytes.
 pub const CONVERTED_FILE_BYTES_MAX: u64 = 32 << 20;
 /// What one stream of a PDF may inflate to, in bytes.

@@ -9,7 +9,8 @@ use super::transfer::directory_of;
 use super::{Exit, screen};
 use crate::config::data_directory;
 use crate::config::tokens::{Tokens, tokens_file};
-use crate::session::Views;
+use crate::protocol::Event;
+use crate::session::{Misplaced, Views};
 use crate::store::inspect::{Fault, Inspected};
 use crate::store::{Inspection, StoreError};
 
@@ -82,11 +83,14 @@ fn sessions(inspection: &Inspection, heads: bool, sum: &mut Sum) -> Result<(), S
     let mut number = 0;
     while let Some(next) = inspection.next_session(number)? {
         number = next;
-        let mut views = Views::default();
+        let (mut views, mut misplaced) = (Views::default(), None);
         let mut events = 0;
         let (inspected, mut faults) = inspection.session(number, &mut |event| {
             events += 1;
-            views.push(event);
+            // Behind the first one that is out of place nothing is to be known.
+            if misplaced.is_none() {
+                misplaced = views.push(event).err().map(|found| of_event(event, found));
+            }
         })?;
         sum.events += events;
         if let Some(Inspected { row, turns, chain }) = inspected {
@@ -94,7 +98,7 @@ fn sessions(inspection: &Inspection, heads: bool, sum: &mut Sum) -> Result<(), S
             sum.turns += turns.len() as u64;
             // Of a log that is not whole, views say nothing new.
             if faults.is_empty() {
-                faults = views.compare(&row, &turns);
+                faults = misplaced.map_or_else(|| views.compare(&row, &turns), |fault| vec![fault]);
             }
             if heads {
                 screen::line(&format!("{}\t{}\t{}", row.id, chain.seq(), chain.head()));
@@ -103,6 +107,10 @@ fn sessions(inspection: &Inspection, heads: bool, sum: &mut Sum) -> Result<(), S
         sum.tell(faults);
     }
     Ok(())
+}
+
+fn of_event(event: &Event, Misplaced { field, expected }: Misplaced) -> Fault {
+    Fault::Misplaced { session: event.session_id.clone(), seq: event.seq, field, expected }
 }
 
 impl Sum {

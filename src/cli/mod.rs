@@ -4,6 +4,7 @@
 
 pub mod example_repository;
 
+mod activation;
 mod arguments;
 mod check;
 mod client;

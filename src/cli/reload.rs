@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::log::Log;
@@ -53,22 +54,35 @@ pub(super) struct Reloader {
     app: Arc<App>,
     log: Log,
     supervised: Supervised,
+    /// How long a stop waits for running turns, as it is now.
+    grace: watch::Sender<Duration>,
+    /// SIGHUP, where it is ours. None: it is not.
+    hangup: Option<Signal>,
+    /// How the file looked from outside when it was read last.
+    known: Option<Stamp>,
 }
 
 impl Reloader {
-    /// One for a server that was started so.
+    /// One for a server that was started so. From now on nothing that happens to the file is missed, nor is SIGHUP.
     pub(super) fn new(
         (flags, file): (Options, Option<PathBuf>),
         launch: Launch,
         (app, log, supervised): (Arc<App>, Log, Supervised),
     ) -> Self {
-        Self { flags, file, launch, app, log, supervised }
+        let grace = watch::Sender::new(Duration::from_millis(launch.shutdown_grace_ms));
+        let hangup = if hangup_is_ours() { signal(SignalKind::hangup()).ok() } else { None };
+        let known = file_of(&launch).map(|path| Stamp::of(&path));
+        Self { flags, file, launch, app, log, supervised, grace, hangup, known }
+    }
+
+    /// How long a stop waits for running turns, whenever it is asked.
+    pub(super) fn grace(&self) -> watch::Receiver<Duration> {
+        self.grace.subscribe()
     }
 
     /// Reads it whenever it is asked to, until `end`. Gives back what is in force then.
     pub(super) async fn run(mut self, end: CancellationToken) -> Launch {
-        let mut hangup = if hangup_is_ours() { signal(SignalKind::hangup()).ok() } else { None };
-        let mut known = self.stamp().await;
+        let (mut hangup, mut known) = (self.hangup.take(), self.known);
         loop {
             tokio::select! {
                 biased;
@@ -92,7 +106,7 @@ impl Reloader {
 
     /// How the file looks from outside.
     async fn stamp(&self) -> Option<Stamp> {
-        let path = self.launch.config_file.clone().or_else(|| Launch::config_path().ok().flatten())?;
+        let path = file_of(&self.launch)?;
         tokio::task::spawn_blocking(move || Stamp::of(&path)).await.ok()
     }
 
@@ -124,6 +138,7 @@ impl Reloader {
         self.launch = Launch { said, ..in_force };
         self.launch.settings = next.settings;
         self.launch.shutdown_grace_ms = next.shutdown_grace_ms;
+        self.grace.send_replace(Duration::from_millis(next.shutdown_grace_ms));
         self.launch.config_file = next.config_file;
         if !at_once.is_empty() || later.is_empty() {
             tracing::info!(changed = at_once.join(" "), "the configuration was read again");
@@ -145,6 +160,11 @@ impl Reloader {
     fn note(&self, needs_restart: Vec<&'static str>, problem: Option<String>) {
         self.app.note_configuration(Configuration { read_at: clock::now_text(), needs_restart, problem });
     }
+}
+
+/// The file that is read, or would be if it were there.
+fn file_of(launch: &Launch) -> Option<PathBuf> {
+    launch.config_file.clone().or_else(|| Launch::config_path().ok().flatten())
 }
 
 /// The next SIGHUP; never, where it is not ours.

@@ -10,6 +10,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::client::{Client, Way};
 use crate::app::{App, Extras, OpenError};
 use crate::base::limit;
+use crate::base::passed::Passed;
 use crate::config::data_directory::{self, DataDirectoryError, ServerFile};
 use crate::config::{Launch, tokens};
 use crate::protocol::ApiError;
@@ -61,8 +62,16 @@ impl Running {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub(super) async fn start(launch: &Launch) -> Result<Self, StartError> {
+        Self::start_on(launch, Passed::default()).await
+    }
+
+    /// The same on sockets that listen already.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running then.
+    pub(super) async fn start_on(launch: &Launch, passed: Passed) -> Result<Self, StartError> {
         let app = open(launch).await?;
-        match Self::open_door(&app, launch).await {
+        match Self::open_door(&app, launch, passed).await {
             Ok(running) => Ok(running),
             Err(error) => {
                 if let Err(cause) = app.shutdown(Duration::ZERO).await {
@@ -73,13 +82,13 @@ impl Running {
         }
     }
 
-    async fn open_door(app: &Arc<App>, launch: &Launch) -> Result<Self, StartError> {
+    async fn open_door(app: &Arc<App>, launch: &Launch, passed: Passed) -> Result<Self, StartError> {
         let directory = launch.data_directory.clone();
         let token = match launch.listen.auth {
             true => Some(blocking(move || data_directory::token(&directory)).await?),
             false => None,
         };
-        let server = Server::start(Arc::clone(app), options(launch, token.clone())).await?;
+        let server = Server::start_on(Arc::clone(app), options(launch, token.clone()), passed).await?;
         let port = server.address().port();
         let authority = match launch.listen.host.contains(':') {
             true => format!("[{}]:{port}", launch.listen.host),
@@ -112,6 +121,11 @@ impl Running {
             None => Way::Network(self.authority.clone()),
         };
         Client { way, token: self.token.clone() }
+    }
+
+    /// The Unix socket that it listens on beside its address.
+    pub(super) fn socket(&self) -> Option<&Path> {
+        self.server.socket()
     }
 
     /// How long a stop waits for running turns.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use secrecy::ExposeSecret;
 
+use super::activation::activate;
 use super::arguments::Serve;
 use super::log::Log;
 use super::reload::Reloader;
@@ -13,6 +14,7 @@ use super::running::{Running, StartError};
 use super::supervised::Supervised;
 use super::{Exit, screen, signal, stdio};
 use crate::base::beneath::{Way, way};
+use crate::base::passed::Passed;
 use crate::base::sandbox::Mode;
 use crate::config::{Launch, LogFormat, Options, Supervision, data_directory};
 
@@ -27,21 +29,28 @@ pub(super) async fn run(arguments: Serve) -> Exit {
         Err(cause) => return refuse(Exit::CannotStart, format!("stdout cannot be used: {cause}")),
     };
     let given = (arguments.options.clone(), arguments.config.clone());
-    let launch = match Launch::resolve(arguments.options, arguments.config, Options::default()) {
+    let mut launch = match Launch::resolve(arguments.options, arguments.config, Options::default()) {
         Ok(launch) => launch,
         Err(error) => return refuse(Exit::Usage, error),
     };
+    let passed = match activate(&mut launch, arguments.stdio) {
+        Ok(passed) => passed,
+        Err(error) => return refuse(Exit::CannotStart, error),
+    };
     let log = Log::start(&launch);
     let exit = match streams {
-        Some(streams) => stdio::run(&launch, streams).await,
-        None => serve(&launch, given, &log).await,
+        Some(streams) => stdio::run(&launch, streams, (given, &log)).await,
+        None => serve(&launch, passed, (given, &log)).await,
     };
     log.deliver().await;
     log.flush();
     exit
 }
 
-async fn serve(launch: &Launch, given: (Options, Option<PathBuf>), log: &Log) -> Exit {
+/// What was said when the program was started, and its log.
+pub(super) type Told<'a> = ((Options, Option<PathBuf>), &'a Log);
+
+async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit {
     let stop = match signal::stop_requested() {
         Ok(stop) => stop,
         Err(cause) => return refuse(Exit::CannotStart, format!("no signals: {cause}")),
@@ -53,7 +62,7 @@ async fn serve(launch: &Launch, given: (Options, Option<PathBuf>), log: &Log) ->
             return refuse(Exit::CannotStart, error);
         }
     }
-    let mut running = match Running::start(launch).await {
+    let mut running = match Running::start_on(launch, passed).await {
         Ok(running) => running,
         Err(error) => return refuse(exit_of(&error), error),
     };
@@ -114,7 +123,7 @@ async fn summary(running: &Running, launch: &Launch) -> String {
     if running.talks_in_the_clear() {
         lines.push(format!("             {CLEAR}"));
     }
-    if let Some(socket) = &launch.listen.socket {
+    if let Some(socket) = running.socket() {
         lines.push(format!("  socket     {}", socket.display()));
     }
     lines.extend([

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::screen::{clean, excerpt, line, piece, short};
-use crate::protocol::{Display, Event, EventBody, RoundKind};
+use crate::protocol::{Display, Event, EventBody, RoundKind, VerdictSource};
 
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 12;
@@ -56,12 +56,7 @@ fn told(body: &EventBody) -> Option<String> {
         EventBody::PermissionRequest { tool_name, args, preview, .. } => {
             format!("  ? may this run: {}\n{}", call(tool_name, args), what_would_happen(preview.as_ref()))
         }
-        EventBody::PermissionResponse { allowed, by, reason, .. } => {
-            let answer = if *allowed { "allowed" } else { "refused" };
-            let by = serde_json::to_value(by).ok().and_then(|by| by.as_str().map(str::to_owned)).unwrap_or_default();
-            let reason = if reason.is_empty() { String::new() } else { format!(": {}", short(reason, 200)) };
-            format!("  = {answer} (by {by}){reason}")
-        }
+        EventBody::PermissionResponse { allowed, by, reason, .. } => answered(*allowed, (by, reason)),
         EventBody::ClientRequest { question, .. } => {
             format!("  ? {} ({})", short(question.title(), 200), question.kind())
         }
@@ -88,6 +83,8 @@ fn told(body: &EventBody) -> Option<String> {
         EventBody::TurnResumed { reason, .. } => format!("  (goes on) {}", short(reason, 200)),
         EventBody::SessionCreated { .. }
         | EventBody::SessionConfigured(_)
+        | EventBody::PermissionGranted(_)
+        | EventBody::PermissionRevoked { .. }
         | EventBody::TurnControl { .. }
         | EventBody::SessionCompleted { .. }
         | EventBody::LoopStart {}
@@ -109,6 +106,13 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::SessionForked { .. } => return None,
         EventBody::MemorySearch { degraded: Some(why), .. } => format!("  ! memory: {}", short(why, 200)),
     })
+}
+
+fn answered(allowed: bool, (by, reason): (&VerdictSource, &str)) -> String {
+    let answer = if allowed { "allowed" } else { "refused" };
+    let by = serde_json::to_value(by).ok().and_then(|by| by.as_str().map(str::to_owned)).unwrap_or_default();
+    let reason = if reason.is_empty() { String::new() } else { format!(": {}", short(reason, 200)) };
+    format!("  = {answer} (by {by}){reason}")
 }
 
 /// What is put onto the screen, as lines go. None: it is taken away, or is for windows alone.

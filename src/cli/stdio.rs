@@ -5,13 +5,17 @@
 
 use std::fs::File;
 use std::io;
-use std::time::Duration;
+use std::sync::Arc;
 
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::stdio::{dup2_stdout, stderr, stdin, stdout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::reload::Reloader;
 use super::running::open;
-use super::serve::{exit_of, refuse};
+use super::serve::{Told, exit_of, refuse};
+use super::supervised::Supervised;
 use super::{Exit, signal};
 use crate::config::Launch;
 use crate::server::{Pipe, serve_pipe};
@@ -37,7 +41,7 @@ pub(super) fn take_streams() -> io::Result<Streams> {
 }
 
 /// Serves until the input ends, or a signal.
-pub(super) async fn run(launch: &Launch, streams: Streams) -> Exit {
+pub(super) async fn run(launch: &Launch, streams: Streams, (given, log): Told<'_>) -> Exit {
     let stop = match signal::stop_requested() {
         Ok(stop) => stop,
         Err(cause) => return refuse(Exit::CannotStart, format!("no signals: {cause}")),
@@ -48,13 +52,22 @@ pub(super) async fn run(launch: &Launch, streams: Streams) -> Exit {
             return refuse(exit_of(&error), error);
         }
     };
+    log.copy_to(app.tracer());
+    let end = CancellationToken::new();
+    // A supervisor's socket in its environment is that of whoever started it.
+    let reloader = Reloader::new(given, launch.clone(), (Arc::clone(&app), log.clone(), Supervised::default()));
+    let grace = reloader.grace();
+    let reloading = AbortOnDropHandle::new(tokio::spawn(reloader.run(end.clone())));
     let pipe = Pipe {
         input: tokio::fs::File::from_std(streams.input),
         output: tokio::fs::File::from_std(streams.output),
         line_bytes_max: launch.listen.body_bytes_max,
-        grace: Duration::from_millis(launch.shutdown_grace_ms),
+        grace,
     };
-    match serve_pipe(app, pipe, stop).await {
+    let served = serve_pipe(app, pipe, stop).await;
+    end.cancel();
+    drop(reloading.await);
+    match served {
         Ok(()) => Exit::Ok,
         Err(error) => refuse(Exit::Failed, format!("not everything could be stored: {error}")),
     }

@@ -90,7 +90,9 @@ pub(super) async fn import(arguments: Import) -> Exit {
 }
 
 async fn imported(directory: &Path, arguments: Import) -> Result<SessionId, TransferError> {
-    let mut session = Imported::read(&mut BufReader::new(File::open(&arguments.file)?))?;
+    let named =
+        |cause: std::io::Error| std::io::Error::new(cause.kind(), format!("{}: {cause}", arguments.file.display()));
+    let mut session = Imported::read(&mut BufReader::new(File::open(&arguments.file).map_err(named)?))?;
     if arguments.new_id {
         session.rename(&SessionId::generate());
     }

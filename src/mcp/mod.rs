@@ -21,6 +21,9 @@ mod connection;
 mod content;
 mod elicit;
 mod explain;
+#[cfg(test)]
+#[path = "../../fuzz/src/inside/servers.rs"]
+mod inside;
 mod link;
 mod listing;
 mod pipe;

@@ -23,6 +23,7 @@ pub(super) struct Guarded<R> {
     server: String,
     fault: Fault,
     line_bytes: usize,
+    line_bytes_max: usize,
     told: bool,
 }
 
@@ -31,7 +32,14 @@ pub(super) type Fault = Arc<Mutex<Option<String>>>;
 
 impl<R> Guarded<R> {
     pub(super) fn new(inner: R, server: &str, fault: Fault) -> Self {
-        Self { inner, server: server.to_owned(), fault, line_bytes: 0, told: false }
+        let line_bytes_max = limit::MCP_MESSAGE_BYTES_MAX;
+        Self { inner, server: server.to_owned(), fault, line_bytes: 0, line_bytes_max, told: false }
+    }
+
+    /// The same with another limit.
+    #[allow(dead_code, reason = "only properties take another limit")]
+    pub(super) fn limited(self, line_bytes_max: usize) -> Self {
+        Self { line_bytes_max, ..self }
     }
 
     /// Counts what came.
@@ -41,8 +49,8 @@ impl<R> Guarded<R> {
                 self.look(piece);
             }
             self.line_bytes += piece.len();
-            if self.line_bytes > limit::MCP_MESSAGE_BYTES_MAX {
-                let fault = format!("it sent a message of more than {} bytes", limit::MCP_MESSAGE_BYTES_MAX);
+            if self.line_bytes > self.line_bytes_max {
+                let fault = format!("it sent a message of more than {} bytes", self.line_bytes_max);
                 *self.fault.lock() = Some(fault.clone());
                 return Err(io::Error::other(fault));
             }

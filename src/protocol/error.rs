@@ -121,6 +121,17 @@ impl ApiError {
         self
     }
 
+    /// The same error about the field `name`, where it is about `was`: callers have another name for it.
+    #[must_use]
+    pub fn with_field(mut self, was: &str, name: &str) -> Self {
+        if let Some(field) = self.0.details.as_mut().and_then(|details| details.get_mut("field"))
+            && *field == was
+        {
+            *field = name.into();
+        }
+        self
+    }
+
     /// The code.
     pub fn code(&self) -> ErrorCode {
         self.0.code

@@ -10,11 +10,11 @@ use serde_json::{Map, Value, value::RawValue};
 use super::changes::ChangeReport;
 use super::display::Display;
 use super::error::ErrorBody;
-use super::id::{RequestId, SessionId, TurnId};
+use super::id::{GrantId, RequestId, SessionId, TurnId};
 use super::permission::VerdictSource;
 use super::request::{ClientQuestion, NoticeLevel};
 use super::session::Usage;
-use super::telling::{Beginning, Configured, ControlKind, RoundKind, is_zero};
+use super::telling::{Beginning, Configured, ControlKind, Granted, RevokeReason, RoundKind, is_zero};
 
 /// What happened: `type` and `payload` of an event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -277,6 +277,17 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
+    /// A yes that reaches further than its call was kept for the session.
+    #[serde(rename = "permission.granted")]
+    PermissionGranted(Granted),
+    /// Such a yes is there no longer.
+    #[serde(rename = "permission.revoked")]
+    PermissionRevoked {
+        /// The grant.
+        grant_id: GrantId,
+        /// Why.
+        reason: RevokeReason,
+    },
     /// A question to the client that a tool or a hook puts.
     #[serde(rename = "client.request")]
     ClientRequest {
@@ -482,6 +493,10 @@ mod tests {
             json!({"type": "turn.complete", "payload": {"turn": 1, "type": "tool_use", "usage": usage}}),
             json!({"type": "permission.request", "payload": {"requestId": "req_1", "callId": "c", "toolName": "n", "args": {}, "options": ["allow", "allow_always", "deny"], "deadline": 9}}),
             json!({"type": "permission.response", "payload": {"requestId": "req_1", "callId": "c", "allowed": false, "by": "no-client", "reason": "r"}}),
+            json!({"type": "permission.granted", "payload": {"grantId": "grant_1", "requestId": "req_1", "toolName": "n", "createdAt": 1}}),
+            json!({"type": "permission.granted", "payload": {"grantId": "grant_1", "requestId": "req_1", "toolName": "n", "command": "ls", "cwd": "a", "createdAt": 1, "expiresAt": 2}}),
+            json!({"type": "permission.granted", "payload": {"grantId": "grant_1", "requestId": "req_1", "toolName": "n", "paths": ["/a"], "createdAt": 1}}),
+            json!({"type": "permission.revoked", "payload": {"grantId": "grant_1", "reason": "expired"}}),
             json!({"type": "client.request", "payload": {"requestId": "req_1", "callId": "c", "question": {"kind": "select", "title": "t", "options": ["a", "b"]}, "deadline": 9}}),
             json!({"type": "client.request", "payload": {"requestId": "req_1", "question": {"kind": "editor", "title": "t", "text": "x"}, "deadline": 9}}),
             json!({"type": "client.response", "payload": {"requestId": "req_1", "callId": "c", "value": ["a"], "cancelled": false, "by": "client"}}),

@@ -46,7 +46,7 @@ pub use session::{
     SessionView, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
 };
 pub use snapshot::{OpenCall, Snapshot, Underway};
-pub use telling::{Beginning, Configured, ControlKind, RoundKind};
+pub use telling::{Beginning, Configured, ControlKind, Granted, RevokeReason, RoundKind};
 pub use tool::{
     CategoryFilter, Held, HeldCall, ToolAnnotations, ToolCallRequest, ToolCallResult, ToolCategory, ToolDefinition,
     ToolList, ToolMetrics,

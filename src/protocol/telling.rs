@@ -1,9 +1,12 @@
 //! What some events tell: how a session begins, what of it changes, and how a turn is controlled.
 
+use std::path::PathBuf;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::Configure;
+use super::id::{GrantId, RequestId};
 use super::permission::PermissionConfig;
 
 /// How a round with the model ended.
@@ -26,6 +29,52 @@ pub struct Beginning {
     /// Rules of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Box<PermissionConfig>>,
+    /// Its log tells of every grant of the session, given or taken back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub tells_grants: bool,
+}
+
+/// A grant of the session, as it was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Granted {
+    /// Its id.
+    pub grant_id: GrantId,
+    /// The question that was answered with it.
+    pub request_id: RequestId,
+    /// The tool.
+    pub tool_name: String,
+    /// The command line that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+    /// Where that line starts: relative to the working directory of the session where it lies below it. Absent: in the
+    /// working directory itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+    /// The paths that it is about, as they resolve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<PathBuf>>,
+    /// When it was given, in milliseconds since 1970.
+    pub created_at: u64,
+    /// When it ends. Absent: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
+}
+
+/// Why a grant of the session is there no longer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RevokeReason {
+    /// A client took it back.
+    Client,
+    /// It had ended; this is told when the next one is given.
+    Expired,
+    /// The same was given again.
+    Replaced,
+    /// There were too many, and it was the oldest.
+    Surplus,
+    /// The session was imported: what was granted elsewhere is asked again here.
+    Imported,
 }
 
 /// Settings that changed.

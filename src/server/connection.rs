@@ -17,6 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Failure;
+use super::framing::Unclear;
 use super::held::{Held, Holding};
 use super::listen::{HEAD_BYTES_MAX, HEADERS_MAX};
 use super::log;
@@ -73,7 +74,7 @@ where
     // Gone with an upgrade: then it is no longer ours.
     let Some(parts) = connection.into_parts() else { return Err(cause) };
     let bare = held.take();
-    let refused = if held.has_two_lengths() { Some(two_lengths()) } else { refusal(&cause, &bare, &parts.read_buf) };
+    let refused = held.unclear().map_or_else(|| refusal(&cause, &bare, &parts.read_buf), |why| Some(unclear(why)));
     let answer = refused.map(|failure| {
         let id = log::refused(&failure, peer);
         failure.raw(&id)
@@ -126,8 +127,12 @@ fn no_http(why: &str) -> Failure {
     Failure::from(error.with_details(details)).closing()
 }
 
-fn two_lengths() -> Failure {
-    let expected = "not both `Content-Length` and `Transfer-Encoding`";
+fn unclear(why: Unclear) -> Failure {
+    let expected = match why {
+        Unclear::TwoLengths => "not both `Content-Length` and `Transfer-Encoding`",
+        Unclear::Coding => "`chunked` and no other coding, in one header",
+        Unclear::OldVersion => "no such header in a request of HTTP/1.0",
+    };
     Failure::from(ApiError::invalid("Transfer-Encoding", expected)).closing()
 }
 

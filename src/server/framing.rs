@@ -1,14 +1,26 @@
 //! Where the requests of a connection begin and end, by what their heads say: looked at before hyper sees them.
 //!
-//! A head with a `Content-Length` and a `Transfer-Encoding` can be read in two ways: what is a body to us may be a
-//! request to a proxy before us, and the other way round. hyper takes the chunks and forgets the length, so that
-//! nothing behind it can tell; therefore such a head is found here, and never reaches it.
+//! A head whose body can be read in two ways is a request that hides another one: what is a body to us may be a request to
+//! a proxy before us, and the other way round. hyper takes the chunks where a `Content-Length` stands beside them or another
+//! coding before them, and nothing behind it can tell; therefore such a head is found here, and never reaches it.
+//! Of codings, `chunked` alone is known, once, in HTTP/1.1 (RFC 9112, 6.1).
 //!
-//! Invariants: a few bytes are held, whatever comes. Only that one fault is judged; who cannot be followed is left
+//! Invariants: a few bytes are held, whatever comes. Only these faults are judged; who cannot be followed is left
 //! to hyper, which refuses what is malformed and ends the connection.
 
 /// Bytes of a line that are looked at: a header's name and a length fit.
 const LINE_BYTES_MAX: usize = 64;
+
+/// Why it cannot be told where a body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unclear {
+    /// A `Content-Length` and a `Transfer-Encoding`.
+    TwoLengths,
+    /// A `Transfer-Encoding` that is not `chunked`, once.
+    Coding,
+    /// A `Transfer-Encoding` in HTTP/1.0, which has none.
+    OldVersion,
+}
 
 /// Follows the requests of one connection.
 #[derive(Debug, Default)]
@@ -44,22 +56,66 @@ struct Head {
     begun: bool,
     /// What `Content-Length` says; None inside: it is no number.
     length: Option<Option<u64>>,
-    coded: bool,
+    coding: Option<Coding>,
+    /// Of HTTP/1.0.
+    old: bool,
 }
+
+/// What `Transfer-Encoding` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Coding {
+    Chunked,
+    /// Anything else, or more than one header.
+    Other,
+}
+
+/// How the first line of a request of HTTP/1.0 ends.
+const OLD: [u8; 8] = *b"HTTP/1.0";
 
 /// The beginning of a line, without blanks.
 #[derive(Debug, Default)]
 struct Line {
     bytes: Vec<u8>,
+    /// Its last ones without a carriage return.
+    last: [u8; OLD.len()],
+    /// Something stands in the value of a header, and then blanks, and then something again.
+    parted: bool,
+    value: Value,
     /// Its whole length.
     length: usize,
+}
+
+/// How far the value of a header has come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Value {
+    /// The colon has not.
+    #[default]
+    Name,
+    Before,
+    Within,
+    Behind,
 }
 
 impl Line {
     fn push(&mut self, data: &[u8]) {
         self.length = self.length.saturating_add(data.len());
         let room = LINE_BYTES_MAX - self.bytes.len();
-        self.bytes.extend(data.iter().filter(|byte| !matches!(byte, b' ' | b'\t')).take(room));
+        self.bytes.extend(data.iter().filter(|byte| !is_blank(**byte)).take(room));
+        for byte in data.iter().filter(|byte| **byte != b'\r') {
+            self.value = match (self.value, *byte) {
+                (Value::Name, b':') => Value::Before,
+                (Value::Name | Value::Before, byte) if self.value == Value::Name || is_blank(byte) => self.value,
+                (Value::Within | Value::Behind, byte) if is_blank(byte) => Value::Behind,
+                (before, _) => {
+                    self.parted |= before == Value::Behind;
+                    Value::Within
+                }
+            };
+        }
+        for byte in data.iter().filter(|byte| !is_blank(**byte) && **byte != b'\r') {
+            self.last.rotate_left(1);
+            self.last[OLD.len() - 1] = *byte;
+        }
     }
 
     fn is_blank(&self) -> bool {
@@ -73,9 +129,13 @@ impl Line {
     }
 }
 
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
 impl Framing {
-    /// Looks at what comes next. Some: up to there, the line end of a head with two lengths, which must not be read.
-    pub(super) fn follow(&mut self, data: &[u8]) -> Option<usize> {
+    /// Looks at what comes next. Some: up to there, the line end of an unclear head, which must not be read.
+    pub(super) fn follow(&mut self, data: &[u8]) -> Option<(usize, Unclear)> {
         let mut at = 0;
         while at < data.len() {
             let rest = &data[at..];
@@ -94,9 +154,9 @@ impl Framing {
                     self.line.push(&rest[..end.unwrap_or(rest.len())]);
                     let end = end?;
                     let line = std::mem::take(&mut self.line);
-                    if self.end_line(&line) {
+                    if let Some(unclear) = self.end_line(&line) {
                         self.at = Place::Lost;
-                        return Some(at + end);
+                        return Some((at + end, unclear));
                     }
                     at += end + 1;
                 }
@@ -105,20 +165,22 @@ impl Framing {
         None
     }
 
-    /// Takes a whole line. True: it ends a head with two lengths.
-    fn end_line(&mut self, line: &Line) -> bool {
+    /// Takes a whole line. Some: it ends an unclear head.
+    fn end_line(&mut self, line: &Line) -> Option<Unclear> {
         let blank = line.is_blank();
         let next = match &mut self.at {
-            Place::Head(head) if blank && head.begun => match (head.length, head.coded) {
-                (Some(_), true) => return true,
-                (None, true) => Place::ChunkSize,
-                (Some(Some(left @ 1..)), false) => Place::Body { left, chunk: false },
-                (Some(Some(0)) | None, false) => Place::default(),
-                (Some(None), false) => Place::Lost,
+            Place::Head(head) if blank && head.begun => match (head.length, head.coding) {
+                (Some(_), Some(_)) => return Some(Unclear::TwoLengths),
+                (None, Some(Coding::Other)) => return Some(Unclear::Coding),
+                (None, Some(Coding::Chunked)) if head.old => return Some(Unclear::OldVersion),
+                (None, Some(Coding::Chunked)) => Place::ChunkSize,
+                (Some(Some(left @ 1..)), None) => Place::Body { left, chunk: false },
+                (Some(Some(0)) | None, None) => Place::default(),
+                (Some(None), None) => Place::Lost,
             },
             Place::Head(head) => {
                 head.take(line);
-                return false;
+                return None;
             }
             Place::ChunkSize => match chunk_size(&line.bytes) {
                 Some(0) => Place::Trailers,
@@ -127,11 +189,11 @@ impl Framing {
             },
             Place::ChunkEnd if blank => Place::ChunkSize,
             Place::Trailers if blank => Place::default(),
-            Place::Trailers => return false,
+            Place::Trailers => return None,
             Place::ChunkEnd | Place::Body { .. } | Place::Lost => Place::Lost,
         };
         self.at = next;
-        false
+        None
     }
 }
 
@@ -139,6 +201,7 @@ impl Head {
     fn take(&mut self, line: &Line) {
         if !self.begun {
             self.begun = !line.is_blank();
+            self.old = line.last == OLD;
             return;
         }
         let Some((name, value)) = line.header() else { return };
@@ -147,7 +210,11 @@ impl Head {
             let text = std::str::from_utf8(value.trim_ascii_end()).ok();
             self.length = Some(text.filter(|_| whole).and_then(|text| text.parse().ok()));
         }
-        self.coded |= name.eq_ignore_ascii_case(b"transfer-encoding");
+        if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            let value = value.strip_suffix(b"\r").unwrap_or(value);
+            let plain = value.eq_ignore_ascii_case(b"chunked") && !line.parted;
+            self.coding = Some(if plain && self.coding.is_none() { Coding::Chunked } else { Coding::Other });
+        }
     }
 }
 
@@ -164,11 +231,16 @@ mod tests {
 
     /// Where it is found, whichever way the bytes come.
     fn found(text: &str) -> Option<usize> {
+        unclear(text).map(|(at, _)| at)
+    }
+
+    fn unclear(text: &str) -> Option<(usize, Unclear)> {
         let whole = Framing::default().follow(text.as_bytes());
         for piece in [1, 3] {
             let mut framing = Framing::default();
             let pieces = text.as_bytes().chunks(piece).enumerate();
-            let at = pieces.filter_map(|(n, bytes)| Some(n * piece + framing.follow(bytes)?)).next();
+            let at =
+                pieces.filter_map(|(n, bytes)| framing.follow(bytes).map(|(at, why)| (n * piece + at, why))).next();
             assert_eq!(at, whole, "in pieces of {piece}: {text}");
             assert!(framing.line.bytes.capacity() <= 2 * LINE_BYTES_MAX);
         }
@@ -210,6 +282,48 @@ mod tests {
         for (headers, want) in table {
             assert_eq!(found(&format!("POST / HTTP/1.1\r\nHost: x\r\n{headers}\r\n")).is_some(), want, "{headers}");
         }
+    }
+
+    #[test]
+    fn one_coding_is_known_once_in_one_version() {
+        use Unclear::{Coding, OldVersion};
+        #[rustfmt::skip]
+        let table = [
+            ("HTTP/1.1", "Transfer-Encoding: chunked\r\n", None),
+            ("HTTP/1.1", "transfer-encoding:chunked\n", None),
+            ("HTTP/1.1", "TRANSFER-ENCODING: \t CHUNKED \t \r\n", None),
+            ("HTTP/1.1", "X-Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", None),
+            ("HTTP/1.1", "Transfer-Encoding: gzip, chunked\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: gzip\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: chunked, gzip\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: identity\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: chunked, chunked\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: chunked\r\ntransfer-encoding: gzip\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: gzip\r\ntransfer-encoding: chunked\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: chunked;q=1\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: chunked,\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: ,chunked\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: chun ked\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: \"chunked\"\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: xchunked\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: \x0bchunked\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding:\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding:\r\n chunked\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding : gzip\r\n", Some(Coding)),
+            ("HTTP/1.0", "Transfer-Encoding: chunked\r\n", Some(OldVersion)),
+            ("HTTP/1.0 ", "Transfer-Encoding: gzip\r\n", Some(Coding)),
+            ("HTTP/1.0", "X: y\r\n", None),
+        ];
+        for (version, headers, want) in table {
+            for path in ["/", &format!("/{}", "x".repeat(500))] {
+                let text = format!("POST {path} {version}\r\nHost: x\r\n{headers}\r\n");
+                assert_eq!(unclear(&text).map(|(_, why)| why), want, "{version} {headers}");
+            }
+        }
+        // Whatever comes before it, and however much.
+        let long = format!("POST / HTTP/1.1\r\nTransfer-Encoding: {}gzip, chunked\r\n\r\n", " ".repeat(500));
+        assert_eq!(unclear(&long), Some((long.len() - 1, Coding)));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! here until that poll is over: `connection` then either says something better in its place, or lets
 //! go of what was something else.
 //!
-//! The other way round, a head that says two lengths (`framing`) does not reach hyper: for it the
+//! The other way round, a head of which the body's end is unclear (`framing`) does not reach hyper: for it the
 //! connection ends before that head's end.
 //!
 //! Invariant: all bytes that are let go reach the socket, in their order; only what is taken by
@@ -19,7 +19,7 @@ use std::task::{Context, Poll, ready};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::framing::Framing;
+use super::framing::{Framing, Unclear};
 
 /// A bare answer is a status line, `connection`, `content-length: 0` and `date`.
 const BARE_BYTES_MAX: usize = 200;
@@ -33,8 +33,8 @@ struct State {
     bytes: Vec<u8>,
     /// It was something else: on with it.
     let_go: bool,
-    /// The head that is being read says two lengths.
-    two_lengths: bool,
+    /// The body's end is unclear in the head that is being read.
+    unclear: Option<Unclear>,
 }
 
 impl Held {
@@ -51,9 +51,9 @@ impl Held {
         std::mem::take(&mut self.0.lock().bytes)
     }
 
-    /// Whether the connection ends because of a head with a `Content-Length` and a `Transfer-Encoding`.
-    pub(super) fn has_two_lengths(&self) -> bool {
-        self.0.lock().two_lengths
+    /// Why the connection ends, when it is because of a head that can be read in two ways.
+    pub(super) fn unclear(&self) -> Option<Unclear> {
+        self.0.lock().unclear
     }
 }
 
@@ -116,13 +116,13 @@ fn is_bare(data: &[u8]) -> bool {
 impl<T: AsyncRead + Unpin> AsyncRead for Holding<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.held.has_two_lengths() {
+        if this.held.unclear().is_some() {
             return Poll::Ready(Ok(()));
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
-        if let Some(end) = this.framing.follow(&buf.filled()[before..]) {
-            this.held.0.lock().two_lengths = true;
+        if let Some((end, unclear)) = this.framing.follow(&buf.filled()[before..]) {
+            this.held.0.lock().unclear = Some(unclear);
             buf.set_filled(before + end);
         }
         Poll::Ready(Ok(()))

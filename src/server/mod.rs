@@ -54,6 +54,7 @@ pub use self::tls::TlsFiles;
 
 use crate::app::App;
 use crate::base::limit;
+use crate::base::passed::Passed;
 use crate::protocol::LimitView;
 
 /// Where and how to listen.
@@ -170,6 +171,8 @@ pub(crate) struct Shared {
     streams: CancellationToken,
     /// Fires when no new connections are taken.
     accepting: CancellationToken,
+    /// What waits for sockets.
+    outs: out::Outs,
 }
 
 impl Shared {
@@ -178,11 +181,14 @@ impl Shared {
         let of = |name, all: usize, permits: &Semaphore| {
             LimitView::new(name, all.saturating_sub(permits.available_permits()), all)
         };
+        let (frames, frame_bytes) = self.outs.fullest();
         let mut limits = vec![
             of("connections", self.options.connections_max, &self.room),
             of("refusals", listen::REFUSALS_MAX, &self.refusals),
             LimitView::new("tokens", self.guard.keys().count(), limit::TOKENS_MAX),
             LimitView::new("tokenNames", self.guard.keys().names(), limit::TOKEN_NAMES_MAX),
+            LimitView::new("framesOfASocket", frames, limit::FRAMES_WAITING_MAX),
+            LimitView::new("frameBytesOfASocket", frame_bytes, limit::FRAMES_WAITING_BYTES_MAX),
         ];
         limits.extend(self.app.limits());
         limits
@@ -206,23 +212,36 @@ impl Server {
     /// # Errors
     /// [`ListenError`] that says what stands in the way.
     pub async fn start(app: Arc<App>, options: ListenOptions) -> Result<Self, ListenError> {
+        Self::start_on(app, options, Passed::default()).await
+    }
+
+    /// The same on sockets that listen already. The host and the port of the options have to be theirs; where no socket is
+    /// passed, one is made.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_on(app: Arc<App>, options: ListenOptions, passed: Passed) -> Result<Self, ListenError> {
         check_allowed(&options).await?;
         let tls = match options.tls.clone() {
             Some(files) => Some(Tls::read(files).await?),
             None => None,
         };
         let (host, port) = (options.host.clone(), options.port);
-        let listener = TcpListener::bind((host.as_str(), port)).await;
+        let listener = match passed.network {
+            Some(listener) => TcpListener::from_std(listener),
+            None => TcpListener::bind((host.as_str(), port)).await,
+        };
         let bound = listener.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = bound.map_err(|cause| match cause.kind() {
             std::io::ErrorKind::AddrInUse => ListenError::PortInUse { host: host.clone(), port },
             _ => ListenError::Io { host: host.clone(), port, cause },
         })?;
-        let local = match options.socket.clone() {
-            Some(path) => Some(Socket::open(path).await?),
-            None => None,
+        let local = match (passed.local, options.socket.clone()) {
+            (Some(listener), path) => Some(Socket::passed(listener, path)?),
+            (None, Some(path)) => Some(Socket::open(path).await?),
+            (None, None) => None,
         };
-        let socket = local.as_ref().map(|socket| socket.path().to_owned());
+        let socket = local.as_ref().and_then(|socket| socket.path()).map(Path::to_owned);
         let any_host = options.allow_public && options.token.is_some();
         let keys = Keys::new(options.token.clone(), options.tokens_file.clone());
         keys.reload().await;
@@ -234,7 +253,17 @@ impl Server {
         let (stop, closing) = (streams.clone(), accepting.clone());
         let room = Arc::new(Semaphore::new(options.connections_max));
         let refusals = Arc::new(Semaphore::new(listen::REFUSALS_MAX));
-        let shared = Shared { app, guard, options, tls, room, refusals, streams: stop, accepting: closing };
+        let shared = Shared {
+            app,
+            guard,
+            options,
+            tls,
+            room,
+            refusals,
+            streams: stop,
+            accepting: closing,
+            outs: out::Outs::default(),
+        };
         let shared = Arc::new(shared);
         let router = routes::router(Arc::clone(&shared));
         let (drain, drained) = watch::channel(None);

@@ -6,8 +6,9 @@
 //! Invariant: at most [`FRAMES_WAITING_MAX`](limit::FRAMES_WAITING_MAX) frames and
 //! [`FRAMES_WAITING_BYTES_MAX`](limit::FRAMES_WAITING_BYTES_MAX) bytes wait, or a single frame that is larger.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::base::limit;
@@ -30,6 +31,32 @@ pub(super) struct Frame {
 pub(super) fn channel() -> (Out, mpsc::Receiver<Frame>) {
     let (frames, receiver) = mpsc::channel(limit::FRAMES_WAITING_MAX);
     (Out { frames, room: Arc::new(Semaphore::new(limit::FRAMES_WAITING_BYTES_MAX)) }, receiver)
+}
+
+/// The ways that are open, to see how full they are.
+#[derive(Debug, Default)]
+pub(super) struct Outs(Mutex<Vec<(mpsc::WeakSender<Frame>, Weak<Semaphore>)>>);
+
+impl Outs {
+    /// Takes one in; those that are closed go.
+    pub(super) fn add(&self, out: &Out) {
+        let mut open = self.0.lock();
+        // Looking at all of them is for when there are twice as many as at the last look.
+        if open.len() == open.capacity() {
+            open.retain(|(frames, _)| frames.strong_count() > 0);
+        }
+        open.push((out.frames.downgrade(), Arc::downgrade(&out.room)));
+    }
+
+    /// Frames that wait on one of them, and bytes: the most of each.
+    pub(super) fn fullest(&self) -> (usize, usize) {
+        let open = self.0.lock();
+        let frames = open.iter().filter_map(|(frames, _)| frames.upgrade());
+        let frames = frames.map(|frames| frames.max_capacity() - frames.capacity()).max();
+        let rooms = open.iter().filter_map(|(_, room)| room.upgrade());
+        let bytes = rooms.map(|room| limit::FRAMES_WAITING_BYTES_MAX - room.available_permits()).max();
+        (frames.unwrap_or(0), bytes.unwrap_or(0))
+    }
 }
 
 impl Out {
@@ -70,6 +97,13 @@ mod tests {
             assert_eq!(out.say("x".into()).now_or_never(), Some(true));
         }
         assert_eq!(out.say("x".into()).now_or_never(), None, "frames");
+        let outs = Outs::default();
+        for _ in 0..100 {
+            outs.add(&channel().0);
+        }
+        assert!(outs.0.lock().len() <= 8, "those that are closed go");
+        outs.add(&out);
+        assert_eq!(outs.fullest(), (limit::FRAMES_WAITING_MAX, limit::FRAMES_WAITING_MAX));
         while frames.try_recv().is_ok() {}
         let half = "x".repeat(limit::FRAMES_WAITING_BYTES_MAX / 2);
         assert_eq!(out.say(half.clone()).now_or_never(), Some(true));

@@ -8,7 +8,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
-use std::os::unix::net::UnixStream as Probe;
+use std::os::unix::net::{UnixListener as Passed, UnixStream as Probe};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, Mode};
@@ -27,16 +27,29 @@ pub(super) struct Socket {
     place: Place,
 }
 
+/// Whose a socket's file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// We made it, and take it away.
+    Ours,
+    /// It was there, and stays.
+    Another,
+}
+
 /// The file of a socket; removed with it, which is why it stands behind the listener.
 #[derive(Debug)]
 struct Place {
-    path: PathBuf,
+    /// None: it is known by no path.
+    path: Option<PathBuf>,
+    owner: Owner,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // Where somebody listens it is another's by now; where nothing is there is nothing to do.
-        drop(make_room(&self.path));
+        if let (Some(path), Owner::Ours) = (&self.path, self.owner) {
+            // Where somebody listens it is another's by now; where nothing is there is nothing to do.
+            drop(make_room(path));
+        }
     }
 }
 
@@ -50,15 +63,30 @@ impl Socket {
         let opened = tokio::task::spawn_blocking(move || open(&named));
         let opened = opened.await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
         let listening = opened.and_then(|listener| {
-            let place = Place { path: path.clone() };
+            let place = Place { path: Some(path.clone()), owner: Owner::Ours };
             Ok(Self { listener: UnixListener::from_std(listener)?, place })
         });
         listening.map_err(|cause| ListenError::Socket { path, problem: cause.to_string() })
     }
 
-    /// Where it is.
-    pub(super) fn path(&self) -> &Path {
-        &self.place.path
+    /// One that listens already, and outlives us.
+    ///
+    /// # Errors
+    /// [`ListenError::Socket`] when it cannot be used, or is not where it was to be.
+    pub(super) fn passed(listener: Passed, wanted: Option<PathBuf>) -> Result<Self, ListenError> {
+        let refused = |problem: String| ListenError::Socket { path: wanted.clone().unwrap_or_default(), problem };
+        let address = listener.local_addr().map_err(|cause| refused(cause.to_string()))?;
+        let path = address.as_pathname().map(Path::to_owned);
+        if wanted.is_some() && wanted != path {
+            return Err(refused("expected the path of the socket that was passed, or none".to_owned()));
+        }
+        let listener = UnixListener::from_std(listener).map_err(|cause| refused(cause.to_string()))?;
+        Ok(Self { listener, place: Place { path, owner: Owner::Another } })
+    }
+
+    /// Where it is. None: it has no path.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.place.path.as_deref()
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::dialogue::{Dialogue, ready, shutdown};
@@ -31,8 +31,8 @@ pub struct Pipe<R, W> {
     pub output: W,
     /// Longest line in bytes.
     pub line_bytes_max: usize,
-    /// How long turns get to finish at the end.
-    pub grace: Duration,
+    /// How long turns get to finish at the end, as it is then.
+    pub grace: watch::Receiver<Duration>,
 }
 
 /// Serves the owner over a pipe until its input ends or `stop` fires, then stops the application.
@@ -54,6 +54,7 @@ where
         () = stop.cancelled() => {}
         () = out.closed() => {}
     }
+    let grace = *grace.borrow();
     // Who takes no answers is waited for only so long.
     let answered = async {
         out.say(shutdown(grace)).await;

@@ -84,6 +84,7 @@ async fn serve(socket: WebSocket, shared: Arc<Shared>, caller: Caller) {
     let _open = shared.app.meters().sockets.enter();
     let (sink, stream) = socket.split();
     let (out, frames) = out::channel();
+    shared.outs.add(&out);
     let gone = CancellationToken::new();
     let (heard, hearing) = watch::channel(Instant::now());
     let (end, ending) = watch::channel(None);

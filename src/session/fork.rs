@@ -108,7 +108,9 @@ impl Manager {
         if let Some(receipt) = receipt {
             writes.extend(receipt.take(&view, view.version)?);
         }
-        commit(store, writes).await.map_err(failed)?;
+        // The one that is taken is the one that was chosen.
+        let taken = |error: StoreError| store_failure(&error).with_field("sessionId", "newSessionId");
+        commit(store, writes).await.map_err(taken)?;
         Ok(view)
     }
 }

@@ -332,6 +332,8 @@ fn is_said(body: &EventBody) -> bool {
         | EventBody::ToolTimeout { .. }
         | EventBody::PermissionRequest { .. }
         | EventBody::PermissionResponse { .. }
+        | EventBody::PermissionGranted(_)
+        | EventBody::PermissionRevoked { .. }
         | EventBody::ClientRequest { .. }
         | EventBody::ClientResponse { .. }
         | EventBody::ClientNotice { .. }

@@ -337,11 +337,16 @@ impl Manager {
     pub fn limits(&self) -> Vec<LimitView> {
         let limits = self.shelf.terms.limits.read().clone();
         let lives: Vec<_> = self.shelf.lives.lock().values().cloned().collect();
+        let scopes = &self.shelf.scopes;
+        let [resting, busy] = scopes.resting();
         let most = |of: &dyn Fn(&Live) -> usize| lives.iter().map(|live| of(live)).max().unwrap_or(0);
         vec![
             LimitView::new("sessionsInMemory", lives.len(), limits.sessions_max),
             LimitView::new("turnsRunning", *self.shelf.running.borrow(), limits.sessions_max),
-            LimitView::new("restingScopes", self.shelf.scopes.resting(), limit::RESTING_SCOPES_MAX),
+            LimitView::new("restingScopes", resting, limit::RESTING_SCOPES_MAX),
+            LimitView::new("restingScopesWithPrograms", busy, limit::RESTING_PROGRAM_SCOPES_MAX),
+            LimitView::new("fileMarksOfASession", scopes.most(|scope| scope.files.count()), limit::FILE_MARKS_MAX),
+            LimitView::new("consolesOfASession", scopes.most(|scope| scope.consoles.len()), limit::CONSOLES_MAX),
             LimitView::new("streamsOfASession", most(&Live::streams), limits.streams_per_session_max),
             LimitView::new("ordersOfASession", most(&Live::orders), actor::MAIL_MAX),
             LimitView::new("queuedTurnsOfASession", most(&|live| live.doing().1), limits.queued_prompts_max),

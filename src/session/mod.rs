@@ -13,6 +13,8 @@ mod clients;
 mod control;
 mod fork;
 mod gate;
+mod grammar;
+mod granted;
 mod history;
 mod journal;
 mod live;
@@ -55,6 +57,7 @@ pub use ask::{Answer, GrantTerms, Resolved, Says};
 pub use book::GrantBook;
 pub use control::{Command, Controlled};
 pub use fork::NewFork;
+pub use grammar::Misplaced;
 pub use history::{is_item, items};
 pub use live::{ClientGuard, EventReader, Live};
 pub use manager::Manager;
@@ -116,7 +119,10 @@ pub struct Terms {
 /// What a store says, as a caller is told.
 pub fn store_failure(error: &StoreError) -> ApiError {
     match error {
-        StoreError::Taken(_) => ApiError::conflict(error.to_string()),
+        StoreError::Taken(_) => {
+            let details = serde_json::json!({ "field": "sessionId", "expected": "an id that is not taken, or none" });
+            ApiError::conflict(error.to_string()).with_details(details)
+        }
         StoreError::NoSession(id) => ApiError::not_found(format!("session {id}")),
         StoreError::NoTurn(id) => ApiError::not_found(format!("turn {id}")),
         StoreError::TooDeep { .. } => ApiError::new(ErrorCode::ResourceExhausted, error.to_string()),

@@ -109,6 +109,8 @@ impl Remains {
             | EventBody::ToolCallError { .. }
             | EventBody::ToolCallOutput { .. }
             | EventBody::ToolTimeout { .. }
+            | EventBody::PermissionGranted(_)
+            | EventBody::PermissionRevoked { .. }
             | EventBody::ClientNotice { .. }
             | EventBody::ClientDisplay { .. }
             | EventBody::MemoryAdd { .. }

@@ -1,8 +1,8 @@
 //! What tools remember of sessions that rest: a session that wakes finds it again.
 //!
 //! A person may change a file between two prompts, long after the session left memory; what it read before has to be
-//! known then. Bounded: the sessions that have rested longest are forgotten, but for those whose programs go on: these are
-//! known as long as the programs are.
+//! known then. Bounded: the sessions that have rested longest are forgotten. Those whose programs go on have a bound of their
+//! own; one that is forgotten over it takes its programs along.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -27,12 +27,17 @@ impl Scopes {
         let mut kept = self.kept.lock();
         kept.retain(|(other, _)| other != id);
         kept.push_back((id.clone(), Arc::clone(scope)));
-        let resting = |scope: &Arc<Scope>| scope.consoles.is_empty();
-        if kept.iter().filter(|(_, scope)| resting(scope)).count() > limit::RESTING_SCOPES_MAX
-            && let Some(oldest) = kept.iter().position(|(_, scope)| resting(scope))
-        {
-            kept.remove(oldest);
+        let busy = |scope: &Arc<Scope>| !scope.consoles.is_empty();
+        let mut forgotten = Vec::new();
+        for (is_busy, max) in [(false, limit::RESTING_SCOPES_MAX), (true, limit::RESTING_PROGRAM_SCOPES_MAX)] {
+            if kept.iter().filter(|(_, scope)| busy(scope) == is_busy).count() > max
+                && let Some(oldest) = kept.iter().position(|(_, scope)| busy(scope) == is_busy)
+            {
+                forgotten.extend(kept.remove(oldest));
+            }
         }
+        // Their programs end with them, and nobody waits for that here.
+        drop(kept);
     }
 
     /// The scope of a session that wakes; an empty one when nothing is remembered.
@@ -44,9 +49,18 @@ impl Scopes {
         scope
     }
 
-    /// How many sessions rest that can be forgotten.
-    pub fn resting(&self) -> usize {
-        self.kept.lock().iter().filter(|(_, scope)| scope.consoles.is_empty()).count()
+    /// How many sessions rest: those of which nothing goes on, and those whose programs do.
+    pub fn resting(&self) -> [usize; 2] {
+        let kept = self.kept.lock();
+        let busy = kept.iter().filter(|(_, scope)| !scope.consoles.is_empty()).count();
+        [kept.len() - busy, busy]
+    }
+
+    /// The most of something that one session has, awake or resting.
+    pub fn most(&self, of: impl Fn(&Scope) -> usize) -> usize {
+        let awake = self.held.lock().values().filter_map(Weak::upgrade).map(|scope| of(&scope)).max();
+        let resting = self.kept.lock().iter().map(|(_, scope)| of(scope)).max();
+        awake.max(resting).unwrap_or(0)
     }
 
     /// The scope of a session that is awake.

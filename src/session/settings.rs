@@ -69,7 +69,7 @@ pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
     }
 }
 
-/// What the log says of a session that begins with these settings: all but the grants, which each have an answer behind them.
+/// What the log says of a session that begins with these settings: all but the grants, which it tells one by one.
 pub fn beginning(settings: &SessionSettings) -> Beginning {
     let changes = Configure {
         model: Some(settings.model.clone()),
@@ -80,7 +80,11 @@ pub fn beginning(settings: &SessionSettings) -> Beginning {
         permission_mode: Some(settings.permission_mode),
         working_directory: Some(settings.working_directory.clone()),
     };
-    Beginning { settings: Some(Box::new(changes)), permissions: settings.permissions.clone().map(Box::new) }
+    Beginning {
+        settings: Some(Box::new(changes)),
+        permissions: settings.permissions.clone().map(Box::new),
+        tells_grants: true,
+    }
 }
 
 /// The settings that a session began with. None: its log is of a time in which that was not said.

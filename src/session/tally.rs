@@ -60,6 +60,8 @@ impl Tally {
             | EventBody::ToolTimeout { .. }
             | EventBody::PermissionRequest { .. }
             | EventBody::PermissionResponse { .. }
+            | EventBody::PermissionGranted(_)
+            | EventBody::PermissionRevoked { .. }
             | EventBody::ClientRequest { .. }
             | EventBody::ClientResponse { .. }
             | EventBody::ClientNotice { .. }

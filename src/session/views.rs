@@ -3,22 +3,32 @@
 //! Pure: events in, one after the other; faults out. What is rebuilt: the session's status, message count and tokens, and of
 //! each turn its status, result, error or reason, its rounds and tokens, and its first event; and the session's settings and
 //! version, where the log says with what it began: logs of earlier versions do not. Not in the log are the actor's own times,
-//! and how far a yes to a question reaches: those are facts beside it. But a grant has such a yes behind it, for its tool.
+//! and grants that outlive the session. Logs of earlier versions do not tell of the session's own grants either: those have a yes
+//! behind them, for their tool.
 
 use std::collections::{HashMap, HashSet};
 
+use super::grammar::{Grammar, Misplaced, version_of};
+use super::granted::replay;
 use super::settings::{begun, chosen_tools, configure};
 use super::tally::Tally;
+use crate::base::limit;
 use crate::protocol::{
     Configured, ErrorBody, Event, EventBody, RequestId, SessionId, SessionStatus, TurnId, TurnStatus, Usage,
 };
 use crate::store::inspect::Fault;
-use crate::store::{SessionRow, SessionSettings, TurnRow};
+use crate::store::{Grant, SessionRow, SessionSettings, TurnRow};
 
 /// A turn by its events.
 #[derive(Debug, Clone, Default)]
 struct Seen {
+    /// Where its row has its place among the others: at the event with which it came to be.
+    place: u64,
     first_seq: Option<u64>,
+    last_seq: Option<u64>,
+    /// The text of its prompt, as far as its record shows it.
+    prompt: String,
+    paused: bool,
     tally: Tally,
     end: Option<End>,
 }
@@ -34,6 +44,9 @@ enum End {
 /// What a log's events add up to.
 #[derive(Debug, Default)]
 pub struct Views {
+    grammar: Grammar,
+    /// The session that the log says it is of: created or forked.
+    session: Option<SessionId>,
     turns: HashMap<TurnId, Seen>,
     last_end: Option<TurnId>,
     message_count: u64,
@@ -45,57 +58,85 @@ pub struct Views {
     asked: HashMap<RequestId, String>,
     /// Tools that somebody was allowed to use when asked.
     allowed: HashSet<String>,
+    /// What was granted for the session.
+    grants: Vec<Grant>,
+    /// Whether the log tells of all grants.
+    tells_grants: bool,
 }
 
 impl Views {
     /// Takes in the next event of the log.
-    pub fn push(&mut self, event: &Event) {
-        let Some(body) = event.body() else { return };
+    ///
+    /// # Errors
+    /// [`Misplaced`]: it cannot come where it does. Then the views are not to be held against anything.
+    pub fn push(&mut self, event: &Event) -> Result<(), Misplaced> {
+        let Some(body) = event.body() else { return Ok(()) };
+        self.grammar.push(event, &body)?;
         self.take_settings(&body);
         self.take_answer(&body);
-        let Some(turn_id) = &event.turn_id else { return };
+        replay(&mut self.grants, &body);
+        let Some(turn_id) = &event.turn_id else {
+            self.take_beginning(&body);
+            return Ok(());
+        };
         // Looked up by reference first: deltas come by the thousand.
         if !self.turns.contains_key(turn_id) {
-            self.turns.insert(turn_id.clone(), Seen::default());
+            self.turns.insert(turn_id.clone(), Seen { place: event.seq, ..Seen::default() });
         }
-        let Some(turn) = self.turns.get_mut(turn_id) else { return };
+        let Some(turn) = self.turns.get_mut(turn_id) else { return Ok(()) };
         turn.tally.push(&body);
-        if matches!(body, EventBody::SessionPrompt { .. }) {
-            turn.first_seq.get_or_insert(event.seq);
-        }
         let end = match body {
+            EventBody::SessionPrompt { prompt, .. } => {
+                turn.first_seq = Some(event.seq);
+                turn.prompt = shown(prompt);
+                return Ok(());
+            }
+            EventBody::TurnPaused { .. } | EventBody::TurnResumed { .. } => {
+                turn.paused = matches!(body, EventBody::TurnPaused { .. });
+                return Ok(());
+            }
             EventBody::SessionCompleted { result, .. } => End::Completed(result),
             EventBody::SessionError { error, .. } => End::Failed(error),
             EventBody::Abort { reason } => End::Stopped(reason),
-            _ => return,
+            _ => return Ok(()),
         };
-        turn.end = Some(end);
+        (turn.end, turn.last_seq) = (Some(end), Some(event.seq));
         self.message_count += turn.tally.messages;
         self.usage = self.usage.plus(turn.tally.usage);
         self.last_end = Some(turn_id.clone());
+        Ok(())
+    }
+
+    fn take_beginning(&mut self, body: &EventBody) {
+        match body {
+            EventBody::SessionCreated { session_id, .. } => self.session = Some(session_id.clone()),
+            EventBody::SessionForked { session_id, at, .. } => {
+                self.session = Some(session_id.clone());
+                // What the fork has ended got its row with that end.
+                for turn in self.turns.values_mut() {
+                    turn.place = turn.last_seq.filter(|last| last > at).unwrap_or(turn.place);
+                }
+            }
+            _ => {}
+        }
     }
 
     fn take_settings(&mut self, body: &EventBody) {
-        let version = match body {
+        match body {
             EventBody::SessionCreated { beginning, .. } | EventBody::SessionForked { beginning, .. } => {
-                self.settings = begun(beginning);
-                Some(0)
+                (self.settings, self.version) = (begun(beginning), 0);
+                // Nobody granted a fork anything yet.
+                self.grants.clear();
+                self.tells_grants = beginning.tells_grants;
             }
-            EventBody::SessionConfigured(Configured { changes, version }) => {
+            EventBody::SessionConfigured(Configured { changes, .. }) => {
                 if let Some(settings) = &mut self.settings {
                     configure(settings, changes);
                 }
-                *version
             }
-            EventBody::TurnControl { version, .. } => Some(*version),
-            EventBody::SessionPrompt { version, .. }
-            | EventBody::TurnQueued { version, .. }
-            | EventBody::TurnResumed { version, .. }
-            | EventBody::ChangesUndone { version, .. }
-            | EventBody::ChangesRedone { version, .. } => *version,
-            _ => None,
-        };
-        self.version = version.unwrap_or(self.version);
+            _ => {}
+        }
+        self.version = version_of(body).unwrap_or(self.version);
     }
 
     fn take_answer(&mut self, body: &EventBody) {
@@ -111,35 +152,54 @@ impl Views {
         }
     }
 
-    /// Holds the stored views against the log.
+    /// Holds the stored views against the log; `stored` are the turns, oldest first.
     pub fn compare(&self, row: &SessionRow, stored: &[TurnRow]) -> Vec<Fault> {
         let mut found = Compared { session: row.id.clone(), turn: None, faults: Vec::new() };
+        let mut before = 0;
         for turn in stored {
             found.turn = Some(turn.record.turn_id.clone());
             match self.turns.get(&turn.record.turn_id) {
-                Some(seen) => seen.compare(turn, &mut found),
+                Some(seen) => {
+                    if seen.place <= before {
+                        let stored = format!("behind the one of event {before}");
+                        found.differ("its place among the turns", &stored, &format!("that of event {}", seen.place));
+                    }
+                    before = before.max(seen.place);
+                    seen.compare(turn, &mut found);
+                }
                 // One that was accepted has said so in the log, at the latest when it began.
                 None => found.differ("its first event", &"there", &"not there"),
             }
         }
         let known: HashSet<&TurnId> = stored.iter().map(|turn| &turn.record.turn_id).collect();
-        for (id, seen) in &self.turns {
-            if !known.contains(id) && seen.first_seq.is_some() {
+        for id in self.turns.keys() {
+            if !known.contains(id) {
                 found.turn = Some(id.clone());
                 found.differ("its record", &"not there", &"there");
             }
         }
         found.turn = None;
+        found.differ("id", &Some(&row.id), &self.session.as_ref());
         found.differ("messageCount", &row.message_count, &self.message_count);
         found.differ("usage", &row.usage, &self.usage);
         found.differ("status", &row.status, &self.status());
-        let unasked = row.settings.grants.iter().map(|grant| &grant.tool).find(|tool| !self.allowed.contains(*tool));
-        found.differ("grants", &unasked, &None::<&String>);
+        self.compare_grants(&row.settings.grants, &mut found);
         if let Some(settings) = &self.settings {
             found.differ("version", &row.version, &self.version);
             found.settings(&row.settings, settings);
         }
         found.faults
+    }
+
+    fn compare_grants(&self, stored: &[Grant], found: &mut Compared) {
+        if self.tells_grants {
+            return found.differ("grants", &stored, &self.grants.as_slice());
+        }
+        let lost = self.grants.iter().find(|grant| !stored.contains(grant));
+        let untold = stored.iter().filter(|grant| !self.grants.contains(grant));
+        let unasked = untold.map(|grant| &grant.tool).find(|tool| !self.allowed.contains(*tool));
+        found.differ("grants", &unasked, &None::<&String>);
+        found.differ("grants", &None::<&Grant>, &lost);
     }
 
     fn status(&self) -> SessionStatus {
@@ -161,7 +221,20 @@ impl Seen {
         found.differ("its first event", &record.first_seq, &self.first_seq);
         let ended = record.status.is_terminal();
         found.differ("whether it is over", &ended, &self.end.is_some());
-        let Some(end) = &self.end else { return };
+        // Rows of earlier versions have neither this nor the text of the prompt.
+        if record.last_seq.is_some() {
+            found.differ("its last event", &record.last_seq, &self.last_seq);
+        }
+        if self.first_seq.is_some() && !record.prompt.is_empty() {
+            found.differ("prompt", &record.prompt, &self.prompt);
+        }
+        let Some(end) = &self.end else { return self.compare_open(stored, found) };
+        let is_done = stored.prompt.is_none()
+            && stored.configure.is_none()
+            && stored.held.is_none()
+            && stored.aborted.is_none()
+            && stored.steers.is_empty();
+        found.differ("whether it has something left to do", &!is_done, &false);
         found.differ("rounds", &record.rounds, &self.tally.rounds);
         found.differ("usage", &record.usage, &self.tally.usage);
         if !end.is_of(record.status) {
@@ -178,6 +251,24 @@ impl Seen {
             found.differ("reason", &Some(record.reason.clone().unwrap_or_default()), &reason);
         }
     }
+
+    /// Of a turn that has not ended.
+    fn compare_open(&self, stored: &TurnRow, found: &mut Compared) {
+        let status = stored.record.status;
+        let waits = self.first_seq.is_none();
+        found.differ("whether it waits", &(status == TurnStatus::Queued), &waits);
+        found.differ("whether it has its prompt before it", &stored.prompt.is_some(), &waits);
+        found.differ("whether it is paused", &(status == TurnStatus::Paused), &self.paused);
+        if let Some(prompt) = stored.prompt.as_ref().filter(|_| !stored.record.prompt.is_empty()) {
+            found.differ("prompt", &stored.record.prompt, &shown(prompt.text()));
+        }
+    }
+}
+
+/// What a turn's record shows of the text of its prompt.
+pub(super) fn shown(mut prompt: String) -> String {
+    prompt.truncate(prompt.floor_char_boundary(limit::TURN_PROMPT_BYTES_MAX));
+    prompt
 }
 
 impl End {

@@ -25,6 +25,30 @@ pub enum Fault {
         /// How many.
         rows: u64,
     },
+    /// The list of deleted and forked sessions and the sessions do not say the same.
+    #[error("session number {number}: {what}")]
+    Doomed {
+        /// Its number.
+        number: i64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The row of a grant that outlives its session cannot be read, or is another one's.
+    #[error("grant {id}: its row cannot be read: {cause}")]
+    Grant {
+        /// Its id.
+        id: String,
+        /// Why.
+        cause: String,
+    },
+    /// In the list of lifecycle events something is neither an event of a log nor the end of a session.
+    #[error("lifecycle event {place} of client `{client}`: it is neither an event of a log nor the end of a session")]
+    End {
+        /// Whose it is; empty: everyone's without a client id.
+        client: String,
+        /// Its place.
+        place: i64,
+    },
     /// A session's row cannot be read.
     #[error("session number {number}: its row cannot be read: {cause}")]
     Row {
@@ -118,6 +142,18 @@ pub enum Fault {
         seq: u64,
         /// What is wrong.
         what: &'static str,
+    },
+    /// An event cannot come where it does.
+    #[error("session {session}, event {seq}, `{field}`: expected {expected}")]
+    Misplaced {
+        /// The session.
+        session: SessionId,
+        /// The event.
+        seq: u64,
+        /// What of it.
+        field: &'static str,
+        /// What could come.
+        expected: String,
     },
     /// A view says something else than the log that it is made of.
     #[error("session {session}{of}: {field} is {stored}, by the log {log}", of = of_turn(turn.as_ref()))]

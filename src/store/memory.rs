@@ -421,6 +421,10 @@ impl Store for MemoryStore {
         self.read(|s| s.lifecycles.get(line_of(client)).map_or(0, |of| of.newest))
     }
 
+    fn outcomes_kept(&self) -> u64 {
+        self.state.lock().outcomes.order.len() as u64
+    }
+
     fn bell(&self) -> &Bell {
         &self.bell
     }

@@ -1,6 +1,6 @@
 //! What a store counts of its own work.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{StoreError, Write};
@@ -20,6 +20,8 @@ pub struct CommitMeter {
     failed: Counter,
     /// Commits that are handed in and not done.
     waiting: AtomicUsize,
+    /// Outcomes of commands that are remembered.
+    pub(super) outcomes: AtomicU64,
 }
 
 impl Default for CommitMeter {
@@ -31,6 +33,7 @@ impl Default for CommitMeter {
             events,
             failed,
             waiting: AtomicUsize::new(0),
+            outcomes: AtomicU64::new(0),
         }
     }
 }

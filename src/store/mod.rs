@@ -46,7 +46,7 @@ pub use sqlite::{Inspection, SqliteStore};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// A session of that id is there already. Report it.
-    #[error("a session with the id {0} exists already")]
+    #[error("the session id {0} is taken: choose another one, or none")]
     Taken(SessionId),
     /// Nothing by that name. Report it; do not retry.
     #[error("no session {0}")]
@@ -113,7 +113,7 @@ pub struct Which {
 }
 
 /// What a store keeps at hand of a question to the client.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Question {
     request_id: RequestId,
@@ -260,6 +260,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// How many sessions there are.
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>>;
+
+    /// How many outcomes of commands are remembered, about; at most [`limit::OUTCOMES_MAX`](crate::base::limit::OUTCOMES_MAX).
+    fn outcomes_kept(&self) -> u64 {
+        0
+    }
 
     /// What it counts of its commits. None: it counts nothing.
     fn meter(&self) -> Option<Arc<CommitMeter>> {

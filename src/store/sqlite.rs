@@ -18,11 +18,13 @@ mod outcome;
 mod read;
 mod record;
 mod schema;
+mod sound;
 mod sweep;
 mod write;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -187,6 +189,10 @@ impl Readers {
 }
 
 impl Store for SqliteStore {
+    fn outcomes_kept(&self) -> u64 {
+        self.meter.outcomes.load(Ordering::Acquire)
+    }
+
     fn meter(&self) -> Option<Arc<CommitMeter>> {
         Some(Arc::clone(&self.meter))
     }

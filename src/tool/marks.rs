@@ -166,6 +166,11 @@ impl FileMarks {
         }
     }
 
+    /// Of how many files it is known.
+    pub fn count(&self) -> usize {
+        self.marks.lock().by_path.len()
+    }
+
     /// How the file was when it was last seen. None: never, or too long ago.
     pub fn get(&self, path: &Path) -> Option<FileMark> {
         self.marks.lock().by_path.get(path).map(|(_, mark)| *mark)
@@ -205,6 +210,7 @@ mod tests {
         assert_eq!(marks.get(&path(limit::FILE_MARKS_MAX)), Some(mark(limit::FILE_MARKS_MAX as u64)));
         let kept = (0..=limit::FILE_MARKS_MAX).filter(|&n| marks.get(&path(n)).is_some()).count();
         assert!(kept > limit::FILE_MARKS_MAX / 2 && kept <= limit::FILE_MARKS_MAX, "{kept}");
+        assert_eq!(marks.count(), kept);
         marks.forget(&path(limit::FILE_MARKS_MAX));
         assert_eq!(marks.get(&path(limit::FILE_MARKS_MAX)), None);
     }

@@ -147,6 +147,12 @@ async fn nothing_is_smuggled() {
         ("a chunk size that overflows", head(chunked) + "10000000000000000\r\n\r\n" + hidden),
         ("a chunk size with a line feed in its extension", head(chunked) + "0;a\nb\r\n\r\n" + hidden),
         ("no end behind a chunk", head(chunked) + "2\r\n{}0\r\n\r\n" + hidden),
+        ("gzip, chunked", head("Transfer-Encoding: gzip, chunked\r\n") + "0\r\n\r\n" + hidden),
+        ("chunked, chunked", head("Transfer-Encoding: chunked, chunked\r\n") + "0\r\n\r\n" + hidden),
+        ("chunked in two headers", head(&format!("{chunked}{chunked}")) + "0\r\n\r\n" + hidden),
+        ("another coding in a header before", head(&format!("Transfer-Encoding: gzip\r\n{chunked}")) + "0\r\n\r\n" + hidden),
+        ("an empty coding before", head("Transfer-Encoding: , chunked\r\n") + "0\r\n\r\n" + hidden),
+        ("chunked with a parameter", head("Transfer-Encoding: chunked;q=1\r\n") + "0\r\n\r\n" + hidden),
         ("chunks in HTTP/1.0", head(chunked).replace("HTTP/1.1", "HTTP/1.0") + "0\r\n\r\n" + hidden),
     ];
     for (what, request) in table {
@@ -154,6 +160,9 @@ async fn nothing_is_smuggled() {
         let statuses = statuses(&answer);
         assert!(!statuses.contains(&201), "{what}: the hidden request ran: {answer}");
         assert!(statuses.len() <= 1 && statuses.iter().all(|status| matches!(status, 400 | 404)), "{what}: {answer}");
+        if what.contains("chunked") || what.contains("coding") {
+            assert!(statuses == [400] && answer.contains("connection: close"), "{what}: {answer}");
+        }
         assert_eq!(session_count(&serving).await, 0, "{what}");
     }
     is_well(&serving).await;

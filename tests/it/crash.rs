@@ -1,13 +1,14 @@
 //! `kill -9` at any moment, under load from many clients, again and again: what was acknowledged is there, nothing ran
 //! twice, and every stream goes on where it ended.
 //!
-//! `load` holds the clients, which send every kind of command over HTTP and over sockets (`wire`), `ledger` what they were told,
+//! `asking` has a tool that asks them, `load` holds the clients, which send every kind of command over HTTP and over sockets (`wire`), `ledger` what they were told,
 //! and `check` what the log and the disk must then say. A run follows from its seed up to what the scheduler does: a failure
 //! names the seed.
 //!
 //! `SIMSE_CRASH_KILLS` and `SIMSE_CRASH_SEED` change both. `SIMSE_CRASH_PROGRESS=1` says how far it is. While the file
 //! `SIMSE_CRASH_HOLD` is there, it waits between two lives.
 
+mod asking;
 mod check;
 mod ledger;
 mod load;
@@ -60,7 +61,8 @@ fn last_prompt(request: &Request) -> (String, bool) {
     (said, called)
 }
 
-/// What the model does stands in the prompt: `slow`, `run` (a command), `write` (a file), and else a word at once.
+/// What the model does stands in the prompt: `slow`, `run` (a command), `write` (a file), `sure` (a tool that asks), and else a
+/// word at once.
 fn script() -> Script {
     let words: Vec<String> = (0..80).map(|n| format!("w{n} ")).collect();
     Arc::new(move |request| {
@@ -77,6 +79,12 @@ fn script() -> Script {
         if said.contains("write") {
             let arguments = json!({ "path": format!("{token}.txt"), "content": token });
             return Answer::calls("", &[(&format!("call_{token}"), "fs_write", arguments)]);
+        }
+        let tools = request.json()["tools"].clone();
+        let names = tools.as_array().into_iter().flatten().filter_map(|tool| tool["function"]["name"].as_str());
+        // A server of tools that has not come yet has none.
+        if let (true, Some(name)) = (said.contains("sure"), names.clone().find(|name| name.ends_with("sure"))) {
+            return Answer::calls("", &[(&format!("call_{token}"), name, json!({ "token": token }))]);
         }
         if said.contains("slow") {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -103,7 +111,7 @@ async fn life(program: &Program, ledger: &Arc<Mutex<Ledger>>, chance: &mut Chanc
 
 /// What happens in every run, and how rarely at least: so often in a hundred lives. A run in which nothing happened shows
 /// nothing; busy machines reach this still.
-const LEAST: [(&str, u64); 18] = [
+const LEAST: [(&str, u64); 19] = [
     ("sessions were made", 5),
     ("sessions were deleted", 2),
     ("sessions were configured", 10),
@@ -117,6 +125,7 @@ const LEAST: [(&str, u64); 18] = [
     ("turns were undone or redone", 3),
     ("turns were ended by a restart", 10),
     ("questions were answered", 3),
+    ("questions of tools were answered", 2),
     ("requests were cut off", 50),
     ("commands were given again", 20),
     ("commands given again had been done", 3),
@@ -125,6 +134,7 @@ const LEAST: [(&str, u64); 18] = [
 ];
 
 async fn run(kills: u64, seed: u64, data: &Path, work: &Path) {
+    let config = asking::configured(data.parent().expect("a directory"), work);
     let model = ModelServer::start_on(0, script(), false).await;
     let mut chance = Chance::new(seed);
     let ledger = Arc::new(Mutex::new(Ledger::new(work)));
@@ -134,7 +144,7 @@ async fn run(kills: u64, seed: u64, data: &Path, work: &Path) {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         let begun = now_ms();
-        let program = Program::serve(data, work, &model.base_url()).await;
+        let program = Program::serve_as(data, work, &model.base_url(), Some(&config)).await;
         check::check(&program, &ledger, begun, false).await;
         life(&program, &ledger, &mut chance).await;
         program.kill().await;
@@ -144,7 +154,7 @@ async fn run(kills: u64, seed: u64, data: &Path, work: &Path) {
         }
     }
     let begun = now_ms();
-    let program = Program::serve(data, work, &model.base_url()).await;
+    let program = Program::serve_as(data, work, &model.base_url(), Some(&config)).await;
     check::check(&program, &ledger, begun, true).await;
     let told = ledger.lock().told.clone();
     say(&format!("{kills} kills, seed {seed}: {told:?}"));

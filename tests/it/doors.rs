@@ -71,6 +71,8 @@ async fn with_a_certificate_all_is_as_without_and_secret() {
     // What is no HTTP, and a head that does not come, are answered inside as outside.
     let nonsense = told(secured(port, "ca-one.pem").await.unwrap(), "nonsense\r\n\r\n").await;
     assert!(nonsense.starts_with("HTTP/1.1 400") && nonsense.contains("INVALID_ARGUMENT"), "{nonsense}");
+    let coded = told(secured(port, "ca-one.pem").await.unwrap(), CODED).await;
+    assert!(coded.starts_with("HTTP/1.1 400") && coded.contains("Transfer-Encoding"), "{coded}");
     let slow = told(secured(port, "ca-one.pem").await.unwrap(), "GET /health HTTP/1.1\r\nX: ").await;
     assert!(slow.starts_with("HTTP/1.1 408"), "{slow}");
     // Who begins no TLS, or never finishes with it, gets no answer in the clear, and an end.
@@ -137,6 +139,9 @@ async fn files_that_are_no_certificate_are_named() {
     house.close().await;
 }
 
+/// The chunks are there, and something else before them.
+const CODED: &str = "POST /sessions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n";
+
 async fn local(home: &TempDir, request: &str) -> String {
     told(UnixStream::connect(home.path().join("s")).await.unwrap(), request).await
 }
@@ -159,6 +164,7 @@ async fn the_socket_knows_its_callers() {
         ("a page", get("/sessions", "localhost", "Origin: http://attacker.example\r\n"), "403"),
         ("no HTTP", "nonsense\r\n\r\n".to_owned(), "400"),
         ("two lengths", "POST /sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(), "400"),
+        ("another coding", CODED.to_owned(), "400"),
     ];
     for (what, request, status) in table {
         let answer = local(&home, &request).await;

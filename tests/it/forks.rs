@@ -118,7 +118,7 @@ async fn a_fork_goes_on_from_any_event_and_is_sound() {
         let begins = payload.as_object_mut().unwrap().remove("settings").unwrap();
         assert_eq!(
             (payload, &begins["title"]),
-            (json!({ "sessionId": id, "parentSessionId": "s", "at": at }), &json!("T"))
+            (json!({ "sessionId": id, "parentSessionId": "s", "at": at, "tellsGrants": true }), &json!("T"))
         );
         assert_eq!((&made["lastSeq"], &made["version"]), (&told["seq"], &json!(0)), "{at}");
         assert_eq!(seen.len() as u64, told["seq"].as_u64().unwrap(), "{at}: numbers without gaps");
@@ -169,6 +169,60 @@ async fn exports_are_whole(data: &Path, home: &Path, last: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_fork_undoes_is_its_own() {
+    let (house, home) = open(PermissionPolicy::Allow).await;
+    let text = |name: &str| std::fs::read_to_string(house.work.path().join(name)).ok();
+    let undo = async |id: &str, way: &str| house.call("POST", &format!("/sessions/{id}/{way}"), None).await;
+    house.session(json!({ "sessionId": "s" })).await;
+    for (path, content) in [("a", "1"), ("b", "1")] {
+        house.round(&[write(path, content)]);
+        house.prompt("s", "go").await;
+    }
+    let before = view(&house, "s").await["lastSeq"].as_u64().unwrap();
+    assert_eq!(undo("s", "undo").await.status, 200);
+    let changes = async || house.call("GET", "/sessions/s/diff", None).await.json();
+    let told = changes().await;
+    // Before the undo, behind it, and of a fork at an event that lies before its own beginning.
+    fork(&house, "s", json!({ "newSessionId": "early", "at": before })).await;
+    fork(&house, "s", json!({ "newSessionId": "late" })).await;
+    fork(&house, "late", json!({ "newSessionId": "within", "at": 4 })).await;
+    let first = async |id: &str| {
+        let mut events = house.events(id, "").await;
+        let seen = events.until("session.forked").await.into_iter().filter(|frame| frame.id.is_some());
+        seen.map(|frame| frame.data["payload"].clone()).collect::<Vec<_>>()
+    };
+    let (late, within) = (first("late").await, first("within").await);
+    assert_eq!(late[..4], within[..4]);
+    assert_eq!(
+        (&within.last().unwrap()["parentSessionId"], &within.last().unwrap()["at"]),
+        (&json!("late"), &json!(4))
+    );
+    let undone = |payload: &Value| payload["turnIds"].is_array();
+    assert_eq!((late.iter().any(undone), first("early").await.iter().any(undone)), (true, false));
+    for id in ["early", "late", "within"] {
+        assert_eq!(house.call("GET", &format!("/sessions/{id}/diff"), None).await.json()["turns"], json!([]), "{id}");
+        for way in ["undo", "redo"] {
+            assert_eq!(undo(id, way).await.code(), "CONFLICT", "{id}: {way}");
+        }
+        house.round(&[write(id, "own")]);
+        assert_eq!(house.prompt(id, "go").await["status"], "completed");
+        for (way, there) in [("undo", None), ("redo", Some("own"))] {
+            assert_eq!(undo(id, way).await.status, 200, "{id}: {way}");
+            assert_eq!(text(id).as_deref(), there, "{id}: {way}");
+        }
+        assert_eq!(changes().await, told, "{id}: the parent's record stays as it was");
+    }
+    assert_eq!((undo("s", "redo").await.status, text("b").as_deref()), (200, Some("1")));
+    for _ in 0..2 {
+        assert_eq!(undo("s", "undo").await.status, 200);
+    }
+    assert_eq!((text("a"), text("b"), text("late").as_deref()), (None, None, Some("own")));
+    house.close().await;
+    let (code, said, why) = simse(&["check"], &home.path().join("data")).await;
+    assert!(code == 0 && said.contains("nothing is wrong"), "{said} {why}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fork_is_a_session_of_its_own() {
     let (house, _data) = open(PermissionPolicy::Allow).await;
     house.session(json!({ "sessionId": "s", "title": "T" })).await;
@@ -206,7 +260,7 @@ async fn a_fork_is_a_session_of_its_own() {
         (json!({ "newSessionId": "a/b" }),                         400, "newSessionId"),
         (json!({ "title": "a\u{7}" }),                            400, "title"),
         (json!({ "before": 3 }),                                   400, "before"),
-        (json!({ "newSessionId": "s" }),                           409, ""),
+        (json!({ "newSessionId": "s" }),                           409, "newSessionId"),
     ];
     for (body, status, field) in table {
         let refused = house.call("POST", "/sessions/s/fork", Some(body.clone())).await;

@@ -1,14 +1,18 @@
 //! What rests leaves memory, and what does not rest never does: sessions, and the programs of agents.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use simse::base::limit;
 use simse::protocol::PermissionPolicy;
 use simse::server::ListenOptions;
 
 use super::support::agent::settings;
+use super::support::binary::Serving;
 use super::support::house::{Does, House};
 use super::support::http::PATIENCE;
+use super::support::model_server::{Answer, ModelServer};
 
 /// How much of a limit is taken.
 fn used(house: &House, name: &str) -> u64 {
@@ -85,6 +89,79 @@ async fn a_session_that_rests_leaves_memory_and_no_other() {
         assert_eq!((&view["status"], &view["queued"]), (&json!("completed"), &json!(0)), "{view}");
     }
     house.close().await;
+}
+
+/// What a server holds in memory now, in megabytes.
+fn resident_mb(serving: &Serving) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", serving.child.id().unwrap())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
+}
+
+/// Makes sessions, prompts each once, and waits until all of them have left memory.
+async fn come_and_go(serving: &Serving, numbers: std::ops::Range<usize>) {
+    let (at, end) = (std::sync::Arc::new(AtomicUsize::new(numbers.start)), numbers.end);
+    let clients = (0..8).map(|_| {
+        let at = std::sync::Arc::clone(&at);
+        let address = serving.address;
+        let request = serving.request("POST", "/sessions");
+        let bearer = serving.token().unwrap();
+        tokio::spawn(async move {
+            loop {
+                let number = at.fetch_add(1, Ordering::Relaxed);
+                if number >= end {
+                    return;
+                }
+                let reply = request.clone().json(&json!({ "sessionId": format!("s{number}") })).send(address).await;
+                assert_eq!(reply.status, 201, "{reply:?}");
+                let prompt =
+                    crate::support::http::request(address, "POST", &format!("/sessions/s{number}/prompt?wait=true"));
+                let prompt = prompt.header("Authorization", &format!("Bearer {bearer}"));
+                // Outcomes are kept for as long as nobody needs them.
+                let prompt = prompt.header("Idempotency-Key", &format!("k{number}")).json(&json!({ "prompt": "hi" }));
+                let reply = prompt.send(address).await;
+                assert_eq!((reply.status, &reply.json()["status"]), (200, &json!("completed")), "{reply:?}");
+            }
+        })
+    });
+    for client in futures_util::future::join_all(clients).await {
+        client.unwrap();
+    }
+    let began = Instant::now();
+    loop {
+        let told = serving.request("GET", "/health?verbose").send(serving.address).await.json();
+        let used = |name: &str| {
+            let limits = told["limits"].as_array().unwrap();
+            limits.iter().find(|limit| limit["name"] == name).unwrap()["used"].as_u64().unwrap()
+        };
+        assert!(used("restingScopes") <= limit::RESTING_SCOPES_MAX as u64 && used("keptOutcomes") > 0, "{told}");
+        if (used("sessionsInMemory"), used("turnsRunning")) == (0, 0) {
+            return;
+        }
+        assert!(began.elapsed() < PATIENCE, "{told}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// What thousands of sessions leave behind in memory is what a few hundred do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_thousand_sessions_that_rest_hold_no_memory() {
+    let home = tempfile::tempdir().unwrap();
+    let model = ModelServer::start(std::sync::Arc::new(|_| Answer::text(&["well"]))).await;
+    let configuration = format!(
+        "openai_base_url = \"{}\"\nmodel = \"openai/m\"\nsession_idle_ms = 20\ncommands_per_minute = 1000000\n",
+        model.base_url()
+    );
+    std::fs::write(home.path().join("c.toml"), configuration).unwrap();
+    let serving = Serving::start(&home, &["--config", "c.toml", "--log-level", "error"]).await;
+    // Caches are filled by the first ones.
+    come_and_go(&serving, 0..500).await;
+    let before = resident_mb(&serving);
+    come_and_go(&serving, 500..5_000).await;
+    let after = resident_mb(&serving);
+    // 4,500 sessions that stay cost several times as much.
+    assert!(after < before + 60, "{before} MB, then {after} MB");
+    assert_eq!(serving.stop().await.0, Some(0));
 }
 
 fn facts(turn: &Value) -> Value {

@@ -43,6 +43,12 @@ async fn what_is_bounded_is_told() {
         "refusals",
         "tokens",
         "restingScopes",
+        "restingScopesWithPrograms",
+        "fileMarksOfASession",
+        "consolesOfASession",
+        "keptOutcomes",
+        "framesOfASocket",
+        "frameBytesOfASocket",
         "ordersOfASession",
         "commandsUnderWay",
         "readOutcomes",
@@ -163,6 +169,79 @@ async fn clients_that_stand_still_cost_little() {
     }
     assert_eq!(text, PIECES * (4 << 10));
     drop((streams, sockets));
+    assert_eq!(serving.stop().await.0, Some(0));
+}
+
+/// A session's whole log, page by page.
+async fn whole_log(serving: &Serving, session: &str) -> Vec<Value> {
+    let (mut cursor, mut all) = ("0".to_owned(), Vec::new());
+    loop {
+        let path = format!("/sessions/{session}/history?events=true&limit=1000&cursor={cursor}");
+        let mut page = serving.request("GET", &path).send(serving.address).await.json();
+        all.append(page["items"].as_array_mut().unwrap());
+        match page["nextCursor"].as_str() {
+            Some(next) => next.clone_into(&mut cursor),
+            None => return all,
+        }
+    }
+}
+
+/// A socket to which the events of `s` come, from behind one on.
+async fn subscribed(serving: &Serving, after: u64) -> Socket {
+    let bearer = format!("Authorization: Bearer {}\r\n", serving.token().unwrap());
+    let mut socket = Socket::open_at(serving.address, &bearer).await.unwrap();
+    assert_eq!(socket.next().await["type"], "server_ready");
+    socket.response(&json!({ "type": "subscribe", "sessionId": "s", "after": after })).await;
+    socket
+}
+
+/// A reader that takes one event and then nothing for as long as 50,000 more come: on either kind of line it has them all, in
+/// their order and to the byte, once it reads on. Meanwhile the server holds next to nothing for it.
+#[tokio::test]
+async fn a_reader_that_rests_for_fifty_thousand_events_loses_none() {
+    const DELTAS: usize = 50_000;
+    let home = tempfile::tempdir().unwrap();
+    let model = ModelServer::start(std::sync::Arc::new(move |_| Answer::text(&vec!["a few words "; DELTAS]))).await;
+    // Nobody is let go meanwhile, however busy the machine is.
+    let configuration =
+        format!("openai_base_url = \"{}\"\nmodel = \"openai/m\"\nwrite_timeout_ms = 3600000\n", model.base_url());
+    std::fs::write(home.path().join("c.toml"), configuration).unwrap();
+    let serving = Serving::start(&home, &["--config", "c.toml", "--log-level", "error"]).await;
+    for session in ["alone", "s"] {
+        let create = serving.request("POST", "/sessions").json(&json!({ "sessionId": session }));
+        assert_eq!(create.send(serving.address).await.status, 201);
+    }
+    turn_of_a_long_reply(&serving, "alone").await;
+    let base = most_resident_mb(&serving);
+    let mut stream = serving.request("GET", "/sessions/s/events").open(serving.address).await;
+    assert_eq!(stream.event().await.kind(), "ready");
+    let first = stream.event().await;
+    assert_eq!((first.id, first.kind()), (Some(1), "session.created"));
+    let mut socket = subscribed(&serving, 0).await;
+    assert_eq!(socket.next().await["event"]["seq"], 1);
+    turn_of_a_long_reply(&serving, "s").await;
+    let health = serving.request("GET", "/health?verbose").send(serving.address).await.json();
+    for limit in health["limits"].as_array().unwrap() {
+        assert!(limit["used"].as_u64() <= limit["limit"].as_u64(), "{limit}");
+    }
+    let most = most_resident_mb(&serving);
+    assert!(most < base + 60, "{most} MB with two readers that rest, {base} MB without");
+    let log = whole_log(&serving, "s").await;
+    assert!(log.len() > DELTAS, "{}", log.len());
+    for event in &log[1..] {
+        let seen = stream.event().await;
+        assert_eq!((seen.id, seen.data.to_string()), (event["seq"].as_u64(), event.to_string()));
+        let frame = loop {
+            match socket.try_raw().await {
+                Some((1, payload)) => break serde_json::from_slice::<Value>(&payload).unwrap(),
+                Some((9, _)) => {}
+                // It rested for longer than a pong may take: it comes back, and goes on where it was.
+                _ => socket = subscribed(&serving, event["seq"].as_u64().unwrap() - 1).await,
+            }
+        };
+        assert_eq!(frame["event"].to_string(), event.to_string());
+    }
+    drop((stream, socket));
     assert_eq!(serving.stop().await.0, Some(0));
 }
 

@@ -10,7 +10,7 @@ use crate::support::model_server::{Answer, ModelServer, Script};
 use crate::support::program::Program;
 
 /// Does what the prompt says.
-fn script() -> Script {
+pub(super) fn script() -> Script {
     std::sync::Arc::new(|request| {
         let messages = request.json()["messages"].clone();
         let messages = messages.as_array().cloned().unwrap_or_default();
@@ -21,6 +21,9 @@ fn script() -> Script {
         }
         match () {
             () if last.contains("fail") => Answer::status(400, &[], r#"{"error":{"message":"not so"}}"#),
+            () if last.contains("write") => {
+                Answer::calls("so", &[("c9", "fs_write", json!({ "path": "made.txt", "content": "x" }))])
+            }
             () if last.contains("call") => {
                 Answer::calls("so", &[("c1", "fs_list", json!({})), ("c2", "fs_read", json!({ "path": "none" }))])
             }
@@ -29,7 +32,7 @@ fn script() -> Script {
     })
 }
 
-async fn prompt(program: &Program, session: &str, text: &str) -> Value {
+pub(super) async fn prompt(program: &Program, session: &str, text: &str) -> Value {
     let path = format!("/sessions/{session}/prompt?wait=true");
     let (status, record) = program.call("POST", &path, Some(json!({ "prompt": text }))).await;
     assert_eq!(status, 200, "{record}");
@@ -50,7 +53,7 @@ async fn streams(program: &Program, session: &str, after: u64) {
     while !events.next().await.expect("the stream goes on").1.contains("stream.delta") {}
 }
 
-async fn simse(arguments: &[&str], data: &Path) -> (i32, String, String) {
+pub(super) async fn simse(arguments: &[&str], data: &Path) -> (i32, String, String) {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_simse"));
     command.args(arguments).arg("--data-dir").arg(data).env("HOME", data).env_remove("SIMSE_CONFIG");
     let Output { status, stdout, stderr } = command.output().await.expect("it runs");
@@ -70,7 +73,7 @@ async fn stream(program: &Program, session: &str) -> Vec<String> {
 }
 
 /// A server that has run turns of every kind, with one killed in its midst.
-async fn worked(data: &Path, work: &Path, model: &ModelServer) -> Program {
+pub(super) async fn worked(data: &Path, work: &Path, model: &ModelServer) -> Program {
     let program = Program::serve(data, work, &model.base_url()).await;
     for session in ["s", "other"] {
         assert_eq!(program.call("POST", "/sessions", Some(json!({ "sessionId": session }))).await.0, 201);
@@ -154,7 +157,7 @@ async fn what_real_runs_leave_is_sound_and_travels_to_the_byte() {
     let path = file.to_str().unwrap();
     assert_eq!(simse(&["import", path], &place).await.0, 0);
     let (code, _, why) = simse(&["import", path], &place).await;
-    assert!(code == 1 && why.contains("exists already"), "{code} {why}");
+    assert!(code == 1 && why.contains("is taken"), "{code} {why}");
     let (code, renamed, _) = simse(&["import", path, "--new-id", "--client", "ada"], &place).await;
     assert_eq!(code, 0);
     assert_eq!(simse(&["check"], &place).await.0, 0);
@@ -197,10 +200,10 @@ async fn files_made_by_hand_are_refused(exported: &str, home: &Path) {
         (with(prompt, "\"sessionId\":\"s\",\"turnId\"", "\"sessionId\":\"t\",\"turnId\""), format!("line {prompt}, `event.sessionId`")),
         (with(prompt, "hello", "hallo"),                                    chain.clone()),
         (with(prompt, "\"at\":1", "\"at\":2"),                              chain.clone()),
-        (with(session, "\"message_count\":", "\"message_count\":1"),        format!("line {last}, `session`: expected views")),
-        (with(session, "\"version\":", "\"version\":1"),                    format!("line {last}, `session`: expected views")),
-        (with(session, "another title", "a third one"),                     format!("line {last}, `session`: expected views")),
-        (with(session, "\"reasoning\":\"low\"", "\"reasoning\":\"high\""), format!("line {last}, `session`: expected views")),
+        (with(session, "\"message_count\":", "\"message_count\":1"),        format!("line {session}, `session`: expected views")),
+        (with(session, "\"version\":", "\"version\":1"),                    format!("line {session}, `session`: expected views")),
+        (with(session, "another title", "a third one"),                     format!("line {session}, `session`: expected views")),
+        (with(session, "\"reasoning\":\"low\"", "\"reasoning\":\"high\""), format!("line {session}, `session`: expected views")),
         (with(session, "\"status\":\"completed\"", "\"status\":\"done\""),  format!("line {session}, `session.status`")),
         (with(last, "\"events\":", "\"events\":1"),                         format!("line {last}, `end`")),
         (with(last, "\"chain\":\"", "\"chain\":\"0"),                       chain),
@@ -215,6 +218,46 @@ async fn files_made_by_hand_are_refused(exported: &str, home: &Path) {
         assert!(code == 1 && said.is_empty() && why.contains(&want), "{want}: {code} {why}");
     }
     assert!(!place.exists(), "a file that is refused leaves nothing");
+}
+
+/// What was granted in a session does not come along with its file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn grants_are_in_the_log_and_stay_where_they_were_given() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work, place) = (home.path().join("data"), home.path().join("work"), home.path().join("place"));
+    std::fs::create_dir(&work).unwrap();
+    let model = ModelServer::start(script()).await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    let rules = json!({ "defaultPolicy": "ask", "rules": [] });
+    program.call("POST", "/sessions", Some(json!({ "sessionId": "s", "toolPermissions": rules }))).await;
+    begun(&program, "s", "call").await;
+    let mut events = program.events("s", 0).await;
+    let mut kinds = Vec::new();
+    while kinds.last().is_none_or(|kind| kind != "session.completed") {
+        let event: Value = serde_json::from_str(&events.next().await.expect("the stream goes on").1).unwrap();
+        if event["type"] == "permission.request" {
+            let answer = json!({ "requestId": event["payload"]["requestId"], "decision": "allow_always" });
+            assert_eq!(program.call("POST", "/sessions/s/feedback", Some(answer)).await.0, 200);
+        }
+        kinds.push(event["type"].as_str().unwrap().to_owned());
+    }
+    assert!(kinds.contains(&"permission.granted".to_owned()), "{kinds:?}");
+    let (_, held) = program.call("GET", "/permissions/grants?sessionId=s", None).await;
+    assert!(!held["items"].as_array().unwrap().is_empty(), "{held}");
+    program.kill().await;
+    assert_eq!(simse(&["check"], &data).await.0, 0);
+    let file = home.path().join("s.jsonl");
+    assert_eq!(simse(&["export", "s", "--out", file.to_str().unwrap()], &data).await.0, 0);
+    let (code, _, why) = simse(&["import", file.to_str().unwrap()], &place).await;
+    assert_eq!(code, 0, "{why}");
+    let (code, said, _) = simse(&["check"], &place).await;
+    assert!(code == 0 && said.contains("nothing is wrong"), "{said}");
+    let program = Program::serve(&place, &work, &model.base_url()).await;
+    let (_, held) = program.call("GET", "/permissions/grants?sessionId=s", None).await;
+    assert_eq!(held["items"], json!([]));
+    let last = stream(&program, "s").await.pop().unwrap();
+    assert!(last.contains("permission.revoked") && last.contains(r#""reason":"imported""#), "{last}");
+    program.kill().await;
 }
 
 /// The pages of a log, raw: each page's events as text.

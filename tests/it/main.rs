@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "in tests an unwrap is an assertion")]
 
 mod acp;
+mod activation;
 mod attack;
 mod changes;
 mod commands;
@@ -27,6 +28,7 @@ mod mcp;
 mod mcp_http;
 mod memory;
 mod metrics;
+mod names;
 mod openai;
 mod openapi;
 mod patching;
@@ -43,6 +45,7 @@ mod sockets;
 mod stream;
 mod support;
 mod swapped;
+mod tampered;
 mod tokens;
 mod traces;
 mod turn;

@@ -145,7 +145,7 @@ async fn what_is_wrong_is_refused_in_the_one_envelope() {
         ("POST", "/sessions", text("{\"titel\":\"x\"}"), 400, "INVALID_ARGUMENT", Some("titel")),
         ("POST", "/sessions", text("{\"title\":5}"), 400, "INVALID_ARGUMENT", Some("title")),
         ("POST", "/sessions", text("{\"sessionId\":\"a/b\"}"), 400, "INVALID_ARGUMENT", Some("sessionId")),
-        ("POST", "/sessions", text("{\"sessionId\":\"s\"}"), 409, "CONFLICT", None),
+        ("POST", "/sessions", text("{\"sessionId\":\"s\"}"), 409, "CONFLICT", Some("sessionId")),
         ("POST", "/sessions", text("{\"workingDirectory\":\"/no/such/place\"}"), 400, "INVALID_ARGUMENT", Some("workingDirectory")),
         ("POST", "/sessions", text("{\"workingDirectory\":\"/\"}"), 400, "INVALID_ARGUMENT", Some("workingDirectory")),
         ("POST", "/sessions", text("{\"toolPermissions\":{\"defaultPolicy\":\"allow\",\"rules\":[{\"tool\":\"*\",\"policy\":\"deny\",\"category\":[]}]}}"), 400, "INVALID_ARGUMENT", Some("toolPermissions.rules[0].category")),

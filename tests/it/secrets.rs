@@ -2,9 +2,12 @@
 //! errors goes by, and everything that it wrote or answered is searched for them.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::json;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::binary::{Serving, ended, simse};
 use crate::support::http::request;
@@ -33,12 +36,86 @@ fn files(directory: &Path, but: &[&str]) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-fn configuration(endpoint: &str) -> String {
+/// A collector that takes everything and keeps what came: the heads and the bodies of its requests.
+async fn collector() -> (String, Arc<Mutex<Vec<u8>>>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, heard) = (listener.local_addr().unwrap(), Arc::<Mutex<Vec<u8>>>::default());
+    let kept = Arc::clone(&heard);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let kept = Arc::clone(&kept);
+            tokio::spawn(async move {
+                let mut bytes = [0; 16 << 10];
+                while let Ok(read @ 1..) = stream.read(&mut bytes).await {
+                    kept.lock().extend_from_slice(&bytes[..read]);
+                    // A body may come in pieces: an answer too many is passed over.
+                    if bytes[..read].starts_with(b"POST ") {
+                        drop(stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await);
+                    }
+                }
+            });
+        }
+    });
+    (format!("http://{address}"), heard)
+}
+
+/// What the programs say of configurations that hold secrets where they belong, and where they do not.
+async fn said_of_configurations(home: &TempDir) -> Vec<(String, Vec<u8>)> {
+    let (address, query, header) = (canary("address"), canary("query"), canary("header"));
+    let sound = format!(
+        "openai_base_url = \"https://user:{address}@h.example/v1?key={query}\"\nopenai_api_key = \"{header}\"\n\
+         otlp_endpoint = \"http://h.example/?key={query}\"\notlp_headers = \"a={header}\"\n\
+         [[mcp_servers]]\nname = \"m\"\nurl = \"http://h.example/?key={query}\"\nheaders = {{ A = \"{header}\" }}\n\
+         [[acp_servers]]\nname = \"a\"\ncommand = \"x\"\nargs = [\"{header}\"]\nenv = {{ A = \"{header}\" }}\n"
+    );
+    let wrong = format!(
+        "port = \"{header}\"\nlog_level = \"{header}\"\nopenai_api_key = [\"{header}\"]\notlp_endpoint = \"{query}:x\"\n\
+         otlp_headers = \"{header}\"\ndefault_policy = \"{header}\"\n\
+         [[mcp_servers]]\nname = \"m\"\nurl = \"https://u:{address}@h/\"\nheaders = {{ \"A B\" = \"{header}\" }}\n\
+         [[mcp_servers]]\nname = \"n\"\ncommand = \"x\"\nenv = {{ \"A=\" = \"{header}\" }}\ntransport = \"{header}\"\n"
+    );
+    let broken = format!("openai_api_key = {header}\nport = \n");
+    let mut told = Vec::new();
+    for (name, text) in [("sound.toml", sound), ("wrong.toml", wrong), ("broken.toml", broken)] {
+        let file = home.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        let runs: [&[&str]; 4] = [
+            &["config", "check", name],
+            &["config", "show", "--config", name],
+            &["token", "list", "--config", name],
+            &["check", "--config", name, "--data-dir", "nowhere"],
+        ];
+        for arguments in runs {
+            let (_, out, err) = ended(simse(home.path()).args(arguments).spawn().unwrap()).await;
+            told.push((format!("{arguments:?}"), format!("{out}{err}").into_bytes()));
+        }
+        if name != "sound.toml" {
+            let serve = simse(home.path()).args(["serve", "--config", name]).spawn().unwrap();
+            let (code, out, err) = ended(serve).await;
+            assert_eq!(code, Some(2), "{name}: {out}{err}");
+            told.push((format!("serve {name}"), format!("{out}{err}").into_bytes()));
+        }
+        std::fs::remove_file(file).unwrap();
+    }
+    // Variables, too.
+    let variables = [("SIMSE_PORT", header.clone()), ("SIMSE_OPENAI_BASE_URL", format!("https://u:{address}@h/"))];
+    for arguments in [["config", "check"], ["config", "show"]] {
+        let run = simse(home.path()).args(arguments).envs(variables.clone()).spawn().unwrap();
+        let (_, out, err) = ended(run).await;
+        told.push((format!("{arguments:?} with variables"), format!("{out}{err}").into_bytes()));
+    }
+    told
+}
+
+/// `collector`: where traces go.
+fn configuration(endpoint: &str, collector: &str) -> String {
     let (key, env, arg, header) = (canary("openai"), canary("mcp-env"), canary("acp-env"), canary("mcp-header"));
-    let query = canary("url-query");
+    let (query, collecting) = (canary("url-query"), canary("otlp"));
     format!(
-        "openai_base_url = \"{endpoint}\"\nopenai_api_key = \"{key}\"\nmodel = \"openai/m\"\ndefault_policy = \"allow\"\n\
+        "otlp_endpoint = \"{collector}\"\notlp_headers = \"x-key={collecting}\"\nopenai_base_url = \"{endpoint}\"\nopenai_api_key = \"{key}\"\nmodel = \"openai/m\"\ndefault_policy = \"allow\"\n\
          [[mcp_servers]]\nname = \"gone\"\ncommand = \"/nowhere/server\"\nenv = {{ API_KEY = \"{env}\" }}\n\
+         [[mcp_servers]]\nname = \"loud\"\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"env > mcp-said; exit 1\"]\n\
+         env = {{ LOUD_KEY = \"{env}\" }}\n\
          [[mcp_servers]]\nname = \"web\"\nurl = \"http://127.0.0.1:9/mcp?token={query}\"\n\
          headers = {{ Authorization = \"Bearer {header}\" }}\n\
          [[acp_servers]]\nname = \"agent\"\ncommand = \"/nowhere/agent\"\nenv = {{ SECRET = \"{arg}\" }}\n"
@@ -67,6 +144,7 @@ async fn errors_and_all(serving: &Serving, home: &TempDir) -> Vec<(String, Vec<u
         serving.request("GET", "/sessions/s/history"), serving.request("GET", "/sessions/s"), serving.request("GET", "/sessions"),
         serving.request("GET", "/tools"), serving.request("GET", "/agents"), serving.request("GET", "/models"),
         serving.request("GET", "/health"), serving.request("GET", "/health?verbose=true"), serving.request("GET", "/permissions/grants"),
+        serving.request("POST", "/permissions/explain").json(&json!({ "sessionId": "s", "tool": "bash", "arguments": { "command": "env" } })),
         serving.request("GET", "/metrics"), serving.request("GET", "/openapi.json"), serving.request("GET", "/nowhere"),
     ];
     for (at, request) in refused.into_iter().enumerate() {
@@ -105,7 +183,8 @@ async fn no_secret_is_written_or_answered() {
     }))
     .await;
     let endpoint = model.base_url();
-    std::fs::write(home.path().join("c.toml"), configuration(&endpoint)).unwrap();
+    let (collector, collected) = collector().await;
+    std::fs::write(home.path().join("c.toml"), configuration(&endpoint, &collector)).unwrap();
     let made = ended(simse(home.path()).args(["token", "create", "ci", "--role", "operator"]).spawn().unwrap()).await.1;
     let environment = [("MY_API_KEY", canary("environment")), ("DB_URL", format!("postgres://u:{}@h/d", canary("db")))];
     for format in ["text", "json"] {
@@ -124,7 +203,20 @@ async fn no_secret_is_written_or_answered() {
             all.extend([(format!("export of {session}"), out.into_bytes()), ("export".to_owned(), err.into_bytes())]);
         }
         // The file that holds a secret by its office, and the one that it was read from. What the server said is in a file.
-        let written = files(home.path(), &["c.toml", ".local/share/simse/token"]);
+        // What a tool server was given is its own secret, and no other.
+        let given = std::fs::read_to_string(home.path().join("mcp-said")).unwrap();
+        let own = format!("LOUD_KEY={}\n", canary("mcp-env"));
+        assert!(given.contains(&own), "the tool server ran");
+        all.push(("what a tool server is given".to_owned(), given.replace(&own, "").into_bytes()));
+        // The collector's key goes to the collector, in its header; nothing else does.
+        let heard = String::from_utf8_lossy(&collected.lock()).into_owned();
+        let key = format!("x-key: {}", canary("otlp"));
+        assert!(heard.contains(&key), "something was told");
+        all.push(("what the collector is told".to_owned(), heard.replace(&key, "").into_bytes()));
+        if format == "text" {
+            all.extend(said_of_configurations(&home).await);
+        }
+        let written = files(home.path(), &["c.toml", "mcp-said", ".local/share/simse/token"]);
         for name in ["said.stderr", ".local/share/simse/simse.db"] {
             assert!(written.iter().any(|(written, bytes)| written == name && !bytes.is_empty()), "{name}");
         }

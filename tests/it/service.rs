@@ -203,6 +203,47 @@ async fn what_is_wrong_is_said_all_at_once() {
     assert_eq!((code, &schema["properties"]["port"]["maximum"]), (Some(0), &json!(65535)));
 }
 
+/// The same under `--stdio`: the file is looked at, and SIGHUP has it read at once.
+#[tokio::test]
+async fn a_changed_configuration_counts_over_the_standard_streams_too() {
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("simse.toml");
+    write(&file, "default_policy = 'ask'\n");
+    let mut command = simse(home.path());
+    let mut child = command
+        .args(["serve", "--stdio", "--config", "simse.toml"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut log = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut decided = async || {
+        let ask = json!({ "type": "explain_permission", "tool": "bash", "arguments": { "command": "make" } });
+        input.write_all(format!("{ask}\n").as_bytes()).await.unwrap();
+        loop {
+            let frame: Value = serde_json::from_str(&output.next_line().await.unwrap().expect("a line")).unwrap();
+            if frame["type"] == "response" {
+                return frame["data"]["decision"].clone();
+            }
+        }
+    };
+    let mut read_again = async || {
+        while !log.next_line().await.unwrap().expect("the log goes on").contains("the configuration was read again") {}
+    };
+    assert_eq!(decided().await, "ask");
+    write(&file, "default_policy = 'deny'\n");
+    read_again().await;
+    assert_eq!(decided().await, "deny");
+    let pid = rustix::process::Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    read_again().await;
+    assert_eq!(decided().await, "deny", "and it lives");
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    assert_eq!(child.wait().await.unwrap().code(), Some(0));
+}
+
 /// The unit starts what there is, and systemd takes it, where it is here.
 #[test]
 fn the_unit_is_one() {
@@ -222,5 +263,12 @@ fn the_unit_is_one() {
     let Ok(told) = verify else { return };
     let words = String::from_utf8_lossy(&told.stderr).into_owned();
     let ours: Vec<&str> = words.lines().filter(|line| line.contains("simse.service")).collect();
+    assert!(ours.is_empty(), "{ours:#?}");
+    // Its sockets, beside it: they are for a unit of this name.
+    let sockets = home.path().join("simse.socket");
+    std::fs::write(&sockets, include_str!("../../docs/simse.socket")).unwrap();
+    let told = std::process::Command::new("systemd-analyze").arg("verify").arg(&sockets).output().unwrap();
+    let words = String::from_utf8_lossy(&told.stderr).into_owned();
+    let ours: Vec<&str> = words.lines().filter(|line| line.contains("simse.socket")).collect();
     assert!(ours.is_empty(), "{ours:#?}");
 }

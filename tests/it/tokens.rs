@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::binary::{Serving, ended, simse};
+use crate::support::house::House;
 use crate::support::http::{PATIENCE, Reply, Request, request};
+use crate::support::socket::Socket;
 
 /// `simse token …`: exit code, stdout, stderr.
 async fn token(home: &TempDir, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -243,4 +245,102 @@ async fn tokens_come_and_go_while_the_server_runs() {
     let (code, out, err) = check().await;
     assert_eq!(code, Some(1), "{out}{err}");
     assert!(out.contains("tokens.json") && out.contains("unknown field `x`") && out.contains("1 faults"), "{out}");
+}
+
+/// Fields that a command of this type would be taken with.
+fn fields_of(kind: &str) -> Value {
+    match kind {
+        "prompt" | "steer" => json!({ "prompt": "x" }),
+        "configure" => json!({ "title": "x" }),
+        "feedback" => json!({ "requestId": "req_1", "decision": "allow" }),
+        "explain_permission" => json!({ "tool": "fs_read", "arguments": { "path": "a" } }),
+        "revoke_grant" => json!({ "grantId": "grant_1" }),
+        "get_turn" => json!({ "turnId": "turn_1" }),
+        "fork" => json!({ "at": 1 }),
+        _ => json!({}),
+    }
+}
+
+/// All frames to the answer, without what is new each time.
+async fn answered(house: &House, command: Value) -> Vec<Value> {
+    let mut socket = Socket::open(house, "X-Client-ID: b\r\n").await.unwrap();
+    assert_eq!(socket.next().await["type"], "server_ready");
+    let session = command["sessionId"].as_str().unwrap_or("-").to_owned();
+    socket.say(&command).await;
+    let mut frames = Vec::new();
+    loop {
+        let frame = socket.next().await;
+        let over = frame["type"] == "response";
+        frames.push(serde_json::from_str(&frame.to_string().replace(&session, "free")).unwrap());
+        if over {
+            return frames;
+        }
+    }
+}
+
+/// Whether an id is free or somebody else's nobody can tell who only names it.
+#[tokio::test]
+async fn over_a_socket_anothers_session_is_as_one_that_is_not_there() {
+    let house = House::open().await;
+    let of_a = |method: &str, path: &str| request(house.address, method, path).header("X-Client-ID", "a");
+    let made = of_a("POST", "/sessions").json(&json!({ "sessionId": "theirs" })).send(house.address).await;
+    assert_eq!(made.status, 201);
+    let turn = of_a("POST", "/sessions/theirs/prompt?wait=true").json(&json!({ "prompt": "hello" }));
+    assert_eq!(turn.send(house.address).await.status, 200);
+    let before = of_a("GET", "/sessions/theirs").send(house.address).await.json();
+    for kind in simse::app::KINDS {
+        if kind.name == "create_session" || matches!(kind.names, simse::app::Names::Never) {
+            continue;
+        }
+        let mut told = Vec::new();
+        for session in ["theirs", "free"] {
+            let mut command = fields_of(kind.name);
+            let own = json!({ "id": format!("{}-{session}", kind.name), "type": kind.name, "sessionId": session });
+            command.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+            told.push(answered(&house, command).await);
+        }
+        assert_eq!(told[0], told[1], "{}", kind.name);
+        let last = told[0].last().unwrap();
+        let code = last["error"]["code"].as_str().unwrap_or_default();
+        assert!(code == "NOT_FOUND" || kind.name == "unsubscribe", "{}: {last}", kind.name);
+    }
+    // What they have sent nobody else can build on, or replay.
+    let sent = json!({ "id": "theirs", "type": "list_tools" });
+    let mut socket = Socket::open(&house, "X-Client-ID: a\r\n").await.unwrap();
+    socket.next().await;
+    socket.say(&sent).await;
+    while socket.next().await["type"] != "response" {}
+    let mut told = Vec::new();
+    for id in ["theirs", "free"] {
+        let frames =
+            answered(&house, json!({ "id": format!("on-{id}"), "type": "list_models", "dependsOn": [id] })).await;
+        told.push(serde_json::to_string(&frames).unwrap().replace("theirs", "free"));
+    }
+    assert_eq!(told[0], told[1]);
+    assert_eq!(of_a("GET", "/sessions/theirs").send(house.address).await.json(), before);
+    // Of a session that is to be made the words are the same, whoever has the id (ADR 0059).
+    let create = async |client: &str| {
+        let create = request(house.address, "POST", "/sessions").header("X-Client-ID", client);
+        create.json(&json!({ "sessionId": "theirs" })).send(house.address).await
+    };
+    let (own, strange) = (create("a").await, create("b").await);
+    assert_eq!((own.status, own.json()), (strange.status, strange.json()));
+    assert_eq!((own.status, own.code().as_str()), (409, "CONFLICT"));
+    assert_eq!(own.json()["error"]["details"]["field"], "sessionId");
+    let fork = of_a("POST", "/sessions/theirs/fork").json(&json!({ "newSessionId": "theirs" }));
+    let fork = fork.send(house.address).await;
+    assert_eq!((fork.status, &fork.json()["error"]["details"]["field"]), (409, &json!("newSessionId")));
+    // A version has the name by which the caller said it.
+    let patch = of_a("PATCH", "/sessions/theirs").header("If-Match", "\"99\"").json(&json!({ "title": "t" }));
+    assert_eq!(patch.send(house.address).await.json()["error"]["details"]["field"], "If-Match");
+    let prompt = of_a("POST", "/sessions/theirs/prompt").json(&json!({ "prompt": "x", "ifVersion": 99 }));
+    assert_eq!(prompt.send(house.address).await.json()["error"]["details"]["field"], "ifVersion");
+    for kind in ["configure", "prompt", "delete_session", "undo"] {
+        let mut command = fields_of(kind);
+        let own = json!({ "type": kind, "sessionId": "theirs", "ifSessionVersion": 99 });
+        command.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        let refused = socket.response(&command).await;
+        assert_eq!(refused["error"]["details"]["field"], "ifSessionVersion", "{refused}");
+    }
+    house.close().await;
 }

@@ -4,7 +4,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use futures_util::FutureExt as _;
 use tokio::io::BufReader;
 
-use super::framing::Framing;
+use super::framing::{Framing, Unclear};
 use super::headers::{etag, expected_version, last_event_id, request_id, single};
 use super::lines::{Line, line};
 use super::query::{Query, number};
@@ -27,39 +27,70 @@ pub fn holds(data: &[u8]) {
     }
 }
 
-/// How the bytes are cut into pieces changes nothing, and a first head with two lengths is found where it ends.
+/// How the bytes are cut into pieces changes nothing, and a first head that is unclear is found where it ends.
 fn framing(size: usize, stream: &[u8]) {
     let mut whole = Framing::default();
     let found = whole.follow(stream);
     let mut pieces = Framing::default();
-    let at = stream.chunks(size).enumerate().find_map(|(n, piece)| Some(n * size + pieces.follow(piece)?));
+    let mut cut = stream.chunks(size).enumerate();
+    let at = cut.find_map(|(n, piece)| pieces.follow(piece).map(|(at, why)| (n * size + at, why)));
     assert_eq!(found, at, "{:?} in pieces of {size}", String::from_utf8_lossy(stream));
-    if let Some(at) = found {
+    if let Some((at, _)) = found {
         assert_eq!(stream[at], b'\n');
         assert_eq!(whole.follow(stream), None, "what comes behind such a head is not followed");
     }
     match first_head(stream) {
-        Some((end, true)) => assert_eq!(found, Some(end), "{:?}", String::from_utf8_lossy(stream)),
-        Some((end, false)) => assert!(found.is_none_or(|at| at > end), "{:?}", String::from_utf8_lossy(stream)),
+        Some((end, Some(why))) => assert_eq!(found, Some((end, why)), "{:?}", String::from_utf8_lossy(stream)),
+        Some((end, None)) => assert!(found.is_none_or(|(at, _)| at > end), "{:?}", String::from_utf8_lossy(stream)),
         None => assert_eq!(found, None),
     }
 }
 
-/// Where the first head ends, and whether it has two lengths.
-fn first_head(stream: &[u8]) -> Option<(usize, bool)> {
-    let (mut at, mut begun, mut length, mut coded) = (0, false, false, false);
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// Without blanks at its ends.
+fn bare(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
+}
+
+/// Where the first head ends, and whether it is unclear where its body does.
+fn first_head(stream: &[u8]) -> Option<(usize, Option<Unclear>)> {
+    let (mut at, mut begun, mut old, mut length) = (0, false, false, false);
+    let mut codings = Vec::new();
     for line in stream.split_inclusive(|byte| *byte == b'\n') {
         at += line.len();
         let line = line.strip_suffix(b"\n")?;
         match (line.is_empty() || line == b"\r", begun) {
-            (true, true) => return Some((at - 1, length && coded)),
+            (true, true) => {
+                let unclear = match codings.as_slice() {
+                    [_, ..] if length => Some(Unclear::TwoLengths),
+                    [true] => old.then_some(Unclear::OldVersion),
+                    [_, ..] => Some(Unclear::Coding),
+                    [] => None,
+                };
+                return Some((at - 1, unclear));
+            }
             (true, false) => {}
-            (false, false) => begun = true,
+            (false, false) => {
+                begun = true;
+                let plain: Vec<u8> = line.iter().copied().filter(|byte| !is_blank(byte) && *byte != b'\r').collect();
+                old = plain.ends_with(b"HTTP/1.0");
+            }
             (false, true) => {
-                let plain: Vec<u8> = line.iter().copied().filter(|byte| !matches!(byte, b' ' | b'\t')).collect();
-                let name = plain.iter().position(|byte| *byte == b':').map(|colon| plain[..colon].to_ascii_lowercase());
-                length |= name.as_deref() == Some(b"content-length");
-                coded |= name.as_deref() == Some(b"transfer-encoding");
+                let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+                let mut name: Vec<u8> = line[..colon].iter().copied().filter(|byte| !is_blank(byte)).collect();
+                name.make_ascii_lowercase();
+                length |= name == b"content-length";
+                if name == b"transfer-encoding" {
+                    let value = bare(&line[colon + 1..]);
+                    let value = bare(value.strip_suffix(b"\r").unwrap_or(value));
+                    codings.push(value.eq_ignore_ascii_case(b"chunked"));
+                }
             }
         }
     }

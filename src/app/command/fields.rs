@@ -102,6 +102,8 @@ impl Fields {
 fn misfit(name: &str, expected: &str, cause: &serde_json::Error) -> ApiError {
     let text = cause.to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+    // What was expected is said already.
+    let text = text.rsplit_once(", expected ").map_or(text, |(came, _)| came);
     // A field without a name is told by what it stands in.
     ApiError::invalid(if name.is_empty() { "command" } else { name }, format!("{expected}; {text}"))
 }

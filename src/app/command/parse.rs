@@ -133,6 +133,8 @@ pub struct Command {
     pub depends_on: Vec<String>,
     /// Refuse unless the session has this version.
     pub if_version: Option<u64>,
+    /// How the caller calls the version that the session must have.
+    pub(super) version_field: &'static str,
     /// What is to be done.
     pub operation: Operation,
     pub(super) fingerprint: Fingerprint,
@@ -308,9 +310,10 @@ impl Message {
             fields.push("sessionId", id)?;
         }
         let operation = Operation::read(&kind, &fields.text(), WHOLE)?;
-        let mut command =
-            Command { id: id.clone(), key, session, depends_on, if_version, operation, fingerprint: print };
-        command.settle("ifSessionVersion")?;
+        let version_field = "ifSessionVersion";
+        let (id, fingerprint) = (id.clone(), print);
+        let mut command = Command { id, key, session, depends_on, if_version, version_field, operation, fingerprint };
+        command.settle()?;
         Ok(Self::Command(Box::new(command)))
     }
 }
@@ -339,13 +342,19 @@ impl Command {
             Operation::CreateSession(body) => body.session_id.clone(),
             _ => session,
         };
-        let mut command = Self { id: None, key, session, depends_on: Vec::new(), if_version, operation, fingerprint };
-        command.settle("If-Match")?;
+        let (version_field, depends_on) = ("If-Match", Vec::new());
+        let mut command =
+            Self { id: None, key, session, depends_on, if_version, version_field, operation, fingerprint };
+        command.settle()?;
         Ok(command)
     }
 
     /// Brings a version that is said in two ways to one.
-    fn settle(&mut self, field: &str) -> Result<(), ApiError> {
+    fn settle(&mut self) -> Result<(), ApiError> {
+        let field = self.version_field;
+        if self.if_version.is_none() {
+            self.version_field = "ifVersion";
+        }
         match &mut self.operation {
             Operation::Prompt(Prompt { if_version, .. })
             | Operation::Steer(Prompt { if_version, .. })
@@ -376,7 +385,12 @@ impl Command {
 
 /// A session that is named where it has to be, and only there.
 fn session_of(fields: &mut Fields, kind: &str, names: Names) -> Result<Option<SessionId>, ApiError> {
-    let id = fields.typed::<SessionId>("sessionId", "the id of a session")?;
+    let id = fields.typed::<String>("sessionId", "the id of a session")?;
+    let id = id.map(|text| text.parse::<SessionId>()).transpose().map_err(|bad| {
+        // In the words of every other door.
+        let words = bad.to_string();
+        ApiError::invalid("sessionId", words.strip_prefix("expected ").unwrap_or(&words).to_owned())
+    })?;
     match (names, &id) {
         (Names::Must, None) => Err(ApiError::invalid("sessionId", format!("to be there: `{kind}` is about a session"))),
         (Names::Never, Some(_)) => {

@@ -145,7 +145,7 @@ impl Run {
             return Ok(());
         }
         let message = format!("session {session} has version {version}, not {wanted}");
-        let details = serde_json::json!({ "field": "ifSessionVersion", "expected": version, "got": wanted });
+        let details = serde_json::json!({ "field": command.version_field, "expected": version, "got": wanted });
         Err(ApiError::conflict(message).with_details(details))
     }
 
@@ -168,9 +168,12 @@ impl Run {
         }
         let kept = Arc::new(OnceLock::new());
         let receipt = Arc::new(self.receipt(&kept));
+        let version_field = command.version_field;
         let task =
             Task { caller, session: command.session, operation: command.operation, receipt: Arc::clone(&receipt) };
         let worked = self.work(operations, task, (rides, class, receipt)).await;
+        // Who makes the change knows it by one name, callers by several.
+        let worked = worked.map_err(|error| error.with_field("ifVersion", version_field));
         match (worked, kept.get()) {
             // It is in the log, with its effect.
             (Ok(_), Some(outcome)) => Arc::clone(outcome),

@@ -16,7 +16,7 @@ const STEPS: u64 = 48;
 const SESSIONS: usize = 6;
 
 /// What a tour has in it, whatever chance brings afterwards: events of these types.
-const KINDS: [&str; 15] = [
+const KINDS: [&str; 17] = [
     "session.prompt",
     "session.steer",
     "session.completed",
@@ -31,6 +31,8 @@ const KINDS: [&str; 15] = [
     "changes.undone",
     "permission.request",
     "permission.response",
+    "permission.granted",
+    "permission.revoked",
     "abort",
 ];
 
@@ -171,19 +173,28 @@ async fn holds(house: &House, id: &SessionId, (seed, when): (u64, &str)) -> Vec<
     let row = store.session(id).await.unwrap().unwrap();
     let (log, mut views) = (house.log(id).await, Views::default());
     for event in &log {
-        views.push(event);
+        views.push(event).unwrap_or_else(|e| panic!("seed {seed}, {when}, event {}: {e}", event.seq));
     }
     let mut turns = Vec::new();
     while let Some(page) = Some(store.turns(id, turns.last().map(turn_id), 50).await.unwrap()).filter(|p| !p.is_empty())
     {
         turns.extend(page);
     }
+    turns.reverse();
     let faults = views.compare(&row, &turns);
     assert!(
         faults.is_empty(),
         "seed {seed}, {when}: {faults:#?}\n{:#?}",
         log.iter().map(|e| &e.kind).collect::<Vec<_>>()
     );
+    assert_eq!(older(&log).compare(&row, &turns), Vec::new(), "seed {seed}, {when}: a log that tells of no grants");
+    if !row.settings.grants.is_empty() {
+        let mut forged = row.clone();
+        forged.settings.grants[0].id = crate::protocol::GrantId::generate();
+        assert_eq!(views.compare(&forged, &turns).len(), 1, "it was another one that was given");
+        forged.settings.grants.remove(0);
+        assert_eq!(views.compare(&forged, &turns).len(), 1, "nobody has taken it back");
+    }
     let mut forged = row.clone();
     forged.settings.grants.push(Grant {
         id: crate::protocol::GrantId::generate(),
@@ -208,11 +219,37 @@ fn turn_id(turn: &crate::store::TurnRow) -> &TurnId {
     &turn.record.turn_id
 }
 
+/// The log as one of an earlier version, which tells of no grants.
+fn older(log: &[Event]) -> Views {
+    let mut views = Views::default();
+    for event in log.iter().filter(|event| !["permission.granted", "permission.revoked"].contains(&&*event.kind)) {
+        let mut event = event.clone();
+        let payload = event.payload.get().replace(r#","tellsGrants":true"#, "");
+        event.payload = serde_json::value::RawValue::from_string(payload).unwrap();
+        views.push(&event).expect("in its place");
+    }
+    views
+}
+
+/// One that stays, and one that is taken back.
+async fn grants(house: &House, id: &SessionId, reader: &mut EventReader) {
+    for path in ["kept.txt", "lost.txt"] {
+        house.plays([calls("fs_write", json!({ "path": path, "content": "x" })), says("written")]);
+        house.prompts(id, "write", PromptMode::Queue).await.unwrap();
+        let (request_id, decision) = (Some(asked(reader).await), Some(Decision::AllowAlways));
+        house.app.feedback(&anyone(), id, Feedback { request_id, decision, ..Feedback::default() }).await.unwrap();
+        until(reader, "session.completed").await;
+    }
+    let grants = house.app.grants(&anyone(), (Some(id), None)).await.unwrap().items;
+    house.app.revoke_grant(&anyone(), (grants[1].grant_id.clone(), Some(id))).await.unwrap();
+}
+
 /// One of each, in a session of its own, and a fork of that.
 async fn tour(house: &House) -> Vec<SessionId> {
     let id = house.session().await;
     let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
     let write = || calls("fs_write", json!({ "path": "tour.txt", "content": "x" }));
+    grants(house, &id, &mut reader).await;
     house.plays([write(), says("written"), says("next")]);
     house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
     let request = asked(&mut reader).await;

@@ -22,6 +22,8 @@ use crate::base::beneath::{STEP, way};
 
 /// Rooms that one session keeps; a shell and git together have four.
 const ROOMS_MAX: usize = 8;
+/// Places of one session that were searched for repositories; another one takes the place of the oldest.
+const SEARCHED_MAX: usize = 64;
 
 /// A prepared room.
 #[derive(Debug)]
@@ -101,6 +103,9 @@ impl Loopback {
             let known = searched.iter().find(|(known, _)| known == place).map(|(_, found)| Arc::clone(found));
             let found = known.unwrap_or_else(|| {
                 let found = Arc::new(guard::repositories(place));
+                if searched.len() == SEARCHED_MAX {
+                    searched.remove(0);
+                }
                 searched.push((place.clone(), Arc::clone(&found)));
                 found
             });

@@ -9,6 +9,7 @@ use crate::protocol::{
     ApiError, Decision, EventBody, GrantId, GrantScope, PermissionExplanation, RequestId, VerdictSource,
 };
 use crate::session::ask::{About, Answer, CallQuestion, End, Fits, GrantTerms, Open, Question, Resolved, Says};
+use crate::session::granted::{give, take_back};
 use crate::session::journal::Entry;
 use crate::session::metered::count_answer;
 use crate::session::store_failure;
@@ -76,7 +77,7 @@ impl Actor {
             }
             Fits::Permission { call_id, wanted } => {
                 if let (Says::Decision(_, Some(terms)), Some(wanted), true) = (&answer.says, wanted, yes) {
-                    self.grant(wanted, *terms).await?;
+                    self.grant(wanted, *terms, request.clone()).await?;
                 }
                 Ok(Resolved { request_id: request, call_id: Some(call_id), allowed: Some(yes), cancelled: None })
             }
@@ -115,7 +116,12 @@ impl Actor {
     }
 
     /// Keeps a yes for as far as it reaches. It counts once it is written down.
-    async fn grant(&mut self, (tool, on): (String, GrantSubject), terms: GrantTerms) -> Result<(), ApiError> {
+    async fn grant(
+        &mut self,
+        (tool, on): (String, GrantSubject),
+        terms: GrantTerms,
+        request: RequestId,
+    ) -> Result<(), ApiError> {
         if on == GrantSubject::Paths(Vec::new()) {
             return Ok(());
         }
@@ -125,12 +131,10 @@ impl Actor {
             GrantScope::Once => return Ok(()),
             GrantScope::Session => {
                 let mut grants = self.row.settings.grants.clone();
-                grants.retain(|old| old.holds(created_at) && !old.says_the_same(&grant));
-                grants.push(grant);
-                if grants.len() > limit::GRANTS_MAX {
-                    grants.remove(0);
-                }
-                return self.keep_grants(grants).await;
+                let no_text =
+                    || ApiError::invalid("scope", "`once`: a path of the call is no text, and cannot be kept");
+                let events = give(&mut grants, grant, request).ok_or_else(no_text)?;
+                return self.keep_grants(grants, events).await;
             }
             GrantScope::Project => Some(self.row.settings.working_directory.clone()),
             GrantScope::Always => None,
@@ -142,18 +146,20 @@ impl Actor {
     /// Takes a grant of the session back. False: there is none of that id.
     pub(super) async fn revoke(&mut self, id: &GrantId) -> Result<bool, ApiError> {
         let mut grants = self.row.settings.grants.clone();
-        grants.retain(|grant| grant.id != *id);
-        if grants.len() == self.row.settings.grants.len() {
-            return Ok(false);
+        match take_back(&mut grants, id) {
+            Some(event) => self.keep_grants(grants, vec![event]).await.map(|()| true),
+            None => Ok(false),
         }
-        self.keep_grants(grants).await.map(|()| true)
     }
 
-    async fn keep_grants(&mut self, grants: Vec<Grant>) -> Result<(), ApiError> {
+    /// Stores them together with what the log tells of them. Between turns they belong to none.
+    async fn keep_grants(&mut self, grants: Vec<Grant>, events: Vec<EventBody>) -> Result<(), ApiError> {
+        let turn = self.running.as_ref().map(|running| running.row.record.turn_id.clone());
+        let events = events.into_iter().map(|event| (turn.clone(), event)).collect();
         let mut row = self.row.clone();
         row.settings.grants = grants;
         let write = Write::UpdateSession(Box::new(row.clone()));
-        let written = self.live.journal.record(|_| Entry { events: Vec::new(), writes: vec![write] }).await;
+        let written = self.live.journal.record(|_| Entry { events, writes: vec![write] }).await;
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
         self.policy.set_grants(&self.row.settings.grants);

@@ -24,7 +24,7 @@ use crate::session::metered::count_end;
 use crate::session::repair::Remains;
 use crate::session::runner::Finished;
 use crate::session::turn::{Input, Phase, Place, place};
-use crate::session::views::status_after;
+use crate::session::views::{shown, status_after};
 use crate::session::{stopping, store_failure};
 use crate::store::{Steers, StoreError, TurnRow, Write};
 
@@ -330,8 +330,7 @@ pub(in crate::session) fn queued_turn(
     content: PromptContent,
     configure: Option<Configure>,
 ) -> TurnRow {
-    let mut text = content.text();
-    text.truncate(text.floor_char_boundary(limit::TURN_PROMPT_BYTES_MAX));
+    let text = shown(content.text());
     let record = TurnRecord {
         turn_id: TurnId::generate(),
         session_id: session.clone(),

@@ -2,7 +2,7 @@
 //!
 //! Pure but for the reading: bytes in; the session with its events and turns out, or the first line that does not hold.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io::{self, BufRead, Read as _};
 
 use serde_json::Value;
@@ -11,8 +11,11 @@ use serde_json::value::RawValue;
 use super::line::{End, EventLine, FORMAT, Head, Line, VERSION};
 use crate::base::limit;
 use crate::protocol::{ClientId, Event, EventBody, SessionId, TurnId};
+use crate::session::granted::drop_imported;
+use crate::session::manager::event_of;
 use crate::session::views::Views;
 use crate::store::chain::{Chain, one_line};
+use crate::store::inspect::Fault;
 use crate::store::{SessionRow, TurnRow};
 
 /// Why a file was not read.
@@ -48,8 +51,11 @@ struct Reading {
     id: Option<SessionId>,
     events: Vec<Event>,
     session: Option<SessionRow>,
+    /// The line of that.
+    session_line: u64,
     turns: Vec<TurnRow>,
-    turn_ids: HashSet<TurnId>,
+    /// The line of each.
+    turn_lines: HashMap<TurnId, u64>,
     chain: Chain,
     views: Views,
     over: bool,
@@ -180,14 +186,10 @@ impl Reading {
             event.payload = RawValue::from_string(flat).map_err(|e| self.refuse("event.payload", e.to_string()))?;
         }
         let tagged = format!(r#"{{"type":{},"payload":{}}}"#, Value::from(event.kind.as_str()), event.payload.get());
-        let body: EventBody = serde_json::from_str(&tagged)
+        serde_json::from_str::<EventBody>(&tagged)
             .map_err(|e| self.refuse("event", in_words("a known type with its payload", &e)))?;
-        // Of a fork it names the session from which it was forked.
-        if (due == 1) != matches!(&body, EventBody::SessionCreated { .. }) {
-            return Err(self.refuse("event.type", "`session.created` as event 1, and nowhere else"));
-        }
         self.chain.push(&event);
-        self.views.push(&event);
+        self.views.push(&event).map_err(|e| self.refuse(&format!("event.{}", e.field), e.expected))?;
         self.events.push(event);
         Ok(())
     }
@@ -197,7 +199,7 @@ impl Reading {
         if self.session.is_some() {
             return Err(self.refuse("session", "one such line"));
         }
-        self.session = Some(row);
+        (self.session, self.session_line) = (Some(row), self.line);
         Ok(())
     }
 
@@ -206,7 +208,7 @@ impl Reading {
         if self.session.is_none() {
             return Err(self.refuse("turn", "turns behind the line `session`"));
         }
-        if !self.turn_ids.insert(turn.record.turn_id.clone()) {
+        if self.turn_lines.insert(turn.record.turn_id.clone(), self.line).is_some() {
             return Err(self.refuse("turn.record.turnId", "each turn once"));
         }
         self.turns.push(turn);
@@ -227,10 +229,20 @@ impl Reading {
             return Err(self.refuse("end.chain", expected));
         }
         if let Some(fault) = self.views.compare(session, &self.turns).into_iter().next() {
-            return Err(self.refuse("session", format!("views that follow from the events; {fault}")));
+            return Err(self.contradicts(&fault));
         }
         self.over = true;
         Ok(())
+    }
+
+    /// A row says something else than the events: its line is named, or this one when there is none.
+    fn contradicts(&self, fault: &Fault) -> NotRead {
+        let (line, field) = match fault {
+            Fault::View { turn: Some(turn), .. } => (self.turn_lines.get(turn).copied().unwrap_or(self.line), "turn"),
+            _ => (self.session_line, "session"),
+        };
+        let expected = format!("views that follow from the events; {fault}");
+        NotRead::Line { line, field: field.to_owned(), expected }
     }
 
     fn is_ours(&self, field: &str, id: &SessionId) -> Result<(), NotRead> {
@@ -246,7 +258,11 @@ impl Reading {
             return Err(self.refuse("end", "a last line `end`; the file breaks off"));
         }
         let missing = self.refuse("session", "it");
-        let session = self.session.ok_or(missing)?;
-        Ok(Imported { session, turns: self.turns, events: self.events })
+        let mut session = self.session.ok_or(missing)?;
+        let mut events = self.events;
+        for body in drop_imported(&mut session.settings.grants) {
+            events.push(event_of(&session.id, events.len() as u64 + 1, None, &body));
+        }
+        Ok(Imported { session, turns: self.turns, events })
     }
 }

@@ -13,8 +13,8 @@ use super::chained::{self, Stored};
 use super::directory::{self, Hold, Lock};
 use super::read::{self, ReadError};
 use super::write::{key_of, split_key};
-use super::{FILE, fork, fresh, lifecycle, schema};
-use crate::protocol::{Event, SessionId, is_lifecycle};
+use super::{FILE, fork, fresh, schema, sound};
+use crate::protocol::{Event, SessionId, SessionStatus, is_lifecycle};
 use crate::store::chain::{Chain, TAG_BYTES};
 use crate::store::inspect::{Fault, Inspected};
 use crate::store::{Question, StoreError};
@@ -84,7 +84,7 @@ impl Inspection {
     pub fn database(&self) -> Result<Vec<Fault>, StoreError> {
         let mut faults = self.sound().map_err(|e| self.failed(&e))?;
         if self.version == schema::newest() && faults.is_empty() {
-            faults = self.orphans().map_err(|e| self.failed(&e))?;
+            faults = sound::contradictions(&self.connection).map_err(|e| self.failed(&e))?;
         }
         Ok(faults)
     }
@@ -93,20 +93,6 @@ impl Inspection {
         let mut check = self.connection.prepare(&format!("PRAGMA integrity_check({SAID_MAX})"))?;
         let said = check.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
         Ok(said.into_iter().filter(|said| said != "ok").map(|said| Fault::Database { said }).collect())
-    }
-
-    fn orphans(&self) -> rusqlite::Result<Vec<Fault>> {
-        let mut faults = Vec::new();
-        for table in ["log", "fresh", "turn", "question", "lifecycle"] {
-            let mut list = self.connection.prepare(&format!(
-                "SELECT key >> 32, count(*) FROM {table} WHERE key >> 32 NOT IN (SELECT number FROM session)
-                 AND key >> 32 NOT IN (SELECT number FROM doomed) GROUP BY key >> 32"
-            ))?;
-            let rows =
-                list.query_map([], |row| Ok(Fault::Orphans { table, number: row.get(0)?, rows: row.get(1)? }))?;
-            faults.extend(rows.collect::<Result<Vec<_>, _>>()?);
-        }
-        Ok(faults)
     }
 
     /// The number of the first session behind number `after`; 0 begins.
@@ -145,7 +131,9 @@ impl Inspection {
             };
             let mut faults = Vec::new();
             let turns = turns(&moment, (&row.id, number), &mut faults)?;
-            let chain = walk(&moment, (&row.id, number), take, &mut faults)?;
+            sound::open_turns(&moment, (&row.id, number), &mut faults)?;
+            let changed = row.version > 0 || row.status != SessionStatus::Created;
+            let chain = walk(&moment, (&row.id, number, changed), take, &mut faults)?;
             Ok((Some(Inspected { row, turns, chain }), faults))
         };
         look().map_err(|error| match error {
@@ -202,9 +190,11 @@ struct Walk<'a> {
     chained: bool,
     /// The head in the session's row.
     head: Option<Chain>,
+    /// The chain has come by it.
+    met: bool,
     last_seq: u64,
-    /// Questions that the log puts.
-    questions: Vec<u64>,
+    /// Questions that the log puts, by the numbers of their events.
+    questions: Vec<(u64, Question)>,
     /// Lifecycle events in the session's own rows.
     lifecycle: Vec<u64>,
     number: i64,
@@ -213,15 +203,25 @@ struct Walk<'a> {
 /// Holds a log against its numbers, its chain and its questions. Gives the chain to its end.
 fn walk(
     connection: &Connection,
-    (session, number): (&SessionId, i64),
+    (session, number, changed): (&SessionId, i64, bool),
     take: &mut dyn FnMut(&Event),
     faults: &mut Vec<Fault>,
 ) -> Result<Chain, ReadError> {
     let head = chained::head_of(connection, number)?;
     let (questions_put, lifecycle) = (Vec::new(), Vec::new());
     let chain = Chain::default();
-    let mut walk =
-        Walk { session, faults, chain, chained: true, head, last_seq: 0, questions: questions_put, lifecycle, number };
+    let mut walk = Walk {
+        session,
+        faults,
+        chain,
+        chained: true,
+        head,
+        met: false,
+        last_seq: 0,
+        questions: questions_put,
+        lifecycle,
+        number,
+    };
     let mut asked = Vec::new();
     for segment in fork::segments(connection, number)? {
         let keys = (key_of(segment.number, 0) - 1, key_of(segment.number, segment.upto));
@@ -229,23 +229,18 @@ fn walk(
             walk.row(stored, take);
             Ok(())
         })?;
-        asked.extend(questions(connection, keys)?);
+        asked.extend(sound::questions(connection, keys)?);
     }
     let logged = read::last_logged(connection, number)?;
     fresh::each_row(connection, (session, number), logged, |stored| {
         walk.row(stored, take);
         Ok(())
     })?;
-    walk.end();
+    walk.end(changed);
     walk.compare_questions(&asked);
-    walk.compare_lifecycle(&lifecycle::listed(connection, number)?);
+    let listed = sound::lifecycle_of(connection, (session, number), walk.faults)?;
+    walk.compare_lifecycle(&listed);
     Ok(walk.chain)
-}
-
-fn questions(connection: &Connection, keys: (i64, i64)) -> rusqlite::Result<Vec<u64>> {
-    let mut list = connection.prepare_cached("SELECT key FROM question WHERE key BETWEEN ? AND ? ORDER BY key")?;
-    let keys = list.query_map(keys, |row| row.get::<_, i64>(0))?;
-    keys.map(|key| key.map(|key| split_key(key).1)).collect()
 }
 
 impl Walk<'_> {
@@ -267,9 +262,7 @@ impl Walk<'_> {
                         self.chained = false;
                         self.faults.push(Fault::Changed { session: session.clone(), seq: event.seq });
                     }
-                    if Question::of(event).is_some() {
-                        self.questions.push(event.seq);
-                    }
+                    self.questions.extend(Question::of(event).map(|question| (event.seq, question)));
                     if is_lifecycle(&event.kind) && split_key(stored.key).0 == self.number {
                         self.lifecycle.push(event.seq);
                     }
@@ -283,19 +276,23 @@ impl Walk<'_> {
             }
         }
         // The head stands at the end of a row.
-        if let Some(head) = self.head.filter(|head| self.chained && head.seq() == self.chain.seq())
-            && head != self.chain
-        {
-            self.chained = false;
-            self.faults.push(Fault::Head { session: self.session.clone(), seq: head.seq() });
+        if let Some(head) = self.head.filter(|head| self.chained && head.seq() == self.chain.seq()) {
+            self.met = true;
+            if head != self.chain {
+                self.chained = false;
+                self.faults.push(Fault::Head { session: self.session.clone(), seq: head.seq() });
+            }
         }
     }
 
-    fn end(&mut self) {
-        let Some(head) = self.head else { return };
-        if head.seq() > self.last_seq {
-            let (last, head) = (self.last_seq, head.seq());
-            self.faults.push(Fault::CutOff { session: self.session.clone(), last, head });
+    /// `changed`: the session's row has been written since it was made, and with it the head.
+    fn end(&mut self, changed: bool) {
+        let (session, last) = (self.session.clone(), self.last_seq);
+        match self.head {
+            Some(head) if head.seq() > last => self.faults.push(Fault::CutOff { session, last, head: head.seq() }),
+            Some(head) if self.chained && !self.met => self.faults.push(Fault::Head { session, seq: head.seq() }),
+            None if changed => self.faults.push(Fault::Head { session, seq: last }),
+            Some(_) | None => {}
         }
     }
 
@@ -313,13 +310,18 @@ impl Walk<'_> {
         self.faults.append(&mut faults);
     }
 
-    fn compare_questions(&mut self, asked: &[u64]) {
+    fn compare_questions(&mut self, asked: &[(u64, Option<Question>)]) {
         let session = || self.session.clone();
-        let unlisted = self.questions.iter().filter(|seq| asked.binary_search(seq).is_err());
-        let what = "a question of the log is not in the list of questions";
-        self.faults.extend(unlisted.map(|seq| Fault::Question { session: session(), seq: *seq, what }));
-        let unasked = asked.iter().filter(|seq| self.questions.binary_search(seq).is_err());
+        for (seq, question) in &self.questions {
+            let what = match asked.binary_search_by_key(seq, |asked| asked.0) {
+                Ok(at) if asked[at].1.as_ref() == Some(question) => continue,
+                Ok(_) => "the list of questions has another id or call for it",
+                Err(_) => "a question of the log is not in the list of questions",
+            };
+            self.faults.push(Fault::Question { session: session(), seq: *seq, what });
+        }
+        let unasked = asked.iter().filter(|(seq, _)| self.questions.binary_search_by_key(seq, |put| put.0).is_err());
         let what = "the list of questions has one that the log does not put";
-        self.faults.extend(unasked.map(|seq| Fault::Question { session: session(), seq: *seq, what }));
+        self.faults.extend(unasked.map(|(seq, _)| Fault::Question { session: session(), seq: *seq, what }));
     }
 }

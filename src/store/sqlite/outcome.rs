@@ -30,6 +30,14 @@ pub(super) fn forget(connection: &Connection, name: &str) -> rusqlite::Result<()
     connection.prepare_cached("DELETE FROM outcome WHERE name = ? AND body IS NULL")?.execute([name]).map(drop)
 }
 
+/// How many rows there are, about: numbers are given in order, and the oldest go first.
+pub(super) fn count(connection: &Connection) -> rusqlite::Result<u64> {
+    let mut find = connection.prepare_cached(
+        "SELECT coalesce((SELECT max(number) FROM outcome) - (SELECT min(number) FROM outcome) + 1, 0)",
+    )?;
+    find.query_row([], |row| row.get(0))
+}
+
 /// The row of a name.
 pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<Option<OutcomeRow>> {
     let mut find = connection.prepare_cached("SELECT at, fingerprint, body FROM outcome WHERE name = ?")?;

@@ -58,7 +58,7 @@ fn session_row(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     Ok(SessionRow {
         id: id(row, 0)?,
         client,
-        status: status_of(row.get(2)?),
+        status: status_of(row, 2)?,
         version: row.get(3)?,
         created_at: row.get(4)?,
         updated_at: row.get(5)?,
@@ -78,12 +78,13 @@ pub(super) fn status_number(status: SessionStatus) -> i64 {
     }
 }
 
-fn status_of(number: i64) -> SessionStatus {
-    match number {
-        0 => SessionStatus::Created,
-        1 => SessionStatus::Active,
-        3 => SessionStatus::Aborted,
-        _ => SessionStatus::Completed,
+fn status_of(row: &Row<'_>, column: usize) -> rusqlite::Result<SessionStatus> {
+    match row.get(column)? {
+        0 => Ok(SessionStatus::Created),
+        1 => Ok(SessionStatus::Active),
+        2 => Ok(SessionStatus::Completed),
+        3 => Ok(SessionStatus::Aborted),
+        number => Err(rusqlite::Error::IntegralValueOutOfRange(column, number)),
     }
 }
 

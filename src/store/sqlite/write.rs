@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -142,6 +143,7 @@ impl From<StoreError> for Failed {
 
 impl Writer {
     fn run(mut self, jobs: &Receiver<Job>) {
+        self.count_outcomes();
         let mut group: Vec<(Made, Committed)> = Vec::new();
         let mut rested = true;
         loop {
@@ -164,6 +166,9 @@ impl Writer {
                 let results = self.write_all(made.iter().map(|(writes, _)| writes.as_slice()).collect());
                 let done = made.iter().zip(&results).map(|((writes, _), done)| (events_of(writes), done.is_ok()));
                 self.meter.wrote(began.elapsed(), done);
+                if made.iter().flat_map(|(writes, _)| writes).any(is_of_outcomes) {
+                    self.count_outcomes();
+                }
                 self.failing = results.iter().any(|result| matches!(result, Err(StoreError::Io { .. })));
                 for ((_, done), result) in made.into_iter().zip(results) {
                     // A callback that panics is its owner's fault, and must not take the writer with it.
@@ -182,6 +187,13 @@ impl Writer {
                 self.sweep();
                 self.wal.look(&self.connection);
             }
+        }
+    }
+
+    fn count_outcomes(&self) {
+        // What cannot be read now is counted with the next.
+        if let Ok(count) = outcome::count(&self.connection) {
+            self.meter.outcomes.store(count, Ordering::Release);
         }
     }
 
@@ -450,6 +462,10 @@ impl Writer {
         }
         self.known.insert(id, known);
     }
+}
+
+fn is_of_outcomes(write: &Write) -> bool {
+    matches!(write, Write::SaveOutcome(_) | Write::ForgetOutcome(_))
 }
 
 /// Whether one of the writes appends to a session's log, and none of them takes the session out.

@@ -21,11 +21,7 @@ impl Session {
         self.judged = seq;
         let kind = event["type"].as_str().expect("a type");
         let payload = &event["payload"];
-        if kind == "permission.response" {
-            let request = payload["requestId"].as_str().expect("an id").to_owned();
-            let allowed = payload["allowed"].as_bool().expect("a verdict");
-            assert_eq!(self.responses.insert(request, allowed), None, "{id}: {data}: answered twice");
-        }
+        self.questions.judge(&event);
         if matches!(kind, "session.prompt" | "session.steer") {
             let said = payload["prompt"].as_str().expect("a text");
             let token = said.split(' ').nth(1).expect("a token").to_owned();
@@ -66,8 +62,10 @@ impl Session {
                 assert_eq!(now, (Some(turn.as_str()), Some("paused")), "{id}: a paused turn stays paused: {view}");
             }
         }
-        for (request, allowed) in &self.answers {
-            assert_eq!(self.responses.get(request), Some(allowed), "{id}: the answer to {request}");
+        self.questions.hold(id, &self.answers, &self.turns, begun);
+        for shown in view["requests"].as_array().into_iter().flatten() {
+            let request = shown["payload"]["requestId"].as_str().expect("an id");
+            assert!(!self.answers.contains_key(request), "{id}: {request} is asked, and its answer was acknowledged");
         }
         for (token, prompted) in &self.prompts {
             assert!(prompted.word != Word::No || !self.tokens.contains_key(token), "{id}: {token} was refused and ran");
@@ -137,6 +135,7 @@ impl Ledger {
     fn hold_files(&self) {
         let mut by_directory: BTreeMap<&str, BTreeSet<&String>> = BTreeMap::new();
         for session in self.sessions.values().filter(|session| session.existence == Existence::Made) {
+            session.questions.hold_told(&self.work);
             by_directory.entry(&session.directory).or_default().extend(&session.ran);
         }
         let none = Files::default();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
+use super::asking::{Question, Questions, said_yes};
 use super::now_ms;
 use super::wire::{Asked, Said};
 
@@ -86,7 +87,7 @@ pub struct Session {
     pub turns: BTreeMap<String, TurnLog>,
     /// Where in the log a prompt's token stands: the event's number, and whether it opened a turn.
     pub tokens: BTreeMap<String, (u64, bool)>,
-    pub responses: BTreeMap<String, bool>,
+    pub questions: Questions,
     /// Titles in the log, and the last one.
     pub titled: BTreeSet<String>,
     pub title: Option<String>,
@@ -113,7 +114,7 @@ impl Session {
             judged: 0,
             turns: BTreeMap::new(),
             tokens: BTreeMap::new(),
-            responses: BTreeMap::new(),
+            questions: Questions::default(),
             titled: BTreeSet::new(),
             title: None,
             ran: BTreeSet::new(),
@@ -379,6 +380,7 @@ impl Ledger {
                 "interrupt" => "turns were interrupted",
                 "pause" => "turns were paused",
                 "resume" => "turns were resumed",
+                "feedback" if asked.fields.contains_key("value") => "questions of tools were answered",
                 "feedback" => "questions were answered",
                 "undo" | "redo" => "turns were undone or redone",
                 other => panic!("{other} is counted"),
@@ -400,7 +402,7 @@ impl Ledger {
             "pause" if said.ok && said.value["paused"] == true => drop(session.paused.insert(turn())),
             "feedback" if said.ok => {
                 let request = asked.fields["requestId"].as_str().expect("an id").to_owned();
-                session.answers.insert(request, asked.fields["allowed"] == true);
+                session.answers.insert(request, said_yes(&Value::Object(asked.fields.clone())));
             }
             _ => {}
         }
@@ -468,8 +470,8 @@ impl Ledger {
         session.version = version;
     }
 
-    /// An event as a stream showed it. The answer: the request, when it is a question.
-    pub fn saw(&mut self, id: &str, seq: u64, data: &str) -> Option<String> {
+    /// An event as a stream showed it. The answer: the question, when it is one.
+    pub fn saw(&mut self, id: &str, seq: u64, data: &str) -> Option<Question> {
         let session = self.sessions.get_mut(id)?;
         match session.seen.get(&seq) {
             Some(before) => assert_eq!(before, data, "{id}: event {seq} is what it was"),
@@ -484,10 +486,6 @@ impl Ledger {
                 session.holds = (seq, false);
             }
         }
-        if !is("permission.request") {
-            return None;
-        }
-        let event: Value = serde_json::from_str(data).expect("JSON");
-        (event["type"] == "permission.request").then(|| event["payload"]["requestId"].as_str().unwrap().to_owned())
+        Question::of(data)
     }
 }

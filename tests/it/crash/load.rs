@@ -9,6 +9,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
+use super::asking::Question;
 use super::ledger::Ledger;
 use super::wire::{Asked, PATIENCE, Said, Socket, ask, call};
 
@@ -62,9 +63,9 @@ async fn over_http(port: u16, ledger: &Shared, owner: u64, asked: Asked) -> Opti
 }
 
 /// Answers a question of a session.
-async fn answer(port: u16, ledger: Shared, (owner, session, request): (u64, String, String), mut chance: Chance) {
+async fn answer(port: u16, ledger: Shared, (owner, session, question): (u64, String, Question), mut chance: Chance) {
     let allowed = chance.below(3) > 0;
-    let mut asked = Asked::of("feedback", &session, json!({ "requestId": request, "allowed": allowed }));
+    let mut asked = Asked::of("feedback", &session, question.answer(allowed));
     asked.key = chance.once_in(2).then(|| ledger.lock().name("k"));
     let _ = over_http(port, &ledger, owner, asked).await;
 }
@@ -99,9 +100,9 @@ async fn reader(port: u16, session: String, ledger: Shared, (owner, mut chance):
             continue;
         }
         let question = ledger.lock().saw(&session, number, data.trim_end());
-        if let Some(request) = question {
+        if let Some(question) = question {
             let chance = Chance::new(chance.next());
-            answer(port, Arc::clone(&ledger), (owner, session.clone(), request), chance).await;
+            answer(port, Arc::clone(&ledger), (owner, session.clone(), question), chance).await;
         }
     }
 }
@@ -125,9 +126,9 @@ pub async fn client(number: u64, port: u16, ledger: Shared, seed: u64) {
         let chances = Mutex::new(Chance::new(chance.next()));
         Arc::new(move |session: &str, seq: u64, text: &str| {
             let question = ledger.lock().saw(session, seq, text);
-            if let Some(request) = question {
+            if let Some(question) = question {
                 let chance = Chance::new(chances.lock().next());
-                let what = (number, session.to_owned(), request);
+                let what = (number, session.to_owned(), question);
                 questions.lock().spawn(answer(port, Arc::clone(&ledger), what, chance));
             }
         })
@@ -308,7 +309,7 @@ impl Client {
     }
 
     async fn prompt(&mut self, session: &str) -> Option<()> {
-        let what = *self.chance.pick(&["quick", "quick", "slow", "run", "write", "write"]);
+        let what = *self.chance.pick(&["quick", "quick", "slow", "run", "write", "write", "sure"]);
         let mode = *self.chance.pick(&["queue", "queue", "queue", "steer", "reject"]);
         let mut asked = self.prompting(session, what, mode);
         if mode == "steer" {

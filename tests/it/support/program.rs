@@ -22,6 +22,11 @@ pub struct Program {
 impl Program {
     /// Starts it over a data directory, with a model behind `base_url`, and waits until it listens.
     pub async fn serve(data: &Path, work: &Path, base_url: &str) -> Self {
+        Self::serve_as(data, work, base_url, None).await
+    }
+
+    /// The same with a file of settings.
+    pub async fn serve_as(data: &Path, work: &Path, base_url: &str, config: Option<&Path>) -> Self {
         let port_file = data.with_extension("port");
         let _ = std::fs::remove_file(&port_file);
         // A run of hours wants a program that nobody builds anew meanwhile.
@@ -41,6 +46,9 @@ impl Program {
         command.arg(data).arg("--cwd").arg(work).arg("--port-file").arg(&port_file);
         command.args(["--openai-base-url", base_url]).env_remove("OPENAI_API_KEY");
         command.env("SIMSE_INTERRUPT_GRACE_MS", "300");
+        if let Some(config) = config {
+            command.arg("--config").arg(config);
+        }
         let mut child =
             command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn().expect("it starts");
         let listens = async {
