@@ -158,7 +158,7 @@ fn row(name: &str, version: u64) -> SessionRow {
     SessionRow {
         id: id(name),
         client: None,
-        status: SessionStatus::Active,
+        status: if version == 0 { SessionStatus::Created } else { SessionStatus::Active },
         version,
         created_at: 1,
         updated_at: 1,

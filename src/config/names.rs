@@ -42,7 +42,7 @@ impl Names {
     }
 }
 
-/// The setting that is meant by its [`spellings`], or by the key that a place in the file begins with. None: it is neither.
+/// The setting that is meant by its `spellings`, or by the key that a place in the file begins with. None: it is neither.
 pub fn setting_of(place: &str) -> Option<&str> {
     match place.strip_suffix(')').and_then(|place| place.rsplit_once(", ")) {
         Some((_, name)) => Some(name),

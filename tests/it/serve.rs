@@ -218,7 +218,7 @@ async fn files_that_are_none_are_named_and_never_waited_for() {
     let (code, _, err) = run(home.path(), &["serve", "--port", "0"]).await;
     assert_eq!(code, Some(3), "{err}");
     assert!(err.contains("in use"), "{err}");
-    assert_eq!(serving.stop().await.0, Some(0));
+    serving.stop_well().await;
 }
 
 #[tokio::test]

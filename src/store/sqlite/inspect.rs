@@ -216,7 +216,8 @@ fn walk(
         chain,
         chained: true,
         head,
-        met: false,
+        // One that was made before the first event stands at none.
+        met: head == Some(chain),
         last_seq: 0,
         questions: questions_put,
         lifecycle,

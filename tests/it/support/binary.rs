@@ -116,4 +116,10 @@ impl Serving {
         self.signal(rustix::process::Signal::TERM);
         ended(self.child).await
     }
+
+    /// The same of one that ends as it should; else what it said.
+    pub async fn stop_well(self) {
+        let (code, _, said) = self.stop().await;
+        assert_eq!(code, Some(0), "it said: {said}");
+    }
 }
