@@ -184,9 +184,22 @@ pub mod session {
     //! Sessions, as files have them.
 
     mod grammar;
+    mod granted;
     mod settings;
     mod tally;
     mod views;
+
+    mod manager {
+        //! How an event is made.
+
+        use crate::protocol::{Event, EventBody, SessionId, TurnId};
+
+        /// An event, whose time does not count here.
+        pub(super) fn event_of(session: &SessionId, seq: u64, turn: Option<&TurnId>, body: &EventBody) -> Event {
+            let (kind, payload) = body.encode();
+            Event { seq, kind, payload, session_id: session.clone(), turn_id: turn.cloned(), at: 0 }
+        }
+    }
 
     pub mod transfer {
         //! A file of a session, before any store sees it.
