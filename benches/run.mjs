@@ -288,7 +288,8 @@ function priority() {
 /** Builds the release binary and addon where one that is measured is missing. What still is missing is said with its rows. */
 function buildOurs(only) {
   const serves = only.some((name) => name in SERVER_GROUPS)
-  if ((!serves || simse(binary).absent === undefined) && addonAbsent() === undefined) return
+  const loads = only.some((name) => !(name in SERVER_GROUPS))
+  if ((!serves || simse(binary).absent === undefined) && (!loads || addonAbsent() === undefined)) return
   say('the release build is missing: npm run build')
   spawnSync('npm', ['run', 'build'], { cwd: top, stdio: ['ignore', process.stderr, process.stderr] })
 }
