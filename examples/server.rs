@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     app.prompt(&caller, &session.session_id, serde_json::from_value(json!({"prompt": "What is here?"}))?).await?;
     'turn: while let Some(batch) = events.next().await? {
         for event in batch.events.iter() {
-            match event.kind.as_str() {
+            match event.kind.as_ref() {
                 "tool.call.start" | "stream.delta" => println!("{}: {}", event.kind, event.payload.get()),
                 "session.completed" => break 'turn,
                 _ => {}

@@ -197,7 +197,7 @@ pub mod session {
         /// An event, whose time does not count here.
         pub(super) fn event_of(session: &SessionId, seq: u64, turn: Option<&TurnId>, body: &EventBody) -> Event {
             let (kind, payload) = body.encode();
-            Event { seq, kind, payload, session_id: session.clone(), turn_id: turn.cloned(), at: 0 }
+            Event { seq, kind: kind.into(), payload, session_id: session.clone(), turn_id: turn.cloned(), at: 0 }
         }
     }
 

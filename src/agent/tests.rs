@@ -44,7 +44,7 @@ impl Sink for Log {
 impl Log {
     /// One word for each event.
     fn words(&self) -> Vec<String> {
-        self.events.lock().iter().map(|e| e.encode().0).collect()
+        self.events.lock().iter().map(|e| e.encode().0.to_owned()).collect()
     }
     fn find<T>(&self, pick: impl Fn(&EventBody) -> Option<T>) -> Vec<T> {
         self.events.lock().iter().filter_map(pick).collect()

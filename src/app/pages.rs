@@ -63,7 +63,8 @@ impl App {
     ) -> Result<Page<Event>, ApiError> {
         let count_max = wanted.limit.clamp(1, limit::PAGE_ITEMS_MAX);
         let end = self.sessions.view(caller.client.as_ref(), id).await?.last_seq;
-        let takes = |event: &Event| wanted.types.as_ref().is_none_or(|types| types.contains(&event.kind));
+        let takes =
+            |event: &Event| wanted.types.as_ref().is_none_or(|types| types.iter().any(|kind| *kind == event.kind));
         let (mut items, mut at, mut seen, mut bytes) = (Vec::new(), wanted.after, 0, 0);
         while at < end && seen < SCAN_MAX {
             let events = self.store.events(id, at, limit::PAGE_ITEMS_MAX).await.map_err(|e| store_failure(&e))?;

@@ -132,7 +132,7 @@ impl House {
     }
 
     async fn kinds(&self, id: &SessionId) -> Vec<String> {
-        self.log(id).await.into_iter().map(|event| event.kind).collect()
+        self.log(id).await.into_iter().map(|event| event.kind.into_owned()).collect()
     }
 }
 
@@ -199,7 +199,7 @@ async fn an_abort_reaches_a_model_that_says_nothing() {
     let record = house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
     assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Aborted, Some("enough")));
     let last = house.log(&id).await.pop().unwrap();
-    assert_eq!((last.kind.as_str(), payload(&last)), ("abort", json!({ "reason": "enough" })));
+    assert_eq!((last.kind.as_ref(), payload(&last)), ("abort", json!({ "reason": "enough" })));
     let view = house.app.session(&anyone(), &id).await.unwrap();
     assert_eq!((view.status, view.version), (SessionStatus::Aborted, 2));
     let again = house.app.abort(&anyone(), &id, abort).await.unwrap_err();
@@ -533,7 +533,7 @@ async fn a_full_disk_fails_the_turn_and_space_brings_the_session_back() {
     assert_eq!(record.result.as_deref(), Some("once more"), "{record:?}");
     let log = house.log(&id).await;
     assert_eq!(log.iter().map(|e| e.seq).collect::<Vec<_>>(), (1..=log.len() as u64).collect::<Vec<_>>());
-    let kinds: Vec<&str> = log[usize::try_from(seen).unwrap()..].iter().map(|event| event.kind.as_str()).collect();
+    let kinds: Vec<&str> = log[usize::try_from(seen).unwrap()..].iter().map(|event| event.kind.as_ref()).collect();
     assert_eq!(kinds[..3], ["stream.complete", "loop.complete", "session.error"], "{kinds:?}");
     assert_eq!(kinds.iter().filter(|kind| **kind == "session.prompt").count(), 2);
     let stored = house.app.turn(&anyone(), &id, &accepted.turn_id).await.unwrap();

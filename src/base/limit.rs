@@ -104,6 +104,10 @@ pub const STREAMS_PER_SESSION_MAX: usize = 2_000;
 pub const LIFECYCLE_STREAMS_MAX: usize = 1_000;
 /// Newest events of an active session that are kept in memory for its readers, in bytes.
 pub const TAIL_BYTES_MAX: usize = 1 << 20;
+/// The same of all active sessions together, in bytes.
+pub const TAILS_BYTES_MAX: usize = 64 << 20;
+/// What each keeps where those are used up: 35 deltas, more than a second of a model's.
+pub const TAIL_BYTES_MIN: usize = 16 << 10;
 /// Bytes of uncommitted events after which a turn waits for the disk.
 pub const BACKLOG_BYTES_MAX: usize = 4 << 20;
 /// Commits that wait for the store's writer; each session has one at most, and each command.

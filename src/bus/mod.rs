@@ -3,17 +3,20 @@
 //! A reader is a cursor into the log, not a queue: the newest events are kept here within a byte
 //! budget, and who has fallen behind reads the store until it has caught up. So a slow reader loses
 //! nothing, costs nothing, and slows nobody. The budget holds for a flood too: of what is written at
-//! once and does not fit, the end is kept.
+//! once and does not fit, the end is kept. All sessions together have a budget too ([`Tails`]): where it is used up, each
+//! keeps what readers need that read along.
 //!
 //! Invariant: [`Topic::publish`] is called only with batches that are durable, in order, without gaps.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use crate::base::limit::TAIL_BYTES_MIN;
 use crate::protocol::Event;
 
 /// Bytes of one batch that is kept, about: what a reader holds that has stopped in the middle of it.
@@ -52,7 +55,7 @@ impl Batch {
 
 /// Events as SSE frames.
 pub fn encode_frames(events: &[Event]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(events.len() * 192);
+    let mut out = Vec::with_capacity(events.len() * 288);
     for event in events {
         encode_frame(&mut out, event.seq, event);
     }
@@ -96,26 +99,66 @@ struct Piece {
     bytes: usize,
 }
 
+/// What the newest events of all sessions weigh together.
+#[derive(Debug)]
+pub struct Tails {
+    bytes: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl Tails {
+    /// At most about so many bytes, unless even [`TAIL_BYTES_MIN`] for each session are more.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes: AtomicUsize::new(0), bytes_max }
+    }
+
+    /// Bytes that are kept now.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn is_full(&self) -> bool {
+        // Others publish meanwhile.
+        self.bytes() > self.bytes_max - self.bytes_max / 8
+    }
+
+    fn changed(&self, before: usize, after: usize) {
+        // One after the other is never less than what is there: each topic takes away what it has added.
+        self.bytes.fetch_add(after, Ordering::Relaxed);
+        self.bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+}
+
 /// One session's fan-out.
 #[derive(Debug)]
 pub struct Topic {
     tail: Mutex<Tail>,
     durable: watch::Sender<u64>,
     bytes_max: usize,
+    tails: Arc<Tails>,
+}
+
+impl Drop for Topic {
+    fn drop(&mut self) {
+        self.tails.changed(self.tail.get_mut().bytes, 0);
+    }
 }
 
 impl Topic {
-    /// A topic whose newest durable event is `durable_seq`, keeping at most about `bytes_max` bytes of newest events.
-    pub fn new(durable_seq: u64, bytes_max: usize) -> Self {
-        Self { tail: Mutex::default(), durable: watch::Sender::new(durable_seq), bytes_max }
+    /// A topic whose newest durable event is `durable_seq`, keeping at most about `bytes_max` bytes of newest events; fewer
+    /// where all `tails` together are too much.
+    pub fn new(durable_seq: u64, bytes_max: usize, tails: Arc<Tails>) -> Self {
+        Self { tail: Mutex::default(), durable: watch::Sender::new(durable_seq), bytes_max, tails }
     }
 
     /// Makes durable events visible. What does not fit into the budget is left to the store.
     pub fn publish(&self, events: impl Into<Arc<Vec<Event>>>) {
         let events = events.into();
         let Some((first, last)) = events.first().map(|e| e.seq).zip(events.last().map(|e| e.seq)) else { return };
-        let pieces = pieces(events, self.bytes_max);
+        let bytes_max = if self.tails.is_full() { self.bytes_max.min(TAIL_BYTES_MIN) } else { self.bytes_max };
+        let pieces = pieces(events, bytes_max);
         let mut tail = self.tail.lock();
+        let before = tail.bytes;
         if pieces.first().is_none_or(|piece| piece.batch.first_seq() > first) {
             // What was there before would end at a gap.
             *tail = Tail::default();
@@ -124,11 +167,12 @@ impl Topic {
             tail.bytes += piece.bytes;
             tail.batches.push_back(piece);
         }
-        while tail.bytes > self.bytes_max
+        while tail.bytes > bytes_max
             && let Some(old) = tail.batches.pop_front()
         {
             tail.bytes = tail.bytes.saturating_sub(old.bytes);
         }
+        self.tails.changed(before, tail.bytes);
         drop(tail);
         self.durable.send_replace(last);
     }
@@ -223,6 +267,34 @@ mod tests {
         seqs.map(event).collect()
     }
 
+    /// A topic that is alone.
+    fn topic(durable_seq: u64, bytes_max: usize) -> Topic {
+        Topic::new(durable_seq, bytes_max, Arc::new(Tails::new(usize::MAX)))
+    }
+
+    #[test]
+    fn all_together_have_a_budget_and_each_keeps_what_is_read_along() {
+        let tails = Arc::new(Tails::new(4 * TAIL_BYTES_MIN));
+        let topics: Vec<_> = (0..8).map(|_| Topic::new(0, 1 << 20, Arc::clone(&tails))).collect();
+        for seq in 1..=1_000 {
+            for topic in &topics {
+                topic.publish(events(seq..=seq));
+                assert_eq!(found(topic, seq - 1), format!("{seq}-{seq}"), "who reads along never goes to the store");
+            }
+            let sum: usize = topics.iter().map(Topic::tail_bytes).sum();
+            assert_eq!(sum, tails.bytes());
+            // Who publishes next makes room; until then each of the others may have brought one more.
+            assert!(sum <= 8 * TAIL_BYTES_MIN, "{sum}");
+        }
+        assert!(topics.iter().all(|topic| topic.tail_bytes() > TAIL_BYTES_MIN / 4), "each has something to go on from");
+        drop(topics);
+        assert_eq!(tails.bytes(), 0);
+        // Alone again, a session keeps more.
+        let alone = Topic::new(0, 1 << 20, Arc::clone(&tails));
+        (1..=100).for_each(|seq| alone.publish(events(seq..=seq)));
+        assert!(alone.tail_bytes() > 2 * TAIL_BYTES_MIN && found(&alone, 0) == "1-1");
+    }
+
     fn found(topic: &Topic, after: u64) -> String {
         match topic.next(after) {
             Next::Batch(batch) => format!("{}-{}", batch.first_seq(), batch.last_seq()),
@@ -234,7 +306,7 @@ mod tests {
     #[test]
     fn a_cursor_is_sent_to_the_batch_the_store_or_to_wait() {
         // A batch counts 424 bytes an event: three of them fit.
-        let topic = Topic::new(10, 3 * 424);
+        let topic = topic(10, 3 * 424);
         #[rustfmt::skip]
         let steps: [(std::ops::RangeInclusive<u64>, &[(u64, &str)]); 3] = [
             (11..=12, &[(0, "store"), (9, "store"), (10, "11-12"), (11, "11-12"), (12, "wait"), (99, "wait")]),
@@ -252,7 +324,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_left_to_the_store() {
-        let topic = Topic::new(0, 3 * 424);
+        let topic = topic(0, 3 * 424);
         topic.publish(events(1..=2));
         // Of a batch larger than the budget its end; what was there before is no use any more.
         topic.publish(events(3..=9));
@@ -274,7 +346,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_kept_in_pieces_within_the_budget() {
-        let topic = Topic::new(0, 1 << 20);
+        let topic = topic(0, 1 << 20);
         topic.publish(events(1..=60_000));
         assert!(topic.tail_bytes() <= 1 << 20 && topic.tail_bytes() > (1 << 20) - 424, "{}", topic.tail_bytes());
         let mut at = 60_000 - (topic.tail_bytes() / 424) as u64;

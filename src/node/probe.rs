@@ -83,7 +83,7 @@ pub fn probe_events<'env>(env: &'env Env, events: &NativeEvents, count: u32) -> 
 pub fn probe_events_each(env: &Env, each: Each, count: u32) -> napi::Result<PromiseRaw<'_, ()>> {
     let one = move |n| {
         let (kind, payload) = delta(n).encode();
-        let args = FnArgs::from((kind, payload.get().to_owned()));
+        let args = FnArgs::from((kind.to_owned(), payload.get().to_owned()));
         each.call(args, ThreadsafeFunctionCallMode::NonBlocking) == Status::Ok
     };
     flood(env, move || (0..count).all(one))

@@ -417,14 +417,17 @@ pub enum EventBody {
     },
 }
 
+/// Room for an event's name and payload while it is encoded: enough for a delta.
+const ROOM: usize = 96;
+
 impl EventBody {
     /// The wire name, and the payload in JSON.
-    pub fn encode(&self) -> (String, Box<RawValue>) {
-        let mut text = Vec::new();
+    pub fn encode(&self) -> (&'static str, Box<RawValue>) {
+        let mut text = Vec::with_capacity(ROOM);
         self.append_payload(&mut text);
         let text = String::from_utf8(text).unwrap_or_default();
         let payload = RawValue::from_string(text).unwrap_or_else(|_| RawValue::NULL.to_owned());
-        (self.kind().to_owned(), payload)
+        (self.kind(), payload)
     }
 
     /// Writes the payload in JSON behind what is there.
@@ -519,7 +522,14 @@ mod tests {
             let (kind, payload) = body.encode();
             assert_eq!(kind, value["type"], "{value}");
             assert_eq!(serde_json::from_str::<Value>(payload.get()).expect("json"), value["payload"], "{value}");
-            let event = Event { seq: 1, kind, payload, session_id: "ses_1".parse().expect("id"), turn_id: None, at: 0 };
+            let event = Event {
+                seq: 1,
+                kind: kind.into(),
+                payload,
+                session_id: "ses_1".parse().expect("id"),
+                turn_id: None,
+                at: 0,
+            };
             assert_eq!(event.body(), Some(body));
         }
     }

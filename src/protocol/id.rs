@@ -1,14 +1,16 @@
 //! Names of things: sessions, turns, requests.
 //!
 //! Each id is a newtype with one door in (`parse`, which serde uses too), so holders never re-check.
-//! Generated ids are a prefix and a version 7 UUID: ordered by creation, with 74 random bits.
+//! Generated ids are a prefix and a version 7 UUID: ordered by creation, with 74 random bits. Each event in memory has two
+//! ids, so copies of one share its text.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A text that is not an id of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,19 +43,25 @@ fn form(description: &str) -> Schema {
 macro_rules! id {
     ($(#[doc = $doc:literal])* $name:ident, $prefix:literal) => {
         $(#[doc = $doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// A new, unguessable one.
             pub fn generate() -> Self {
-                Self(format!(concat!($prefix, "{}"), uuid::Uuid::now_v7().simple()))
+                Self(format!(concat!($prefix, "{}"), uuid::Uuid::now_v7().simple()).into())
             }
 
             /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
 
@@ -70,20 +78,20 @@ macro_rules! id {
         impl FromStr for $name {
             type Err = BadId;
             fn from_str(text: &str) -> Result<Self, BadId> {
-                check(text).map(|()| Self(text.to_owned()))
+                check(text).map(|()| Self(text.into()))
             }
         }
 
         impl TryFrom<String> for $name {
             type Error = BadId;
             fn try_from(text: String) -> Result<Self, BadId> {
-                check(&text).map(|()| Self(text))
+                check(&text).map(|()| Self(text.into()))
             }
         }
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.0
+                id.as_str().to_owned()
             }
         }
 

@@ -1,6 +1,8 @@
 //! What the events are called on the wire. The list and the names keep to the order of [`EventBody`]; a test beside the
 //! events holds both against what is serialised.
 
+use std::borrow::Cow;
+
 use super::event::EventBody;
 
 /// The wire names of all events, in the order of [`EventBody`].
@@ -47,6 +49,14 @@ pub const EVENT_TYPES: &[&str] = &[
     "session.forked",
     "abort",
 ];
+
+/// An event's type as it is kept: one that we know is not kept again with each event.
+pub fn kind_named(name: &str) -> Cow<'static, str> {
+    match EVENT_TYPES.iter().find(|kind| **kind == name) {
+        Some(kind) => Cow::Borrowed(kind),
+        None => Cow::Owned(name.to_owned()),
+    }
+}
 
 impl EventBody {
     /// The wire name, such as `stream.delta`.

@@ -33,7 +33,7 @@ pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::EventBody;
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
-pub use kind::EVENT_TYPES;
+pub use kind::{EVENT_TYPES, kind_named};
 pub use lifecycle::{LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
 pub use permission::{
     ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,

@@ -1,5 +1,7 @@
 //! A record of a session's log: an event with its number, as it stands on the disk and goes over the wire.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -15,7 +17,7 @@ pub struct Event {
     pub seq: u64,
     /// Its type, such as `stream.delta`.
     #[serde(rename = "type")]
-    pub kind: String,
+    pub kind: Cow<'static, str>,
     /// Its payload, as the type says.
     #[schemars(with = "Value")]
     pub payload: Box<RawValue>,

@@ -98,7 +98,7 @@ impl Feed {
     fn frames(&self, page: &LifecyclePage) -> Vec<u8> {
         let mut out = Vec::new();
         for (place, event) in &page.entries {
-            if self.types.as_ref().is_none_or(|types| types.contains(&event.kind)) {
+            if self.types.as_ref().is_none_or(|types| types.iter().any(|kind| *kind == event.kind)) {
                 encode_frame(&mut out, *place, event);
             }
         }

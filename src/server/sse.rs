@@ -39,14 +39,14 @@ impl Selection {
     }
 
     fn takes(&self, event: &Event) -> bool {
-        self.shows(event) && self.types.as_ref().is_none_or(|types| types.contains(&event.kind))
+        self.shows(event) && self.types.as_ref().is_none_or(|types| types.iter().any(|kind| *kind == event.kind))
     }
 
     /// Whether the stream is over behind this event.
     fn ends(&self, event: &Event) -> bool {
         self.turn.is_some()
             && self.shows(event)
-            && matches!(event.kind.as_str(), "session.completed" | "session.error" | "abort")
+            && matches!(event.kind.as_ref(), "session.completed" | "session.error" | "abort")
     }
 }
 

@@ -227,7 +227,7 @@ mod tests {
             let turn_id = (*turn != "-").then(|| turn.parse().expect("an id"));
             let event = Event {
                 seq: at as u64 + 1,
-                kind: (*kind).to_owned(),
+                kind: crate::protocol::kind_named(kind),
                 payload: serde_json::from_value(payload.clone()).expect("JSON"),
                 session_id: "s".parse().expect("an id"),
                 turn_id,

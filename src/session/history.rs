@@ -107,7 +107,7 @@ impl Rebuild {
     /// Takes in the next event of the log.
     pub fn push(&mut self, event: &Event) {
         let told =
-            matches!(event.kind.as_str(), "agent.session" | "changes.undone" | "changes.redone" | "session.forked");
+            matches!(event.kind.as_ref(), "agent.session" | "changes.undone" | "changes.redone" | "session.forked");
         if (is_item(&event.kind) || told)
             && let Some(body) = event.body()
         {
@@ -244,7 +244,7 @@ mod tests {
         let session: SessionId = "s".parse().unwrap();
         let number = |(at, body): (usize, &EventBody)| {
             let (kind, payload) = body.encode();
-            Event { seq: at as u64 + 1, kind, payload, session_id: session.clone(), turn_id: None, at: 0 }
+            Event { seq: at as u64 + 1, kind: kind.into(), payload, session_id: session.clone(), turn_id: None, at: 0 }
         };
         bodies.iter().enumerate().map(number).collect()
     }

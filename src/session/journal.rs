@@ -141,7 +141,8 @@ impl Journal {
         None
     }
 
-    /// Hands in what `entry` makes of the next event's number, and waits until it is durable.
+    /// Hands in what `entry` makes of the next event's number, and waits until it is durable. `entry` may take no lock: a
+    /// turn that says something holds its own while it waits for the one that is held here.
     ///
     /// # Errors
     /// Why it is not. Then none of it is.
@@ -219,13 +220,17 @@ impl Journal {
         self.state.lock().failure.take()
     }
 
-    fn push(&self, state: &mut State, turn_id: Option<TurnId>, encoded: (String, Box<serde_json::value::RawValue>)) {
-        let (kind, payload) = encoded;
+    fn push(
+        &self,
+        state: &mut State,
+        turn_id: Option<TurnId>,
+        (kind, payload): (&'static str, Box<serde_json::value::RawValue>),
+    ) {
         state.pending.bytes += payload.get().len() + EVENT_OVERHEAD;
         let seq = state.next_seq;
         state.next_seq += 1;
         let session_id = self.session.clone();
-        state.pending.events.push(Event { seq, kind, payload, session_id, turn_id, at: clock::now_ms() });
+        state.pending.events.push(Event { seq, kind: kind.into(), payload, session_id, turn_id, at: clock::now_ms() });
     }
 
     /// Commits what waits, if it is urgent; unless a commit is under way: then that one's end does. What comes until the
@@ -363,7 +368,7 @@ mod tests {
 
     use super::*;
     use crate::base::BoxFuture;
-    use crate::bus::Next;
+    use crate::bus::{Next, Tails};
     use crate::protocol::ClientId;
     use crate::store::{Committed, Made, MemoryStore, SessionRow, TurnRow, Which};
 
@@ -482,7 +487,8 @@ mod tests {
 
     /// A journal that is not read along.
     fn unread() -> (Arc<Journal>, Arc<Held>, Arc<Topic>) {
-        let (store, topic) = (Arc::new(Held::default()), Arc::new(Topic::new(0, 1 << 20)));
+        let (store, topic) =
+            (Arc::new(Held::default()), Arc::new(Topic::new(0, 1 << 20, Arc::new(Tails::new(1 << 20)))));
         let id = "s".parse().expect("an id");
         (Journal::new(id, Arc::clone(&store) as Arc<dyn Store>, Arc::clone(&topic)), store, topic)
     }
@@ -589,7 +595,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_comes_until_the_store_writes_goes_with_it() {
-        let (held, topic) = (Arc::new(Held::default()), Arc::new(Topic::new(0, 1 << 20)));
+        let (held, topic) =
+            (Arc::new(Held::default()), Arc::new(Topic::new(0, 1 << 20, Arc::new(Tails::new(1 << 20)))));
         let id = "s".parse().expect("an id");
         let journal = Journal::new(id, Arc::clone(&held) as Arc<dyn Store>, Arc::clone(&topic));
         let _reader = topic.watch();

@@ -18,7 +18,7 @@ use super::journal::Journal;
 use super::snapshot::Stand;
 use super::store_failure;
 use crate::base::trace::Origin;
-use crate::bus::{Batch, Next, Topic};
+use crate::bus::{Batch, Next, Tails, Topic};
 use crate::host::Direction;
 use crate::permission::Subject;
 use crate::protocol::{
@@ -80,10 +80,10 @@ impl Live {
     pub(super) fn new(
         (id, client): (SessionId, Option<ClientId>),
         store: Arc<dyn Store>,
-        last_seq: u64,
+        (last_seq, tails): (u64, &Arc<Tails>),
         mail: mpsc::Sender<Order>,
     ) -> Self {
-        let topic = Arc::new(Topic::new(last_seq, crate::base::limit::TAIL_BYTES_MAX));
+        let topic = Arc::new(Topic::new(last_seq, crate::base::limit::TAIL_BYTES_MAX, Arc::clone(tails)));
         let journal = Journal::new(id.clone(), Arc::clone(&store), Arc::clone(&topic));
         let presence = watch::Sender::new(Presence { clients: 0, since: Instant::now() });
         let (over, owes, streams) = (CancellationToken::new(), AtomicBool::new(false), AtomicUsize::new(0));

@@ -24,6 +24,7 @@ use super::scopes::Scopes;
 use super::settings::beginning;
 use super::{Terms, Workbench, stopping, store_failure};
 use crate::base::{clock, limit};
+use crate::bus::Tails;
 use crate::config::Limits;
 use crate::permission::{Facts, Subject};
 use crate::protocol::{
@@ -41,6 +42,8 @@ pub(super) struct Shelf {
     pub(super) idle: Duration,
     pub(super) closing: AtomicBool,
     lives: Mutex<HashMap<SessionId, Arc<Live>>>,
+    /// What the newest events of all of them weigh.
+    tails: Arc<Tails>,
     /// What tools remember of sessions that are not in memory.
     pub(super) scopes: Scopes,
     /// What tools leave behind, by session.
@@ -129,6 +132,7 @@ impl Manager {
             idle,
             closing: AtomicBool::new(false),
             lives: Mutex::default(),
+            tails: Arc::new(Tails::new(limit::TAILS_BYTES_MAX)),
             scopes: Scopes::default(),
             estate: Arc::default(),
             departures: AtomicU64::new(0),
@@ -254,7 +258,7 @@ impl Manager {
         }
         let (mail, orders) = mpsc::channel(actor::MAIL_MAX);
         let whose = (row.id.clone(), row.client.clone());
-        let live = Arc::new(Live::new(whose, Arc::clone(&self.shelf.store), last_seq, mail));
+        let live = Arc::new(Live::new(whose, Arc::clone(&self.shelf.store), (last_seq, &self.shelf.tails), mail));
         lives.insert(row.id.clone(), Arc::clone(&live));
         drop(lives);
         let actor = Actor::new(Arc::clone(&live), orders, Arc::clone(&self.shelf), (row, agenda));
@@ -362,13 +366,18 @@ impl Manager {
                 limit::BACKLOG_BYTES_MAX,
             ),
             LimitView::new("tailBytesOfASession", most(&|live| live.topic.tail_bytes()), limit::TAIL_BYTES_MAX),
+            LimitView::new(
+                "tailBytesOfAllSessions",
+                self.shelf.tails.bytes(),
+                limit::TAILS_BYTES_MAX + lives.len() * limit::TAIL_BYTES_MIN,
+            ),
         ]
     }
 }
 
 pub(super) fn event_of(session: &SessionId, seq: u64, turn: Option<&TurnId>, body: &EventBody) -> Event {
     let (kind, payload) = body.encode();
-    Event { seq, kind, payload, session_id: session.clone(), turn_id: turn.cloned(), at: clock::now_ms() }
+    Event { seq, kind: kind.into(), payload, session_id: session.clone(), turn_id: turn.cloned(), at: clock::now_ms() }
 }
 
 #[cfg(test)]
@@ -480,7 +489,7 @@ pub(super) mod tests {
     }
 
     async fn kinds(store: &Arc<dyn Store>, id: &SessionId) -> Vec<String> {
-        store.events(id, 0, 1000).await.expect("read").into_iter().map(|event| event.kind).collect()
+        store.events(id, 0, 1000).await.expect("read").into_iter().map(|event| event.kind.into_owned()).collect()
     }
 
     #[tokio::test(start_paused = true)]

@@ -68,7 +68,7 @@ impl Chain {
         front[SHA256_OUTPUT_LEN + 8..].copy_from_slice(&event.at.to_le_bytes());
         hash.update(&front);
         // Neither a type nor an id has a line break, so the parts cannot run into each other.
-        for part in [event.kind.as_str(), "\n", turn, "\n", &payload] {
+        for part in [event.kind.as_ref(), "\n", turn, "\n", &payload] {
             hash.update(part.as_bytes());
         }
         self.take(event.seq, hash);
@@ -104,7 +104,7 @@ mod tests {
     fn event(seq: u64, kind: &str, payload: &str) -> Event {
         Event {
             seq,
-            kind: kind.into(),
+            kind: crate::protocol::kind_named(kind),
             payload: RawValue::from_string(payload.into()).expect("json"),
             session_id: "s".parse().expect("id"),
             turn_id: None,

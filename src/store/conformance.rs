@@ -352,7 +352,10 @@ async fn lifecycle_events_are_listed_for_each_client(store: &Shared) {
     let client: ClientId = "lifecycle".parse().expect("an id");
     let theirs = |id: &str| Write::CreateSession(Box::new(SessionRow { client: Some(client.clone()), ..row(id) }));
     let kinds = |session: &str, first: u64, kinds: &[&str]| {
-        let event = |(seq, kind): (u64, &&str)| Event { kind: (*kind).to_owned(), ..event(session, None, seq, "x") };
+        let event = |(seq, kind): (u64, &&str)| Event {
+            kind: crate::protocol::kind_named(kind),
+            ..event(session, None, seq, "x")
+        };
         Write::Append(session_id(session), Arc::new((first..).zip(kinds).map(event).collect()))
     };
     let mut others = store.bell().listen(None, 10).expect("room");

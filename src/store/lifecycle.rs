@@ -80,7 +80,7 @@ pub(super) fn gone(session: &SessionId, last_seq: u64) -> Event {
     let payload = format!(r#"{{"sessionId":"{session}"}}"#);
     Event {
         seq: last_seq + 1,
-        kind: SESSION_DELETED.to_owned(),
+        kind: SESSION_DELETED.into(),
         // An id has no character that JSON would write in another way.
         payload: RawValue::from_string(payload).unwrap_or_else(|_| RawValue::NULL.to_owned()),
         session_id: session.clone(),

@@ -126,7 +126,7 @@ impl Question {
     /// The question that an event puts. None: it puts none.
     fn of(event: &Event) -> Option<Self> {
         // Cheap for all others: deltas come by the thousand.
-        match event.kind.as_str() {
+        match event.kind.as_ref() {
             "permission.request" => serde_json::from_str(event.payload.get()).ok(),
             // A call may put many of these: none is found by it.
             "client.request" => {

@@ -15,6 +15,7 @@ mod fresh;
 mod inspect;
 mod lifecycle;
 mod outcome;
+mod places;
 mod read;
 mod record;
 mod schema;
@@ -38,6 +39,7 @@ use super::{
 };
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 use directory::Lock;
+use places::{Moment, Places};
 use write::Job;
 
 pub(super) use directory::make_private_file;
@@ -69,6 +71,8 @@ impl std::fmt::Debug for SqliteStore {
 struct Readers {
     path: PathBuf,
     layer: Layer,
+    /// Where sessions' rows lie in `fresh`.
+    places: Arc<Places>,
     /// None when the store is closed.
     idle: Mutex<Option<Vec<Connection>>>,
 }
@@ -103,9 +107,10 @@ impl SqliteStore {
         let (jobs, receiver) = mpsc::channel();
         let bell = Arc::new(Bell::default());
         let meter = Arc::new(CommitMeter::default());
-        let threads = write::start((writer, layer), &path, (receiver, Arc::clone(&bell), Arc::clone(&meter)))?;
+        let (threads, places) =
+            write::start((writer, layer), &path, (receiver, Arc::clone(&bell), Arc::clone(&meter)))?;
         Ok(Self {
-            readers: Arc::new(Readers { path, layer, idle: Mutex::new(Some(Vec::new())) }),
+            readers: Arc::new(Readers { path, layer, places, idle: Mutex::new(Some(Vec::new())) }),
             jobs: Mutex::new(Some(jobs)),
             threads: Arc::new(Mutex::new(threads)),
             directory: directory.to_owned(),
@@ -144,7 +149,7 @@ impl SqliteStore {
     fn read<'a, T, F>(&'a self, doing: &'static str, look: F) -> BoxFuture<'a, Result<T, StoreError>>
     where
         T: Send + 'static,
-        F: FnOnce(&Connection) -> Result<T, read::ReadError> + Send + 'static,
+        F: FnOnce(&Moment<'_>) -> Result<T, read::ReadError> + Send + 'static,
     {
         let readers = Arc::clone(&self.readers);
         Box::pin(async move {
@@ -158,7 +163,7 @@ impl Readers {
     fn with<T>(
         &self,
         doing: &str,
-        look: impl FnOnce(&Connection) -> Result<T, read::ReadError>,
+        look: impl FnOnce(&Moment<'_>) -> Result<T, read::ReadError>,
     ) -> Result<T, StoreError> {
         let idle = self.idle.lock().as_mut().ok_or(StoreError::Closed)?.pop();
         let failed = |e: rusqlite::Error| schema::failure(doing, &self.path, &e);
@@ -167,12 +172,12 @@ impl Readers {
             None => self.connect().map_err(failed)?,
         };
         // One moment for all that is looked up: events go over from `fresh` into the log meanwhile.
-        let moment = connection.unchecked_transaction().map_err(failed)?;
-        let result = look(&moment).map_err(|e| match e {
+        let transaction = connection.unchecked_transaction().map_err(failed)?;
+        let result = look(&Moment::new(&transaction, &self.places)).map_err(|e| match e {
             read::ReadError::Sqlite(e) => failed(e),
             read::ReadError::Store(e) => e,
         });
-        drop(moment);
+        drop(transaction);
         if let Some(idle) = self.idle.lock().as_mut().filter(|idle| idle.len() < IDLE_READERS_MAX) {
             idle.push(connection);
         }
@@ -262,11 +267,11 @@ impl Store for SqliteStore {
     }
 
     fn open_turns(&self) -> BoxFuture<'_, Result<Vec<TurnRow>, StoreError>> {
-        self.read("read the open turns", read::open_turns)
+        self.read("read the open turns", |c| read::open_turns(c))
     }
 
     fn grants(&self) -> BoxFuture<'_, Result<Vec<GrantRow>, StoreError>> {
-        self.read("list the saved grants", read::grants)
+        self.read("list the saved grants", |c| read::grants(c))
     }
 
     fn outcome<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<OutcomeRow>, StoreError>> {
@@ -294,7 +299,7 @@ impl Store for SqliteStore {
     }
 
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
-        self.read("count the sessions", read::session_count)
+        self.read("count the sessions", |c| read::session_count(c))
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {

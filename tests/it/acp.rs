@@ -35,7 +35,7 @@ async fn events(house: &House, session: &str) -> Vec<(String, Value)> {
     while (all.len() as u64) < last {
         let batch = reader.next().await.unwrap().unwrap();
         for event in batch.events.iter() {
-            all.push((event.kind.clone(), serde_json::from_str(event.payload.get()).unwrap()));
+            all.push((event.kind.clone().into_owned(), serde_json::from_str(event.payload.get()).unwrap()));
         }
     }
     all

@@ -65,7 +65,7 @@ async fn an_interrupt_ends_the_turn_between_two_calls_and_answers_all_of_them() 
     let log = house.log(&id).await;
     let own: Vec<&Event> = log.iter().filter(|e| e.turn_id.as_ref() == Some(&accepted.turn_id)).collect();
     assert_eq!((record.first_seq, record.last_seq), (Some(own[0].seq), own.last().map(|e| e.seq)));
-    let kinds: Vec<&str> = own.iter().map(|e| e.kind.as_str()).collect();
+    let kinds: Vec<&str> = own.iter().map(|e| e.kind.as_ref()).collect();
     let count = |kind: &str| kinds.iter().filter(|k| **k == kind).count();
     assert_eq!((count("tool.call.start"), count("tool.call.end"), count("permission.request")), (3, 3, 1));
     assert_eq!(kinds[kinds.len() - 2..], ["loop.complete", "abort"]);
@@ -90,7 +90,7 @@ async fn a_stuck_upstream_is_cut_and_the_session_stays_usable() {
     let record = house.app.turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
     assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Interrupted, Some("too slow")));
     let last = house.log(&id).await.pop().unwrap();
-    assert_eq!((last.kind.as_str(), payload(&last)), ("abort", json!({ "reason": "too slow" })));
+    assert_eq!((last.kind.as_ref(), payload(&last)), ("abort", json!({ "reason": "too slow" })));
     let refused = house.app.interrupt(&anyone(), &id, body).await.unwrap_err();
     assert_eq!(said(&refused), (ErrorCode::Conflict, "turn already interrupted"));
     assert_eq!(house.app.session(&anyone(), &id).await.unwrap().status, SessionStatus::Aborted);
@@ -283,7 +283,7 @@ async fn a_paused_turn_can_be_ended_and_its_session_deleted() {
         let own: Vec<&Event> = log.iter().filter(|e| e.turn_id.as_ref() == Some(&first.turn_id)).collect();
         let control = own.iter().rev().find(|e| e.kind == "turn.control").expect("the control is in the log");
         assert_eq!(payload(control), json!({ "kind": how, "version": after.version }));
-        assert_eq!(own.last().map(|e| e.kind.as_str()), Some("abort"), "nothing comes behind the end");
+        assert_eq!(own.last().map(|e| e.kind.as_ref()), Some("abort"), "nothing comes behind the end");
         // What was said for it runs before what waited already.
         let queued = house.app.wait_turn(&anyone(), &id, &queued.turn_id).await.unwrap();
         assert_eq!(queued.result.as_deref(), Some("queued"));

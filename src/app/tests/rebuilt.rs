@@ -212,7 +212,7 @@ async fn holds(house: &House, id: &SessionId, (seed, when): (u64, &str)) -> Vec<
         let ends = log.iter().filter(|event| event.kind == kind).count();
         assert!(ends <= turns.len(), "seed {seed}, {when}: {ends} {kind}");
     }
-    log.into_iter().map(|event| event.kind).collect()
+    log.into_iter().map(|event| event.kind.into_owned()).collect()
 }
 
 fn turn_id(turn: &crate::store::TurnRow) -> &TurnId {

@@ -58,7 +58,7 @@ async fn settings_change_from_the_next_turn_on() {
     // What changes with a prompt is told before its turn, and is no part of it.
     let log = house.log(&id).await;
     let at = log.iter().rposition(|event| event.kind == "session.configured").unwrap();
-    assert_eq!((log[at + 1].kind.as_str(), Some(log[at + 1].seq)), ("session.prompt", record.first_seq));
+    assert_eq!((log[at + 1].kind.as_ref(), Some(log[at + 1].seq)), ("session.prompt", record.first_seq));
     let view = house.app.session(&anyone(), &id).await.unwrap();
     assert_eq!(view.tools, names(&["*", "-bash", "-fs_read"]));
 }
@@ -150,4 +150,37 @@ async fn turns_are_listed_newest_first_and_as_they_are_now() {
     let stranger = Caller { client: Some("c".parse().unwrap()), ..Caller::default() };
     assert_eq!(house.app.turns(&stranger, &id, (None, 3)).await.unwrap_err().code(), ErrorCode::NotFound);
     house.app.delete_session(&anyone(), &id).await.unwrap();
+}
+
+/// On threads of their own: what waits for each other takes a runtime with it, and its clocks.
+#[test]
+fn settings_change_while_a_turn_talks() {
+    let (told, done) = std::sync::mpsc::channel();
+    let work = async move {
+        let house = open(Storage::Memory, |_| {}).await;
+        let id = house.session().await;
+        let (feed, pieces) = mpsc::unbounded_channel();
+        house.plays([follows(pieces)]);
+        let accepted = house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
+        let talk = std::thread::spawn(move || {
+            for _ in 0..20_000 {
+                feed.send("word ").unwrap();
+                std::thread::yield_now();
+            }
+        });
+        for n in 0..300 {
+            let changes = Configure { title: Some(format!("T{n}")), ..Configure::default() };
+            house.app.configure(&anyone(), &id, (changes, None)).await.unwrap();
+        }
+        talk.join().unwrap();
+        let record = house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+        told.send(record.result.map(|text| text.len())).unwrap();
+    };
+    let run = move || {
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(work)
+    };
+    std::thread::spawn(run);
+    let length =
+        done.recv_timeout(std::time::Duration::from_secs(120)).expect("the turn and the changes wait for each other");
+    assert_eq!(length, Some(20_000 * 5));
 }

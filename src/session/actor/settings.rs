@@ -23,9 +23,10 @@ impl Actor {
         let mut row = self.changed();
         configure(&mut row.settings, &new.changes);
         let mut answer = Err(ApiError::internal("the change was not made"));
+        let mut view = self.view_as(&row, 0);
         let entry = |next_seq: u64| {
             // The receipt has the answer in it, and that has the number of the event.
-            let view = self.view_as(&row, next_seq);
+            view.last_seq = next_seq;
             let rows = new.receipt.as_ref().map_or_else(|| Ok(Vec::new()), |receipt| receipt.take(&view, row.version));
             let mut writes = match rows {
                 Ok(rows) => rows,

@@ -75,7 +75,7 @@ impl EventLine {
     pub(super) fn of(event: &Event) -> Self {
         Self {
             seq: event.seq,
-            r#type: event.kind.clone(),
+            r#type: event.kind.clone().into_owned(),
             payload: event.payload.clone(),
             session_id: event.session_id.clone(),
             turn_id: event.turn_id.clone(),
@@ -86,6 +86,6 @@ impl EventLine {
     /// The event that it is.
     pub(super) fn into_event(self) -> Event {
         let Self { seq, r#type: kind, payload, session_id, turn_id, at } = self;
-        Event { seq, kind, payload, session_id, turn_id, at }
+        Event { seq, kind: kind.into(), payload, session_id, turn_id, at }
     }
 }

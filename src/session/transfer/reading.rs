@@ -185,7 +185,7 @@ impl Reading {
         if let std::borrow::Cow::Owned(flat) = one_line(event.payload.get()) {
             event.payload = RawValue::from_string(flat).map_err(|e| self.refuse("event.payload", e.to_string()))?;
         }
-        let tagged = format!(r#"{{"type":{},"payload":{}}}"#, Value::from(event.kind.as_str()), event.payload.get());
+        let tagged = format!(r#"{{"type":{},"payload":{}}}"#, Value::from(event.kind.as_ref()), event.payload.get());
         serde_json::from_str::<EventBody>(&tagged)
             .map_err(|e| self.refuse("event", in_words("a known type with its payload", &e)))?;
         self.chain.push(&event);

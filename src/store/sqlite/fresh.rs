@@ -9,10 +9,12 @@
 //! gathered ends where the head of the session's chain stands.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::chained::{self, Stored};
+use super::places::{Moment, Places};
 use super::read;
 use super::write::{key_of, split_key};
 use crate::protocol::SessionId;
@@ -33,6 +35,11 @@ pub(super) const ROWS: &str = "
     SELECT fresh.key, fresh.at, fresh.body, turn.id, fresh.count, fresh.turn FROM fresh
     LEFT JOIN turn ON turn.key = ((fresh.key >> 32) << 32) + fresh.turn
     WHERE fresh.key > ?1 AND fresh.key <= ?2 ORDER BY fresh.key";
+/// The same, of the row at place ?3.
+pub(super) const ROW_AT: &str = "
+    SELECT fresh.key, fresh.at, fresh.body, turn.id, fresh.count, fresh.turn FROM fresh
+    LEFT JOIN turn ON turn.key = ((fresh.key >> 32) << 32) + fresh.turn
+    WHERE fresh.place = ?3 AND fresh.key > ?1 AND fresh.key <= ?2";
 
 /// Bytes of a row, at most: a larger one shares its page with no other, and goes to the log at once.
 pub(super) const ROW_BYTES_MAX: usize = 1 << 10;
@@ -54,6 +61,8 @@ const SLICE_ROWS: i64 = 2_000;
 pub(super) struct Row {
     pub(super) first_seq: u64,
     pub(super) count: u64,
+    /// How many rows of the table it is.
+    pub(super) places: usize,
     /// The place of its turn.
     pub(super) turn: Option<i64>,
     pub(super) at: u64,
@@ -83,7 +92,7 @@ struct Batch {
 /// What a transaction has changed here, for when it does not happen.
 enum Change {
     Added { number: i64, count: u64, lines: usize, tags: usize },
-    Gathered { number: i64, rows: Vec<Row> },
+    Gathered { number: i64, rows: Vec<Row>, places: usize },
 }
 
 /// What the writer knows of the table.
@@ -98,12 +107,24 @@ pub(super) struct Fresh {
     bytes: usize,
     batch: Option<Batch>,
     changes: Vec<Change>,
+    places: Arc<Places>,
+    /// A row's body while it is written.
+    body: Vec<u8>,
 }
 
 impl Fresh {
     /// What the end of a process left. Its rows are gathered one by one: one that is not what was written stays so.
     pub(super) fn load(connection: &Connection) -> rusqlite::Result<Self> {
-        let mut fresh = Self { of: HashMap::new(), next: 1, gone: 0, bytes: 0, batch: None, changes: Vec::new() };
+        let mut fresh = Self {
+            of: HashMap::new(),
+            next: 1,
+            gone: 0,
+            bytes: 0,
+            batch: None,
+            changes: Vec::new(),
+            places: Arc::default(),
+            body: Vec::new(),
+        };
         let mut list = connection.prepare("SELECT place, key, count, turn, at, body FROM fresh ORDER BY key")?;
         let mut rows = list.query([])?;
         let (mut logged, mut first) = (HashMap::new(), i64::MAX);
@@ -121,8 +142,9 @@ impl Fresh {
             }
             let (count, turn, at) = (row.get(2)?, row.get(3)?, row.get(4)?);
             // All of the body: it is not added to.
-            let row = Row { first_seq, count, turn, at, lines: row.get(5)?, tags: Vec::new() };
+            let row = Row { first_seq, count, places: 1, turn, at, lines: row.get(5)?, tags: Vec::new() };
             fresh.of.entry(number).or_default().push(row);
+            fresh.places.add(number, place);
         }
         fresh.gone = first.min(fresh.next) - 1;
         Ok(fresh)
@@ -145,8 +167,13 @@ impl Fresh {
     ) -> rusqlite::Result<()> {
         let mut insert = connection
             .prepare_cached("INSERT INTO fresh (place, key, count, turn, at, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
-        let body = [row.lines.as_slice(), &row.tags].concat();
-        insert.execute((self.next, key_of(number, row.first_seq), row.count, row.turn, row.at, body))?;
+        self.body.clear();
+        self.body.extend_from_slice(&row.lines);
+        self.body.extend_from_slice(&row.tags);
+        let key = key_of(number, row.first_seq);
+        insert.execute((self.next, key, row.count, row.turn, row.at, self.body.as_slice()))?;
+        // Before it is in the database for others: who reads it there finds it here.
+        self.places.add(number, self.next);
         self.next += 1;
         self.bytes += row.bytes() + ROW_OVERHEAD;
         let (count, lines, tags) = (row.count, row.lines.len(), row.tags.len());
@@ -155,6 +182,7 @@ impl Fresh {
         match rows.last_mut().filter(|_| goes_on) {
             Some(last) => {
                 last.count += row.count;
+                last.places += row.places;
                 last.lines.extend(row.lines);
                 last.tags.extend(row.tags);
             }
@@ -166,6 +194,7 @@ impl Fresh {
     /// Writes to a session's log what it has here. How many bytes that was.
     pub(super) fn gather(&mut self, connection: &Connection, number: i64) -> rusqlite::Result<usize> {
         let Some(rows) = self.of.remove(&number) else { return Ok(0) };
+        let places = rows.iter().map(|row| row.places).sum();
         let mut bytes = 0;
         let mut write = || {
             rows.iter().try_for_each(|row| {
@@ -174,7 +203,7 @@ impl Fresh {
             })
         };
         let written = write();
-        self.changes.push(Change::Gathered { number, rows });
+        self.changes.push(Change::Gathered { number, rows, places });
         written.map(|()| bytes)
     }
 
@@ -196,13 +225,15 @@ impl Fresh {
     pub(super) fn roll_back(&mut self, mark: usize) {
         for change in self.changes.drain(mark..).rev() {
             match change {
-                Change::Gathered { number, rows } => drop(self.of.insert(number, rows)),
+                Change::Gathered { number, rows, .. } => drop(self.of.insert(number, rows)),
                 Change::Added { number, count, lines, tags } => {
                     self.next -= 1;
+                    self.places.take_back(number);
                     self.bytes = self.bytes.saturating_sub(lines + tags + ROW_OVERHEAD);
                     let Some(rows) = self.of.get_mut(&number) else { continue };
                     if let Some(last) = rows.last_mut() {
                         last.count -= count;
+                        last.places -= 1;
                         last.lines.truncate(last.lines.len() - lines);
                         last.tags.truncate(last.tags.len() - tags);
                     }
@@ -217,7 +248,16 @@ impl Fresh {
 
     /// The transaction is over.
     pub(super) fn settle(&mut self) {
-        self.changes.clear();
+        for change in self.changes.drain(..) {
+            if let Change::Gathered { number, places, .. } = change {
+                self.places.gathered(number, places);
+            }
+        }
+    }
+
+    /// Where rows lie, for those who read.
+    pub(super) fn places(&self) -> Arc<Places> {
+        Arc::clone(&self.places)
     }
 
     /// Nothing is in the table.
@@ -298,11 +338,21 @@ pub(super) fn insert(connection: &Connection, number: i64, row: &Row) -> rusqlit
 }
 
 /// Number of the last event of a session, whose log has it up to event `logged`.
-pub(super) fn last_seq(connection: &Connection, number: i64, logged: u64) -> rusqlite::Result<u64> {
-    let mut find = connection.prepare_cached("SELECT max(key + count - 1) FROM fresh WHERE key > ?1 AND key <= ?2")?;
+pub(super) fn last_seq(moment: &Moment<'_>, number: i64, logged: u64) -> rusqlite::Result<u64> {
     let keys = (key_of(number, logged), key_of(number, u32::MAX.into()));
-    let last: Option<i64> = find.query_row(keys, |row| row.get(0))?;
-    Ok(last.map_or(logged, |key| split_key(key).1))
+    let last_of = |last: Option<i64>| last.map_or(logged, |key| split_key(key).1);
+    let Some(places) = moment.places(number) else {
+        let sql = "SELECT max(key + count - 1) FROM fresh WHERE key > ?1 AND key <= ?2";
+        return moment.prepare_cached(sql)?.query_row(keys, |row| row.get(0)).map(last_of);
+    };
+    let sql = "SELECT key + count - 1 FROM fresh WHERE place = ?3 AND key > ?1 AND key <= ?2";
+    let mut find = moment.prepare_cached(sql)?;
+    for place in places.iter().rev() {
+        if let Some(last) = find.query_row((keys.0, keys.1, place), |row| row.get(0)).optional()? {
+            return Ok(last_of(Some(last)));
+        }
+    }
+    Ok(logged)
 }
 
 /// Goes through the rows of a session whose log ends with event `logged`, oldest first.
@@ -460,7 +510,15 @@ mod tests {
     }
 
     fn piece(first_seq: u64, turn: i64) -> Row {
-        Row { first_seq, count: 1, turn: Some(turn), at: 5, lines: b"0 . \"x\"\n".to_vec(), tags: vec![1, 2] }
+        Row {
+            first_seq,
+            count: 1,
+            places: 1,
+            turn: Some(turn),
+            at: 5,
+            lines: b"0 . \"x\"\n".to_vec(),
+            tags: vec![1, 2],
+        }
     }
 
     /// What is in memory and what is in the table; the last is what a new process would know.

@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::chained;
+use super::places::Moment;
 use super::read::{self, ReadError};
 use super::write::{key_of, split_key};
 use crate::protocol::{Event, SessionId, is_lifecycle};
@@ -74,13 +75,8 @@ pub(super) fn newest(connection: &Connection, client: &str) -> Result<u64, ReadE
 }
 
 /// A client's events behind place `after`. One whose log is gone is left out.
-pub(super) fn page(
-    connection: &Connection,
-    client: &str,
-    after: u64,
-    limit: usize,
-) -> Result<LifecyclePage, ReadError> {
-    let mut list = connection.prepare_cached(
+pub(super) fn page(moment: &Moment<'_>, client: &str, after: u64, limit: usize) -> Result<LifecyclePage, ReadError> {
+    let mut list = moment.prepare_cached(
         "SELECT place, key, gone FROM lifecycle WHERE client = ?1 AND place > ?2 ORDER BY place LIMIT ?3",
     )?;
     let mut rows = list.query((client, after, limit))?;
@@ -89,7 +85,7 @@ pub(super) fn page(
     while let Some(row) = rows.next()? {
         page.upto = row.get(0)?;
         let event = match (row.get::<_, Option<i64>>(1)?, row.get::<_, Option<String>>(2)?) {
-            (Some(key), _) => event_at(connection, key, &mut sessions)?,
+            (Some(key), _) => event_at(moment, key, &mut sessions)?,
             (None, Some(words)) => serde_json::from_str(&words).ok(),
             (None, None) => None,
         };
@@ -105,7 +101,7 @@ pub(super) fn page(
 
 /// The event at a place of the log. None: its session is gone, or the log has something else there.
 fn event_at(
-    connection: &Connection,
+    moment: &Moment<'_>,
     key: i64,
     sessions: &mut HashMap<i64, Option<SessionId>>,
 ) -> Result<Option<Event>, ReadError> {
@@ -113,7 +109,7 @@ fn event_at(
     let session = match sessions.get(&number) {
         Some(known) => known.clone(),
         None => {
-            let mut find = connection.prepare_cached("SELECT id FROM session WHERE number = ?")?;
+            let mut find = moment.prepare_cached("SELECT id FROM session WHERE number = ?")?;
             let found: Option<String> = find.query_row([number], |row| row.get(0)).optional()?;
             let id = found.and_then(|id| id.parse::<SessionId>().ok());
             sessions.insert(number, id.clone());
@@ -121,7 +117,7 @@ fn event_at(
         }
     };
     let Some(session) = session else { return Ok(None) };
-    match read::events(connection, &session, seq.saturating_sub(1), 1) {
+    match read::events(moment, &session, seq.saturating_sub(1), 1) {
         Ok(events) => Ok(events.into_iter().next().filter(|event| event.seq == seq)),
         // Who reads that session is told; the others go on.
         Err(ReadError::Store(StoreError::Damaged { .. })) => Ok(None),

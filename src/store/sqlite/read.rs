@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::{Deserialize, Serialize};
 
 use super::fork::{self, Segment};
+use super::places::Moment;
 use super::write::{key_of, split_key};
 use super::{chained, fresh, record};
 use crate::protocol::{
@@ -135,11 +136,11 @@ pub(super) fn session_count(connection: &Connection) -> Read<u64> {
     Ok(connection.query_row("SELECT count(*) FROM session", [], |row| row.get(0))?)
 }
 
-pub(super) fn events(connection: &Connection, session: &SessionId, after: u64, limit: usize) -> Read<Vec<Event>> {
-    let Some(number) = number_of(connection, session)? else { return Ok(Vec::new()) };
+pub(super) fn events(moment: &Moment<'_>, session: &SessionId, after: u64, limit: usize) -> Read<Vec<Event>> {
+    let Some(number) = number_of(moment, session)? else { return Ok(Vec::new()) };
     let (mut out, mut bytes) = (Vec::new(), 0);
-    for segment in fork::segments_behind(connection, number, after)? {
-        let full = rows(connection, (session, segment), (after, limit), (&mut out, &mut bytes))?;
+    for segment in fork::segments_behind(moment, number, after)? {
+        let full = rows(moment, (session, segment), (after, limit), (&mut out, &mut bytes))?;
         if full {
             break;
         }
@@ -150,7 +151,7 @@ pub(super) fn events(connection: &Connection, session: &SessionId, after: u64, l
 
 /// Adds the events of one stretch of a log. True: they are as many as are wanted at once.
 fn rows(
-    connection: &Connection,
+    moment: &Moment<'_>,
     (session, Segment { number, upto }): (&SessionId, Segment),
     (after, limit): (u64, usize),
     (out, bytes): (&mut Vec<Event>, &mut usize),
@@ -161,23 +162,31 @@ fn rows(
     // The row in which the first wanted event lies, or the next row when there is none before it.
     let from = "SELECT coalesce(
             (SELECT max(key) FROM log WHERE key BETWEEN ?1 AND ?2), ?2)";
-    let mut find = connection.prepare_cached(from)?;
+    let mut find = moment.prepare_cached(from)?;
     let from: i64 = find.query_row((key_of(number, 0), key_of(number, after.saturating_add(1))), |row| row.get(0))?;
-    if take_rows(connection, (chained::LOG_ROWS, session), ((from - 1, last), (after, limit)), (out, bytes))? {
+    if take_rows(moment, (chained::LOG_ROWS, session), (&[&(from - 1), &last], (after, limit)), (out, bytes))? {
         return Ok(true);
     }
     if !is_own {
         return Ok(false);
     }
-    let from = key_of(number, last_logged(connection, number)?);
-    take_rows(connection, (fresh::ROWS, session), ((from, last), (after, limit)), (out, bytes))
+    let from = key_of(number, last_logged(moment, number)?);
+    let Some(places) = moment.places(number) else {
+        return take_rows(moment, (fresh::ROWS, session), (&[&from, &last], (after, limit)), (out, bytes));
+    };
+    for place in places {
+        if take_rows(moment, (fresh::ROW_AT, session), (&[&from, &last, &place], (after, limit)), (out, bytes))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Adds the events of the rows that a query like [`chained::LOG_ROWS`] finds. True as for [`rows`].
 fn take_rows(
     connection: &Connection,
     (sql, session): (&str, &SessionId),
-    (keys, (after, limit)): ((i64, i64), (u64, usize)),
+    (keys, (after, limit)): (&[&dyn rusqlite::ToSql], (u64, usize)),
     (out, bytes): (&mut Vec<Event>, &mut usize),
 ) -> Read<bool> {
     let mut read = connection.prepare_cached(sql)?;
@@ -203,9 +212,9 @@ fn take_rows(
     Ok(false)
 }
 
-pub(super) fn last_seq(connection: &Connection, session: &SessionId) -> Read<u64> {
-    match number_of(connection, session)? {
-        Some(number) => Ok(fresh::last_seq(connection, number, last_logged(connection, number)?)?),
+pub(super) fn last_seq(moment: &Moment<'_>, session: &SessionId) -> Read<u64> {
+    match number_of(moment, session)? {
+        Some(number) => Ok(fresh::last_seq(moment, number, last_logged(moment, number)?)?),
         None => Ok(0),
     }
 }

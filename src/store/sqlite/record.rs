@@ -9,7 +9,7 @@ use std::io::Write as _;
 
 use serde_json::value::RawValue;
 
-use crate::protocol::{Event, SessionId, TurnId};
+use crate::protocol::{Event, SessionId, TurnId, kind_named};
 use crate::store::chain::{TAG_BYTES, one_line};
 
 const DELTA_KIND: &str = "stream.delta";
@@ -20,7 +20,7 @@ pub(super) fn encode_line(body: &mut Vec<u8>, at: u64, event: &Event) {
     let distance = i128::from(event.at) - i128::from(at);
     let payload = event.payload.get();
     let delta = (event.kind == DELTA_KIND).then(|| payload.strip_prefix(DELTA_FRONT)?.strip_suffix('}')).flatten();
-    let (kind, payload) = delta.map_or((event.kind.as_str(), payload), |inner| (".", inner));
+    let (kind, payload) = delta.map_or((event.kind.as_ref(), payload), |inner| (".", inner));
     // Writing into memory cannot fail.
     let _ = write!(body, "{distance} {kind} ");
     body.extend_from_slice(one_line(payload).as_bytes());
@@ -74,12 +74,12 @@ impl<'a> Row<'a> {
         let (kind, payload) = rest.split_once(' ').ok_or("a line without a type")?;
         let distance: i64 = distance.parse().map_err(|_| format!("`{distance}` is no time"))?;
         let (kind, payload) = match kind {
-            "." => (DELTA_KIND, format!("{DELTA_FRONT}{payload}}}")),
-            kind => (kind, payload.to_owned()),
+            "." => (DELTA_KIND.into(), format!("{DELTA_FRONT}{payload}}}")),
+            kind => (kind_named(kind), payload.to_owned()),
         };
         Ok(Event {
             seq,
-            kind: kind.to_owned(),
+            kind,
             payload: RawValue::from_string(payload).map_err(|e| e.to_string())?,
             session_id: self.session.clone(),
             turn_id: self.turn.clone(),
@@ -95,7 +95,7 @@ mod tests {
     fn event(seq: u64, kind: &str, payload: &str, at: u64) -> Event {
         Event {
             seq,
-            kind: kind.into(),
+            kind: kind_named(kind),
             payload: RawValue::from_string(payload.into()).expect("json"),
             session_id: "s".parse().expect("id"),
             turn_id: None,
@@ -107,7 +107,7 @@ mod tests {
         let session = "s".parse().expect("id");
         let mut out = Vec::new();
         Row { session: &session, turn: None, first_seq: 7, at: 1000, body }.decode(0, &mut out)?;
-        Ok(out.into_iter().map(|e| (e.seq, e.kind, e.payload.get().to_owned(), e.at)).collect())
+        Ok(out.into_iter().map(|e| (e.seq, e.kind.into_owned(), e.payload.get().to_owned(), e.at)).collect())
     }
 
     #[test]

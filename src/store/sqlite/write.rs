@@ -6,6 +6,7 @@
 //! sweeps up after deleted sessions (see `sweep`) and gathers what turns have said (see `fresh`).
 
 mod append;
+mod crowd;
 mod fork;
 mod gather;
 mod known;
@@ -23,9 +24,11 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use self::crowd::Crowd;
 use self::known::Known;
 use self::wal::Wal;
 use super::fresh::Fresh;
+use super::places::Places;
 use super::read::{self, TurnBody};
 use super::{chained, lifecycle, outcome, schema, sweep};
 use crate::protocol::SessionId;
@@ -36,7 +39,7 @@ use crate::store::meters::events_of;
 use crate::store::{CommitMeter, Committed, Made, SessionRow, StoreError, TurnRow, Write};
 
 /// Commits of one transaction, at most.
-const GROUP_MAX: usize = 512;
+const GROUP_MAX: usize = 1_024;
 /// Bytes of events in one row, about. More make several rows: a reader decodes rows whole.
 pub(super) const ROW_BYTES_MAX: usize = 64 << 10;
 /// Turns of a session whose places are remembered.
@@ -76,14 +79,14 @@ pub(super) fn start(
     (mut connection, layer): (Connection, Layer),
     path: &Path,
     (jobs, bell, meter): (Receiver<Job>, Arc<Bell>, Arc<CommitMeter>),
-) -> Result<Vec<JoinHandle<()>>, StoreError> {
+) -> Result<(Vec<JoinHandle<()>>, Arc<Places>), StoreError> {
     let failed = |e: std::io::Error| super::directory::failure("start the writer", path, &e);
     let (wal, helper) = Wal::start(&mut connection, (path, layer)).map_err(failed)?;
     let unread = |e: rusqlite::Error| schema::failure("look for what is to be swept", path, &e);
     let next_number = sweep::next_number(&connection).map_err(unread)?;
     let sweep_at = sweep::is_due(&connection).map_err(unread)?.then(Instant::now);
     let fresh = Fresh::load(&connection).map_err(|e| schema::failure("look for what is to be gathered", path, &e))?;
-    let gather_at = (!fresh.is_empty()).then(Instant::now);
+    let (gather_at, places) = ((!fresh.is_empty()).then(Instant::now), fresh.places());
     let writer = Writer {
         connection,
         fresh,
@@ -100,7 +103,7 @@ pub(super) fn start(
     };
     let writer_thread = std::thread::Builder::new().name("simse-store".into());
     let writer = writer_thread.spawn(move || writer.run(&jobs)).map_err(failed)?;
-    Ok(vec![writer, helper])
+    Ok((vec![writer, helper], places))
 }
 
 struct Writer {
@@ -146,9 +149,13 @@ impl Writer {
         self.count_outcomes();
         let mut group: Vec<(Made, Committed)> = Vec::new();
         let mut rested = true;
+        let mut crowd = Crowd::default();
         loop {
             match self.next_job(jobs, rested) {
-                Ok(job) => self.collect(job, jobs, &mut group),
+                Ok(job) => {
+                    crowd.wait();
+                    self.collect(job, jobs, &mut group);
+                }
                 Err(RecvTimeoutError::Timeout) if self.sweeps_now() || self.gathers_now() => {}
                 Err(RecvTimeoutError::Timeout) => {
                     rested = self.rest();
@@ -166,6 +173,7 @@ impl Writer {
                 let results = self.write_all(made.iter().map(|(writes, _)| writes.as_slice()).collect());
                 let done = made.iter().zip(&results).map(|((writes, _), done)| (events_of(writes), done.is_ok()));
                 self.meter.wrote(began.elapsed(), done);
+                crowd.came(made.len(), began.elapsed());
                 if made.iter().flat_map(|(writes, _)| writes).any(is_of_outcomes) {
                     self.count_outcomes();
                 }
@@ -293,7 +301,9 @@ impl Writer {
 
     /// One commit. The outer error ends the transaction, the inner one only this commit.
     fn write_one(&mut self, writes: &[Write], in_company: bool) -> Result<Result<(), StoreError>, StoreError> {
-        if in_company {
+        // Events alone are refused before any of them is written: there is nothing to go back from.
+        let is_simple = matches!(writes, [Write::Append(..)]);
+        if in_company && !is_simple {
             self.execute("SAVEPOINT one").map_err(|e| self.failure("begin to write", &e))?;
         }
         let mark = self.fresh.mark();
@@ -312,6 +322,7 @@ impl Writer {
             }
         };
         let end = match (in_company, &result) {
+            (true, _) if is_simple => return Ok(result),
             (true, Ok(())) => "RELEASE one",
             (true, Err(_)) => "ROLLBACK TO one",
             (false, Ok(())) => return Ok(result),

@@ -35,7 +35,7 @@ impl Sink for Log {
 impl Log {
     /// One word for each event, runs of the same word once.
     pub fn words(&self) -> Vec<String> {
-        let mut words: Vec<String> = self.0.lock().iter().map(|event| event.encode().0).collect();
+        let mut words: Vec<String> = self.0.lock().iter().map(|event| event.encode().0.to_owned()).collect();
         words.dedup();
         words
     }

@@ -33,7 +33,7 @@ impl Writer {
             }
             rest = &rest[count..];
             let is_small = lines.len() + tags.len() <= fresh::ROW_BYTES_MAX;
-            let row = Row { first_seq: first.seq, count: count as u64, turn, at, lines, tags };
+            let row = Row { first_seq: first.seq, count: count as u64, places: 1, turn, at, lines, tags };
             if is_small && turn.is_some() {
                 self.fresh.add(&self.connection, (number, goes_on.is_some()), row)?;
             } else {
