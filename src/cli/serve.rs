@@ -88,9 +88,11 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
         }
     }
     let supervised = Supervised::new(Supervision::of_this_process());
-    supervised.ready(&format!("listening on {}", running.url));
     let with = (Arc::clone(&running.app), log.clone(), supervised.clone());
-    let launch = Reloader::new(given, launch.clone(), with).run(stop).await;
+    // Who hears that the server is ready may send SIGHUP at once.
+    let reloader = Reloader::new(given, launch.clone(), with);
+    supervised.ready(&format!("listening on {}", running.url));
+    let launch = reloader.run(stop).await;
     running.set_grace(launch.shutdown_grace_ms);
     supervised.stopping(Duration::from_millis(launch.shutdown_grace_ms));
     tracing::info!(grace_ms = launch.shutdown_grace_ms, "stopping; a second signal ends at once");

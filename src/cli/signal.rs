@@ -8,22 +8,47 @@ use std::io::IsTerminal as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Fires at the first signal. From then on another signal ends the process.
+/// Fires at the first signal. From then on another signal ends the process. Signals have a thread of their own, so that
+/// nothing else that waits keeps them waiting.
+///
+/// What is written past the largest size of a file (`ulimit -f`) is refused from now on, as by a full disk, and does not end the
+/// process.
 ///
 /// # Errors
 /// When the system takes no handlers.
 pub(super) fn stop_requested() -> std::io::Result<CancellationToken> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
     let requested = CancellationToken::new();
     let fire = requested.clone();
-    tokio::spawn(async move {
-        next(&mut terminate, &mut interrupt).await;
-        fire.cancel();
-        let second = next(&mut terminate, &mut interrupt).await;
-        std::process::exit(128 + second);
-    });
+    let (told, taken) = std::sync::mpsc::sync_channel(1);
+    let watch = move || {
+        let watched = || -> std::io::Result<_> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+            let entered = runtime.enter();
+            let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?, signal(too_large())?);
+            drop(entered);
+            Ok((runtime, signals))
+        };
+        let (runtime, (mut terminate, mut interrupt, _too_large)) = match watched() {
+            Ok(watched) => watched,
+            // Who asked waits for it.
+            Err(error) => return drop(told.send(Err(error))),
+        };
+        let _ = told.send(Ok(()));
+        runtime.block_on(async {
+            next(&mut terminate, &mut interrupt).await;
+            fire.cancel();
+            let second = next(&mut terminate, &mut interrupt).await;
+            std::process::exit(128 + second);
+        });
+    };
+    std::thread::Builder::new().name("simse-signals".into()).spawn(watch)?;
+    taken.recv().map_err(std::io::Error::other)??;
     Ok(requested)
+}
+
+/// A file would become larger than the process may make one. Who has a handler gets the error of the write instead of his end.
+fn too_large() -> SignalKind {
+    SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw())
 }
 
 /// Whether SIGHUP is ours to take: nobody had it ignored, and it does not tell that the terminal has gone.

@@ -300,3 +300,27 @@ async fn a_turn_that_does_not_end_is_aborted_by_a_stop() {
     assert_eq!(seen.last().unwrap().data["type"], "abort");
     again.stop().await;
 }
+
+/// A limit to the size of files (`ulimit -f`) is a full disk, and no reason to end.
+#[tokio::test]
+async fn a_limit_to_the_size_of_files_refuses_what_is_written() {
+    use rustix::process::{Resource, Rlimit, prlimit};
+    let home = tempfile::tempdir().unwrap();
+    let server = Serving::start(&home, &[]).await;
+    let pid = rustix::process::Pid::from_raw(i32::try_from(server.child.id().unwrap()).unwrap());
+    let before = prlimit(pid, Resource::Fsize, Rlimit { current: Some(64 << 10), maximum: None }).unwrap();
+    let create = server.request("POST", "/sessions").json(&json!({ "title": "t".repeat(200) }));
+    let mut refused = None;
+    for _ in 0..5_000 {
+        let reply = create.send(server.address).await;
+        if reply.status != 201 {
+            refused = Some((reply.status, reply.code()));
+            break;
+        }
+    }
+    assert_eq!(refused, Some((500, "INTERNAL".into())), "what does not fit is refused");
+    assert_eq!(server.request("GET", "/sessions").send(server.address).await.status, 200);
+    prlimit(pid, Resource::Fsize, before).unwrap();
+    assert_eq!(create.send(server.address).await.status, 201, "there is room again");
+    server.stop_well().await;
+}
