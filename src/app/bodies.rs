@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::agents::model_of;
 use super::permissions::grant_terms;
+use super::roots::shown;
 use super::{App, Caller};
 use crate::base::{clock, limit};
 use crate::model::Model as _;
@@ -164,18 +165,13 @@ impl App {
         let refusal = |why: &str| ApiError::invalid(field, format!("{why}, got {}", given.display()));
         match found {
             Ok((true, real)) if self.is_allowed(&real) => Ok(real),
-            Ok((true, _)) => Err(refusal(&format!("a directory under an allowed root ({})", self.shown_roots()))),
+            Ok((true, _)) => Err(refusal(&format!("a directory under an allowed root ({})", shown(&self.roots)))),
             Ok((false, _)) | Err(_) => Err(refusal("an existing directory")),
         }
     }
 
     fn is_allowed(&self, directory: &Path) -> bool {
         self.roots.iter().any(|root| directory.starts_with(root))
-    }
-
-    fn shown_roots(&self) -> String {
-        let shown: Vec<String> = self.roots.iter().map(|root| root.display().to_string()).collect();
-        shown.join(", ")
     }
 }
 

@@ -16,6 +16,7 @@ impl App {
         self.sessions.view(caller.client.as_ref(), id).await?;
         let row = self.store.session(id).await.map_err(|e| store_failure(&e))?;
         let row = row.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
+        self.wardrobe.place(&row.settings)?;
         let Some((recording, workspace)) = self.wardrobe.changes(&row.settings) else {
             let why = "what turns do to files is not recorded here: the server keeps no data, or was told not to";
             return Err(ApiError::conflict(why));

@@ -20,6 +20,7 @@ mod permissions;
 mod recovery;
 mod rehearsal;
 mod reload;
+mod roots;
 mod settings;
 mod wiring;
 
@@ -177,7 +178,7 @@ impl App {
         settings: Settings,
         extras: Extras,
     ) -> Result<Arc<Self>, OpenError> {
-        let roots = wiring::roots(&settings)?;
+        let roots = roots::roots(&settings)?;
         wiring::recover_changes(&roots, &settings.allowed_paths).await;
         let tools = extras.registry.as_ref().map(|registry| registry.names());
         let agents = agents::configured(&settings, tools.as_deref())?;
@@ -199,7 +200,7 @@ impl App {
             )),
             asker: extras.asker,
             saved: Arc::clone(&saved),
-            roots: wiring::further_roots(&settings),
+            roots: roots::further_roots(&settings),
             meters: Arc::clone(&meters),
             tracer: tracer.clone(),
         };

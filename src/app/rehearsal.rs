@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::wiring::{self, Wardrobe};
-use super::{App, OpenError, agents};
+use super::{App, OpenError, agents, roots};
 use crate::config::Settings;
 use crate::hook::NoHooks;
 
 impl App {
     /// All that would be refused in these settings, each once. Looks at directories, and blocks for as long as a disk takes.
     pub fn faults(settings: &Settings) -> Vec<OpenError> {
-        let mut faults: Vec<OpenError> = wiring::roots(settings).err().into_iter().collect();
+        let mut faults: Vec<OpenError> = roots::roots(settings).err().into_iter().collect();
         faults.extend(wiring::embedder_fault(settings));
         match agents::configured(settings, None) {
             Err(error) => faults.push(error),

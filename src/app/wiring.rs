@@ -8,9 +8,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::OpenError;
+use super::roots::{canonical, held, roots};
 use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock, limit};
-use crate::config::{InstructionDiscovery, Names, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
+use crate::config::{InstructionDiscovery, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
 use crate::mcp::Servers;
@@ -18,7 +19,7 @@ use crate::memory::{Memories, Project, Wanted, memory_tools};
 use crate::model::{Embedder, Model, Models};
 use crate::permission::Floor;
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
-use crate::protocol::{ErrorBody, ErrorCode, ToolDefinition};
+use crate::protocol::{ApiError, ErrorBody, ErrorCode, ToolDefinition};
 use crate::provider::{self, AcpAgent, DEMO_MODEL_ID, OpenAiOptions};
 use crate::session::{Equipment, Workbench};
 use crate::store::recall::RecallStore;
@@ -33,33 +34,10 @@ const SNAPSHOT_FILE: &str = "snapshots.db";
 /// What is asked of an OpenAI-compatible endpoint when no model is named.
 const OPENAI_MODEL_DEFAULT: &str = "gpt-5.2";
 
-/// The canonical roots under which working directories may lie.
-pub(super) fn roots(settings: &Settings) -> Result<Vec<PathBuf>, OpenError> {
-    let own = canonical(settings.names, Setting::WorkingDirectory, &settings.working_directory)?;
-    if settings.allowed_roots.is_empty() {
-        return Ok(vec![own]);
-    }
-    settings.allowed_roots.iter().map(|root| canonical(settings.names, Setting::AllowedRoots, root)).collect()
-}
-
-fn canonical(names: Names, setting: Setting, path: &Path) -> Result<PathBuf, OpenError> {
-    let found = std::fs::canonicalize(path).ok().filter(|real| real.is_dir());
-    found.ok_or_else(|| OpenError::Setting {
-        field: names.of(setting),
-        expected: format!("an existing directory, got {}", path.display()),
-    })
-}
-
 /// What nobody may do here: the server's own data is part of it.
 pub(super) fn floor(settings: &Settings, data_directory: Option<&Path>) -> Arc<Floor> {
     let protected: Vec<PathBuf> = data_directory.map(|data| vec![data.to_owned(), real(data)]).unwrap_or_default();
     Arc::new(Floor::new(protected, settings.home.clone()))
-}
-
-/// The further roots of the file tools, without links; those that are there.
-pub(super) fn further_roots(settings: &Settings) -> Vec<PathBuf> {
-    let path = |path: &PathBuf| std::fs::canonicalize(settings.working_directory.join(path)).ok();
-    settings.allowed_paths.iter().filter_map(path).collect()
 }
 
 /// Opens where sessions are kept.
@@ -189,6 +167,8 @@ pub(super) struct Wardrobe {
     models: Models,
     hooks: Arc<dyn Hooks>,
     working_directory: PathBuf,
+    /// Under which sessions work; canonical.
+    roots: Vec<PathBuf>,
     allowed_paths: Vec<PathBuf>,
     stale_check: StaleCheck,
     sandbox: Sandbox,
@@ -267,6 +247,7 @@ impl Wardrobe {
             models,
             hooks,
             working_directory,
+            roots: roots(settings)?,
             allowed_paths: settings.allowed_paths.clone(),
             stale_check: settings.stale_check,
             sandbox,
@@ -472,6 +453,12 @@ impl Wardrobe {
 }
 
 impl Workbench for Wardrobe {
+    fn place(&self, settings: &SessionSettings) -> Result<(), ApiError> {
+        // One that cannot be followed has no tools, and one that is gone may come back.
+        let Ok(workspace) = self.workspace(&settings.working_directory) else { return Ok(()) };
+        held(&self.roots, (&settings.working_directory, workspace.working_directory()))
+    }
+
     fn changes(&self, settings: &SessionSettings) -> Option<(Arc<Recording>, Workspace)> {
         let recording = self.recording.as_ref()?;
         Some((Arc::clone(recording), self.workspace(&settings.working_directory).ok()?))
@@ -479,6 +466,7 @@ impl Workbench for Wardrobe {
 
     fn equip<'a>(&'a self, settings: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
         Box::pin(async move {
+            self.place(settings).map_err(|refused| refused.0)?;
             let model = self.models.get(&settings.model).ok_or_else(|| ErrorBody {
                 code: ErrorCode::UpstreamUnavailable,
                 message: format!("the model `{}` is no longer configured", settings.model),

@@ -87,6 +87,14 @@ pub trait Workbench: Send + Sync + 'static {
     /// Why the turn cannot be run: its model is gone, its directory is.
     fn equip<'a>(&'a self, settings: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>>;
 
+    /// Whether the session may work where it does: roots may be others than when it was made, and a link may lie there now.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` with the field `workingDirectory`.
+    fn place(&self, _settings: &SessionSettings) -> Result<(), ApiError> {
+        Ok(())
+    }
+
     /// Who records what turns of a session with these settings do to files, and where it works. None: nobody does.
     fn changes(&self, _settings: &SessionSettings) -> Option<(Arc<Recording>, Workspace)> {
         None

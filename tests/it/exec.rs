@@ -101,6 +101,7 @@ async fn a_program_on_a_terminal_is_typed_to_resized_and_ended() {
     assert_eq!(room.call("exec_command", shell).await.1["sessionId"], "1001");
     let typed = "stty size; sleep 8001\n";
     room.types("1001", json!({"rows": 44, "cols": 133, "chars": typed, "yield_time_ms": 2_000}), "44 133").await;
+    has_begun("sleep 8001").await;
     room.call("write_stdin", json!({"session_id": "1001", "chars": "\u{3}"})).await;
     room.types("1001", json!({"chars": "echo still $((1+1))\n", "yield_time_ms": 2_000}), "still 2").await;
     assert!(!is_running("sleep 8001"));

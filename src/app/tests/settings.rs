@@ -1,7 +1,7 @@
 //! Settings that change between turns, and the records of turns.
 
 use super::*;
-use crate::protocol::Reasoning;
+use crate::protocol::{Reasoning, Undo};
 
 fn names(entries: &[&str]) -> Option<Vec<String>> {
     Some(entries.iter().map(|entry| (*entry).to_owned()).collect())
@@ -183,4 +183,38 @@ fn settings_change_while_a_turn_talks() {
     let length =
         done.recv_timeout(std::time::Duration::from_secs(120)).expect("the turn and the changes wait for each other");
     assert_eq!(length, Some(20_000 * 5));
+}
+
+/// A directory that is no longer under a root, whether the roots or the directory have changed, is nobody's place to work.
+#[tokio::test]
+async fn a_session_works_under_the_roots_of_now() {
+    let allow = |settings: &mut Settings| settings.permissions.default_policy = PermissionPolicy::Allow;
+    let house = open(Storage::Memory, allow).await;
+    let (inside, outside) = (house.directory.path().join("sub"), tempfile::tempdir().unwrap());
+    std::fs::create_dir(&inside).unwrap();
+    std::fs::write(outside.path().join("secret"), "s").unwrap();
+    let body = CreateSession { working_directory: Some("sub".into()), ..CreateSession::default() };
+    let id = house.app.create_session(&anyone(), body).await.unwrap().session_id;
+    house.plays([runs("touch mine"), says("a")]);
+    assert_eq!(house.turn(&id, "go").await.status, TurnStatus::Completed);
+
+    std::fs::remove_dir_all(&inside).unwrap();
+    std::os::unix::fs::symlink(outside.path(), &inside).unwrap();
+    house.plays([runs("touch theirs"), says("b")]);
+    let record = house.turn(&id, "go").await;
+    let error = record.error.unwrap();
+    assert_eq!((record.status, error.code), (TurnStatus::Failed, ErrorCode::InvalidArgument));
+    assert!(error.message.contains("under an allowed root") && error.message.contains("which leads to"), "{error:?}");
+    assert!(!outside.path().join("theirs").exists(), "nothing has run");
+    let undone = house.app.undo(&anyone(), &id, Undo::default()).await.unwrap_err();
+    assert_eq!(
+        (undone.code(), &undone.0.details.unwrap()["field"]),
+        (ErrorCode::InvalidArgument, &json!("workingDirectory"))
+    );
+
+    // It is a directory again, and works.
+    std::fs::remove_file(&inside).unwrap();
+    std::fs::create_dir(&inside).unwrap();
+    assert_eq!(house.turn(&id, "go").await.status, TurnStatus::Completed);
+    assert!(inside.join("theirs").exists());
 }

@@ -67,6 +67,7 @@ impl Actor {
                 self.row.id
             )));
         }
+        self.bench.place(&self.row.settings)?;
         self.bench.changes(&self.row.settings).ok_or_else(|| {
             ApiError::conflict(
                 "what turns do to files is not recorded here: the server keeps no data, or was told not to",

@@ -115,8 +115,10 @@ impl Questions {
                 if payload["reason"] == "interrupted by restart" {
                     assert!(payload["by"] == "abort" && end != Some(true), "{event}: nobody said so");
                 }
+                // A fork in the middle of a turn ends the question in its own log: its parent's tool may have been told.
+                let cut = payload["reason"].as_str().is_some_and(|why| why.starts_with("the session was forked at"));
                 let token = payload["callId"].as_str().and_then(|call| call.strip_prefix("call_"));
-                if let (true, Some(token)) = (of_a_tool, token) {
+                if let (true, false, Some(token)) = (of_a_tool, cut, token) {
                     assert_eq!(self.told.insert(token.to_owned(), end), None, "{event}: its tool asked twice");
                 }
                 self.ended.insert(request(), end);
