@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rusqlite::ffi;
 use serde_json::json;
 use serde_json::value::RawValue;
-use simse::config::Storage;
+use simse::config::{Settings, Storage};
 use simse::protocol::{Event, PermissionMode, Reasoning, SessionId, SessionStatus, Usage};
 use simse::server::ListenOptions;
 use simse::store::inspect::Fault;
@@ -481,7 +481,7 @@ async fn a_server_goes_on_with_what_a_torn_log_has_left() {
         let garbage: Vec<u8> = (0..back).map(|n| (n * 31 % 251) as u8).collect();
         std::fs::write(data.join("simse.db-wal"), [&log[..log.len() - back], &garbage].concat()).unwrap();
         let storage = Storage::Directory(data.clone());
-        let second = House::with(ListenOptions::default(), |settings| settings.storage = storage).await;
+        let second = House::with(ListenOptions::default(), |settings| taken_over(settings, storage)).await;
         let list = second.call("GET", "/sessions", None).await.json();
         let sessions = list["items"].as_array().unwrap().clone();
         let mut events = 0;
@@ -536,7 +536,7 @@ async fn a_server_starts_on_a_full_disk_serves_what_is_read_and_goes_on_when_the
     }
     fail(libc::ENOSPC, 0, false);
     let storage = Storage::Directory(data.clone());
-    let second = House::with(ListenOptions::default(), |settings| settings.storage = storage).await;
+    let second = House::with(ListenOptions::default(), |settings| taken_over(settings, storage)).await;
     assert_eq!(store_status(&second).await, (503, "unhealthy".to_owned()));
     for path in ["/sessions", "/sessions/s", "/sessions/s/history", "/sessions/s/turns", "/sessions/t", "/tools"] {
         assert_eq!(second.call("GET", path, None).await.status, 200, "{path}");
@@ -581,6 +581,12 @@ async fn house(data: &Path) -> House {
     house.session(json!({ "sessionId": "s" })).await;
     assert_eq!(house.prompt("s", "one").await["status"], "completed");
     house
+}
+
+/// A server whose sessions another one made, in a directory of its own.
+fn taken_over(settings: &mut Settings, storage: Storage) {
+    settings.storage = storage;
+    settings.allowed_roots = vec![std::env::temp_dir()];
 }
 
 async fn store_status(house: &House) -> (u16, String) {
