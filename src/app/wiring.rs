@@ -267,7 +267,14 @@ impl Wardrobe {
         Self { recording, ..self }
     }
 
-    /// Where a session's tools work.
+    /// Where a session's tools work: the very place that was held against the roots, and not one that is looked up after it.
+    fn held_workspace(&self, directory: &Path) -> Result<Workspace, String> {
+        let workspace = self.workspace(directory)?;
+        held(&self.roots, (directory, workspace.working_directory())).map_err(|refused| refused.0.message)?;
+        Ok(workspace)
+    }
+
+    /// Where a directory leads now, under a root or not.
     fn workspace(&self, directory: &Path) -> Result<Workspace, String> {
         let workspace = Workspace::lenient(directory, &self.allowed_paths).map_err(|error| error.to_string())?;
         Ok(dressed(workspace, self.stale_check, &self.sandbox))
@@ -386,7 +393,7 @@ impl Wardrobe {
     fn own_registry(&self, settings: &SessionSettings, remote: Vec<Arc<dyn Tool>>) -> Arc<Registry> {
         let wanted = |tool: &Arc<dyn Tool>| settings.has_tool(&tool.definition().name);
         let registry = Registry::default();
-        let workspace = self.workspace(&settings.working_directory);
+        let workspace = self.held_workspace(&settings.working_directory);
         let workspace = workspace.inspect_err(|problem| {
             let directory = settings.working_directory.display();
             tracing::warn!(%directory, problem, "a session has no host tools");
@@ -476,6 +483,8 @@ impl Workbench for Wardrobe {
                 if model.is_agent() { self.agent_prompt(settings) } else { self.system_prompt(settings).await }
             };
             let (system, registry) = tokio::join!(prompt, self.registry(settings));
+            // Tool servers were waited for, and a link may lie there since.
+            self.place(settings).map_err(|refused| refused.0)?;
             Ok(Equipment { model, system, registry, hooks: Arc::clone(&self.hooks) })
         })
     }
