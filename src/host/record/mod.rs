@@ -6,6 +6,7 @@
 
 mod judge;
 mod look;
+mod origin;
 mod report;
 mod tree;
 mod undo;

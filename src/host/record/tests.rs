@@ -1,5 +1,6 @@
 //! Turns that do things to files, and what is known of them afterwards.
 
+mod origin;
 mod turned;
 
 use std::fs;

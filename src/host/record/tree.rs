@@ -7,7 +7,7 @@
 //! Passed over are `.git` and directories that ignore files leave out: build outputs and installed packages. Single files
 //! that they leave out, such as `.env`, are looked at.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::look::{Found, MODE, read, too_large};
+use super::origin::{Before, Began};
 use crate::base::workspace::Workspace;
 use crate::base::{clock, limit};
 use crate::host::search::{Entries, Kind, Rules, Verdict, join, open_below, open_file, prefix};
@@ -31,10 +32,10 @@ const RACY_MS: i128 = 50;
 
 /// What the file system says of a name; a changed file has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
-    file: (u64, u64),
+pub(super) struct Stamp {
+    pub(super) file: (u64, u64),
     mode: u32,
-    bytes: i64,
+    pub(super) bytes: i64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
@@ -50,6 +51,10 @@ impl Stamp {
             modified: (found.st_mtime as i64, found.st_mtime_nsec as i64),
             changed: (found.st_ctime as i64, found.st_ctime_nsec as i64),
         }
+    }
+
+    pub(super) fn is_file(&self) -> bool {
+        Kind::from(FileType::from_raw_mode(self.mode.into())) == Kind::File
     }
 
     /// Whether a change that comes now may leave the same stamp behind.
@@ -77,6 +82,11 @@ struct Known {
 }
 
 impl Known {
+    /// Whether nothing says what it held.
+    fn is_unkept(&self) -> bool {
+        matches!(self.kept, Kept::State(FileState::Unkept { .. }))
+    }
+
     /// What is kept of a file that nobody may read any more: its content, as long as it has not been written to.
     fn closed(&self, now: Stamp) -> Option<Self> {
         let written = |stamp: Stamp| (stamp.file, stamp.bytes, stamp.modified);
@@ -104,6 +114,10 @@ pub(super) struct Tree {
     repository: Vec<Option<Stamp>>,
     /// Why nothing is known.
     blind: Option<String>,
+    /// When it was learned.
+    began: Option<Began>,
+    /// Files that commands brought into sight: somebody's, wherever they go.
+    foreign: HashSet<(u64, u64)>,
     /// Directories that are passed over.
     pub passed_over: Vec<PathBuf>,
 }
@@ -113,7 +127,7 @@ impl Tree {
     pub(super) fn learn(&mut self, workspace: &Workspace, home: &Path) -> Result<(), String> {
         if self.used > limit::SNAPSHOT_TREE_BYTES_MAX {
             // Much of it is out of date.
-            *self = Self::default();
+            *self = Self { foreign: std::mem::take(&mut self.foreign), ..Self::default() };
         }
         let walked = Walked::of(workspace).inspect_err(|why| self.blind = Some(why.clone()))?;
         self.blind = None;
@@ -128,8 +142,13 @@ impl Tree {
             known.insert(path, new);
         }
         self.known = known;
+        if !self.foreign.is_empty() {
+            let there: HashSet<_> = self.known.values().map(|known| known.stamp.file).collect();
+            self.foreign.retain(|file| there.contains(file));
+        }
         self.passed_over = walked.passed_over;
         self.repository = repositories(workspace);
+        self.began = Some(Began::now(home));
         Ok(())
     }
 
@@ -139,7 +158,7 @@ impl Tree {
             return Err(why.clone());
         }
         let walked = Walked::of(workspace)?;
-        let mut out = Vec::new();
+        let (mut out, mut came, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         let mut gone = std::mem::take(&mut self.known);
         for (path, name) in &walked.names {
             let old = gone.remove(path);
@@ -156,13 +175,18 @@ impl Tree {
             let closed = matches!(after.state, FileState::Unkept { .. })
                 .then(|| old.as_ref().and_then(|old| old.closed(name.stamp)))
                 .flatten();
-            let before = old.map_or(Found::of(FileState::Absent), |old| self.recall(&old));
+            let before = old.as_ref().map_or(Found::of(FileState::Absent), |old| self.recall(old));
             let after = closed.as_ref().map_or(after, |closed| self.recall(closed));
             self.known.extend(closed.map(|closed| (path.clone(), closed)));
             if before.state != after.state || matches!(after.state, FileState::Unkept { .. }) {
+                if old.as_ref().is_none_or(|old| old.stamp.file != name.stamp.file) {
+                    came.push((out.len(), name.stamp));
+                }
                 out.push(Difference { path: at, before, after });
             }
+            changed.extend(old);
         }
+        self.leave_alone(workspace, (&mut out, &came), (&changed, &gone));
         for (path, old) in gone {
             // What is passed over since is not gone.
             let path = PathBuf::from(OsStr::from_bytes(&path));
@@ -176,6 +200,31 @@ impl Tree {
         let new: Vec<PathBuf> = walked.passed_over.into_iter().filter(new).collect();
         self.passed_over.extend(new);
         Ok(out)
+    }
+
+    /// What has come, but was not made by the command, is somebody's: an undo leaves it where it is.
+    fn leave_alone(
+        &mut self,
+        workspace: &Workspace,
+        (out, came): (&mut [Difference], &[(usize, Stamp)]),
+        (changed, gone): (&[Known], &HashMap<Vec<u8>, Known>),
+    ) {
+        if came.is_empty() {
+            return;
+        }
+        let mut before = Before::default();
+        let went = || changed.iter().chain(gone.values());
+        let kept = went().chain(self.known.values()).filter(|known| !known.is_unkept());
+        before.kept.extend(kept.map(|known| known.stamp.file));
+        let lost = went().filter(|known| known.is_unkept() && known.stamp.is_file());
+        before.lost.extend(lost.map(|known| known.stamp.bytes));
+        for (at, stamp) in came {
+            let Some(difference) = out.get_mut(*at) else { continue };
+            if let Some(why) = before.stays((workspace, self.began), (&difference.path, stamp), &self.foreign) {
+                self.foreign.insert(stamp.file);
+                difference.after = Found::unkept(why);
+            }
+        }
     }
 
     /// Whether commits or branches have changed since it was learned, by root.
