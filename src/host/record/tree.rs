@@ -54,7 +54,9 @@ impl Stamp {
     }
 
     pub(super) fn is_file(&self) -> bool {
-        Kind::from(FileType::from_raw_mode(self.mode.into())) == Kind::File
+        #[allow(clippy::unnecessary_cast, reason = "not everywhere the same type")]
+        let mode = self.mode as rustix::fs::RawMode;
+        Kind::from(FileType::from_raw_mode(mode)) == Kind::File
     }
 
     /// Whether a change that comes now may leave the same stamp behind.
