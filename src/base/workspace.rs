@@ -16,9 +16,10 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::beneath::{Way, way};
+use super::beneath::{STEP, Way, way};
 use super::show;
 
 /// Links followed in one path before it counts as a loop. The kernel's own number.
@@ -59,6 +60,12 @@ pub enum PathError {
     /// It is no directory that a session could work in.
     #[error("Working directory \"{0}\" does not exist or is not a directory")]
     NoDirectory(String),
+    /// The working directory is not the one any more that a session was fitted out for.
+    #[error(
+        "Working directory \"{0}\" does not lead any more to where it led: it, or a directory above it, was exchanged for a link \
+         meanwhile. Nothing was done"
+    )]
+    Led(String),
     /// It exists and is nothing that has bytes to read.
     #[error("Path \"{input}\" is {kind}, not a regular file")]
     NotAFile {
@@ -88,6 +95,7 @@ impl PathError {
             | Self::Exchanged(_)
             | Self::Nul(_)
             | Self::NoDirectory(_)
+            | Self::Led(_)
             | Self::NotAFile { .. } => false,
         }
     }
@@ -172,14 +180,17 @@ impl Workspace {
         })
     }
 
-    /// Whether the working directory has come into being.
+    /// Whether the working directory has come into being, and still is where it was.
     ///
     /// # Errors
-    /// [`PathError::NoDirectory`].
+    /// [`PathError::NoDirectory`], and [`PathError::Led`] when a link lies there now.
     pub fn is_there(&self) -> Result<(), PathError> {
-        match self.working_directory().is_dir() {
-            true => Ok(()),
-            false => Err(PathError::NoDirectory(self.given.clone())),
+        match self.way.open_absolute(self.working_directory(), STEP) {
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                Err(PathError::Led(self.given.clone()))
+            }
+            Err(_) => Err(PathError::NoDirectory(self.given.clone())),
         }
     }
 
@@ -386,7 +397,7 @@ pub(crate) fn real(path: &Path) -> io::Result<PathBuf> {
         }
         links += 1;
         if links > LINKS_MAX {
-            return Err(rustix::io::Errno::LOOP.into());
+            return Err(Errno::LOOP.into());
         }
         let target = std::fs::read_link(&out)?;
         out.pop();

@@ -27,7 +27,7 @@ use super::bash_shell::{
 };
 use super::confine::Sandbox;
 use super::exec_look::{blocking, flag, follow, text};
-use super::fs_common::changes_git;
+use super::fs_common::{changes_git, refused};
 use super::fs_guard::Guard;
 use super::way_out::{check_leave, leaves, offer};
 use crate::base::process::{Captured, Ending, Invocation, RunLimits, Slate, Spill, Taps, environment, run_tapped};
@@ -161,7 +161,11 @@ impl Bash {
         let (workspace, asked, keeps) = match (&given, kept) {
             (Some(given), _) => (Arc::clone(&self.workspace), given.clone(), false),
             (None, Some(kept)) => (Arc::clone(&self.workspace), kept.to_string_lossy().into_owned(), true),
-            (None, None) => return Ok((self.workspace.working_directory().to_owned(), true)),
+            (None, None) => {
+                let workspace = Arc::clone(&self.workspace);
+                blocking(move || workspace.is_there().map_err(|error| refused(&error))).await??;
+                return Ok((self.workspace.working_directory().to_owned(), true));
+            }
         };
         let resolved = blocking(move || match workspace.resolve(&asked) {
             Ok(path) if path.is_dir() => Ok(path),
@@ -494,6 +498,23 @@ mod tests {
 
     fn place() -> Place {
         Place::new(BashOptions::default())
+    }
+
+    #[tokio::test]
+    async fn nothing_runs_where_a_link_leads_since() {
+        let place = Place::new(BashOptions::default());
+        let (root, elsewhere) = (place.directory.path().canonicalize().unwrap(), tempfile::tempdir().unwrap());
+        let away = root.with_extension("away");
+        std::fs::rename(&root, &away).unwrap();
+        let gone = place.call(json!({ "command": "touch x" })).await.unwrap_err().to_string();
+        assert!(gone.contains("does not exist"), "{gone}");
+        std::os::unix::fs::symlink(elsewhere.path(), &root).unwrap();
+        let led = place.call(json!({ "command": "touch x" })).await.unwrap_err().to_string();
+        assert!(led.contains("exchanged for a link"), "{led}");
+        std::fs::remove_file(&root).unwrap();
+        std::fs::rename(&away, &root).unwrap();
+        place.call(json!({ "command": "touch x" })).await.unwrap();
+        assert!(place.directory.path().join("x").exists() && !elsewhere.path().join("x").exists());
     }
 
     #[tokio::test]

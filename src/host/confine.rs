@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::fs_common::blocking;
 use crate::base::process::Confinement;
 use crate::base::sandbox::{Denial, Level, Loopback, Mode, Policy, Sign};
 use crate::base::workspace::Workspace;
@@ -72,6 +73,10 @@ impl Sandbox {
         let level = if reach.looks { Level::ReadOnly } else { level };
         let temporary = environment.iter().find(|(name, _)| name == "TMPDIR").map(|(_, place)| PathBuf::from(place));
         let temporary = temporary.filter(|place| place.is_absolute());
+        // Roots have no links. Of the others, what a link leads to now is meant.
+        let named: Vec<PathBuf> = reach.places.into_iter().chain(temporary).collect();
+        let follow = move || Ok(named.into_iter().filter_map(|place| place.canonicalize().ok()).collect::<Vec<_>>());
+        let further = blocking(follow).await?;
         // What other sessions were shown, and this one.
         let outputs = scope.share().outputs_home().await;
         let (kept, away): (Vec<PathBuf>, Vec<PathBuf>) =
@@ -79,7 +84,7 @@ impl Sandbox {
         let policy = Policy {
             level,
             network: self.network || reach.network,
-            writable: workspace.roots().iter().cloned().chain(reach.places).chain(temporary).collect(),
+            writable: workspace.roots().iter().cloned().chain(further).collect(),
             hidden: self.hidden.iter().cloned().chain(away).chain(outputs).collect(),
             kept,
             git_settings: reach.git_settings,

@@ -21,6 +21,7 @@ use super::bash_patch::{BashCall, bash_call};
 use super::bash_shell;
 use super::confine::Sandbox;
 use super::exec_look::{self, Look, blocking, flag, follow, text};
+use super::fs_common::refused;
 use super::fs_guard::Guard;
 use super::way_out::{check_leave, leaves, offer};
 use crate::base::console::Console;
@@ -130,12 +131,18 @@ impl ExecCommand {
     }
 
     async fn directory(&self, arguments: &Arguments) -> Result<PathBuf, ToolError> {
-        let Some(given) = text(arguments, "workdir")? else { return Ok(self.workspace.working_directory().to_owned()) };
+        let given = text(arguments, "workdir")?;
         let workspace = Arc::clone(&self.workspace);
-        let resolve = move || match workspace.resolve(&given) {
-            Ok(path) if path.is_dir() => Ok(path),
-            Ok(_) => Err(ToolError::Failed(format!("`workdir`: \"{given}\" is not a directory"))),
-            Err(error) => Err(ToolError::Failed(error.to_string())),
+        let resolve = move || {
+            let Some(given) = given else {
+                workspace.is_there().map_err(|error| refused(&error))?;
+                return Ok(workspace.working_directory().to_owned());
+            };
+            match workspace.resolve(&given) {
+                Ok(path) if path.is_dir() => Ok(path),
+                Ok(_) => Err(ToolError::Failed(format!("`workdir`: \"{given}\" is not a directory"))),
+                Err(error) => Err(ToolError::Failed(error.to_string())),
+            }
         };
         blocking(resolve).await?
     }

@@ -149,7 +149,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 /// A path error for the model.
 pub(super) fn refused(error: &PathError) -> ToolError {
     match error {
-        PathError::Exchanged(_) => ToolError::Conflict(error.to_string()),
+        PathError::Exchanged(_) | PathError::Led(_) => ToolError::Conflict(error.to_string()),
         PathError::Escapes { .. }
         | PathError::Protected(_)
         | PathError::Nul(_)

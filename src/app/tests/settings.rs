@@ -218,3 +218,35 @@ async fn a_session_works_under_the_roots_of_now() {
     assert_eq!(house.turn(&id, "go").await.status, TurnStatus::Completed);
     assert!(inside.join("theirs").exists());
 }
+
+/// What is looked at before tool servers are waited for is looked at again after it.
+#[tokio::test]
+async fn a_directory_that_is_exchanged_while_tool_servers_are_waited_for_is_nobodys_place() {
+    let (held, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (began, go) = (held.path().join("began"), held.path().join("go"));
+    let waits = format!("touch {}; until test -e {}; do sleep 0.01; done", began.display(), go.display());
+    let house = open(Storage::Memory, |settings| {
+        settings.permissions.default_policy = PermissionPolicy::Allow;
+        settings.mcp_servers = serde_json::from_value(json!([{
+            "name": "slow", "command": "/bin/sh", "args": ["-c", waits],
+        }]))
+        .unwrap();
+    })
+    .await;
+    let inside = house.directory.path().join("sub");
+    std::fs::create_dir(&inside).unwrap();
+    let body = CreateSession { working_directory: Some("sub".into()), ..CreateSession::default() };
+    let id = house.app.create_session(&anyone(), body).await.unwrap().session_id;
+    house.plays([runs("touch theirs"), says("a")]);
+    let exchange = async {
+        while !began.exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        std::fs::remove_dir(&inside).unwrap();
+        std::os::unix::fs::symlink(outside.path(), &inside).unwrap();
+        std::fs::write(&go, "").unwrap();
+    };
+    let (record, ()) = tokio::join!(house.turn(&id, "go"), exchange);
+    assert_eq!((record.status, record.error.unwrap().code), (TurnStatus::Failed, ErrorCode::InvalidArgument));
+    assert!(!outside.path().join("theirs").exists(), "nothing has run");
+}

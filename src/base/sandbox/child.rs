@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind, mount_bind_recursive,
     mount_change, move_mount, open_tree,
@@ -245,10 +245,21 @@ impl Spaces {
 
     /// Makes everything read-only except the writable places, which are set aside before.
     fn close_the_tree(&mut self) -> io::Result<()> {
-        let aside = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+        let aside = OpenTreeFlags::OPEN_TREE_CLONE
+            | OpenTreeFlags::OPEN_TREE_CLOEXEC
+            | OpenTreeFlags::AT_RECURSIVE
+            | OpenTreeFlags::AT_EMPTY_PATH;
         for place in &self.writable {
             if self.trees.len() < self.trees.capacity() {
-                self.trees.push(open_tree(rustix::fs::CWD, place.as_c_str(), aside)?);
+                // Opened here, for a tree is taken in its own view alone; and through no link.
+                let found = openat2(
+                    rustix::fs::CWD,
+                    place.as_c_str(),
+                    OFlags::PATH | OFlags::CLOEXEC,
+                    Mode::empty(),
+                    ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+                )?;
+                self.trees.push(open_tree(&found, c"", aside)?);
             }
         }
         read_only(c"/", libc::AT_RECURSIVE)?;

@@ -13,9 +13,11 @@ use landlock::{
     ABI, Access, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreated, RulesetCreatedAttr, Scope,
 };
+use rustix::fs::{FileType, OFlags};
 use rustix::thread::ThreadNameSpaceType;
 use seccompiler::BpfProgram;
 
+use super::super::beneath::way;
 use super::child::{self, Gear, Identity, Mount, Network, Spaces};
 use super::filter;
 use super::guard::{self, Guarded};
@@ -203,13 +205,18 @@ fn has_admin_power() -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
-/// What exists of the places that a program may change.
+/// What exists of the places that a program may change, without links.
 pub(super) fn writable(policy: &Policy, extra: &[PathBuf]) -> Vec<PathBuf> {
-    let level = match policy.level {
+    // These may be links, and are ours or the system's. A link where the policy's own places were is somebody's.
+    let followed = |place: &Path| place.canonicalize().ok();
+    let level: Vec<PathBuf> = match policy.level {
         Level::ReadOnly => Vec::new(),
-        Level::WorkspaceWrite => policy.writable.iter().cloned().chain(TEMPORARY.map(PathBuf::from)).collect(),
+        Level::WorkspaceWrite => {
+            let temporary = TEMPORARY.iter().filter_map(|place| followed(Path::new(place)));
+            policy.writable.iter().filter(|place| place.exists()).cloned().chain(temporary).collect()
+        }
     };
-    level.into_iter().chain(extra.iter().cloned()).filter(|place| place.exists()).collect()
+    level.into_iter().chain(extra.iter().filter_map(|file| followed(file))).collect()
 }
 
 /// What is laid over the tree: hidden places, and what must stay as it is inside writable ones.
@@ -304,7 +311,10 @@ fn ruleset(
         allow(place, AccessFs::WriteFile | AccessFs::Truncate | AccessFs::ReadFile)?;
     }
     for place in writable(policy, &[]) {
-        allow(&place, all)?;
+        let opened = way().open_absolute(&place, OFlags::PATH | OFlags::NOFOLLOW)?;
+        let is_directory = FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode).is_dir();
+        let rights = if is_directory { all } else { all & file };
+        (&mut ruleset).add_rule(PathBeneath::new(opened, rights))?;
     }
     Ok(ruleset)
 }

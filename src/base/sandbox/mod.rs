@@ -90,7 +90,7 @@ pub struct Policy {
     pub level: Level,
     /// Whether it may talk to the network, and to other programs through sockets.
     pub network: bool,
-    /// Directories (absolute) under which it may write, at [`Level::WorkspaceWrite`].
+    /// Directories (absolute, without links) under which it may write, at [`Level::WorkspaceWrite`]. Nothing starts while a link lies there.
     pub writable: Vec<PathBuf>,
     /// Directories or files (absolute) whose content it may not see.
     pub hidden: Vec<PathBuf>,

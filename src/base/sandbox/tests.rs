@@ -608,6 +608,50 @@ async fn redirected_repositories_are_restored_through_no_link() {
     assert!(place.exists("beside/.git/commondir"), "nothing outside is taken away");
 }
 
+#[tokio::test]
+async fn where_a_link_lies_now_nothing_may_be_written() {
+    let Some(home) = beside_temporary().filter(|_| all_there()) else { return };
+    for kernel in [support(), Support { namespaces: false, processes: false, ..support() }] {
+        let at = |name: &str| home.path().canonicalize().unwrap().join(name);
+        for name in ["work", "beside"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        let policy = Policy {
+            level: Level::WorkspaceWrite,
+            network: true,
+            writable: vec![at("work")],
+            hidden: Vec::new(),
+            kept: Vec::new(),
+            git_settings: false,
+        };
+        let touches = |name: &str| {
+            let mut command = tokio::process::Command::new("/bin/sh");
+            command.args(["-c", "echo x > \"$0\""]).arg(at(name)).stderr(std::process::Stdio::null());
+            let cage = Cage::prepare_with(kernel, &policy, (Path::new("/"), &[]), None);
+            let started = cage.and_then(|cage| {
+                cage.put_on(&mut command);
+                command.spawn()
+            });
+            async move {
+                match started {
+                    Ok(mut child) => child.wait().await.unwrap().success(),
+                    Err(_) => false,
+                }
+            }
+        };
+        assert!(touches("work/a").await);
+        assert!(!touches("beside/a").await);
+        std::fs::rename(at("work"), at("away")).unwrap();
+        std::os::unix::fs::symlink(at("beside"), at("work")).unwrap();
+        assert!(!touches("work/a").await);
+        assert!(!at("beside/a").exists());
+        std::fs::remove_file(at("work")).unwrap();
+        for name in ["away", "beside"] {
+            std::fs::remove_dir_all(at(name)).unwrap();
+        }
+    }
+}
+
 /// Says what a shell in a room finds itself with: signals held back and ignored, its group and session, its open files.
 const FOUND: &str = "grep -E '^Sig(Blk|Ign)' /proc/self/status; \
     read -r own _ _ _ group session terminal _ < /proc/self/stat; \
