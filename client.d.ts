@@ -1472,7 +1472,7 @@ export interface Health {
   readonly timestamp: string
   /** This program's version. */
   readonly version: string
-  /** Part → `{status, …}`. */
+  /** Part → `{status, …}`. Who shows no token where one is wanted is told the status alone. */
   readonly checks: Readonly<Record<string, unknown>>
   /** What is bounded, and how full it is: `?verbose=true`. */
   readonly limits?: readonly LimitView[]

@@ -16,6 +16,7 @@ pub mod base {
     pub mod limit;
     pub mod own_directory;
     pub mod place;
+    pub mod secrets;
     pub mod show;
     pub mod sse;
     pub mod text;
@@ -83,6 +84,20 @@ pub mod base {
         }
     }
 
+    pub mod process {
+        //! Of programs only what their variables are called.
+
+        /// Whether a name is a credential's is not asked here.
+        pub fn is_secret_name(_: &str) -> bool {
+            false
+        }
+
+        /// Nor whether a value is.
+        pub fn is_secret_value(_: &str) -> bool {
+            false
+        }
+    }
+
     pub mod http {
         //! Of the way to other servers only how it fails.
 
@@ -107,6 +122,16 @@ pub mod base {
         /// Nor what of it may be shown.
         pub fn shown_address(_: &str) -> String {
             String::new()
+        }
+
+        /// Nor what of it is secret.
+        pub fn secrets_of_address(_: &str) -> Vec<String> {
+            Vec::new()
+        }
+
+        /// Nor what looks like a key.
+        pub fn is_key(_: &str) -> bool {
+            false
         }
 
         /// Nor whether headers are.

@@ -43,6 +43,7 @@ fn options(settings: &Settings, server: &AcpServer, serves_writes: bool) -> AcpO
         args: server.args.clone(),
         directory: settings.working_directory.join(directory),
         environment: trusted_environment(inherited_environment(), &server.env),
+        secrets: server.secrets(),
         default_agent: server.default_agent.clone(),
         timeout: Duration::from_millis(server.timeout_ms.unwrap_or(limit::ACP_TIMEOUT_MS)),
         policy: server.permission_policy.unwrap_or(AcpPermissionPolicy::Prompt),

@@ -23,7 +23,7 @@ use super::clock;
 use super::trace::Origin;
 
 pub use protocol::{header_pairs, protocol_client, without_address};
-pub use shown::shown_address;
+pub use shown::{is_key, secrets_of_address, shown_address};
 
 /// The header of W3C Trace Context.
 const TRACEPARENT: &str = "traceparent";

@@ -20,6 +20,7 @@ pub mod process;
 #[path = "../../fuzz/src/inside/replay.rs"]
 pub(crate) mod replay;
 pub mod sandbox;
+pub mod secrets;
 pub mod show;
 pub mod sse;
 pub mod text;

@@ -114,6 +114,37 @@ pub fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
+/// Gathers what comes in pieces into lines, of each as much as is looked at.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    line: Vec<u8>,
+}
+
+/// Of a line that is gathered, in bytes.
+const GATHERED_BYTES_MAX: usize = 4 * 1024;
+
+impl Gathered {
+    /// Takes a piece, and gives out the lines that it ends.
+    pub fn take(&mut self, said: &[u8], mut told: impl FnMut(&[u8])) {
+        for piece in said.split_inclusive(|&b| b == b'\n') {
+            let room = GATHERED_BYTES_MAX.saturating_sub(self.line.len());
+            self.line.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                self.end(&mut told);
+            }
+        }
+    }
+
+    /// Gives out what is left, unless it is blank.
+    pub fn end(&mut self, mut told: impl FnMut(&[u8])) {
+        let line = self.line.trim_ascii();
+        if !line.is_empty() {
+            told(line);
+        }
+        self.line.clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,5 +192,16 @@ mod tests {
         assert_eq!(near_misses("mian.rs", names), ["main.rs", "mian.rb"]);
         assert_eq!(near_misses("readme", ["README.md", "x"]), ["README.md"]);
         assert!(near_misses("zzz", names).is_empty());
+    }
+
+    #[test]
+    fn lines_are_whole_however_they_come() {
+        let said = [b"one\n\n  tw".to_vec(), vec![b'o'; 5_000], b"\nlast".to_vec()].concat();
+        for size in [1, 7, said.len()] {
+            let (mut gathered, mut lines) = (Gathered::default(), Vec::new());
+            said.chunks(size).for_each(|piece| gathered.take(piece, |line| lines.push(line.to_vec())));
+            gathered.end(|line| lines.push(line.to_vec()));
+            assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [3, GATHERED_BYTES_MAX - 2, 4]);
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::base::limit;
+use crate::base::secrets::Secrets;
 
 /// An ACP agent.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
@@ -31,6 +32,13 @@ pub struct AcpServer {
     pub timeout_ms: Option<u64>,
     /// What happens when it asks for permission.
     pub permission_policy: Option<AcpPermissionPolicy>,
+}
+
+impl AcpServer {
+    /// What its program is given and must not be shown when it repeats it.
+    pub fn secrets(&self) -> Secrets {
+        Secrets::of_program(&self.args, &self.env)
+    }
 }
 
 /// What happens when an ACP agent asks for permission.

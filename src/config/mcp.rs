@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::base::secrets::Secrets;
 use crate::base::{http, limit};
 
 /// Headers that the protocol sets itself.
@@ -54,6 +55,16 @@ pub enum McpTransport {
         /// Sent with each request.
         headers: BTreeMap<String, String>,
     },
+}
+
+impl McpServer {
+    /// What it is given and must not be shown when it repeats it.
+    pub fn secrets(&self) -> Secrets {
+        match &self.transport {
+            McpTransport::Stdio { args, env, .. } => Secrets::of_program(args, env),
+            McpTransport::Http { url, headers } => Secrets::of_server(url, headers),
+        }
+    }
 }
 
 /// As it is written down.

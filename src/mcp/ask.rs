@@ -77,8 +77,8 @@ async fn failure(link: &Link, error: ServiceError) -> AskError {
                 McpTransport::Http { url, .. } => Some(url.as_str()),
                 McpTransport::Stdio { .. } => None,
             };
-            AskError::Broken(link.sentence(&format!("could not be asked: {}", request_failed(&error, url))))
+            AskError::Broken(link.sentence(&format!("could not be asked: {}", link.told(request_failed(&error, url)))))
         }
-        other => AskError::Broken(link.sentence(&format!("failed: {}", request_failed(&other, None)))),
+        other => AskError::Broken(link.sentence(&format!("failed: {}", link.told(request_failed(&other, None))))),
     }
 }

@@ -13,7 +13,6 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::ask::{AskError, ask};
-use super::explain::refusal;
 use super::link::{Link, Status};
 use super::{DuplicateServer, Identity, Place, ToolsChanged, check_names};
 use crate::config::McpServer;
@@ -161,7 +160,7 @@ impl Client {
             AskError::Aborted => ClientError::Aborted,
             AskError::NotConnected(why) => ClientError::NotConnected(why),
             AskError::Refused(error) => {
-                ClientError::Failed(link.sentence(&format!("refused {method}: {}", refusal(&error))))
+                ClientError::Failed(link.sentence(&format!("refused {method}: {}", link.refusal(&error))))
             }
             AskError::Broken(why) => ClientError::Failed(why),
         })?;

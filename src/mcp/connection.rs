@@ -32,6 +32,7 @@ use super::listing::{Listed, list_tools};
 use super::pipe::{Fault, Guarded, LastWords, drain, with_last_words};
 use super::{Identity, Place};
 use crate::base::process::{Ending, Invocation, Piped, environment, spawn};
+use crate::base::secrets::Secrets;
 use crate::base::{http, limit};
 use crate::config::{McpServer, McpTransport, inherited_environment};
 
@@ -160,6 +161,7 @@ struct Process {
     piped: Piped,
     fault: Fault,
     words: LastWords,
+    secrets: Secrets,
     _draining: AbortOnDropHandle<()>,
 }
 
@@ -215,14 +217,15 @@ impl Connection {
             return Err("its standard streams are missing".into());
         };
         let (fault, words) = (Fault::default(), LastWords::default());
-        let draining = tokio::spawn(drain(errors, spec.name.clone(), Arc::clone(&words)));
-        let guarded = Guarded::new(output, &spec.name, Arc::clone(&fault));
+        let draining = tokio::spawn(drain(errors, (spec.name.clone(), spec.secrets()), Arc::clone(&words)));
+        let guarded = Guarded::new(output, &spec.name, Arc::clone(&fault)).hiding(spec.secrets());
         // Ours breaks off first; what the protocol finds too long it would drop, and the caller would wait.
         let transport = AsyncRwTransport::new_client(guarded, input)
             .with_max_line_length(limit::MCP_MESSAGE_BYTES_MAX + CHUNK_SLACK_BYTES);
         let tools_changed = Arc::clone(&handler.tools_changed);
         let begun = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
-        let process = Process { piped, fault, words, _draining: AbortOnDropHandle::new(draining) };
+        let process =
+            Process { piped, fault, words, secrets: spec.secrets(), _draining: AbortOnDropHandle::new(draining) };
         match begun {
             Ok(service) => Ok(Self::new(service, tools_changed, (None, Some(process)))),
             Err(error) => {
@@ -320,6 +323,6 @@ impl Process {
             Ending::Signalled(signal) => format!("its program was ended by signal {signal}"),
             Ending::TimedOut | Ending::Cancelled => return None,
         };
-        Some(with_last_words(how, &self.words))
+        Some(with_last_words(how, (&self.words, &self.secrets)))
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
-use rmcp::{Peer, RoleClient};
+use rmcp::{ErrorData, Peer, RoleClient};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -18,10 +18,12 @@ use tokio_util::sync::CancellationToken;
 use super::Place;
 use super::connection::{Connection, Tending};
 use super::elicit::Calls;
+use super::explain::refusal;
 use super::listing::{Listed, list_tools};
 use super::pipe::without_last_words;
 use super::tool::McpTool;
 use crate::base::limit;
+use crate::base::secrets::Secrets;
 use crate::config::{McpServer, McpTransport};
 use crate::tool::Tool;
 
@@ -34,6 +36,8 @@ const PAUSE_WAITED_OUT_MAX: Duration = Duration::from_secs(5);
 /// One server.
 pub(super) struct Link {
     spec: McpServer,
+    /// Never repeated when it says them.
+    secrets: Secrets,
     place: Arc<Place>,
     /// `mcp:<name>/`.
     prefix: String,
@@ -101,6 +105,7 @@ impl Link {
     pub(super) fn new(spec: McpServer, place: Arc<Place>) -> Self {
         Self {
             prefix: format!("mcp:{}/", spec.name),
+            secrets: spec.secrets(),
             spec,
             place,
             status: watch::Sender::new(Status::Idle),
@@ -120,6 +125,16 @@ impl Link {
 
     pub(super) fn spec(&self) -> &McpServer {
         &self.spec
+    }
+
+    /// What it says, without what it was given in confidence.
+    pub(super) fn told(&self, said: String) -> String {
+        self.secrets.hidden(said)
+    }
+
+    /// An error that it answered with.
+    pub(super) fn refusal(&self, error: &ErrorData) -> String {
+        self.told(refusal(error))
     }
 
     pub(super) fn calls(&self) -> &Arc<Calls> {
@@ -293,11 +308,13 @@ impl Link {
                     break;
                 }
                 Life::NeverBegan(reason) => {
+                    let reason = self.told(reason);
                     failures += 1;
                     tracing::warn!(server = self.name(), reason, "an MCP server could not be started");
                     reason
                 }
                 Life::Ended { reason, after } => {
+                    let reason = self.told(reason);
                     failures = if after >= Duration::from_millis(limit::MCP_STABLE_MS) { 1 } else { failures + 1 };
                     tracing::warn!(server = self.name(), reason, "an MCP server ended");
                     reason
@@ -429,7 +446,8 @@ impl Link {
     }
 
     fn keep_old_list(&self, reason: &str) {
-        tracing::warn!(server = self.name(), reason, "an MCP server did not list its tools again; the old list stays");
+        let reason = self.secrets.hide(reason);
+        tracing::warn!(server = self.name(), %reason, "an MCP server did not list its tools again; the old list stays");
     }
 
     fn list(self: &Arc<Self>, listed: Vec<Listed>) {

@@ -8,12 +8,15 @@ use std::task::{Context, Poll, ready};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
+use crate::base::secrets::Secrets;
 use crate::base::{limit, text};
 
 /// One read of the error stream.
 const CHUNK_BYTES: usize = 4 * 1024;
 /// Of a line of the error stream that is logged, in bytes.
 const LOGGED_BYTES_MAX: usize = 400;
+/// Of a word that was cut, in bytes.
+const CUT_WORD_BYTES_MAX: usize = 512;
 
 /// Passes lines on, and breaks off at one that is longer than a message may be.
 ///
@@ -21,6 +24,7 @@ const LOGGED_BYTES_MAX: usize = 400;
 pub(super) struct Guarded<R> {
     inner: R,
     server: String,
+    secrets: Secrets,
     fault: Fault,
     line_bytes: usize,
     line_bytes_max: usize,
@@ -33,7 +37,13 @@ pub(super) type Fault = Arc<Mutex<Option<String>>>;
 impl<R> Guarded<R> {
     pub(super) fn new(inner: R, server: &str, fault: Fault) -> Self {
         let line_bytes_max = limit::MCP_MESSAGE_BYTES_MAX;
-        Self { inner, server: server.to_owned(), fault, line_bytes: 0, line_bytes_max, told: false }
+        let (server, secrets) = (server.to_owned(), Secrets::default());
+        Self { inner, server, secrets, fault, line_bytes: 0, line_bytes_max, told: false }
+    }
+
+    /// The same, which repeats none of these.
+    pub(super) fn hiding(self, secrets: Secrets) -> Self {
+        Self { secrets, ..self }
     }
 
     /// The same with another limit.
@@ -68,7 +78,7 @@ impl<R> Guarded<R> {
             return;
         }
         self.told = true;
-        let sample = shown(line, 100);
+        let sample = shown(line, (&self.secrets, 100));
         tracing::warn!(
             server = self.server,
             sample,
@@ -96,26 +106,34 @@ impl<R: AsyncRead + Unpin> AsyncRead for Guarded<R> {
 /// The end of an error stream.
 pub(super) type LastWords = Arc<Mutex<Vec<u8>>>;
 
-/// Reads an error stream to its end: into the log (debug), and its last bytes into `words`.
-pub(super) async fn drain(mut stream: impl AsyncRead + Unpin, server: String, words: LastWords) {
+/// Reads an error stream to its end: its lines, as far as they are shown, into the log (debug), and its last bytes into `words`.
+pub(super) async fn drain(mut stream: impl AsyncRead + Unpin, (server, secrets): (String, Secrets), words: LastWords) {
     let mut chunk = vec![0; CHUNK_BYTES];
+    // A secret that is cut lies beyond what is shown of a line.
+    let mut lines = text::Gathered::default();
+    let told = |line: &[u8]| {
+        let said = shown(line, (&secrets, LOGGED_BYTES_MAX));
+        tracing::debug!(server, said, "an MCP server wrote to its error stream");
+    };
     while let Ok(count @ 1..) = stream.read(&mut chunk).await {
         let said = &chunk[..count];
-        for line in said.split(|&b| b == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
-            tracing::debug!(server, said = shown(line, LOGGED_BYTES_MAX), "an MCP server wrote to its error stream");
-        }
+        lines.take(said, told);
         let mut words = words.lock();
         words.extend_from_slice(said);
         let over = words.len().saturating_sub(limit::MCP_LAST_WORDS_BYTES_MAX);
         words.drain(..over);
     }
+    lines.end(told);
 }
 
 /// The last words as a line of text; empty when there were none.
-fn last_words(words: &LastWords) -> String {
+fn last_words((words, secrets): (&LastWords, &Secrets)) -> String {
     let bytes = words.lock().clone();
-    let lossy = String::from_utf8_lossy(&bytes);
-    let text: String = lossy.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    // Of a word that was cut, nobody can say whether it is a secret's end.
+    let cut = if bytes.len() < limit::MCP_LAST_WORDS_BYTES_MAX { 0 } else { CUT_WORD_BYTES_MAX };
+    let start = bytes[..cut].iter().position(u8::is_ascii_whitespace).unwrap_or(cut);
+    let told = secrets.hide(String::from_utf8_lossy(&bytes[start..]));
+    let text: String = told.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -123,7 +141,7 @@ fn last_words(words: &LastWords) -> String {
 const BEFORE_LAST_WORDS: &str = "; its last words: ";
 
 /// A reason and the last words, where there are any.
-pub(super) fn with_last_words(reason: String, words: &LastWords) -> String {
+pub(super) fn with_last_words(reason: String, words: (&LastWords, &Secrets)) -> String {
     let words = last_words(words);
     if words.is_empty() { reason } else { format!("{reason}{BEFORE_LAST_WORDS}{words}") }
 }
@@ -133,9 +151,9 @@ pub(super) fn without_last_words(reason: &str) -> &str {
     reason.split_once(BEFORE_LAST_WORDS).map_or(reason, |(reason, _)| reason)
 }
 
-fn shown(bytes: &[u8], bytes_max: usize) -> String {
-    let lossy = String::from_utf8_lossy(bytes.trim_ascii());
-    text::head(&lossy, bytes_max).escape_debug().to_string()
+fn shown(bytes: &[u8], (secrets, bytes_max): (&Secrets, usize)) -> String {
+    let told = secrets.hide(String::from_utf8_lossy(bytes.trim_ascii()));
+    text::head(&told, bytes_max).escape_debug().to_string()
 }
 
 #[cfg(test)]
@@ -158,8 +176,8 @@ mod tests {
     async fn the_last_words_are_bounded_and_one_line() {
         let words = LastWords::default();
         let said = [vec![b'a'; 9_000], b"\n\x1b[31mno  key\xff\r\n".to_vec()].concat();
-        drain(said.as_slice(), "s".into(), Arc::clone(&words)).await;
-        let text = last_words(&words);
+        drain(said.as_slice(), ("s".into(), Secrets::default()), Arc::clone(&words)).await;
+        let text = last_words((&words, &Secrets::default()));
         assert!(text.ends_with("a [31mno key\u{fffd}") && text.len() <= limit::MCP_LAST_WORDS_BYTES_MAX + 3, "{text}");
     }
 }

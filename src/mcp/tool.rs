@@ -6,7 +6,6 @@ use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, ErrorCo
 
 use super::ask::{AskError, ask};
 use super::content::{lenient_outcome, outcome};
-use super::explain::refusal;
 use super::link::Link;
 use super::listing::Listed;
 use crate::config::McpTransport;
@@ -33,13 +32,14 @@ impl McpTool {
             Ok(answer) => self.understand(answer),
             Err(AskError::Aborted) => Err(ToolError::Aborted),
             Err(AskError::Refused(error)) if error.code == ErrorCode::INVALID_PARAMS => {
-                Err(ToolError::BadArguments(refusal(&error)))
+                Err(ToolError::BadArguments(self.link.refusal(&error)))
             }
-            Err(AskError::Refused(error)) => Err(ToolError::Failed(refusal(&error))),
+            Err(AskError::Refused(error)) => Err(ToolError::Failed(self.link.refusal(&error))),
             Err(AskError::NotConnected(why) | AskError::Broken(why)) => Err(ToolError::Failed(why)),
         }
     }
 
+    /// What it answered. A server that talks about what it was sent tells no secret to the model by that.
     fn understand(&self, answer: ServerResult) -> Result<ToolOutput, ToolError> {
         let understood = match answer {
             ServerResult::CallToolResult(answer) => Some(outcome(answer)),
@@ -48,7 +48,11 @@ impl McpTool {
             _ => None,
         };
         let strange = || Err(ToolError::Failed(self.link.sentence("answered with what is no result of a call")));
-        understood.unwrap_or_else(strange)
+        match understood.unwrap_or_else(strange) {
+            Ok(output) => Ok(ToolOutput { text: self.link.told(output.text), ..output }),
+            Err(ToolError::Failed(said)) => Err(ToolError::Failed(self.link.told(said))),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -285,11 +285,25 @@ pub struct Health {
     pub timestamp: String,
     /// This program's version.
     pub version: String,
-    /// Part → `{status, …}`.
+    /// Part → `{status, …}`. Who shows no token where one is wanted is told the status alone.
     pub checks: Map<String, Value>,
     /// What is bounded, and how full it is: `?verbose=true`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<Vec<LimitView>>,
+}
+
+impl Health {
+    /// The same for who has not said who he is: how each part is, and neither why nor what there is.
+    #[must_use]
+    pub fn brief(mut self) -> Self {
+        for check in self.checks.values_mut() {
+            if let Value::Object(members) = check {
+                members.retain(|name, _| name == "status");
+            }
+        }
+        self.limits = None;
+        self
+    }
 }
 
 /// Something that is bounded.

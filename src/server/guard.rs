@@ -53,7 +53,13 @@ pub(crate) struct Admitted {
     pub(crate) caller: Caller,
     /// Fires when the token that was shown no longer counts: what it opened ends then. None: it always will.
     pub(crate) ends: Option<CancellationToken>,
+    /// Nobody has said who calls, where a token would.
+    pub(crate) is_nobody: bool,
 }
+
+/// Marks a request of which nobody has said who calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Nobody;
 
 #[derive(Debug, Default)]
 struct Wrong {
@@ -93,13 +99,14 @@ impl Guard {
         let host = self.check_host(head, peer)?;
         self.check_origin(head, (&host, peer))?;
         let within = client(&head.headers)?;
-        if self.is_open(head) {
-            // Whoever it is learns nothing here, and is nobody.
-            return Ok(Admitted { caller: Caller { client: within, role: TokenRole::ReadOnly }, ends: None });
+        if self.is_open(head) && self.is_nobody(head, peer) {
+            // Whoever it is learns no more than that it runs.
+            let caller = Caller { client: within, role: TokenRole::ReadOnly };
+            return Ok(Admitted { caller, ends: None, is_nobody: true });
         }
         let bearer = self.check_token(&head.headers, peer).await?;
         check_role(bearer.role(), access(&head.method, head.uri.path()))?;
-        Ok(Admitted { caller: bearer.caller(within), ends: bearer.ends })
+        Ok(Admitted { caller: bearer.caller(within), ends: bearer.ends, is_nobody: false })
     }
 
     /// The `Host` of the request, in lower case.
@@ -177,6 +184,11 @@ impl Guard {
         let reads = head.method == Method::GET || head.method == Method::HEAD;
         let path = head.uri.path();
         reads && head.uri.query().is_none() && (path == "/health" || (path == "/metrics" && self.metrics_open))
+    }
+
+    /// Whether nobody says who calls, where somebody could: a token that is shown is looked at, also where none is needed.
+    fn is_nobody(&self, head: &request::Parts, peer: Peer) -> bool {
+        self.keys.wanted() && peer != Peer::Local && !head.headers.contains_key(AUTHORIZATION)
     }
 
     fn expected(&self) -> String {
@@ -351,6 +363,8 @@ mod tests {
         let guard = guard("0.0.0.0", true, Some("sesame"));
         let table = [
             ("/health", None, true),
+            ("/health", Some("Bearer sesame"), true),
+            ("/health", Some("Bearer sesam"), false),
             ("/health?verbose=true", None, false),
             ("/health?verbose=true", Some("Bearer sesame"), true),
             ("/healthy", None, false),
@@ -368,6 +382,8 @@ mod tests {
             headers.extend(token.map(|t| ("authorization", t)));
             let result = guard.admit(&head("GET", path, &headers), network()).await;
             assert_eq!(result.is_ok(), ok, "{path} {token:?}");
+            let is_nobody = result.is_ok_and(|admitted| admitted.is_nobody);
+            assert_eq!(is_nobody, token.is_none() && ok, "{path} {token:?}");
         }
     }
 

@@ -33,6 +33,7 @@ use super::Shared;
 use super::answer::Failure;
 use super::call;
 use super::connection::{self, Terms};
+use super::guard::Nobody;
 use super::held::{Held, Holding};
 use super::io::WriteDeadline;
 use super::log::{self, Line};
@@ -340,6 +341,9 @@ async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Reques
         }
     };
     head.extensions.insert(admitted.caller);
+    if admitted.is_nobody {
+        head.extensions.insert(Nobody);
+    }
     if let Some(berth) = head.extensions.get_mut::<Berth>() {
         berth.ends.clone_from(&admitted.ends);
     }

@@ -14,6 +14,7 @@ use serde_json::json;
 use super::Shared;
 use super::answer::{Answer, Failure, json, ok, written};
 use super::call::Call;
+use super::guard::Nobody;
 use super::headers::{etag, last_event_id};
 use super::openapi;
 use super::sse::{self, Opening, Selection};
@@ -213,6 +214,9 @@ async fn health(call: Call) -> Answer {
     let verbose = query.flag("verbose")?;
     query.finish(&["verbose"])?;
     let mut health = call.shared.app.health().await;
+    if call.head.extensions.get::<Nobody>().is_some() {
+        health = health.brief();
+    }
     if verbose {
         health.limits = Some(call.shared.limits());
         call.shared.app.add_configuration(&mut health);

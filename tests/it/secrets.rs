@@ -109,16 +109,25 @@ async fn said_of_configurations(home: &TempDir) -> Vec<(String, Vec<u8>)> {
 
 /// `collector`: where traces go.
 fn configuration(endpoint: &str, collector: &str) -> String {
-    let (key, env, arg, header) = (canary("openai"), canary("mcp-env"), canary("acp-env"), canary("mcp-header"));
+    let (key, env, acp, header) = (canary("openai"), canary("mcp-env"), canary("acp-env"), canary("mcp-header"));
+    let (argument, asked) = (canary("argument"), canary("base-query"));
     let (query, collecting) = (canary("url-query"), canary("otlp"));
     format!(
-        "otlp_endpoint = \"{collector}\"\notlp_headers = \"x-key={collecting}\"\nopenai_base_url = \"{endpoint}\"\nopenai_api_key = \"{key}\"\nmodel = \"openai/m\"\ndefault_policy = \"allow\"\n\
+        "otlp_endpoint = \"{collector}\"\notlp_headers = \"x-key={collecting}\"\nopenai_base_url = \"{endpoint}?api-key={asked}\"\nopenai_api_key = \"{key}\"\nmodel = \"openai/m\"\ndefault_policy = \"allow\"\n\
          [[mcp_servers]]\nname = \"gone\"\ncommand = \"/nowhere/server\"\nenv = {{ API_KEY = \"{env}\" }}\n\
          [[mcp_servers]]\nname = \"loud\"\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"env > mcp-said; exit 1\"]\n\
          env = {{ LOUD_KEY = \"{env}\" }}\n\
          [[mcp_servers]]\nname = \"web\"\nurl = \"http://127.0.0.1:9/mcp?token={query}\"\n\
          headers = {{ Authorization = \"Bearer {header}\" }}\n\
-         [[acp_servers]]\nname = \"agent\"\ncommand = \"/nowhere/agent\"\nenv = {{ SECRET = \"{arg}\" }}\n"
+         [[mcp_servers]]\nname = \"echo\"\nurl = \"{endpoint}/mcp?token={query}\"\n\
+         headers = {{ Authorization = \"Bearer {header}\", X-Key = \"{header}x\" }}\n\
+         [[mcp_servers]]\nname = \"talks\"\ncommand = \"/bin/sh\"\n\
+         args = [\"-c\", \"echo $TALKS $* >&2; echo out $TALKS; sleep 0.1; exit 1\", \"sh\", \"--key={argument}\"]\n\
+         env = {{ TALKS = \"{env}\" }}\n\
+         [[acp_servers]]\nname = \"agent\"\ncommand = \"/nowhere/agent\"\nenv = {{ SECRET = \"{acp}\" }}\n\
+         [[acp_servers]]\nname = \"talks\"\ncommand = \"/bin/sh\"\n\
+         args = [\"-c\", \"echo $TALKS $* >&2; echo out $TALKS; sleep 0.1; exit 1\", \"sh\", \"--api-key\", \"{argument}\"]\n\
+         env = {{ TALKS = \"{acp}\" }}\n"
     )
 }
 
@@ -138,6 +147,9 @@ async fn errors_and_all(serving: &Serving, home: &TempDir) -> Vec<(String, Vec<u
         serving.request("POST", "/sessions").header("Content-Type", "text/plain").body(wrong.as_bytes()),
         serving.request("POST", "/sessions").json(&json!({ "agent": "acp/agent", "sessionId": "a" })),
         serving.request("POST", "/sessions").json(&json!({ "sessionId": "f" })),
+        serving.request("POST", "/sessions").json(&json!({ "agent": "acp/talks", "sessionId": "t" })),
+        serving.request("POST", "/sessions/t/prompt?wait=true").json(&json!({ "prompt": "x" })),
+        request(serving.address, "GET", "/health"),
         serving.request("POST", "/sessions/f/prompt?wait=true").json(&json!({ "prompt": "fail" })),
         serving.request("POST", "/sessions/s/prompt?wait=true").json(&json!({ "prompt": "call" })),
         serving.request("POST", "/sessions/a/prompt?wait=true").json(&json!({ "prompt": "x" })),
@@ -169,6 +181,10 @@ async fn errors_and_all(serving: &Serving, home: &TempDir) -> Vec<(String, Vec<u
 async fn no_secret_is_written_or_answered() {
     let home = tempfile::tempdir().unwrap();
     let model = ModelServer::start(std::sync::Arc::new(|request: &model_server::Request| {
+        if request.path.starts_with("/v1/mcp") {
+            let sent: Vec<_> = request.headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+            return Answer::status(403, &[], &format!("no: POST {} with {}", request.path, sent.join("\n")));
+        }
         let asked = request.json()["messages"].as_array().unwrap().last().unwrap().clone();
         // What the endpoint was sent comes back in its refusal, as careless ones do.
         let key = request.header("authorization").unwrap_or("none").to_owned();
@@ -178,7 +194,8 @@ async fn no_secret_is_written_or_answered() {
             let command = json!({ "command": "env; cat /proc/$PPID/environ; exit 3" });
             Answer::calls("", &[("c1", "bash", command)])
         } else {
-            Answer::status(401, &[], &format!("{{\"error\":{{\"message\":\"bad key {key}\"}}}}"))
+            let path = &request.path;
+            Answer::status(401, &[], &format!("{{\"error\":{{\"message\":\"bad key {key} at {path}\"}}}}"))
         }
     }))
     .await;

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, ReadBuf};
 
 use super::pipe::{Fault, Guarded, LastWords, drain, with_last_words, without_last_words};
 use crate::base::limit;
+use crate::base::secrets::Secrets;
 
 /// The longest line of these streams.
 const LINE_BYTES_MAX: usize = 64;
@@ -54,9 +55,10 @@ fn messages(size: usize, stream: &[u8]) {
 fn errors(size: usize, stream: &[u8]) {
     let told = |size: usize| {
         let words = LastWords::default();
-        drain(Pieces(stream, size), "s".to_owned(), Arc::clone(&words)).now_or_never().expect("all of it is there");
+        let errors = ("s".to_owned(), Secrets::default());
+        drain(Pieces(stream, size), errors, Arc::clone(&words)).now_or_never().expect("all of it is there");
         assert!(words.lock().len() <= limit::MCP_LAST_WORDS_BYTES_MAX);
-        with_last_words("it ended".to_owned(), &words)
+        with_last_words("it ended".to_owned(), (&words, &Secrets::default()))
     };
     let text = told(size);
     assert_eq!(text, told(1_000));

@@ -6,6 +6,8 @@ use reqwest::Url;
 const HIDDEN: &str = "(hidden)";
 /// Letters and digits in a row, both of them, from which on a part of a path is taken for a key.
 const KEY_CHARS: usize = 16;
+/// Bytes of a secret in an address: a shorter one would be met by chance.
+const SECRET_BYTES_MIN: usize = 4;
 
 /// The address as it may be shown: whole when it holds neither user nor password, query, fragment nor what looks like a key; else where
 /// it leads to, and no more. Nothing of a text that is no address and might hold one of these.
@@ -23,7 +25,24 @@ pub fn shown_address(text: &str) -> String {
     }
 }
 
-fn is_key(word: &str) -> bool {
+/// What may be a secret in an address, as it is and as it stands there: the user, what is asked, the fragment, and parts of the path that look
+/// like keys. Of a text that is no address nothing.
+pub fn secrets_of_address(text: &str) -> Vec<String> {
+    let Some(url) = Url::parse(text).ok().filter(Url::has_host) else { return Vec::new() };
+    let mut values = vec![url.username().to_owned(), url.password().unwrap_or_default().to_owned()];
+    values.extend(url.query_pairs().flat_map(|(name, value)| {
+        // One without a value is one itself.
+        let bare = if value.is_empty() { name.into_owned() } else { String::new() };
+        [value.into_owned(), bare]
+    }));
+    values.extend([url.query(), url.fragment()].into_iter().flatten().map(str::to_owned));
+    values.extend(url.path().split('/').filter(|part| is_key(part) || part.starts_with("sk-")).map(str::to_owned));
+    values.retain(|value| value.len() >= SECRET_BYTES_MIN);
+    values
+}
+
+/// Whether a word looks like a key: letters and digits, many in a row.
+pub fn is_key(word: &str) -> bool {
     let both = word.bytes().any(|byte| byte.is_ascii_digit()) && word.bytes().any(|byte| byte.is_ascii_alphabetic());
     both && word.len() >= KEY_CHARS
 }

@@ -133,7 +133,10 @@ pub fn hide_own() {}
 
 fn passes(name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
-    is_not_ours(&name) && !name.starts_with("GIT_TRACE") && !is_secret(&name) && !holds_secret(&value.to_string_lossy())
+    is_not_ours(&name)
+        && !name.starts_with("GIT_TRACE")
+        && !is_secret_name(&name)
+        && !is_secret_value(&value.to_string_lossy())
 }
 
 /// The variables by which git is given settings: `GIT_CONFIG_COUNT` pairs of `GIT_CONFIG_KEY_n` and `GIT_CONFIG_VALUE_n`.
@@ -155,7 +158,7 @@ fn git_settings(given: &BTreeMap<OsString, OsString>) -> Vec<(OsString, OsString
         let key = key.to_string_lossy().to_ascii_lowercase();
         !SECRET_SETTINGS.iter().any(|part| key.contains(part))
             && !has_password(&key)
-            && !holds_secret(&value.to_string_lossy())
+            && !is_secret_value(&value.to_string_lossy())
     });
     let mut all = Vec::new();
     for (n, (key, value)) in open.enumerate() {
@@ -169,7 +172,7 @@ fn git_settings(given: &BTreeMap<OsString, OsString>) -> Vec<(OsString, OsString
 }
 
 /// Whether a value looks like a credential, whatever its name.
-fn holds_secret(value: &str) -> bool {
+pub fn is_secret_value(value: &str) -> bool {
     let is_token = |value: &str| {
         let rest = TOKEN_STARTS.iter().find_map(|start| value.strip_prefix(start));
         rest.is_some_and(|rest| {
@@ -186,7 +189,7 @@ fn holds_secret(value: &str) -> bool {
 }
 
 /// Whether a name in capitals looks like a credential's.
-fn is_secret(name: &str) -> bool {
+pub fn is_secret_name(name: &str) -> bool {
     let is_password = |part: &str| (part.ends_with("PASS") || part.ends_with("PW")) && !NO_PASSWORDS.contains(&part);
     let mut parts = name.split(|c: char| !c.is_ascii_alphanumeric());
     !NO_SECRETS.contains(&name)

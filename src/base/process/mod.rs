@@ -35,7 +35,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use capture::Captured;
-pub use environment::{environment, hide_own, trusted_environment};
+pub use environment::{environment, hide_own, is_secret_name, is_secret_value, trusted_environment};
 pub use kin::{Family, Kin};
 pub use piped::{Piped, spawn};
 pub use pty::{Followed, FollowedOutput, Terminal, TerminalSize, follow};

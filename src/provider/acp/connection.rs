@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use super::AcpLoad;
 use super::wire::{self, Lines, Message, NoLine, RpcError};
 use crate::base::process::{self, ChildStderr, ChildStdin, ChildStdout, Invocation, Piped};
+use crate::base::secrets::Secrets;
 use crate::base::{limit, text};
 
 /// What the agent says that a turn has not taken yet.
@@ -31,6 +32,8 @@ const UNTAKEN_MAX: usize = 64;
 const NOISE_WARNINGS_MAX: usize = 10;
 /// Bytes of such a line that are shown.
 const NOISE_BYTES_SHOWN: usize = 200;
+/// Bytes of it that are looked at: a secret that is cut lies beyond what is shown.
+const NOISE_BYTES_LOOKED_AT: usize = 4 * 1024;
 /// JSON-RPC: the method does not exist.
 const METHOD_NOT_FOUND: i64 = -32601;
 /// JSON-RPC: the parameters are wrong.
@@ -78,6 +81,8 @@ struct Table {
 /// The connection to one running program.
 pub(super) struct Connection {
     name: String,
+    /// Never repeated when the program says them.
+    secrets: Secrets,
     out: mpsc::UnboundedSender<String>,
     unread: AtomicUsize,
     unread_bytes: AtomicUsize,
@@ -115,7 +120,11 @@ impl Drop for InUse {
 
 impl Connection {
     /// Starts the program. The task ends when the program and its group have ended; firing `stop` ends them.
-    pub fn open(name: &str, what: &Invocation, stop: CancellationToken) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
+    pub fn open(
+        (name, secrets): (&str, &Secrets),
+        what: &Invocation,
+        stop: CancellationToken,
+    ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
         let mut piped = process::spawn(what)?;
         let missing = || io::Error::other("a standard stream of the program is missing");
         let stdin = piped.stdin.take().ok_or_else(missing)?;
@@ -124,6 +133,7 @@ impl Connection {
         let (out, lines) = mpsc::unbounded_channel();
         let connection = Arc::new(Self {
             name: name.to_owned(),
+            secrets: secrets.clone(),
             out,
             unread: AtomicUsize::new(0),
             unread_bytes: AtomicUsize::new(0),
@@ -368,7 +378,7 @@ impl Supervised {
         let Self { connection, mut piped, stdin, stdout, stderr } = self;
         let writer = tokio::spawn(write(Arc::clone(&connection), stdin, lines));
         let said = Arc::new(Mutex::new(Vec::new()));
-        let drain = tokio::spawn(drain(connection.name.clone(), stderr, Arc::clone(&said)));
+        let drain = tokio::spawn(drain(Arc::clone(&connection), stderr, Arc::clone(&said)));
         let (why, grace_ms) = tokio::select! {
             biased;
             () = connection.stop.cancelled() => (None, limit::ACP_EXIT_GRACE_MS),
@@ -382,7 +392,10 @@ impl Supervised {
                 let status = tokio::time::timeout(Duration::from_millis(500), piped.wait()).await;
                 // What it said last is on its way.
                 let _ = tokio::time::timeout(Duration::from_millis(50), drain_end(&drain)).await;
-                ended_words(status.ok().and_then(Result::ok), &said.lock())
+                ended_words(
+                    status.ok().and_then(Result::ok),
+                    &connection.secrets.hide(String::from_utf8_lossy(&said.lock())),
+                )
             }
         };
         tracing::debug!(agent = connection.name, why, "the connection to an agent is over");
@@ -402,10 +415,9 @@ async fn drain_end(drain: &JoinHandle<()>) {
 }
 
 /// How a program ended, in words, with what it said last.
-fn ended_words(status: Option<std::process::ExitStatus>, said: &[u8]) -> String {
+fn ended_words(status: Option<std::process::ExitStatus>, said: &str) -> String {
     let how =
         status.map_or_else(|| "its output has ended".to_owned(), |status| format!("its program ended ({status})"));
-    let said = String::from_utf8_lossy(said);
     let said: String = said.trim().chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
     if said.is_empty() { how } else { format!("{how}; it said: {}", text::tail(&said, 500).trim()) }
 }
@@ -423,7 +435,9 @@ async fn read(connection: &Connection, stdout: ChildStdout) -> NoLine {
             None if line.trim_ascii().is_empty() => {}
             None => {
                 noise += 1;
-                let line = String::from_utf8_lossy(&line[..line.len().min(NOISE_BYTES_SHOWN)]).into_owned();
+                let looked_at = &line[..line.len().min(NOISE_BYTES_LOOKED_AT)];
+                let told = connection.secrets.hide(String::from_utf8_lossy(looked_at));
+                let line = text::head(&told, NOISE_BYTES_SHOWN);
                 if noise <= NOISE_WARNINGS_MAX {
                     tracing::warn!(
                         agent = connection.name,
@@ -454,13 +468,19 @@ async fn write(connection: Arc<Connection>, mut stdin: ChildStdin, mut lines: mp
 }
 
 /// Reads the error stream to its end, and keeps what came last.
-async fn drain(name: String, mut stderr: ChildStderr, said: Arc<Mutex<Vec<u8>>>) {
+async fn drain(connection: Arc<Connection>, mut stderr: ChildStderr, said: Arc<Mutex<Vec<u8>>>) {
     let mut chunk = vec![0; 8 * 1024];
+    let mut lines = text::Gathered::default();
+    let told = |line: &[u8]| {
+        let text = connection.secrets.hide(String::from_utf8_lossy(line));
+        tracing::debug!(agent = connection.name, %text, "an agent's error stream");
+    };
     while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
-        tracing::debug!(agent = name, text = %String::from_utf8_lossy(&chunk[..count]), "an agent's error stream");
+        lines.take(&chunk[..count], told);
         let mut said = said.lock();
         said.extend_from_slice(&chunk[..count]);
         let over = said.len().saturating_sub(limit::ACP_STDERR_BYTES_MAX);
         said.drain(..over);
     }
+    lines.end(told);
 }

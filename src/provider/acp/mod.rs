@@ -33,6 +33,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::base::limit;
+use crate::base::secrets::Secrets;
 use crate::config::{AcpPermissionPolicy, find_program_in};
 use crate::model::{Model, ModelError, ModelRequest, ModelStream};
 use crate::protocol::ACP_PREFIX;
@@ -58,6 +59,8 @@ pub struct AcpOptions {
     pub directory: PathBuf,
     /// Its whole environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// What is never repeated when it says it.
+    pub secrets: Secrets,
     /// Which of its agents or modes sessions get.
     pub default_agent: Option<String>,
     /// Longest wait for an answer; never for a prompt's.
@@ -175,9 +178,9 @@ impl Agent {
         &self.options.name
     }
 
-    /// An error that says which agent it is about.
+    /// An error that says which agent it is about, and nothing that it was given in confidence.
     fn named(&self, error: ModelError) -> ModelError {
-        let say = |words: String| format!("the agent `{}`: {words}", self.name());
+        let say = |words: String| format!("the agent `{}`: {}", self.name(), self.options.secrets.hide(words));
         match error {
             ModelError::Transient { message, retry_after } => {
                 ModelError::Transient { message: say(message), retry_after }

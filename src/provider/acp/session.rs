@@ -184,7 +184,7 @@ impl Agent {
         let stop = self.closing.child_token();
         // A greeting that is given up takes the program with it.
         let guard = stop.clone().drop_guard();
-        let (connection, task) = Connection::open(self.name(), &what, stop).map_err(|error| {
+        let (connection, task) = Connection::open((self.name(), &options.secrets), &what, stop).map_err(|error| {
             self.named(ModelError::Unavailable(format!("`{}` cannot be started: {error}", options.command)))
         })?;
         self.tasks.spawn(async move { drop(task.await) });

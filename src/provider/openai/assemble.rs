@@ -193,7 +193,8 @@ impl Assembler {
             return if self.stop.is_some() || self.spoke { self.finish() } else { Err(cut_short()) };
         }
         if event == "error" {
-            let value: Value = serde_json::from_str(data).unwrap_or_else(|_| Value::from(data));
+            let data = self.redact.text(data.to_owned());
+            let value: Value = serde_json::from_str(&data).unwrap_or_else(|_| Value::from(data.as_str()));
             return Err(self.redact(from_object(value.get("error").unwrap_or(&value))));
         }
         self.take_chunk(data)
@@ -220,11 +221,12 @@ impl Assembler {
 
     fn take_chunk(&mut self, data: &str) -> Result<(), ModelError> {
         let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
-            let start: String = data.chars().take(80).collect();
+            let start: String = self.redact.text(data.to_owned()).chars().take(80).collect();
             self.redact(ModelError::Malformed(format!("the model's stream: {error} in `{start}`")))
         })?;
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(self.redact(from_object(&error)));
+            let said = self.redact.text(error.to_string());
+            return Err(from_object(&serde_json::from_str(&said).unwrap_or(Value::from(said))));
         }
         if chunk.usage.is_some() {
             self.usage = chunk.usage;

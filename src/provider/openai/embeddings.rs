@@ -58,7 +58,7 @@ impl OpenAiEmbedder {
         if self.api_key.is_none() && !self.given {
             return Err(ModelError::Unauthorized("no API key for the embedding model".into()));
         }
-        let redact = Redactor::new(self.api_key.as_ref());
+        let redact = Redactor::new(self.api_key.as_ref(), &self.url);
         let body = json!({ "model": self.model, "input": texts, "encoding_format": "float" });
         let post = Post {
             url: self.url.clone(),
@@ -70,7 +70,7 @@ impl OpenAiEmbedder {
         let mut answer = http::post(post).await.map_err(|error| redact.error(from_http(&error)))?;
         if !(200..300).contains(&answer.status) {
             let (status, retry_after) = (answer.status, answer.retry_after);
-            let body = answer.text(failure::BODY_BYTES_MAX).await;
+            let body = redact.text(answer.text(failure::BODY_BYTES_MAX).await);
             return Err(redact.error(from_status(status, retry_after, &body)));
         }
         let mut bytes = Vec::new();

@@ -1,11 +1,13 @@
 //! The kinds of failures of this wire. Decided by status, type and code, never by the words of a message.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use crate::base::http::HttpError;
+use crate::base::secrets::Secrets;
 use crate::model::ModelError;
 
 /// Bytes of an error's body that are looked at.
@@ -13,23 +15,22 @@ pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
 /// Characters of an error that are repeated.
 const SHOWN_CHARS_MAX: usize = 500;
 
-/// Takes the key out of texts that come from outside.
+/// Takes the key, and what is secret in the address, out of texts that come from outside.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Redactor(Option<SecretString>);
+pub(super) struct Redactor(Secrets);
 
 impl Redactor {
-    pub fn new(key: Option<&SecretString>) -> Self {
-        Self(key.filter(|key| !key.expose_secret().is_empty()).cloned())
+    pub fn new(key: Option<&SecretString>, url: &str) -> Self {
+        let key = Secrets::of_key(key.map_or("", |key| key.expose_secret()));
+        Self(key.and(&Secrets::of_server(url, &BTreeMap::new())))
     }
 
-    fn text(&self, text: String) -> String {
-        match &self.0 {
-            Some(key) if text.contains(key.expose_secret()) => text.replace(key.expose_secret(), "***"),
-            _ => text,
-        }
+    /// A text as it came, before anything is cut off it.
+    pub fn text(&self, text: String) -> String {
+        self.0.hidden(text)
     }
 
-    /// The same error without the key.
+    /// The same error without them.
     pub fn error(&self, error: ModelError) -> ModelError {
         match error {
             ModelError::Transient { message, retry_after } => {

@@ -81,6 +81,7 @@ struct Endpoint {
     /// Whether the address was given; OpenAI's own needs a key.
     given: bool,
     api_key: Option<SecretString>,
+    redact: Redactor,
     idle_timeout: Duration,
     images: bool,
     /// The tools of the last requests, each list once.
@@ -113,10 +114,13 @@ impl Endpoint {
 
 impl OpenAi {
     pub fn new(options: OpenAiOptions) -> Self {
+        let base_url = options.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
+        let api_key = options.api_key.and_then(trimmed);
         let endpoint = Endpoint {
-            url: route_url(options.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL), CHAT),
+            url: route_url(base_url, CHAT),
             given: options.base_url.is_some(),
-            api_key: options.api_key.and_then(trimmed),
+            redact: Redactor::new(api_key.as_ref(), base_url),
+            api_key,
             idle_timeout: options.idle_timeout,
             images: options.images,
             told: Mutex::default(),
@@ -212,7 +216,7 @@ impl Talk {
 
     async fn ask(&mut self, request: ModelRequest) -> Result<Phase, ModelError> {
         let endpoint = Arc::clone(&self.endpoint);
-        let redact = Redactor::new(endpoint.api_key.as_ref());
+        let redact = endpoint.redact.clone();
         self.told = endpoint.told(&request.tools)?;
         let post = Post {
             url: endpoint.url.clone(),
@@ -225,7 +229,7 @@ impl Talk {
         let mut answer = http::post(post).await.map_err(|error| redact.error(from_http(&error)))?;
         if !(200..300).contains(&answer.status) {
             let (status, retry_after) = (answer.status, answer.retry_after);
-            let body = answer.text(failure::BODY_BYTES_MAX).await;
+            let body = redact.text(answer.text(failure::BODY_BYTES_MAX).await);
             return Err(redact.error(from_status(status, retry_after, &body)));
         }
         let mut assembler = Assembler::new(redact);
