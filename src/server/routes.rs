@@ -252,7 +252,8 @@ async fn prompt_stream(mut call: Call, id: SessionId) -> Answer {
     let done = call.carry_out("prompt", Some(id.clone()), (Vec::new(), &body)).await?;
     let accepted: Accepted = done.read()?;
     if done.replayed {
-        // Its turn may have begun long ago.
+        // Its turn may have begun long ago, or have gone with its session.
+        app.turn(&call.caller, &id, &accepted.turn_id).await?;
         reader = app.events(&call.caller, &id, 0).await?;
     }
     let mut response = stream(&call.shared, id, reader, Selection { types: None, turn: Some(accepted.turn_id) });

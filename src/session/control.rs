@@ -96,6 +96,17 @@ impl Waiting {
         }
     }
 
+    /// The turn is to end: it will hold no more.
+    pub(super) fn ending(&mut self, turn: &TurnId, phase: Phase) {
+        let waiting = std::mem::take(&mut self.0);
+        for (kind, told) in waiting {
+            match kind {
+                Kind::Pause => drop(told.send(Err(out_of_place(kind, turn, phase)))),
+                Kind::Abort | Kind::Interrupt | Kind::Resume => self.0.push((kind, told)),
+            }
+        }
+    }
+
     /// The turn is over.
     pub(super) fn over(&mut self, record: &TurnRecord) {
         for (kind, told) in self.0.drain(..) {

@@ -67,6 +67,33 @@ async fn a_version_that_differs_stops_a_write() {
 }
 
 #[tokio::test]
+async fn a_prompt_is_remembered_when_its_session_is_gone_and_its_turn_is_not() {
+    let house = House::open().await;
+    let created = json!({ "sessionId": "s" });
+    house.call("POST", "/sessions", Some(created.clone())).await;
+    house.round(&[Does::Says("done")]);
+    let prompt = json!({ "prompt": "go" });
+    let (path, waited) = ("/sessions/s/prompt", "/sessions/s/prompt?wait=true");
+    assert_eq!(keyed(&house, waited, "p", &prompt).await.status, 200);
+    let streamed = async || {
+        let request = request(house.address, "POST", path).header("Idempotency-Key", "p");
+        request.header("Accept", "text/event-stream").json(&prompt).send(house.address).await
+    };
+    for is_there in [false, true] {
+        if is_there {
+            house.call("POST", "/sessions", Some(created.clone())).await;
+        } else {
+            house.call("DELETE", "/sessions/s", None).await;
+        }
+        let accepted = keyed(&house, path, "p", &prompt).await;
+        assert_eq!((accepted.status, accepted.header("idempotency-replayed")), (202, Some("true")), "{is_there}");
+        let replies = [keyed(&house, waited, "p", &prompt).await, streamed().await];
+        assert!(replies.iter().all(|reply| (reply.status, reply.code().as_str()) == (404, "NOT_FOUND")), "{replies:?}");
+    }
+    house.close().await;
+}
+
+#[tokio::test]
 async fn a_socket_takes_commands_and_tells_their_way() {
     let house = House::open().await;
     let mut socket = Socket::ready(&house).await;

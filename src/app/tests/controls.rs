@@ -314,6 +314,38 @@ async fn a_resume_that_is_faster_than_its_pause_lets_the_turn_run() {
 }
 
 #[tokio::test]
+async fn a_pause_that_an_end_overtakes_is_refused_at_once() {
+    // Nobody here would wait for the pause's own patience.
+    let house = open(Storage::Memory, |settings| settings.limits.interrupt_grace_ms = 3_600_000).await;
+    for (ends, why) in [("interrupt", "being_interrupted"), ("abort", "being_aborted")] {
+        let (feed, pieces) = mpsc::unbounded_channel();
+        house.plays([follows(pieces)]);
+        let id = house.session().await;
+        let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+        house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
+        until(&mut reader, "stream.start").await;
+        let pause = begin!(house, id, pause);
+        version(&house, &id, 2).await;
+        let (app, ended) = (Arc::clone(&house.app), id.clone());
+        let end = tokio::spawn(async move {
+            match ends {
+                "abort" => app.abort(&anyone(), &ended, Control::default()).await.map(drop),
+                _ => app.interrupt(&anyone(), &ended, Control::default()).await.map(drop),
+            }
+        });
+        let lost = pause.await.unwrap().unwrap_err();
+        assert_eq!(
+            (lost.code(), &lost.0.details.as_ref().unwrap()["why"]),
+            (ErrorCode::Conflict, &json!(why)),
+            "{ends}"
+        );
+        // Only now does an interrupted turn come to its boundary, which is its end: whoever was first has it.
+        drop(feed);
+        let _either = end.await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn a_pause_that_takes_long_is_on_its_way() {
     let house = open(Storage::Memory, |settings| settings.limits.interrupt_grace_ms = 20).await;
     let (feed, pieces) = mpsc::unbounded_channel();
@@ -328,6 +360,8 @@ async fn a_pause_that_takes_long_is_on_its_way() {
     feed.send("x").unwrap();
     drop(feed);
     assert_eq!(payload(&until(&mut reader, "turn.paused").await), json!({ "reason": "tea" }));
+    let undone = house.app.undo(&anyone(), &id, crate::protocol::Undo::default()).await.unwrap_err();
+    assert!(undone.0.message.ends_with("is paused; resume or abort it"), "{undone:?}");
     house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
     let record = house.app.wait_turn(&anyone(), &id, &first.turn_id).await.unwrap();
     assert_eq!(record.result.as_deref(), Some("to the steer"));

@@ -1,7 +1,7 @@
 //! Abort, interrupt, pause and resume.
 //!
 //! A control is answered when it is known what became of it: an abort at once, because it always wins (and once it is written down, so that it outlives the process); an interrupt when the
-//! turn has ended; a pause when it holds. What the turn machine has no meaning for is refused and changes nothing.
+//! turn has ended; a pause when it holds, or when something else is to end the turn. What the turn machine has no meaning for is refused and changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,6 +135,7 @@ impl Actor {
         work.cancel.cancel();
         if let Ok(phase) = running.phase.after(Input::Abort) {
             running.turn_to(phase);
+            running.waiting.ending(&running.row.record.turn_id, phase);
         }
         self.force_after(limit::TURN_STOP_GRACE_MS);
     }
@@ -148,6 +149,7 @@ impl Actor {
         }
         running.reason = Some(reason);
         running.turn_to(phase);
+        running.waiting.ending(&running.row.record.turn_id, phase);
         let grace_ms = self.terms.limits.read().interrupt_grace_ms;
         self.force_after(grace_ms);
         for request in self.asks.open_ids() {

@@ -12,6 +12,7 @@ use crate::config::change_records_directory;
 use crate::host::{Direction, Recording, UndoDone, UndoWanted};
 use crate::protocol::{ApiError, EventBody, Undo, Undone};
 use crate::session::journal::Entry;
+use crate::session::turn::Phase;
 use crate::session::{stopping, store_failure};
 use crate::store::Write;
 
@@ -58,7 +59,11 @@ impl Actor {
         }
         if let Some(running) = &self.running {
             let turn = &running.row.record.turn_id;
-            let message = format!("session {} is busy: turn {turn} runs; abort it or wait for its end", self.row.id);
+            let what = match running.phase {
+                Phase::Paused => "is paused; resume or abort it",
+                _ => "runs; abort it or wait for its end",
+            };
+            let message = format!("session {} is busy: turn {turn} {what}", self.row.id);
             return Err(ApiError::conflict(message));
         }
         if !self.queue.is_empty() || self.owed.is_some() {
