@@ -538,10 +538,18 @@ async fn a_server_starts_on_a_full_disk_serves_what_is_read_and_goes_on_when_the
     let storage = Storage::Directory(data.clone());
     let second = House::with(ListenOptions::default(), |settings| taken_over(settings, storage)).await;
     assert_eq!(store_status(&second).await, (503, "unhealthy".to_owned()));
-    for path in ["/sessions", "/sessions/s", "/sessions/s/history", "/sessions/s/turns", "/sessions/t", "/tools"] {
-        assert_eq!(second.call("GET", path, None).await.status, 200, "{path}");
+    let reads = ["", "/s", "/s?snapshot=true", "/s/history", "/s/turns", "/t", "/t?snapshot=true"];
+    for path in reads {
+        assert_eq!(second.call("GET", &format!("/sessions{path}"), None).await.status, 200, "{path}");
     }
     second.events("t", "").await.until("session.completed").await;
+    second.events("s", "").await.until("stream.delta").await;
+    // All say the same of the turn that was cut off, and of the one behind it.
+    let seen = second.call("GET", "/sessions/s", None).await.json();
+    assert_eq!((&seen["queued"], seen.get("turn")), (&json!(1), None), "{seen}");
+    let turns = second.call("GET", "/sessions/s/turns", None).await.json();
+    let statuses: Vec<_> = turns["items"].as_array().unwrap().iter().map(|turn| &turn["status"]).collect();
+    assert_eq!(statuses, ["queued", "failed", "completed"], "{turns}");
     // What has to be written is refused: a new turn, and whatever comes behind one that is not ended yet.
     for session in ["s", "t"] {
         let refused =
@@ -549,6 +557,15 @@ async fn a_server_starts_on_a_full_disk_serves_what_is_read_and_goes_on_when_the
         assert_eq!((refused.status, refused.code().as_str()), (500, "INTERNAL"), "{refused:?}");
         assert!(refused.json()["error"]["message"].as_str().unwrap().contains("simse.db"), "{refused:?}");
     }
+    // Nothing is lost by a stop now, and none is told.
+    let third = tempfile::tempdir().unwrap();
+    for name in ["simse.db", "simse.db-wal", "lock"] {
+        std::fs::copy(data.join(name), third.path().join(name)).unwrap();
+    }
+    let storage = Storage::Directory(third.path().to_owned());
+    let stopped = House::with(ListenOptions::default(), |settings| taken_over(settings, storage)).await;
+    stopped.events("s", "").await.until("stream.delta").await;
+    stopped.app.shutdown(Duration::ZERO).await.unwrap();
     heal();
     // By itself: nobody asks for anything.
     let turn = |told: &support::http::Reply| told.json()["turnId"].as_str().unwrap().to_owned();

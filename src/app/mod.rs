@@ -17,7 +17,6 @@ mod offers;
 mod pages;
 mod parse;
 mod permissions;
-mod recovery;
 mod rehearsal;
 mod reload;
 mod roots;
@@ -232,7 +231,6 @@ impl App {
             tracer,
             opened_at_ms: clock::now_ms(),
         });
-        app.recover_later().await;
         Ok(app)
     }
 

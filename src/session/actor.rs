@@ -206,6 +206,9 @@ pub(super) struct Agenda {
     pub(super) queue: Vec<TurnRow>,
     /// A turn that was paused, and what is in the log of it.
     pub(super) paused: Option<(TurnRow, Tally)>,
+    /// A turn that the end of a process has ended, and whose end could not be written down. Nothing is lost by it: whoever
+    /// finds the turn again ends it so.
+    pub(super) owed: Option<TurnRow>,
 }
 
 /// A turn that has ended and whose end could not be written down yet.
@@ -268,7 +271,7 @@ impl Actor {
             next: None,
             running,
             last: None,
-            owed: None,
+            owed: agenda.owed.map(|row| Owed { row, retry_at: turns::pause() }),
             begin_at: None,
             asks: Asks::default(),
             policy,

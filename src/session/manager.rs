@@ -19,7 +19,6 @@ use super::actor::{self, Actor, Agenda, Order};
 use super::live::{Doing, Live};
 use super::policy::Policy;
 use super::receipt::Receipt;
-use super::recovery::Unrecovered;
 use super::scopes::Scopes;
 use super::settings::beginning;
 use super::{Terms, Workbench, stopping, store_failure};
@@ -50,8 +49,6 @@ pub(super) struct Shelf {
     pub(super) estate: Arc<Estate>,
     /// Grows with each session that leaves memory.
     pub(super) departures: AtomicU64,
-    /// Sessions whose last turn is not ended yet, because that could not be written.
-    pub(super) unrecovered: Unrecovered,
     running: watch::Sender<usize>,
 }
 
@@ -136,7 +133,6 @@ impl Manager {
             scopes: Scopes::default(),
             estate: Arc::default(),
             departures: AtomicU64::new(0),
-            unrecovered: Unrecovered::default(),
             running: watch::Sender::new(0),
         };
         Self { shelf: Arc::new(shelf) }
@@ -188,7 +184,6 @@ impl Manager {
             if let Some(live) = self.shelf.find(id) {
                 return if live.client.as_ref() == client { Ok(live) } else { Err(none()) };
             }
-            self.recover_before(id).await.map_err(|e| store_failure(&e))?;
             let departures = self.shelf.departures.load(Ordering::Acquire);
             let row = self.shelf.store.session(id).await.map_err(|e| store_failure(&e))?.ok_or_else(none)?;
             if row.client.as_ref() != client {
@@ -295,7 +290,9 @@ impl Manager {
         for live in lives {
             // The last events are on their way to the readers.
             let flushed = live.journal.flush().await;
-            if flushed.is_err() || live.owes.load(Ordering::Acquire) {
+            // What nothing runs in has answered for all that it could not write.
+            let cut_short = flushed.is_err() && matches!(live.doing().0, Doing::Runs | Doing::Waits);
+            if cut_short || live.owes.load(Ordering::Acquire) {
                 unsaved.push(live.id.to_string());
             }
             live.over.cancel();

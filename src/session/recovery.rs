@@ -1,11 +1,11 @@
 //! What the end of the process before this one left open is dealt with: turns that ran are ended, those that waited run.
 //!
-//! Invariant: a session whose turn could not be ended, because the disk is full, is read as it is and does nothing until that is
-//! written. All others work.
+//! Invariant: a session whose turn could not be ended, because the disk is full, is read, its turn as it has ended, and does nothing until
+//! that is written. All others work.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::actor::{self, Agenda};
 use super::manager::{Manager, event_of};
@@ -16,19 +16,10 @@ use crate::base::clock;
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, PromptContent, SessionId, SessionStatus, TurnStop};
 use crate::store::{SessionRow, StoreError, TurnRow, Write, commit};
 
-/// Sessions whose last turn is not ended yet.
-#[derive(Debug, Default)]
-pub(super) struct Unrecovered {
-    /// One at a time: nobody recovers a session that somebody else is at.
-    sessions: tokio::sync::Mutex<BTreeSet<SessionId>>,
-    /// Whether there are any, for those that only want to pass by.
-    any: AtomicBool,
-}
-
 impl Manager {
     /// Deals with what the end of the process before this one left open: turns that ran fail, or are
     /// aborted if they were to be, in one commit each with all that closes them; turns that waited run again, in their order; a paused one stays paused.
-    /// What cannot be written now is left for [`Self::recover_rest`].
+    /// An end that cannot be written now is owed by its session, which tries again.
     ///
     /// # Errors
     /// What the store says when it cannot be read.
@@ -37,48 +28,9 @@ impl Manager {
         for turn in self.shelf.store.open_turns().await? {
             sessions.entry(turn.record.session_id.clone()).or_default().push(turn);
         }
-        let mut left = BTreeSet::new();
         for (id, turns) in sessions {
-            match self.recover_session(&id, turns).await {
-                Ok(()) => {}
-                Err(error @ StoreError::Io { .. }) => {
-                    tracing::error!(session = %id, %error, "what an earlier process left open could not be ended; it is tried again");
-                    left.insert(id);
-                }
-                Err(error) => return Err(error),
-            }
+            self.recover_session(&id, turns).await?;
         }
-        self.shelf.unrecovered.any.store(!left.is_empty(), Ordering::Release);
-        *self.shelf.unrecovered.sessions.lock().await = left;
-        Ok(())
-    }
-
-    /// Tries again what could not be written. True: nothing is left.
-    pub async fn recover_rest(&self) -> bool {
-        let ids: Vec<SessionId> = self.shelf.unrecovered.sessions.lock().await.iter().cloned().collect();
-        for id in ids {
-            if let Err(error) = self.recover_before(&id).await {
-                tracing::debug!(session = %id, %error, "what an earlier process left open still cannot be ended");
-                return false;
-            }
-        }
-        !self.shelf.unrecovered.any.load(Ordering::Acquire)
-    }
-
-    /// Ends what is left open in a session, before anything else happens in it.
-    pub(super) async fn recover_before(&self, id: &SessionId) -> Result<(), StoreError> {
-        if !self.shelf.unrecovered.any.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let mut sessions = self.shelf.unrecovered.sessions.lock().await;
-        if !sessions.contains(id) {
-            return Ok(());
-        }
-        let mut turns = self.shelf.store.open_turns().await?;
-        turns.retain(|turn| turn.record.session_id == *id);
-        self.recover_session(id, turns).await?;
-        sessions.remove(id);
-        self.shelf.unrecovered.any.store(!sessions.is_empty(), Ordering::Release);
         Ok(())
     }
 
@@ -86,19 +38,27 @@ impl Manager {
         let Some(mut row) = self.shelf.store.session(id).await? else { return Ok(()) };
         let is = |turn: &TurnRow| found(turn.record.status, turn.aborted.is_some());
         let (mut queued, begun): (Vec<_>, Vec<_>) = turns.into_iter().partition(|turn| is(turn) == Phase::Queued);
-        let mut paused = None;
+        let (mut paused, mut owed) = (None, None);
         for turn in begun {
             if is(&turn) == Phase::Paused {
                 let remains = self.remains(&row.id, &turn).await?;
                 paused = Some((turn, remains.tally));
                 continue;
             }
-            let late = self.fail_interrupted(&mut row, turn, !queued.is_empty()).await?;
-            queued.splice(..0, late);
+            let ended = interrupted(turn);
+            match self.write_interrupted(&mut row, ended.clone(), !queued.is_empty()).await {
+                Ok(late) => drop(queued.splice(..0, late)),
+                Err(error @ StoreError::Io { .. }) => {
+                    tracing::error!(session = %id, %error, "what an earlier process left open could not be ended; it is tried again");
+                    owed = Some(ended);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
         }
-        if !queued.is_empty() || paused.is_some() {
+        if !queued.is_empty() || paused.is_some() || owed.is_some() {
             let last_seq = self.shelf.store.last_seq(id).await?;
-            let agenda = Agenda { queue: queued, paused };
+            let agenda = Agenda { queue: queued, paused, owed };
             self.wake((row, last_seq), agenda, self.shelf.departures.load(Ordering::Acquire));
         }
         Ok(())
@@ -110,29 +70,18 @@ impl Manager {
         Remains::read(store, session, &record.turn_id, record.first_seq.unwrap_or(0)).await
     }
 
-    /// Ends a turn that ran. Gives back the messages for it that had not reached it, as turns of their own.
-    async fn fail_interrupted(
+    /// Writes down that a turn has ended. Gives back the messages for it that had not reached it, as turns of their own.
+    async fn write_interrupted(
         &self,
-        row: &mut SessionRow,
+        known: &mut SessionRow,
         mut turn: TurnRow,
         more: bool,
     ) -> Result<Vec<TurnRow>, StoreError> {
-        let store = &self.shelf.store;
+        let (store, mut row) = (&self.shelf.store, known.clone());
         let turn_id = turn.record.turn_id.clone();
         let remains = self.remains(&row.id, &turn).await?;
         let record = &mut turn.record;
-        record.ended_at = Some(clock::now_ms());
         (record.rounds, record.usage) = (remains.tally.rounds, remains.tally.usage);
-        record.status = found(record.status, turn.aborted.is_some()).status(false);
-        if let Some(reason) = turn.aborted.take() {
-            // Whoever aborted it was told so.
-            record.stop_reason = Some(TurnStop::Aborted);
-            record.reason = Some(reason);
-        } else {
-            let message = "interrupted by restart".to_owned();
-            record.stop_reason = Some(TurnStop::Error);
-            record.error = Some(ErrorBody { code: ErrorCode::Internal, message, details: None });
-        }
         let why = actor::reason_of(record);
         turn.steers.forget(remains.tally.steers);
         let waiting = std::mem::take(&mut turn.steers).waiting.into_iter();
@@ -156,6 +105,24 @@ impl Manager {
         writes.push(Write::UpdateSession(Box::new(row.clone())));
         writes.extend(late.iter().map(|turn| Write::SaveTurn(Box::new(turn.clone()))));
         commit(store, writes).await?;
+        *known = row;
         Ok(late)
     }
+}
+
+/// A turn that ran, as it has ended now.
+fn interrupted(mut turn: TurnRow) -> TurnRow {
+    let record = &mut turn.record;
+    record.ended_at = Some(clock::now_ms());
+    record.status = found(record.status, turn.aborted.is_some()).status(false);
+    if let Some(reason) = turn.aborted.take() {
+        // Whoever aborted it was told so.
+        record.stop_reason = Some(TurnStop::Aborted);
+        record.reason = Some(reason);
+    } else {
+        let message = "interrupted by restart".to_owned();
+        record.stop_reason = Some(TurnStop::Error);
+        record.error = Some(ErrorBody { code: ErrorCode::Internal, message, details: None });
+    }
+    turn
 }
