@@ -151,7 +151,7 @@ test('the table of operations is that of the running server, and so are the type
   // The server names them all when it is asked for one that there is not.
   const { body } = await server.call('POST', '/sessions', {})
   const refused = await server.call('GET', `/sessions/${body.sessionId}/events?types=nonsense`)
-  const [, named] = /some of ([^;]+); got/.exec(refused.body.error.message)
+  const [, named] = /^some of (.+)$/.exec(refused.body.error.details.expected)
   assert.deepEqual([...EVENT_TYPES].sort(), named.split(', ').sort())
 })
 

@@ -94,7 +94,7 @@ impl App {
         }
         let listed = self.models.list();
         let known: Vec<&str> = listed.iter().map(|model| model.id()).collect();
-        Err(ApiError::invalid(field, format!("a model of GET /models ({}), got `{id}`", known.join(", "))))
+        Err(ApiError::unfit(field, format!("a model of GET /models ({})", known.join(", ")), format!("`{id}`")))
     }
 
     /// The model of a new session: of the agent that is named, as it is named, or the default one.
@@ -103,16 +103,16 @@ impl App {
             (None, model) => model.unwrap_or_else(|| self.models.default_id()),
             (Some(OWN_AGENT), None) => self.own_model(),
             (Some(OWN_AGENT), Some(model)) if agent_of(&model) != OWN_AGENT => {
-                let expected = format!("a model that the agent `{OWN_AGENT}` can drive, got `{model}`");
-                return Err(ApiError::invalid("model", expected));
+                let expected = format!("a model that the agent `{OWN_AGENT}` can drive");
+                return Err(ApiError::unfit("model", expected, format!("`{model}`")));
             }
             (Some(OWN_AGENT), Some(model)) => model,
             (Some(agent), _) if !self.agents.iter().any(|known| known.id() == model_of(agent)) => {
-                return Err(ApiError::invalid("agent", format!("an agent of GET /agents, got `{agent}`")));
+                return Err(ApiError::unfit("agent", "an agent of GET /agents", format!("`{agent}`")));
             }
             (Some(agent), Some(model)) if model != model_of(agent) => {
-                let expected = format!("none beside the agent `{agent}`, which chooses its own; got `{model}`");
-                return Err(ApiError::invalid("model", expected));
+                let expected = format!("none beside the agent `{agent}`, which chooses its own");
+                return Err(ApiError::unfit("model", expected, format!("`{model}`")));
             }
             (Some(agent), _) => model_of(agent),
         };
@@ -138,16 +138,16 @@ impl App {
     fn check_tools(&self, field: &str, entries: Option<&[String]>, has: impl Fn(&str) -> bool) -> Result<(), ApiError> {
         let entries = entries.unwrap_or_default();
         if entries.len() > limit::TOOL_ENTRIES_MAX {
-            let expected = format!("at most {} entries, got {}", limit::TOOL_ENTRIES_MAX, entries.len());
-            return Err(ApiError::invalid(field, expected));
+            let expected = format!("at most {} entries", limit::TOOL_ENTRIES_MAX);
+            return Err(ApiError::unfit(field, expected, entries.len()));
         }
         let known = self.tools();
         let is_known = |name: &str| known.iter().any(|tool| tool.name == name) || self.wardrobe.may_have(name);
         for (at, entry) in entries.iter().enumerate() {
             let Some(name) = ToolEntry::of(entry).name() else { continue };
             if !is_known(name) && !has(name) {
-                let expected = format!("a tool of GET /tools, `+` or `-` and one, or `*`; got `{entry}`");
-                return Err(ApiError::invalid(&format!("{field}[{at}]"), expected));
+                let expected = "a tool of GET /tools, `+` or `-` and one, or `*`";
+                return Err(ApiError::unfit(&format!("{field}[{at}]"), expected, format!("`{entry}`")));
             }
         }
         Ok(())
@@ -162,7 +162,7 @@ impl App {
             Ok::<_, std::io::Error>((real.is_dir(), real))
         });
         let found = looked_up.await.map_err(|error| ApiError::internal(error.to_string()))?;
-        let refusal = |why: &str| ApiError::invalid(field, format!("{why}, got {}", given.display()));
+        let refusal = |why: &str| ApiError::unfit(field, why, given.display());
         match found {
             Ok((true, real)) if self.is_allowed(&real) => Ok(real),
             Ok((true, _)) => Err(refusal(&format!("a directory under an allowed root ({})", shown(&self.roots)))),
@@ -206,7 +206,7 @@ fn check_part(at: usize, part: &Part) -> Result<(), ApiError> {
     match part {
         Part::Image { media_type, .. } if !media_type.starts_with("image/") => {
             let field = format!("prompt[{at}].mediaType");
-            Err(ApiError::invalid(&field, format!("a type such as image/png, got `{media_type}`")))
+            Err(ApiError::unfit(&field, "a type such as image/png", format!("`{media_type}`")))
         }
         Part::Image { data, .. } if data.is_empty() || !data.bytes().all(is_base64) => {
             Err(ApiError::invalid(&format!("prompt[{at}].data"), "base64 without a prefix"))
@@ -304,7 +304,7 @@ pub(super) fn check_title(field: &str, title: Option<&str>) -> Result<(), ApiErr
 /// A text of at most `bytes_max` bytes.
 pub(super) fn check_text(field: &str, text: &str, bytes_max: usize) -> Result<(), ApiError> {
     if text.len() > bytes_max {
-        return Err(ApiError::invalid(field, format!("at most {bytes_max} bytes, got {}", text.len())));
+        return Err(ApiError::unfit(field, format!("at most {bytes_max} bytes"), text.len()));
     }
     Ok(())
 }

@@ -59,8 +59,8 @@ impl App {
             Begin::Newest => newest,
             Begin::Behind(place) if place <= newest => place,
             Begin::Behind(place) => {
-                let expected = format!("the place of an event of this stream, 0 to {newest}, or `newest`; got {place}");
-                return Err(ApiError::invalid("after", expected));
+                let expected = format!("the place of an event of this stream, 0 to {newest}, or `newest`");
+                return Err(ApiError::unfit("after", expected, place));
             }
         };
         Ok(LifecycleReader { store: Arc::clone(&self.store), client, position, more })

@@ -37,14 +37,16 @@ fn refused(body: &[u8], whole: &str, error: &serde_path_to_error::Error<serde_js
     if !cause.is_data() {
         // Where a name is due and something else stands, serde_json speaks of the syntax.
         let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok();
-        return if is_json && path != "." {
-            ApiError::invalid(&path, "a string that is one of its names")
-        } else {
-            broken(whole, cause)
+        let text = cause.to_string();
+        return match came(words_of(&text)) {
+            _ if !is_json || path == "." => broken(whole, cause),
+            HALF => ApiError::unfit(&path, "a text of whole characters", HALF),
+            _ if text.starts_with("expected value") => ApiError::invalid(&path, "a string that is one of its names"),
+            _ => broken(whole, cause),
         };
     }
     let text = cause.to_string();
-    let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(text, _)| text);
+    let text = words_of(&text);
     let inside = |name: &str| match path.as_str() {
         "." if name.is_empty() => whole.to_owned(),
         "." => name.to_owned(),
@@ -58,22 +60,45 @@ fn refused(body: &[u8], whole: &str, error: &serde_path_to_error::Error<serde_js
         let none = || rest.strip_suffix("`, there are no fields").map(|name| (name, "no such field"));
         rest.rsplit_once("`, expected ").or_else(none)
     });
-    let (field, expected) = if let Some(name) = quoted("missing field `") {
-        (inside(name), "to be there".to_owned())
-    } else if let Some((name, known)) = unknown {
-        (inside(name), format!("{known} (there is no `{name}`)"))
-    } else if let Some(name) = quoted("duplicate field `") {
-        (inside(name), "one value, not several".to_owned())
-    } else {
-        let field = if path == "." { whole.to_owned() } else { path };
-        match text.strip_prefix("expected ").map(|expected| ("", expected)).or_else(|| text.rsplit_once(", expected "))
-        {
-            Some(("", expected)) => (field, in_words(expected).to_owned()),
-            Some((got, expected)) => (field, format!("{}; {got}", in_words(expected))),
-            None => (field, text.to_owned()),
-        }
-    };
-    ApiError::invalid(&field, expected)
+    if let Some(name) = quoted("missing field `") {
+        return ApiError::invalid(&inside(name), "to be there");
+    }
+    if let Some((name, known)) = unknown {
+        return ApiError::unfit(&inside(name), known, format!("`{name}`"));
+    }
+    if let Some(name) = quoted("duplicate field `") {
+        return ApiError::invalid(&inside(name), "one value, not several");
+    }
+    let field = if path == "." { whole.to_owned() } else { path };
+    match text.strip_prefix("expected ") {
+        Some(expected) => ApiError::unread(&field, &in_words(expected)),
+        None => match text.rsplit_once(", expected ") {
+            Some((got, expected)) => ApiError::unfit(&field, in_words(expected), came(got)),
+            None => ApiError::invalid(&field, text),
+        },
+    }
+}
+
+/// What serde says, without the place in the text.
+fn words_of(text: &str) -> &str {
+    text.rsplit_once(" at line ").map_or(text, |(words, _)| words)
+}
+
+/// What serde_json calls in several ways: an escape, or bytes, of which no character can be made.
+const HALF: &str = "half of a character";
+
+/// What came instead, in the words in which serde says that it does not fit.
+pub(super) fn came(text: &str) -> &str {
+    let text = ["invalid type: ", "invalid value: ", "unknown variant "]
+        .iter()
+        .find_map(|words| text.strip_prefix(words))
+        .unwrap_or(text);
+    match text {
+        "sequence" => "a list",
+        "map" => "an object",
+        "lone leading surrogate in hex escape" | "unexpected end of hex escape" | "invalid unicode code point" => HALF,
+        other => other,
+    }
 }
 
 /// What serde expected, without the names of our types.
@@ -93,57 +118,66 @@ mod tests {
     use super::*;
     use crate::protocol::{CreateSession, Feedback, Prompt};
 
-    fn fault<T: DeserializeOwned>(text: &str) -> (String, String) {
+    /// The field, what belongs there, and what the sentence says came instead.
+    fn fault<T: DeserializeOwned>(text: &str) -> [String; 3] {
         let error = parse_json::<T>(text.as_bytes(), "body").err().unwrap_or_else(|| panic!("accepted: {text}"));
         assert_eq!(error.code(), ErrorCode::InvalidArgument, "{text}");
         let details = error.0.details.unwrap();
-        (details["field"].as_str().unwrap().to_owned(), details["expected"].as_str().unwrap().to_owned())
+        let [field, expected] = ["field", "expected"].map(|name| details[name].as_str().unwrap().to_owned());
+        let said = error.0.message;
+        let came = said.strip_prefix(&format!("`{field}`: expected {expected}")).unwrap_or_default();
+        let came = came.strip_prefix(", got ").unwrap_or_default().to_owned();
+        [field, expected, came]
     }
 
     #[test]
     fn the_field_and_what_was_expected_are_named() {
         #[rustfmt::skip]
         let table = [
-            (fault::<Prompt>(r#"{"prompt":5}"#), "prompt", "a text, or a list of parts; invalid type: integer `5`"),
-            (fault::<Prompt>("{}"), "prompt", "to be there"),
-            (fault::<Prompt>(r#"{"promt":"x"}"#), "promt", "one of `prompt`, `mode`, `configure`, `ifVersion` (there is no `promt`)"),
-            (fault::<Prompt>(r#"{"prompt":"x","mode":"later"}"#), "mode", "one of `queue`, `steer`, `reject`; unknown variant `later`"),
-            (fault::<Prompt>(r#"{"":"x"}"#), "body", "one of `prompt`, `mode`, `configure`, `ifVersion` (there is no ``)"),
-            (fault::<Prompt>(r#"{"prompt":"x","configure":{"":1}}"#), "configure", "one of `model`, `reasoning`, `title`, `instructions`, `tools`, `permissionMode`, `workingDirectory` (there is no ``)"),
-            (fault::<Prompt>(r#"{"prompt":"x","a`b, expected c":1}"#), "a`b, expected c", "one of `prompt`, `mode`, `configure`, `ifVersion` (there is no `a`b, expected c`)"),
-            (fault::<Feedback>(r#"{"allowed":"as expected "}"#), "allowed", "a boolean; invalid type: string \"as expected \""),
-            (fault::<Prompt>(r#""expected struct ""#), "body", "a JSON object"),
-            (fault::<Prompt>(r#""expected struct " "#), "body", "a JSON object"),
-            (fault::<Prompt>("\"expected struct \" x"), "body", "an object; invalid type: string \"expected struct \""),
-            (fault::<Prompt>(r#"{"prompt":"x","ifVersion":-1}"#), "ifVersion", "a whole number, 0 or more; invalid value: integer `-1`"),
-            (fault::<Prompt>(r#"{"prompt":"x","mode":5}"#), "mode", "a string that is one of its names"),
-            (fault::<Prompt>(r#"{"prompt":"x","mode":null}"#), "mode", "a string that is one of its names"),
-            (fault::<Prompt>(r#"{"prompt":"x","mode":{}}"#), "mode", "a string that is one of its names"),
-            (fault::<Prompt>(r#"{"prompt":"x","prompt":"y"}"#), "prompt", "one value, not several"),
-            (fault::<Prompt>(r#"{"prompt":"x","configure":5}"#), "configure", "an object; invalid type: integer `5`"),
-            (fault::<Prompt>(r#"{"prompt":[5]}"#), "prompt[0]", "an object; invalid type: integer `5`"),
-            (fault::<Prompt>(r#"{"prompt":[["text","x"]]}"#), "prompt[0]", "an object; invalid type: sequence"),
-            (fault::<Prompt>(r#"{"prompt":"x","configure":[null]}"#), "configure", "an object; invalid type: sequence"),
-            (fault::<CreateSession>(r#"{"toolPermissions":["ask"]}"#), "toolPermissions", "an object; invalid type: sequence"),
-            (fault::<CreateSession>(r#"{"toolPermissions":{"defaultPolicy":"ask","rules":[["*",null,"ask"]]}}"#), "toolPermissions.rules[0]", "an object; invalid type: sequence"),
-            (fault::<CreateSession>(r#"{"toolPermissions":{"defaultPolicy":"ask","rules":[{"tool":"*","policy":"ask","annotations":[null,true]}]}}"#), "toolPermissions.rules[0].annotations", "an object; invalid type: sequence"),
-            (fault::<CreateSession>(r#"{"tools":5}"#), "tools", "a list; invalid type: integer `5`"),
-            (fault::<CreateSession>(r#"{"toolPermissions":{"defaultPolicy":"ask","rules":[{"tool":"*","policy":"ask","category":7}]}}"#), "toolPermissions.rules[0].category", "a category, or a list of categories"),
-            (fault::<Feedback>(r#"{"decision":true}"#), "decision", "a string that is one of its names"),
-            (fault::<Prompt>(r#"{"prompt":"x","configure":{"model":1}}"#), "configure.model", "a string; invalid type: integer `1`"),
-            (fault::<Prompt>(r#"{"prompt":[{"type":"text"}]}"#), "prompt[0].text", "to be there"),
-            (fault::<CreateSession>(r#"{"sessionId":"a/b"}"#), "sessionId", "1 to 256 letters, digits, `_`, `-` or `.`, and neither `.` nor `..`; got 3 bytes"),
-            (fault::<CreateSession>(r#"{"toolPermissions":{"rules":[]}}"#), "toolPermissions.defaultPolicy", "to be there"),
-            (fault::<CreateSession>(r#"{"toolPermissions":{"defaultPolicy":"ask","rules":[{"tool":"*","policy":"maybe"}]}}"#), "toolPermissions.rules[0].policy", "one of `allow`, `ask`, `deny`; unknown variant `maybe`"),
-            (fault::<Feedback>(r#"{"allowed":"yes"}"#), "allowed", "a boolean; invalid type: string \"yes\""),
-            (fault::<Feedback>("[]"), "body", "a JSON object"),
-            (fault::<Feedback>("null"), "body", "a JSON object"),
-            (fault::<Feedback>("{"), "body", "a JSON object"),
-            (fault::<Feedback>("{}x"), "body", "a JSON object"),
-            (fault::<Feedback>("\u{feff}{}"), "body", "a JSON object"),
-            (fault::<Feedback>(&"[".repeat(100_000)), "body", "a JSON object"),
+            (fault::<Prompt>(r#"{"prompt":5}"#), "prompt", "a text, or a list of parts", "integer `5`"),
+            (fault::<Prompt>("{}"), "prompt", "to be there", ""),
+            (fault::<Prompt>(r#"{"promt":"x"}"#), "promt", "one of `prompt`, `mode`, `configure`, `ifVersion`", "`promt`"),
+            (fault::<Prompt>(r#"{"prompt":"x","mode":"later"}"#), "mode", "one of `queue`, `steer`, `reject`", "`later`"),
+            (fault::<Prompt>(r#"{"":"x"}"#), "body", "one of `prompt`, `mode`, `configure`, `ifVersion`", "``"),
+            (fault::<Prompt>(r#"{"prompt":"x","configure":{"":1}}"#), "configure", "one of `model`, `reasoning`, `title`, `instructions`, `tools`, `permissionMode`, `workingDirectory`", "``"),
+            (fault::<Prompt>(r#"{"prompt":"x","a`b, expected c":1}"#), "a`b, expected c", "one of `prompt`, `mode`, `configure`, `ifVersion`", "`a`b, expected c`"),
+            (fault::<Feedback>(r#"{"allowed":"as expected "}"#), "allowed", "a boolean", "string \"as expected \""),
+            (fault::<Prompt>(r#""expected struct ""#), "body", "a JSON object", ""),
+            (fault::<Prompt>(r#""expected struct " "#), "body", "a JSON object", ""),
+            (fault::<Prompt>("\"expected struct \" x"), "body", "an object", "string \"expected struct \""),
+            (fault::<Prompt>(r#"{"prompt":"x","ifVersion":-1}"#), "ifVersion", "a whole number, 0 or more", "integer `-1`"),
+            (fault::<Prompt>(r#"{"prompt":"x","mode":5}"#), "mode", "a string that is one of its names", ""),
+            (fault::<Prompt>(r#"{"prompt":"x","mode":null}"#), "mode", "a string that is one of its names", ""),
+            (fault::<Prompt>(r#"{"prompt":"x","mode":{}}"#), "mode", "a string that is one of its names", ""),
+            (fault::<Prompt>(r#"{"prompt":"x","prompt":"y"}"#), "prompt", "one value, not several", ""),
+            (fault::<Prompt>(r#"{"prompt":"x","configure":5}"#), "configure", "an object", "integer `5`"),
+            (fault::<Prompt>(r#"{"prompt":[5]}"#), "prompt[0]", "an object", "integer `5`"),
+            (fault::<Prompt>(r#"{"prompt":[["text","x"]]}"#), "prompt[0]", "an object", "a list"),
+            (fault::<Prompt>(r#"{"prompt":"x","configure":[null]}"#), "configure", "an object", "a list"),
+            (fault::<CreateSession>(r#"{"toolPermissions":["ask"]}"#), "toolPermissions", "an object", "a list"),
+            (fault::<CreateSession>(r#"{"toolPermissions":{"defaultPolicy":"ask","rules":[["*",null,"ask"]]}}"#), "toolPermissions.rules[0]", "an object", "a list"),
+            (fault::<CreateSession>(r#"{"toolPermissions":{"defaultPolicy":"ask","rules":[{"tool":"*","policy":"ask","annotations":[null,true]}]}}"#), "toolPermissions.rules[0].annotations", "an object", "a list"),
+            (fault::<CreateSession>(r#"{"tools":5}"#), "tools", "a list", "integer `5`"),
+            (fault::<CreateSession>(r#"{"toolPermissions":{"defaultPolicy":"ask","rules":[{"tool":"*","policy":"ask","category":7}]}}"#), "toolPermissions.rules[0].category", "a category, or a list of categories", ""),
+            (fault::<Feedback>(r#"{"decision":true}"#), "decision", "a string that is one of its names", ""),
+            (fault::<Prompt>(r#"{"prompt":"x","configure":{"model":1}}"#), "configure.model", "a string", "integer `1`"),
+            (fault::<Prompt>(r#"{"prompt":[{"type":"text"}]}"#), "prompt[0].text", "to be there", ""),
+            (fault::<CreateSession>(r#"{"sessionId":"a/b"}"#), "sessionId", "1 to 256 letters, digits, `_`, `-` or `.`, and neither `.` nor `..`", "3 bytes"),
+            (fault::<CreateSession>(r#"{"toolPermissions":{"rules":[]}}"#), "toolPermissions.defaultPolicy", "to be there", ""),
+            (fault::<CreateSession>(r#"{"toolPermissions":{"defaultPolicy":"ask","rules":[{"tool":"*","policy":"maybe"}]}}"#), "toolPermissions.rules[0].policy", "one of `allow`, `ask`, `deny`", "`maybe`"),
+            (fault::<Feedback>(r#"{"allowed":"yes"}"#), "allowed", "a boolean", "string \"yes\""),
+            (fault::<CreateSession>(r#"{"title":"\ud800"}"#), "title", "a text of whole characters", "half of a character"),
+            (fault::<CreateSession>(r#"{"title":"\ud800x"}"#), "title", "a text of whole characters", "half of a character"),
+            (fault::<Prompt>(r#"{"prompt":"x\udfff"}"#), "prompt", "a text of whole characters", "half of a character"),
+            (fault::<Feedback>("[]"), "body", "a JSON object", ""),
+            (fault::<Feedback>("null"), "body", "a JSON object", ""),
+            (fault::<Feedback>("{"), "body", "a JSON object", ""),
+            (fault::<Feedback>("{}x"), "body", "a JSON object", ""),
+            (fault::<Feedback>("\u{feff}{}"), "body", "a JSON object", ""),
+            (fault::<Feedback>(&"[".repeat(100_000)), "body", "a JSON object", ""),
         ];
-        let wrong = table.iter().filter(|((field, expected), f, e)| (field.as_str(), expected.as_str()) != (*f, *e));
-        assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&((String, String), &str, &str)>::new());
+        let wrong: Vec<_> =
+            table.iter().filter(|(told, field, expected, came)| *told != [*field, *expected, *came]).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 }

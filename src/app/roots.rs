@@ -46,6 +46,6 @@ pub(super) fn held(roots: &[PathBuf], (directory, real): (&Path, &Path)) -> Resu
         return Ok(());
     }
     let leads = if real == directory { String::new() } else { format!(", which leads to {}", real.display()) };
-    let expected = format!("a directory under an allowed root ({}), got {}{leads}", shown(roots), directory.display());
-    Err(ApiError::invalid("workingDirectory", expected))
+    let expected = format!("a directory under an allowed root ({})", shown(roots));
+    Err(ApiError::unfit("workingDirectory", expected, format!("{}{leads}", directory.display())))
 }

@@ -59,7 +59,7 @@ fn bounded(field: &str, bytes: usize) -> Result<(), ApiError> {
     if bytes <= TEXT_BYTES_MAX {
         return Ok(());
     }
-    Err(ApiError::invalid(field, format!("at most {TEXT_BYTES_MAX} bytes, got {bytes}")))
+    Err(ApiError::unfit(field, format!("at most {TEXT_BYTES_MAX} bytes"), bytes))
 }
 
 impl Display {
@@ -71,7 +71,7 @@ impl Display {
         if let Self::Status { key, .. } | Self::Widget { key, .. } = self
             && (key.is_empty() || key.len() > KEY_BYTES_MAX)
         {
-            return Err(ApiError::invalid("key", format!("1 to {KEY_BYTES_MAX} bytes, got {}", key.len())));
+            return Err(ApiError::unfit("key", format!("1 to {KEY_BYTES_MAX} bytes"), key.len()));
         }
         match self {
             Self::Status { text, .. } | Self::Working { text } | Self::Title { text } => {
@@ -80,7 +80,7 @@ impl Display {
             Self::Widget { lines, .. } => {
                 let lines = lines.as_deref().unwrap_or_default();
                 if lines.len() > LINES_MAX {
-                    return Err(ApiError::invalid("lines", format!("at most {LINES_MAX} lines, got {}", lines.len())));
+                    return Err(ApiError::unfit("lines", format!("at most {LINES_MAX} lines"), lines.len()));
                 }
                 for (at, text) in lines.iter().enumerate() {
                     line(&format!("lines[{at}]"), text)?;

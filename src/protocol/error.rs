@@ -91,6 +91,23 @@ impl ApiError {
         error
     }
 
+    /// The same where something came that does not belong there. Only the sentence tells of that.
+    pub fn unfit(field: &str, expected: impl Into<String>, came: impl std::fmt::Display) -> Self {
+        let mut error = Self::invalid(field, expected);
+        error.0.message = clipped(format!("{}, got {came}", error.0.message));
+        error
+    }
+
+    /// The same of a text that is none of its kind, where `cause` says: expected this; got that.
+    pub fn unread(field: &str, cause: &impl std::fmt::Display) -> Self {
+        let text = cause.to_string();
+        let expected = text.strip_prefix("expected ").unwrap_or(&text);
+        match expected.rsplit_once("; got ") {
+            Some((expected, came)) => Self::unfit(field, expected, came),
+            None => Self::invalid(field, expected),
+        }
+    }
+
     /// `NOT_FOUND` of a thing of a kind, such as `session ses_1`.
     pub fn not_found(what: impl std::fmt::Display) -> Self {
         Self::new(ErrorCode::NotFound, format!("no {what}"))
@@ -155,10 +172,12 @@ mod tests {
     #[test]
     fn what_was_sent_is_not_sent_back_whole() {
         let long = "é".repeat(100_000);
-        let error = ApiError::invalid(&long, format!("a name, got `{long}`"));
+        let error = ApiError::unfit(&long, "a name", format!("`{long}`"));
         let whole = serde_json::to_string(&error.0).expect("JSON");
         assert!(whole.len() < 4 * TEXT_BYTES_MAX, "{} bytes", whole.len());
-        assert!(whole.contains("a name, got `é") && whole.contains("bytes)"), "{whole}");
+        assert!(whole.contains("bytes)"), "{whole}");
+        let error = ApiError::unfit("f", "a name", format!("`{long}`"));
+        assert!(error.0.message.starts_with("`f`: expected a name, got `é"), "{error}");
         assert_eq!(ApiError::not_found("session x").0.message, "no session x");
     }
 }

@@ -107,7 +107,7 @@ fn bounded(field: &str, text: &str, bytes_max: usize) -> Result<(), ApiError> {
     if text.len() <= bytes_max {
         return Ok(());
     }
-    Err(ApiError::invalid(field, format!("at most {bytes_max} bytes, got {}", text.len())))
+    Err(ApiError::unfit(field, format!("at most {bytes_max} bytes"), text.len()))
 }
 
 fn titled(title: &str) -> Result<(), ApiError> {
@@ -119,7 +119,7 @@ fn titled(title: &str) -> Result<(), ApiError> {
 
 fn check_options(options: &[String]) -> Result<(), ApiError> {
     if options.is_empty() || options.len() > OPTIONS_MAX {
-        return Err(ApiError::invalid("options", format!("1 to {OPTIONS_MAX} texts, got {}", options.len())));
+        return Err(ApiError::unfit("options", format!("1 to {OPTIONS_MAX} texts"), options.len()));
     }
     let mut seen = std::collections::HashSet::new();
     for (at, option) in options.iter().enumerate() {

@@ -21,7 +21,6 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::answer::Failure;
-use super::guard::strip_expected;
 use super::log::Route;
 use super::query::Query;
 use crate::app::{Caller, parse_json};
@@ -67,7 +66,7 @@ impl Call {
     /// `INVALID_ARGUMENT` when it cannot be one.
     pub(crate) fn id<T: FromStr<Err: Display>>(&self, name: &str) -> Result<T, ApiError> {
         let text = self.path.iter().find(|(n, _)| n == name).map_or("", |(_, value)| value.as_str());
-        text.parse().map_err(|cause| ApiError::invalid(name, strip_expected(&cause)))
+        text.parse().map_err(|cause| ApiError::unread(name, &cause))
     }
 
     /// The query.

@@ -39,6 +39,8 @@ pub(super) struct Terms {
     pub(super) leaving: CancellationToken,
     /// The other end.
     pub(super) peer: Peer,
+    /// Bytes of a body, at most.
+    pub(super) body_bytes_max: usize,
 }
 
 /// Serves a connection to its end.
@@ -47,7 +49,7 @@ pub(super) struct Terms {
 /// How it ended, when that was not in order.
 pub(super) async fn serve<T, S>(
     mut connection: UpgradeableConnection<Socket<T>, S>,
-    Terms { held, leaving, peer }: Terms,
+    Terms { held, leaving, peer, body_bytes_max }: Terms,
 ) -> Result<(), hyper::Error>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -74,7 +76,8 @@ where
     // Gone with an upgrade: then it is no longer ours.
     let Some(parts) = connection.into_parts() else { return Err(cause) };
     let bare = held.take();
-    let refused = held.unclear().map_or_else(|| refusal(&cause, &bare, &parts.read_buf), |why| Some(unclear(why)));
+    let unread = (&*parts.read_buf, body_bytes_max);
+    let refused = held.unclear().map_or_else(|| refusal(&cause, &bare, unread), |why| Some(unclear(why)));
     let answer = refused.map(|failure| {
         let id = log::refused(&failure, peer);
         failure.raw(&id)
@@ -103,7 +106,7 @@ async fn tell<T: AsyncRead + AsyncWrite + Unpin>(mut socket: T, last: &[u8]) {
 }
 
 /// What to say to a client whose request could not be read. None: nothing, it has its answer or has sent nothing.
-fn refusal(cause: &hyper::Error, bare: &[u8], unread: &[u8]) -> Option<Failure> {
+fn refusal(cause: &hyper::Error, bare: &[u8], (unread, body_bytes_max): (&[u8], usize)) -> Option<Failure> {
     let said = !unread.trim_ascii().is_empty();
     if cause.is_timeout() && said {
         let error = ApiError::new(ErrorCode::Timeout, "the head of the request did not arrive in time");
@@ -114,7 +117,7 @@ fn refusal(cause: &hyper::Error, bare: &[u8], unread: &[u8]) -> Option<Failure> 
     }
     let status = bare.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok());
     match status {
-        Some("431" | "414") => Some(too_large(unread)),
+        Some("431" | "414") => Some(too_large(unread, body_bytes_max)),
         Some(_) => Some(no_http(&cause.to_string())),
         None if unread.starts_with(b"PRI * HTTP/2.0") => Some(no_http("it is the beginning of HTTP/2")),
         None => None,
@@ -136,8 +139,8 @@ fn unclear(why: Unclear) -> Failure {
     Failure::from(ApiError::invalid("Transfer-Encoding", expected)).closing()
 }
 
-/// A head that is too large, by what of it has come.
-fn too_large(unread: &[u8]) -> Failure {
+/// A head that is too large, or announces too much, by what of it has come.
+fn too_large(unread: &[u8], body_bytes_max: usize) -> Failure {
     let headers = memchr::memchr_iter(b'\n', unread).count();
     let first_bytes = memchr::memchr(b'\n', unread).unwrap_or(unread.len());
     let (status, field, what, expected) = if first_bytes >= HEAD_BYTES_MAX {
@@ -148,9 +151,13 @@ fn too_large(unread: &[u8]) -> Failure {
         (431, "headers", "the head of the request is too large", format!("at most {HEAD_BYTES_MAX} bytes"))
     } else {
         // The head was fine, and is gone: what it announces is not.
-        (413, "Content-Length", "the body is too large", "a smaller body".to_owned())
+        (413, "Content-Length", "the body is too large", format!("at most {body_bytes_max} bytes"))
     };
     let message = format!("{what}: expected {expected}");
     let error = ApiError::new(ErrorCode::PayloadTooLarge, message);
-    Failure::with_status(error.with_details(json!({ "field": field, "expected": expected })), status).closing()
+    let mut details = json!({ "field": field, "expected": expected });
+    if status == 413 {
+        details["bytesMax"] = body_bytes_max.into();
+    }
+    Failure::with_status(error.with_details(details), status).closing()
 }

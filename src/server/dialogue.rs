@@ -207,8 +207,9 @@ impl Drop for Dialogue {
 
 fn check_types(types: Option<&[String]>, known: &[&str]) -> Result<(), ApiError> {
     let strange = types.unwrap_or_default().iter().find(|name| !known.contains(&name.as_str()));
-    strange
-        .map_or(Ok(()), |name| Err(ApiError::invalid("types", format!("some of {}; got `{name}`", known.join(", ")))))
+    strange.map_or(Ok(()), |name| {
+        Err(ApiError::unfit("types", format!("some of {}", known.join(", ")), format!("`{name}`")))
+    })
 }
 
 /// Tells the steps of a command, and its answer.

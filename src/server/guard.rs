@@ -246,13 +246,7 @@ fn own_hosts(host: &str, port: u16) -> Vec<String> {
 
 fn client(headers: &HeaderMap) -> Result<Option<ClientId>, ApiError> {
     let Some(text) = single(headers, &CLIENT)? else { return Ok(None) };
-    ClientId::plain(text).map(Some).map_err(|cause| ApiError::invalid("X-Client-ID", strip_expected(&cause)))
-}
-
-/// The words of an error that begin with "expected", without that word.
-pub(crate) fn strip_expected(cause: &impl std::fmt::Display) -> String {
-    let text = cause.to_string();
-    text.strip_prefix("expected ").map_or(text.clone(), str::to_owned)
+    ClientId::plain(text).map(Some).map_err(|cause| ApiError::unread("X-Client-ID", &cause))
 }
 
 fn forbidden(field: &str, message: &str, expected: &str) -> ApiError {

@@ -280,7 +280,8 @@ impl Door {
         let held = Held::default();
         let socket = TokioIo::new(Holding::new(socket, held.clone()));
         let connection = self.http.serve_connection(socket, service).with_upgrades();
-        let terms = Terms { held, leaving: self.leaving.clone(), peer };
+        let body_bytes_max = self.shared.options.body_bytes_max;
+        let terms = Terms { held, leaving: self.leaving.clone(), peer, body_bytes_max };
         if let Err(cause) = connection::serve(connection, terms).await {
             tracing::debug!(%cause, %peer, "a connection ended badly");
         }

@@ -53,7 +53,7 @@ impl Query {
         match self.text(name).as_deref() {
             None | Some("false") => Ok(false),
             Some("true" | "") => Ok(true),
-            Some(other) => Err(ApiError::invalid(name, format!("`true` or `false`; got `{other}`"))),
+            Some(other) => Err(ApiError::unfit(name, "`true` or `false`", format!("`{other}`"))),
         }
     }
 

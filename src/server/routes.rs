@@ -149,7 +149,7 @@ fn session_of(call: &Call, list: bool) -> Result<(Option<SessionId>, Option<Stri
     let cursor = if list { query.text("cursor") } else { None };
     query.finish(if list { &["sessionId", "cursor"] } else { &["sessionId"] })?;
     let parsed = given.map(|text| text.parse::<SessionId>()).transpose();
-    Ok((parsed.map_err(|cause| ApiError::invalid("sessionId", cause.to_string()))?, cursor))
+    Ok((parsed.map_err(|cause| ApiError::unread("sessionId", &cause))?, cursor))
 }
 
 async fn history(call: Call) -> Answer {
@@ -292,6 +292,6 @@ pub(super) fn event_types(list: &str, known: &[&str]) -> Result<Vec<String>, Api
     let types: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
     match types.iter().find(|name| !known.contains(&name.as_str())) {
         None => Ok(types),
-        Some(strange) => Err(ApiError::invalid("types", format!("some of {}; got `{strange}`", known.join(", ")))),
+        Some(strange) => Err(ApiError::unfit("types", format!("some of {}", known.join(", ")), format!("`{strange}`"))),
     }
 }

@@ -92,7 +92,7 @@ async fn read<R: AsyncBufRead + Unpin>(mut input: R, line_bytes_max: usize, dial
             Ok(Some(Line::Whole(text))) => dialogue.take(&text).await,
             Ok(Some(Line::TooLong)) => {
                 let message = format!("the line is longer than {line_bytes_max} bytes");
-                let details = json!({ "field": "command", "expected": format!("at most {line_bytes_max} bytes") });
+                let details = json!({ "field": "command", "expected": format!("at most {line_bytes_max} bytes"), "bytesMax": line_bytes_max });
                 let error = ApiError::new(ErrorCode::PayloadTooLarge, message).with_details(details);
                 dialogue.refuse((None, None), error).await
             }

@@ -82,8 +82,8 @@ impl Manager {
         let now = self.view_of_row(parent.clone()).await?;
         let at = fork.at.unwrap_or(now.last_seq);
         if !(1..=now.last_seq).contains(&at) {
-            let expected = format!("the number of an event of this session, 1 to {}; got {at}", now.last_seq);
-            return Err(ApiError::invalid("at", expected));
+            let expected = format!("the number of an event of this session, 1 to {}", now.last_seq);
+            return Err(ApiError::unfit("at", expected, at));
         }
         let past = match now.status {
             SessionStatus::Created | SessionStatus::Completed | SessionStatus::Aborted if at == now.last_seq => {

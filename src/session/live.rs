@@ -304,8 +304,8 @@ impl Live {
     pub fn read(self: &Arc<Self>, after: u64, streams_max: usize) -> Result<EventReader, ApiError> {
         let last = self.topic.durable_seq();
         if after > last {
-            let expected = format!("the number of an event of this session, 0 to {last}; got {after}");
-            return Err(ApiError::invalid("after", expected));
+            let expected = format!("the number of an event of this session, 0 to {last}");
+            return Err(ApiError::unfit("after", expected, after));
         }
         let guard = ClientGuard::new(self);
         let open = self.streams.fetch_add(1, Ordering::AcqRel);

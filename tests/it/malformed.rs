@@ -118,6 +118,13 @@ async fn what_is_no_http_gets_the_envelope() {
         assert_eq!((reply.status, reply.code().as_str()), (status, code), "{what}: {:?}", reply.json());
         assert_eq!(reply.header("connection"), Some("close"), "{what}");
         assert!(reply.header("x-request-id").is_some() && reply.header("date").is_some(), "{what}: {reply:?}");
+        if status == 413 {
+            // Whoever sends too much hears how much would do.
+            let bytes_max = ListenOptions::default().body_bytes_max;
+            let details = reply.json()["error"]["details"].clone();
+            let told = (&details["expected"], &details["bytesMax"]);
+            assert_eq!(told, (&json!(format!("at most {bytes_max} bytes")), &json!(bytes_max)), "{what}");
+        }
     }
     house.close().await;
 }

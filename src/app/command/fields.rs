@@ -9,6 +9,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::fingerprint;
 use super::parse::ANONYMOUS;
+use crate::app::parse::came;
 use crate::base::limit;
 use crate::protocol::ApiError;
 use crate::store::Fingerprint;
@@ -105,7 +106,7 @@ fn misfit(name: &str, expected: &str, cause: &serde_json::Error) -> ApiError {
     // What was expected is said already.
     let text = text.rsplit_once(", expected ").map_or(text, |(came, _)| came);
     // A field without a name is told by what it stands in.
-    ApiError::invalid(if name.is_empty() { "command" } else { name }, format!("{expected}; {text}"))
+    ApiError::unfit(if name.is_empty() { "command" } else { name }, expected, came(text))
 }
 
 /// An id that a client may choose.

@@ -246,7 +246,7 @@ impl Operation {
 
 fn unknown(kind: &str) -> ApiError {
     let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
-    ApiError::invalid("type", format!("one of {}; got `{kind}`", known.join(", ")))
+    ApiError::unfit("type", format!("one of {}", known.join(", ")), format!("`{kind}`"))
 }
 
 fn nothing(body: &[u8], whole: &str, operation: Operation) -> Result<Operation, ApiError> {
@@ -386,11 +386,7 @@ impl Command {
 /// A session that is named where it has to be, and only there.
 fn session_of(fields: &mut Fields, kind: &str, names: Names) -> Result<Option<SessionId>, ApiError> {
     let id = fields.typed::<String>("sessionId", "the id of a session")?;
-    let id = id.map(|text| text.parse::<SessionId>()).transpose().map_err(|bad| {
-        // In the words of every other door.
-        let words = bad.to_string();
-        ApiError::invalid("sessionId", words.strip_prefix("expected ").unwrap_or(&words).to_owned())
-    })?;
+    let id = id.map(|text| text.parse::<SessionId>()).transpose().map_err(|bad| ApiError::unread("sessionId", &bad))?;
     match (names, &id) {
         (Names::Must, None) => Err(ApiError::invalid("sessionId", format!("to be there: `{kind}` is about a session"))),
         (Names::Never, Some(_)) => {

@@ -14,7 +14,7 @@ pub(super) async fn diff(call: Call) -> Answer {
     let (turn, after, path) = (query.text("turn"), query.text("cursor"), query.text("path"));
     query.finish(&["turn", "cursor", "path"])?;
     let turn = turn.map(|text| text.parse::<TurnId>()).transpose();
-    let turn = turn.map_err(|cause| ApiError::invalid("turn", cause.to_string()))?;
+    let turn = turn.map_err(|cause| ApiError::unread("turn", &cause))?;
     if after.is_some() && path.is_some() {
         return Err(ApiError::invalid("cursor", "not together with `path`, which names one file").into());
     }
