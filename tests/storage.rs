@@ -550,6 +550,10 @@ async fn a_server_starts_on_a_full_disk_serves_what_is_read_and_goes_on_when_the
     let turns = second.call("GET", "/sessions/s/turns", None).await.json();
     let statuses: Vec<_> = turns["items"].as_array().unwrap().iter().map(|turn| &turn["status"]).collect();
     assert_eq!(statuses, ["queued", "failed", "completed"], "{turns}");
+    for body in [json!({}), json!({ "turnId": turns["items"][1]["turnId"] })] {
+        let late = second.call("POST", "/sessions/s/abort", Some(body)).await;
+        assert_eq!((late.status, &late.json()["error"]["details"]["status"]), (409, &json!("failed")), "{late:?}");
+    }
     // What has to be written is refused: a new turn, and whatever comes behind one that is not ended yet.
     for session in ["s", "t"] {
         let refused =

@@ -21,6 +21,10 @@ async fn open() -> (House, tempfile::TempDir) {
     (house.await, data)
 }
 
+async fn version(house: &House, session: &str) -> u64 {
+    house.call("GET", session, None).await.json()["version"].as_u64().unwrap()
+}
+
 fn last(frames: Vec<Frame>) -> Value {
     frames.into_iter().next_back().unwrap().data
 }
@@ -100,11 +104,27 @@ async fn what_cannot_be_asked_for_says_why() {
         let reply = house.call(method, &format!("{base}{path}"), body).await;
         assert_eq!((reply.status, reply.code().as_str()), (status, code), "{method} {path}: {reply:?}");
     }
-    house.round(&[Does::Waits]);
-    house.call("POST", &format!("{base}/prompt"), Some(json!({ "prompt": "wait" }))).await;
-    let busy = house.call("POST", &format!("{base}/undo"), None).await;
-    assert!(busy.status == 409 && busy.json()["error"]["message"].as_str().unwrap().contains("is busy"), "{busy:?}");
-    house.go_on();
+    house.round(&[Does::Waits, Does::Calls("fs_read", json!({ "path": "a" }))]);
+    let going = house.call("POST", &format!("{base}/prompt"), Some(json!({ "prompt": "wait" }))).await.json();
+    // Whoever waits for the end of a turn that is paused waits for ever.
+    for (why, status, words) in [("busy", "running", "wait for its end"), ("paused", "paused", "resume or abort it")] {
+        if why == "paused" {
+            let pause = format!("{base}/pause");
+            let before = version(&house, &base).await;
+            let goes_on = async {
+                while version(&house, &base).await == before {
+                    tokio::task::yield_now().await;
+                }
+                house.go_on();
+            };
+            let (paused, ()) = tokio::join!(house.call("POST", &pause, None), goes_on);
+            assert_eq!(paused.json()["paused"], true, "{paused:?}");
+        }
+        let refused = house.call("POST", &format!("{base}/undo"), None).await;
+        let error = &refused.json()["error"];
+        assert!(refused.status == 409 && error["message"].as_str().unwrap().contains(words), "{refused:?}");
+        assert_eq!(error["details"], json!({ "why": why, "turnId": going["turnId"], "status": status }));
+    }
     let elsewhere = house.call("GET", "/sessions/none/diff", None).await;
     assert_eq!(elsewhere.status, 404);
     let none = House::open().await;

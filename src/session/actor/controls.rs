@@ -34,6 +34,12 @@ impl Actor {
             let refused = |_| out_of_place(kind, &running.row.record.turn_id, running.phase);
             return running.phase.after(kind.input()).map_err(refused);
         }
+        // It has ended, though the store does not know that yet.
+        let owed = self.owed.as_ref().map(|owed| &owed.row.record);
+        let is_meant = |id: &TurnId| turn.map_or(kind != Kind::Resume, |turn| turn == id);
+        if let Some(owed) = owed.filter(|owed| is_meant(&owed.turn_id)) {
+            return Err(too_late(&owed.turn_id, owed.status));
+        }
         match (turn, &self.last) {
             (None, Some((turn, status))) if kind != Kind::Resume => Err(too_late(turn, *status)),
             (None, _) => Err(nothing_runs(kind, &self.row.id)),

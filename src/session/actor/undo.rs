@@ -10,9 +10,8 @@ use crate::base::limit;
 use crate::base::workspace::Workspace;
 use crate::config::change_records_directory;
 use crate::host::{Direction, Recording, UndoDone, UndoWanted};
-use crate::protocol::{ApiError, EventBody, Undo, Undone};
+use crate::protocol::{ApiError, EventBody, TurnRecord, TurnStatus, Undo, Undone};
 use crate::session::journal::Entry;
-use crate::session::turn::Phase;
 use crate::session::{stopping, store_failure};
 use crate::store::Write;
 
@@ -58,13 +57,7 @@ impl Actor {
             return Err(ApiError::conflict(message).with_details(details));
         }
         if let Some(running) = &self.running {
-            let turn = &running.row.record.turn_id;
-            let what = match running.phase {
-                Phase::Paused => "is paused; resume or abort it",
-                _ => "runs; abort it or wait for its end",
-            };
-            let message = format!("session {} is busy: turn {turn} {what}", self.row.id);
-            return Err(ApiError::conflict(message));
+            return Err(self.is_held(&running.record(!self.asks.is_empty())));
         }
         if !self.queue.is_empty() || self.owed.is_some() {
             return Err(ApiError::conflict(format!(
@@ -78,6 +71,18 @@ impl Actor {
                 "what turns do to files is not recorded here: the server keeps no data, or was told not to",
             )
         })
+    }
+
+    /// The refusal beside a turn that is not over.
+    fn is_held(&self, turn: &TurnRecord) -> ApiError {
+        let (id, status) = (&turn.turn_id, turn.status);
+        let (why, what) = match status {
+            // Whoever waits for its end waits for ever.
+            TurnStatus::Paused => ("paused", "is paused; resume or abort it"),
+            _ => ("busy", "runs; abort it or wait for its end"),
+        };
+        ApiError::conflict(format!("session {} is {why}: turn {id} {what}", self.row.id))
+            .with_details(serde_json::json!({ "why": why, "turnId": id, "status": status }))
     }
 
     /// Forgets what the turns of a deleted session did.
