@@ -145,7 +145,7 @@ export type SimseErrorCode =
   | ErrorCode
   /** Nothing answers there, or the connection was lost and the call cannot be sent again without harm. */
   | 'UNREACHABLE'
-  /** No address was given, and no server of this user was found. */
+  /** No address was given, and no server of this user was found, or what listens there cannot show that it is that server. */
   | 'NO_SERVER'
   /** What answered is no server of this kind. */
   | 'BAD_ANSWER'
@@ -1997,6 +1997,12 @@ export type PromptMode =
   /** Refuse it with `CONFLICT`. */
   | 'reject'
 
+/** Answer of `GET /proof/:nonce`. */
+export interface Proof {
+  /** HMAC-SHA-256 of `simse proof ` and the nonce, by the text `key` of `server.json`, in hexadecimal digits. */
+  readonly proof: string
+}
+
 /** How much a model thinks before it answers. */
 export type Reasoning =
   /** As much as it does by itself: it is told nothing. */
@@ -3085,6 +3091,13 @@ export interface SimseClient {
     /** What is bounded, too, and how full it is; needs a token. */
     readonly verbose?: boolean | undefined
   }): Promise<Health>
+  /**
+   * Shows that it is the server that `server.json` tells of. Needs no token.
+   *
+   * A server can have gone, and another program have taken its port: who found it by `server.json` asks this before it
+   * sends a token.
+   */
+  proof(nonce: string, options?: CallOptions): Promise<Proof>
   /** What the server counts, for Prometheus. */
   metrics(options?: CallOptions): Promise<string>
   /** This document. */

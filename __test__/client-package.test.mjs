@@ -2,8 +2,10 @@
 
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
+import { createHmac } from 'node:crypto'
 import { once } from 'node:events'
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import process from 'node:process'
@@ -66,10 +68,21 @@ test('a browser needs nothing but its own', { timeout: 60_000 }, async () => {
   assert.equal(exports['./client'].default, './js/client/index.js')
 })
 
+const KEY = '0123456789abcdef'.repeat(4)
+/** What a server with that key answers to a path that ends with a nonce. */
+const proofOf = (path) =>
+  createHmac('sha256', KEY)
+    .update(`simse proof ${path.split('/').at(-1)}`)
+    .digest('hex')
+
+/** A `fetch` to a server that shows that it is the one, and otherwise does what `fetch` does. */
+const proving = (fetch) => async (url, init) =>
+  url.includes('/proof/') ? Response.json({ proof: proofOf(url) }) : await fetch(url, init)
+
 /** A data directory that says that a server is at `url`. */
 function dataAt(path, url, token) {
   mkdirSync(path, { recursive: true })
-  writeFileSync(join(path, 'server.json'), JSON.stringify({ url, port: 1, pid: 1, version: '0' }))
+  writeFileSync(join(path, 'server.json'), JSON.stringify({ url, port: 1, pid: 1, version: '0', key: KEY }))
   if (token) writeFileSync(join(path, 'token'), `${token}\n`, { mode: 0o600 })
 }
 
@@ -127,7 +140,7 @@ test('the server of this user is found as the program finds its data', async () 
       asked.push(url, headers.authorization)
       return Response.json({ tools: [] })
     }
-    await withVariables(variables, () => createSimseClient({ ...options, fetch }).tools())
+    await withVariables(variables, () => createSimseClient({ ...options, fetch: proving(fetch) }).tools())
     const want = [`http://127.0.0.1:9/${encodeURIComponent(place)}/tools`, `Bearer of-${place.length}`]
     assert.deepEqual(asked, want, JSON.stringify(variables))
   }
@@ -136,7 +149,7 @@ test('the server of this user is found as the program finds its data', async () 
     asked.push(headers)
     return Response.json({ tools: [] })
   }
-  await createSimseClient({ dataDirectory: at('open'), fetch }).tools()
+  await createSimseClient({ dataDirectory: at('open'), fetch: proving(fetch) }).tools()
   assert.equal('authorization' in asked[0], false)
 
   const missing = await refusedWith(assert, 'NO_SERVER', createSimseClient({ dataDirectory: at('nowhere') }).tools())
@@ -144,6 +157,11 @@ test('the server of this user is found as the program finds its data', async () 
   writeFileSync(at('open', 'server.json'), '{')
   const broken = await refusedWith(assert, 'NO_SERVER', createSimseClient({ dataDirectory: at('open') }).tools())
   assert.match(broken.message, /server\.json is no JSON/)
+  for (const text of ['null', '{"url":"http://127.0.0.1:9"}', `{"url":1,"key":"${KEY}"}`]) {
+    writeFileSync(at('open', 'server.json'), text)
+    const bare = await refusedWith(assert, 'NO_SERVER', createSimseClient({ dataDirectory: at('open') }).tools())
+    assert.match(bare.message, /does not say where a server is and how to know it/)
+  }
   if (process.getuid?.() !== 0) {
     chmodSync(at('open', 'server.json'), 0)
     await refusedWith(assert, 'NO_SERVER', createSimseClient({ dataDirectory: at('open') }).tools())
@@ -154,6 +172,7 @@ test('a server that comes back elsewhere, with another token, is found again', a
   const directory = join(room, 'moved')
   const fetch = async (url, { headers }) => {
     if (url.startsWith('http://127.0.0.1:1/')) throw new TypeError('fetch failed')
+    if (url.includes('/proof/')) return Response.json({ proof: proofOf(url) })
     if (headers.authorization !== 'Bearer second') {
       dataAt(directory, 'http://127.0.0.1:2', 'second')
       return Response.json({ error: { code: 'UNAUTHORIZED', message: 'no' } }, { status: 401 })
@@ -165,6 +184,88 @@ test('a server that comes back elsewhere, with another token, is found again', a
   const answer = client.tools()
   dataAt(directory, 'http://127.0.0.1:2', 'first')
   assert.deepEqual(await answer, { tools: ['http://127.0.0.1:2/tools'] })
+})
+
+/** Listens at a port and keeps all that comes. */
+async function stranger(port, answer) {
+  const heard = []
+  const server = createServer((request, response) => {
+    const { method, url, headers } = request
+    heard.push({ method, url, headers })
+    request.resume()
+    answer(response, url)
+  })
+  server.listen(port, '127.0.0.1')
+  await once(server, 'listening')
+  return { heard, port: server.address().port, close: () => server.close(() => {}) && server.closeAllConnections() }
+}
+
+/** Nothing was told that is not for everybody. */
+function toldNothing(heard, token) {
+  for (const { method, url, headers } of heard) {
+    assert.match(`${method} ${url}`, /^GET \/proof\/[0-9a-f]{64}$/)
+    assert.equal(JSON.stringify(headers).includes(token), false)
+    assert.equal('authorization' in headers, false)
+  }
+}
+
+test('who cannot show that it is the server of the data directory is sent nothing', { timeout: 60_000 }, async () => {
+  const directory = join(room, 'strange')
+  const says = (text) => (response) => response.setHeader('content-type', 'application/json').end(text)
+  const wrong = createHmac('sha256', 'another key').update('simse proof x').digest('hex')
+  const table = [
+    ['NO_SERVER', says('{}')],
+    ['NO_SERVER', says('null')],
+    ['NO_SERVER', says('no JSON')],
+    ['NO_SERVER', says(`{"proof":"${wrong}"}`)],
+    ['NO_SERVER', (response) => response.writeHead(404).end('{"error":{"code":"NOT_FOUND","message":"no"}}')],
+    ['NO_SERVER', (response, url) => says(`{"proof":"${url.split('/').at(-1)}"}`)(response)],
+    ['RESOURCE_EXHAUSTED', (response) => response.writeHead(429).end()],
+    ['UNREACHABLE', (response) => response.writeHead(302, { location: 'http://127.0.0.1:9/' }).end()],
+    ['UNREACHABLE', (response) => response.destroy()],
+  ]
+  for (const [code, answer] of table) {
+    const { heard, port, close } = await stranger(0, answer)
+    try {
+      dataAt(directory, `http://127.0.0.1:${port}`, 'of-the-owner')
+      const client = createSimseClient({ dataDirectory: directory, retries: 0 })
+      const { message } = await refusedWith(assert, code, client.sessions.prompt('x', { prompt: 'mine' }))
+      if (code === 'NO_SERVER') assert.match(message, /is not the server that `server\.json` tells of/)
+      const given = createSimseClient({ dataDirectory: directory, retries: 0, token: 'given' })
+      await refusedWith(assert, code, given.sessions.get('x'))
+      const stream = createSimseClient({ dataDirectory: directory, retries: 0 }).sessions.events('x')
+      await refusedWith(assert, code, stream.next())
+      assert.ok(heard.length >= 3)
+      toldNothing(heard, 'of-the-owner')
+      toldNothing(heard, 'given')
+    } finally {
+      close()
+    }
+  }
+  // One that says nothing is not waited for beyond the call's own time.
+  const { heard, port, close } = await stranger(0, () => {})
+  dataAt(directory, `http://127.0.0.1:${port}`, 'of-the-owner')
+  const client = createSimseClient({ dataDirectory: directory, timeoutMs: 200 })
+  await refusedWith(assert, 'TIMEOUT', client.tools())
+  toldNothing(heard, 'of-the-owner')
+  close()
+})
+
+test('what takes the port of a server that was killed is sent nothing', { timeout: 60_000 }, async () => {
+  const { server, home } = await served()
+  await server.kill()
+  const data = join(home, 'data')
+  assert.ok(existsSync(join(data, 'server.json')), 'it could not take it away')
+  const { heard, close } = await stranger(new URL(server.url).port, (response) => response.end('{}'))
+  const token = readFileSync(join(data, 'token'), 'utf8').trim()
+  try {
+    const late = createSimseClient({ dataDirectory: data })
+    await refusedWith(assert, 'NO_SERVER', late.sessions.get('x'))
+    assert.equal(heard.length, 1)
+    toldNothing(heard, token)
+  } finally {
+    close()
+  }
 })
 
 test('the program itself, started with its defaults, is found', { timeout: 60_000 }, async () => {

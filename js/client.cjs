@@ -287,7 +287,7 @@ class Lost extends Error {}
 
 /** Sends a request once. Rejects with `Lost`, with what a signal was fired with, or with what is wrong about the place. */
 async function once(world, call, signal) {
-  const { url, token } = await world.locate()
+  const { url, token } = await located(world, call, signal)
   if (signal.aborted) throw signal.reason
   const init = { method: call.method, headers: headersOf(world, call, token), signal, redirect: 'error' }
   if (call.body !== undefined) init.body = call.body
@@ -299,6 +299,22 @@ async function once(world, call, signal) {
     if (signal.aborted) throw signal.reason
     world.lost()
     throw new Lost(`${call.operation}: no answer from ${url}: ${wordsOf(cause)}`, { cause })
+  }
+}
+
+/** Where to. What is asked there first takes its time. */
+async function located(world, call, signal) {
+  let unfollow = () => {}
+  const stopped = new Promise((_, reject) => {
+    unfollow = follow(signal, reject)
+  })
+  try {
+    return await Promise.race([world.locate(), stopped])
+  } catch (failure) {
+    if (!(failure instanceof Lost)) throw failure
+    throw new Lost(`${call.operation}: ${failure.message}`, { cause: failure.cause })
+  } finally {
+    unfollow()
   }
 }
 
@@ -1138,6 +1154,17 @@ const operations = {
     version: false,
     answers: [503],
   },
+  proof: {
+    kind: 'call',
+    method: 'GET',
+    path: '/proof/{nonce}',
+    parameters: ['nonce'],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
   metrics: {
     kind: 'text',
     method: 'GET',
@@ -1219,6 +1246,8 @@ const SILENCE_MS = 45_000
 const DISTRUST_MS = 1_000
 /** How long a stream looks for a server that has gone. */
 const GIVE_UP_MS = 300_000
+/** How long a server that was found is taken for the one: after that it shows it again. */
+const TRUST_MS = 1_000
 
 /** The events of a turn behind which nothing of it comes. */
 const TERMINAL = new Set(['session.completed', 'session.error', 'abort'])
@@ -1260,13 +1289,17 @@ function checkedUrl(text) {
 class Place {
   #find
   #found
+  #foundAt = 0
   #reached = false
   /** Whether it could be another one the next time. */
   #fixed
+  /** Whether the options say where it is. */
+  #told
   #distrustedAt = Number.NEGATIVE_INFINITY
 
-  constructor(options, find) {
+  constructor(options, find, send) {
     const { baseUrl, token } = options
+    this.#told = baseUrl !== undefined
     this.#fixed = baseUrl !== undefined && typeof token !== 'function'
     const given = async () => (typeof token === 'function' ? await token() : token)
     if (baseUrl !== undefined) {
@@ -1274,17 +1307,25 @@ class Place {
       this.#find = async () => ({ url, token: await given() })
     } else {
       this.#find = async () => {
-        const found = await find(options)
+        const found = await find(options, send)
         return { url: checkedUrl(found.url), token: token === undefined ? found.token : await given() }
       }
     }
   }
 
   locate() {
+    // It may have gone since, and another program have its port.
+    if (!this.#told && Date.now() - this.#foundAt > TRUST_MS) this.#found = undefined
     if (this.#found === undefined) {
       const found = this.#find()
       this.#found = found
-      found.catch(() => this.#forget(found))
+      this.#foundAt = Number.POSITIVE_INFINITY
+      found.then(
+        () => {
+          if (this.#found === found) this.#foundAt = Date.now()
+        },
+        () => this.#forget(found),
+      )
     }
     return this.#found
   }
@@ -1323,10 +1364,11 @@ function worldOf(options, find) {
     throw new TypeError(
       'createSimseClient: `dataDirectory`: only without `baseUrl`, which says already where the server is',
     )
-  const place = new Place(options, find)
+  const send = options.fetch ?? ((...request) => globalThis.fetch(...request))
+  const place = new Place(options, find, send)
   const end = new AbortController()
   return {
-    fetch: options.fetch ?? ((...request) => globalThis.fetch(...request)),
+    fetch: send,
     headers: options.headers,
     clientId: options.clientId,
     timeoutMs: options.timeoutMs ?? TIMEOUT_MS,
@@ -1509,6 +1551,8 @@ function makeClient(options, find) {
 
 /** Largest file of the data directory that is read, in bytes. */
 const FILE_BYTES_MAX = 1 << 20
+/** How long a server may take to show that it is the one. */
+const PROOF_MS = 10_000
 
 /** The content of a small file; undefined: there is none. */
 async function read(path) {
@@ -1561,8 +1605,34 @@ function dataDirIn(text) {
   return found[2] ?? JSON.parse(`"${found[1]}"`)
 }
 
+/** Has whoever listens at `url` show that it has the key, which is not sent. */
+async function checkProof({ url, key }, send) {
+  const { createHmac, randomBytes } = await import('node:crypto')
+  const nonce = randomBytes(32).toString('hex')
+  const strange = (cause) => unfound(`what listens at ${url} is not the server that \`server.json\` tells of`, cause)
+  let response
+  let text
+  try {
+    const signal = AbortSignal.timeout(PROOF_MS)
+    const init = { method: 'GET', headers: { accept: 'application/json' }, redirect: 'error', signal }
+    response = await send(`${url}/proof/${nonce}`, init)
+    text = await response.text()
+  } catch (cause) {
+    throw new Lost(`no answer from ${url}: ${wordsOf(cause)}`, { cause })
+  }
+  // It may be the one, and has no time.
+  if (response.status === 429 || response.status === 503) throw refusal('proof', response, text)
+  let proof
+  try {
+    proof = JSON.parse(text).proof
+  } catch (cause) {
+    throw strange(cause)
+  }
+  if (proof !== createHmac('sha256', key).update(`simse proof ${nonce}`).digest('hex')) throw strange()
+}
+
 /** Address and token of the server that has the data directory. */
-async function findLocal(options) {
+async function findLocal(options, send) {
   const { join } = await import('node:path')
   const directory = options.dataDirectory ?? (await dataDirectory())
   const text = await read(join(directory, 'server.json'))
@@ -1573,6 +1643,9 @@ async function findLocal(options) {
   } catch (cause) {
     throw unfound(`${join(directory, 'server.json')} is no JSON`, cause)
   }
+  if (typeof said?.url !== 'string' || typeof said.key !== 'string' || said.key === '')
+    throw unfound(`${join(directory, 'server.json')} does not say where a server is and how to know it`)
+  await checkProof(said, send)
   // A server that wants none has no file, or an old one that does no harm.
   const token = (await read(join(directory, 'token')))?.trim()
   return { url: said.url, token: token === '' ? undefined : token }

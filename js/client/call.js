@@ -6,7 +6,7 @@
  */
 
 import { refusal, SimseError } from './errors.js'
-import { linked, pause, pauseMs } from './time.js'
+import { follow, linked, pause, pauseMs } from './time.js'
 
 /** The longest that a `Retry-After` is followed; a longer one is the caller's to wait for. */
 const RETRY_AFTER_SECONDS_MAX = 30
@@ -58,7 +58,7 @@ export class Lost extends Error {}
 
 /** Sends a request once. Rejects with `Lost`, with what a signal was fired with, or with what is wrong about the place. */
 export async function once(world, call, signal) {
-  const { url, token } = await world.locate()
+  const { url, token } = await located(world, call, signal)
   if (signal.aborted) throw signal.reason
   const init = { method: call.method, headers: headersOf(world, call, token), signal, redirect: 'error' }
   if (call.body !== undefined) init.body = call.body
@@ -73,8 +73,24 @@ export async function once(world, call, signal) {
   }
 }
 
+/** Where to. What is asked there first takes its time. */
+async function located(world, call, signal) {
+  let unfollow = () => {}
+  const stopped = new Promise((_, reject) => {
+    unfollow = follow(signal, reject)
+  })
+  try {
+    return await Promise.race([world.locate(), stopped])
+  } catch (failure) {
+    if (!(failure instanceof Lost)) throw failure
+    throw new Lost(`${call.operation}: ${failure.message}`, { cause: failure.cause })
+  } finally {
+    unfollow()
+  }
+}
+
 /** The words of a failed `fetch`: the reason lies below it. */
-function wordsOf(cause) {
+export function wordsOf(cause) {
   const inner = cause?.cause?.code ?? cause?.cause?.message
   return inner ? `${cause.message} (${inner})` : String(cause?.message ?? cause)
 }

@@ -18,6 +18,8 @@ const SILENCE_MS = 45_000
 const DISTRUST_MS = 1_000
 /** How long a stream looks for a server that has gone. */
 const GIVE_UP_MS = 300_000
+/** How long a server that was found is taken for the one: after that it shows it again. */
+const TRUST_MS = 1_000
 
 /** The events of a turn behind which nothing of it comes. */
 const TERMINAL = new Set(['session.completed', 'session.error', 'abort'])
@@ -59,13 +61,17 @@ function checkedUrl(text) {
 class Place {
   #find
   #found
+  #foundAt = 0
   #reached = false
   /** Whether it could be another one the next time. */
   #fixed
+  /** Whether the options say where it is. */
+  #told
   #distrustedAt = Number.NEGATIVE_INFINITY
 
-  constructor(options, find) {
+  constructor(options, find, send) {
     const { baseUrl, token } = options
+    this.#told = baseUrl !== undefined
     this.#fixed = baseUrl !== undefined && typeof token !== 'function'
     const given = async () => (typeof token === 'function' ? await token() : token)
     if (baseUrl !== undefined) {
@@ -73,17 +79,25 @@ class Place {
       this.#find = async () => ({ url, token: await given() })
     } else {
       this.#find = async () => {
-        const found = await find(options)
+        const found = await find(options, send)
         return { url: checkedUrl(found.url), token: token === undefined ? found.token : await given() }
       }
     }
   }
 
   locate() {
+    // It may have gone since, and another program have its port.
+    if (!this.#told && Date.now() - this.#foundAt > TRUST_MS) this.#found = undefined
     if (this.#found === undefined) {
       const found = this.#find()
       this.#found = found
-      found.catch(() => this.#forget(found))
+      this.#foundAt = Number.POSITIVE_INFINITY
+      found.then(
+        () => {
+          if (this.#found === found) this.#foundAt = Date.now()
+        },
+        () => this.#forget(found),
+      )
     }
     return this.#found
   }
@@ -122,10 +136,11 @@ function worldOf(options, find) {
     throw new TypeError(
       'createSimseClient: `dataDirectory`: only without `baseUrl`, which says already where the server is',
     )
-  const place = new Place(options, find)
+  const send = options.fetch ?? ((...request) => globalThis.fetch(...request))
+  const place = new Place(options, find, send)
   const end = new AbortController()
   return {
-    fetch: options.fetch ?? ((...request) => globalThis.fetch(...request)),
+    fetch: send,
     headers: options.headers,
     clientId: options.clientId,
     timeoutMs: options.timeoutMs ?? TIMEOUT_MS,

@@ -1,10 +1,18 @@
-/** Where the server of this user on this machine is: what `server.json` and `token` of its data directory say. Node, Bun and Deno. */
+/**
+ * Where the server of this user on this machine is: what `server.json` and `token` of its data directory say. Node, Bun and Deno.
+ *
+ * A server that was killed leaves `server.json` behind, and another program may have its port: nothing is sent there before it has
+ * shown that it has the key that stands in that file.
+ */
 
+import { Lost, wordsOf } from './call.js'
 import { makeClient } from './client.js'
-import { SimseError } from './errors.js'
+import { refusal, SimseError } from './errors.js'
 
 /** Largest file of the data directory that is read, in bytes. */
 const FILE_BYTES_MAX = 1 << 20
+/** How long a server may take to show that it is the one. */
+const PROOF_MS = 10_000
 
 /** The content of a small file; undefined: there is none. */
 async function read(path) {
@@ -57,8 +65,34 @@ function dataDirIn(text) {
   return found[2] ?? JSON.parse(`"${found[1]}"`)
 }
 
+/** Has whoever listens at `url` show that it has the key, which is not sent. */
+async function checkProof({ url, key }, send) {
+  const { createHmac, randomBytes } = await import('node:crypto')
+  const nonce = randomBytes(32).toString('hex')
+  const strange = (cause) => unfound(`what listens at ${url} is not the server that \`server.json\` tells of`, cause)
+  let response
+  let text
+  try {
+    const signal = AbortSignal.timeout(PROOF_MS)
+    const init = { method: 'GET', headers: { accept: 'application/json' }, redirect: 'error', signal }
+    response = await send(`${url}/proof/${nonce}`, init)
+    text = await response.text()
+  } catch (cause) {
+    throw new Lost(`no answer from ${url}: ${wordsOf(cause)}`, { cause })
+  }
+  // It may be the one, and has no time.
+  if (response.status === 429 || response.status === 503) throw refusal('proof', response, text)
+  let proof
+  try {
+    proof = JSON.parse(text).proof
+  } catch (cause) {
+    throw strange(cause)
+  }
+  if (proof !== createHmac('sha256', key).update(`simse proof ${nonce}`).digest('hex')) throw strange()
+}
+
 /** Address and token of the server that has the data directory. */
-async function findLocal(options) {
+async function findLocal(options, send) {
   const { join } = await import('node:path')
   const directory = options.dataDirectory ?? (await dataDirectory())
   const text = await read(join(directory, 'server.json'))
@@ -69,6 +103,9 @@ async function findLocal(options) {
   } catch (cause) {
     throw unfound(`${join(directory, 'server.json')} is no JSON`, cause)
   }
+  if (typeof said?.url !== 'string' || typeof said.key !== 'string' || said.key === '')
+    throw unfound(`${join(directory, 'server.json')} does not say where a server is and how to know it`)
+  await checkProof(said, send)
   // A server that wants none has no file, or an old one that does no harm.
   const token = (await read(join(directory, 'token')))?.trim()
   return { url: said.url, token: token === '' ? undefined : token }

@@ -300,6 +300,17 @@ export const operations = {
     version: false,
     answers: [503],
   },
+  proof: {
+    kind: 'call',
+    method: 'GET',
+    path: '/proof/{nonce}',
+    parameters: ['nonce'],
+    query: {},
+    body: false,
+    key: false,
+    version: false,
+    answers: [],
+  },
   metrics: {
     kind: 'text',
     method: 'GET',

@@ -128,7 +128,7 @@ export type SimseErrorCode =
   | ErrorCode
   /** Nothing answers there, or the connection was lost and the call cannot be sent again without harm. */
   | 'UNREACHABLE'
-  /** No address was given, and no server of this user was found. */
+  /** No address was given, and no server of this user was found, or what listens there cannot show that it is that server. */
   | 'NO_SERVER'
   /** What answered is no server of this kind. */
   | 'BAD_ANSWER'

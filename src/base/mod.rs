@@ -16,6 +16,7 @@ pub mod own_directory;
 pub mod passed;
 pub mod place;
 pub mod process;
+pub mod proof;
 #[cfg(test)]
 #[path = "../../fuzz/src/inside/replay.rs"]
 pub(crate) mod replay;

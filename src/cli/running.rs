@@ -97,7 +97,14 @@ impl Running {
         let url = format!("{}://{authority}", if launch.listen.tls.is_some() { "https" } else { "http" });
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let socket = server.socket().map(Path::to_owned);
-        let file = ServerFile { url: url.clone(), port, socket, pid: std::process::id(), version };
+        let file = ServerFile {
+            url: url.clone(),
+            port,
+            socket,
+            pid: std::process::id(),
+            version,
+            key: Some(server.proof_key()),
+        };
         let announcing = match announce(&file, launch).await {
             Ok(()) => None,
             // A full disk refuses what has to be written, and this has not.

@@ -9,6 +9,7 @@ use rustix::fs::Access;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
+use crate::base::proof::ProofKey;
 use crate::base::{file, own_directory};
 
 /// Largest file of ours that is read, in bytes.
@@ -49,6 +50,9 @@ pub struct ServerFile {
     pub pid: u32,
     /// Its version.
     pub version: String,
+    /// By which it shows that it is this one. None: it cannot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<ProofKey>,
 }
 
 /// Makes the directory, for nobody else to read, unless it is there. One that is there is closed to others where it is ours.
@@ -278,7 +282,8 @@ mod tests {
     #[test]
     fn only_the_own_server_file_is_taken_away() {
         let home = tempfile::tempdir().unwrap();
-        let ours = ServerFile { url: "http://127.0.0.1:1".into(), port: 1, socket: None, pid: 7, version: "0".into() };
+        let (url, version, key) = ("http://127.0.0.1:1".into(), "0".into(), Some(ProofKey::random()));
+        let ours = ServerFile { url, port: 1, socket: None, pid: 7, version, key };
         let theirs = ServerFile { pid: 8, ..ours.clone() };
         ours.write(home.path()).unwrap();
         theirs.write(home.path()).unwrap();

@@ -306,6 +306,13 @@ impl Health {
     }
 }
 
+/// Answer of `GET /proof/:nonce`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Proof {
+    /// HMAC-SHA-256 of `simse proof ` and the nonce, by the text `key` of `server.json`, in hexadecimal digits.
+    pub proof: String,
+}
+
 /// Something that is bounded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LimitView {

@@ -179,11 +179,12 @@ impl Guard {
         Err(unauthorized("the token is wrong"))
     }
 
-    /// Whether a request needs no token: how the server is, in one word, is for everybody.
+    /// Whether a request needs no token: how the server is, in one word, and which one, is for everybody.
     fn is_open(&self, head: &request::Parts) -> bool {
         let reads = head.method == Method::GET || head.method == Method::HEAD;
         let path = head.uri.path();
-        reads && head.uri.query().is_none() && (path == "/health" || (path == "/metrics" && self.metrics_open))
+        let in_a_word = path == "/health" || (path == "/metrics" && self.metrics_open);
+        reads && head.uri.query().is_none() && (in_a_word || path.starts_with("/proof/"))
     }
 
     /// Whether nobody says who calls, where somebody could: a token that is shown is looked at, also where none is needed.
@@ -361,6 +362,8 @@ mod tests {
             ("/health", Some("Bearer sesam"), false),
             ("/health?verbose=true", None, false),
             ("/health?verbose=true", Some("Bearer sesame"), true),
+            ("/proof/0", None, true),
+            ("/proof", None, false),
             ("/healthy", None, false),
             ("/tools", None, false),
             ("/tools", Some("Bearer sesame"), true),

@@ -55,6 +55,7 @@ pub use self::tls::TlsFiles;
 use crate::app::App;
 use crate::base::limit;
 use crate::base::passed::Passed;
+use crate::base::proof::ProofKey;
 use crate::protocol::LimitView;
 
 /// Where and how to listen.
@@ -161,6 +162,8 @@ pub enum ListenError {
 pub(crate) struct Shared {
     app: Arc<App>,
     guard: Guard,
+    /// By which it shows that it is this server.
+    proof_key: ProofKey,
     options: ListenOptions,
     tls: Option<Tls>,
     /// A permit for each connection.
@@ -200,6 +203,7 @@ impl Shared {
 pub struct Server {
     address: SocketAddr,
     socket: Option<PathBuf>,
+    proof_key: ProofKey,
     accepting: CancellationToken,
     streams: CancellationToken,
     drain: watch::Sender<Option<Duration>>,
@@ -253,9 +257,11 @@ impl Server {
         let (stop, closing) = (streams.clone(), accepting.clone());
         let room = Arc::new(Semaphore::new(options.connections_max));
         let refusals = Arc::new(Semaphore::new(listen::REFUSALS_MAX));
+        let proof_key = ProofKey::random();
         let shared = Shared {
             app,
             guard,
+            proof_key: proof_key.clone(),
             options,
             tls,
             room,
@@ -269,7 +275,7 @@ impl Server {
         let (drain, drained) = watch::channel(None);
         let ends = Ends { accepting: accepting.clone(), drain: drained, done: done.clone() };
         tokio::spawn(listen::run(Listeners { network: listener, local }, router, shared, ends));
-        Ok(Self { address, socket, accepting, streams, drain, done })
+        Ok(Self { address, socket, proof_key, accepting, streams, drain, done })
     }
 
     /// Where it listens.
@@ -280,6 +286,11 @@ impl Server {
     /// The Unix socket that it listens on beside that.
     pub fn socket(&self) -> Option<&Path> {
         self.socket.as_deref()
+    }
+
+    /// By which who was told it knows that it is this server: see `GET /proof/:nonce`.
+    pub fn proof_key(&self) -> ProofKey {
+        self.proof_key.clone()
     }
 
     /// Takes no new connections; those that are open go on, their streams too. For the time in which turns finish.

@@ -21,7 +21,7 @@ use super::sse::{self, Opening, Selection};
 use super::write::Done;
 use crate::app::{Accepted, EventPage, EventReader, Paused};
 use crate::protocol::{
-    AgentList, ApiError, EVENT_TYPES, ErrorCode, GrantId, ModelList, SessionId, SessionView, ToolList,
+    AgentList, ApiError, EVENT_TYPES, ErrorCode, GrantId, ModelList, Proof, SessionId, SessionView, ToolList,
 };
 
 /// All routes of the table.
@@ -223,6 +223,15 @@ async fn health(call: Call) -> Answer {
     }
     let status = if health.status == "ok" { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Ok(json(status, &health))
+}
+
+/// Who was told the key of this server, and sends it nothing before it is known, asks this.
+async fn proof(call: Call) -> Answer {
+    call.no_query()?;
+    let nonce: String = call.id("nonce")?;
+    let proof = call.shared.proof_key.prove(&nonce);
+    let proof = proof.ok_or_else(|| ApiError::invalid("nonce", "32 to 128 hexadecimal digits"))?;
+    ok(&Proof { proof })
 }
 
 async fn prompt(mut call: Call) -> Answer {

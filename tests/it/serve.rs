@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FileType, Mode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use simse::config::data_directory::ServerFile;
 
 use crate::support::binary::{Serving, ended, simse};
 use crate::support::http::request;
@@ -50,6 +51,20 @@ async fn help_and_usage_have_their_codes() {
     }
 }
 
+/// Who has read `server.json` can tell the server from what may have taken its port, and says no secret for it.
+async fn shows_that_it_is_the_one(serving: &Serving, data: &Path) {
+    assert_eq!(mode(&data.join("server.json")), 0o600);
+    let key = ServerFile::read(data).unwrap().key.unwrap();
+    for nonce in ["0123456789abcdef".repeat(4), "AB".repeat(16)] {
+        let reply = request(serving.address, "GET", &format!("/proof/{nonce}")).send(serving.address).await;
+        assert_eq!((reply.status, reply.json()["proof"].as_str()), (200, key.prove(&nonce).as_deref()));
+    }
+    for wrong in ["a", "g123456789abcdef0123456789abcdef"] {
+        let reply = request(serving.address, "GET", &format!("/proof/{wrong}")).send(serving.address).await;
+        assert_eq!((reply.status, reply.json()["error"]["details"]["field"].as_str()), (400, Some("nonce")));
+    }
+}
+
 #[tokio::test]
 async fn a_start_leaves_what_clients_need_and_a_stop_takes_it_away() {
     let home = tempfile::tempdir().unwrap();
@@ -62,9 +77,11 @@ async fn a_start_leaves_what_clients_need_and_a_stop_takes_it_away() {
         (found["port"].as_u64(), found["pid"].as_u64()),
         (Some(serving.address.port().into()), serving.child.id().map(u64::from))
     );
+    shows_that_it_is_the_one(&serving, &data).await;
     assert_eq!(serving.request("GET", "/tools").send(serving.address).await.status, 200);
     assert_eq!(request(serving.address, "GET", "/tools").send(serving.address).await.status, 401);
     let token = std::fs::read_to_string(data.join("token")).unwrap();
+    let key = ServerFile::read(&data).unwrap().key.unwrap();
     let (code, out, err) = serving.stop().await;
     assert_eq!((code, out.as_str()), (Some(0), ""), "{err}");
     for word in ["listening", "model", "data", "token", "Ctrl-C", "GET", "/tools", "stopped"] {
@@ -75,6 +92,7 @@ async fn a_start_leaves_what_clients_need_and_a_stop_takes_it_away() {
     // The token stays the same, and so do the sessions.
     let again = Serving::start(&home, &["--log-format", "json"]).await;
     assert_eq!(std::fs::read_to_string(data.join("token")).unwrap(), token);
+    assert_ne!(ServerFile::read(&data).unwrap().key.unwrap(), key, "each run has its own");
     assert_eq!(again.request("GET", "/health").send(again.address).await.status, 200);
     let (_, _, err) = again.stop().await;
     let lines: Vec<Value> = err.lines().map(|line| serde_json::from_str(line).expect(line)).collect();

@@ -84,6 +84,9 @@ fn path(path: &str, schemas: &mut Schemas) -> Value {
     let parameters = names.map(|name| {
         let (schema, what) = match name {
             "sessionId" => (schemas.incoming::<crate::protocol::SessionId>(), "The session."),
+            "nonce" => {
+                (json!({ "type": "string", "pattern": "^[0-9a-fA-F]{32,128}$" }), "A word that was never sent before.")
+            }
             "turnId" => (schemas.incoming::<crate::protocol::TurnId>(), "The turn."),
             "grantId" => (schemas.incoming::<crate::protocol::GrantId>(), "The grant."),
             _ => (json!({ "type": "string", "minLength": 1 }), "A name."),

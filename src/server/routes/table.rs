@@ -11,7 +11,7 @@ use super::changes;
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
     AgentList, Control, CreateSession, Deleted, DiffView, Event, ExplainCall, Feedback, Fork, GrantView, Health, Item,
-    ModelList, Page, PermissionExplanation, Prompt, SessionView, ToolList, TurnRecord, Undo, Undone,
+    ModelList, Page, PermissionExplanation, Prompt, Proof, SessionView, ToolList, TurnRecord, Undo, Undone,
 };
 use crate::server::openapi::{
     Operation, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation, page_limit,
@@ -234,6 +234,10 @@ fn server() -> Vec<Row> {
         .gives::<Health>(200, "It is well.")
         .gives::<Health>(503, "A part that is needed is down.")
         .open();
+    let proof = operation("proof", "Shows that it is the server that `server.json` tells of. Needs no token.")
+        .more("A server can have gone, and another program have taken its port: who found it by `server.json` asks this before it sends a token.")
+        .gives::<Proof>(200, "The answer to that word, as only this server can give it.")
+        .open();
     let metrics = operation("metrics", "What the server counts, for Prometheus.").answers_with(
         200,
         "The page, in the text format 0.0.4.",
@@ -255,6 +259,7 @@ fn server() -> Vec<Row> {
         row(GET, "/agents", super::agents, agents),
         row(GET, "/models", super::models, models),
         row(GET, "/health", super::health, health),
+        row(GET, "/proof/{nonce}", super::proof, proof),
         row(GET, "/metrics", metrics::show, metrics),
         row(GET, "/openapi.json", super::document, openapi),
         row(GET, "/ws", ws::open, socket),
