@@ -16,6 +16,8 @@ use crate::store::{Inspection, StoreError};
 
 /// Faults of one session that are printed; a log that is wrong early is often wrong in many places.
 const FAULTS_MAX: usize = 20;
+/// The databases beside the sessions' own.
+const BESIDE: [&str; 2] = ["snapshots.db", "memory.db"];
 
 /// What was seen.
 #[derive(Debug, Default)]
@@ -43,12 +45,28 @@ pub(super) fn run(arguments: Check) -> Exit {
 }
 
 fn look(directory: &Path, heads: bool) -> Result<Sum, StoreError> {
-    let inspection = Inspection::open(directory)?;
+    let mut sum = Sum::default();
+    // What cannot be read because it is damaged is what is looked for.
+    match look_into(directory, heads, &mut sum) {
+        Err(damage @ StoreError::Broken { .. }) => sum.fault(&damage.to_string()),
+        looked => looked?,
+    }
+    let Sum { sessions, turns, events, faults } = sum;
+    let verdict = if faults == 0 { "nothing is wrong".to_owned() } else { format!("{faults} faults") };
+    screen::line(&format!("{}: {sessions} sessions, {turns} turns, {events} events: {verdict}", directory.display()));
+    Ok(sum)
+}
+
+fn look_into(directory: &Path, heads: bool, sum: &mut Sum) -> Result<(), StoreError> {
+    let inspection = Inspection::open(directory).inspect_err(|error| {
+        if let StoreError::Broken { .. } = error {
+            files(directory, sum);
+        }
+    })?;
     if inspection.is_served() {
         screen::note("a server has the data directory: each session is looked at as it is at that moment");
     }
-    let mut sum = Sum::default();
-    files(directory, &mut sum);
+    files(directory, sum);
     let damaged = inspection.database()?;
     let sound = damaged.is_empty();
     sum.tell(damaged);
@@ -57,25 +75,27 @@ fn look(directory: &Path, heads: bool) -> Result<Sum, StoreError> {
         let note = "the next start of a server keeps a copy and brings it there; only the database itself was checked";
         screen::note(&format!("schema version {version}, the newest is {newest}: {note}"));
     } else if sound {
-        sessions(&inspection, heads, &mut sum)?;
+        sessions(&inspection, heads, sum)?;
     } else {
         screen::note("the database itself is damaged, so its sessions were not looked at");
     }
-    let Sum { sessions, turns, events, faults } = sum;
-    let verdict = if faults == 0 { "nothing is wrong".to_owned() } else { format!("{faults} faults") };
-    screen::line(&format!("{}: {sessions} sessions, {turns} turns, {events} events: {verdict}", directory.display()));
-    Ok(sum)
+    Ok(())
 }
 
-/// What lies beside the database: who may touch the directory, and the named tokens.
+/// What lies beside the database: who may touch the directory, the tokens, what turns did to files, and the memory.
 fn files(directory: &Path, sum: &mut Sum) {
     if data_directory::is_open_to_others(directory) {
         // Of a copy that lies elsewhere this is no fault.
         screen::note("other users can look into the directory; `chmod 700` closes it");
     }
     if let Err(error) = Tokens::read(&tokens_file(directory)) {
-        sum.faults += 1;
-        screen::line(&screen::clean(&error.to_string()));
+        sum.fault(&error.to_string());
+    }
+    if let Some(error) = data_directory::token_fault(directory) {
+        sum.fault(&error.to_string());
+    }
+    for said in BESIDE.iter().flat_map(|name| Inspection::beside(directory, name)) {
+        sum.fault(&said);
     }
 }
 
@@ -114,6 +134,11 @@ fn of_event(event: &Event, Misplaced { field, expected }: Misplaced) -> Fault {
 }
 
 impl Sum {
+    fn fault(&mut self, said: &str) {
+        self.faults += 1;
+        screen::line(&screen::clean(said));
+    }
+
     fn tell(&mut self, faults: Vec<Fault>) {
         self.faults += faults.len() as u64;
         for fault in faults.iter().take(FAULTS_MAX) {

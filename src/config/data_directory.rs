@@ -81,8 +81,13 @@ pub fn faults(directory: &Path, auth: bool) -> Vec<DataDirectoryError> {
     }
     let checked = own_directory::check(directory).and_then(|_| check_writable(directory));
     let unusable = checked.err().map(|cause| error("use the data directory", directory, cause));
-    let unread = if auth { read_token(&token_file(directory)).err() } else { None };
+    let unread = if auth { token_fault(directory) } else { None };
     unusable.into_iter().chain(unread).collect()
+}
+
+/// What is wrong with the token of the directory, if it has one.
+pub fn token_fault(directory: &Path) -> Option<DataDirectoryError> {
+    read_token(&token_file(directory)).err()
 }
 
 /// Whether something can be made there.

@@ -135,9 +135,11 @@ pub fn store_failure(error: &StoreError) -> ApiError {
         StoreError::NoTurn(id) => ApiError::not_found(format!("turn {id}")),
         StoreError::TooDeep { .. } => ApiError::new(ErrorCode::ResourceExhausted, error.to_string()),
         StoreError::Closed => stopping(),
-        StoreError::InUse { .. } | StoreError::Damaged { .. } | StoreError::TooNew { .. } | StoreError::Io { .. } => {
-            ApiError::internal(error.to_string())
-        }
+        StoreError::InUse { .. }
+        | StoreError::Damaged { .. }
+        | StoreError::Broken { .. }
+        | StoreError::TooNew { .. }
+        | StoreError::Io { .. } => ApiError::internal(error.to_string()),
     }
 }
 

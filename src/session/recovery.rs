@@ -29,7 +29,14 @@ impl Manager {
             sessions.entry(turn.record.session_id.clone()).or_default().push(turn);
         }
         for (id, turns) in sessions {
-            self.recover_session(&id, turns).await?;
+            match self.recover_session(&id, turns).await {
+                Ok(()) => {}
+                // One session that cannot be read keeps no other from its work.
+                Err(error @ (StoreError::Io { .. } | StoreError::Broken { .. } | StoreError::Damaged { .. })) => {
+                    tracing::error!(session = %id, %error, "what an earlier process left open cannot be read; the next start tries again");
+                }
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -48,7 +55,7 @@ impl Manager {
             let ended = interrupted(turn);
             match self.write_interrupted(&mut row, ended.clone(), !queued.is_empty()).await {
                 Ok(late) => drop(queued.splice(..0, late)),
-                Err(error @ StoreError::Io { .. }) => {
+                Err(error @ (StoreError::Io { .. } | StoreError::Broken { .. })) => {
                     tracing::error!(session = %id, %error, "what an earlier process left open could not be ended; it is tried again");
                     owed = Some(ended);
                     break;

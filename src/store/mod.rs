@@ -82,6 +82,14 @@ pub enum StoreError {
         /// Ours.
         known: i64,
     },
+    /// The file is no whole database any more. Keep it; a copy from before helps.
+    #[error("{path} is not a whole database: {cause}", path = path.display())]
+    Broken {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
     /// The disk or the database said no. Retry when somebody has acted.
     #[error("storage failed while trying to {doing}: {cause}")]
     Io {

@@ -280,7 +280,7 @@ async fn a_damaged_page_is_said() {
     let inspection = Inspection::open(directory.path()).expect("opens");
     match inspection.database() {
         Ok(faults) => assert!(faults.iter().any(|f| matches!(f, Fault::Database { .. })), "{faults:?}"),
-        Err(error) => assert!(matches!(error, StoreError::Io { .. }), "{error:?}"),
+        Err(error) => assert!(matches!(error, StoreError::Broken { .. }), "{error:?}"),
     }
 }
 

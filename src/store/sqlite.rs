@@ -102,6 +102,7 @@ impl SqliteStore {
 
     fn open_locked(directory: &Path, lock: Lock) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
+        schema::check_whole(&path)?;
         make_private_file(&path)?;
         let (writer, layer) = schema::open(&path)?;
         let (jobs, receiver) = mpsc::channel();

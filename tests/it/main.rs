@@ -11,6 +11,7 @@ mod changes;
 mod commands;
 mod controls;
 mod crash;
+mod damage;
 mod demo;
 mod doors;
 mod editing;

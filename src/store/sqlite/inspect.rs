@@ -42,9 +42,10 @@ impl Inspection {
     /// Opens a data directory for looking.
     ///
     /// # Errors
-    /// [`StoreError::TooNew`], or [`StoreError::Io`] that names the path: there is no database in it, too.
+    /// [`StoreError::TooNew`], [`StoreError::Broken`], or [`StoreError::Io`] that names the path: there is no database in it, too.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         let path = directory.join(FILE);
+        schema::check_whole(&path)?;
         let found = std::fs::metadata(&path).and_then(|found| match found.is_file() {
             true => Ok(()),
             false => Err(io::Error::other("not a file")),
@@ -90,9 +91,19 @@ impl Inspection {
     }
 
     fn sound(&self) -> rusqlite::Result<Vec<Fault>> {
-        let mut check = self.connection.prepare(&format!("PRAGMA integrity_check({SAID_MAX})"))?;
-        let said = check.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
-        Ok(said.into_iter().filter(|said| said != "ok").map(|said| Fault::Database { said }).collect())
+        Ok(unsound(&self.connection)?.into_iter().map(|said| Fault::Database { said }).collect())
+    }
+
+    /// What SQLite finds wrong with a database that lies beside it, such as the record of changes; nothing where there is none.
+    pub fn beside(directory: &Path, name: &str) -> Vec<String> {
+        let path = directory.join(name);
+        if !std::fs::metadata(&path).is_ok_and(|found| found.len() > 0) {
+            return Vec::new();
+        }
+        let at_rest = std::fs::metadata(schema::beside(&path, "-wal")).map_or(true, |wal| wal.len() == 0);
+        let said = connect(&path, at_rest).and_then(|connection| unsound(&connection));
+        let said = said.unwrap_or_else(|cause| vec![cause.to_string()]);
+        said.into_iter().map(|said| format!("{}: {said}", path.display())).collect()
     }
 
     /// The number of the first session behind number `after`; 0 begins.
@@ -145,6 +156,14 @@ impl Inspection {
     fn failed(&self, cause: &rusqlite::Error) -> StoreError {
         schema::failure("read the database", &self.path, cause)
     }
+}
+
+/// What SQLite finds wrong with a file.
+fn unsound(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut check = connection.prepare(&format!("PRAGMA integrity_check({SAID_MAX})"))?;
+    let mut said = check.query_map([], |row| row.get::<_, String>(0))?.collect::<Result<Vec<_>, _>>()?;
+    said.retain(|said| said != "ok");
+    Ok(said)
 }
 
 /// A connection that only reads. At rest, SQLite is told that nothing changes, so that it makes no files of its own.

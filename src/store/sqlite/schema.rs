@@ -155,6 +155,10 @@ fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
         transaction.pragma_update(None, "user_version", version).map_err(failed)?;
         transaction.commit().map_err(failed)?;
     }
+    if done == 0 {
+        // From now on a file without tables is one that was damaged.
+        connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).map_err(failed)?;
+    }
     Ok(())
 }
 
@@ -199,8 +203,58 @@ fn back_up(connection: &Connection, path: &Path, version: i64) -> Result<(), Sto
     })
 }
 
+/// Files that a server makes once it has its database: where one of them has something in it, there was one.
+const BESIDE: [&str; 4] = ["snapshots.db", "memory.db", "programs", "server.json"];
+/// Where in a database's file its version stands: four bytes, the highest first (sqlite.org/fileformat.html, 1.3).
+const VERSION_AT: u64 = 60;
+
+/// Whether the database is there, or may be made: not where it was and is no more, for it would be made anew without a word.
+///
+/// # Errors
+/// [`StoreError::Broken`].
+pub(super) fn check_whole(path: &Path) -> Result<(), StoreError> {
+    let length = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+    let last = beside(path, "-wal");
+    let last_written = length(&last) > 0;
+    let lived = BESIDE.iter().map(|name| path.with_file_name(name)).find(|other| length(other) > 0);
+    let witness = Some(last).filter(|_| last_written).or(lived.clone());
+    let name = |path: Option<PathBuf>| path.and_then(|path| Some(path.file_name()?.display().to_string()));
+    let cause = match std::fs::metadata(path).map(|found| found.len()) {
+        Err(_) if last_written => "it is gone, and what was written last is still there (simse.db-wal)".to_owned(),
+        Ok(0) => match name(witness) {
+            Some(name) => format!("it is empty, and {name} beside it is not"),
+            None => return Ok(()),
+        },
+        Ok(_) if !last_written && lived.is_some() && version_in(path) == Some(0) => {
+            "it has no tables: what was written last is gone (simse.db-wal)".to_owned()
+        }
+        Ok(_) | Err(_) => return Ok(()),
+    };
+    let path = path.to_owned();
+    Err(StoreError::Broken {
+        path,
+        cause: format!("{cause}; bring back a copy, or take these files away to begin anew"),
+    })
+}
+
+/// The version that the file itself has.
+fn version_in(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::FileExt as _;
+    let mut version = [0; 4];
+    std::fs::File::open(path).ok()?.read_exact_at(&mut version, VERSION_AT).ok()?;
+    Some(u32::from_be_bytes(version))
+}
+
+/// Whether SQLite says that the file is damaged, or none of its own.
+pub(super) fn is_damage(cause: &rusqlite::Error) -> bool {
+    matches!(cause.sqlite_error_code(), Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase))
+}
+
 /// SQLite's words, with the path and what was tried.
 pub(super) fn failure(doing: &str, path: &Path, cause: &rusqlite::Error) -> StoreError {
+    if is_damage(cause) {
+        return StoreError::Broken { path: path.to_owned(), cause: cause.to_string() };
+    }
     StoreError::Io { doing: doing.to_owned(), cause: format!("{}: {cause}", path.display()) }
 }
 
