@@ -11,6 +11,7 @@ import { dirname, join } from 'node:path'
 import process from 'node:process'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { operations } from '../js/client/operations.js'
 import * as modules from '../js/client.node.js'
 import { compared, made } from '../scripts/client.mjs'
 import { clientRoom, refusedWith } from './support/client.mjs'
@@ -293,6 +294,25 @@ test('the program itself, started with its defaults, is found', { timeout: 60_00
   } finally {
     child.kill('SIGKILL')
     await ended
+  }
+})
+
+test('an answer of another shape is none', async () => {
+  const first = async (list) => {
+    for await (const each of list) return each
+  }
+  const wrong = ['{}', 'null', '[]', '"x"', '7', '{"sessionId":7,"turnId":[],"items":{},"tools":null,"deleted":"yes"}']
+  for (const text of wrong) {
+    const fetch = async () => new Response(text, { headers: { 'content-type': 'application/json' } })
+    const client = createSimseClient({ baseUrl: 'http://127.0.0.1:9', fetch })
+    for (const [name, { kind, parameters, body }] of Object.entries(operations)) {
+      if (kind === 'text' || kind === 'events') continue
+      const [group, member] = name.split('.')
+      const args = [...parameters.map(() => 'x'), ...(body ? [{}] : [])]
+      const given = member === undefined ? client[group](...args) : client[group][member](...args)
+      const { message, status } = await refusedWith(assert, 'BAD_ANSWER', kind === 'list' ? first(given) : given)
+      assert.deepEqual([message, status], [`${name}: the answer is not what this server gives`, 200], text)
+    }
   }
 })
 

@@ -380,18 +380,35 @@ async function attempts(world, call, take) {
   }
 }
 
+const kindOf = (value) => (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value)
+
+/** Whether an answer has what those of an operation have, each of its kind, in one of the ways in which they may be. */
+function fits(value, ways) {
+  const has = ([name, kinds]) =>
+    Object.hasOwn(value, name) && (kinds === '' || kinds.split('|').includes(kindOf(value[name])))
+  return kindOf(value) === 'object' && ways.some((way) => Object.entries(way).every(has))
+}
+
 /** Calls, and gives back what the JSON or the text of the answer says. */
 function exchange(world, call) {
   return attempts(world, call, async (response, signal) => {
     const text = await textOf(response, call, signal)
     if (!response.ok && !call.answers.includes(response.status)) throw refusal(call.operation, response, text)
     if (call.text) return text
+    const bad = (what, cause) =>
+      new SimseError('BAD_ANSWER', `${call.operation}: ${what}`, {
+        status: response.status,
+        operation: call.operation,
+        cause,
+      })
+    let value
     try {
-      return JSON.parse(text)
+      value = JSON.parse(text)
     } catch (cause) {
-      const more = { status: response.status, operation: call.operation, cause }
-      throw new SimseError('BAD_ANSWER', `${call.operation}: the answer is no JSON`, more)
+      throw bad('the answer is no JSON', cause)
     }
+    if (!fits(value, call.gives)) throw bad('the answer is not what this server gives')
+    return value
   })
 }
 
@@ -865,6 +882,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { items: 'array', nextCursor: 'string|null' },
+    ],
   },
   'sessions.create': {
     kind: 'call',
@@ -876,6 +896,9 @@ const operations = {
     key: true,
     version: false,
     answers: [],
+    gives: [
+      { agent: 'string', createdAt: 'number', lastSeq: 'number', messageCount: 'number', model: 'string', permissionMode: '', queued: 'number', reasoning: '', sessionId: 'string', status: '', updatedAt: 'number', usage: 'object', version: 'number', workingDirectory: 'string' },
+    ],
   },
   'sessions.get': {
     kind: 'call',
@@ -887,6 +910,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { agent: 'string', createdAt: 'number', lastSeq: 'number', messageCount: 'number', model: 'string', permissionMode: '', queued: 'number', reasoning: '', sessionId: 'string', status: '', updatedAt: 'number', usage: 'object', version: 'number', workingDirectory: 'string' },
+    ],
   },
   'sessions.configure': {
     kind: 'call',
@@ -898,6 +924,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { agent: 'string', createdAt: 'number', lastSeq: 'number', messageCount: 'number', model: 'string', permissionMode: '', queued: 'number', reasoning: '', sessionId: 'string', status: '', updatedAt: 'number', usage: 'object', version: 'number', workingDirectory: 'string' },
+    ],
   },
   'sessions.delete': {
     kind: 'call',
@@ -909,6 +938,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { deleted: 'boolean' },
+    ],
   },
   'sessions.prompt': {
     kind: 'prompt',
@@ -920,6 +952,10 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { createdAt: 'number', prompt: 'string', rounds: 'number', sessionId: 'string', status: '', turnId: 'string', usage: 'object' },
+      { status: '', turnId: 'string', version: 'number' },
+    ],
     follow: 'sessions.events',
     record: 'sessions.turn',
   },
@@ -933,6 +969,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { aborted: 'boolean', turnId: 'string' },
+    ],
   },
   'sessions.interrupt': {
     kind: 'call',
@@ -944,6 +983,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { interrupted: 'boolean', turnId: 'string' },
+    ],
   },
   'sessions.pause': {
     kind: 'call',
@@ -955,6 +997,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { paused: 'boolean', status: '', turnId: 'string' },
+    ],
   },
   'sessions.resume': {
     kind: 'call',
@@ -966,6 +1011,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { resumed: 'boolean', turnId: 'string' },
+    ],
   },
   'sessions.feedback': {
     kind: 'call',
@@ -977,6 +1025,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { requestId: 'string' },
+    ],
   },
   'sessions.events': {
     kind: 'events',
@@ -988,6 +1039,7 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [],
   },
   events: {
     kind: 'events',
@@ -999,6 +1051,7 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [],
   },
   'sessions.history': {
     kind: 'list',
@@ -1010,6 +1063,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { items: 'array', nextCursor: 'string|null' },
+    ],
   },
   'sessions.turns': {
     kind: 'list',
@@ -1021,6 +1077,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { items: 'array', nextCursor: 'string|null' },
+    ],
   },
   'sessions.turn': {
     kind: 'call',
@@ -1032,6 +1091,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { createdAt: 'number', prompt: 'string', rounds: 'number', sessionId: 'string', status: '', turnId: 'string', usage: 'object' },
+    ],
   },
   'sessions.diff': {
     kind: 'call',
@@ -1043,6 +1105,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { diffTruncated: 'boolean', fileCount: 'number', files: 'array', nextCursor: 'string|null', sessionId: 'string', truncatedCount: 'number', turns: 'array' },
+    ],
   },
   'sessions.fork': {
     kind: 'call',
@@ -1054,6 +1119,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { agent: 'string', createdAt: 'number', lastSeq: 'number', messageCount: 'number', model: 'string', permissionMode: '', queued: 'number', reasoning: '', sessionId: 'string', status: '', updatedAt: 'number', usage: 'object', version: 'number', workingDirectory: 'string' },
+    ],
   },
   'sessions.undo': {
     kind: 'call',
@@ -1065,6 +1133,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { files: 'array', turnIds: 'array', version: 'number' },
+    ],
   },
   'sessions.redo': {
     kind: 'call',
@@ -1076,6 +1147,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { files: 'array', turnIds: 'array', version: 'number' },
+    ],
   },
   'permissions.explain': {
     kind: 'call',
@@ -1087,6 +1161,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { decision: '', parts: 'array', reason: 'string', source: '' },
+    ],
   },
   'permissions.grants': {
     kind: 'list',
@@ -1098,6 +1175,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { items: 'array', nextCursor: 'string|null' },
+    ],
   },
   'permissions.revoke': {
     kind: 'call',
@@ -1109,6 +1189,9 @@ const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { deleted: 'boolean' },
+    ],
   },
   tools: {
     kind: 'call',
@@ -1120,6 +1203,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { tools: 'array' },
+    ],
   },
   agents: {
     kind: 'call',
@@ -1131,6 +1217,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { agents: 'array' },
+    ],
   },
   models: {
     kind: 'call',
@@ -1142,6 +1231,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { models: 'array' },
+    ],
   },
   health: {
     kind: 'call',
@@ -1153,6 +1245,9 @@ const operations = {
     key: false,
     version: false,
     answers: [503],
+    gives: [
+      { checks: 'object', status: 'string', timestamp: 'string', version: 'string' },
+    ],
   },
   proof: {
     kind: 'call',
@@ -1164,6 +1259,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { proof: 'string' },
+    ],
   },
   metrics: {
     kind: 'text',
@@ -1175,6 +1273,7 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [],
   },
   openapi: {
     kind: 'call',
@@ -1186,6 +1285,9 @@ const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { components: '', info: '', openapi: '', paths: '' },
+    ],
   },
 }
 
@@ -1420,6 +1522,7 @@ function callOf(world, name, { operation, parameters, body, options, leaves = []
     accept: operation.kind === 'text' ? '*/*' : 'application/json',
     text: operation.kind === 'text',
     answers: operation.answers,
+    gives: operation.gives,
     body: operation.body ? JSON.stringify(body ?? {}) : undefined,
     key: operation.key ? (options.idempotencyKey ?? newKey()) : undefined,
     ifVersion: options.ifVersion,

@@ -39,6 +39,7 @@ function table(document, operations) {
       ['key', String(key)],
       ['version', String(version)],
       ['answers', list(answered)],
+      ['gives', shapes(document.shapesOf(operation))],
     ]
     if (kind === 'prompt')
       fields.push(
@@ -49,6 +50,13 @@ function table(document, operations) {
   })
   const types = document.typesOf(stream.stream).map((type) => `  ${literal(type)},\n`)
   return `${HEAD}export const operations = {\n${rows.join('')}}\n\n/** The types of all events of sessions. */\nexport const EVENT_TYPES = Object.freeze([\n${types.join('')}])\n`
+}
+
+/** What answers have, each way on a line of its own. */
+function shapes(ways) {
+  const one = (way) =>
+    `      { ${way.map(([name, kinds]) => `${member(name)}: ${literal(kinds.join('|'))}`).join(', ')} },\n`
+  return ways.length === 0 ? '[]' : `[\n${ways.map(one).join('')}    ]`
 }
 
 /** Another operation of the same group. */

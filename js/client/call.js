@@ -151,17 +151,34 @@ async function attempts(world, call, take) {
   }
 }
 
+const kindOf = (value) => (value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value)
+
+/** Whether an answer has what those of an operation have, each of its kind, in one of the ways in which they may be. */
+function fits(value, ways) {
+  const has = ([name, kinds]) =>
+    Object.hasOwn(value, name) && (kinds === '' || kinds.split('|').includes(kindOf(value[name])))
+  return kindOf(value) === 'object' && ways.some((way) => Object.entries(way).every(has))
+}
+
 /** Calls, and gives back what the JSON or the text of the answer says. */
 export function exchange(world, call) {
   return attempts(world, call, async (response, signal) => {
     const text = await textOf(response, call, signal)
     if (!response.ok && !call.answers.includes(response.status)) throw refusal(call.operation, response, text)
     if (call.text) return text
+    const bad = (what, cause) =>
+      new SimseError('BAD_ANSWER', `${call.operation}: ${what}`, {
+        status: response.status,
+        operation: call.operation,
+        cause,
+      })
+    let value
     try {
-      return JSON.parse(text)
+      value = JSON.parse(text)
     } catch (cause) {
-      const more = { status: response.status, operation: call.operation, cause }
-      throw new SimseError('BAD_ANSWER', `${call.operation}: the answer is no JSON`, more)
+      throw bad('the answer is no JSON', cause)
     }
+    if (!fits(value, call.gives)) throw bad('the answer is not what this server gives')
+    return value
   })
 }

@@ -192,6 +192,7 @@ function callOf(world, name, { operation, parameters, body, options, leaves = []
     accept: operation.kind === 'text' ? '*/*' : 'application/json',
     text: operation.kind === 'text',
     answers: operation.answers,
+    gives: operation.gives,
     body: operation.body ? JSON.stringify(body ?? {}) : undefined,
     key: operation.key ? (options.idempotencyKey ?? newKey()) : undefined,
     ifVersion: options.ifVersion,

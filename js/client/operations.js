@@ -11,6 +11,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { items: 'array', nextCursor: 'string|null' },
+    ],
   },
   'sessions.create': {
     kind: 'call',
@@ -22,6 +25,9 @@ export const operations = {
     key: true,
     version: false,
     answers: [],
+    gives: [
+      { agent: 'string', createdAt: 'number', lastSeq: 'number', messageCount: 'number', model: 'string', permissionMode: '', queued: 'number', reasoning: '', sessionId: 'string', status: '', updatedAt: 'number', usage: 'object', version: 'number', workingDirectory: 'string' },
+    ],
   },
   'sessions.get': {
     kind: 'call',
@@ -33,6 +39,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { agent: 'string', createdAt: 'number', lastSeq: 'number', messageCount: 'number', model: 'string', permissionMode: '', queued: 'number', reasoning: '', sessionId: 'string', status: '', updatedAt: 'number', usage: 'object', version: 'number', workingDirectory: 'string' },
+    ],
   },
   'sessions.configure': {
     kind: 'call',
@@ -44,6 +53,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { agent: 'string', createdAt: 'number', lastSeq: 'number', messageCount: 'number', model: 'string', permissionMode: '', queued: 'number', reasoning: '', sessionId: 'string', status: '', updatedAt: 'number', usage: 'object', version: 'number', workingDirectory: 'string' },
+    ],
   },
   'sessions.delete': {
     kind: 'call',
@@ -55,6 +67,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { deleted: 'boolean' },
+    ],
   },
   'sessions.prompt': {
     kind: 'prompt',
@@ -66,6 +81,10 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { createdAt: 'number', prompt: 'string', rounds: 'number', sessionId: 'string', status: '', turnId: 'string', usage: 'object' },
+      { status: '', turnId: 'string', version: 'number' },
+    ],
     follow: 'sessions.events',
     record: 'sessions.turn',
   },
@@ -79,6 +98,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { aborted: 'boolean', turnId: 'string' },
+    ],
   },
   'sessions.interrupt': {
     kind: 'call',
@@ -90,6 +112,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { interrupted: 'boolean', turnId: 'string' },
+    ],
   },
   'sessions.pause': {
     kind: 'call',
@@ -101,6 +126,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { paused: 'boolean', status: '', turnId: 'string' },
+    ],
   },
   'sessions.resume': {
     kind: 'call',
@@ -112,6 +140,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { resumed: 'boolean', turnId: 'string' },
+    ],
   },
   'sessions.feedback': {
     kind: 'call',
@@ -123,6 +154,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { requestId: 'string' },
+    ],
   },
   'sessions.events': {
     kind: 'events',
@@ -134,6 +168,7 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [],
   },
   events: {
     kind: 'events',
@@ -145,6 +180,7 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [],
   },
   'sessions.history': {
     kind: 'list',
@@ -156,6 +192,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { items: 'array', nextCursor: 'string|null' },
+    ],
   },
   'sessions.turns': {
     kind: 'list',
@@ -167,6 +206,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { items: 'array', nextCursor: 'string|null' },
+    ],
   },
   'sessions.turn': {
     kind: 'call',
@@ -178,6 +220,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { createdAt: 'number', prompt: 'string', rounds: 'number', sessionId: 'string', status: '', turnId: 'string', usage: 'object' },
+    ],
   },
   'sessions.diff': {
     kind: 'call',
@@ -189,6 +234,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { diffTruncated: 'boolean', fileCount: 'number', files: 'array', nextCursor: 'string|null', sessionId: 'string', truncatedCount: 'number', turns: 'array' },
+    ],
   },
   'sessions.fork': {
     kind: 'call',
@@ -200,6 +248,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { agent: 'string', createdAt: 'number', lastSeq: 'number', messageCount: 'number', model: 'string', permissionMode: '', queued: 'number', reasoning: '', sessionId: 'string', status: '', updatedAt: 'number', usage: 'object', version: 'number', workingDirectory: 'string' },
+    ],
   },
   'sessions.undo': {
     kind: 'call',
@@ -211,6 +262,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { files: 'array', turnIds: 'array', version: 'number' },
+    ],
   },
   'sessions.redo': {
     kind: 'call',
@@ -222,6 +276,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { files: 'array', turnIds: 'array', version: 'number' },
+    ],
   },
   'permissions.explain': {
     kind: 'call',
@@ -233,6 +290,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { decision: '', parts: 'array', reason: 'string', source: '' },
+    ],
   },
   'permissions.grants': {
     kind: 'list',
@@ -244,6 +304,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { items: 'array', nextCursor: 'string|null' },
+    ],
   },
   'permissions.revoke': {
     kind: 'call',
@@ -255,6 +318,9 @@ export const operations = {
     key: true,
     version: true,
     answers: [],
+    gives: [
+      { deleted: 'boolean' },
+    ],
   },
   tools: {
     kind: 'call',
@@ -266,6 +332,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { tools: 'array' },
+    ],
   },
   agents: {
     kind: 'call',
@@ -277,6 +346,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { agents: 'array' },
+    ],
   },
   models: {
     kind: 'call',
@@ -288,6 +360,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { models: 'array' },
+    ],
   },
   health: {
     kind: 'call',
@@ -299,6 +374,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [503],
+    gives: [
+      { checks: 'object', status: 'string', timestamp: 'string', version: 'string' },
+    ],
   },
   proof: {
     kind: 'call',
@@ -310,6 +388,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { proof: 'string' },
+    ],
   },
   metrics: {
     kind: 'text',
@@ -321,6 +402,7 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [],
   },
   openapi: {
     kind: 'call',
@@ -332,6 +414,9 @@ export const operations = {
     key: false,
     version: false,
     answers: [],
+    gives: [
+      { components: '', info: '', openapi: '', paths: '' },
+    ],
   },
 }
 

@@ -90,6 +90,20 @@ export class Document {
     return properties?.items !== undefined && properties.nextCursor !== undefined
   }
 
+  /** What its answers must have, in each of the ways in which they may be: names, and of what kinds the values are (none: any). */
+  shapesOf(operation) {
+    const ways = Object.values(operation.json).flatMap((schema) => this.variantsOf(schema))
+    const shapes = ways.map(({ required = [], properties = {} }) =>
+      [...required].sort().map((name) => [name, this.#kinds(properties[name])]),
+    )
+    return shapes.filter((shape, at) => shapes.findIndex((one) => JSON.stringify(one) === JSON.stringify(shape)) === at)
+  }
+
+  #kinds(schema) {
+    const kinds = [this.resolve(schema)?.type ?? []].flat()
+    return kinds.map((kind) => (kind === 'integer' ? 'number' : kind))
+  }
+
   /** A schema's alternatives, resolved; itself when it has none. */
   variantsOf(schema) {
     const found = this.resolve(schema)

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use super::{Gate, Sink};
-use crate::base::limit;
+use crate::base::{limit, panics};
 use crate::hook::{Before, CallPoint, Hooks, Line, NoHooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory};
 use crate::tool::{
@@ -104,7 +104,7 @@ pub async fn run_call(
         Ok(()) => {
             let steps = pin!(steps(environment, request, (&id, &name), cancel));
             AssertUnwindSafe(steps).catch_unwind().await.unwrap_or_else(|panic| {
-                let message = format!("panicked: {}", panic_text(panic.as_ref()));
+                let message = format!("panicked: {}", panics::words(panic.as_ref()));
                 failed(&id, &name, Failure::execution(ErrorCode::Internal, &name, &message), None)
             })
         }
@@ -247,7 +247,7 @@ fn properly_named(
 /// How a tool's run ended.
 enum Run {
     Returned(Result<ToolOutput, ToolError>),
-    Panicked(String),
+    Panicked(&'static str),
     TimedOut(u64),
     Stopped,
 }
@@ -387,7 +387,7 @@ impl From<Result<Result<ToolOutput, ToolError>, Box<dyn Any + Send>>> for Run {
     fn from(result: Result<Result<ToolOutput, ToolError>, Box<dyn Any + Send>>) -> Self {
         match result {
             Ok(returned) => Self::Returned(returned),
-            Err(panic) => Self::Panicked(panic_text(panic.as_ref())),
+            Err(panic) => Self::Panicked(panics::words(panic.as_ref())),
         }
     }
 }
@@ -419,10 +419,4 @@ fn failed(id: &str, name: &str, failure: Failure, duration_ms: Option<u64>) -> C
         timed_out_ms,
         failure: Some(body),
     }
-}
-
-/// The words of a panic, when it had any.
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

@@ -138,7 +138,7 @@ fn registry() -> Registry {
             |a, _| async move { Ok(a["text"].as_str().unwrap().to_owned().into()) },
         ),
         tool(json!({"name": "fails"}), |_, _| async { Err(ToolError::failed("network down")) }),
-        tool(json!({"name": "panics"}), |_, _| async { panic!("oh {}", "no") }),
+        tool(json!({"name": "panics"}), |_, _| async { panic!("oh {}", std::hint::black_box("s3cret")) }),
         tool(json!({"name": "slow", "timeoutMs": 30}), |_, c: ToolContext| async move {
             c.cancel.cancelled().await;
             Err(ToolError::Aborted)
@@ -183,7 +183,7 @@ async fn results_in_the_words_of_the_table() {
         ("gone", json!({}), "Tool not found: \"gone\"", Some(ErrorCode::NotFound), false),
         ("echo", json!({}), "Tool \"echo\" execution failed: argument \"text\" is missing: expected a string, got nothing", Some(ErrorCode::InvalidArgument), false),
         ("fails", json!({}), "Tool \"fails\" execution failed: network down", Some(ErrorCode::Internal), true),
-        ("panics", json!({}), "Tool \"panics\" execution failed: panicked: oh no", Some(ErrorCode::Internal), true),
+        ("panics", json!({}), "Tool \"panics\" execution failed: panicked: in words that are not repeated", Some(ErrorCode::Internal), true),
         ("slow", json!({}), "Tool \"slow\" execution failed: Operation \"tool:slow\" timed out after 30ms", Some(ErrorCode::Timeout), true),
         ("deaf", json!({}), "Tool \"deaf\" execution failed: Operation \"tool:deaf\" timed out after 20ms", Some(ErrorCode::Timeout), true),
         ("long", json!({}), "abc\n\n[OUTPUT TRUNCATED — 6 chars total, showing first 3]", None, true),

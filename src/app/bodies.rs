@@ -1,11 +1,12 @@
 //! Checks of what callers send, beyond its form: each refusal names the field and what was expected.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::agents::model_of;
 use super::permissions::grant_terms;
-use super::roots::shown;
+use super::roots::{Found, look_up, shown};
 use super::{App, Caller};
+use crate::base::panics::broken;
 use crate::base::{clock, limit};
 use crate::model::Model as _;
 use crate::protocol::{
@@ -157,21 +158,15 @@ impl App {
     async fn working_directory(&self, field: &str, given: Option<PathBuf>) -> Result<PathBuf, ApiError> {
         let Some(given) = given else { return Ok(self.wardrobe.working_directory().to_owned()) };
         let wanted = self.settings().working_directory.join(&given);
-        let looked_up = tokio::task::spawn_blocking(move || {
-            let real = std::fs::canonicalize(&wanted)?;
-            Ok::<_, std::io::Error>((real.is_dir(), real))
-        });
-        let found = looked_up.await.map_err(|error| ApiError::internal(error.to_string()))?;
+        let roots = self.roots.clone();
+        let looked_up = tokio::task::spawn_blocking(move || look_up(&roots, &wanted));
+        let found = looked_up.await.map_err(|error| ApiError::internal(broken(error)))?;
         let refusal = |why: &str| ApiError::unfit(field, why, given.display());
         match found {
-            Ok((true, real)) if self.is_allowed(&real) => Ok(real),
-            Ok((true, _)) => Err(refusal(&format!("a directory under an allowed root ({})", shown(&self.roots)))),
-            Ok((false, _)) | Err(_) => Err(refusal("an existing directory")),
+            Found::Allowed(real) => Ok(real),
+            Found::Elsewhere => Err(refusal(&format!("a directory under an allowed root ({})", shown(&self.roots)))),
+            Found::Missing => Err(refusal("an existing directory")),
         }
-    }
-
-    fn is_allowed(&self, directory: &Path) -> bool {
-        self.roots.iter().any(|root| directory.starts_with(root))
     }
 }
 

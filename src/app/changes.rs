@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{App, Caller};
+use crate::base::panics::broken;
 use crate::host::{DiffWanted, Direction};
 use crate::protocol::{ApiError, DiffView, Fork, SessionId, SessionView, Undo, Undone};
 use crate::session::{NewFork, Receipt, Workbench as _, store_failure};
@@ -22,7 +23,7 @@ impl App {
             return Err(ApiError::conflict(why));
         };
         let work = move || recording.diff(&row.id, &workspace, wanted);
-        tokio::task::spawn_blocking(work).await.map_err(|e| ApiError::internal(e.to_string()))?
+        tokio::task::spawn_blocking(work).await.map_err(|e| ApiError::internal(broken(e)))?
     }
 
     /// Undoes what turns did to files: all of it or nothing, and only where nobody has changed it since.
@@ -70,6 +71,6 @@ impl App {
     pub(super) async fn close_record(&self) -> Result<(), ApiError> {
         let Some(recording) = self.wardrobe.recording().map(Arc::clone) else { return Ok(()) };
         let closed = tokio::task::spawn_blocking(move || recording.store().close()).await;
-        closed.map_err(|e| ApiError::internal(e.to_string()))?.map_err(|e| ApiError::internal(e.to_string()))
+        closed.map_err(|e| ApiError::internal(broken(e)))?.map_err(|e| ApiError::internal(e.to_string()))
     }
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::App;
 use crate::base::beneath::{Way, way};
+use crate::base::panics::broken;
 use crate::base::sandbox::{self, Mode};
 use crate::base::{clock, file, limit};
 use crate::config::SandboxSettings;
@@ -77,7 +78,7 @@ impl App {
                     json!({ "status": status, "freeBytes": free })
                 }
                 Ok(Err(cause)) => json!({ "status": "unknown", "reason": cause.to_string() }),
-                Err(cause) => json!({ "status": "unknown", "reason": cause.to_string() }),
+                Err(cause) => json!({ "status": "unknown", "reason": broken(cause) }),
             }
         });
         Some(check.await)

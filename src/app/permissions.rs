@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::{App, Caller, store_failure};
+use crate::base::panics::broken;
 use crate::base::{clock, limit};
 use crate::protocol::{
     Access, ApiError, Deleted, ExplainCall, Feedback, GrantId, GrantScope, GrantView, Page, PermissionExplanation,
@@ -29,7 +30,7 @@ impl App {
             let found = registry.get(&tool).ok_or_else(|| ApiError::not_found(format!("tool {tool}")))?;
             // It may look at the file system to resolve a path.
             let looked = tokio::task::spawn_blocking(move || Looked::at(found.as_ref(), arguments, &context)).await;
-            looked.map_err(|e| ApiError::internal(e.to_string()))
+            looked.map_err(|e| ApiError::internal(broken(e)))
         };
         if let Some(id) = session_id {
             let live = self.live(caller, &id).await?;

@@ -49,3 +49,74 @@ pub(super) fn held(roots: &[PathBuf], (directory, real): (&Path, &Path)) -> Resu
     let expected = format!("a directory under an allowed root ({})", shown(roots));
     Err(ApiError::unfit("workingDirectory", expected, format!("{}{leads}", directory.display())))
 }
+
+/// What a directory is to those who may work under the roots.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A directory under one of them, without links.
+    Allowed(PathBuf),
+    /// There is no such directory, as far as it lies under one of them.
+    Missing,
+    /// It would lie elsewhere. Whether it does is not said: what is there is nobody's business who works here.
+    Elsewhere,
+}
+
+/// Looks a directory up.
+pub(super) fn look_up(roots: &[PathBuf], wanted: &Path) -> Found {
+    let is_under = |real: &Path| roots.iter().any(|root| real.starts_with(root));
+    if let Ok(real) = std::fs::canonicalize(wanted) {
+        return match (is_under(&real), real.is_dir()) {
+            (true, true) => Found::Allowed(real),
+            (true, false) => Found::Missing,
+            (false, _) => Found::Elsewhere,
+        };
+    }
+    for above in wanted.ancestors() {
+        match std::fs::canonicalize(above) {
+            Ok(real) if is_under(&real) => return Found::Missing,
+            Ok(_) => return Found::Elsewhere,
+            // A link whose end is not there: where that would be, nobody says.
+            Err(_) if std::fs::symlink_metadata(above).is_ok() => return Found::Elsewhere,
+            Err(_) => {}
+        }
+    }
+    Found::Elsewhere
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// What is there and what is not looks the same outside of the roots.
+    #[test]
+    fn what_lies_elsewhere_is_not_told() {
+        let home = tempfile::tempdir().unwrap();
+        let home = home.path().canonicalize().unwrap();
+        for directory in ["root/sub", "out/there"] {
+            std::fs::create_dir_all(home.join(directory)).unwrap();
+        }
+        for file in ["root/file", "out/file"] {
+            std::fs::write(home.join(file), "x").unwrap();
+        }
+        for (link, to) in [("in", "sub"), ("led", "../out"), ("dangling", "../out/nothing"), ("deep", "../out/there")] {
+            symlink(to, home.join("root").join(link)).unwrap();
+        }
+        let roots = [home.join("root")];
+        #[rustfmt::skip]
+        let table = [
+            ("root", Found::Allowed(home.join("root"))), ("root/sub", Found::Allowed(home.join("root/sub"))),
+            ("root/in", Found::Allowed(home.join("root/sub"))), ("root/sub/..", Found::Allowed(home.join("root"))),
+            ("root/nothing", Found::Missing), ("root/nothing/below", Found::Missing), ("root/file", Found::Missing), ("root/file/below", Found::Missing),
+            ("root/in/nothing", Found::Missing), ("root/nothing/../../out", Found::Missing), ("root/nothing/../../gone", Found::Missing),
+            ("out", Found::Elsewhere), ("out/there", Found::Elsewhere), ("out/nothing", Found::Elsewhere), ("gone", Found::Elsewhere), ("gone/below", Found::Elsewhere),
+            ("out/file", Found::Elsewhere), ("out/file/below", Found::Elsewhere), ("root/../out", Found::Elsewhere), ("root/../gone", Found::Elsewhere),
+            ("root/led", Found::Elsewhere), ("root/led/there", Found::Elsewhere), ("root/led/nothing", Found::Elsewhere),
+            ("root/dangling", Found::Elsewhere), ("root/dangling/below", Found::Elsewhere), ("root/deep", Found::Elsewhere), ("root/deep/x", Found::Elsewhere),
+        ];
+        for (wanted, want) in table {
+            assert_eq!(look_up(&roots, &home.join(wanted)), want, "{wanted}");
+        }
+    }
+}

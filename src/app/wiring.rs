@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::OpenError;
 use super::roots::{canonical, held, roots};
+use crate::base::panics::broken;
 use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock, limit};
 use crate::config::{InstructionDiscovery, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
@@ -49,7 +50,7 @@ pub(super) async fn store(storage: &Storage) -> Result<(Arc<dyn Store>, Option<P
         Storage::FirstFreeUnder(directory) => SqliteStore::open_first_free(&directory).map(kept),
     };
     let opened = tokio::task::spawn_blocking(open).await;
-    let failed = |e: tokio::task::JoinError| StoreError::Io { doing: "open the store".into(), cause: e.to_string() };
+    let failed = |e: tokio::task::JoinError| StoreError::Io { doing: "open the store".into(), cause: broken(e) };
     Ok(opened.map_err(failed)??)
 }
 
@@ -123,7 +124,7 @@ pub(super) async fn memories(
     let path = data_directory.map(|directory| directory.join(MEMORY_FILE));
     let open = move || path.map_or_else(RecallStore::in_memory, |path| RecallStore::open(&path));
     let opened = tokio::task::spawn_blocking(open).await;
-    let failed = |e: tokio::task::JoinError| StoreError::Io { doing: "open the memory".into(), cause: e.to_string() };
+    let failed = |e: tokio::task::JoinError| StoreError::Io { doing: "open the memory".into(), cause: broken(e) };
     let wanted = Wanted { results: Some(memory.results), threshold: Some(memory.similarity_threshold) };
     Ok(Some(Memories::new(opened.map_err(failed)??, embedder, wanted)))
 }
@@ -147,7 +148,7 @@ pub(super) async fn recording(
     };
     let opened = tokio::task::spawn_blocking(open).await;
     let doing = "open the record of changes".to_owned();
-    Ok(Some(opened.map_err(|e| StoreError::Io { doing, cause: e.to_string() })??))
+    Ok(Some(opened.map_err(|e| StoreError::Io { doing, cause: broken(e) })??))
 }
 
 fn embedder(settings: &Settings, name: &str) -> Result<Arc<dyn Embedder>, OpenError> {

@@ -20,6 +20,7 @@ use secrecy::{ExposeSecret, SecretString};
 use tokio::time::{Instant, Sleep};
 
 use super::clock;
+use super::panics::broken;
 use super::trace::Origin;
 
 pub use protocol::{header_pairs, protocol_client, without_address};
@@ -303,7 +304,7 @@ async fn cached(clients: &[OnceLock<Client>; 3], kind: Kind, shape: Shape) -> Re
         Kind::Loopback | Kind::Plain => make_client(kind, shape),
         Kind::Secure => tokio::task::spawn_blocking(move || make_client(kind, shape))
             .await
-            .map_err(|error| HttpError::Setup(error.to_string()))?,
+            .map_err(|error| HttpError::Setup(broken(error)))?,
     }?;
     // Two first requests at once: one client is kept, both are good.
     Ok(slot.get_or_init(|| made).clone())

@@ -13,6 +13,7 @@ pub mod limit;
 pub mod metrics;
 pub mod notify;
 pub mod own_directory;
+pub mod panics;
 pub mod passed;
 pub mod place;
 pub mod process;

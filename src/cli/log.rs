@@ -18,6 +18,7 @@ use tracing_subscriber::reload::{Handle, Layer};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::copies::Copies;
+use super::panics;
 use crate::base::trace::Tracer;
 use crate::config::{Launch, LogFilter, LogFormat, LogLevel};
 
@@ -66,6 +67,7 @@ impl Log {
             LogFormat::Json => registry.with(lines.json().flatten_event(true).with_span_list(false)).try_init(),
         };
         drop(started);
+        panics::watch();
         log
     }
 

@@ -12,6 +12,7 @@ mod config;
 mod copies;
 mod job;
 mod log;
+mod panics;
 mod program;
 mod rehearsal;
 mod reload;

@@ -13,6 +13,7 @@ use super::log::Log;
 use super::signal::hangup_is_ours;
 use super::supervised::Supervised;
 use crate::app::{App, Configuration};
+use crate::base::panics::broken;
 use crate::base::{clock, limit};
 use crate::config::tokens::Stamp;
 use crate::config::{Launch, Options, faults_of_file};
@@ -121,7 +122,7 @@ impl Reloader {
                 Err(error) => error.to_string(),
             },
             Ok(Err(problem)) => problem,
-            Err(cause) => cause.to_string(),
+            Err(cause) => broken(cause),
         };
         tracing::error!(problem, "the configuration is not taken: everything stays as it is");
         self.note(Vec::new(), Some(problem.clone()));

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::exec_command::code_of;
 use crate::base::console::{Console, Piece};
+use crate::base::panics::broken;
 use crate::base::process::Follow;
 use crate::base::{limit, text as cut};
 use crate::tool::{Arguments, LiveOutput, ToolContext, ToolError, ToolOutput};
@@ -187,7 +188,7 @@ pub(super) fn follow(context: &ToolContext, tool: &str) -> Option<Box<dyn Follow
 
 /// Runs work on the blocking pool.
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ToolError> {
-    tokio::task::spawn_blocking(work).await.map_err(|e| ToolError::failed(format!("file work failed: {e}")))
+    tokio::task::spawn_blocking(work).await.map_err(|e| ToolError::failed(format!("file work failed: {}", broken(e))))
 }
 
 #[cfg(test)]

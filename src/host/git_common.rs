@@ -18,6 +18,7 @@ use super::fs_common::{blocking, definition, refused};
 use super::git_hostile::{LIST, LOOKING, LOOKING_VARIABLES, WORKTREE, overrides, own_keys, programs, way_overrides};
 use super::git_place::{Shared, repository, shared};
 use super::git_stray::Stray;
+use crate::base::panics::broken;
 use crate::base::process::{Confinement, Ending, Invocation, RunLimits, environment, run};
 use crate::base::sandbox::denial;
 use crate::base::workspace::Workspace;
@@ -352,7 +353,7 @@ impl Git {
             }
             (found, _) => found,
         };
-        match tokio::task::spawn_blocking(look).await.map_err(|e| ToolError::failed(e.to_string()))? {
+        match tokio::task::spawn_blocking(look).await.map_err(|e| ToolError::failed(broken(e)))? {
             Some(Shared::In(place)) if holds => Ok(Some(("GIT_COMMON_DIR".into(), place.into_os_string()))),
             Some(Shared::In(_)) | None => Ok(None),
             Some(Shared::Led(file)) => Err(ToolError::failed(format!(

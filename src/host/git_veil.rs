@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::fs_common::refused;
 use super::git_common::{Git, Pathspecs};
 use super::git_place::repository;
+use crate::base::panics::broken;
 use crate::tool::{ToolContext, ToolError};
 
 /// Files that an output may leave out: so many fit on a command line.
@@ -86,7 +87,7 @@ pub(super) async fn check_revision(git: &Git, revision: &str, context: &ToolCont
 /// The file that a revision names, and whether the working directory lies below the repository's top.
 async fn placed(git: Git, revision: String) -> Result<(Option<PathBuf>, bool), ToolError> {
     let look = move || (named_file(&git, &revision), top(&git) != git.workspace.working_directory());
-    tokio::task::spawn_blocking(look).await.map_err(|e| ToolError::failed(e.to_string()))
+    tokio::task::spawn_blocking(look).await.map_err(|e| ToolError::failed(broken(e)))
 }
 
 /// The files of a command: `path`, or the working directory where that is not the repository's top.
@@ -111,7 +112,7 @@ pub(super) async fn seen(
         let top = top(&here);
         names.into_iter().filter(|name| veil.hides(&top.join(name))).collect::<Vec<String>>()
     };
-    let hidden = tokio::task::spawn_blocking(hidden).await.map_err(|e| ToolError::failed(e.to_string()))?;
+    let hidden = tokio::task::spawn_blocking(hidden).await.map_err(|e| ToolError::failed(broken(e)))?;
     if hidden.len() > HIDDEN_MAX || hidden.iter().any(|name| name.contains('\u{fffd}')) {
         return Err(ToolError::failed("too much of it is denied by the rules to leave it out: name a `path`"));
     }

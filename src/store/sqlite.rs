@@ -37,6 +37,7 @@ use super::lifecycle::{Bell, LifecyclePage, line_of};
 use super::{
     BoxFuture, CommitMeter, Committed, GrantRow, Made, OutcomeRow, SessionRow, Store, StoreError, TurnRow, Which, Write,
 };
+use crate::base::panics::broken;
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
 use directory::Lock;
 use places::{Moment, Places};
@@ -155,7 +156,7 @@ impl SqliteStore {
         let readers = Arc::clone(&self.readers);
         Box::pin(async move {
             let work = tokio::task::spawn_blocking(move || readers.with(doing, look));
-            work.await.unwrap_or_else(|e| Err(StoreError::Io { doing: doing.into(), cause: e.to_string() }))
+            work.await.unwrap_or_else(|e| Err(StoreError::Io { doing: doing.into(), cause: broken(e) }))
         })
     }
 }

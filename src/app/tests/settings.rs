@@ -250,3 +250,21 @@ async fn a_directory_that_is_exchanged_while_tool_servers_are_waited_for_is_nobo
     assert_eq!((record.status, record.error.unwrap().code), (TurnStatus::Failed, ErrorCode::InvalidArgument));
     assert!(!outside.path().join("theirs").exists(), "nothing has run");
 }
+
+/// Whether there is a directory outside of the roots is not told: the same is said of one that is there and of one that is not.
+#[tokio::test]
+async fn what_lies_outside_of_the_roots_is_not_told() {
+    let house = open(Storage::Memory, |_| {}).await;
+    let outside = tempfile::tempdir().unwrap();
+    let (there, missing) = (outside.path().to_owned(), outside.path().join("nothing"));
+    let inside = house.directory.path().join("nothing");
+    let mut said = Vec::new();
+    for directory in [&there, &missing, &inside] {
+        let body = CreateSession { working_directory: Some(directory.clone()), ..CreateSession::default() };
+        let refused = house.app.create_session(&anyone(), body).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::InvalidArgument);
+        said.push(refused.to_string().replace(&directory.display().to_string(), "DIRECTORY"));
+    }
+    assert_eq!(said[0], said[1]);
+    assert!(said[0].contains("under an allowed root") && said[2].contains("an existing directory"), "{said:?}");
+}

@@ -43,6 +43,7 @@ pub use slate::Slate;
 pub use tap::{Follow, Spill, Taps};
 pub use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 
+use super::panics::broken;
 use super::sandbox::{Loopback, Policy};
 use group::Group;
 use tap::Tap;
@@ -157,7 +158,9 @@ pub async fn run_tapped(
         // A program that runs in the same place may hold it up.
         Some(_) => {
             let (invocation, bytes_max) = (invocation.clone(), limits.output_bytes_max);
-            spawn_blocking(move || start(&invocation, bytes_max, taps)).await.map_err(io::Error::other)??
+            spawn_blocking(move || start(&invocation, bytes_max, taps))
+                .await
+                .map_err(|e| io::Error::other(broken(e)))??
         }
     };
     let ending = tokio::select! {

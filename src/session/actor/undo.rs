@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::Actor;
 use crate::base::limit;
+use crate::base::panics::broken;
 use crate::base::workspace::Workspace;
 use crate::config::change_records_directory;
 use crate::host::{Direction, Recording, UndoDone, UndoWanted};
@@ -25,7 +26,7 @@ impl Actor {
             let recording = Arc::clone(&recording);
             move || recording.undo(&session, (&workspace, &change_records_directory()), &wanted)
         };
-        let done = tokio::task::spawn_blocking(work).await.map_err(|e| ApiError::internal(e.to_string()))??;
+        let done = tokio::task::spawn_blocking(work).await.map_err(|e| ApiError::internal(broken(e)))??;
         // From here on the conversation is what the log says.
         self.conversation = None;
         let mut row = self.changed();
@@ -37,7 +38,7 @@ impl Actor {
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
         let noted = tokio::task::spawn_blocking(move || recording.undone(&done).map(|()| done)).await;
-        let done = noted.map_err(|e| ApiError::internal(e.to_string()))??;
+        let done = noted.map_err(|e| ApiError::internal(broken(e)))??;
         let UndoDone { turn_ids, files, left, .. } = done;
         Ok(Undone { turn_ids, files, left, version: self.row.version })
     }
