@@ -16,6 +16,7 @@ pub mod base {
     pub mod limit;
     pub mod own_directory;
     pub mod place;
+    pub mod proof;
     pub mod secrets;
     pub mod show;
     pub mod sse;
