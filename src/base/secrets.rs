@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::http::{is_key, secrets_of_address as of_address};
 use super::process::{is_secret_name, is_secret_value};
 
@@ -118,6 +120,23 @@ impl Secrets {
     pub fn hidden(&self, text: String) -> String {
         self.hide(text).into_owned()
     }
+
+    /// The value without them, in texts and in names. Where a number is one, it is a text then.
+    #[must_use]
+    pub fn hidden_in(&self, value: Value) -> Value {
+        match value {
+            Value::String(text) => self.hidden(text).into(),
+            Value::Array(values) => values.into_iter().map(|value| self.hidden_in(value)).collect(),
+            Value::Object(members) => {
+                members.into_iter().map(|(name, value)| (self.hidden(name), self.hidden_in(value))).collect()
+            }
+            Value::Number(number) => match self.hide(number.to_string()) {
+                told if told.contains(HIDDEN) => told.into_owned().into(),
+                _ => number.into(),
+            },
+            Value::Null | Value::Bool(_) => value,
+        }
+    }
 }
 
 /// As it stands in an address.
@@ -200,6 +219,14 @@ mod tests {
         for (said, want) in table {
             assert_eq!(secrets.hide(said), want);
         }
+    }
+
+    #[test]
+    fn whatever_stands_in_an_answer_is_looked_at() {
+        let secrets = Secrets::of_key("12345678").and(&Secrets::of_key("a\"key"));
+        let said = serde_json::json!({ "x": ["the a\"key", 12_345_678, 1.5, null, true], "a\"key": { "y": "12345678" }, "z": 7 });
+        let want = serde_json::json!({ "x": ["the ***", "***", 1.5, null, true], "***": { "y": "***" }, "z": 7 });
+        assert_eq!(secrets.hidden_in(said), want);
     }
 
     #[test]

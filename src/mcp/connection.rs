@@ -31,6 +31,7 @@ use super::explain::{not_begun, request_failed};
 use super::listing::{Listed, list_tools};
 use super::pipe::{Fault, Guarded, LastWords, drain, with_last_words};
 use super::{Identity, Place};
+use crate::base::panics::broken;
 use crate::base::process::{Ending, Invocation, Piped, environment, spawn};
 use crate::base::secrets::Secrets;
 use crate::base::{http, limit};
@@ -47,6 +48,8 @@ const GOODBYE_WAIT: Duration = Duration::from_secs(2);
 /// offered where there are sessions. Progress and log messages are passed over.
 struct Handler {
     server: String,
+    /// Never repeated when it says them.
+    secrets: Secrets,
     identity: Identity,
     tools_changed: Arc<Notify>,
     /// The calls whose clients can be asked. None: there are no clients.
@@ -67,7 +70,10 @@ impl Handler {
         asked: (&Extensions, &CancellationToken),
     ) -> Result<ElicitResult, ErrorData> {
         match &self.calls {
-            Some(calls) => calls.elicit(&self.server, (message, schema), asked).await,
+            Some(calls) => {
+                let (message, schema) = (self.secrets.hide(message), self.secrets.hidden_in(schema.clone()));
+                calls.elicit(&self.server, (&message, &schema), asked).await
+            }
             None => Ok(ElicitResult::new(ElicitationAction::Decline)),
         }
     }
@@ -178,6 +184,7 @@ impl Connection {
         let tools_changed = Arc::new(Notify::new());
         let handler = Handler {
             server: spec.name.clone(),
+            secrets: spec.secrets(),
             identity: place.identity.clone(),
             tools_changed: Arc::clone(&tools_changed),
             calls: place.has_clients.then(|| Arc::clone(calls)),
@@ -256,7 +263,8 @@ impl Connection {
         let (peer, goodbye) = (service.peer().clone(), Some(service.cancellation_token()));
         let over = tokio::spawn(async move {
             if let Err(panic) = service.waiting().await {
-                tracing::error!(%panic, "the task of an MCP connection broke off");
+                let panic = broken(panic);
+                tracing::error!(panic, "the task of an MCP connection broke off");
             }
         });
         Self { peer, tools_changed, url, goodbye, over: AbortOnDropHandle::new(over), process }

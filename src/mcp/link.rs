@@ -11,6 +11,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use rmcp::{ErrorData, Peer, RoleClient};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -130,6 +131,11 @@ impl Link {
     /// What it says, without what it was given in confidence.
     pub(super) fn told(&self, said: String) -> String {
         self.secrets.hidden(said)
+    }
+
+    /// The same of what is no plain text.
+    pub(super) fn told_in(&self, said: Value) -> Value {
+        self.secrets.hidden_in(said)
     }
 
     /// An error that it answered with.
@@ -451,7 +457,10 @@ impl Link {
     }
 
     fn list(self: &Arc<Self>, listed: Vec<Listed>) {
-        let tools = listed.into_iter().map(|one| Arc::new(McpTool::new(one, Arc::clone(self))) as Arc<dyn Tool>);
+        let tools = listed.into_iter().map(|mut one| {
+            one.definition.description = self.told(one.definition.description);
+            Arc::new(McpTool::new(one, Arc::clone(self))) as Arc<dyn Tool>
+        });
         *self.tools.lock() = tools.collect();
     }
 }

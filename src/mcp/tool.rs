@@ -49,7 +49,10 @@ impl McpTool {
         };
         let strange = || Err(ToolError::Failed(self.link.sentence("answered with what is no result of a call")));
         match understood.unwrap_or_else(strange) {
-            Ok(output) => Ok(ToolOutput { text: self.link.told(output.text), ..output }),
+            Ok(ToolOutput { text, parts, details }) => {
+                let details = details.map(|details| self.link.told_in(details));
+                Ok(ToolOutput { text: self.link.told(text), parts, details })
+            }
             Err(ToolError::Failed(said)) => Err(ToolError::Failed(self.link.told(said))),
             Err(error) => Err(error),
         }

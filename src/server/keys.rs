@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::Caller;
 use crate::base::limit;
+use crate::base::panics::broken;
 use crate::config::tokens::{Stamp, TokenEntry, Tokens};
 use crate::protocol::{ClientId, TokenName, TokenRole};
 
@@ -129,7 +130,8 @@ impl Keys {
             }
             Ok(None) => return false,
             Err(cause) => {
-                tracing::error!(%cause, "the tokens could not be looked at");
+                let cause = broken(cause);
+                tracing::error!(cause, "the tokens could not be looked at");
                 return false;
             }
         }
