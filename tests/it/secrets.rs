@@ -115,7 +115,7 @@ fn configuration(endpoint: &str, collector: &str) -> String {
     format!(
         "otlp_endpoint = \"{collector}\"\notlp_headers = \"x-key={collecting}\"\nopenai_base_url = \"{endpoint}?api-key={asked}\"\nopenai_api_key = \"{key}\"\nmodel = \"openai/m\"\ndefault_policy = \"allow\"\n\
          [[mcp_servers]]\nname = \"gone\"\ncommand = \"/nowhere/server\"\nenv = {{ API_KEY = \"{env}\" }}\n\
-         [[mcp_servers]]\nname = \"loud\"\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"env > mcp-said; exit 1\"]\n\
+         [[mcp_servers]]\nname = \"loud\"\ncommand = \"/bin/sh\"\nargs = [\"-c\", \"env > mcp-said.new; mv mcp-said.new mcp-said; exit 1\"]\n\
          env = {{ LOUD_KEY = \"{env}\" }}\n\
          [[mcp_servers]]\nname = \"web\"\nurl = \"http://127.0.0.1:9/mcp?token={query}\"\n\
          headers = {{ Authorization = \"Bearer {header}\" }}\n\
@@ -233,7 +233,7 @@ async fn no_secret_is_written_or_answered() {
         if format == "text" {
             all.extend(said_of_configurations(&home).await);
         }
-        let written = files(home.path(), &["c.toml", "mcp-said", ".local/share/simse/token"]);
+        let written = files(home.path(), &["c.toml", "mcp-said", "mcp-said.new", ".local/share/simse/token"]);
         for name in ["said.stderr", ".local/share/simse/simse.db"] {
             assert!(written.iter().any(|(written, bytes)| written == name && !bytes.is_empty()), "{name}");
         }
