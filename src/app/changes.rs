@@ -45,7 +45,7 @@ impl App {
     /// Makes a session that goes on from an event of another one: the log up to it is shared, what comes then is its own.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an event that is not there or a title that is none, `NOT_FOUND`, `CONFLICT` (the id is taken),
+    /// `INVALID_ARGUMENT` for an event that is not there, a title that is none or a directory under no allowed root, `NOT_FOUND`, `CONFLICT` (the id is taken),
     /// `RESOURCE_EXHAUSTED`.
     pub async fn fork(&self, caller: &Caller, id: &SessionId, body: Fork) -> Result<SessionView, ApiError> {
         self.fork_with(caller, id, (body, None)).await
@@ -62,6 +62,8 @@ impl App {
         self.sessions.view(caller.client.as_ref(), id).await?;
         let parent = self.store.session(id).await.map_err(|e| store_failure(&e))?;
         let parent = parent.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
+        // A session is not made where none may work, from whatever it is made.
+        self.wardrobe.place(&parent.settings)?;
         let Fork { at, new_session_id, title } = body;
         let fork = NewFork { id: new_session_id.unwrap_or_else(SessionId::generate), at, title };
         self.counted(self.sessions.fork(parent, fork, receipt)).await

@@ -142,9 +142,10 @@ pub(super) async fn recording(
 ) -> Result<Option<Arc<Recording>>, OpenError> {
     let bytes_max = settings.limits.snapshot_bytes_max;
     let Some(directory) = data_directory.filter(|_| bytes_max > 0).map(Path::to_owned) else { return Ok(None) };
+    let roots = roots(settings)?;
     let open = move || {
         let store = SnapshotStore::open(&directory.join(SNAPSHOT_FILE), bytes_max)?;
-        Ok::<_, StoreError>(Arc::new(Recording::new(Arc::new(store), &directory)))
+        Ok::<_, StoreError>(Arc::new(Recording::new(Arc::new(store), &directory).under(roots)))
     };
     let opened = tokio::task::spawn_blocking(open).await;
     let doing = "open the record of changes".to_owned();

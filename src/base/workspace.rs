@@ -180,6 +180,18 @@ impl Workspace {
         })
     }
 
+    /// The same with further roots (absolute, without links as they were): one where a link lies by now is reached by nobody.
+    #[must_use]
+    pub fn beside<'r>(&self, roots: impl Iterator<Item = &'r Path>) -> Self {
+        let mut all = self.clone();
+        for root in roots {
+            if !all.contains(root) {
+                all.roots.push(root.to_owned());
+            }
+        }
+        all
+    }
+
     /// Whether the working directory has come into being, and still is where it was.
     ///
     /// # Errors

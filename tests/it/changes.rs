@@ -179,3 +179,109 @@ async fn it_outlives_a_kill_and_the_model_is_told() {
         std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(data.join("snapshots.db")).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
 }
+
+/// Calls the command that the prompt is.
+fn does_what_it_is_told() -> Script {
+    Arc::new(|request| {
+        let messages = request.json()["messages"].clone();
+        let last = messages.as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
+        if last["role"] == "tool" {
+            return Answer::text(&["done"]);
+        }
+        let command = last["content"].as_str().map_or_else(|| last["content"][0]["text"].clone(), Value::from);
+        Answer::calls("", &[("call_1", "bash", json!({ "command": command }))])
+    })
+}
+
+async fn ask(program: &Program, command: &str) -> Value {
+    let body = json!({ "prompt": command });
+    let (status, turn) = program.call("POST", "/sessions/s/prompt?wait=true", Some(body)).await;
+    assert_eq!((status, &turn["status"]), (200, &json!("completed")), "{turn}");
+    turn
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_and_a_directory_take_each_others_place_and_go_back() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    std::fs::create_dir_all(work.join("directory")).unwrap();
+    std::fs::write(work.join("file"), "one").unwrap();
+    std::fs::write(work.join("directory/in"), "two").unwrap();
+    let text = |name: &str| std::fs::read_to_string(work.join(name)).ok();
+    let all = || [text("file"), text("file/in"), text("directory"), text("directory/in")];
+    let held = |all: [Option<&str>; 4]| all.map(|text| text.map(str::to_owned));
+    let (before, after) = ([Some("one"), None, None, Some("two")], [None, Some("deep"), Some("flat"), None]);
+    let model = ModelServer::start(does_what_it_is_told()).await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    let rules = json!({ "defaultPolicy": "allow", "rules": [] });
+    program.call("POST", "/sessions", Some(json!({ "sessionId": "s", "toolPermissions": rules }))).await;
+    ask(&program, "rm file && mkdir file && printf deep > file/in && rm -r directory && printf flat > directory").await;
+    assert_eq!(all(), held(after));
+    for (route, want) in [("undo", before), ("redo", after), ("undo", before)] {
+        let (status, done) = program.call("POST", &format!("/sessions/s/{route}"), Some(json!({}))).await;
+        assert_eq!((status, &done["left"], all()), (200, &Value::Null, held(want)), "{route}: {done}");
+    }
+    program.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_other_roots_all_that_works_with_files_is_refused_alike() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work, other) = (home.path().join("data"), home.path().join("work"), home.path().join("other"));
+    std::fs::create_dir(&work).unwrap();
+    std::fs::create_dir(&other).unwrap();
+    let model = ModelServer::start(does_what_it_is_told()).await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    let rules = json!({ "defaultPolicy": "allow", "rules": [] });
+    program.call("POST", "/sessions", Some(json!({ "sessionId": "s", "toolPermissions": rules }))).await;
+    ask(&program, "printf 1 > a").await;
+    ask(&program, "printf 2 > b").await;
+    assert_eq!(program.call("POST", "/sessions/s/undo", Some(json!({}))).await.0, 200);
+    program.kill().await;
+
+    let program = Program::serve(&data, &other, &model.base_url()).await;
+    let (_, turn) =
+        program.call("POST", "/sessions/s/prompt?wait=true", Some(json!({ "prompt": "printf 3 > c" }))).await;
+    assert_eq!(turn["status"], "failed", "{turn}");
+    let words = &turn["error"]["message"];
+    assert!(words.as_str().unwrap().contains("under an allowed root"), "{turn}");
+    for (method, route, body) in [
+        ("POST", "undo", Some(json!({}))),
+        ("POST", "redo", Some(json!({}))),
+        ("GET", "diff", None),
+        ("POST", "fork", Some(json!({}))),
+    ] {
+        let (status, refused) = program.call(method, &format!("/sessions/s/{route}"), body).await;
+        let said = (status, &refused["error"]["message"], &refused["error"]["details"]["field"]);
+        assert_eq!(said, (400, words, &json!("workingDirectory")), "{route}: {refused}");
+    }
+    assert_eq!((work.join("a").exists(), work.join("b").exists(), work.join("c").exists()), (true, false, false));
+    program.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_turn_did_is_undone_also_from_another_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    for name in ["one", "two"] {
+        std::fs::create_dir_all(work.join(name)).unwrap();
+        std::fs::write(work.join(name).join("f"), "before").unwrap();
+    }
+    let text = |name: &str| std::fs::read_to_string(work.join(name)).unwrap();
+    let model = ModelServer::start(does_what_it_is_told()).await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    let session = json!({
+        "sessionId": "s", "workingDirectory": "one", "toolPermissions": { "defaultPolicy": "allow", "rules": [] },
+    });
+    program.call("POST", "/sessions", Some(session)).await;
+    ask(&program, "printf after > f").await;
+    let (status, moved) = program.call("PATCH", "/sessions/s", Some(json!({ "workingDirectory": "two" }))).await;
+    assert_eq!(status, 200, "{moved}");
+    let (_, diff) = program.call("GET", "/sessions/s/diff", None).await;
+    assert_eq!((&diff["fileCount"], &diff["files"][0]["notUndoable"]), (&json!(1), &Value::Null), "{diff}");
+    for (route, want) in [("undo", "before"), ("redo", "after"), ("undo", "before")] {
+        let (status, done) = program.call("POST", &format!("/sessions/s/{route}"), Some(json!({}))).await;
+        assert_eq!((status, text("one/f").as_str(), text("two/f").as_str()), (200, want, "before"), "{route}: {done}");
+    }
+    program.kill().await;
+}

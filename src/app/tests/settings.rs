@@ -1,7 +1,8 @@
 //! Settings that change between turns, and the records of turns.
 
 use super::*;
-use crate::protocol::{Reasoning, Undo};
+use crate::host::DiffWanted;
+use crate::protocol::{Fork, Reasoning, Undo};
 
 fn names(entries: &[&str]) -> Option<Vec<String>> {
     Some(entries.iter().map(|entry| (*entry).to_owned()).collect())
@@ -206,11 +207,17 @@ async fn a_session_works_under_the_roots_of_now() {
     assert_eq!((record.status, error.code), (TurnStatus::Failed, ErrorCode::InvalidArgument));
     assert!(error.message.contains("under an allowed root") && error.message.contains("which leads to"), "{error:?}");
     assert!(!outside.path().join("theirs").exists(), "nothing has run");
-    let undone = house.app.undo(&anyone(), &id, Undo::default()).await.unwrap_err();
-    assert_eq!(
-        (undone.code(), &undone.0.details.unwrap()["field"]),
-        (ErrorCode::InvalidArgument, &json!("workingDirectory"))
-    );
+    let (undo, redo) = (Undo::default(), Undo::default());
+    let all = [
+        ("undo", house.app.undo(&anyone(), &id, undo).await.unwrap_err()),
+        ("redo", house.app.redo(&anyone(), &id, redo).await.unwrap_err()),
+        ("diff", house.app.diff(&anyone(), &id, DiffWanted::default()).await.unwrap_err()),
+        ("fork", house.app.fork(&anyone(), &id, Fork::default()).await.unwrap_err()),
+    ];
+    for (what, refused) in all {
+        let said = (refused.code(), &refused.0.message, &refused.0.details.as_ref().unwrap()["field"]);
+        assert_eq!(said, (ErrorCode::InvalidArgument, &error.message, &json!("workingDirectory")), "{what}");
+    }
 
     // It is a directory again, and works.
     std::fs::remove_file(&inside).unwrap();

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::look::{MODE, below, look};
-use super::report::MIXED;
+use super::report::{ELSEWHERE, MIXED};
 use super::undo::{Step, Way};
 use crate::base::limit;
 use crate::base::workspace::Workspace;
@@ -99,6 +99,11 @@ pub(super) fn judge(
     let mut judged = Judged::default();
     let mut links: BTreeSet<PathBuf> = BTreeSet::new();
     for (path, Way { from, to, mixed }) in ways {
+        if !workspace.contains(&path) {
+            let stands = if partial { &mut judged.left } else { &mut judged.conflicts };
+            stands.push((path, ELSEWHERE.to_owned()));
+            continue;
+        }
         let seen = workspace.look(&path).ok();
         let now = opened.as_it_was(&path, look(workspace, &path, limit::SNAPSHOT_FILE_BYTES_MAX).state);
         // Where a link is that is judged itself, nothing lies below, wherever it leads.

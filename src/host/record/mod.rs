@@ -25,7 +25,7 @@ use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
 use crate::protocol::{ChangeReport, SessionId, TurnId};
 use crate::store::StoreError;
-use crate::store::snapshots::{Addition, FileState, PathChange, SnapshotStore};
+use crate::store::snapshots::{Addition, FileState, PathChange, RecordedTurn, SnapshotStore};
 use crate::tool::ChangeRecorder;
 
 pub use report::DiffWanted;
@@ -40,6 +40,8 @@ pub struct Recording {
     store: Arc<SnapshotStore>,
     /// Where the contents of working directories lie while commands may change them.
     home: PathBuf,
+    /// Under which directories sessions may work: absolute, without links.
+    roots: Vec<PathBuf>,
     /// What is known of the working directories of sessions, the one used last behind the others.
     trees: Mutex<VecDeque<(SessionId, Arc<Mutex<Tree>>)>>,
 }
@@ -47,7 +49,21 @@ pub struct Recording {
 impl Recording {
     /// Records there. `home` is a directory for files without names.
     pub fn new(store: Arc<SnapshotStore>, home: &Path) -> Self {
-        Self { store, home: home.to_owned(), trees: Mutex::default() }
+        Self { store, home: home.to_owned(), roots: Vec::new(), trees: Mutex::default() }
+    }
+
+    /// The same where sessions may work under these directories (absolute, without links): what a turn did in one of them
+    /// is shown and undone also when its session works in another one by now.
+    #[must_use]
+    pub fn under(self, roots: Vec<PathBuf>) -> Self {
+        Self { roots, ..self }
+    }
+
+    /// A session's workspace and beside it where its turns worked, as far as sessions may work there now.
+    fn where_turns_worked(&self, workspace: &Workspace, turns: &[RecordedTurn]) -> Workspace {
+        let directories = turns.iter().filter_map(|turn| turn.directory.as_deref());
+        let allowed = |directory: &&Path| self.roots.iter().any(|root| directory.starts_with(root));
+        workspace.beside(directories.filter(allowed))
     }
 
     /// Where it records.
@@ -105,9 +121,10 @@ pub struct Recorder {
 
 impl Recorder {
     /// Puts it into the record. A record that cannot be written is told in the log: the call itself is more important.
-    fn add(&self, addition: &Addition) {
+    fn add(&self, addition: Addition) {
         self.used.store(true, Ordering::Release);
-        if let Err(error) = self.recording.store.add(&self.session, &self.turn, addition) {
+        let addition = Addition { directory: Some(self.workspace.working_directory().to_owned()), ..addition };
+        if let Err(error) = self.recording.store.add(&self.session, &self.turn, &addition) {
             tracing::error!(session = %self.session, turn = %self.turn, %error, "what a turn does to files could not be recorded");
         }
     }
@@ -120,7 +137,7 @@ impl Recorder {
 
     fn uncovered(&self, path: &Path, reason: &str) {
         let uncovered = vec![(path.to_owned(), reason.to_owned())];
-        self.add(&Addition { uncovered, ..Addition::default() });
+        self.add(Addition { uncovered, ..Addition::default() });
     }
 
     /// Does it on the blocking pool, also when nobody waits any more.
@@ -168,7 +185,7 @@ impl Recorder {
             let learned = tree.learn(&self.workspace, &self.recording.home);
             addition.uncovered.extend(learned.err().map(|why| (self.workspace.working_directory().to_owned(), why)));
         }
-        self.add(&addition);
+        self.add(addition);
         self.command(false);
     }
 }
@@ -191,7 +208,7 @@ impl ChangeRecorder for Recorder {
         for (path, found) in found {
             put(&mut addition, path, (found, Found::of(FileState::Unfinished)));
         }
-        self.add(&addition);
+        self.add(addition);
         seen
     }
 
@@ -207,7 +224,7 @@ impl ChangeRecorder for Recorder {
         for (path, now) in found {
             put(&mut addition, path, (Found::of(FileState::Absent), now));
         }
-        self.add(&addition);
+        self.add(addition);
     }
 
     fn command_begins(&self) -> BoxFuture<'_, ()> {

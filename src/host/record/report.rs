@@ -19,6 +19,8 @@ use crate::store::snapshots::{FileState, PathChange, RecordedTurn, SnapshotStore
 const COMPARED_BYTES_MAX: u64 = 4 << 20;
 /// Why something cannot be undone that others changed in between.
 pub(super) const MIXED: &str = "somebody else changed it in between";
+/// Why something cannot be undone that lies where the session may not work now.
+pub(super) const ELSEWHERE: &str = "it lies outside of the directories in which this session may work now";
 
 /// Which changes are to be shown.
 #[derive(Debug, Clone, Default)]
@@ -70,6 +72,7 @@ impl Recording {
     pub fn diff(&self, session: &SessionId, workspace: &Workspace, wanted: DiffWanted) -> Result<DiffView, ApiError> {
         let failed = |error: StoreError| ApiError::internal(error.to_string());
         let turns = self.store.turns(session).map_err(failed)?;
+        let workspace = &self.where_turns_worked(workspace, &turns);
         let chosen: Vec<&RecordedTurn> = match &wanted.turn {
             Some(id) => {
                 let found = turns.iter().find(|turn| turn.id == *id);
@@ -212,7 +215,7 @@ pub(super) fn file_change(
     };
     let mut file =
         FileChange { path, kind, added: 0, removed: 0, diff: None, note: note(before, after), not_undoable: None };
-    file.not_undoable = not_undoable(change);
+    file.not_undoable = not_undoable(workspace, change);
     let (Some(old), Some(new)) = (text(store, before)?, text(store, after)?) else { return Ok((file, false)) };
     if old == new {
         return Ok((file, false));
@@ -227,7 +230,10 @@ pub(super) fn file_change(
 }
 
 /// Why it cannot be undone.
-fn not_undoable(change: &PathChange) -> Option<String> {
+fn not_undoable(workspace: &Workspace, change: &PathChange) -> Option<String> {
+    if !workspace.contains(&change.path) {
+        return Some(ELSEWHERE.to_owned());
+    }
     if change.mixed {
         return Some(MIXED.to_owned());
     }

@@ -504,3 +504,33 @@ fn what_somebody_writes_while_it_is_undone_stays() {
     assert_eq!(refused.code(), ErrorCode::Conflict);
     assert_eq!((house.text("a").as_deref(), house.text("b").as_deref()), (Some("2"), Some("theirs")), "{refused:?}");
 }
+
+#[test]
+fn what_lies_where_the_session_may_not_work_now_stands_against_it_and_says_so() {
+    let house = House::new(&[("f", "before")]);
+    house.command("turn_1", || house.put("f", "after"));
+    let other = house.home.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let moved = House { workspace: Workspace::new(&other, &[]).unwrap(), ..house };
+    let reason = "it lies outside of the directories in which this session may work now";
+    let view = moved.recording.diff(&moved.session, &moved.workspace, DiffWanted::default()).unwrap();
+    assert_eq!(view.report.files[0].not_undoable.as_deref(), Some(reason));
+    let told = conflicts(&moved.undo(Direction::Undo, None).unwrap_err());
+    assert!(told.len() == 1 && told[0].ends_with(reason), "{told:?}");
+    let file = moved.home.path().canonicalize().unwrap().join("wd/f");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "after");
+    // Where sessions may work there too, it is undone.
+    let data = moved.home.path().join("data");
+    let roots = vec![moved.home.path().canonicalize().unwrap()];
+    let recording = Arc::new(Recording::new(Arc::clone(moved.recording.store()), &data).under(roots));
+    let moved = House { recording, ..moved };
+    moved.undo(Direction::Undo, None).unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "before");
+    // A link that lies there since is not followed.
+    moved.undo(Direction::Redo, None).unwrap();
+    let (real, away) = (moved.home.path().join("wd"), moved.home.path().join("away"));
+    fs::rename(&real, &away).unwrap();
+    symlink(&away, &real).unwrap();
+    moved.undo(Direction::Undo, None).unwrap_err();
+    assert_eq!(fs::read_to_string(away.join("f")).unwrap(), "after");
+}

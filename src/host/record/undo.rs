@@ -104,8 +104,9 @@ impl Recording {
         (workspace, records): (&Workspace, &Path),
         wanted: &UndoWanted,
     ) -> Result<UndoDone, ApiError> {
-        recover(workspace, records);
         let all = self.store.turns(session).map_err(|e| failed(&e))?;
+        let workspace = &self.where_turns_worked(workspace, &all);
+        recover(workspace, records);
         let chosen = chosen(&all, wanted)?;
         let ways = self.ways(&chosen, wanted.direction).map_err(|e| failed(&e))?;
         let _turns = take_turns(ways.keys().map(PathBuf::as_path));

@@ -59,6 +59,8 @@ pub struct Addition {
     pub contents: Vec<(ContentId, Vec<u8>)>,
     /// What may have changed without being recorded, and why.
     pub uncovered: Vec<(PathBuf, String)>,
+    /// Where the turn works: absolute, without links.
+    pub directory: Option<PathBuf>,
 }
 
 /// A turn that has a record.
@@ -78,6 +80,8 @@ pub struct RecordedTurn {
     pub dropped: bool,
     /// Paths that it changed.
     pub file_count: u64,
+    /// Where it worked: absolute, without links.
+    pub directory: Option<PathBuf>,
 }
 
 /// The record of a data directory.
@@ -136,7 +140,7 @@ fn path_change(row: &Row<'_>) -> rusqlite::Result<PathChange> {
 }
 
 const TURN_COLUMNS: &str = "number, id, at, undone, commands, dropped,
-    (SELECT count(*) FROM change WHERE change.turn = turn.number)";
+    (SELECT count(*) FROM change WHERE change.turn = turn.number), directory";
 
 fn recorded(row: &Row<'_>) -> rusqlite::Result<RecordedTurn> {
     let id = row.get_ref(1)?.as_str()?.parse();
@@ -144,7 +148,9 @@ fn recorded(row: &Row<'_>) -> rusqlite::Result<RecordedTurn> {
         rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, Box::new(e))
     })?;
     let (number, at, undone) = (row.get(0)?, row.get(2)?, row.get(3)?);
-    Ok(RecordedTurn { number, id, at, undone, commands: row.get(4)?, dropped: row.get(5)?, file_count: row.get(6)? })
+    let (commands, dropped, file_count) = (row.get(4)?, row.get(5)?, row.get(6)?);
+    let directory = row.get::<_, Option<Vec<u8>>>(7)?.map(|name| PathBuf::from(OsString::from_vec(name)));
+    Ok(RecordedTurn { number, id, at, undone, commands, dropped, file_count, directory })
 }
 
 impl SnapshotStore {
@@ -203,6 +209,10 @@ impl SnapshotStore {
         self.with("record changes of files", |open| {
             let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let number = turn_number(&transaction, session, turn)?;
+            if let Some(directory) = &addition.directory {
+                let sql = "UPDATE turn SET directory = ?2 WHERE number = ?1 AND directory IS NULL";
+                transaction.prepare_cached(sql)?.execute((number, directory.as_os_str().as_bytes()))?;
+            }
             let mut stored = open.stored;
             for (id, body) in &addition.contents {
                 stored += keep(&transaction, id, body)?;

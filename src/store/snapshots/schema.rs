@@ -15,8 +15,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// A turn's number says in which order turns came. `undone` is 0, or grows with each turn that is undone: the greatest is redone
 /// first. `content.refs` counts the ends of changes that have this content; `stored` comes before `body`, so that sizes
-/// are added up without reading contents.
-const STEPS: &[&str] = &["
+/// are added up without reading contents. `turn.directory` is where the turn worked; a record of an earlier version has none.
+const STEPS: &[&str] = &[
+    "
     CREATE TABLE turn (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
         session TEXT NOT NULL,
@@ -50,7 +51,11 @@ const STEPS: &[&str] = &["
         body BLOB NOT NULL
     );
     CREATE INDEX content_unused ON content (refs) WHERE refs <= 0;
-"];
+",
+    "
+    ALTER TABLE turn ADD COLUMN directory BLOB;
+",
+];
 
 /// Opens the database with the newest tables.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
