@@ -286,6 +286,8 @@ pub const TURN_STOP_GRACE_MS: u64 = 10_000;
 pub const INTERRUPT_GRACE_MS: u64 = 10_000;
 /// How long an interrupted turn that was cut off may take to stop before it is given up.
 pub const TURN_CUT_GRACE_MS: u64 = 5_000;
+/// The longest that may be set for an interrupted turn to stop in order: it is cut off before its command's own time is over.
+pub const INTERRUPT_GRACE_MS_MAX: u64 = COMMAND_TIMEOUT_MS - TURN_CUT_GRACE_MS - 1_000;
 /// The text of a prompt that a turn's record shows, in bytes.
 pub const TURN_PROMPT_BYTES_MAX: usize = 4_000;
 /// Rest after which the program of an ACP agent or an MCP server that nobody uses is ended, until it is needed again.

@@ -79,7 +79,7 @@ fn defaults() -> Vec<(&'static str, Option<String>)> {
     let default = |name: &str| {
         let help = command.get_arguments().find(|argument| argument.get_id() == name)?.get_help()?.to_string();
         let (_, rest) = help.rsplit_once("[default: ")?;
-        Some(rest.trim_end_matches(']').to_owned())
+        Some(rest.split_once(']').map_or(rest, |(default, _)| default).to_owned())
     };
     Options::NAMES.iter().map(|name| (*name, default(name))).collect()
 }
@@ -93,6 +93,8 @@ mod tests {
         let all = defaults();
         let of = |wanted: &str| all.iter().find(|(name, _)| *name == wanted).and_then(|(_, default)| default.clone());
         assert_eq!(of("port").as_deref(), Some("4100"));
+        assert_eq!(of("otlp_service_name").as_deref(), Some("simse"));
+        assert!(all.iter().flat_map(|(_, default)| default).all(|default| !default.contains(['[', ']'])), "{all:?}");
         assert_eq!(of("permissions"), None);
         assert_eq!(all.len(), Options::NAMES.len());
     }

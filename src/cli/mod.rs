@@ -66,8 +66,11 @@ impl From<Exit> for ExitCode {
 
 /// Runs the program with the arguments of this process.
 pub fn main() -> ExitCode {
-    // Wrong arguments and --help end here, with clap's own words and codes 2 and 0.
-    let arguments = Arguments::parse();
+    // Wrong arguments, --help and --version end here, with clap's own words and codes 2 and 0.
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(words) => return told(&words).into(),
+    };
     hide_own();
     let workers = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKERS_MAX);
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build() {
@@ -77,6 +80,7 @@ pub fn main() -> ExitCode {
             return Exit::CannotStart.into();
         }
     };
+    let serves = matches!(arguments.command, Command::Serve(_) | Command::Start(_));
     let exit = runtime.block_on(async {
         match arguments.command {
             Command::Serve(arguments) => serve::run(arguments).await,
@@ -91,7 +95,25 @@ pub fn main() -> ExitCode {
     });
     // A thread may wait for a line on the terminal that will never come.
     runtime.shutdown_background();
-    exit.into()
+    match screen::unprinted() {
+        // What a server has to say there, it has said in its log, too.
+        Some(cause) if !serves && exit == Exit::Ok => unprinted(cause).into(),
+        _ => exit.into(),
+    }
+}
+
+/// Ends with what clap has to say.
+fn told(words: &clap::Error) -> Exit {
+    match words.print() {
+        Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => unprinted(&cause.to_string()),
+        Ok(()) | Err(_) if words.use_stderr() => Exit::Usage,
+        Ok(()) | Err(_) => Exit::Ok,
+    }
+}
+
+fn unprinted(cause: &str) -> Exit {
+    screen::problem(format_args!("stdout cannot be written: {cause}"));
+    Exit::Failed
 }
 
 /// Prints the OpenAPI document.

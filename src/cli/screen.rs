@@ -1,10 +1,14 @@
 //! Writing to the terminal: the only place that prints.
 //!
 //! Text that came from elsewhere (models, tools, files) is cleaned first, so that it cannot move the
-//! cursor or change colours. A reader that has gone is no reason to stop.
+//! cursor or change colours. A reader that has gone is no reason to stop; a stdout that takes nothing is one to fail, at the end.
 
 use std::borrow::Cow;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
+
+/// Why something could not be printed on stdout, the first time.
+static UNPRINTED: OnceLock<String> = OnceLock::new();
 
 /// Prints a line on stdout.
 pub(super) fn line(text: &str) {
@@ -13,8 +17,25 @@ pub(super) fn line(text: &str) {
 
 /// Prints a piece of text on stdout, at once.
 pub(super) fn piece(text: &str) {
-    let mut out = std::io::stdout().lock();
-    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+    match print(text) {
+        Err(cause) if cause.kind() != ErrorKind::BrokenPipe => drop(UNPRINTED.set(cause.to_string())),
+        Ok(()) | Err(_) => {}
+    }
+}
+
+/// The same for what must not be lost.
+///
+/// # Errors
+/// Why it could not be printed.
+pub(super) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Why something that was to be on stdout is not there. A reader that has gone is none.
+pub(super) fn unprinted() -> Option<&'static str> {
+    UNPRINTED.get().map(String::as_str)
 }
 
 /// Stdout as a place for many lines.

@@ -30,7 +30,7 @@ pub(super) fn run(arguments: Token) -> Exit {
                 TokensError::Data(_) => Exit::CannotStart,
                 TokensError::SeesNothing => Exit::Usage,
                 TokensError::Taken(_) | TokensError::Used(_) | TokensError::Missing(_) => Exit::Failed,
-                TokensError::Full | TokensError::NamesUsedUp => Exit::Failed,
+                TokensError::Full | TokensError::NamesUsedUp | TokensError::Unseen { .. } => Exit::Failed,
             }
         }
     }
@@ -42,8 +42,12 @@ fn done(directory: &Path, command: TokenCommand) -> Result<(), TokensError> {
             data_directory::prepare(directory)?;
             let new = NewToken { name: name.clone(), role, sessions_of: sessions_of.map(SessionsOf::from) };
             let token = tokens::create(directory, new)?;
+            // One that nobody has seen is none.
+            if let Err(cause) = screen::print(&format!("{}\n", token.expose_secret())) {
+                tokens::take_back(directory, &name)?;
+                return Err(TokensError::Unseen { name, cause });
+            }
             screen::note(&format!("token {name}, {role}: it is shown this once, and only its hash is kept"));
-            screen::line(token.expose_secret());
             Ok(())
         }
         TokenCommand::List => {

@@ -15,6 +15,12 @@ use crate::base::{file, own_directory};
 /// Largest file of ours that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const TOKEN: &str = "token";
+/// What the file system of `/proc` says that it is (linux/magic.h).
+#[cfg(target_os = "linux")]
+const PROC_SUPER_MAGIC: i64 = 0x9fa0;
+/// The same of `/sys`.
+#[cfg(target_os = "linux")]
+const SYSFS_MAGIC: i64 = 0x6265_6572;
 const SERVER: &str = "server.json";
 
 /// Something in the data directory could not be read or written.
@@ -94,6 +100,15 @@ pub fn token_fault(directory: &Path) -> Option<DataDirectoryError> {
 fn check_writable(directory: &Path) -> io::Result<()> {
     if !fs::metadata(directory)?.is_dir() {
         return Err(ErrorKind::NotADirectory.into());
+    }
+    // The kernel's own views say that one may write, and take no files.
+    #[cfg(target_os = "linux")]
+    {
+        #[allow(clippy::unnecessary_cast, reason = "not everywhere the same type")]
+        let kind = rustix::fs::statfs(directory)?.f_type as i64;
+        if [PROC_SUPER_MAGIC, SYSFS_MAGIC].contains(&kind) {
+            return Err(io::Error::new(ErrorKind::Unsupported, "no file can be made there"));
+        }
     }
     Ok(rustix::fs::access(directory, Access::WRITE_OK | Access::EXEC_OK)?)
 }

@@ -192,7 +192,7 @@ options! {
     /// How long a question stays open in a session that nobody watches [default: 5000]
     #[arg(long, value_name = "MS", help_heading = "Limits")]
     client_grace_ms: u64,
-    /// How long an interrupted turn may take to stop in order before it is cut off [default: 10000]
+    /// How long an interrupted turn may take to stop in order before it is cut off, 24000 at most [default: 10000]
     #[arg(long, value_name = "MS", help_heading = "Limits")]
     interrupt_grace_ms: u64,
     /// Rest after which a session that nobody uses leaves memory [default: 30000]

@@ -11,7 +11,7 @@ use super::options::{LogFilter, LogFormat, LogLevel, Options};
 use super::origin::{Origin, origins, others};
 use super::telemetry;
 use super::{Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
-use crate::base::{file, limit};
+use crate::base::{file, http, limit};
 use crate::protocol::PermissionRule;
 
 /// Largest configuration file in bytes.
@@ -311,6 +311,15 @@ pub(super) fn problems(all: &Options) -> Vec<ConfigError> {
     }
     if let Some(given) = all.memory_max_results.filter(|given| !(1..=limit::MEMORY_RESULTS_MAX).contains(given)) {
         problems.push(refused("memory_max_results", format!("1 to {}; got {given}", limit::MEMORY_RESULTS_MAX)));
+    }
+    if let Some(given) = all.interrupt_grace_ms.filter(|given| *given > limit::INTERRUPT_GRACE_MS_MAX) {
+        problems.push(refused("interrupt_grace_ms", format!("{} at most; got {given}", limit::INTERRUPT_GRACE_MS_MAX)));
+    }
+    if let Some(Err(error)) = all.openai_base_url.as_ref().map(|url| http::check_url(url.expose())) {
+        // It repeats nothing of the address.
+        let expected = error.to_string();
+        let expected = expected.strip_prefix("expected ").map_or(expected.clone(), str::to_owned);
+        problems.push(refused("openai_base_url", expected));
     }
     if all.host.as_deref().is_some_and(str::is_empty) {
         problems.push(refused("host", "a host name or address".to_owned()));

@@ -164,6 +164,14 @@ pub enum TokensError {
     /// Too many.
     #[error("{} tokens are there already; revoke some", limit::TOKENS_MAX)]
     Full,
+    /// It could not be shown.
+    #[error("token {name} was not made: it could not be shown on stdout: {cause}")]
+    Unseen {
+        /// Its name, which is free.
+        name: TokenName,
+        /// The operating system's own error.
+        cause: io::Error,
+    },
     /// Too many names, and none is given twice.
     #[error("{} tokens are or were there; no further name is given in this data directory", limit::TOKEN_NAMES_MAX)]
     NamesUsedUp,
@@ -298,6 +306,17 @@ pub fn revoke(directory: &Path, name: &str) -> Result<(), TokensError> {
         let at = at.ok_or_else(|| TokensError::Missing(name.to_owned()))?;
         let name = tokens.entries.remove(at).name;
         tokens.revoked.push(Revoked { name, revoked_at: clock::now_ms() });
+        Ok(())
+    })
+}
+
+/// Unmakes a token that nobody has seen: its name is free again, for no sessions can be there under it.
+///
+/// # Errors
+/// [`TokensError`]; then nothing has changed.
+pub fn take_back(directory: &Path, name: &TokenName) -> Result<(), TokensError> {
+    change(directory, |tokens| {
+        tokens.entries.retain(|entry| entry.name != *name);
         Ok(())
     })
 }

@@ -21,6 +21,7 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::answer::Failure;
+use super::headers::single;
 use super::log::Route;
 use super::query::Query;
 use crate::app::{Caller, parse_json};
@@ -128,10 +129,9 @@ fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), Failure> {
 /// A content type that is not JSON is refused; so is a body without one.
 fn check_type(headers: &HeaderMap, needed: bool) -> Result<(), ApiError> {
     let expected = || ApiError::invalid("Content-Type", "application/json");
-    let Some(given) = headers.get(CONTENT_TYPE) else {
+    let Some(text) = single(headers, &CONTENT_TYPE)? else {
         return if needed { Err(expected()) } else { Ok(()) };
     };
-    let text = given.to_str().map_err(|_| expected())?;
     let essence = text.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(expected()) }
 }

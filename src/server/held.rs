@@ -35,9 +35,16 @@ struct State {
     let_go: bool,
     /// The body's end is unclear in the head that is being read.
     unclear: Option<Unclear>,
+    /// What comes is no HTTP any more.
+    upgraded: bool,
 }
 
 impl Held {
+    /// The connection becomes one of another kind: what comes in it from now on is nobody's head.
+    pub(super) fn upgrade(&self) {
+        self.0.lock().upgraded = true;
+    }
+
     /// Lets go of what is held. False: nothing is.
     pub(super) fn let_go(&self) -> bool {
         let mut state = self.0.lock();
@@ -121,6 +128,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Holding<T> {
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
+        if this.held.0.lock().upgraded {
+            return Poll::Ready(Ok(()));
+        }
         if let Some((end, unclear)) = this.framing.follow(&buf.filled()[before..]) {
             this.held.0.lock().unclear = Some(unclear);
             buf.set_filled(before + end);

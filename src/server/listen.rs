@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::Request;
 use axum::http::header::UPGRADE;
+use axum::http::{Request, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures_util::FutureExt;
+use futures_util::{FutureExt, TryFutureExt as _};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -271,13 +271,20 @@ impl Door {
         let (shared, router) = (Arc::clone(&self.shared), self.router.clone());
         let (place, task, cut) = (Arc::new(permit), self.tasks.token(), self.cut.clone());
         let berth = Berth { _place: Arc::clone(&place), _task: task, cut, ends: None };
+        let held = Held::default();
+        let upgrades = held.clone();
         let service = service_fn(move |mut request| {
             if request.headers().contains_key(UPGRADE) {
                 request.extensions_mut().insert(berth.clone());
             }
-            answer(Arc::clone(&shared), router.clone(), peer, request)
+            let upgrades = upgrades.clone();
+            let answered = answer(Arc::clone(&shared), router.clone(), peer, request);
+            answered.inspect_ok(move |response| {
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    upgrades.upgrade();
+                }
+            })
         });
-        let held = Held::default();
         let socket = TokioIo::new(Holding::new(socket, held.clone()));
         let connection = self.http.serve_connection(socket, service).with_upgrades();
         let body_bytes_max = self.shared.options.body_bytes_max;

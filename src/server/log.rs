@@ -18,6 +18,7 @@ use super::headers::REQUEST_ID;
 use super::peer::Peer;
 use crate::base::metrics::meters::{Meters, NO_ROUTE};
 use crate::base::trace::{Origin, Span, SpanKind, Tracer};
+use crate::protocol::ClientId;
 
 /// Gets to know the route of a request once it has met one.
 #[derive(Debug, Clone, Default)]
@@ -59,7 +60,7 @@ impl Line {
             id: request_id(request.headers()),
             method: request.method().as_str().to_owned(),
             path: request.uri().path().chars().take(512).collect(),
-            client: visible(request.headers(), "x-client-id"),
+            client: client(request.headers()),
             peer: peer.to_string(),
             started: Instant::now(),
             route,
@@ -128,8 +129,10 @@ pub(crate) fn refused(failure: &Failure, peer: Peer) -> HeaderValue {
     id
 }
 
-fn visible(headers: &HeaderMap, name: &str) -> String {
-    headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or("-").chars().take(64).collect()
+/// Who says that he calls, if that can be a client's id: what else stands there is not repeated.
+fn client(headers: &HeaderMap) -> String {
+    let given = headers.get("x-client-id").and_then(|value| value.to_str().ok());
+    given.and_then(|text| ClientId::plain(text).ok()).map_or_else(|| "-".to_owned(), |client| client.to_string())
 }
 
 /// A body that counts what goes out.

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use super::actor::{self, Agenda};
 use super::manager::{Manager, event_of};
 use super::repair::Remains;
+use super::tally::Tally;
 use super::turn::{Phase, found};
 use super::views::status_after;
 use crate::base::clock;
@@ -47,13 +48,13 @@ impl Manager {
         let (mut queued, begun): (Vec<_>, Vec<_>) = turns.into_iter().partition(|turn| is(turn) == Phase::Queued);
         let (mut paused, mut owed) = (None, None);
         for turn in begun {
+            let remains = self.remains(&row.id, &turn).await?;
             if is(&turn) == Phase::Paused {
-                let remains = self.remains(&row.id, &turn).await?;
                 paused = Some((turn, remains.tally));
                 continue;
             }
-            let ended = interrupted(turn);
-            match self.write_interrupted(&mut row, ended.clone(), !queued.is_empty()).await {
+            let ended = interrupted(turn, &remains.tally);
+            match self.write_interrupted(&mut row, (ended.clone(), remains), !queued.is_empty()).await {
                 Ok(late) => drop(queued.splice(..0, late)),
                 Err(error @ (StoreError::Io { .. } | StoreError::Broken { .. })) => {
                     tracing::error!(session = %id, %error, "what an earlier process left open could not be ended; it is tried again");
@@ -81,14 +82,12 @@ impl Manager {
     async fn write_interrupted(
         &self,
         known: &mut SessionRow,
-        mut turn: TurnRow,
+        (mut turn, remains): (TurnRow, Remains),
         more: bool,
     ) -> Result<Vec<TurnRow>, StoreError> {
         let (store, mut row) = (&self.shelf.store, known.clone());
         let turn_id = turn.record.turn_id.clone();
-        let remains = self.remains(&row.id, &turn).await?;
-        let record = &mut turn.record;
-        (record.rounds, record.usage) = (remains.tally.rounds, remains.tally.usage);
+        let record = &turn.record;
         let why = actor::reason_of(record);
         turn.steers.forget(remains.tally.steers);
         let waiting = std::mem::take(&mut turn.steers).waiting.into_iter();
@@ -118,8 +117,9 @@ impl Manager {
 }
 
 /// A turn that ran, as it has ended now.
-fn interrupted(mut turn: TurnRow) -> TurnRow {
+fn interrupted(mut turn: TurnRow, tally: &Tally) -> TurnRow {
     let record = &mut turn.record;
+    (record.rounds, record.usage) = (tally.rounds, tally.usage);
     record.ended_at = Some(clock::now_ms());
     record.status = found(record.status, turn.aborted.is_some()).status(false);
     if let Some(reason) = turn.aborted.take() {

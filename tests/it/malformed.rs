@@ -233,3 +233,12 @@ async fn a_connection_serves_many_requests_with_errors_between() {
     }
     house.close().await;
 }
+
+#[tokio::test]
+async fn a_type_that_is_given_twice_is_refused() {
+    let house = House::open().await;
+    let twice = request(house.address, "POST", "/sessions").json(&json!({})).header("Content-Type", "text/plain");
+    let reply = twice.send(house.address).await;
+    assert_eq!((reply.status, reply.json()["error"]["details"]["field"].clone()), (400, json!("content-type")));
+    house.close().await;
+}

@@ -149,7 +149,7 @@ async fn errors_and_all(serving: &Serving, home: &TempDir) -> Vec<(String, Vec<u
         serving.request("POST", "/sessions").json(&json!({ "sessionId": "f" })),
         serving.request("POST", "/sessions").json(&json!({ "agent": "acp/talks", "sessionId": "t" })),
         serving.request("POST", "/sessions/t/prompt?wait=true").json(&json!({ "prompt": "x" })),
-        request(serving.address, "GET", "/health"),
+        request(serving.address, "GET", "/health"), request(serving.address, "GET", "/sessions").header("X-Client-ID", &format!("{wrong} 26!")),
         serving.request("POST", "/sessions/f/prompt?wait=true").json(&json!({ "prompt": "fail" })),
         serving.request("POST", "/sessions/s/prompt?wait=true").json(&json!({ "prompt": "call" })),
         serving.request("POST", "/sessions/a/prompt?wait=true").json(&json!({ "prompt": "x" })),

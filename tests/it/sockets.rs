@@ -122,6 +122,25 @@ async fn a_message_may_come_in_any_pieces() {
     house.close().await;
 }
 
+/// What is said in a socket is no head, whatever it looks like.
+#[tokio::test]
+async fn what_looks_like_a_head_in_a_socket_is_a_message() {
+    let house = House::open().await;
+    let mut socket = Socket::ready(&house).await;
+    let text = b"GET / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
+    // Under a mask of zeros it goes over the wire as it is.
+    let head = [0x81, 0x80 | u8::try_from(text.len()).unwrap(), 0, 0, 0, 0];
+    socket.stream.write_all(&[&head, text.as_slice()].concat()).await.unwrap();
+    let refused = socket.next().await;
+    assert_eq!(
+        (&refused["type"], &refused["error"]["code"]),
+        (&json!("response"), &json!("INVALID_ARGUMENT")),
+        "{refused}"
+    );
+    is_well(&house).await;
+    house.close().await;
+}
+
 /// Writes as long as the server takes anything; gives up when it takes nothing for a while. How much it took.
 async fn pour(socket: &Socket, bytes: &[u8]) -> usize {
     let mut at = 0;

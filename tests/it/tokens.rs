@@ -344,3 +344,38 @@ async fn over_a_socket_anothers_session_is_as_one_that_is_not_there() {
     }
     house.close().await;
 }
+
+/// What cannot be printed is not done, or at least not said to have gone well; a reader that has gone is another matter.
+#[tokio::test]
+async fn a_stdout_that_takes_nothing_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let make = ["token", "create", "ci", "--role", "operator"];
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    std::fs::write(home.path().join("c.toml"), "").unwrap();
+    let into_nothing: [&[&str]; 8] = [
+        &make,
+        &["openapi"],
+        &["config", "check", "c.toml"],
+        &["config", "show"],
+        &["config", "schema"],
+        &["--version"],
+        &["--help"],
+        &["token", "list"],
+    ];
+    for arguments in into_nothing {
+        if arguments == ["token", "list"] {
+            // The name is free: nobody has seen the token that had it.
+            let (code, out, err) = ended(simse(home.path()).args(make).spawn().unwrap()).await;
+            assert!(code == Some(0) && !out.is_empty(), "{err}");
+        }
+        let (code, _, err) = ended(simse(home.path()).args(arguments).stdout(full()).spawn().unwrap()).await;
+        assert!(
+            code == Some(1) && err.contains("stdout") && err.contains("No space left"),
+            "{arguments:?}: {code:?} {err}"
+        );
+    }
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let (code, _, err) = ended(simse(home.path()).arg("openapi").stdout(writer).spawn().unwrap()).await;
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+}
