@@ -594,6 +594,30 @@ async fn a_server_starts_on_a_full_disk_serves_what_is_read_and_goes_on_when_the
     first.close().await;
 }
 
+/// What is written to a database that nobody can find any more would be lost: it is refused, and told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_data_directory_that_is_taken_away_takes_nothing_until_it_is_back() {
+    let _turn = TURN.lock().await;
+    let home = tempfile::tempdir().unwrap();
+    let house = house(home.path()).await;
+    let (data, away) = (home.path().join("data"), home.path().join("away"));
+    let status = async |wanted: u16| {
+        while store_status(&house).await.0 != wanted {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    std::fs::rename(&data, &away).unwrap();
+    status(503).await;
+    let refused = house.call("POST", "/sessions/s/prompt", Some(json!({ "prompt": "no" }))).await;
+    assert_eq!((refused.status, refused.code().as_str()), (500, "INTERNAL"), "{refused:?}");
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("taken away"), "{refused:?}");
+    assert_eq!(house.call("GET", "/sessions/s/history", None).await.status, 200);
+    std::fs::rename(&away, &data).unwrap();
+    status(200).await;
+    assert_eq!(house.prompt("s", "yes").await["status"], "completed");
+    house.close().await;
+}
+
 /// A whole server over a directory, with a session that has a finished turn.
 async fn house(data: &Path) -> House {
     install();

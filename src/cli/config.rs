@@ -8,7 +8,7 @@ use clap::Args as _;
 use super::arguments::{Config, ConfigCommand};
 use super::rehearsal::rehearse;
 use super::{Exit, screen};
-use crate::config::{Launch, Options, Origin, schema};
+use crate::config::{Launch, Options, Origin, schema, strange_variables};
 
 /// Does it.
 pub(super) async fn run(arguments: Config) -> Exit {
@@ -25,6 +25,9 @@ pub(super) async fn run(arguments: Config) -> Exit {
 /// Says all that a start would refuse, one line each.
 async fn check(file: Option<PathBuf>) -> Exit {
     let rehearsal = rehearse(file).await;
+    for said in strange_variables() {
+        screen::note(&screen::clean(&said));
+    }
     let faults = rehearsal.faults();
     for fault in &faults {
         screen::line(&screen::clean(fault));

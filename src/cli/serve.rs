@@ -16,7 +16,7 @@ use super::{Exit, screen, signal, stdio};
 use crate::base::beneath::{Way, way};
 use crate::base::passed::Passed;
 use crate::base::sandbox::Mode;
-use crate::config::{Launch, LogFormat, Options, Supervision, data_directory};
+use crate::config::{Launch, LogFormat, Options, Supervision, data_directory, strange_variables};
 
 /// Said at the start of a server that other machines reach without TLS.
 const CLEAR: &str = "tokens and all else travel in the clear: --tls-cert and --tls-key encrypt";
@@ -38,6 +38,9 @@ pub(super) async fn run(arguments: Serve) -> Exit {
         Err(error) => return refuse(Exit::CannotStart, error),
     };
     let log = Log::start(&launch);
+    for said in strange_variables() {
+        tracing::warn!("{said}");
+    }
     let exit = match streams {
         Some(streams) => stdio::run(&launch, streams, (given, &log)).await,
         None => serve(&launch, passed, (given, &log)).await,

@@ -1,6 +1,6 @@
 //! All that is wrong with a configuration file, each fault with its line: what it says is held against the schema.
 //!
-//! Invariant: no value is repeated, because it may be a secret; names are.
+//! Invariant: no value is repeated, because it may be a secret; names are, and numbers where a number is due.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -124,7 +124,14 @@ impl Look<'_> {
             }
             (kind, value) => {
                 if let Some(expected) = misfit(kind, value, schema) {
-                    self.add(&span, format!("`{at}`: expected {expected}; got {}", article(value.type_str())));
+                    let number =
+                        matches!((kind, value), ("integer" | "number", DeValue::Integer(_) | DeValue::Float(_)));
+                    let got = self
+                        .text
+                        .get(span.clone())
+                        .filter(|_| number)
+                        .map_or_else(|| article(value.type_str()), str::to_owned);
+                    self.add(&span, format!("`{at}`: expected {expected}; got {got}"));
                 }
             }
         }
@@ -321,12 +328,12 @@ mod tests {
         #[rustfmt::skip]
         let want = [
             "line 1: `prot` is not known; did you mean `port`?",
-            "line 2: `port`: expected a whole number from 0 to 65535; got an integer",
+            "line 2: `port`: expected a whole number from 0 to 65535; got 70000",
             "line 3: `host`: expected a text that is not empty; got a string",
             "line 4: `log-level` is not known; did you mean `log_level`?",
             "line 5: `log_format`: expected text or json; got a string",
-            "line 6: `max_iterations`: expected a whole number from 1 to 4294967295; got an integer",
-            "line 7: `memory_similarity_threshold`: expected a number from 0 to 1; got a float",
+            "line 6: `max_iterations`: expected a whole number from 1 to 4294967295; got 0",
+            "line 7: `memory_similarity_threshold`: expected a number from 0 to 1; got 1.5",
             "line 8: `no_auth`: expected true or false; got a string",
             "line 9: `root`: expected an array; got a string",
             "line 10: `allowed_path[1]`: expected a text; got an integer",

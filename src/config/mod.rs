@@ -40,7 +40,7 @@ pub use embedded::embedded_data_directory;
 pub use environment::{PLATFORM, find_program, find_program_in, home_directory, inherited_environment};
 pub use faults::{Fault, faults_of, faults_of_file};
 pub use mcp::{BadMcpServer, McpServer, McpTransport};
-pub use names::{Names, Setting, setting_of};
+pub use names::{Names, Setting, setting_of, strange_variables};
 pub use options::{FilePermissions, HIDDEN, LogFilter, LogFormat, LogLevel, Options};
 pub use origin::Origin;
 pub use records::{change_records_directory, state_directory, temporary_state_directory};

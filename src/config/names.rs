@@ -1,5 +1,8 @@
 //! What a setting is called by whoever gave it: an error names what was typed, not what we call it.
 
+use super::options::Options;
+use crate::base::text;
+
 /// A setting that the application may have to refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
@@ -53,4 +56,43 @@ pub fn setting_of(place: &str) -> Option<&str> {
 /// A setting's name as flag, variable and key.
 pub(super) fn spellings(name: &str) -> String {
     format!("--{} (SIMSE_{}, {name})", name.replace('_', "-"), name.to_ascii_uppercase())
+}
+
+/// Variables of this process that look like one of ours and are none: what each may have meant.
+pub fn strange_variables() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    names.filter_map(|name| strange_variable(&name)).collect()
+}
+
+fn strange_variable(name: &str) -> Option<String> {
+    let own = name.strip_prefix("SIMSE_")?.to_ascii_lowercase();
+    let known = || Options::NAMES.iter().copied().chain(["config"]);
+    if known().any(|known| known == own) {
+        return None;
+    }
+    let meant = text::near_misses(&own, known()).first()?.to_ascii_uppercase();
+    Some(format!("the variable {name} is not known; did you mean SIMSE_{meant}?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_spelt_wrong_is_told_and_anybody_elses_is_not() {
+        let told = strange_variable("SIMSE_MAX_ITERATONS").unwrap_or_default();
+        assert_eq!(told, "the variable SIMSE_MAX_ITERATONS is not known; did you mean SIMSE_MAX_ITERATIONS?");
+        // Those of our own tests and programs among them.
+        let others = [
+            "SIMSE_PORT",
+            "SIMSE_CONFIG",
+            "SIMSE_CRASH_KILLS",
+            "SIMSE_TEST_PYTHON",
+            "SIMSE_PROCESS",
+            "SIMSE_KIN",
+            "PORT",
+            "SIMSE_",
+        ];
+        assert_eq!(others.map(strange_variable), [const { None }; 8]);
+    }
 }

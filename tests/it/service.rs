@@ -188,7 +188,7 @@ async fn what_is_wrong_is_said_all_at_once() {
     let (code, out, err) = run(
         &["config", "show", "--config", "good.toml"],
         &[
-            ("SIMSE_OPENAI_BASE_URL", "https://user:s3cret@h.example/v1"),
+            ("SIMSE_OPENAI_BASE_URL", "https://h.example/v1?key=s3cret"),
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://h:4318/?key=s3cret"),
         ],
     )

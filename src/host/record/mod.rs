@@ -170,10 +170,8 @@ impl Recorder {
                     let (before, after) = (difference.before, difference.after);
                     put(&mut addition, difference.path, (before, after));
                 }
-                if tree.repository_changed(&self.workspace) {
-                    let git = self.workspace.working_directory().join(".git");
-                    addition.uncovered.push((git, "commits, branches and git's index are not undone".to_owned()));
-                }
+                let told = |git: &PathBuf| (git.clone(), "commits, branches and git's index are not undone".to_owned());
+                addition.uncovered.extend(tree.repositories_changed.iter().take(limit::UNCOVERED_MAX).map(told));
             }
             Err(why) => addition.uncovered.push((self.workspace.working_directory().to_owned(), why)),
         }

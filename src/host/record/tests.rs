@@ -367,6 +367,26 @@ fn a_tree_that_is_too_large_is_said() {
     assert_eq!(view.report.uncovered[0].path, ".");
 }
 
+/// Of a repository in the directory, of a submodule, of one that comes and of one that goes it is told that it is not undone.
+#[test]
+fn repositories_that_lie_deeper_are_told() {
+    let house = House::new(&[("r/f", "x"), ("mods/sub/HEAD", "main"), ("s/.git", "gitdir: ../mods/sub\n")]);
+    for name in ["r/.git/HEAD", "r/.git/logs/HEAD", "gone/.git/HEAD"] {
+        house.put(name, "one");
+    }
+    let told = |work: &dyn Fn()| {
+        house.command("turn_1", work);
+        let view = house.recording.diff(&house.session, &house.workspace, DiffWanted::default()).unwrap();
+        let paths = view.report.uncovered.into_iter().map(|uncovered| uncovered.path);
+        paths.filter(|path| path.ends_with(".git")).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&|| house.put("r/f", "y")), [""; 0]);
+    assert_eq!(told(&|| house.put("r/.git/logs/HEAD", "one, two")), ["r/.git"]);
+    assert_eq!(told(&|| house.put("mods/sub/HEAD", "another")), ["r/.git", "s/.git"]);
+    assert_eq!(told(&|| fs::remove_dir_all(house.path("gone/.git")).unwrap()), ["gone/.git", "r/.git", "s/.git"]);
+    assert_eq!(told(&|| house.put("new/.git/HEAD", "x")), ["gone/.git", "new/.git", "r/.git", "s/.git"]);
+}
+
 #[test]
 fn our_own_data_and_git_are_passed_over() {
     let mut house = House::new(&[("a", "1"), (".git/HEAD", "ref: refs/heads/main\n"), ("own/x", "1")]);

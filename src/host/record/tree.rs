@@ -4,10 +4,10 @@
 //! A walk costs a look at each name and reads only what is new since the last one. Contents lie in a file without a name, which goes
 //! with this. Everything is bounded; what does not fit is told as not covered.
 //!
-//! Passed over are `.git` and directories that ignore files leave out: build outputs and installed packages. Single files
+//! Of each `.git` it is known whether its commits and branches are others. Passed over are they and directories that ignore files leave out: build outputs and installed packages. Single files
 //! that they leave out, such as `.env`, are looked at.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -29,6 +29,8 @@ use crate::store::snapshots::{ContentId, FileState};
 
 /// A file that changed so shortly before it was looked at may change again without another time stamp.
 const RACY_MS: i128 = 50;
+/// Bytes of a `.git` that says where the repository is.
+const LINK_BYTES_MAX: u64 = 8 << 10;
 
 /// What the file system says of a name; a changed file has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +115,9 @@ pub(super) struct Tree {
     /// Bytes in the arena, those that nobody needs any more included.
     used: u64,
     /// The roots' own `.git`, as far as it tells of commits and branches.
-    repository: Vec<Option<Stamp>>,
+    repositories: Repositories,
+    /// Those whose commits or branches the last command has changed.
+    pub repositories_changed: Vec<PathBuf>,
     /// Why nothing is known.
     blind: Option<String>,
     /// When it was learned.
@@ -149,7 +153,7 @@ impl Tree {
             self.foreign.retain(|file| there.contains(file));
         }
         self.passed_over = walked.passed_over;
-        self.repository = repositories(workspace);
+        self.repositories = walked.repositories;
         self.began = Some(Began::now(home));
         Ok(())
     }
@@ -198,6 +202,7 @@ impl Tree {
             let (before, after) = (self.recall(&old), Found::of(FileState::Absent));
             out.push(Difference { path, before, after });
         }
+        self.repositories_changed = changed_repositories(&self.repositories, &walked.repositories, &walked.passed_over);
         let new = |over: &PathBuf| !self.passed_over.contains(over);
         let new: Vec<PathBuf> = walked.passed_over.into_iter().filter(new).collect();
         self.passed_over.extend(new);
@@ -227,11 +232,6 @@ impl Tree {
                 difference.after = Found::unkept(why);
             }
         }
-    }
-
-    /// Whether commits or branches have changed since it was learned, by root.
-    pub(super) fn repository_changed(&self, workspace: &Workspace) -> bool {
-        repositories(workspace) != self.repository
     }
 
     /// Keeps what a name holds, as far as there is room.
@@ -336,13 +336,20 @@ struct Walked {
     handles: Handles,
     names: Vec<(Vec<u8>, Name)>,
     passed_over: Vec<PathBuf>,
+    repositories: Repositories,
     until: Instant,
 }
 
 impl Walked {
     fn of(workspace: &Workspace) -> Result<Self, String> {
         let until = Instant::now() + Duration::from_millis(limit::SNAPSHOT_LOOK_MS_MAX);
-        let mut walked = Self { handles: Vec::new(), names: Vec::new(), passed_over: Vec::new(), until };
+        let mut walked = Self {
+            handles: Vec::new(),
+            names: Vec::new(),
+            passed_over: Vec::new(),
+            repositories: BTreeMap::new(),
+            until,
+        };
         for (at, root) in workspace.roots().iter().enumerate() {
             let inside = workspace
                 .roots()
@@ -378,7 +385,11 @@ impl Walked {
             for (name, _) in entries.iter() {
                 self.check_room()?;
                 let full = join(&path, name);
-                if name == b".git" || workspace.protects(Path::new(OsStr::from_bytes(&full))) {
+                if name == b".git" {
+                    self.repositories.insert(full, repository(&directory));
+                    continue;
+                }
+                if workspace.protects(Path::new(OsStr::from_bytes(&full))) {
                     continue;
                 }
                 let Ok(found) = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
@@ -422,13 +433,40 @@ impl Walked {
     }
 }
 
-/// What tells of commits and branches in the roots.
-fn repositories(workspace: &Workspace) -> Vec<Option<Stamp>> {
-    let stamp = |root: &Path, name: &str| {
-        let found = rustix::fs::lstat(root.join(".git").join(name)).ok();
-        found.map(|found| Stamp::of(&found))
+/// What tells of commits and branches, by the `.git` that it lies in: of each its own stamp, and those of what changes with them.
+type Repositories = BTreeMap<Vec<u8>, [Option<Stamp>; 4]>;
+
+/// Those that are others now, are new, or are gone.
+fn changed_repositories(before: &Repositories, now: &Repositories, passed_over: &[PathBuf]) -> Vec<PathBuf> {
+    let names: BTreeSet<&Vec<u8>> = before.keys().chain(now.keys()).collect();
+    let changed = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
+    let paths = changed.map(|name| PathBuf::from(OsStr::from_bytes(name)));
+    // What is passed over since is not gone.
+    paths.filter(|path| !passed_over.iter().any(|over| path.starts_with(over))).collect()
+}
+
+/// How the repository of an open directory is.
+fn repository(directory: &OwnedFd) -> [Option<Stamp>; 4] {
+    let stamp = |name: &[u8]| {
+        let found = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let stamp = Stamp::of(&found);
+        // Of a directory only which one it is: what git puts there for a moment changes its times.
+        Some(match Kind::from(FileType::from_raw_mode(found.st_mode)) {
+            Kind::Directory => Stamp { bytes: 0, modified: (0, 0), changed: (0, 0), ..stamp },
+            Kind::File | Kind::Link | Kind::Other => stamp,
+        })
     };
-    let all =
-        workspace.roots().iter().flat_map(|root| ["HEAD", "logs/HEAD", "packed-refs"].map(|name| stamp(root, name)));
-    all.collect()
+    let own = stamp(b".git");
+    let elsewhere = own.filter(Stamp::is_file).and_then(|_| led_to(directory));
+    let at = elsewhere.as_deref().unwrap_or(b".git");
+    let [head, log, packed] = ["HEAD", "logs/HEAD", "packed-refs"].map(|name| stamp(&join(at, name.as_bytes())));
+    [own, head, log, packed]
+}
+
+/// Where a `.git` that is a file says that the repository is: a submodule's, a worktree's.
+fn led_to(directory: &OwnedFd) -> Option<Vec<u8>> {
+    let mut said = Vec::new();
+    let file = File::from(open_file(directory.as_fd(), b".git").ok()?);
+    io::Read::read_to_end(&mut io::Read::take(file, LINK_BYTES_MAX), &mut said).ok()?;
+    Some(said.strip_prefix(b"gitdir: ")?.trim_ascii_end().to_vec())
 }

@@ -11,6 +11,7 @@ mod fork;
 mod gather;
 mod known;
 mod made;
+mod presence;
 mod wal;
 
 use std::collections::{BTreeSet, HashMap};
@@ -26,6 +27,7 @@ use rusqlite::Connection;
 
 use self::crowd::Crowd;
 use self::known::Known;
+use self::presence::Presence;
 use self::wal::Wal;
 use super::fresh::Fresh;
 use super::places::Places;
@@ -92,6 +94,7 @@ pub(super) fn start(
         fresh,
         gather_at,
         path: path.to_owned(),
+        presence: Presence::of(path),
         known: HashMap::new(),
         wal,
         next_number,
@@ -109,6 +112,7 @@ pub(super) fn start(
 struct Writer {
     connection: Connection,
     path: PathBuf,
+    presence: Presence,
     known: HashMap<SessionId, Known>,
     wal: Wal,
     /// The number of the next session.
@@ -256,6 +260,9 @@ impl Writer {
 
     /// One result for each commit, in order.
     fn write_all(&mut self, group: Vec<&[Write]>) -> Vec<Result<(), StoreError>> {
+        if let Err(gone) = self.presence.check() {
+            return group.iter().map(|_| Err(gone.clone())).collect();
+        }
         match self.write_group(&group) {
             Ok(results) => results,
             Err(error) if group.len() == 1 => vec![Err(error)],
