@@ -1523,7 +1523,7 @@ export interface SimseServerLimits {
   readonly permissionTimeoutMs?: number
   /** How long a session with nobody connected keeps a question open; default 5,000 ms. */
   readonly clientGraceMs?: number
-  /** How long an interrupted turn may take to stop in order before it is cut off; default 10,000 ms. */
+  /** How long an interrupted turn may take to stop in order before it is cut off; at most 24,000 ms, default 10,000 ms. */
   readonly interruptGraceMs?: number
   /** Rest after which a session that nobody uses leaves memory; it wakes when it is needed. Default 30,000 ms. */
   readonly sessionIdleMs?: number

@@ -246,6 +246,7 @@ const REFUSED = [
   ['a model address of another scheme', () => config({ openai: { baseUrl: 'ftp://x/v1' } }), 'openai.baseUrl'],
   ['a token that no header can carry', () => config({ authToken: 'a\nb' }), 'authToken'],
   ['an unknown limit', () => config({ limits: { speed: 1 } }), 'limits.speed'],
+  ['a grace that is too long', () => config({ limits: { interruptGraceMs: 24_001 } }), 'limits.interruptGraceMs'],
 ]
 for (const [what, make, path] of REFUSED) {
   test(`refused: ${what}`, () => {

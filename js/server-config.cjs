@@ -134,7 +134,8 @@ const named = (check) => (value, path, issues) => {
 const limits = shape({
   permissionTimeoutMs: optional(integer(1)),
   clientGraceMs: optional(integer(0)),
-  interruptGraceMs: optional(integer(0)),
+  // Above it the command's own time would be over first (`INTERRUPT_GRACE_MS_MAX`).
+  interruptGraceMs: optional(integer(0, 24_000)),
   sessionIdleMs: optional(integer(0)),
   agentIdleMs: optional(integer(0)),
   modelIdleTimeoutMs: optional(integer(1)),

@@ -4,6 +4,7 @@
 //! is found by two looks at the working directories, one before it and one after; each costs a system call a name, and reads
 //! only what is new. A turn that runs no tool costs nothing.
 
+mod beyond;
 mod judge;
 mod look;
 mod origin;
@@ -170,8 +171,8 @@ impl Recorder {
                     let (before, after) = (difference.before, difference.after);
                     put(&mut addition, difference.path, (before, after));
                 }
-                let told = |git: &PathBuf| (git.clone(), "commits, branches and git's index are not undone".to_owned());
-                addition.uncovered.extend(tree.repositories_changed.iter().take(limit::UNCOVERED_MAX).map(told));
+                let told = |(path, what): &(PathBuf, &str)| (path.clone(), (*what).to_owned());
+                addition.uncovered.extend(tree.beyond.iter().take(limit::UNCOVERED_MAX).map(told));
             }
             Err(why) => addition.uncovered.push((self.workspace.working_directory().to_owned(), why)),
         }

@@ -387,6 +387,32 @@ fn repositories_that_lie_deeper_are_told() {
     assert_eq!(told(&|| house.put("new/.git/HEAD", "x")), ["gone/.git", "new/.git", "r/.git", "s/.git"]);
 }
 
+/// What an undo does not put back is told: rights to run as somebody, and the permissions of the working directory itself.
+#[test]
+fn permissions_that_are_not_undone_are_told() {
+    let house = House::new(&[("tool", "t"), ("plain", "p"), ("gone", "g"), ("shared/x", "x")]);
+    let mode = |name: &str, mode: u32| fs::set_permissions(house.path(name), fs::Permissions::from_mode(mode)).unwrap();
+    mode("tool", 0o4755);
+    mode("gone", 0o2755);
+    mode("shared", 0o2770);
+    house.command("turn_1", || house.put("shared/x", "y"));
+    let told = || {
+        let view = house.recording.diff(&house.session, &house.workspace, DiffWanted::default()).unwrap();
+        view.report.uncovered.into_iter().map(|uncovered| uncovered.path).collect::<Vec<_>>()
+    };
+    assert_eq!(told(), [""; 0]);
+    house.command("turn_2", || {
+        mode("tool", 0o755);
+        fs::remove_file(house.path("gone")).unwrap();
+        mode("shared", 0o770);
+        mode("plain", 0o700);
+        mode("", 0o711);
+    });
+    let told = told();
+    assert_eq!(told.len(), 4, "{told:?}");
+    assert!(["gone", "shared", "tool"].iter().all(|name| told.iter().any(|path| path == name)), "{told:?}");
+}
+
 #[test]
 fn our_own_data_and_git_are_passed_over() {
     let mut house = House::new(&[("a", "1"), (".git/HEAD", "ref: refs/heads/main\n"), ("own/x", "1")]);

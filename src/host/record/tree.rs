@@ -7,7 +7,7 @@
 //! Of each `.git` it is known whether its commits and branches are others. Passed over are they and directories that ignore files leave out: build outputs and installed packages. Single files
 //! that they leave out, such as `.env`, are looked at.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, FileType, Stat};
 
+use super::beyond::{BITS, OWNERS_BITS, Others, Repositories, repository};
 use super::look::{Found, MODE, read, too_large};
 use super::origin::{Before, Began};
 use crate::base::workspace::Workspace;
@@ -29,21 +30,19 @@ use crate::store::snapshots::{ContentId, FileState};
 
 /// A file that changed so shortly before it was looked at may change again without another time stamp.
 const RACY_MS: i128 = 50;
-/// Bytes of a `.git` that says where the repository is.
-const LINK_BYTES_MAX: u64 = 8 << 10;
 
 /// What the file system says of a name; a changed file has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) file: (u64, u64),
-    mode: u32,
+    pub(super) mode: u32,
     pub(super) bytes: i64,
-    modified: (i64, i64),
-    changed: (i64, i64),
+    pub(super) modified: (i64, i64),
+    pub(super) changed: (i64, i64),
 }
 
 impl Stamp {
-    fn of(found: &Stat) -> Self {
+    pub(super) fn of(found: &Stat) -> Self {
         // The widths of these fields differ from system to system.
         #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "not everywhere the same types")]
         Self {
@@ -114,10 +113,10 @@ pub(super) struct Tree {
     arena: Option<File>,
     /// Bytes in the arena, those that nobody needs any more included.
     used: u64,
-    /// The roots' own `.git`, as far as it tells of commits and branches.
-    repositories: Repositories,
-    /// Those whose commits or branches the last command has changed.
-    pub repositories_changed: Vec<PathBuf>,
+    /// What no undo puts back.
+    others: Others,
+    /// What the last command has changed and no undo puts back, and what of it.
+    pub beyond: Vec<(PathBuf, &'static str)>,
     /// Why nothing is known.
     blind: Option<String>,
     /// When it was learned.
@@ -153,7 +152,7 @@ impl Tree {
             self.foreign.retain(|file| there.contains(file));
         }
         self.passed_over = walked.passed_over;
-        self.repositories = walked.repositories;
+        self.others = Others::of(walked.repositories, &walked.handles);
         self.began = Some(Began::now(home));
         Ok(())
     }
@@ -163,7 +162,9 @@ impl Tree {
         if let Some(why) = &self.blind {
             return Err(why.clone());
         }
-        let walked = Walked::of(workspace)?;
+        let mut walked = Walked::of(workspace)?;
+        let others = Others::of(std::mem::take(&mut walked.repositories), &walked.handles);
+        self.beyond = self.others.changed(&others, &walked.passed_over);
         let (mut out, mut came, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         let mut gone = std::mem::take(&mut self.known);
         for (path, name) in &walked.names {
@@ -184,6 +185,11 @@ impl Tree {
             let before = old.as_ref().map_or(Found::of(FileState::Absent), |old| self.recall(old));
             let after = closed.as_ref().map_or(after, |closed| self.recall(closed));
             self.known.extend(closed.map(|closed| (path.clone(), closed)));
+            let bits = |stamp: Option<&Stamp>| stamp.map_or(0, |stamp| stamp.mode & OWNERS_BITS);
+            let (had, has) = (bits(old.as_ref().map(|old| &old.stamp)), bits(Some(&name.stamp)));
+            if old.is_some() && (had != has || (had != 0 && before.state != after.state)) {
+                self.beyond.push((at.clone(), BITS));
+            }
             if before.state != after.state || matches!(after.state, FileState::Unkept { .. }) {
                 if old.as_ref().is_none_or(|old| old.stamp.file != name.stamp.file) {
                     came.push((out.len(), name.stamp));
@@ -199,10 +205,12 @@ impl Tree {
             if walked.passed_over.iter().any(|over| path.starts_with(over)) {
                 continue;
             }
+            if old.stamp.mode & OWNERS_BITS != 0 {
+                self.beyond.push((path.clone(), BITS));
+            }
             let (before, after) = (self.recall(&old), Found::of(FileState::Absent));
             out.push(Difference { path, before, after });
         }
-        self.repositories_changed = changed_repositories(&self.repositories, &walked.repositories, &walked.passed_over);
         let new = |over: &PathBuf| !self.passed_over.contains(over);
         let new: Vec<PathBuf> = walked.passed_over.into_iter().filter(new).collect();
         self.passed_over.extend(new);
@@ -280,7 +288,7 @@ impl Tree {
 }
 
 /// The roots, open.
-type Handles = Vec<(PathBuf, OwnedFd)>;
+pub(super) type Handles = Vec<(PathBuf, OwnedFd)>;
 
 /// A name that a walk came by.
 #[derive(Debug)]
@@ -431,42 +439,4 @@ impl Walked {
         }
         Ok(())
     }
-}
-
-/// What tells of commits and branches, by the `.git` that it lies in: of each its own stamp, and those of what changes with them.
-type Repositories = BTreeMap<Vec<u8>, [Option<Stamp>; 4]>;
-
-/// Those that are others now, are new, or are gone.
-fn changed_repositories(before: &Repositories, now: &Repositories, passed_over: &[PathBuf]) -> Vec<PathBuf> {
-    let names: BTreeSet<&Vec<u8>> = before.keys().chain(now.keys()).collect();
-    let changed = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
-    let paths = changed.map(|name| PathBuf::from(OsStr::from_bytes(name)));
-    // What is passed over since is not gone.
-    paths.filter(|path| !passed_over.iter().any(|over| path.starts_with(over))).collect()
-}
-
-/// How the repository of an open directory is.
-fn repository(directory: &OwnedFd) -> [Option<Stamp>; 4] {
-    let stamp = |name: &[u8]| {
-        let found = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        let stamp = Stamp::of(&found);
-        // Of a directory only which one it is: what git puts there for a moment changes its times.
-        Some(match Kind::from(FileType::from_raw_mode(found.st_mode)) {
-            Kind::Directory => Stamp { bytes: 0, modified: (0, 0), changed: (0, 0), ..stamp },
-            Kind::File | Kind::Link | Kind::Other => stamp,
-        })
-    };
-    let own = stamp(b".git");
-    let elsewhere = own.filter(Stamp::is_file).and_then(|_| led_to(directory));
-    let at = elsewhere.as_deref().unwrap_or(b".git");
-    let [head, log, packed] = ["HEAD", "logs/HEAD", "packed-refs"].map(|name| stamp(&join(at, name.as_bytes())));
-    [own, head, log, packed]
-}
-
-/// Where a `.git` that is a file says that the repository is: a submodule's, a worktree's.
-fn led_to(directory: &OwnedFd) -> Option<Vec<u8>> {
-    let mut said = Vec::new();
-    let file = File::from(open_file(directory.as_fd(), b".git").ok()?);
-    io::Read::read_to_end(&mut io::Read::take(file, LINK_BYTES_MAX), &mut said).ok()?;
-    Some(said.strip_prefix(b"gitdir: ")?.trim_ascii_end().to_vec())
 }
