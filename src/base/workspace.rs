@@ -305,6 +305,15 @@ impl Workspace {
         self.checked(input, self.real_entry(input)?)
     }
 
+    /// Whether an absolute path, of whatever bytes, is what [`Workspace::resolve_entry`] would give for it.
+    pub fn leads_to_itself(&self, path: &Path) -> bool {
+        path.is_absolute()
+            && entry(path).is_ok_and(|real| real == path)
+            && self.contains(path)
+            && !self.protects(path)
+            && self.was_judged(path)
+    }
+
     /// Where a caller's path leads inside the roots, for who judges it: what is protected is found like all else.
     pub fn whereabouts(&self, input: &str) -> Option<PathBuf> {
         real(&self.absolute(input).ok()?).ok().filter(|path| self.contains(path))
@@ -343,9 +352,7 @@ impl Workspace {
     }
 
     fn real_entry(&self, input: &str) -> Result<io::Result<PathBuf>, PathError> {
-        let path = by_name(&self.absolute(input)?);
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok(real(&path)) };
-        Ok(real(parent).map(|parent| parent.join(name)))
+        Ok(entry(&self.absolute(input)?))
     }
 
     fn checked(&self, input: &str, found: io::Result<PathBuf>) -> Result<PathBuf, PathError> {
@@ -373,6 +380,13 @@ pub(super) fn refuse_special(input: &str, found: &Metadata) -> Result<(), PathEr
         Some((_, kind)) => Err(PathError::NotAFile { input: input.to_owned(), kind }),
         None => Ok(()),
     }
+}
+
+/// Follows every link of an absolute path but one at its end.
+fn entry(path: &Path) -> io::Result<PathBuf> {
+    let path = by_name(path);
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return real(&path) };
+    Ok(real(parent)?.join(name))
 }
 
 /// `path` without `.` and `..`, by name alone.

@@ -14,6 +14,7 @@
 //! (docs/adr/0012)
 
 mod disk;
+mod exact;
 mod record;
 mod recovery;
 

@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::disk::Disk;
+use super::exact;
 use super::{Change, Identity, Sorted, Unit, identity, sorted};
 use crate::base::workspace::Workspace;
 
@@ -30,20 +31,24 @@ pub(super) struct Record {
     pub id: String,
     pub steps: Vec<Step>,
     /// Directories that are made for it, outer ones first.
+    #[serde(with = "exact::list")]
     pub made: Vec<PathBuf>,
 }
 
 /// What is to be done at one path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Step {
+    #[serde(with = "exact")]
     pub target: PathBuf,
     /// Where its new content lies until then. None: it is to be gone.
+    #[serde(with = "exact::option")]
     pub fresh: Option<PathBuf>,
     pub fresh_id: Option<Identity>,
     /// The new content is a directory, and this lies in it.
     #[serde(default)]
     pub fresh_below: Option<Vec<Below>>,
     /// The second name of what was there.
+    #[serde(with = "exact")]
     pub old: PathBuf,
     /// Who was there. None: nothing.
     pub old_id: Option<Identity>,
@@ -56,6 +61,7 @@ pub(super) struct Step {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Below {
     /// Where, from the directory on.
+    #[serde(with = "exact")]
     pub path: PathBuf,
     /// It is a directory itself.
     pub directory: bool,
@@ -129,8 +135,7 @@ impl Record {
 
     /// Every path that it names lies in `tree` and still leads to itself, and none is more than it may be.
     pub(super) fn is_sound(&self, tree: &Workspace) -> bool {
-        let inside =
-            |path: &Path| path.to_str().is_some_and(|text| tree.resolve_entry(text).is_ok_and(|real| real == path));
+        let inside = |path: &Path| tree.leads_to_itself(path);
         let beside = |step: &Step, path: &Path| {
             let own = format!(".simse-{}-", self.id);
             path.parent() == step.target.parent()

@@ -1,12 +1,17 @@
 //! A commit is stopped before every single thing that it does, in every way.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 
 use super::disk::Fault;
 use super::recovery::recover_on;
 use super::*;
+
+/// A name that is no text.
+const ODD: &[u8] = b"odd \xff";
 
 /// A program that another test starts holds copies of open files, and of their locks, for a moment between fork and exec:
 /// what is locked then is left to the next recovery.
@@ -31,6 +36,11 @@ impl Place {
         for (path, content) in files {
             fs::write(home.path().join(path), content).unwrap();
         }
+        for (path, content) in [(ODD, "old 8"), (b"to file/odd \xfe", "old 9"), (b"odd gone \xfd/x", "old 10")] {
+            let path = home.path().join("wd").join(OsStr::from_bytes(path));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
         fs::set_permissions(home.path().join("wd/changed"), fs::Permissions::from_mode(0o750)).unwrap();
         let tree = Workspace::new(&home.path().join("wd"), &[]).unwrap();
         Self { home, tree }
@@ -53,9 +63,15 @@ impl Place {
     }
 
     fn change(&self, path: &str, after: Option<&str>) -> Change {
-        let before = fs::symlink_metadata(self.at(path)).ok();
+        self.change_of(path.as_bytes(), after)
+    }
+
+    /// The same for a name that need not be text.
+    fn change_of(&self, path: &[u8], after: Option<&str>) -> Change {
+        let path = self.home.path().join("wd").join(OsStr::from_bytes(path));
+        let before = fs::symlink_metadata(&path).ok();
         let after = after.map(|text| After::file(text.as_bytes().to_vec(), before.clone()));
-        Change { path: self.at(path), before, after }
+        Change { path, before, after }
     }
 
     fn directory(&self, path: &str, mode: u32) -> Change {
@@ -72,6 +88,10 @@ impl Place {
         vec![
             self.change("changed", Some("new 1")),
             self.change("dir/deleted", None),
+            self.change_of(ODD, Some("new 8")),
+            self.change_of(b"to file/odd \xfe", None),
+            self.change_of(b"odd gone \xfd/x", None),
+            self.change_of(b"far/odd \xfc/new", Some("new 9")),
             self.change("moved", None),
             like("far/away/moved"),
             self.change("far/added", Some("")),
@@ -134,9 +154,13 @@ fn new_state() -> BTreeMap<String, String> {
         ("far/added", ""),
         ("far/away/", ""),
         ("far/away/moved", "new 3"),
+        ("far/odd \u{fffd}/", ""),
+        ("far/odd \u{fffd}/new", "new 9"),
         ("named/", ""),
         ("named/e", "new 7"),
         ("named/empty/", ""),
+        ("odd gone \u{fffd}/", ""),
+        ("odd \u{fffd}", "new 8"),
         ("other", "same"),
         ("to dir/", ""),
         ("to dir/d", "new 5"),
@@ -327,7 +351,7 @@ fn a_change_that_somebody_works_on_is_left_alone() {
 fn a_record_that_leads_elsewhere_is_not_followed() {
     let place = Place::new();
     let before = place.state();
-    let made = (10..40).find(|step| {
+    let made = (10..80).find(|step| {
         let _ = place.commit(&place.faulty(*step, Fault::Crash));
         let made = place.records_left().iter().any(|name| name.ends_with(".committing"));
         if !made {

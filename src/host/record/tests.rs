@@ -3,7 +3,9 @@
 mod origin;
 mod turned;
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
@@ -96,6 +98,30 @@ fn conflicts(error: &ApiError) -> Vec<String> {
     assert_eq!(error.code(), ErrorCode::Conflict);
     let list = error.0.details.as_ref().unwrap()["conflicts"].as_array().unwrap().clone();
     list.iter().map(|one| format!("{}: {}", one["path"].as_str().unwrap(), one["reason"].as_str().unwrap())).collect()
+}
+
+/// Names of files are bytes: some are no text.
+#[test]
+fn files_whose_names_are_no_text_are_undone_and_done_again() {
+    let house = House::new(&[("seen", "s")]);
+    let odd = |name: &[u8]| house.workspace.working_directory().join(OsStr::from_bytes(name));
+    let (gone, changed, made) = (odd(b"gone \xff"), odd(b"changed \xfe"), odd(b"made \xfd/x"));
+    fs::write(&gone, "g").unwrap();
+    fs::write(&changed, "old").unwrap();
+    let all = || [&gone, &changed, &made].map(|path| fs::read_to_string(path).ok());
+    let before = all();
+    house.command("turn_1", || {
+        fs::remove_file(&gone).unwrap();
+        fs::write(&changed, "new content").unwrap();
+        fs::create_dir(made.parent().unwrap()).unwrap();
+        fs::write(&made, "m").unwrap();
+    });
+    let after = all();
+    house.undo(Direction::Undo, None).unwrap();
+    assert_eq!(all(), before);
+    assert!(!made.parent().unwrap().exists());
+    house.undo(Direction::Redo, None).unwrap();
+    assert_eq!(all(), after);
 }
 
 #[test]
