@@ -130,11 +130,12 @@ struct Turn {
     deltas: usize,
 }
 
-/// The microseconds that a delta says that it was written at.
-fn written_at(line: &[u8]) -> Option<u64> {
-    let at = find(line, b":\"t1")? + 3;
-    let digits = line[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-    std::str::from_utf8(&line[at..at + digits]).ok()?.parse().ok()
+/// The microseconds that deltas say that they were written at: one event may hold several.
+fn written_at(line: &[u8]) -> Vec<u64> {
+    let Some(at) = find(line, b":\"t1") else { return Vec::new() };
+    let words = line[at + 2..].split(|byte| !byte.is_ascii_alphanumeric());
+    let words = words.map_while(|word| word.strip_prefix(b"t").or(word.is_empty().then_some(b"")));
+    words.filter_map(|digits| std::str::from_utf8(digits).ok()?.parse().ok()).collect()
 }
 
 /// A turn in each of the sessions in `--list` (lines of an event path and a prompt path), all at once.
@@ -154,7 +155,8 @@ pub fn many(options: &Options) -> Result<String, String> {
             let mut turns: Vec<Turn> = part.iter().map(|_| Turn::default()).collect();
             read_all(part, limit, |at, line| {
                 let turn = &mut turns[at];
-                if let Some(written) = type_of(line).filter(|kind| kind.starts_with(delta)).and(written_at(line)) {
+                let is_delta = type_of(line).is_some_and(|kind| kind.starts_with(delta));
+                for written in is_delta.then(|| written_at(line)).into_iter().flatten() {
                     turn.deltas += 1;
                     if written > prompted_us.load(std::sync::atomic::Ordering::Relaxed) {
                         turn.late_us.push((written, now_us().saturating_sub(written)));

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::Registry;
@@ -24,6 +24,10 @@ use crate::config::{Launch, LogFilter, LogFormat, LogLevel};
 
 /// Lines that may wait.
 const LINES_MAX: usize = 8_192;
+/// Bytes that are written at once.
+const WRITE_BYTES: usize = 64 << 10;
+/// Where lines come faster than this one after another, they are written so seldom.
+const GATHER: Duration = Duration::from_millis(5);
 /// How long the end waits for the collector.
 const DELIVERY: Duration = Duration::from_secs(2);
 /// How long the end waits for lines that are still to be written.
@@ -56,7 +60,7 @@ impl Log {
         let log = Self { queue, dropped: Arc::default(), levels: Some(handle), copies };
         let dropped = Arc::clone(&log.dropped);
         if let Err(cause) =
-            std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&lines, &dropped))
+            std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&lines, &dropped, io::stderr()))
         {
             super::screen::problem(format_args!("there will be no log: {cause}"));
         }
@@ -119,17 +123,38 @@ fn threshold(level: LogLevel) -> LevelFilter {
     }
 }
 
-fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64) {
-    let mut stderr = io::stderr();
-    for message in lines {
-        let missing = dropped.swap(0, Ordering::Relaxed);
-        // Where stderr is gone there is nobody to tell.
-        if missing > 0 {
-            drop(writeln!(stderr, "[{missing} lines of the log were dropped: stderr was too slow]"));
+/// Writes what comes: a line at once, and the lines of a busy server together, since each write wakes this thread and costs
+/// those that work a processor.
+fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64, mut out: impl Write) {
+    let mut last = None::<Instant>;
+    let mut text = Vec::new();
+    while let Ok(first) = lines.recv() {
+        if last.is_some_and(|last| last.elapsed() < GATHER) {
+            std::thread::sleep(GATHER);
         }
-        match message {
-            Message::Line(line) => drop(stderr.write_all(&line)),
-            Message::Flush(done) => drop(done.send(())),
+        let missing = dropped.swap(0, Ordering::Relaxed);
+        if missing > 0 {
+            text.extend_from_slice(
+                format!("[{missing} lines of the log were dropped: stderr was too slow]\n").as_bytes(),
+            );
+        }
+        let mut waiting = None;
+        let mut next = Some(first);
+        while let Some(message) = next {
+            match message {
+                Message::Line(line) => text.extend_from_slice(&line),
+                Message::Flush(done) => waiting = Some(done),
+            }
+            // What comes behind a flush is not waited for.
+            next = if waiting.is_none() && text.len() < WRITE_BYTES { lines.try_recv().ok() } else { None };
+        }
+        // Where stderr is gone there is nobody to tell.
+        drop(out.write_all(&text));
+        text.clear();
+        last = Some(Instant::now());
+        if let Some(done) = waiting {
+            // Who asked may have gone.
+            let _ = done.send(());
         }
     }
 }
@@ -185,5 +210,45 @@ mod tests {
         for (target, level, want) in table {
             assert_eq!(levels.would_enable(target, &level), want, "{target} {level}");
         }
+    }
+
+    #[test]
+    fn lines_are_written_whole_and_in_order_and_many_of_them_together() {
+        struct Counted(Arc<parking_lot::Mutex<(Vec<u8>, usize)>>);
+        impl Write for Counted {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let mut written = self.0.lock();
+                written.0.extend_from_slice(bytes);
+                written.1 += 1;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let written = Arc::<parking_lot::Mutex<(Vec<u8>, usize)>>::default();
+        let (queue, lines) = sync_channel(LINES_MAX);
+        let dropped = Arc::new(AtomicU64::new(3));
+        let (out, missing) = (Counted(Arc::clone(&written)), Arc::clone(&dropped));
+        let (done, wait) = sync_channel(1);
+        let mut expected = b"[3 lines of the log were dropped: stderr was too slow]\n".to_vec();
+        for number in 0..8_000 {
+            let line = format!("line {number} {}\n", "x".repeat(number % 90));
+            expected.extend_from_slice(line.as_bytes());
+            queue.send(Message::Line(line.into_bytes())).unwrap();
+        }
+        queue.send(Message::Flush(done)).unwrap();
+        let writer = std::thread::spawn(move || write_all(&lines, &missing, out));
+        wait.recv().unwrap();
+        let (text, writes) = std::mem::take(&mut *written.lock());
+        assert_eq!(text, expected);
+        assert!(writes <= expected.len() / WRITE_BYTES + 1, "{writes} writes");
+        // One line is not held back until another comes.
+        queue.send(Message::Line(b"alone\n".to_vec())).unwrap();
+        while written.lock().0 != b"alone\n" {
+            std::thread::yield_now();
+        }
+        drop(queue);
+        writer.join().unwrap();
     }
 }

@@ -30,6 +30,9 @@ const LINGER: Duration = Duration::from_millis(20);
 /// Bytes of it that may.
 const LINGER_BYTES: usize = 16 << 10;
 
+/// Bytes of text of which pieces become one.
+const JOINED_BYTES_MAX: usize = 4 << 10;
+
 /// What an event costs in memory beside its payload, in bytes, about.
 const EVENT_OVERHEAD: usize = 200;
 
@@ -46,6 +49,8 @@ struct Pack {
     urgent: bool,
     /// Until when it waits for that.
     until: Option<Instant>,
+    /// The last of the events, when it is a piece of text or of thinking, and whose turn's.
+    said: Option<(TurnId, EventBody)>,
 }
 
 struct State {
@@ -89,12 +94,17 @@ impl Journal {
     /// # Errors
     /// The failure of an earlier commit.
     pub(super) fn emit(self: &Arc<Self>, turn: &TurnId, body: &EventBody) -> Result<(), StoreError> {
-        let (kind, payload) = body.encode();
         let mut state = self.state.lock();
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
         }
-        self.push(&mut state, Some(turn.clone()), (kind, payload));
+        if self.joins(&mut state, turn, body) {
+            return Ok(());
+        }
+        self.push(&mut state, Some(turn.clone()), body.encode());
+        if matches!(body, EventBody::StreamDelta { .. } | EventBody::StreamReasoning { .. }) {
+            state.pending.said = Some((turn.clone(), body.clone()));
+        }
         // What was done in the world is written at once; what is said, when somebody listens or it becomes much.
         state.pending.urgent |= !is_said(body) || state.pending.bytes > LINGER_BYTES || self.is_read();
         if state.pending.urgent {
@@ -103,6 +113,25 @@ impl Journal {
             self.linger(state);
         }
         Ok(())
+    }
+
+    /// Puts a piece of text to the one before it, where that waits for the disk still and many others do: each event has its
+    /// price, and who is late already gains most when they are fewer.
+    fn joins(&self, state: &mut State, turn: &TurnId, body: &EventBody) -> bool {
+        let Pack { events, said, bytes, .. } = &mut state.pending;
+        let (Some((of, before)), Some(last)) = (said, events.last_mut()) else { return false };
+        let ((EventBody::StreamDelta { text: whole }, EventBody::StreamDelta { text })
+        | (EventBody::StreamReasoning { text: whole }, EventBody::StreamReasoning { text })) = (&mut *before, body)
+        else {
+            return false;
+        };
+        if of != turn || whole.len() + text.len() > JOINED_BYTES_MAX || !self.store.is_crowded() {
+            return false;
+        }
+        whole.push_str(text);
+        *bytes += text.len();
+        last.payload = before.encode().1;
+        true
     }
 
     /// Leaves what waits for a little while.
@@ -229,6 +258,7 @@ impl Journal {
         state.pending.bytes += payload.get().len() + EVENT_OVERHEAD;
         let seq = state.next_seq;
         state.next_seq += 1;
+        state.pending.said = None;
         let session_id = self.session.clone();
         state.pending.events.push(Event { seq, kind: kind.into(), payload, session_id, turn_id, at: clock::now_ms() });
     }
@@ -378,12 +408,24 @@ mod tests {
         commits: Mutex<VecDeque<(Vec<Write>, Committed)>>,
         /// Takes commits instead, as they are handed in.
         late: Mutex<Option<Arc<Slow>>>,
+        crowded: std::sync::atomic::AtomicBool,
         empty: MemoryStore,
     }
 
     impl Held {
         fn waiting(&self) -> usize {
             self.commits.lock().len()
+        }
+
+        /// What the events of the oldest commit hold.
+        fn held(&self) -> Vec<String> {
+            let commits = self.commits.lock();
+            let writes = commits.front().into_iter().flat_map(|(writes, _)| writes);
+            let events = writes.filter_map(|write| match write {
+                Write::Append(_, events) => Some(events),
+                _ => None,
+            });
+            events.flat_map(|events| events.iter()).map(|event| event.payload.get().to_owned()).collect()
         }
 
         /// Ends the oldest commit, and gives the numbers of its events.
@@ -477,6 +519,9 @@ mod tests {
         fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
             self.empty.session_count()
         }
+        fn is_crowded(&self) -> bool {
+            self.crowded.load(std::sync::atomic::Ordering::Acquire)
+        }
         fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
             self.empty.check()
         }
@@ -502,6 +547,39 @@ mod tests {
 
     fn delta(text: &str) -> EventBody {
         EventBody::StreamDelta { text: text.into() }
+    }
+
+    #[test]
+    fn where_many_write_what_waits_becomes_one_piece() {
+        let (journal, store, _topic, _reader) = journal();
+        store.crowded.store(true, std::sync::atomic::Ordering::Release);
+        let (turn, other) = (TurnId::generate(), TurnId::generate());
+        let say = |turn: &TurnId, text: &str| journal.emit(turn, &delta(text)).expect("taken");
+        // The first one is on its way already, the last ones are another turn's, or come behind something else.
+        for text in ["1", "2", "\"3", "4"] {
+            say(&turn, text);
+        }
+        say(&other, "5");
+        journal.emit(&other, &EventBody::StreamStart {}).expect("taken");
+        say(&other, "6");
+        say(&other, &"x".repeat(JOINED_BYTES_MAX));
+        for text in ["7", "8"] {
+            journal.emit(&other, &EventBody::StreamReasoning { text: text.into() }).expect("taken");
+        }
+        say(&other, "9");
+        assert_eq!(store.end(Ok(())), [1]);
+        let held = store.held();
+        assert_eq!(held[..4], [r#"{"text":"2\"34"}"#, r#"{"text":"5"}"#, "{}", r#"{"text":"6"}"#]);
+        assert_eq!(held[4].len(), JOINED_BYTES_MAX + r#"{"text":""}"#.len());
+        assert_eq!(held[5..], [r#"{"text":"78"}"#, r#"{"text":"9"}"#]);
+        assert_eq!(store.end(Ok(())), [2, 3, 4, 5, 6, 7, 8]);
+        // With room for each, each is its own.
+        store.crowded.store(false, std::sync::atomic::Ordering::Release);
+        for text in ["7", "8", "9"] {
+            say(&turn, text);
+        }
+        assert_eq!(store.end(Ok(())), [9]);
+        assert_eq!(store.end(Ok(())), [10, 11]);
     }
 
     fn full() -> StoreError {

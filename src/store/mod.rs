@@ -279,6 +279,11 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Whether so many commits wait that each costs all others time.
+    fn is_crowded(&self) -> bool {
+        false
+    }
+
     /// Whether it works, in one word or a sentence about what does not.
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 

@@ -46,6 +46,9 @@ use write::Job;
 pub(super) use directory::make_private_file;
 pub use inspect::Inspection;
 
+/// From so many commits on that wait, each more costs all others time.
+const CROWD: usize = 16;
+
 /// The database's name in its data directory.
 const FILE: &str = "simse.db";
 /// Idle read connections that are kept; more are made when more is read at once.
@@ -302,6 +305,10 @@ impl Store for SqliteStore {
 
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>> {
         self.read("count the sessions", |c| read::session_count(c))
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.meter.waiting() >= CROWD
     }
 
     fn check(&self) -> BoxFuture<'_, Result<(), StoreError>> {
