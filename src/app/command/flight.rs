@@ -39,8 +39,8 @@ impl Flights {
 pub(super) enum Entry {
     /// By itself.
     Own(Box<Entered>),
-    /// The same is under way: its end is this one's.
-    Beside(Watcher),
+    /// The same is under way: its end is this one's, also under the names that only this one has.
+    Beside(Watcher, Option<Box<Entered>>),
 }
 
 /// A command that is under way.
@@ -109,34 +109,47 @@ pub(super) fn conflict(name: &str) -> ApiError {
 impl Shared {
     /// Lets a command in: joins it to the same one under way, or gives it room and a place in its lane.
     pub(super) fn enter(self: &Arc<Self>, caller: &Caller, command: &Command) -> Result<Entry, ApiError> {
-        let names = names(caller, command);
         let lane = lane_of(caller, command);
         let mut flights = self.flights.0.lock();
-        let mut same = None;
-        for name in &names {
-            let Some(flight) = flights.get(name) else { continue };
-            if flight.fingerprint != command.fingerprint {
-                return Err(conflict(name));
+        let (mut same, mut new) = (None, Vec::new());
+        for name in names(caller, command) {
+            match flights.get(&name) {
+                Some(flight) if flight.fingerprint != command.fingerprint => return Err(conflict(&name)),
+                Some(flight) => {
+                    same.get_or_insert_with(|| Arc::clone(flight));
+                }
+                None => new.push(name),
             }
-            same.get_or_insert_with(|| Watcher(flight.end.subscribe()));
         }
         if let Some(same) = same {
-            return Ok(Entry::Beside(same));
+            let end = Watcher(same.end.subscribe());
+            let beside = (!new.is_empty()).then(|| self.take_in(&mut flights, new, (command, same.lane.clone())));
+            return Ok(Entry::Beside(end, beside.transpose()?.map(Box::new)));
         }
         let dependencies = dependencies(&flights, (caller, command), lane.as_ref())?;
+        let mut entered = self.take_in(&mut flights, new, (command, lane.clone()))?;
+        entered.dependencies = dependencies;
+        entered.place = lane.map(|lane| self.lanes.line_up(lane));
+        Ok(Entry::Own(Box::new(entered)))
+    }
+
+    /// Gives a command room, and its names to it.
+    fn take_in(
+        self: &Arc<Self>,
+        flights: &mut HashMap<String, Arc<Flight>>,
+        names: Vec<String>,
+        (command, lane): (&Command, Option<LaneKey>),
+    ) -> Result<Entered, ApiError> {
         let room = Arc::clone(&self.room).try_acquire_owned().map_err(|_| {
             let message = "the server is busy: too many commands are under way; try again";
             ApiError::new(ErrorCode::ResourceExhausted, message)
         })?;
-        let end = watch::Sender::new(None);
-        let flight = Arc::new(Flight { fingerprint: command.fingerprint, lane: lane.clone(), end });
+        let flight = Arc::new(Flight { fingerprint: command.fingerprint, lane, end: watch::Sender::new(None) });
         for name in &names {
             flights.insert(name.clone(), Arc::clone(&flight));
         }
-        let place = lane.map(|lane| self.lanes.line_up(lane));
-        drop(flights);
-        let shared = Arc::clone(self);
-        Ok(Entry::Own(Box::new(Entered { names, dependencies, place, room: Some(room), flight, shared })))
+        let (dependencies, shared) = (Vec::new(), Arc::clone(self));
+        Ok(Entered { names, dependencies, place: None, room: Some(room), flight, shared })
     }
 }
 

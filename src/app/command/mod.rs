@@ -221,8 +221,12 @@ impl Commands {
         let (tell, submitted) = self.announce(&command);
         match self.shared.enter(&caller, &command) {
             Err(error) => tell.done(Handled::refused(error)),
-            Ok(Entry::Beside(mut other)) => {
+            Ok(Entry::Beside(mut other, None)) => {
                 tokio::spawn(async move { tell.done(other.end().await) });
+            }
+            Ok(Entry::Beside(other, Some(entered))) => {
+                let run = Run { shared: Arc::clone(&self.shared), entered, tell };
+                tokio::spawn(run.beside(other, caller, command).in_current_span());
             }
             Ok(Entry::Own(entered)) => {
                 let run = Run { shared: Arc::clone(&self.shared), entered, tell };

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
-use super::flight::{Dependency, Entered, conflict};
+use super::flight::{Dependency, Entered, Watcher, conflict};
 use super::parse::{Class, Command};
 use super::{Handled, Operations, Outcome, Performed, Shared, Step, Task, scope};
 use crate::app::Caller;
@@ -38,6 +38,16 @@ pub(super) struct Run {
     pub(super) tell: Tell,
 }
 
+/// What is remembered of a command.
+#[derive(Default)]
+struct Known {
+    outcome: Option<Arc<Outcome>>,
+    /// It had begun, and the process ended.
+    begun: bool,
+    /// Names under which no outcome is known.
+    unknown: Vec<String>,
+}
+
 /// How work ended.
 type Worked = Result<Performed, ApiError>;
 
@@ -45,6 +55,24 @@ impl Run {
     /// Takes it through.
     pub(super) async fn go<O: Operations>(mut self, operations: Arc<O>, caller: Caller, command: Command) {
         let handled = self.handle(operations, caller, command).await;
+        self.done(handled);
+    }
+
+    /// Ends as the same command does that is under way, and is remembered under its own names too.
+    pub(super) async fn beside(self, mut other: Watcher, caller: Caller, command: Command) {
+        let unknown = match self.known().await {
+            Ok(Known { unknown, .. }) => unknown,
+            Err(error) => return self.done(Handled::refused(error)),
+        };
+        let handled = other.end().await;
+        let handled = match handled.accepted && !handled.outcome.is_refusal() {
+            true => self.name_too(handled.outcome, &unknown, (&caller, command.operation.kind().1)).await,
+            false => handled,
+        };
+        self.done(handled);
+    }
+
+    fn done(self, handled: Handled) {
         let Self { entered, tell, .. } = self;
         entered.end(&handled);
         // Whoever hears of the end and asks again finds the outcome where outcomes are.
@@ -53,14 +81,14 @@ impl Run {
     }
 
     async fn handle<O: Operations>(&mut self, operations: Arc<O>, caller: Caller, command: Command) -> Handled {
+        let class = command.operation.kind().1;
         match self.before().await {
-            Ok(Some(outcome)) => return Handled { outcome, replayed: true, accepted: true },
+            Ok(Some((outcome, unknown))) => return self.name_too(outcome, &unknown, (&caller, class)).await,
             Ok(None) => {}
             Err(error) => return Handled::refused(error),
         }
-        let control = command.operation.kind().1 == Class::Control;
         let allowed = match self.check_dependencies().await {
-            Ok(()) => self.shared.rate.take(scope(&caller), control),
+            Ok(()) => self.shared.rate.take(scope(&caller), class == Class::Control),
             refused => refused,
         };
         if let Err(error) = allowed {
@@ -75,26 +103,64 @@ impl Run {
         Handled { outcome, replayed: false, accepted: true }
     }
 
-    /// What came of it before. None: it is new.
-    async fn before(&self) -> Result<Option<Arc<Outcome>>, ApiError> {
-        let fingerprint = self.entered.fingerprint();
-        let mut found = None;
-        for name in &self.entered.names {
-            let Some((print, outcome)) = self.shared.remembered(name).await? else { continue };
-            if print != fingerprint {
-                return Err(conflict(name));
-            }
-            found.get_or_insert(outcome);
-        }
-        match found {
-            Some(Some(outcome)) => Ok(Some(outcome)),
-            Some(None) => {
+    /// What came of it before, and under which of its names that is not known. None: it is new.
+    async fn before(&self) -> Result<Option<(Arc<Outcome>, Vec<String>)>, ApiError> {
+        match self.known().await? {
+            Known { outcome: Some(outcome), unknown, .. } => Ok(Some((outcome, unknown))),
+            Known { begun: true, .. } => {
                 let outcome = Arc::new(Outcome::interrupted());
                 self.store(&outcome).await.map_err(|error| unstored(&error))?;
-                Ok(Some(outcome))
+                Ok(Some((outcome, Vec::new())))
             }
-            None => Ok(None),
+            Known { .. } => Ok(None),
         }
+    }
+
+    /// What is remembered under its names; none of them is another command's.
+    async fn known(&self) -> Result<Known, ApiError> {
+        let mut known = Known::default();
+        for name in &self.entered.names {
+            match self.shared.remembered(name).await? {
+                Some((print, _)) if print != self.entered.fingerprint() => return Err(conflict(name)),
+                Some((_, Some(outcome))) => {
+                    known.outcome.get_or_insert(outcome);
+                    continue;
+                }
+                Some((_, None)) => known.begun = true,
+                None => {}
+            }
+            known.unknown.push(name.clone());
+        }
+        Ok(known)
+    }
+
+    /// Gives an outcome that is known under another name. From then on it is known under these, too; that counts as a command.
+    async fn name_too(&self, outcome: Arc<Outcome>, names: &[String], (caller, class): (&Caller, Class)) -> Handled {
+        let named = match names.is_empty() {
+            true => Ok(()),
+            false => self.save_under(&outcome, names, (caller, class)).await,
+        };
+        match named {
+            Ok(()) => Handled { outcome, replayed: true, accepted: true },
+            Err(error) => Handled::refused(error),
+        }
+    }
+
+    async fn save_under(
+        &self,
+        outcome: &Arc<Outcome>,
+        names: &[String],
+        (caller, class): (&Caller, Class),
+    ) -> Result<(), ApiError> {
+        self.shared.rate.take(scope(caller), class == Class::Control)?;
+        let print = self.entered.fingerprint();
+        if class == Class::Read {
+            let (now, mut reads) = (clock::now_ms(), self.shared.reads.lock());
+            names.iter().for_each(|name| reads.save(name, (print, outcome), now));
+            return Ok(());
+        }
+        let rows = names.iter().map(|name| row(name, print, Some(outcome)));
+        self.write(rows.collect()).await.map_err(|error| unnamed(&error))
     }
 
     /// Refuses what can be seen never to be met.
@@ -307,6 +373,14 @@ fn failed(id: &str) -> ApiError {
 fn unstored(error: &ApiError) -> ApiError {
     let message = format!(
         "nothing was done, because it could not be written down: {}; without an id and a key it is done all the same",
+        error.0.message
+    );
+    ApiError::new(error.code(), message)
+}
+
+fn unnamed(error: &ApiError) -> ApiError {
+    let message = format!(
+        "it was done before under another name, and what came of it could not be written down under this one: {}",
         error.0.message
     );
     ApiError::new(error.code(), message)

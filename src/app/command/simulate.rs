@@ -119,6 +119,16 @@ impl Plan {
         Self { number, client, session, kind, id, key, depends_on, if_version, copies, steps, slow, end }
     }
 
+    /// One of its copies: with a key, some come under another id, or under none.
+    fn copy(&self, copy: u64) -> Self {
+        let id = match (&self.id, copy) {
+            (Some(_), 1) if self.key.is_some() => None,
+            (Some(id), 2) if self.key.is_some() => Some(format!("{id}-again")),
+            (id, _) => id.clone(),
+        };
+        Self { id, ..self.clone() }
+    }
+
     fn command(&self, all: &[Self]) -> Command {
         let word = format!("plan_{}", self.number);
         let mut value = json!({ "type": self.kind, "sessionId": format!("s{}", self.session) });
@@ -482,6 +492,10 @@ impl World {
             if !names.iter().any(|name| answers.get(name).is_none_or(|before| *before == text)) {
                 fault("it was answered otherwise before");
             }
+            let known = |name: &String| self.disk.outcome(name).is_some_and(|row| row.body.as_ref() == Some(&text));
+            if plan.class() != Class::Read && !names.iter().all(known) {
+                fault("it is not known under all of its names");
+            }
         } else if !names.is_empty() {
             for name in &names {
                 let stored = self.disk.outcome(name).and_then(|row| row.body);
@@ -517,13 +531,18 @@ impl World {
             {
                 self.fault(format!("{plan:?} was done"));
             }
-            for name in plan.names() {
+            // Which of its copies was done is not known.
+            let all = (1..plan.copies).map(|copy| plan.copy(copy).names());
+            let shared =
+                all.fold(plan.names(), |shared, names| shared.into_iter().filter(|n| names.contains(n)).collect());
+            for name in shared {
                 *by_name.entry(name).or_default() += count;
             }
             if plan.rides() {
                 let stored = |name: &String| self.disk.outcome(name).is_some_and(|row| row.body.is_some());
                 let unkept = plan.names().iter().any(|name| self.disk.unkept.lock().contains(name));
-                if !unkept && !plan.names().iter().all(stored) {
+                let copies = (0..plan.copies).map(|copy| plan.copy(copy).names());
+                if !unkept && !copies.into_iter().any(|names| names.iter().all(stored)) {
                     self.fault(format!("{plan:?} was done and nothing says so"));
                 }
             }
@@ -544,9 +563,13 @@ impl World {
 }
 
 /// One plan, asked for once.
-async fn ask(world: Arc<World>, commands: Arc<Commands>, (number, at, order): (usize, u64, Arc<AtomicU64>)) {
+async fn ask(
+    world: Arc<World>,
+    commands: Arc<Commands>,
+    ((number, copy), at, order): ((usize, u64), u64, Arc<AtomicU64>),
+) {
     tokio::time::sleep(Duration::from_millis(at)).await;
-    let plan = &world.plans[number];
+    let plan = &world.plans[number].copy(copy);
     if plan.copies == 1 {
         let place = order.fetch_add(1, Ordering::Relaxed);
         world.asked.lock().insert(number, (place, Instant::now()));
@@ -600,8 +623,9 @@ fn live(
     });
     world.set_clock();
     // Answers to reads are remembered as long as the process.
-    let reads: BTreeSet<String> =
-        plans.iter().filter(|plan| plan.class() == Class::Read).flat_map(Plan::names).collect();
+    let reads = plans.iter().filter(|plan| plan.class() == Class::Read);
+    let reads = reads.flat_map(|plan| (0..plan.copies).map(|copy| plan.copy(copy)));
+    let reads: BTreeSet<String> = reads.flat_map(|copy| copy.names()).collect();
     disk.answers.lock().retain(|name, _| !reads.contains(name) || disk.outcome(name).is_some());
     runtime.block_on(async {
         tokio::spawn(Arc::clone(&world).write(handed));
@@ -610,9 +634,10 @@ fn live(
         let (commands, order) = (Arc::new(commands), Arc::new(AtomicU64::new(0)));
         let mut asking = tokio::task::JoinSet::new();
         for plan in plans.iter() {
-            for _ in 0..plan.copies {
+            for copy in 0..plan.copies {
                 let at = world.chance.lock().below(120);
-                asking.spawn(ask(Arc::clone(&world), Arc::clone(&commands), (plan.number, at, Arc::clone(&order))));
+                let asked = ((plan.number, copy), at, Arc::clone(&order));
+                asking.spawn(ask(Arc::clone(&world), Arc::clone(&commands), asked));
             }
         }
         let all = async {

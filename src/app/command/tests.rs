@@ -155,6 +155,80 @@ async fn the_same_again_is_answered_and_not_done() {
     assert_eq!(house.commands.counts(), (0, 0));
 }
 
+/// Each name that was answered with an outcome stands for it from then on.
+#[tokio::test]
+async fn what_is_answered_under_another_name_is_known_under_it() {
+    let named = |kind: &str, id: Option<&str>, key: Option<&str>| {
+        let mut value = json!({ "type": kind, "sessionId": "s" });
+        for (field, name) in [("id", id), ("idempotencyKey", key)] {
+            if let Some(name) = name {
+                value[field] = name.into();
+            }
+        }
+        match kind {
+            "prompt" => value["prompt"] = "go".into(),
+            "get_turn" => value["turnId"] = "turn_1".into(),
+            _ => {}
+        }
+        value
+    };
+    // What is sent after the first one: each has one name that is known by then, and may have one that is not.
+    let others =
+        [(Some("2"), Some("k")), (Some("2"), None), (Some("2"), Some("l")), (None, Some("l")), (Some("3"), Some("l"))];
+    for kind in ["prompt", "abort", "undo", "get_turn"] {
+        let house = house();
+        let first = house.run(&named(kind, Some("1"), Some("k"))).await;
+        assert!(!first.replayed && first.outcome.error.is_none(), "{kind}: {first:?}");
+        for (id, key) in others {
+            let (steps, again) = house.steps(&named(kind, id, key)).await;
+            assert_eq!((steps, again.replayed, text(&again)), (vec![], true, text(&first)), "{kind} {id:?} {key:?}");
+        }
+        let mut behind = prompt("behind", "s", "behind");
+        behind["dependsOn"] = json!(["3"]);
+        assert!(house.run(&behind).await.outcome.error.is_none(), "{kind}");
+        assert_eq!((house.shop.done().len(), house.commands.counts()), (2, (0, 0)), "{kind}");
+    }
+    // The same while the first one is under way.
+    let house = house();
+    house.run(&json!({ "type": "get_turn", "id": "taken", "sessionId": "s", "turnId": "turn_1" })).await;
+    let prompt = |id: &str, key: &str| json!({ "type": "prompt", "id": id, "idempotencyKey": key, "sessionId": "s", "prompt": "hold" });
+    let first = house.submit(&prompt("1", "k"));
+    house.holding().await;
+    let beside = [("2", "k"), ("2", "l"), ("1", "l"), ("3", "l")].map(|(id, key)| house.submit(&prompt(id, key)));
+    let mut behind = json!({ "type": "abort", "id": "behind", "sessionId": "s", "dependsOn": ["3"] });
+    let behind_all = house.submit(&behind);
+    behind["id"] = "other".into();
+    behind["dependsOn"] = json!(["4"]);
+    assert_eq!(code(&house.run(&behind).await), Some(ErrorCode::InvalidArgument), "nobody has given that");
+    assert_eq!(field(&house.run(&prompt("taken", "k")).await), "id", "it waits for nothing");
+    house.let_go();
+    let first = first.end().await;
+    for other in beside {
+        let other = other.end().await;
+        assert_eq!((other.replayed, text(&other)), (true, text(&first)));
+    }
+    assert!(behind_all.end().await.outcome.error.is_none());
+    for (id, key) in [("1", "m"), ("2", "n"), ("3", "o"), ("9", "l")] {
+        assert_eq!(text(&house.run(&prompt(id, key)).await), text(&first), "{id} {key}");
+    }
+    assert_eq!(
+        (house.shop.done(), house.commands.counts()),
+        (["get_turn", "hold", "abort"].map(str::to_owned).to_vec(), (0, 0))
+    );
+}
+
+/// Names cost what commands cost: nobody fills the memory of outcomes with them.
+#[tokio::test]
+async fn another_name_counts_as_a_command() {
+    let house = house_over(Arc::new(MemoryStore::new()), 2, 100);
+    let keyed =
+        |id: &str| json!({ "type": "prompt", "id": id, "idempotencyKey": "k", "sessionId": "s", "prompt": "go" });
+    for (id, refused) in [("1", None), ("2", None), ("3", Some(ErrorCode::ResourceExhausted)), ("2", None)] {
+        assert_eq!(code(&house.run(&keyed(id)).await), refused, "{id}");
+    }
+    assert_eq!(house.shop.done().len(), 1);
+}
+
 #[tokio::test]
 async fn failures_are_outcomes_and_refusals_are_not() {
     let house = house();
