@@ -6,7 +6,7 @@ use super::{App, Caller};
 use crate::base::panics::broken;
 use crate::host::{DiffWanted, Direction};
 use crate::protocol::{ApiError, DiffView, Fork, SessionId, SessionView, Undo, Undone};
-use crate::session::{NewFork, Receipt, Workbench as _, store_failure};
+use crate::session::{NewFork, Receipt, Workbench as _, disown, store_failure};
 
 impl App {
     /// What a turn of a session did to files, or all its turns together. Pages go by path.
@@ -22,6 +22,7 @@ impl App {
             let why = "what turns do to files is not recorded here: the server keeps no data, or was told not to";
             return Err(ApiError::conflict(why));
         };
+        disown(&*self.store, &recording, id).await?;
         let work = move || recording.diff(&row.id, &workspace, wanted);
         tokio::task::spawn_blocking(work).await.map_err(|e| ApiError::internal(broken(e)))?
     }

@@ -32,6 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::agent::Asker;
 use crate::base::metrics::meters::Meters;
@@ -49,7 +50,7 @@ use crate::protocol::{
 };
 use crate::provider::AcpAgent;
 use crate::session::{
-    self, GrantBook, Live, Manager, NewPrompt, Receipt, Says, ServerRules, Terms, Workbench, store_failure,
+    self, GrantBook, Live, Manager, NewPrompt, Receipt, Says, ServerRules, Terms, Workbench, disown_all, store_failure,
 };
 pub use crate::session::{Accepted, EventReader, Resolved};
 use crate::store::{Store, StoreError, TurnRow};
@@ -152,6 +153,8 @@ pub struct App {
     meters: Arc<Meters>,
     tracer: Tracer,
     opened_at_ms: u64,
+    /// Rids the record of changes of sessions that are gone. Ends with the application.
+    _tidying: Option<AbortOnDropHandle<()>>,
 }
 
 impl std::fmt::Debug for App {
@@ -212,6 +215,8 @@ impl App {
         let session_count = AtomicU64::new(store.session_count().await?);
         let commands = Commands::new(Arc::clone(&store), settings.limits.commands_per_minute);
         wardrobe.servers().start();
+        let tidying = wardrobe.recording().map(|recording| disown_all(Arc::clone(&store), Arc::clone(recording)));
+        let tidying = tidying.map(|work| AbortOnDropHandle::new(tokio::spawn(work)));
         let app = Arc::new(Self {
             settings: RwLock::new(Arc::new(settings)),
             own_models: extras.models,
@@ -230,6 +235,7 @@ impl App {
             meters,
             tracer,
             opened_at_ms: clock::now_ms(),
+            _tidying: tidying,
         });
         Ok(app)
     }

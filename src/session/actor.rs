@@ -34,6 +34,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::begins::Beginning;
+use self::undo::Undoing;
 use super::ask::{Answer, Asks, End, Question, Resolved};
 use super::control::{Command, Kind, Told, Waiting};
 use super::history::Conversation;
@@ -51,7 +52,7 @@ use super::{Terms, Workbench, store_failure};
 use crate::agent::Progress;
 use crate::base::clock;
 use crate::base::trace::Origin;
-use crate::host::Direction;
+use crate::host::{Direction, UndoDone};
 use crate::permission::Subject;
 use crate::protocol::{
     ApiError, Configure, GrantId, PermissionExplanation, PromptContent, PromptMode, RequestId, SessionView,
@@ -168,6 +169,8 @@ pub(super) enum Order {
         request: RequestId,
         end: End,
     },
+    /// The files of an undo are as they are to be, or as they were.
+    Undid(Box<Result<UndoDone, ApiError>>),
     /// A turn's task has ended.
     Ended(Box<Finished>),
     /// A turn had its time to stop.
@@ -245,6 +248,10 @@ pub(super) struct Actor {
     /// Where the prompts of turns that wait came from. Not durable: a trace does not outlive the process.
     origins: HashMap<TurnId, Origin>,
     deleting: Option<oneshot::Sender<Result<(), ApiError>>>,
+    /// An undo or a redo that works on files.
+    undoing: Option<Undoing>,
+    /// Changes that came meanwhile. Each has somebody who waits for its answer.
+    behind: VecDeque<Order>,
 }
 
 impl Actor {
@@ -281,6 +288,8 @@ impl Actor {
             origin: Origin::default(),
             origins: HashMap::new(),
             deleting: None,
+            undoing: None,
+            behind: VecDeque::new(),
         }
     }
 
@@ -292,8 +301,10 @@ impl Actor {
             self.show();
             let retry = self.owed.as_ref().map(|owed| owed.retry_at).or(self.begin_at);
             let retry_at = retry.unwrap_or_else(Instant::now);
+            let held = if self.undoing.is_none() { self.behind.pop_front() } else { None };
             tokio::select! {
                 biased;
+                Some(order) = std::future::ready(held) => self.take(order).await,
                 order = self.mail.recv() => {
                     let Some(order) = order else { return };
                     self.take(order).await;
@@ -305,7 +316,7 @@ impl Actor {
                     }
                 }
             }
-            let rests = self.running.as_ref().is_none_or(|running| running.work.is_none());
+            let rests = self.undoing.is_none() && self.running.as_ref().is_none_or(|running| running.work.is_none());
             if self.deleting.is_some() && rests && self.delete().await {
                 return;
             }
@@ -313,12 +324,15 @@ impl Actor {
     }
 
     fn is_idle(&self) -> bool {
-        self.running.is_none() && self.queue.is_empty() && self.owed.is_none()
+        self.running.is_none() && self.queue.is_empty() && self.owed.is_none() && self.undoing.is_none()
     }
 
     async fn take(&mut self, order: Order) {
         // Who has stopped waiting for an answer does not miss it.
         match order {
+            order @ (Order::Prompt(..) | Order::Configure(..) | Order::Undo(..)) if self.undoing.is_some() => {
+                self.behind.push_back(order);
+            }
             Order::Prompt(prompt, reply) => {
                 let (prompt, origin) = *prompt;
                 self.origin = origin.clone();
@@ -357,10 +371,8 @@ impl Actor {
                 self.stop("the session was deleted");
                 self.deleting = Some(reply);
             }
-            Order::Undo(undo, direction, reply) => {
-                let answer = self.undo(*undo, direction).await;
-                let _ = reply.send(answer);
-            }
+            Order::Undo(undo, direction, reply) => self.undo(*undo, direction, reply).await,
+            Order::Undid(done) => self.undid(*done).await,
             Order::Ask { question, named, reply } => self.put(*question, named, reply),
             Order::Resolve { request, end } => {
                 self.resolve(&request, end).await;

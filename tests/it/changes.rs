@@ -1,6 +1,7 @@
 //! What turns did to files, over HTTP: shown, undone, redone, with what stands against it; and across a `kill -9`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use simse::config::Storage;
@@ -82,6 +83,94 @@ async fn a_turn_is_shown_undone_and_redone() {
     let refused = house.call("POST", &format!("/sessions/{id}/undo"), None).await;
     assert_eq!((refused.status, refused.json()["error"]["details"]["conflicts"][0]["path"].as_str()), (409, Some("b")));
     assert_eq!((text("a").as_deref(), text("b").as_deref()), (Some("two\n"), Some("theirs")), "nothing was touched");
+}
+
+/// An undo takes as long as its files do: meanwhile the session is there for all who look, and what changes it waits its turn.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_is_looked_at_while_files_are_undone() {
+    let (house, _data) = open().await;
+    let text = || std::fs::read_to_string(house.work.path().join("a")).ok();
+    let id = house.session(json!({})).await;
+    house.round(&[write("a", "new\n")]);
+    prompt(&house, &id).await;
+    let base = format!("/sessions/{id}");
+    // Whoever changes files holds this lock, so the undo waits for it.
+    let records = simse::config::change_records_directory();
+    std::fs::create_dir_all(&records).unwrap();
+    let lock = std::fs::OpenOptions::new().write(true).create(true).truncate(false).open(records.join("lock")).unwrap();
+    lock.lock().unwrap();
+    let path = format!("{base}/undo");
+    let undo = house.call("POST", &path, None);
+    let meanwhile = async {
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        for path in [&*base, "/sessions", &format!("{base}?snapshot=true"), &format!("{base}/turns")] {
+            assert_eq!(house.call("GET", path, None).await.status, 200, "{path}");
+        }
+        for control in ["abort", "pause"] {
+            let refused = house.call("POST", &format!("{base}/{control}"), None).await;
+            assert_eq!((refused.status, text().as_deref()), (409, Some("new\n")), "{control}: {refused:?}");
+        }
+    };
+    let behind = async {
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        let renamed = Some(json!({ "title": "t" }));
+        let changes = async { tokio::join!(house.call("PATCH", &base, renamed), house.call("POST", &path, None)) };
+        let unlock = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            lock.unlock().unwrap();
+        };
+        tokio::join!(changes, unlock).0
+    };
+    let (undone, (), (renamed, again)) = tokio::join!(undo, meanwhile, behind);
+    assert_eq!((undone.status, text()), (200, None), "{undone:?}");
+    assert_eq!((renamed.status, again.status), (200, 409), "{renamed:?} {again:?}");
+    assert!(undone.json()["version"].as_u64() < renamed.json()["version"].as_u64());
+}
+
+/// What the turns of a deleted session did is nobody's: not that of the next one with its id.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_session_of_the_same_id_has_nothing_to_undo() {
+    let (data, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let open = |bytes_max: u64| {
+        let (storage, work) = (Storage::Directory(data.path().join("data")), work.path().canonicalize().unwrap());
+        House::with(ListenOptions::default(), move |settings| {
+            settings.working_directory = work;
+            settings.storage = storage;
+            settings.permissions.default_policy = simse::protocol::PermissionPolicy::Allow;
+            settings.limits.snapshot_bytes_max = bytes_max;
+        })
+    };
+    let house = open(1 << 20).await;
+    for id in ["again", "gone"] {
+        house.session(json!({ "sessionId": id })).await;
+        house.round(&[write(id, "secret\n")]);
+        prompt(&house, id).await;
+    }
+    house.close().await;
+    // Where nothing is recorded nothing is forgotten either.
+    let house = open(0).await;
+    for id in ["again", "gone"] {
+        assert_eq!(house.call("DELETE", &format!("/sessions/{id}"), None).await.status, 200, "{id}");
+    }
+    house.session(json!({ "sessionId": "again" })).await;
+    house.close().await;
+    let house = open(1 << 20).await;
+    let diff = house.call("GET", "/sessions/again/diff", None).await.json();
+    assert_eq!((&diff["fileCount"], &diff["turns"]), (&json!(0), &json!([])), "{diff}");
+    house.round(&[write("b", "mine\n")]);
+    let turn = prompt(&house, "again").await;
+    let undone = house.call("POST", "/sessions/again/undo", None).await.json();
+    assert_eq!(undone["turnIds"], json!([turn]), "{undone}");
+    assert_eq!(house.call("POST", "/sessions/again/undo", None).await.status, 409);
+    // Of sessions that are gone nothing is kept, as soon as the server comes to it.
+    let file = data.path().join("data/snapshots.db");
+    let left = || {
+        let open = rusqlite::Connection::open_with_flags(&file, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        open.query_row("SELECT count(*) FROM turn WHERE session = 'gone'", [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    while left() > 0 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

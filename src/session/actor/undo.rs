@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use super::Actor;
+use tokio::sync::oneshot;
+
+use super::{Actor, Order};
 use crate::base::limit;
 use crate::base::panics::broken;
 use crate::base::workspace::Workspace;
@@ -13,20 +15,60 @@ use crate::config::change_records_directory;
 use crate::host::{Direction, Recording, UndoDone, UndoWanted};
 use crate::protocol::{ApiError, EventBody, TurnRecord, TurnStatus, Undo, Undone};
 use crate::session::journal::Entry;
-use crate::session::{stopping, store_failure};
+use crate::session::manager::Counted;
+use crate::session::{disown, stopping, store_failure};
 use crate::store::Write;
 
+/// An undo or a redo that works on files: in a task of its own, as long as that takes, so that the session can be looked at.
+pub(super) struct Undoing {
+    direction: Direction,
+    recording: Arc<Recording>,
+    reply: Reply,
+    /// The end of the server waits for it.
+    _counted: Counted,
+}
+
+type Reply = oneshot::Sender<Result<Undone, ApiError>>;
+
 impl Actor {
-    pub(super) async fn undo(&mut self, undo: Undo, direction: Direction) -> Result<Undone, ApiError> {
-        let (recording, workspace) = self.undoable(&undo).await?;
-        let Undo { turn_id: turn, partial, .. } = undo;
-        let wanted = UndoWanted { direction, turn, partial };
-        let session = self.row.id.clone();
-        let work = {
-            let recording = Arc::clone(&recording);
-            move || recording.undo(&session, (&workspace, &change_records_directory()), &wanted)
+    /// Sets it to work, or says why not.
+    pub(super) async fn undo(&mut self, undo: Undo, direction: Direction, reply: Reply) {
+        let (recording, workspace) = match self.undoable(&undo).await {
+            Ok(undoable) => undoable,
+            Err(error) => return drop(reply.send(Err(error))),
         };
-        let done = tokio::task::spawn_blocking(work).await.map_err(|e| ApiError::internal(broken(e)))??;
+        let wanted = UndoWanted { direction, turn: undo.turn_id, partial: undo.partial };
+        let (live, session, record) = (Arc::clone(&self.live), self.row.id.clone(), Arc::clone(&recording));
+        let work = async move {
+            disown(&*live.store, &record, &session).await?;
+            let work = move || record.undo(&session, (&workspace, &change_records_directory()), &wanted);
+            tokio::task::spawn_blocking(work).await.map_err(|e| ApiError::internal(broken(e)))?
+        };
+        let live = Arc::clone(&self.live);
+        tokio::spawn(async move {
+            let done = tokio::spawn(work).await.unwrap_or_else(|e| Err(ApiError::internal(broken(e))));
+            // The actor lives as long as it waits for this.
+            let _ = live.mail.send(Order::Undid(Box::new(done))).await;
+        });
+        self.undoing = Some(Undoing { direction, recording, reply, _counted: self.shelf.count() });
+    }
+
+    /// The files are as they are to be: that is written down, and answered.
+    pub(super) async fn undid(&mut self, done: Result<UndoDone, ApiError>) {
+        let Some(Undoing { direction, recording, reply, _counted }) = self.undoing.take() else { return };
+        let answer = match done {
+            Ok(done) => self.note_undone(done, direction, recording).await,
+            Err(error) => Err(error),
+        };
+        let _ = reply.send(answer);
+    }
+
+    async fn note_undone(
+        &mut self,
+        done: UndoDone,
+        direction: Direction,
+        recording: Arc<Recording>,
+    ) -> Result<Undone, ApiError> {
         // From here on the conversation is what the log says.
         self.conversation = None;
         let mut row = self.changed();
@@ -44,7 +86,7 @@ impl Actor {
     }
 
     /// Whether anything may be undone now, and by whom.
-    async fn undoable(&mut self, undo: &Undo) -> Result<(Arc<Recording>, Workspace), ApiError> {
+    async fn undoable(&self, undo: &Undo) -> Result<(Arc<Recording>, Workspace), ApiError> {
         if self.deleting.is_some() {
             return Err(ApiError::not_found(format!("session {}", self.row.id)));
         }

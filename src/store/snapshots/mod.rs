@@ -139,14 +139,17 @@ fn path_change(row: &Row<'_>) -> rusqlite::Result<PathChange> {
     Ok(PathChange { path: path(row, 0)?, before: state(row, 1)?, after: state(row, 2)?, mixed: row.get(3)? })
 }
 
+fn name<T: std::str::FromStr<Err = crate::protocol::BadId>>(row: &Row<'_>, column: usize) -> rusqlite::Result<T> {
+    row.get_ref(column)?.as_str()?.parse().map_err(|e: crate::protocol::BadId| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(e))
+    })
+}
+
 const TURN_COLUMNS: &str = "number, id, at, undone, commands, dropped,
     (SELECT count(*) FROM change WHERE change.turn = turn.number), directory";
 
 fn recorded(row: &Row<'_>) -> rusqlite::Result<RecordedTurn> {
-    let id = row.get_ref(1)?.as_str()?.parse();
-    let id = id.map_err(|e: crate::protocol::BadId| {
-        rusqlite::Error::FromSqlConversionFailure(1, rusqlite::types::Type::Text, Box::new(e))
-    })?;
+    let id = name(row, 1)?;
     let (number, at, undone) = (row.get(0)?, row.get(2)?, row.get(3)?);
     let (commands, dropped, file_count) = (row.get(4)?, row.get(5)?, row.get(6)?);
     let directory = row.get::<_, Option<Vec<u8>>>(7)?.map(|name| PathBuf::from(OsString::from_vec(name)));
@@ -325,19 +328,47 @@ impl SnapshotStore {
         })
     }
 
+    /// The turns of a session that have a record, oldest first.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn turn_ids(&self, session: &SessionId) -> Result<Vec<(i64, TurnId)>, StoreError> {
+        self.with_made("read recorded turns", |open| {
+            let sql = "SELECT number, id FROM turn WHERE session = ? ORDER BY number";
+            let mut list = open.connection.prepare_cached(sql)?;
+            list.query_map([session.as_str()], |row| Ok((row.get(0)?, name(row, 1)?)))?.collect()
+        })
+    }
+
+    /// All sessions of which something is recorded.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn sessions(&self) -> Result<Vec<SessionId>, StoreError> {
+        self.with_made("read recorded turns", |open| {
+            let mut list = open.connection.prepare("SELECT DISTINCT session FROM turn ORDER BY session")?;
+            list.query_map([], |row| name(row, 0))?.collect()
+        })
+    }
+
     /// Forgets a session.
     ///
     /// # Errors
     /// What the database says.
     pub fn forget(&self, session: &SessionId) -> Result<(), StoreError> {
+        let turns = self.turn_ids(session)?;
+        self.forget_turns(&turns.into_iter().map(|(number, _)| number).collect::<Vec<_>>())
+    }
+
+    /// Forgets turns.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn forget_turns(&self, numbers: &[i64]) -> Result<(), StoreError> {
         self.with_made("forget recorded changes", |open| {
             let transaction = open.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let numbers: Vec<i64> = transaction
-                .prepare_cached("SELECT number FROM turn WHERE session = ?")?
-                .query_map([session.as_str()], |row| row.get(0))?
-                .collect::<Result<_, _>>()?;
             for number in numbers {
-                drop_changes(&transaction, number)?;
+                drop_changes(&transaction, *number)?;
                 transaction.prepare_cached("DELETE FROM turn WHERE number = ?")?.execute([number])?;
             }
             let freed = drop_unused(&transaction)?;
