@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::{App, Caller};
 use crate::base::limit;
 use crate::protocol::{ApiError, ClientId, ErrorCode};
-use crate::session::store_failure;
+use crate::session::{Attending, store_failure};
 pub use crate::store::LifecyclePage;
 use crate::store::{Store, StoreError};
 
@@ -33,6 +33,7 @@ pub struct LifecycleReader {
     position: u64,
     /// Changes when there is more, breaks when there will be none.
     more: watch::Receiver<()>,
+    _here: Attending,
 }
 
 impl std::fmt::Debug for LifecycleReader {
@@ -42,6 +43,11 @@ impl std::fmt::Debug for LifecycleReader {
 }
 
 impl App {
+    /// A caller with an open line: as long as the answer lives, each of its sessions has somebody who can be asked.
+    pub fn attend(&self, caller: &Caller) -> Attending {
+        self.sessions.attend(caller.client.clone())
+    }
+
     /// Reads the lifecycle events of all sessions of the caller, in the order in which they were stored.
     ///
     /// # Errors
@@ -63,7 +69,8 @@ impl App {
                 return Err(ApiError::unfit("after", expected, place));
             }
         };
-        Ok(LifecycleReader { store: Arc::clone(&self.store), client, position, more })
+        let _here = self.attend(caller);
+        Ok(LifecycleReader { store: Arc::clone(&self.store), client, position, more, _here })
     }
 }
 

@@ -52,7 +52,7 @@ use crate::provider::AcpAgent;
 use crate::session::{
     self, GrantBook, Live, Manager, NewPrompt, Receipt, Says, ServerRules, Terms, Workbench, disown_all, store_failure,
 };
-pub use crate::session::{Accepted, EventReader, Resolved};
+pub use crate::session::{Accepted, Attending, EventReader, Resolved};
 use crate::store::{Store, StoreError, TurnRow};
 use crate::tool::Registry;
 pub use bounds::{any_setting, narrow};

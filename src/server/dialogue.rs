@@ -18,8 +18,8 @@ use tokio_util::task::TaskTracker;
 
 use super::out::Out;
 use crate::app::{
-    App, Begin, Caller, Command, EventReader, Handled, LifecycleReader, Message, Outcome, Response, Step, Submitted,
-    Subscribe,
+    App, Attending, Begin, Caller, Command, EventReader, Handled, LifecycleReader, Message, Outcome, Response, Step,
+    Submitted, Subscribe,
 };
 use crate::base::limit;
 use crate::protocol::{ApiError, EVENT_TYPES, ErrorCode, Event, LIFECYCLE_TYPES, SessionId};
@@ -42,6 +42,8 @@ pub(super) struct Dialogue {
     tasks: TaskTracker,
     /// Messages without an id so far.
     unnamed: u64,
+    /// Whoever has a line open can be asked.
+    _here: Attending,
 }
 
 /// The first message on a line.
@@ -62,7 +64,8 @@ impl Dialogue {
     pub(super) fn new(app: Arc<App>, caller: Caller, out: Out) -> Self {
         let room = Arc::new(Semaphore::new(limit::COMMANDS_PER_CONNECTION_MAX));
         let (subscriptions, over) = (HashMap::new(), CancellationToken::new());
-        Self { app, caller, out, room, subscriptions, over, tasks: TaskTracker::new(), unnamed: 0 }
+        let _here = app.attend(&caller);
+        Self { app, caller, out, room, subscriptions, over, tasks: TaskTracker::new(), unnamed: 0, _here }
     }
 
     /// Takes a message. Waits when too much is under way on this line. False: nobody takes answers any more.

@@ -76,16 +76,16 @@ impl std::fmt::Debug for Live {
 }
 
 impl Live {
-    /// A session whose newest event is `last_seq`.
+    /// A session whose newest event is `last_seq`, with so many lines of its client.
     pub(super) fn new(
-        (id, client): (SessionId, Option<ClientId>),
+        (id, client, here): (SessionId, Option<ClientId>, usize),
         store: Arc<dyn Store>,
         (last_seq, tails): (u64, &Arc<Tails>),
         mail: mpsc::Sender<Order>,
     ) -> Self {
         let topic = Arc::new(Topic::new(last_seq, crate::base::limit::TAIL_BYTES_MAX, Arc::clone(tails)));
         let journal = Journal::new(id.clone(), Arc::clone(&store), Arc::clone(&topic));
-        let presence = watch::Sender::new(Presence { clients: 0, since: Instant::now() });
+        let presence = watch::Sender::new(Presence { clients: here, since: Instant::now() });
         let (over, owes, streams) = (CancellationToken::new(), AtomicBool::new(false), AtomicUsize::new(0));
         let doing = Mutex::default();
         Self { id, client, journal, topic, store, mail, over, owes, presence, streams, doing }
@@ -332,6 +332,19 @@ impl Live {
         self.presence.send_modify(|p| p.since = Instant::now());
     }
 
+    /// Somebody is here from now on.
+    pub(super) fn joined(&self) {
+        self.presence.send_modify(|p| p.clients += 1);
+    }
+
+    /// Somebody is here no longer.
+    pub(super) fn left(&self) {
+        self.presence.send_modify(|p| {
+            p.clients = p.clients.saturating_sub(1);
+            p.since = Instant::now();
+        });
+    }
+
     /// Waits until nobody has been connected for `grace`.
     pub(super) async fn deserted(&self, grace: Duration) {
         let mut changes = self.presence.subscribe();
@@ -351,17 +364,14 @@ pub struct ClientGuard(Arc<Live>);
 
 impl ClientGuard {
     fn new(live: &Arc<Live>) -> Self {
-        live.presence.send_modify(|p| p.clients += 1);
+        live.joined();
         Self(Arc::clone(live))
     }
 }
 
 impl Drop for ClientGuard {
     fn drop(&mut self) {
-        self.0.presence.send_modify(|p| {
-            p.clients = p.clients.saturating_sub(1);
-            p.since = Instant::now();
-        });
+        self.0.left();
     }
 }
 

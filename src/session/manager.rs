@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 
 use super::actor::{self, Actor, Agenda, Order};
+use super::attendance::Attendance;
 use super::live::{Doing, Live};
 use super::policy::Policy;
 use super::receipt::Receipt;
@@ -40,7 +41,9 @@ pub(super) struct Shelf {
     pub(super) terms: Arc<Terms>,
     pub(super) idle: Duration,
     pub(super) closing: AtomicBool,
-    lives: Mutex<HashMap<SessionId, Arc<Live>>>,
+    pub(super) lives: Mutex<HashMap<SessionId, Arc<Live>>>,
+    /// Who is there for all of its sessions.
+    pub(super) attendance: Attendance,
     /// What the newest events of all of them weigh.
     tails: Arc<Tails>,
     /// What tools remember of sessions that are not in memory.
@@ -129,6 +132,7 @@ impl Manager {
             idle,
             closing: AtomicBool::new(false),
             lives: Mutex::default(),
+            attendance: Attendance::default(),
             tails: Arc::new(Tails::new(limit::TAILS_BYTES_MAX)),
             scopes: Scopes::default(),
             estate: Arc::default(),
@@ -252,7 +256,8 @@ impl Manager {
             return None;
         }
         let (mail, orders) = mpsc::channel(actor::MAIL_MAX);
-        let whose = (row.id.clone(), row.client.clone());
+        let here = self.shelf.attendance.of(row.client.as_ref());
+        let whose = (row.id.clone(), row.client.clone(), here);
         let live = Arc::new(Live::new(whose, Arc::clone(&self.shelf.store), (last_seq, &self.shelf.tails), mail));
         lives.insert(row.id.clone(), Arc::clone(&live));
         drop(lives);

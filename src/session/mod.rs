@@ -8,6 +8,7 @@
 
 mod actor;
 mod ask;
+mod attendance;
 mod book;
 mod clients;
 mod control;
@@ -55,6 +56,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use actor::{Accepted, NewPrompt, NewSettings};
 pub use ask::{Answer, GrantTerms, Resolved, Says};
+pub use attendance::Attending;
 pub use book::GrantBook;
 pub use control::{Command, Controlled};
 pub use fork::NewFork;

@@ -270,3 +270,56 @@ async fn a_socket_is_told_the_same_and_goes_on_the_same() {
     assert_eq!(said(&other.next().await), (1, "o".to_owned(), "session.created".to_owned()));
     house.close().await;
 }
+
+/// The answer to the question of the session's turn, as the log has it. None: it is still asked.
+async fn answered(house: &House, id: &str) -> Option<Value> {
+    let log = house.call("GET", &format!("/sessions/{id}/history?events=true"), None).await.json();
+    let events = log["items"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["type"] == "permission.request"), "{log}");
+    events.iter().find(|event| event["type"] == "permission.response").map(|event| event["payload"]["by"].clone())
+}
+
+/// Who is sent the question, or has a line on which to ask for it, can be asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_with_any_line_of_its_own_can_be_asked() {
+    let house = House::with(ListenOptions::default(), |settings| settings.limits.client_grace_ms = 100).await;
+    let asks = || house.round(&[Does::Calls("fs_write", json!({ "path": "a", "content": "a" }))]);
+    for (line, behind) in [("events", false), ("socket", false), ("events", true), ("socket", true)] {
+        let id = house.session(json!({})).await;
+        if behind {
+            // The session is in memory when its client comes.
+            house.prompt(&id, "go").await;
+        }
+        let (stream, socket) = match line {
+            "events" => (Some(open(&house, "/events?after=newest", &[]).await), None),
+            _ => (None, Some(Socket::ready(&house).await)),
+        };
+        asks();
+        let prompt = house.call("POST", &format!("/sessions/{id}/prompt"), Some(json!({ "prompt": "go" }))).await;
+        assert_eq!(prompt.status, 202, "{prompt:?}");
+        let path = format!("/sessions/{id}");
+        while house.call("GET", &path, None).await.json()["requests"].as_array().is_none_or(Vec::is_empty) {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        assert_eq!(answered(&house, &id).await, None, "{line} {behind}");
+        drop((stream, socket));
+        while answered(&house, &id).await.is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+        assert_eq!(answered(&house, &id).await, Some(json!("no-client")), "{line} {behind}");
+    }
+    // Another one's line is nobody here.
+    let _other = open(&house, "/events?after=newest", &[("X-Client-ID", "other")]).await;
+    let id = house.session(json!({})).await;
+    asks();
+    house.call("POST", &format!("/sessions/{id}/prompt"), Some(json!({ "prompt": "go" }))).await;
+    let mut events = house.events(&id, "?after=0&types=permission.request").await;
+    events.until("permission.request").await;
+    drop(events);
+    while answered(&house, &id).await.is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    assert_eq!(answered(&house, &id).await, Some(json!("no-client")));
+    house.close().await;
+}

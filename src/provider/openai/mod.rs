@@ -297,11 +297,14 @@ fn trimmed(key: SecretString) -> Option<SecretString> {
     (!text.is_empty()).then(|| SecretString::from(text))
 }
 
-/// The address of a route under a base address.
+/// The address of a route under a base address. A query of the base, as some endpoints want a version in one, stays behind it.
 fn route_url(base: &str, route: &str) -> String {
-    let base = base.trim().trim_end_matches('/');
+    let base = base.trim();
+    let base = base.split_once('#').map_or(base, |(base, _)| base);
+    let (base, query) = base.find('?').map_or((base, ""), |at| base.split_at(at));
+    let base = base.trim_end_matches('/');
     let base = base.strip_suffix(CHAT).unwrap_or(base);
     let path = base.split_once("://").map_or(base, |(_, rest)| rest);
     let version = if path.contains('/') { "" } else { "/v1" };
-    format!("{base}{version}{route}")
+    format!("{base}{version}{route}{query}")
 }

@@ -168,6 +168,9 @@ fn addresses() {
         ("http://127.0.0.1:8080/", "http://127.0.0.1:8080/v1/chat/completions"),
         ("https://host/v1beta/openai/", "https://host/v1beta/openai/chat/completions"),
         ("https://host/v1/chat/completions", "https://host/v1/chat/completions"),
+        ("https://host/v1?version=2", "https://host/v1/chat/completions?version=2"),
+        ("https://host/v1/chat/completions?version=2&a=b/c", "https://host/v1/chat/completions?version=2&a=b/c"),
+        ("https://host?a=/b#c", "https://host/v1/chat/completions?a=/b"),
     ];
     for (base, want) in table {
         assert_eq!(route_url(base, CHAT), want);
