@@ -399,9 +399,9 @@ pub const SNAPSHOT_TREE_ENTRIES_MAX: usize = 20_000;
 pub const SNAPSHOT_TREES_MAX: usize = 16;
 /// Longest look at the working directories before or after a command, in milliseconds.
 pub const SNAPSHOT_LOOK_MS_MAX: u64 = 2_000;
-/// What one call of our tools may move or delete and still have recorded, in names.
+/// Names that are recorded of what one call of our tools moves or deletes.
 pub const SNAPSHOT_CALL_ENTRIES_MAX: usize = 5_000;
-/// The same in bytes.
+/// Contents that are kept of what one call does, commands included, in bytes.
 pub const SNAPSHOT_CALL_BYTES_MAX: u64 = 256 << 20;
 /// Paths of a turn that are named as not recorded.
 pub const UNCOVERED_MAX: usize = 20;

@@ -50,8 +50,10 @@ pub(super) struct Change {
 /// What a file becomes.
 #[derive(Debug)]
 pub(super) struct After {
-    /// Its content.
+    /// Its content, where it is not fetched.
     pub bytes: Vec<u8>,
+    /// Where its content is fetched from when it is written.
+    pub fetched: Option<Fetched>,
     /// Whose mode and owner it takes. None: those of a new file.
     pub like: Option<Metadata>,
     /// Whether it may be run. None: as `like`.
@@ -60,6 +62,20 @@ pub(super) struct After {
     pub mode: Option<u32>,
     /// What it is.
     pub kind: AfterKind,
+}
+
+/// A content that is fetched when it is needed.
+pub(super) struct Fetched {
+    /// Its size.
+    pub bytes: u64,
+    /// Fetches it.
+    pub fetch: Box<dyn Fn() -> io::Result<Vec<u8>> + Send + Sync>,
+}
+
+impl std::fmt::Debug for Fetched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fetched").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
 }
 
 /// What a path becomes.
@@ -76,7 +92,12 @@ pub(super) enum AfterKind {
 impl After {
     /// A file with this content, like another or new.
     pub fn file(bytes: Vec<u8>, like: Option<Metadata>) -> Self {
-        Self { bytes, like, executable: None, mode: None, kind: AfterKind::File }
+        Self { bytes, fetched: None, like, executable: None, mode: None, kind: AfterKind::File }
+    }
+
+    /// The same, with a content that is in memory only while it is written.
+    pub fn fetched(fetched: Fetched, like: Option<Metadata>) -> Self {
+        Self { fetched: Some(fetched), ..Self::file(Vec::new(), like) }
     }
 
     /// A link that leads there.

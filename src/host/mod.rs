@@ -1,5 +1,6 @@
 //! The host's tools: one file a tool, its definition, permission subject, run and tests together.
 
+mod alone;
 mod apply_patch;
 pub mod bash;
 mod bash_patch;

@@ -98,6 +98,18 @@ impl ApiError {
         error
     }
 
+    /// The same error about a value that came in another field than the one it names.
+    #[must_use]
+    pub fn in_field(mut self, names: &str, came_in: &str) -> Self {
+        if let Some(Value::String(field)) = self.0.details.as_mut().and_then(|details| details.get_mut("field"))
+            && field == names
+        {
+            came_in.clone_into(field);
+            self.0.message = clipped(self.0.message.replacen(&format!("`{names}`"), &format!("`{came_in}`"), 1));
+        }
+        self
+    }
+
     /// The same of a text that is none of its kind, where `cause` says: expected this; got that.
     pub fn unread(field: &str, cause: &impl std::fmt::Display) -> Self {
         let text = cause.to_string();

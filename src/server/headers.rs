@@ -32,6 +32,11 @@ pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError
     single(headers, &LAST_EVENT_ID)?.map(|text| number("Last-Event-ID", text)).transpose()
 }
 
+/// What is wrong with the place of a stream, where it came in [`last_event_id`].
+pub(super) fn of_the_header(error: ApiError) -> ApiError {
+    error.in_field("after", "Last-Event-ID")
+}
+
 /// The id that the caller gave the request, where it is a plain word.
 pub(super) fn request_id(headers: &HeaderMap) -> Option<&HeaderValue> {
     headers.get(REQUEST_ID).filter(|value| {

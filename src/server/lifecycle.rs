@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::Answer;
 use super::call::Call;
-use super::headers::last_event_id;
+use super::headers::{last_event_id, of_the_header};
 use super::query::number;
 use super::routes::event_types;
 use super::sse;
@@ -30,11 +30,10 @@ pub(super) async fn open(call: Call) -> Answer {
     let types = types.map(|list| event_types(&list, LIFECYCLE_TYPES)).transpose()?;
     let after = after.map(|text| begin(&text)).transpose()?;
     // A browser that reconnects repeats the address and knows better by now.
-    let begin = match last_event_id(&call.head.headers)? {
-        Some(place) => Begin::Behind(place),
-        None => after.unwrap_or(Begin::Behind(0)),
-    };
-    let reader = call.shared.app.lifecycle(&call.caller, begin).await?;
+    let resumed = last_event_id(&call.head.headers)?;
+    let begin = resumed.map(Begin::Behind).or(after).unwrap_or(Begin::Behind(0));
+    let reader = call.shared.app.lifecycle(&call.caller, begin).await;
+    let reader = reader.map_err(|error| if resumed.is_some() { of_the_header(error) } else { error })?;
     let (heartbeat, stop) = (call.shared.options.heartbeat, call.shared.streams.clone());
     let first = json!({ "type": "ready", "payload": { "position": reader.position() }, "at": clock::now_ms() });
     let _open = call.shared.app.meters().streams.enter();

@@ -15,7 +15,7 @@ use super::Shared;
 use super::answer::{Answer, Failure, json, ok, written};
 use super::call::Call;
 use super::guard::Nobody;
-use super::headers::{etag, last_event_id};
+use super::headers::{etag, last_event_id, of_the_header};
 use super::openapi;
 use super::sse::{self, Opening, Selection};
 use super::write::Done;
@@ -277,9 +277,10 @@ async fn events(call: Call) -> Answer {
     let types = query.text("types");
     query.finish(&["after", "types"])?;
     // A browser that reconnects repeats the address and knows better by now.
-    let after = last_event_id(&call.head.headers)?.or(after).unwrap_or(0);
+    let resumed = last_event_id(&call.head.headers)?;
     let types = types.map(|list| event_types(&list, EVENT_TYPES)).transpose()?;
-    let reader = call.shared.app.events(&call.caller, &id, after).await?;
+    let reader = call.shared.app.events(&call.caller, &id, resumed.or(after).unwrap_or(0)).await;
+    let reader = reader.map_err(|error| if resumed.is_some() { of_the_header(error) } else { error })?;
     Ok(stream(&call.shared, id, reader, Selection { types, turn: None }))
 }
 

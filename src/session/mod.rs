@@ -137,7 +137,11 @@ pub fn store_failure(error: &StoreError) -> ApiError {
         }
         StoreError::NoSession(id) => ApiError::not_found(format!("session {id}")),
         StoreError::NoTurn(id) => ApiError::not_found(format!("turn {id}")),
-        StoreError::TooDeep { .. } => ApiError::new(ErrorCode::ResourceExhausted, error.to_string()),
+        StoreError::TooDeep { forks_max, .. } => {
+            // No waiting helps.
+            let expected = format!("a session that is less than the {forks_max}th fork in a row");
+            ApiError::invalid("sessionId", expected)
+        }
         StoreError::Closed => stopping(),
         StoreError::InUse { .. }
         | StoreError::Damaged { .. }
@@ -150,4 +154,18 @@ pub fn store_failure(error: &StoreError) -> ApiError {
 /// The refusal of a server that ends.
 pub fn stopping() -> ApiError {
     ApiError::new(ErrorCode::UpstreamUnavailable, "the server is stopping")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is told to wait tries again for ever.
+    #[test]
+    fn a_fork_that_is_too_deep_is_no_matter_of_time() {
+        let error = StoreError::TooDeep { session: "ses_1".parse().unwrap(), forks_max: 1_000 };
+        let told = store_failure(&error);
+        assert_eq!(told.code(), ErrorCode::InvalidArgument);
+        assert_eq!(told.to_string(), "`sessionId`: expected a session that is less than the 1000th fork in a row");
+    }
 }

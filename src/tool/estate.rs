@@ -60,9 +60,10 @@ impl Estate {
         Share { kin: self.family.kin(member), estate: Arc::clone(self), member: member.to_owned() }
     }
 
-    /// Takes over where an earlier process kept its data: ends what that one left running when it was killed, and notes what
-    /// the next one has to know. Blocking. Nobody else has the directory.
+    /// Takes over where an earlier process kept its data: ends what that one left running when it was killed, removes outputs
+    /// that it kept, and notes what the next one has to know. Blocking. Nobody else has the directory.
     pub fn succeed(&self, directory: &Path) {
+        self.outputs.remove_forsaken();
         let note = directory.join(PROGRAMS);
         let ended = match read_small(&note, PROGRAMS_BYTES_MAX) {
             Ok((record, _)) => Family::end_forsaken(&String::from_utf8_lossy(&record)),

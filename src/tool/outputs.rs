@@ -192,12 +192,40 @@ impl Outputs {
         let state = self.state.lock();
         let kept = state.kept.iter().find(|kept| kept.member == member && kept.file.path() == path);
         let Some(Kept { file, identity, .. }) = kept else {
-            let message = "no output of this session is kept there any more: the oldest make room for new ones";
-            return state.was(path).then(|| Err(io::Error::new(io::ErrorKind::NotFound, message)));
+            let gone = |message: &str| Some(Err(io::Error::new(io::ErrorKind::NotFound, message)));
+            if state.was(path) {
+                return gone("no output of this session is kept there any more: the oldest make room for new ones");
+            }
+            drop(state);
+            let message =
+                "this output is gone: whole outputs are kept until the server ends, and it has been started again";
+            return if self.was_forsaken(path) { gone(message) } else { None };
         };
         let (place, identity) = (file.clone(), *identity);
         drop(state);
         Some(place.read(identity))
+    }
+
+    /// Whether a process that is gone kept an output there.
+    fn was_forsaken(&self, path: &Path) -> bool {
+        let begins =
+            |directory: &Path| directory.file_name().is_some_and(|n| n.as_bytes().starts_with(FRONT.as_bytes()));
+        let Some(directory) = path.parent().filter(|directory| begins(directory)) else { return false };
+        // It goes with its last output.
+        let is_home = |home: &PathBuf| {
+            let real = std::fs::canonicalize(home);
+            directory.parent() == Some(real.as_deref().unwrap_or(home))
+        };
+        self.homes.iter().any(is_home) && directory.symlink_metadata().is_err()
+    }
+
+    /// Removes what processes that are gone have kept. Blocking.
+    pub fn remove_forsaken(&self) {
+        for home in &self.homes {
+            let real = std::fs::canonicalize(home).and_then(|home| beneath::way().open_absolute(&home, LISTED));
+            // Mostly there is none.
+            real.iter().for_each(remove_forsaken);
+        }
     }
 
     /// Removes the outputs of `member`. Blocking.
@@ -486,6 +514,29 @@ mod tests {
         assert!(used.exists(), "its owner lives");
         let left = ["simse-output-dead", "simse-output-new", "other-dead", "simse-output-link"];
         assert_eq!(left.map(|name| at(name).symlink_metadata().is_ok()), [false, true, true, true]);
+    }
+
+    #[test]
+    fn an_output_of_a_process_that_is_gone_is_known_as_one() {
+        let home = tempfile::tempdir().unwrap();
+        let at = home.path().canonicalize().unwrap().join(HOME);
+        let open = || Arc::new(Outputs::new(vec![at.clone()], 10));
+        let killed = at.join("simse-output-dead");
+        std::fs::create_dir_all(&killed).unwrap();
+        std::fs::write(killed.join(LOCK), "").unwrap();
+        std::fs::write(killed.join("1.txt"), "1").unwrap();
+        let (next, lives) = (open(), open());
+        let theirs = kept(&lives, "a", b"1");
+        next.remove_forsaken();
+        assert!(!killed.exists() && theirs.exists());
+        assert!(words(&next, "a", &killed.join("1.txt")).contains("started again"));
+        assert!(next.open("a", &theirs).is_none(), "somebody else's is none");
+        lives.clear();
+        std::fs::remove_dir(&at).unwrap();
+        assert!(words(&next, "a", &theirs).contains("started again"), "also when nothing is left there");
+        for other in [at.join("other/1.txt"), home.path().join("simse-output-dead/1.txt"), at.clone()] {
+            assert!(next.open("a", &other).is_none(), "{}", other.display());
+        }
     }
 
     #[test]

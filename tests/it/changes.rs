@@ -374,3 +374,34 @@ async fn what_a_turn_did_is_undone_also_from_another_directory() {
     }
     program.kill().await;
 }
+
+/// Of what a command leaves behind, and of what comes back, only a piece is in memory at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_files_are_recorded_and_brought_back_in_little_memory() {
+    const FILES: usize = 11;
+    const MIB: usize = 20;
+    const MOST_MB: u64 = 160;
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    let model = ModelServer::start(does_what_it_is_told()).await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    let rules = json!({ "defaultPolicy": "allow", "rules": [] });
+    program.call("POST", "/sessions", Some(json!({ "sessionId": "s", "toolPermissions": rules }))).await;
+    let write = format!("for n in $(seq {FILES}); do yes line $n | head -c {MIB}M > f$n; done");
+    ask(&program, &write).await;
+    let sizes =
+        || (1..=FILES).map(|n| std::fs::metadata(work.join(format!("f{n}"))).map_or(0, |found| found.len())).sum();
+    let all: u64 = sizes();
+    assert_eq!(all, ((FILES * MIB) << 20) as u64);
+    let recorded = program.most_resident_mb();
+    assert!(recorded < MOST_MB, "{recorded} MB for {all} bytes");
+    for (route, want) in [("undo", 0), ("redo", all)] {
+        let (status, done) = program.call("POST", &format!("/sessions/s/{route}"), Some(json!({}))).await;
+        let files = done["files"].as_array().map_or(0, Vec::len);
+        assert_eq!((status, files, sizes()), (200, FILES, want), "{route}: {done}");
+    }
+    let most = program.most_resident_mb();
+    assert!(most < MOST_MB, "{most} MB for {all} bytes");
+    program.kill().await;
+}

@@ -6,7 +6,8 @@
 //! names the seed.
 //!
 //! `SIMSE_CRASH_KILLS` and `SIMSE_CRASH_SEED` change both. `SIMSE_CRASH_PROGRESS=1` says how far it is. While the file
-//! `SIMSE_CRASH_HOLD` is there, it waits between two lives.
+//! `SIMSE_CRASH_HOLD` is there, it waits between two lives. With `SIMSE_CRASH_KEEP=1` a failure leaves the data directory where
+//! it is.
 
 mod asking;
 mod check;
@@ -188,6 +189,7 @@ async fn killed_at_any_moment_it_keeps_its_word() {
         let failed = failed.into_panic();
         let said = failed.downcast_ref::<String>().cloned();
         let said = said.or_else(|| failed.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        panic!("SIMSE_CRASH_SEED={seed}: {}", said.unwrap_or_default());
+        let kept = setting("SIMSE_CRASH_KEEP").map(|_| format!(" (kept in {})", home.keep().display()));
+        panic!("SIMSE_CRASH_SEED={seed}: {}{}", said.unwrap_or_default(), kept.unwrap_or_default());
     }
 }

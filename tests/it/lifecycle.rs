@@ -170,6 +170,21 @@ async fn it_goes_on_behind_its_last_event_after_a_crash() {
     let last = next_one.request("GET", "/events").header("Last-Event-ID", "3");
     let mut last = last.open(next_one.address).await;
     assert_eq!(last.event().await.data["payload"]["position"], json!(3));
+    for (route, behind) in [("/events", "1000"), ("/sessions/b/events", "77")] {
+        for (header, query, field) in
+            [(Some(behind), "", "Last-Event-ID"), (None, behind, "after"), (Some(behind), "1", "Last-Event-ID")]
+        {
+            let query = if query.is_empty() { String::new() } else { format!("?after={query}") };
+            let mut ahead = next_one.request("GET", &format!("{route}{query}"));
+            if let Some(header) = header {
+                ahead = ahead.header("Last-Event-ID", header);
+            }
+            let refused = ahead.send(next_one.address).await;
+            let error = refused.json()["error"].clone();
+            assert_eq!((refused.status, &error["details"]["field"]), (400, &json!(field)), "{route}{query}: {error}");
+            assert!(error["message"].as_str().unwrap().starts_with(&format!("`{field}`: expected ")), "{error}");
+        }
+    }
     let gone = next_one.request("DELETE", "/sessions/b").send(next_one.address).await;
     assert_eq!(gone.status, 200);
     assert_eq!(told(&last.event().await), (4, "b".to_owned(), "session.deleted".to_owned()));

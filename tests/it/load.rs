@@ -252,11 +252,8 @@ async fn turn_of_a_long_reply(serving: &Serving, session: &str) {
     assert_eq!(turn["status"], "completed", "{turn}");
 }
 
-/// The most memory that a server has had so far.
 fn most_resident_mb(serving: &Serving) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", serving.child.id().unwrap())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() / 1024
+    crate::support::program::most_resident_mb(serving.child.id().unwrap())
 }
 
 /// Many clients prompt while the server is told to stop: whatever was acknowledged is in the store of the next one.

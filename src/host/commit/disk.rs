@@ -1,5 +1,6 @@
 //! The single things that a commit does to the disk. Tests stop it before any one of them.
 
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -11,6 +12,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use super::record::Below;
 use super::{After, AfterKind, Identity, identity, identity_at};
 use crate::base::workspace::Workspace;
+use crate::host::alone::alone;
 use crate::host::fs_put::{is_unsupported, keep_owner, kept_permissions, rename_new};
 
 /// What happens instead of the thing that is due.
@@ -93,10 +95,15 @@ impl<'t> Disk<'t> {
             return Ok(identity(&place.look()?));
         }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let _alone = after.fetched.as_ref().and_then(|fetched| alone(fetched.bytes));
+        let bytes = match &after.fetched {
+            Some(fetched) => Cow::Owned((fetched.fetch)()?),
+            None => Cow::Borrowed(&*after.bytes),
+        };
         let opened = rustix::fs::openat(place.directory(), place.name(), flags, Mode::from_raw_mode(0o666))?;
         let mut file = File::from(opened);
         // A crash in the middle leaves half of it.
-        let (half, rest) = after.bytes.split_at(after.bytes.len() / 2);
+        let (half, rest) = bytes.split_at(bytes.len() / 2);
         file.write_all(half)?;
         self.due()?;
         file.write_all(rest)?;

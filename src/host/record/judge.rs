@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::look::{MODE, below, look};
+use super::look::{MODE, Room, below, look};
 use super::report::{ELSEWHERE, MIXED};
 use super::undo::{Step, Way};
 use crate::base::limit;
@@ -105,7 +105,7 @@ pub(super) fn judge(
             continue;
         }
         let seen = workspace.look(&path).ok();
-        let now = opened.as_it_was(&path, look(workspace, &path, limit::SNAPSHOT_FILE_BYTES_MAX).state);
+        let now = opened.as_it_was(&path, look(workspace, &path, Room::of_file(limit::SNAPSHOT_FILE_BYTES_MAX)).state);
         // Where a link is that is judged itself, nothing lies below, wherever it leads.
         let is_below_link = path.ancestors().skip(1).any(|above| links.contains(above));
         let now = if is_below_link { FileState::Absent } else { now };

@@ -1,6 +1,6 @@
 //! How a path is now: its state, and the content of a file. By open handles, never through a link.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -8,9 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use parking_lot::MutexGuard;
+
 use crate::base::limit;
 use crate::base::place::Place;
 use crate::base::workspace::Workspace;
+use crate::host::alone::{LARGE_BYTES, alone};
 use crate::host::search::{Entries, as_path};
 use crate::store::snapshots::{ContentId, FileState};
 
@@ -22,7 +25,50 @@ pub(in crate::host) const MODE: u32 = 0o1777;
 pub(in crate::host) struct Found {
     pub state: FileState,
     /// The content of a file that is kept.
-    pub content: Option<Vec<u8>>,
+    pub content: Option<Content>,
+}
+
+/// What a file holds.
+#[derive(Debug)]
+pub(in crate::host) struct Content {
+    pub bytes: Vec<u8>,
+    /// Held where it is large.
+    pub alone: Option<MutexGuard<'static, ()>>,
+}
+
+/// How many bytes are kept.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::host) struct Room {
+    /// Of one file.
+    pub file: u64,
+    /// Of all that one call does, as far as they are not used up.
+    pub call: u64,
+}
+
+impl Room {
+    /// For one file, whatever else there is.
+    pub(in crate::host) fn of_file(bytes: u64) -> Self {
+        Self { file: bytes, call: u64::MAX }
+    }
+
+    fn most(self) -> u64 {
+        self.file.min(self.call)
+    }
+
+    /// Why a file of that size is not kept. None: it is.
+    pub(in crate::host) fn refuses(self, bytes: u64) -> Option<String> {
+        if bytes > self.file {
+            let most = self.file;
+            Some(format!("it has {bytes} bytes, and at most {most} are kept of one file"))
+        } else if bytes > self.call {
+            let most = limit::SNAPSHOT_CALL_BYTES_MAX;
+            Some(format!(
+                "at most {most} bytes are kept of what one call changes, and its {bytes} are more than are left"
+            ))
+        } else {
+            None
+        }
+    }
 }
 
 impl Found {
@@ -36,15 +82,15 @@ impl Found {
     }
 }
 
-/// How a path is now. A file with more than `bytes_max` is not read.
-pub(in crate::host) fn look(workspace: &Workspace, path: &Path, bytes_max: u64) -> Found {
+/// How a path is now. A file for which there is no room is not read.
+pub(in crate::host) fn look(workspace: &Workspace, path: &Path, room: Room) -> Found {
     let place = match workspace.reach(path) {
         Ok(place) => place,
         Err(e) if is_gone(&e) => return Found::of(FileState::Absent),
         Err(e) => return Found::unkept(format!("it cannot be reached: {e}")),
     };
     match place.look() {
-        Ok(found) => look_at(&place, &found, bytes_max),
+        Ok(found) => look_at(&place, &found, room),
         Err(e) if is_gone(&e) => Found::of(FileState::Absent),
         Err(e) => Found::unkept(format!("it cannot be looked at: {e}")),
     }
@@ -55,7 +101,7 @@ pub(in crate::host) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn look_at(place: &Place, found: &Metadata, bytes_max: u64) -> Found {
+fn look_at(place: &Place, found: &Metadata, room: Room) -> Found {
     if found.is_symlink() {
         return match rustix::fs::readlinkat(place.directory(), place.name(), Vec::new()) {
             Ok(target) => Found::of(FileState::Link { target: target.into_bytes() }),
@@ -69,82 +115,100 @@ fn look_at(place: &Place, found: &Metadata, bytes_max: u64) -> Found {
         return Found::unkept("it is neither a file nor a link nor a directory");
     }
     match place.open() {
-        Ok(file) => read(file, bytes_max),
+        Ok(file) => read(file, room),
         Err(e) => Found::unkept(format!("it cannot be read: {e}")),
     }
 }
 
 /// How an open file is, and what it holds.
-pub(in crate::host) fn read(file: std::fs::File, bytes_max: u64) -> Found {
+pub(in crate::host) fn read(file: std::fs::File, room: Room) -> Found {
     let found = match file.metadata() {
-        Ok(found) if found.len() > bytes_max => return Found::unkept(too_large(found.len(), bytes_max)),
         Ok(found) => found,
         Err(e) => return Found::unkept(format!("it cannot be read: {e}")),
     };
-    let mut content = Vec::with_capacity(usize::try_from(found.len()).unwrap_or(0) + 1);
-    match file.take(bytes_max + 1).read_to_end(&mut content) {
-        Ok(_) if content.len() as u64 > bytes_max => Found::unkept(too_large(content.len() as u64, bytes_max)),
+    if let Some(reason) = room.refuses(found.len()) {
+        return Found::unkept(reason);
+    }
+    let alone = alone(found.len());
+    // One that grows meanwhile is not read to its end.
+    let most = if alone.is_some() { room.most() } else { room.most().min(LARGE_BYTES) };
+    let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or(0) + 1);
+    match file.take(most + 1).read_to_end(&mut bytes) {
+        Ok(_) if bytes.len() as u64 > most => {
+            let grown = || format!("it grew beyond {most} bytes while it was read");
+            Found::unkept(room.refuses(bytes.len() as u64).unwrap_or_else(grown))
+        }
         Ok(_) => {
-            let (mode, bytes) = (found.mode() & MODE, content.len() as u64);
-            let state = FileState::File { mode, bytes, content: ContentId::of(&content) };
-            Found { state, content: Some(content) }
+            let mode = found.mode() & MODE;
+            let state = FileState::File { mode, bytes: bytes.len() as u64, content: ContentId::of(&bytes) };
+            Found { state, content: Some(Content { bytes, alone }) }
         }
         Err(e) => Found::unkept(format!("it cannot be read: {e}")),
     }
 }
 
-pub(in crate::host) fn too_large(bytes: u64, bytes_max: u64) -> String {
-    format!("it has {bytes} bytes, and at most {bytes_max} are kept of one file")
-}
-
-/// What is at the paths and below them, directories that are missing above them included.
-#[derive(Debug, Default)]
-pub(in crate::host) struct Look {
-    pub found: BTreeMap<PathBuf, Found>,
+/// Finds what is at paths and below them, directories that are missing above them included, and hands each out with its place.
+pub(in crate::host) struct Look<'l> {
+    workspace: &'l Workspace,
+    /// Takes what was found. It says how many bytes may still be kept.
+    take: &'l mut dyn FnMut(PathBuf, Found) -> u64,
+    found: BTreeSet<PathBuf>,
+    /// Bytes that may still be kept.
+    left: u64,
     /// What was left out, and why.
-    pub left_out: Vec<(PathBuf, String)>,
-    bytes: u64,
+    left_out: Vec<(PathBuf, String)>,
 }
 
-impl Look {
-    /// Looks at them all.
-    pub(in crate::host) fn at(workspace: &Workspace, paths: &[PathBuf]) -> Self {
-        let mut seen = Self::default();
+impl Look<'_> {
+    /// Looks at them all. What was left out, and why.
+    pub(in crate::host) fn at(
+        workspace: &Workspace,
+        paths: &[PathBuf],
+        take: &mut dyn FnMut(PathBuf, Found) -> u64,
+    ) -> Vec<(PathBuf, String)> {
+        let (found, left, left_out) = (BTreeSet::new(), limit::SNAPSHOT_CALL_BYTES_MAX, Vec::new());
+        let mut seen = Look { workspace, take, found, left, left_out };
+        paths.iter().for_each(|path| seen.add(path));
         for path in paths {
-            seen.add(workspace, path);
             let missing = |above: &&Path| workspace.contains(above) && !workspace.holds_a_root(above);
             for above in path.ancestors().skip(1).take_while(missing) {
-                if seen.found.contains_key(above) {
+                if seen.found.contains(above) {
                     break;
                 }
-                match look(workspace, above, 0) {
+                match look(workspace, above, Room::of_file(0)) {
                     // What is there stays, whatever comes into it.
                     Found { state: FileState::Directory { .. }, .. } => break,
-                    found => drop(seen.found.insert(above.to_owned(), found)),
+                    found => seen.hand_out(above.to_owned(), found),
                 }
             }
         }
-        seen
+        seen.left_out
+    }
+
+    fn hand_out(&mut self, path: PathBuf, found: Found) {
+        self.left = (self.take)(path.clone(), found);
+        self.found.insert(path);
     }
 
     /// Looks at one, and at what is below it.
-    fn add(&mut self, workspace: &Workspace, path: &Path) {
+    fn add(&mut self, path: &Path) {
         let mut todo = vec![path.to_owned()];
         while let Some(next) = todo.pop() {
+            if self.found.contains(&next) {
+                continue;
+            }
             if self.found.len() >= limit::SNAPSHOT_CALL_ENTRIES_MAX {
                 let most = limit::SNAPSHOT_CALL_ENTRIES_MAX;
                 return self.left_out.push((path.to_owned(), format!("at most {most} names of one call are recorded")));
             }
-            let room = limit::SNAPSHOT_CALL_BYTES_MAX.saturating_sub(self.bytes);
-            let found = look(workspace, &next, limit::SNAPSHOT_FILE_BYTES_MAX.min(room));
-            self.bytes += found.content.as_ref().map_or(0, |content| content.len() as u64);
-            if matches!(found.state, FileState::Directory { .. }) {
-                match below(workspace, &next) {
+            let found = look(self.workspace, &next, Room { file: limit::SNAPSHOT_FILE_BYTES_MAX, call: self.left });
+            if found.state.is_directory() {
+                match below(self.workspace, &next) {
                     Ok(names) => todo.extend(names),
                     Err(e) => self.left_out.push((next.clone(), format!("it cannot be listed: {e}"))),
                 }
             }
-            self.found.insert(next, found);
+            self.hand_out(next, found);
         }
     }
 }

@@ -8,6 +8,7 @@ mod beyond;
 mod judge;
 mod look;
 mod origin;
+mod pieces;
 mod report;
 mod tree;
 mod undo;
@@ -15,7 +16,7 @@ mod undo;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,13 +27,14 @@ use crate::base::workspace::Workspace;
 use crate::base::{BoxFuture, limit};
 use crate::protocol::{ChangeReport, SessionId, TurnId};
 use crate::store::StoreError;
-use crate::store::snapshots::{Addition, FileState, PathChange, RecordedTurn, SnapshotStore};
+use crate::store::snapshots::{Addition, FileState, RecordedTurn, SnapshotStore};
 use crate::tool::ChangeRecorder;
 
 pub use report::DiffWanted;
 pub use undo::{Direction, UndoDone, UndoWanted};
 
-use look::{Found, Look};
+use look::{Found, Look, Room};
+use pieces::Pieces;
 use tree::Tree;
 
 /// Records for all sessions of a server.
@@ -164,13 +166,14 @@ impl Recorder {
     fn end_command(&self) {
         let tree = self.recording.tree(&self.session);
         let mut tree = tree.lock();
-        let mut addition = Addition::default();
-        match tree.differences(&self.workspace) {
-            Ok(differences) => {
-                for difference in differences {
-                    let (before, after) = (difference.before, difference.after);
-                    put(&mut addition, difference.path, (before, after));
-                }
+        let mut pieces = Pieces::new(self);
+        let told = tree.differences(&self.workspace, &mut |difference| {
+            pieces.put(difference.path, (difference.before, difference.after));
+            pieces.left()
+        });
+        let mut addition = pieces.into_rest();
+        match told {
+            Ok(()) => {
                 let told = |(path, what): &(PathBuf, &str)| (path.clone(), (*what).to_owned());
                 addition.uncovered.extend(tree.beyond.iter().take(limit::UNCOVERED_MAX).map(told));
             }
@@ -189,41 +192,33 @@ impl Recorder {
     }
 }
 
-/// Adds one change, with its contents.
-fn put(addition: &mut Addition, path: PathBuf, (before, after): (Found, Found)) {
-    for found in [&before, &after] {
-        if let (Some(id), Some(content)) = (found.state.content(), &found.content) {
-            addition.contents.push((*id, content.clone()));
-        }
-    }
-    addition.changes.push(PathChange { path, before: before.state, after: after.state, mixed: false });
-}
-
 impl ChangeRecorder for Recorder {
     fn before(&self, paths: &[PathBuf]) -> Vec<PathBuf> {
-        let Look { found, left_out, .. } = Look::at(&self.workspace, paths);
-        let seen = found.keys().cloned().collect();
-        let mut addition = Addition { uncovered: left_out, ..Addition::default() };
-        for (path, found) in found {
-            put(&mut addition, path, (found, Found::of(FileState::Unfinished)));
-        }
-        self.add(addition);
+        let (mut seen, mut pieces) = (Vec::new(), Pieces::new(self));
+        let uncovered = Look::at(&self.workspace, paths, &mut |path, found| {
+            seen.push(path.clone());
+            pieces.put(path, (found, Found::of(FileState::Unfinished)));
+            pieces.left()
+        });
+        self.add(Addition { uncovered, ..pieces.into_rest() });
         seen
     }
 
     fn after(&self, paths: &[PathBuf], seen: &[PathBuf]) {
-        let Look { mut found, left_out, .. } = Look::at(&self.workspace, paths);
-        let mut addition = Addition { uncovered: left_out, ..Addition::default() };
-        for path in seen {
-            let look_again = || look::look(&self.workspace, path, limit::SNAPSHOT_FILE_BYTES_MAX);
-            let now = found.remove(path).unwrap_or_else(look_again);
-            put(&mut addition, path.clone(), (Found::of(FileState::Unfinished), now));
+        let mut missing: BTreeSet<&Path> = seen.iter().map(PathBuf::as_path).collect();
+        let mut pieces = Pieces::new(self);
+        let uncovered = Look::at(&self.workspace, paths, &mut |path, now| {
+            // What is below a directory that came here was not there.
+            let before = if missing.remove(&*path) { FileState::Unfinished } else { FileState::Absent };
+            pieces.put(path, (Found::of(before), now));
+            pieces.left()
+        });
+        for path in missing {
+            let room = Room { file: limit::SNAPSHOT_FILE_BYTES_MAX, call: pieces.left() };
+            let now = look::look(&self.workspace, path, room);
+            pieces.put(path.to_owned(), (Found::of(FileState::Unfinished), now));
         }
-        // What is below a directory that came here.
-        for (path, now) in found {
-            put(&mut addition, path, (Found::of(FileState::Absent), now));
-        }
-        self.add(addition);
+        self.add(Addition { uncovered, ..pieces.into_rest() });
     }
 
     fn command_begins(&self) -> BoxFuture<'_, ()> {

@@ -124,6 +124,36 @@ fn files_whose_names_are_no_text_are_undone_and_done_again() {
     assert_eq!(all(), after);
 }
 
+/// What one call may have kept is bounded; what is beyond that says so, and the rest comes back.
+#[test]
+fn what_is_too_much_for_one_call_says_so() {
+    const FILES: u64 = limit::SNAPSHOT_CALL_BYTES_MAX / MOST + 2;
+    const MOST: u64 = limit::SNAPSHOT_FILE_BYTES_MAX - 1;
+    let put = |house: &House| {
+        fs::create_dir(house.path("large")).unwrap();
+        (0..FILES).for_each(|n| fs::File::create(house.path(&format!("large/{n}"))).unwrap().set_len(MOST).unwrap());
+    };
+    let says = |house: &House| {
+        let said = conflicts(&house.undo(Direction::Undo, None).unwrap_err());
+        let want = format!("at most {} bytes are kept of what one call changes", limit::SNAPSHOT_CALL_BYTES_MAX);
+        assert!(said.iter().all(|line| line.contains(&want)), "{said:?}");
+        said.len() as u64
+    };
+    let house = House::new(&[]);
+    put(&house);
+    house.turn("turn_1", |context, workspace| {
+        did(&FsDelete::new(Arc::clone(workspace)), json!({"path": "large", "recursive": true}), context);
+    });
+    let over = says(&house);
+    assert!(over > 0 && over < FILES, "{over}");
+    let wanted = UndoWanted { direction: Direction::Undo, turn: None, partial: true };
+    assert_eq!(house.undo_with(&wanted).unwrap().left.len() as u64, over);
+    assert_eq!(fs::read_dir(house.path("large")).unwrap().count() as u64, FILES - over);
+    let house = House::new(&[]);
+    house.command("turn_1", || put(&house));
+    assert_eq!(says(&house), over);
+}
+
 #[test]
 fn what_our_tools_do_is_undone_and_done_again() {
     let house = House::new(&[("edited", "one\ntwo\n"), ("gone/x", "x"), ("gone/deep/y", "y"), ("moved", "m")]);

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::beyond::{BITS, OWNERS_BITS, Others, Repositories, repository};
-use super::look::{Found, MODE, read, too_large};
+use super::look::{Content, Found, MODE, Room, read};
 use super::origin::{Before, Began};
 use crate::base::workspace::Workspace;
 use crate::base::{clock, limit};
@@ -157,16 +157,21 @@ impl Tree {
         Ok(())
     }
 
-    /// What has changed since, and is now known as it is. The error says why that cannot be told.
-    pub(super) fn differences(&mut self, workspace: &Workspace) -> Result<Vec<Difference>, String> {
+    /// Hands out what has changed since, one after the other; it is now known as it is. `take` says how many bytes may still be
+    /// kept. The error says why it cannot be told: then nothing was handed out.
+    pub(super) fn differences(
+        &mut self,
+        workspace: &Workspace,
+        take: &mut dyn FnMut(Difference) -> u64,
+    ) -> Result<(), String> {
         if let Some(why) = &self.blind {
             return Err(why.clone());
         }
         let mut walked = Walked::of(workspace)?;
         let others = Others::of(std::mem::take(&mut walked.repositories), &walked.handles);
         self.beyond = self.others.changed(&others, &walked.passed_over);
-        let (mut out, mut came, mut changed) = (Vec::new(), Vec::new(), Vec::new());
         let mut gone = std::mem::take(&mut self.known);
+        let mut changed = Vec::new();
         for (path, name) in &walked.names {
             let old = gone.remove(path);
             let at = PathBuf::from(OsStr::from_bytes(path));
@@ -174,31 +179,39 @@ impl Tree {
             if old.is_none() && self.passed_over.iter().any(|over| at.starts_with(over)) {
                 continue;
             }
-            if let Some(old) = old.as_ref().filter(|old| old.stamp == name.stamp && !old.racy) {
-                self.known.insert(path.clone(), old.clone());
-                continue;
+            match old {
+                Some(same) if same.stamp == name.stamp && !same.racy => drop(self.known.insert(path.clone(), same)),
+                old => changed.push((path, name, at, old)),
             }
-            let after = name.look(&walked.handles, path, limit::SNAPSHOT_FILE_BYTES_MAX);
-            let closed = matches!(after.state, FileState::Unkept { .. })
+        }
+        let before = self.before(changed.iter().filter_map(|(.., old)| old.as_ref()).chain(gone.values()));
+        let mut left = limit::SNAPSHOT_CALL_BYTES_MAX;
+        for (path, name, at, old) in changed {
+            let room = Room { file: limit::SNAPSHOT_FILE_BYTES_MAX, call: left };
+            let found = name.look(&walked.handles, path, room);
+            let closed = matches!(found.state, FileState::Unkept { .. })
                 .then(|| old.as_ref().and_then(|old| old.closed(name.stamp)))
                 .flatten();
-            let before = old.as_ref().map_or(Found::of(FileState::Absent), |old| self.recall(old));
-            let after = closed.as_ref().map_or(after, |closed| self.recall(closed));
+            let was = old.as_ref().map_or(Found::of(FileState::Absent), |old| self.recall(old));
+            let mut after = closed.as_ref().map_or(found, |closed| self.recall(closed));
             self.known.extend(closed.map(|closed| (path.clone(), closed)));
             let bits = |stamp: Option<&Stamp>| stamp.map_or(0, |stamp| stamp.mode & OWNERS_BITS);
             let (had, has) = (bits(old.as_ref().map(|old| &old.stamp)), bits(Some(&name.stamp)));
-            if old.is_some() && (had != has || (had != 0 && before.state != after.state)) {
+            if old.is_some() && (had != has || (had != 0 && was.state != after.state)) {
                 self.beyond.push((at.clone(), BITS));
             }
-            if before.state != after.state || matches!(after.state, FileState::Unkept { .. }) {
-                if old.as_ref().is_none_or(|old| old.stamp.file != name.stamp.file) {
-                    came.push((out.len(), name.stamp));
-                }
-                out.push(Difference { path: at, before, after });
+            if was.state == after.state && !matches!(after.state, FileState::Unkept { .. }) {
+                continue;
             }
-            changed.extend(old);
+            // What has come, but was not made by the command, is somebody's: an undo leaves it where it is.
+            if old.as_ref().is_none_or(|old| old.stamp.file != name.stamp.file)
+                && let Some(why) = before.stays((workspace, self.began), (&at, &name.stamp), &self.foreign)
+            {
+                self.foreign.insert(name.stamp.file);
+                after = Found::unkept(why);
+            }
+            left = take(Difference { path: at, before: was, after });
         }
-        self.leave_alone(workspace, (&mut out, &came), (&changed, &gone));
         for (path, old) in gone {
             // What is passed over since is not gone.
             let path = PathBuf::from(OsStr::from_bytes(&path));
@@ -209,43 +222,28 @@ impl Tree {
                 self.beyond.push((path.clone(), BITS));
             }
             let (before, after) = (self.recall(&old), Found::of(FileState::Absent));
-            out.push(Difference { path, before, after });
+            take(Difference { path, before, after });
         }
         let new = |over: &PathBuf| !self.passed_over.contains(over);
         let new: Vec<PathBuf> = walked.passed_over.into_iter().filter(new).collect();
         self.passed_over.extend(new);
-        Ok(out)
+        Ok(())
     }
 
-    /// What has come, but was not made by the command, is somebody's: an undo leaves it where it is.
-    fn leave_alone(
-        &mut self,
-        workspace: &Workspace,
-        (out, came): (&mut [Difference], &[(usize, Stamp)]),
-        (changed, gone): (&[Known], &HashMap<Vec<u8>, Known>),
-    ) {
-        if came.is_empty() {
-            return;
-        }
-        let mut before = Before::default();
-        let went = || changed.iter().chain(gone.values());
-        let kept = went().chain(self.known.values()).filter(|known| !known.is_unkept());
-        before.kept.extend(kept.map(|known| known.stamp.file));
-        let lost = went().filter(|known| known.is_unkept() && known.stamp.is_file());
-        before.lost.extend(lost.map(|known| known.stamp.bytes));
-        for (at, stamp) in came {
-            let Some(difference) = out.get_mut(*at) else { continue };
-            if let Some(why) = before.stays((workspace, self.began), (&difference.path, stamp), &self.foreign) {
-                self.foreign.insert(stamp.file);
-                difference.after = Found::unkept(why);
-            }
+    /// What was in sight before a command that has changed these, or taken them away.
+    fn before<'k>(&'k self, went: impl Iterator<Item = &'k Known> + Clone) -> Before {
+        let kept = went.clone().chain(self.known.values()).filter(|known| !known.is_unkept());
+        let lost = went.clone().filter(|known| known.is_unkept() && known.stamp.is_file());
+        Before {
+            kept: kept.map(|known| known.stamp.file).collect(),
+            lost: lost.map(|known| known.stamp.bytes).collect(),
         }
     }
 
     /// Keeps what a name holds, as far as there is room.
     fn keep(&mut self, handles: &Handles, path: &[u8], name: &Name, home: &Path) -> Kept {
-        let found = name.look(handles, path, limit::SNAPSHOT_COMMAND_FILE_BYTES_MAX);
-        let Some(content) = found.content else { return Kept::State(found.state) };
+        let found = name.look(handles, path, Room::of_file(limit::SNAPSHOT_COMMAND_FILE_BYTES_MAX));
+        let Some(Content { bytes: content, .. }) = found.content else { return Kept::State(found.state) };
         let bytes = content.len() as u64;
         let refused = |reason: String| Kept::State(FileState::Unkept { reason });
         if self.used + bytes > limit::SNAPSHOT_TREE_BYTES_MAX {
@@ -275,12 +273,12 @@ impl Tree {
             Kept::State(state) => return Found::of(state.clone()),
             Kept::At { from, bytes } => (*from, *bytes),
         };
-        let mut content = vec![0; usize::try_from(bytes).unwrap_or(0)];
+        let mut held = vec![0; usize::try_from(bytes).unwrap_or(0)];
         let read = self.arena.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into());
-        match read.and_then(|arena| arena.read_exact_at(&mut content, from)) {
+        match read.and_then(|arena| arena.read_exact_at(&mut held, from)) {
             Ok(()) => {
-                let state = FileState::File { mode: known.stamp.mode & MODE, bytes, content: ContentId::of(&content) };
-                Found { state, content: Some(content) }
+                let state = FileState::File { mode: known.stamp.mode & MODE, bytes, content: ContentId::of(&held) };
+                Found { state, content: Some(Content { bytes: held, alone: None }) }
             }
             Err(e) => Found::unkept(format!("what it was before a command cannot be read: {e}")),
         }
@@ -301,18 +299,19 @@ struct Name {
 
 impl Name {
     /// What is there.
-    fn look(&self, handles: &Handles, path: &[u8], bytes_max: u64) -> Found {
+    fn look(&self, handles: &Handles, path: &[u8], room: Room) -> Found {
         let stamp = &self.stamp;
+        let refused = u64::try_from(stamp.bytes).ok().and_then(|bytes| room.refuses(bytes));
         let gone = |e: io::Error| Found::unkept(format!("it cannot be read: {e}"));
         match self.kind {
             Kind::Directory => Found::of(FileState::Directory { mode: stamp.mode & MODE }),
             Kind::Other => Found::unkept("it is neither a file nor a link nor a directory"),
-            Kind::File if u64::try_from(stamp.bytes).is_ok_and(|bytes| bytes > bytes_max) => {
-                Found::unkept(too_large(u64::try_from(stamp.bytes).unwrap_or(0), bytes_max))
-            }
             Kind::File => {
+                if let Some(reason) = refused {
+                    return Found::unkept(reason);
+                }
                 match self.directory(handles, path).and_then(|(directory, name)| open_file(directory.as_fd(), name)) {
-                    Ok(file) => read(File::from(file), bytes_max),
+                    Ok(file) => read(File::from(file), room),
                     Err(e) => gone(e),
                 }
             }

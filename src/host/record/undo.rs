@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::AtFlags;
 use serde_json::json;
@@ -15,7 +17,7 @@ use super::judge::{Opened, judge};
 use super::look::{is_gone, shown};
 use super::report::{file_change, uncovered};
 use crate::base::workspace::Workspace;
-use crate::host::commit::{After, Change, commit, recover};
+use crate::host::commit::{After, Change, Fetched, commit, recover};
 use crate::host::fs_file::turns as take_turns;
 use crate::protocol::{ApiError, FileChange, PathReason, SessionId, TurnId};
 use crate::store::StoreError;
@@ -185,12 +187,13 @@ impl Recording {
                 // Its permissions come afterwards.
                 FileState::Directory { .. } if from.is_directory() => continue,
                 FileState::Directory { mode } => Some(After::directory(*mode)),
-                FileState::File { mode, content, .. } => {
-                    let bytes = self.store.content(content).map_err(|e| failed(&e))?;
-                    let missing = || ApiError::internal(format!("the content of {} is no longer kept", path.display()));
+                FileState::File { mode, bytes, content } => {
+                    let (store, id) = (Arc::clone(&self.store), *content);
+                    let missing = || io::Error::other("its content is no longer kept");
+                    let fetch = move || store.content(&id).map_err(io::Error::other)?.ok_or_else(missing);
+                    let fetched = Fetched { bytes: *bytes, fetch: Box::new(fetch) };
                     let like = seen.clone().filter(Metadata::is_file);
-                    let bytes = bytes.ok_or_else(missing)?;
-                    Some(After { mode: Some(*mode), ..After::file(bytes, like) })
+                    Some(After { mode: Some(*mode), ..After::fetched(fetched, like) })
                 }
                 FileState::Link { target } => Some(After::link(target.clone())),
                 // One that holds something by now stays.

@@ -5,10 +5,12 @@
 //!
 //! The file is made with the first change: a server that only talks has none.
 //!
-//! Bounded: when contents take more than they may, whole turns are dropped, the oldest first; that they are gone stays known.
+//! Bounded: when contents take more than they may, whole turns are dropped, the oldest first; that they are gone stays known. Of
+//! a turn that has too much by itself, what comes last is not kept.
 //!
 //! Invariant: a content is kept for as long as a change refers to it, and no longer.
 
+mod kept;
 mod schema;
 mod state;
 #[cfg(test)]
@@ -20,20 +22,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension as _, Row, TransactionBehavior};
 
 pub use state::{ContentId, FileState};
 
+use kept::{drop_changes, drop_oldest, drop_unused, keep, keep_less, merge, turn_number};
+
 use super::StoreError;
 use super::sqlite::make_private_file;
-use crate::base::deflate::{deflated, inflated};
-use crate::base::{clock, limit};
+use crate::base::deflate::inflated;
+use crate::base::limit;
 use crate::protocol::{SessionId, TurnId};
 
-/// Contents up to this size are packed: larger ones would keep a tool waiting.
-const PACKED_BYTES_MAX: usize = 1 << 20;
-/// Contents from this size on are worth packing.
-const PACKED_BYTES_MIN: usize = 256;
 /// Free pages that are given back to the file system at once.
 const VACUUM_PAGES: u32 = 1_000;
 
@@ -234,6 +234,9 @@ impl SnapshotStore {
             {
                 stored = stored.saturating_sub(freed);
             }
+            if stored > self.bytes_max {
+                stored -= keep_less(&transaction, (number, &addition.changes), (stored, self.bytes_max))?;
+            }
             transaction.commit()?;
             open.stored = stored;
             if dropped {
@@ -385,97 +388,4 @@ impl SnapshotStore {
     pub fn size(&self) -> (u64, u64) {
         (self.stored.load(Ordering::Relaxed), self.bytes_max)
     }
-}
-
-/// A turn's number; it gets one when it has none.
-fn turn_number(transaction: &Transaction<'_>, session: &SessionId, turn: &TurnId) -> rusqlite::Result<i64> {
-    let mut find = transaction.prepare_cached("SELECT number FROM turn WHERE session = ? AND id = ?")?;
-    if let Some(number) = find.query_row([session.as_str(), turn.as_str()], |row| row.get(0)).optional()? {
-        return Ok(number);
-    }
-    let mut insert = transaction.prepare_cached("INSERT INTO turn (session, id, at) VALUES (?, ?, ?)")?;
-    insert.insert((session.as_str(), turn.as_str(), clock::now_ms()))
-}
-
-/// Keeps a content that is not kept yet. The bytes that it takes.
-fn keep(transaction: &Transaction<'_>, id: &ContentId, body: &[u8]) -> rusqlite::Result<u64> {
-    let mut find = transaction.prepare_cached("SELECT 1 FROM content WHERE id = ?")?;
-    if find.query_row([id.as_bytes()], |_| Ok(())).optional()?.is_some() {
-        return Ok(0);
-    }
-    let worth = (PACKED_BYTES_MIN..=PACKED_BYTES_MAX).contains(&body.len());
-    let packed = if worth { deflated(body) } else { None };
-    let stored = packed.as_deref().unwrap_or(body);
-    let sql = "INSERT INTO content (id, refs, bytes, stored, packed, body) VALUES (?1, 0, ?2, ?3, ?4, ?5)";
-    let mut insert = transaction.prepare_cached(sql)?;
-    insert.execute((id.as_bytes(), body.len() as u64, stored.len() as u64, packed.is_some(), stored))?;
-    Ok(stored.len() as u64)
-}
-
-/// Counts that a state has a content, or has it no longer.
-fn refer(transaction: &Transaction<'_>, state: &FileState, step: i64) -> rusqlite::Result<()> {
-    let Some(id) = state.content() else { return Ok(()) };
-    transaction.prepare_cached("UPDATE content SET refs = refs + ?2 WHERE id = ?1")?.execute((id.as_bytes(), step))?;
-    Ok(())
-}
-
-/// Puts one change into the record of its turn.
-fn merge(transaction: &Transaction<'_>, turn: i64, change: &PathChange) -> rusqlite::Result<()> {
-    let name = change.path.as_os_str().as_bytes();
-    let mut find =
-        transaction.prepare_cached("SELECT path, before, after, mixed FROM change WHERE turn = ? AND path = ?")?;
-    let known = find.query_row((turn, name), path_change).optional()?;
-    let merged = match known {
-        None => change.clone(),
-        Some(known) => {
-            refer(transaction, &known.before, -1)?;
-            refer(transaction, &known.after, -1)?;
-            let gap = known.after != change.before && known.after != FileState::Unfinished;
-            let PathChange { path, after, .. } = change.clone();
-            PathChange { path, before: known.before, after, mixed: known.mixed || gap }
-        }
-    };
-    if merged.before == merged.after && !matches!(merged.before, FileState::Unkept { .. }) {
-        transaction.prepare_cached("DELETE FROM change WHERE turn = ? AND path = ?")?.execute((turn, name))?;
-        return Ok(());
-    }
-    refer(transaction, &merged.before, 1)?;
-    refer(transaction, &merged.after, 1)?;
-    let sql = "INSERT INTO change (turn, path, before, after, mixed) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT (turn, path) DO UPDATE SET before = ?3, after = ?4, mixed = ?5";
-    let mut insert = transaction.prepare_cached(sql)?;
-    insert.execute((turn, name, words(&merged.before)?, words(&merged.after)?, merged.mixed))?;
-    Ok(())
-}
-
-/// Takes out contents that nothing refers to. The bytes that they took.
-fn drop_unused(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
-    let mut drop = transaction.prepare_cached("DELETE FROM content WHERE refs <= 0 RETURNING stored")?;
-    let freed = drop.query_map([], |row| row.get::<_, u64>(0))?;
-    freed.sum()
-}
-
-/// Takes out what a turn changed.
-fn drop_changes(transaction: &Transaction<'_>, turn: i64) -> rusqlite::Result<()> {
-    let changes: Vec<PathChange> = transaction
-        .prepare_cached("SELECT path, before, after, mixed FROM change WHERE turn = ?")?
-        .query_map([turn], path_change)?
-        .collect::<Result<_, _>>()?;
-    for change in &changes {
-        refer(transaction, &change.before, -1)?;
-        refer(transaction, &change.after, -1)?;
-    }
-    transaction.prepare_cached("DELETE FROM change WHERE turn = ?")?.execute([turn])?;
-    transaction.prepare_cached("DELETE FROM uncovered WHERE turn = ?")?.execute([turn])?;
-    Ok(())
-}
-
-/// Drops the changes of the oldest turn that has any, but not those of `spared`. The bytes that it took; None: there is no
-/// such turn.
-fn drop_oldest(transaction: &Transaction<'_>, spared: i64) -> rusqlite::Result<Option<u64>> {
-    let mut find = transaction.prepare_cached("SELECT min(turn) FROM change WHERE turn <> ?")?;
-    let Some(oldest) = find.query_row([spared], |row| row.get::<_, Option<i64>>(0))? else { return Ok(None) };
-    drop_changes(transaction, oldest)?;
-    transaction.prepare_cached("UPDATE turn SET dropped = 1 WHERE number = ?")?.execute([oldest])?;
-    drop_unused(transaction).map(Some)
 }

@@ -84,9 +84,32 @@ fn whole_turns_go_first_that_are_the_oldest() {
     let row = |turn: &str, dropped, count| (turn.to_owned(), dropped, count);
     let want = [row("turn_1", true, 0), row("turn_2", true, 0), row("turn_3", false, 1), row("turn_4", false, 1)];
     assert_eq!(dropped, want);
-    // One turn may be larger than there is room: what it is about to change must be kept.
     kept.change("turn_5", "/a", (None, Some(&"5".repeat(255))));
-    assert!(kept.has(&"5".repeat(255)) && kept.turns()[3].dropped);
+    assert!(!kept.has(&"5".repeat(255)) && kept.turns()[3].dropped && !kept.turns()[4].dropped);
+    assert_eq!(kept.changes(4), [("/a".to_owned(), FileState::Absent, unkept(255, 250), false)]);
+    assert_eq!(kept.store.size(), (0, 250));
+}
+
+#[test]
+fn one_turn_has_no_more_than_there_is_room_for() {
+    let kept = Kept::new(250);
+    kept.change("turn_1", "/other", (None, Some("somebody else's")));
+    let (old, new) = ("o".repeat(150), "n".repeat(200));
+    kept.change("turn_2", "/a", (Some(&old), Some(&new)));
+    // What it replaced is worth more than what came out.
+    assert_eq!(kept.changes(1), [("/a".to_owned(), file(&old), unkept(200, 250), false)]);
+    kept.change("turn_2", "/b", (Some("short"), Some(&old)));
+    assert_eq!(kept.changes(1)[1], ("/b".to_owned(), file("short"), file(&old), false), "contents are kept once");
+    kept.change("turn_2", "/c", (Some(&new), Some("small")));
+    assert_eq!(kept.changes(1)[2], ("/c".to_owned(), unkept(200, 250), file("small"), false));
+    assert_eq!(kept.store.size(), (160, 250));
+    assert!(kept.turns()[0].dropped && !kept.turns()[1].dropped);
+    kept.store.forget(&kept.session).unwrap();
+    assert_eq!(kept.store.size(), (0, 250));
+}
+
+fn unkept(bytes: u64, most: u64) -> FileState {
+    FileState::Unkept { reason: format!("it has {bytes} bytes, and at most {most} are kept of all files together") }
 }
 
 #[test]

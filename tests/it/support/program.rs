@@ -77,6 +77,11 @@ impl Program {
         }
     }
 
+    /// The most memory that it has had so far.
+    pub fn most_resident_mb(&self) -> u64 {
+        most_resident_mb(self.child.id().expect("it runs"))
+    }
+
     /// `kill -9`.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("killed");
@@ -175,4 +180,11 @@ impl Events {
             }
         }
     }
+}
+
+/// The most memory that a process has had so far.
+pub fn most_resident_mb(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().expect("a number") / 1024
 }
