@@ -136,7 +136,16 @@ pub struct Tokens {
 
 /// Tells a version of the file from another. None: there is no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp(Option<(u64, u64, i64, i64)>);
+pub struct Stamp(Option<Seen>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    number: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    /// Also when its owner or its permissions changed.
+    changed: (i64, i64),
+}
 
 /// The named tokens could not be changed.
 #[derive(Debug, thiserror::Error)]
@@ -197,7 +206,12 @@ impl Stamp {
     /// The version of the file that is there now.
     pub fn of(path: &Path) -> Self {
         let found = std::fs::metadata(path).ok();
-        Self(found.map(|found| (found.ino(), found.size(), found.mtime(), found.mtime_nsec())))
+        Self(found.map(|found| Seen {
+            number: found.ino(),
+            bytes: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+        }))
     }
 }
 

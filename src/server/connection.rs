@@ -77,7 +77,7 @@ where
     let Some(parts) = connection.into_parts() else { return Err(cause) };
     let bare = held.take();
     let unread = (&*parts.read_buf, body_bytes_max);
-    let refused = held.unclear().map_or_else(|| refusal(&cause, &bare, unread), |why| Some(unclear(why)));
+    let refused = held.unclear().map_or_else(|| refusal(&cause, &bare, unread), unclear);
     let answer = refused.map(|failure| {
         let id = log::refused(&failure, peer);
         failure.raw(&id)
@@ -130,13 +130,16 @@ fn no_http(why: &str) -> Failure {
     Failure::from(error.with_details(details)).closing()
 }
 
-fn unclear(why: Unclear) -> Failure {
-    let expected = match why {
-        Unclear::TwoLengths => "not both `Content-Length` and `Transfer-Encoding`",
-        Unclear::Coding => "`chunked` and no other coding, in one header",
-        Unclear::OldVersion => "no such header in a request of HTTP/1.0",
+/// What to say to a request whose end cannot be told. None: who reads its body says it.
+fn unclear(why: Unclear) -> Option<Failure> {
+    let (field, expected) = match why {
+        Unclear::TwoLengths => ("Transfer-Encoding", "not both `Content-Length` and `Transfer-Encoding`"),
+        Unclear::Coding => ("Transfer-Encoding", "`chunked` and no other coding, in one header"),
+        Unclear::OldVersion => ("Transfer-Encoding", "no such header in a request of HTTP/1.0"),
+        Unclear::Length => ("Content-Length", "a whole number of bytes, in plain digits"),
+        Unclear::Chunks => return None,
     };
-    Failure::from(ApiError::invalid("Transfer-Encoding", expected)).closing()
+    Some(Failure::from(ApiError::invalid(field, expected)).closing())
 }
 
 /// A head that is too large, or announces too much, by what of it has come.

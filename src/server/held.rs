@@ -5,8 +5,8 @@
 //! here until that poll is over: `connection` then either says something better in its place, or lets
 //! go of what was something else.
 //!
-//! The other way round, a head of which the body's end is unclear (`framing`) does not reach hyper: for it the
-//! connection ends before that head's end.
+//! The other way round, a head of which the body's end is unclear (`framing`) does not reach hyper, nor what comes behind
+//! chunks that are none: for it the connection ends before that head's end, or that line's.
 //!
 //! Invariant: all bytes that are let go reach the socket, in their order; only what is taken by
 //! [`Held::take`] does not.
@@ -33,7 +33,7 @@ struct State {
     bytes: Vec<u8>,
     /// It was something else: on with it.
     let_go: bool,
-    /// The body's end is unclear in the head that is being read.
+    /// Where the request ends that is being read is unclear.
     unclear: Option<Unclear>,
     /// What comes is no HTTP any more.
     upgraded: bool,
@@ -58,7 +58,7 @@ impl Held {
         std::mem::take(&mut self.0.lock().bytes)
     }
 
-    /// Why the connection ends, when it is because of a head that can be read in two ways.
+    /// Why the connection ends, when it is because of a request that can be read in two ways.
     pub(super) fn unclear(&self) -> Option<Unclear> {
         self.0.lock().unclear
     }

@@ -169,6 +169,42 @@ async fn nothing_is_smuggled() {
     serving.stop().await;
 }
 
+/// Whatever came before it in its connection: a request that can be read in two ways is none.
+#[tokio::test]
+async fn nothing_is_smuggled_behind_what_can_hardly_be_followed() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &[]).await;
+    let head = |line: &str, headers: &str| {
+        format!(
+            "{line} HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer TOKEN\r\nContent-Type: application/json\r\n{headers}\r\n"
+        )
+    };
+    let zeros = "0".repeat(70);
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let post = |headers: &str| head("POST /nowhere", headers);
+    #[rustfmt::skip]
+    let before = [
+        ("zeroes before a length", post(&format!("Content-Length: {zeros}2\r\n")) + "{}"),
+        ("zeroes for a length", head("GET /health", &format!("Content-Length: {zeros}\r\n"))),
+        ("zeroes before a size", post(chunked) + &zeros + "2\r\n{}\r\n0\r\n\r\n"),
+        ("a head in a chunk with zeroes before its size", post(chunked) + &format!("{zeros}50\r\n\r\nPOST /nowhere HTTP/1.1\r\nContent-Length: 90000\r\n\r\n{}\r\n0\r\n\r\n", " ".repeat(29))),
+        ("line feeds in trailers", post(chunked) + "2\r\n{}\r\n0\r\nX: y\n\nz\r\n\r\n"),
+        ("a line feed for trailers", post(chunked) + "2\r\n{}\r\n0\r\n\nX: y\r\n\r\n"),
+    ];
+    let twice = |headers: &str| head("POST /sessions", headers) + "2\r\n{}\r\n0\r\n\r\n";
+    let smuggled = [twice(&format!("Content-Length: 4\r\n{chunked}")), twice("Transfer-Encoding: gzip, chunked\r\n")];
+    for (what, before) in &before {
+        for hidden in &smuggled {
+            let answer = told(serving.address, &text(&serving, &format!("{before}{hidden}"))).await;
+            let statuses = statuses(&answer);
+            assert!(!statuses.contains(&201) && statuses.len() <= 2, "{what}: {answer}");
+            assert_eq!(session_count(&serving).await, 0, "{what}");
+        }
+    }
+    is_well(&serving).await;
+    serving.stop().await;
+}
+
 /// What looks odd and has one meaning only: the body ends where every reader sees its end.
 #[tokio::test]
 async fn what_is_odd_and_clear_is_read_as_it_is() {

@@ -379,3 +379,31 @@ async fn a_stdout_that_takes_nothing_is_told() {
     let (code, _, err) = ended(simse(home.path()).arg("openapi").stdout(writer).spawn().unwrap()).await;
     assert_eq!((code, err.as_str()), (Some(0), ""));
 }
+
+/// What the file says counts for as long as nobody else could have written it, and again as soon as that is mended.
+#[tokio::test]
+async fn a_file_that_others_can_read_counts_for_nothing_until_it_is_closed() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &[]).await;
+    let token = made(&home, &["ci", "--role", "operator"]).await;
+    let door = Door { serving: &serving, token: &token, client: None };
+    let file = home.path().join(".local/share/simse/tokens.json");
+    let opened =
+        |mode: u32| std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    let becomes = async |status: u16| {
+        let looking = async {
+            while door.call("get", "/sessions", json!({})).await.status != status {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("never {status}"));
+    };
+    becomes(200).await;
+    for _ in 0..2 {
+        opened(0o666);
+        becomes(401).await;
+        opened(0o600);
+        becomes(200).await;
+    }
+    serving.stop().await;
+}
