@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::BoxFuture;
-use crate::protocol::{ApiError, ClientQuestion, ClientReply, Display, NoticeLevel, VerdictSource};
+use crate::protocol::{ApiError, ClientQuestion, ClientReply, Display, NoticeLevel, SessionId, VerdictSource};
 
 /// A question on its way.
 #[derive(Debug)]
@@ -39,6 +39,11 @@ pub struct Notice {
 
 /// The clients of a session, for the time of one turn.
 pub trait Clients: Send + Sync + 'static {
+    /// Whose they are. None: nobody says.
+    fn session(&self) -> Option<&SessionId> {
+        None
+    }
+
     /// Puts a question and waits for its end, which comes soon after `cancel` has fired.
     fn ask(&self, asked: Asked) -> BoxFuture<'_, ClientReply>;
 
@@ -94,6 +99,11 @@ impl Line {
             (Some(_), None) | (None, Some(_)) => false,
             (None, None) => true,
         }
+    }
+
+    /// The session whose clients it leads to, if it leads to any.
+    pub fn session(&self) -> Option<&SessionId> {
+        self.clients.as_ref().and_then(|clients| clients.session())
     }
 
     /// What ends its questions.

@@ -1,12 +1,13 @@
 //! One request to a server: sent once, over the connection that there is or can be made, and cancelled when nobody
 //! waits for it any more.
 
-use rmcp::ServiceError;
-use rmcp::model::{ClientRequest, ErrorData, ServerResult};
+use rmcp::model::{ClientRequest, ErrorData, PingRequest, ServerResult};
 use rmcp::service::PeerRequestOptions;
+use rmcp::{Peer, RoleClient, ServiceError};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::elicit::Underway;
+use super::elicit::{READ_WAIT, Underway};
 use super::explain::request_failed;
 use super::link::Link;
 use crate::config::McpTransport;
@@ -39,6 +40,9 @@ pub(super) async fn ask(
         () = cancel.cancelled() => return Err(AskError::Aborted),
         peer = link.ready() => peer.map_err(AskError::NotConnected)?,
     };
+    if let Some(underway) = underway {
+        underway.sending();
+    }
     // A server that reads nothing holds this up.
     let sent = tokio::select! {
         biased;
@@ -47,7 +51,10 @@ pub(super) async fn ask(
     };
     let mut handle = match sent {
         Ok(handle) => handle,
-        Err(error) => return Err(failure(link, error).await),
+        Err(error) => {
+            underway.inspect(|underway| underway.answered());
+            return Err(failure(link, error).await);
+        }
     };
     if let Some(underway) = underway {
         underway.sent(&handle.id);
@@ -58,12 +65,25 @@ pub(super) async fn ask(
         () = cancel.cancelled() => {
             // Told, and not waited for: what is gone needs no telling.
             let _ = handle.cancel(Some(CANCEL_REASON.to_owned())).await;
+            let over_pipes = matches!(link.spec().transport, McpTransport::Stdio { .. });
+            if let Some(underway) = underway.filter(|_| over_pipes) {
+                tokio::spawn(read_of_it(peer, underway.until_read()));
+            }
             return Err(AskError::Aborted);
         }
     };
+    underway.inspect(|underway| underway.answered());
     match answer {
         Ok(answer) => Ok(answer),
         Err(error) => Err(failure(link, error).await),
+    }
+}
+
+/// Waits until the server answers what comes behind a cancellation.
+async fn read_of_it(peer: Peer<RoleClient>, tell: impl FnOnce()) {
+    let ping = peer.send_request(ClientRequest::PingRequest(PingRequest::default()));
+    if timeout(READ_WAIT, ping).await.is_ok_and(|answer| answer.is_ok()) {
+        tell();
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! A server serves many sessions over one connection, and says not always for which call it asks. Invariant: a question goes to
 //! the clients of the call that it belongs to, or to nobody. Over HTTP that is the call whose answer it came with; over pipes it is
-//! the only call that runs, or one of several of the same turn. Fails closed: where that is not known, and wherever nobody
-//! answers, the server hears `cancel`.
+//! the only call that runs, or one of several of the same turn. A call that was left without an answer may still ask: for as long as
+//! that must be reckoned with, nobody else is asked in its place. Fails closed: where it is not known whose a question is, and
+//! wherever nobody answers, the server hears `cancel`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rmcp::ErrorData;
@@ -17,11 +19,19 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::protocol::FormReply;
+use crate::protocol::{FormReply, SessionId};
 use crate::tool::{Form, Line};
 
 /// How long a question waits for word that its call was sent: both are on their way at once.
 const SENT_WAIT: Duration = Duration::from_secs(1);
+
+/// How long a server that does not heed a cancellation may ask for the call that was cancelled. It is a guess: twice as long
+/// as any of our own questions waits.
+const LEFT_MAX: Duration = Duration::from_secs(600);
+/// How long the clients of the same session wait for the server's word that it has read of the cancellation.
+pub(super) const READ_WAIT: Duration = Duration::from_secs(5);
+/// Calls that were left and are remembered. With more, nobody is asked.
+const LEFT_CALLS_MAX: usize = 256;
 
 /// The calls that a server works on, and the clients that each can ask.
 #[derive(Debug, Default)]
@@ -34,6 +44,26 @@ pub(super) struct Calls {
 struct Running {
     next: u64,
     calls: Vec<Call>,
+    /// Those that were sent, and that nobody waits for any more. The oldest first.
+    left: VecDeque<Left>,
+}
+
+/// A call without an answer, of which the server may still think.
+#[derive(Debug)]
+struct Left {
+    number: u64,
+    session: Option<SessionId>,
+    since: Instant,
+    /// The server has read that it was cancelled.
+    read: bool,
+}
+
+impl Left {
+    /// Whether a question may be this one's, and must not be put to the clients of `line`.
+    fn is_in_the_way(&self, line: &Line) -> bool {
+        let same = self.session.is_some() && self.session.as_ref() == line.session();
+        if same { !self.read && self.since.elapsed() < READ_WAIT } else { self.since.elapsed() < LEFT_MAX }
+    }
 }
 
 #[derive(Debug)]
@@ -41,6 +71,8 @@ struct Call {
     number: u64,
     /// The protocol's id of it. None: it was not sent yet.
     id: Option<RequestId>,
+    /// The server may have it, and has not answered it.
+    owed: bool,
     line: Line,
     /// Fires when the call is over.
     over: CancellationToken,
@@ -55,20 +87,51 @@ pub(super) struct Underway {
 }
 
 impl Underway {
+    fn with(&self, change: impl FnOnce(&mut Call)) {
+        self.calls.running.lock().calls.iter_mut().find(|call| call.number == self.number).map(change);
+    }
+
+    /// The call is about to be sent.
+    pub(super) fn sending(&self) {
+        self.with(|call| call.owed = true);
+    }
+
     /// The call was sent under this id.
     pub(super) fn sent(&self, id: &RequestId) {
-        let mut running = self.calls.running.lock();
-        if let Some(call) = running.calls.iter_mut().find(|call| call.number == self.number) {
-            call.id = Some(id.clone());
-        }
-        drop(running);
+        self.with(|call| call.id = Some(id.clone()));
         self.calls.sent.notify_waiters();
+    }
+
+    /// The server has nothing to do for it any more.
+    pub(super) fn answered(&self) {
+        self.with(|call| call.owed = false);
+    }
+
+    /// Says when the server has read that the call was cancelled.
+    pub(super) fn until_read(&self) -> impl FnOnce() + Send + use<> {
+        let (calls, number) = (Arc::clone(&self.calls), self.number);
+        move || {
+            let mut running = calls.running.lock();
+            running.left.iter_mut().filter(|left| left.number == number).for_each(|left| left.read = true);
+        }
     }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        self.calls.running.lock().calls.retain(|call| call.number != self.number);
+        let mut running = self.calls.running.lock();
+        let Some(at) = running.calls.iter().position(|call| call.number == self.number) else { return };
+        let Call { number, line, owed, .. } = running.calls.remove(at);
+        if owed {
+            let since = Instant::now();
+            let left = Left { number, session: line.session().cloned(), since, read: false };
+            if running.left.len() <= LEFT_CALLS_MAX {
+                running.left.push_back(left);
+            } else if let Some(last) = running.left.back_mut() {
+                // There are more than are told apart: the last one stands for all that follow.
+                *last = Left { session: None, ..left };
+            }
+        }
     }
 }
 
@@ -95,8 +158,13 @@ impl Calls {
         let mut running = self.running.lock();
         running.next += 1;
         let number = running.next;
-        running.calls.push(Call { number, id: None, line: line.clone(), over: over.clone() });
+        running.calls.push(Call { number, id: None, owed: false, line: line.clone(), over: over.clone() });
         Underway { calls: Arc::clone(self), number, _over: over.drop_guard() }
+    }
+
+    /// A new connection: nobody knows of calls that were left on the one before.
+    pub(super) fn begin_anew(&self) {
+        self.running.lock().left.clear();
     }
 
     /// The clients of the call that a question belongs to. An error: why that is nobody.
@@ -124,8 +192,14 @@ impl Calls {
     }
 
     fn only_one(&self) -> Result<Audience, &'static str> {
-        let running = self.running.lock();
+        let mut running = self.running.lock();
+        while running.left.front().is_some_and(|left| left.since.elapsed() >= LEFT_MAX) {
+            running.left.pop_front();
+        }
         let [first, others @ ..] = running.calls.as_slice() else { return Err("no call runs that it could ask for") };
+        if running.left.len() > LEFT_CALLS_MAX || running.left.iter().any(|left| left.is_in_the_way(&first.line)) {
+            return Err("it may still ask for a call that was cancelled, and does not say for which it asks");
+        }
         if !others.iter().all(|call| call.line.joins(&first.line)) {
             return Err("it works for several sessions, and does not say for which it asks");
         }
@@ -191,6 +265,61 @@ mod tests {
 
     fn line() -> Line {
         Line::new(Arc::new(Nobody(0)), CancellationToken::new())
+    }
+
+    /// The clients of a session, in a turn of its own.
+    struct Of(SessionId);
+
+    impl Clients for Of {
+        fn session(&self) -> Option<&SessionId> {
+            Some(&self.0)
+        }
+
+        fn ask(&self, _: Asked) -> BoxFuture<'_, ClientReply> {
+            Box::pin(std::future::pending())
+        }
+
+        fn notify(&self, _: Notice) {}
+        fn show(&self, _: Option<String>, _: crate::protocol::Display) {}
+    }
+
+    fn turn_of(session: &str) -> Line {
+        Line::new(Arc::new(Of(session.parse().expect("an id"))), CancellationToken::new())
+    }
+
+    /// A server that was told of a cancellation may have asked before it read that, or not heed it at all.
+    #[tokio::test]
+    async fn what_is_asked_for_a_call_that_was_left_goes_to_nobody_else() {
+        let calls = Arc::new(Calls::default());
+        let leave = |line: &Line| {
+            let call = calls.begin(line);
+            call.sending();
+            call.sent(&id(1));
+            call.until_read()
+        };
+        let asks = async |line: &Line| {
+            let call = calls.begin(line);
+            call.sending();
+            let audience = calls.audience(None).await;
+            call.answered();
+            audience.is_ok()
+        };
+        let (mine, later, others) = (turn_of("mine"), turn_of("mine"), turn_of("others"));
+        assert!(asks(&mine).await && asks(&others).await, "all were answered");
+        drop(calls.begin(&mine));
+        assert!(asks(&others).await, "one that was not sent is unknown to the server");
+        let read = leave(&mine);
+        assert!(!asks(&later).await && !asks(&others).await, "whose is it?");
+        read();
+        assert!(asks(&later).await, "it has read it");
+        assert!(!asks(&others).await, "one that does not heed it may still ask");
+        calls.begin_anew();
+        assert!(asks(&others).await, "a new program knows nothing of it");
+        for _ in 0..2 * LEFT_CALLS_MAX {
+            leave(&mine)();
+        }
+        assert_eq!(calls.running.lock().left.len(), LEFT_CALLS_MAX + 1);
+        assert!(!asks(&later).await && !asks(&others).await, "too many to be told apart");
     }
 
     fn id(number: i64) -> RequestId {

@@ -138,6 +138,18 @@ impl Link {
         self.secrets.hidden_in(said)
     }
 
+    /// The same of a schema: only its texts may become others.
+    fn told_in_texts(&self, said: Value) -> Value {
+        match said {
+            Value::String(text) => self.told(text).into(),
+            Value::Array(values) => values.into_iter().map(|value| self.told_in_texts(value)).collect(),
+            Value::Object(members) => {
+                members.into_iter().map(|(word, value)| (word, self.told_in_texts(value))).collect()
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => said,
+        }
+    }
+
     /// An error that it answered with.
     pub(super) fn refusal(&self, error: &ErrorData) -> String {
         self.told(refusal(error))
@@ -350,6 +362,7 @@ impl Link {
     /// One run: start, tools, end.
     async fn live(self: &Arc<Self>, stop: &CancellationToken) -> Life {
         let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
+        self.calls.begin_anew();
         let opening = timeout(most, Connection::open(&self.spec, &self.place, &self.calls));
         let opened = tokio::select! {
             biased;
@@ -459,6 +472,8 @@ impl Link {
     fn list(self: &Arc<Self>, listed: Vec<Listed>) {
         let tools = listed.into_iter().map(|mut one| {
             one.definition.description = self.told(one.definition.description);
+            let parameters = std::mem::take(&mut one.definition.parameters);
+            one.definition.parameters = parameters.into_iter().map(|(word, v)| (word, self.told_in_texts(v))).collect();
             Arc::new(McpTool::new(one, Arc::clone(self))) as Arc<dyn Tool>
         });
         *self.tools.lock() = tools.collect();

@@ -18,7 +18,7 @@ use super::runner::TurnSink;
 use crate::agent::Sink as _;
 use crate::base::{BoxFuture, clock, limit};
 use crate::hook::{Asked, Clients, Notice};
-use crate::protocol::{ClientReply, Display, EventBody, NoticeLevel, TurnId, VerdictSource};
+use crate::protocol::{ClientReply, Display, EventBody, NoticeLevel, SessionId, TurnId, VerdictSource};
 
 /// The clients of a session, for the time of one turn.
 pub(super) struct SessionClients {
@@ -33,6 +33,10 @@ pub(super) struct SessionClients {
 }
 
 impl Clients for SessionClients {
+    fn session(&self) -> Option<&SessionId> {
+        Some(&self.live.id)
+    }
+
     fn ask(&self, asked: Asked) -> BoxFuture<'_, ClientReply> {
         Box::pin(async move {
             let Asked { call_id, question, patience, cancel } = asked;

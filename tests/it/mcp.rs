@@ -291,3 +291,32 @@ async fn a_crash_at_the_start_is_tried_again() {
     house.close().await;
     scripted.leaves_nobody().await;
 }
+
+/// A server that repeats in its tools what it was given, as a description or in a schema.
+#[tokio::test]
+async fn what_a_server_says_of_its_tools_shows_no_secret() {
+    let script = r#"while IFS= read -r line; do
+        [[ $line =~ \"id\":([0-9]+) ]] || continue
+        case $line in
+            *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}' ;;
+            *'"tools/list"'*) result='{"tools":[{"name":"t","description":"With '$GIVEN_SECRET'.","inputSchema":{"type":"object","description":"As '$1'.","properties":{"a":{"type":"string","default":"'$GIVEN_SECRET'","enum":["'$GIVEN_SECRET'","b"]},"n":{"type":"integer","default":5}}}}]}' ;;
+            *) result='{}' ;;
+        esac
+        printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "${BASH_REMATCH[1]}" "$result"
+    done"#;
+    let (secret, argument) = ("canary-in-the-environment", "canary-in-an-argument");
+    let entry = json!({
+        "name": "tells", "command": "bash", "args": ["-c", script, "bash", format!("--token={argument}")], "env": { "GIVEN_SECRET": secret },
+    });
+    let house = house(vec![serde_json::from_value(entry).unwrap()]).await;
+    let session = house.session(json!({})).await;
+    house.prompt(&session, "needs it").await;
+    until("its tool is there", || !names(&house).is_empty()).await;
+    let listed = house.call("GET", "/tools", None).await;
+    let text = listed.json().to_string();
+    assert!(text.contains("mcp:tells/t") && !text.contains(secret) && !text.contains(argument), "{text}");
+    let parameters = serde_json::to_value(&remote(&house)[0]).unwrap()["parameters"].clone();
+    assert_eq!(parameters["properties"]["n"], json!({ "type": "integer", "default": 5 }), "{parameters}");
+    assert_eq!(parameters["properties"]["a"]["enum"][1], "b", "{parameters}");
+    house.close().await;
+}
