@@ -4,8 +4,9 @@
 //! and us up. A client that takes nothing is cut off by the connection's write deadline; one that does not answer
 //! pings, by the time that a pong may take. Either comes back and goes on by `after`.
 //!
-//! Invariants: a message is taken within `body_bytes_max` bytes, and compression is never agreed on. The socket counts
-//! as a connection until it has ended.
+//! Invariants: a message is taken within `body_bytes_max` bytes, and compression is never agreed on. Behind a ping nothing is
+//! read until its answer is on its way: who sends pings and takes no answers is read no further. The socket counts as a connection
+//! until it has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use axum::extract::FromRequestParts;
 use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -89,9 +90,10 @@ async fn serve(socket: WebSocket, shared: Arc<Shared>, caller: Caller) {
     let (heard, hearing) = watch::channel(Instant::now());
     let (end, ending) = watch::channel(None);
     out.say(ready("websocket")).await;
-    let writer = Writer { sink, frames, hearing, ending, gone: gone.clone(), shared: Arc::clone(&shared) };
+    let (answer, answers) = mpsc::channel(1);
+    let writer = Writer { sink, frames, answers, hearing, ending, gone: gone.clone(), shared: Arc::clone(&shared) };
     let writing = tokio::spawn(writer.run());
-    let reader = Reader { stream, heard, dialogue: Dialogue::new(Arc::clone(&shared.app), caller, out) };
+    let reader = Reader { stream, heard, answer, dialogue: Dialogue::new(Arc::clone(&shared.app), caller, out) };
     let ended = tokio::select! {
         ended = reader.run() => ended,
         () = gone.cancelled() => None,
@@ -105,6 +107,8 @@ async fn serve(socket: WebSocket, shared: Arc<Shared>, caller: Caller) {
 struct Reader {
     stream: SplitStream<WebSocket>,
     heard: watch::Sender<Instant>,
+    /// Has the answer to a ping written.
+    answer: mpsc::Sender<oneshot::Sender<()>>,
     dialogue: Dialogue,
 }
 
@@ -123,8 +127,12 @@ impl Reader {
                     let error = ApiError::invalid("message", "a frame of text, not a binary one");
                     self.dialogue.refuse((None, None), error).await
                 }
-                // Answered by tungstenite.
-                Message::Ping(_) | Message::Pong(_) => true,
+                // tungstenite has put its answer beside what is to be written, however much that is.
+                Message::Ping(_) => {
+                    let (written, wait) = oneshot::channel();
+                    self.answer.send(written).await.is_ok() && wait.await.is_ok()
+                }
+                Message::Pong(_) => true,
                 Message::Close(_) => return None,
             };
             if !goes_on {
@@ -151,6 +159,7 @@ fn broken(cause: &axum::Error) -> Option<End> {
 struct Writer {
     sink: SplitSink<WebSocket, Message>,
     frames: mpsc::Receiver<Frame>,
+    answers: mpsc::Receiver<oneshot::Sender<()>>,
     hearing: watch::Receiver<Instant>,
     /// Set when it is to end, with how.
     ending: watch::Receiver<Option<Option<End>>>,
@@ -204,6 +213,15 @@ impl Writer {
                     }
                     pinged = Some(Instant::now());
                     Message::Ping(bytes::Bytes::new())
+                }
+                Some(written) = self.answers.recv() => {
+                    if let Err(cause) = self.sink.flush().await {
+                        tracing::debug!(%cause, "a socket takes nothing more");
+                        return None;
+                    }
+                    // A reader that has gone waits for nothing.
+                    let _ = written.send(());
+                    continue;
                 }
                 frame = self.frames.recv() => match frame {
                     Some(Frame { text, room }) => {

@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 
 use crate::support::binary::Serving;
 use crate::support::http::{PATIENCE, Reply, Stream};
+use crate::support::program::most_resident_mb;
+use crate::support::socket::Socket;
 
 /// All that comes back until the connection ends.
 async fn told(address: SocketAddr, bytes: &[u8]) -> String {
@@ -418,5 +420,33 @@ async fn slow_heads_and_slow_bodies_are_cut_off_and_hold_up_nobody() {
         assert_eq!(statuses(&answer), [408], "{what}: {answer}");
     }
     assert_eq!(session_count(&serving).await, 0);
+    serving.stop().await;
+}
+
+/// Pings whose answers nobody takes: they are read no further, and the socket is cut off like any other that takes nothing.
+#[tokio::test]
+async fn a_flood_of_pings_takes_no_memory() {
+    const TAKEN_MAX: usize = 128 << 20;
+    const MORE_MB: u64 = 40;
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &["--write-timeout-ms", "1000"]).await;
+    let before = most_resident_mb(serving.child.id().unwrap());
+    let bearer = format!("Authorization: Bearer {}\r\n", serving.token().unwrap());
+    let mut socket = Socket::open_at(serving.address, &bearer).await.unwrap().stream;
+    let ping = [&[0x89, 0x80 | 100, 0, 0, 0, 0][..], &[b'x'; 100]].concat();
+    let pings = ping.repeat(1_000);
+    let flood = async {
+        for taken in (0..TAKEN_MAX).step_by(pings.len()) {
+            if socket.write_all(&pings).await.is_err() {
+                return taken;
+            }
+        }
+        TAKEN_MAX
+    };
+    let taken = tokio::time::timeout(PATIENCE, flood).await.expect("it is cut off");
+    assert!(taken < TAKEN_MAX, "all of it was taken");
+    let after = most_resident_mb(serving.child.id().unwrap());
+    assert!(after < before + MORE_MB, "{before} MB, then {after} MB for {taken} bytes");
+    is_well(&serving).await;
     serving.stop().await;
 }
