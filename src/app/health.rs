@@ -159,7 +159,7 @@ impl App {
     /// The same of what is kept, and of what waits to be.
     fn kept_limits(&self) -> Vec<LimitView> {
         let mut limits = Vec::new();
-        limits.push(LimitView::new("keptOutcomes", self.store.outcomes_kept(), limit::OUTCOMES_MAX));
+        limits.push(LimitView::new("keptOutcomes", self.store.outcomes_kept().count, limit::OUTCOMES_MAX));
         if let Some(meter) = self.store.meter() {
             limits.push(LimitView::new("commitsWaiting", meter.waiting(), limit::COMMITS_WAITING_MAX));
         }

@@ -60,6 +60,8 @@ pub const TOOL_TIMEOUT_MS: u64 = 600_000;
 pub const QUEUED_PROMPTS_MAX: usize = 100;
 /// Commands that are under way at once (capabilities I8); one more is refused.
 pub const COMMANDS_IN_FLIGHT_MAX: usize = 10_000;
+/// Controls that are taken beside them when there are as many.
+pub const CONTROLS_IN_FLIGHT_MAX: usize = 1_000;
 /// Commands under way on one socket or pipe; of one that sends more, no more is read.
 pub const COMMANDS_PER_CONNECTION_MAX: usize = 100;
 /// Commands of one client in a minute, controls counted apart; more at once, as many have not been used before.
@@ -72,8 +74,11 @@ pub const DEPENDENCY_WAIT_MS: u64 = 30_000;
 pub const DEPENDENCIES_MAX: usize = 32;
 /// Longest id or key of a command in bytes.
 pub const COMMAND_ID_BYTES_MAX: usize = 256;
-/// Outcomes that are remembered; of more, the oldest go.
-pub const OUTCOMES_MAX: usize = 100_000;
+/// Outcomes that are remembered. With as many, commands with an id or a key are refused until the oldest has expired: what
+/// cannot be remembered would be done twice. It is ten minutes of 3,300 commands a second.
+pub const OUTCOMES_MAX: u64 = 2_000_000;
+/// Controls that may still be remembered then.
+pub const OUTCOMES_OF_CONTROLS_MAX: u64 = OUTCOMES_MAX / 10;
 /// How long an outcome is remembered (capabilities I8).
 pub const OUTCOME_MS: u64 = 600_000;
 /// Answers to reads that are remembered, and the bytes of all of them.

@@ -458,8 +458,13 @@ async fn the_first_outcome_stays_until_it_has_expired(store: &Shared) {
         left += usize::from(found(&format!("old {n}")).await.is_some());
     }
     assert_eq!((left, found("new 3").await.is_some()), (0, true));
+    // One that takes the place of an old one is new: nobody keeps the rest from being counted, or from going.
+    let count = store.outcomes_kept().count;
+    put(store, vec![save("new 0", 1_306, Some("again")), save("newest", 1_307, Some("n"))]).await;
+    let kept = store.outcomes_kept();
+    assert!(kept.count <= count && kept.oldest_at > 1_205, "{count}, then {kept:?}");
     // It goes with the commit that it rides in.
-    let refused = commit(store, vec![save("y", 1_206, Some("y")), create("a"), create("a")]).await;
+    let refused = commit(store, vec![save("y", 1_308, Some("y")), create("a"), create("a")]).await;
     assert!(refused.is_err() && found("y").await.is_none());
 }
 

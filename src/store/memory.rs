@@ -10,9 +10,10 @@ use parking_lot::Mutex;
 
 use super::lifecycle::{Bell, GONE_PLACES, LifecyclePage, PAGE_BYTES_MAX, gone, line_of};
 use super::{
-    BoxFuture, Committed, GrantRow, OutcomeRow, Question, SessionRow, Store, StoreError, TurnRow, Which, Write,
+    BoxFuture, Committed, GrantRow, OutcomeRow, OutcomesKept, Question, SessionRow, Store, StoreError, TurnRow, Which,
+    Write,
 };
-use crate::base::limit;
+
 use crate::protocol::{ClientId, Event, SessionId, TurnId, is_lifecycle};
 
 #[derive(Debug)]
@@ -92,7 +93,7 @@ impl Outcomes {
                 self.rows.insert(row.name.clone(), row);
             }
         }
-        while self.order.len() > limit::OUTCOMES_MAX || self.order.front().is_some_and(|(at, _)| *at < expired_before) {
+        while self.order.front().is_some_and(|(at, _)| *at < expired_before) {
             let Some((at, name)) = self.order.pop_front() else { return };
             if self.rows.get(&name).is_some_and(|row| row.at == at) {
                 self.rows.remove(&name);
@@ -421,8 +422,10 @@ impl Store for MemoryStore {
         self.read(|s| s.lifecycles.get(line_of(client)).map_or(0, |of| of.newest))
     }
 
-    fn outcomes_kept(&self) -> u64 {
-        self.state.lock().outcomes.order.len() as u64
+    fn outcomes_kept(&self) -> OutcomesKept {
+        let state = self.state.lock();
+        let order = &state.outcomes.order;
+        OutcomesKept { count: order.len() as u64, oldest_at: order.front().map_or(0, |(at, _)| *at) }
     }
 
     fn bell(&self) -> &Bell {

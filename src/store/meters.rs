@@ -1,9 +1,11 @@
 //! What a store counts of its own work.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::{StoreError, Write};
+use parking_lot::Mutex;
+
+use super::{OutcomesKept, StoreError, Write};
 use crate::base::limit;
 use crate::base::metrics::{Counter, Histogram, Kind, Page, QUICK, SIZES};
 
@@ -21,7 +23,7 @@ pub struct CommitMeter {
     /// Commits that are handed in and not done.
     waiting: AtomicUsize,
     /// Outcomes of commands that are remembered.
-    pub(super) outcomes: AtomicU64,
+    pub(super) outcomes: Mutex<OutcomesKept>,
 }
 
 impl Default for CommitMeter {
@@ -33,7 +35,7 @@ impl Default for CommitMeter {
             events,
             failed,
             waiting: AtomicUsize::new(0),
-            outcomes: AtomicU64::new(0),
+            outcomes: Mutex::default(),
         }
     }
 }

@@ -38,7 +38,7 @@ use chain::Chain;
 pub use lifecycle::{Bell, LifecyclePage};
 pub use memory::MemoryStore;
 pub use meters::CommitMeter;
-pub use outcome::{Fingerprint, OutcomeRow};
+pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
 pub use rows::{Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, Steers, TurnRow};
 pub use sqlite::{Inspection, SqliteStore};
 
@@ -269,9 +269,9 @@ pub trait Store: Send + Sync + 'static {
     /// How many sessions there are.
     fn session_count(&self) -> BoxFuture<'_, Result<u64, StoreError>>;
 
-    /// How many outcomes of commands are remembered, about; at most [`limit::OUTCOMES_MAX`](crate::base::limit::OUTCOMES_MAX).
-    fn outcomes_kept(&self) -> u64 {
-        0
+    /// How many outcomes of commands are remembered, about, and when the oldest of them was written.
+    fn outcomes_kept(&self) -> OutcomesKept {
+        OutcomesKept::default()
     }
 
     /// What it counts of its commits. None: it counts nothing.

@@ -23,6 +23,15 @@ pub struct OutcomeRow {
     pub body: Option<String>,
 }
 
+/// How many are remembered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutcomesKept {
+    /// So many; those that have expired and have not gone yet included.
+    pub count: u64,
+    /// When the oldest was written, in milliseconds since 1970.
+    pub oldest_at: u64,
+}
+
 impl OutcomeRow {
     /// Whether it takes the place of what is there under the same name.
     pub(super) fn replaces(&self, old: &Self) -> bool {

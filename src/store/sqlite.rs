@@ -25,7 +25,6 @@ mod write;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -35,7 +34,8 @@ use rusqlite::{Connection, OpenFlags};
 use super::layer::Layer;
 use super::lifecycle::{Bell, LifecyclePage, line_of};
 use super::{
-    BoxFuture, CommitMeter, Committed, GrantRow, Made, OutcomeRow, SessionRow, Store, StoreError, TurnRow, Which, Write,
+    BoxFuture, CommitMeter, Committed, GrantRow, Made, OutcomeRow, OutcomesKept, SessionRow, Store, StoreError,
+    TurnRow, Which, Write,
 };
 use crate::base::panics::broken;
 use crate::protocol::{ClientId, Event, SessionId, TurnId};
@@ -199,8 +199,8 @@ impl Readers {
 }
 
 impl Store for SqliteStore {
-    fn outcomes_kept(&self) -> u64 {
-        self.meter.outcomes.load(Ordering::Acquire)
+    fn outcomes_kept(&self) -> OutcomesKept {
+        *self.meter.outcomes.lock()
     }
 
     fn meter(&self) -> Option<Arc<CommitMeter>> {

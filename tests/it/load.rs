@@ -51,6 +51,7 @@ async fn what_is_bounded_is_told() {
         "frameBytesOfASocket",
         "ordersOfASession",
         "commandsUnderWay",
+        "controlsBesideThem",
         "readOutcomes",
         "searchShelves",
         "searchShelfBytes",

@@ -140,7 +140,11 @@ impl Shared {
         names: Vec<String>,
         (command, lane): (&Command, Option<LaneKey>),
     ) -> Result<Entered, ApiError> {
-        let room = Arc::clone(&self.room).try_acquire_owned().map_err(|_| {
+        let mut room = Arc::clone(&self.room).try_acquire_owned();
+        if room.is_err() && command.operation.kind().1 == Class::Control {
+            room = Arc::clone(&self.controls).try_acquire_owned();
+        }
+        let room = room.map_err(|_| {
             let message = "the server is busy: too many commands are under way; try again";
             ApiError::new(ErrorCode::ResourceExhausted, message)
         })?;

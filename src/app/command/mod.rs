@@ -173,6 +173,10 @@ struct Shared {
     /// Room for work; one that timed out keeps its room until it has stopped.
     room: Arc<Semaphore>,
     room_max: usize,
+    /// Room for controls when there is no other.
+    controls: Arc<Semaphore>,
+    /// Outcomes that are remembered.
+    outcomes_max: u64,
     clocks: Clocks,
     anonymous: AtomicU64,
 }
@@ -193,6 +197,8 @@ impl Commands {
             reads: Mutex::default(),
             room: Arc::new(Semaphore::new(in_flight_max)),
             room_max: in_flight_max,
+            controls: Arc::new(Semaphore::new(limit::CONTROLS_IN_FLIGHT_MAX)),
+            outcomes_max: limit::OUTCOMES_MAX,
             clocks,
             anonymous: AtomicU64::new(0),
         };
@@ -201,10 +207,12 @@ impl Commands {
 
     /// What is bounded here, and how full it is.
     pub(super) fn limits(&self) -> Vec<LimitView> {
-        let Shared { reads, rate, room, room_max, .. } = &*self.shared;
+        let Shared { reads, rate, room, room_max, controls, .. } = &*self.shared;
+        let used = limit::CONTROLS_IN_FLIGHT_MAX.saturating_sub(controls.available_permits());
         let (read, read_bytes) = reads.lock().size();
         vec![
             LimitView::new("commandsUnderWay", room_max.saturating_sub(room.available_permits()), *room_max),
+            LimitView::new("controlsBesideThem", used, limit::CONTROLS_IN_FLIGHT_MAX),
             LimitView::new("readOutcomes", read, limit::READ_OUTCOMES_MAX),
             LimitView::new("readOutcomeBytes", read_bytes, limit::READ_OUTCOMES_BYTES_MAX),
             LimitView::new("ratedClients", rate.count(), limit::RATED_CLIENTS_MAX),
@@ -254,6 +262,13 @@ impl Commands {
         });
         let (kind, _) = command.operation.kind();
         (Tell(tell), Submitted { id, command: kind, session: command.session.clone(), steps })
+    }
+
+    /// The same with so many outcomes.
+    #[cfg(test)]
+    fn remembering(mut self, outcomes_max: u64) -> Self {
+        Arc::get_mut(&mut self.shared).expect("nobody has it yet").outcomes_max = outcomes_max;
+        self
     }
 
     /// Commands under way, and lanes in which some stand.

@@ -88,7 +88,7 @@ impl Run {
             Err(error) => return Handled::refused(error),
         }
         let allowed = match self.check_dependencies().await {
-            Ok(()) => self.shared.rate.take(scope(&caller), class == Class::Control),
+            Ok(()) => self.take_share(&caller, class),
             refused => refused,
         };
         if let Err(error) = allowed {
@@ -152,7 +152,7 @@ impl Run {
         names: &[String],
         (caller, class): (&Caller, Class),
     ) -> Result<(), ApiError> {
-        self.shared.rate.take(scope(caller), class == Class::Control)?;
+        self.take_share(caller, class)?;
         let print = self.entered.fingerprint();
         if class == Class::Read {
             let (now, mut reads) = (clock::now_ms(), self.shared.reads.lock());
@@ -161,6 +161,23 @@ impl Run {
         }
         let rows = names.iter().map(|name| row(name, print, Some(outcome)));
         self.write(rows.collect()).await.map_err(|error| unnamed(&error))
+    }
+
+    /// Takes one out of the caller's share, unless what comes of it could not be remembered.
+    fn take_share(&self, caller: &Caller, class: Class) -> Result<(), ApiError> {
+        let control = class == Class::Control;
+        let (kept, more) = (self.shared.store.outcomes_kept(), limit::OUTCOMES_OF_CONTROLS_MAX);
+        let most = self.shared.outcomes_max + if control { more } else { 0 };
+        let has_gone = kept.oldest_at < clock::now_ms().saturating_sub(limit::OUTCOME_MS);
+        let is_kept = class != Class::Read && !self.entered.names.is_empty();
+        // With each that comes go several that have expired.
+        if is_kept && kept.count >= most && !has_gone {
+            let message = format!(
+                "{most} outcomes are remembered, and none may be forgotten yet, so that nothing is done twice; wait, or ask without an id or a key"
+            );
+            return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
+        }
+        self.shared.rate.take(scope(caller), control)
     }
 
     /// Refuses what can be seen never to be met.

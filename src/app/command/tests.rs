@@ -229,6 +229,43 @@ async fn another_name_counts_as_a_command() {
     assert_eq!(house.shop.done().len(), 1);
 }
 
+/// However much others ask for: what was done under a name is not done again, and what could not be remembered is not done.
+#[tokio::test]
+async fn nobody_pushes_out_what_others_have_done() {
+    let House { commands, shop } = house();
+    let house = House { commands: commands.remembering(3), shop };
+    let first = house.run(&prompt("1", "s", "one")).await;
+    for id in ["2", "3"] {
+        assert_eq!(code(&house.run(&prompt(id, "s", id)).await), None);
+    }
+    for id in ["4", "5"] {
+        let refused = house.run(&prompt(id, "s", id)).await;
+        assert_eq!((code(&refused), refused.accepted), (Some(ErrorCode::ResourceExhausted), false));
+    }
+    let again = house.run(&prompt("1", "s", "one")).await;
+    assert_eq!((again.replayed, text(&again)), (true, text(&first)));
+    let nameless = json!({ "type": "prompt", "sessionId": "s", "prompt": "nameless" });
+    assert_eq!(code(&house.run(&nameless).await), None, "what has no name needs none");
+    let abort = json!({ "type": "abort", "id": "6", "sessionId": "s" });
+    assert_eq!(code(&house.run(&abort).await), None, "controls have more room");
+    let read = json!({ "type": "list_sessions", "id": "7" });
+    assert_eq!(code(&house.run(&read).await), None, "reads are not stored");
+    assert_eq!(house.shop.done(), ["one", "2", "3", "nameless", "abort", "list_sessions"]);
+}
+
+/// Whoever fills all the room there is keeps nobody from stopping what runs.
+#[tokio::test]
+async fn controls_have_room_of_their_own() {
+    let house = house_over(Arc::new(MemoryStore::new()), 0, 1);
+    let held = house.submit(&prompt("1", "s", "hold"));
+    house.holding().await;
+    assert_eq!(code(&house.run(&prompt("2", "t", "two")).await), Some(ErrorCode::ResourceExhausted));
+    assert_eq!(code(&house.run(&json!({ "type": "abort", "id": "3", "sessionId": "t" })).await), None);
+    house.let_go();
+    assert_eq!(code(&held.end().await), None);
+    assert_eq!(house.commands.counts(), (0, 0));
+}
+
 #[tokio::test]
 async fn failures_are_outcomes_and_refusals_are_not() {
     let house = house();

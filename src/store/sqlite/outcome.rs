@@ -2,27 +2,26 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::base::limit;
-use crate::store::OutcomeRow;
+use crate::store::{OutcomeRow, OutcomesKept};
 
 /// Rows that may go with each that comes.
 const SWEPT: usize = 4;
 
-/// Writes a row, unless the name has an outcome already; takes out a few of the oldest rows that have expired, or
-/// that are more than are kept.
+/// Writes a row, unless the name has an outcome already; takes out a few of the oldest rows that have expired.
 pub(super) fn save(connection: &Connection, row: &OutcomeRow) -> rusqlite::Result<()> {
+    // A row that takes the place of one that has expired is the newest.
     let mut put = connection.prepare_cached(
         "INSERT INTO outcome (name, at, fingerprint, body) VALUES (?1, ?2, ?3, ?4)
-         ON CONFLICT (name) DO UPDATE SET at = ?2, fingerprint = ?3, body = ?4
+         ON CONFLICT (name) DO UPDATE SET at = ?2, fingerprint = ?3, body = ?4,
+             number = CASE WHEN outcome.at < ?5 THEN (SELECT max(number) + 1 FROM outcome) ELSE outcome.number END
          WHERE outcome.at < ?5 OR (outcome.body IS NULL AND ?4 IS NOT NULL)",
     )?;
     put.execute((&row.name, row.at, row.fingerprint, &row.body, row.expired_before))?;
     let mut sweep = connection.prepare_cached(
         "DELETE FROM outcome WHERE number IN (
-            SELECT number FROM (SELECT number, at FROM outcome ORDER BY number LIMIT ?1)
-            WHERE at < ?2 OR number + ?3 <= (SELECT max(number) FROM outcome))",
+            SELECT number FROM (SELECT number, at FROM outcome ORDER BY number LIMIT ?1) WHERE at < ?2)",
     )?;
-    sweep.execute((SWEPT, row.expired_before, limit::OUTCOMES_MAX)).map(drop)
+    sweep.execute((SWEPT, row.expired_before)).map(drop)
 }
 
 /// Takes out the row of a name, unless it has an outcome.
@@ -31,11 +30,12 @@ pub(super) fn forget(connection: &Connection, name: &str) -> rusqlite::Result<()
 }
 
 /// How many rows there are, about: numbers are given in order, and the oldest go first.
-pub(super) fn count(connection: &Connection) -> rusqlite::Result<u64> {
+pub(super) fn count(connection: &Connection) -> rusqlite::Result<OutcomesKept> {
     let mut find = connection.prepare_cached(
-        "SELECT coalesce((SELECT max(number) FROM outcome) - (SELECT min(number) FROM outcome) + 1, 0)",
+        "SELECT (SELECT max(number) FROM outcome) - number + 1, at FROM outcome ORDER BY number LIMIT 1",
     )?;
-    find.query_row([], |row| row.get(0))
+    let kept = find.query_row([], |row| Ok(OutcomesKept { count: row.get(0)?, oldest_at: row.get(1)? }));
+    Ok(kept.optional()?.unwrap_or_default())
 }
 
 /// The row of a name.

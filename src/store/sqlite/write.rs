@@ -18,7 +18,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -205,7 +204,7 @@ impl Writer {
     fn count_outcomes(&self) {
         // What cannot be read now is counted with the next.
         if let Ok(count) = outcome::count(&self.connection) {
-            self.meter.outcomes.store(count, Ordering::Release);
+            *self.meter.outcomes.lock() = count;
         }
     }
 
