@@ -45,14 +45,14 @@ pub use crate::host::DiffWanted;
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, GrantScope, Item, Page, Prompt, SessionId,
+    Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, GrantScope, Page, Prompt, SessionId,
     SessionView, TokenRole, TurnId, TurnRecord, TurnStatus,
 };
 use crate::provider::AcpAgent;
-use crate::session::{
-    self, GrantBook, Live, Manager, NewPrompt, Receipt, Says, ServerRules, Terms, Workbench, disown_all, store_failure,
-};
 pub use crate::session::{Accepted, Attending, EventReader, Resolved};
+use crate::session::{
+    GrantBook, Live, Manager, NewPrompt, Receipt, Says, ServerRules, Terms, Workbench, disown_all, store_failure,
+};
 use crate::store::{Store, StoreError, TurnRow};
 use crate::tool::Registry;
 pub use bounds::{any_setting, narrow};
@@ -435,33 +435,6 @@ impl App {
             caller.needs(Access::Administer)?;
         }
         self.live(caller, id).await?.answer(answer).await
-    }
-
-    /// The history, oldest first, behind item number `after` (an event's number), at most `limit`.
-    ///
-    /// # Errors
-    /// `NOT_FOUND`.
-    pub async fn history(
-        &self,
-        caller: &Caller,
-        id: &SessionId,
-        after: u64,
-        limit: usize,
-    ) -> Result<Page<Item>, ApiError> {
-        let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
-        self.sessions.view(caller.client.as_ref(), id).await?;
-        let mut items: Vec<Item> = Vec::new();
-        let mut at = after;
-        while items.len() <= limit {
-            let events = self.store.events(id, at, limit::PAGE_ITEMS_MAX).await.map_err(|e| store_failure(&e))?;
-            let Some(last) = events.last() else { break };
-            at = last.seq;
-            items.extend(session::items(&events));
-        }
-        let more = items.len() > limit;
-        items.truncate(limit);
-        let next_cursor = items.last().filter(|_| more).map(|item| item.seq.to_string());
-        Ok(Page { items, next_cursor })
     }
 
     /// Reads the session's events behind number `after`.

@@ -3,7 +3,7 @@
 use super::{App, Caller};
 use crate::base::limit;
 use crate::protocol::{ApiError, Event, Item, Page, SessionId, SessionView};
-use crate::session::{items_back, store_failure};
+use crate::session::{items as items_of, items_back, store_failure};
 
 /// Events that one page looks through, at most: a rare type in a long log takes several pages, some of them empty.
 const SCAN_MAX: usize = 50_000;
@@ -29,6 +29,37 @@ impl App {
     /// `NOT_FOUND`.
     pub async fn snapshot(&self, caller: &Caller, id: &SessionId, limit: usize) -> Result<SessionView, ApiError> {
         self.live(caller, id).await?.snapshot(limit.clamp(1, limit::PAGE_ITEMS_MAX)).await
+    }
+
+    /// The history, oldest first, behind item number `after` (an event's number), at most `limit`. A page may have fewer: while
+    /// there is a cursor there are more.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub async fn history(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Page<Item>, ApiError> {
+        let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
+        self.sessions.view(caller.client.as_ref(), id).await?;
+        let (mut items, mut at, mut bytes): (Vec<Item>, _, _) = (Vec::new(), after, 0);
+        loop {
+            let events = self.store.events(id, at, limit::PAGE_ITEMS_MAX).await.map_err(|e| store_failure(&e))?;
+            let Some(last) = events.last() else { return Ok(Page { items, next_cursor: None }) };
+            at = last.seq;
+            for event in &events {
+                let Some(item) = items_of(std::slice::from_ref(event)).pop() else { continue };
+                if items.len() >= limit || bytes >= PAGE_BYTES_MAX {
+                    let next_cursor = items.last().map(|item| item.seq.to_string());
+                    return Ok(Page { items, next_cursor });
+                }
+                bytes += event.payload.get().len();
+                items.push(item);
+            }
+        }
     }
 
     /// The history backwards, the newest item first, from the newest on or in front of event `before`; at most `limit`. A

@@ -73,14 +73,19 @@ pub async fn items_back(
     before: u64,
     limit: usize,
 ) -> Result<(Vec<Item>, Option<u64>), StoreError> {
-    let (mut found, mut end, mut seen, mut bytes) = (Vec::new(), before, 0, 0);
+    let (mut found, mut seen, mut bytes, mut stretch) = (Vec::new(), 0, 0, PAGE);
+    let mut end = before.min(store.last_seq(session).await?.saturating_add(1));
     while end > 1 && seen < SCAN_MAX {
-        let after = end.saturating_sub(1 + PAGE as u64);
-        let events = store.events(session, after, PAGE).await?;
+        let after = end.saturating_sub(1 + stretch as u64);
+        let events = store.events(session, after, stretch).await?;
         // It was deleted meanwhile.
-        if events.is_empty() {
-            return Ok((found, None));
+        let Some(last) = events.last() else { return Ok((found, None)) };
+        // They are too large to be read at once: what is missing are the newest.
+        if last.seq + 1 < end {
+            stretch = (stretch / 4).max(1);
+            continue;
         }
+        stretch = (stretch * 2).min(PAGE);
         for event in events.iter().rev().filter(|event| event.seq < end && is_item(&event.kind)) {
             let Some(item) = items(std::slice::from_ref(event)).pop() else { continue };
             if found.len() >= limit || bytes >= PAGE_BYTES_MAX {

@@ -126,6 +126,7 @@ async fn holds(store: Shared) {
     turns_keep_their_places_whatever_their_ids(&store).await;
     a_deleted_session_is_gone(&store).await;
     lifecycle_events_are_listed_for_each_client(&store).await;
+    large_events_hide_no_others(&store).await;
     callbacks_come_in_order(&store).await;
     saved_grants_come_and_go(&store).await;
     the_first_outcome_stays_until_it_has_expired(&store).await;
@@ -466,6 +467,26 @@ async fn the_first_outcome_stays_until_it_has_expired(store: &Shared) {
     // It goes with the commit that it rides in.
     let refused = commit(store, vec![save("y", 1_308, Some("y")), create("a"), create("a")]).await;
     assert!(refused.is_err() && found("y").await.is_none());
+}
+
+/// What lies before an event, however large, is no reason to say that there is none.
+async fn large_events_hide_no_others(store: &Shared) {
+    let sizes = [1_400_000, 10, 1_400_000, 1_400_000, 10, 10, 2_500_000, 10];
+    put(store, vec![create("large")]).await;
+    for (at, size) in sizes.into_iter().enumerate() {
+        let one = event("large", None, at as u64 + 1, &"x".repeat(size));
+        put(store, vec![Write::Append(session_id("large"), Arc::new(vec![one]))]).await;
+        for after in 0..=at as u64 {
+            let found = numbers(store, "large", after, 1_000).await;
+            assert_eq!(found.first(), Some(&(after + 1)), "behind {after} of {}: {found:?}", at + 1);
+        }
+    }
+    let all = (1..).zip(sizes).map(|(seq, size)| event("larger", None, seq, &"x".repeat(size)));
+    put(store, vec![create("larger"), Write::Append(session_id("larger"), Arc::new(all.collect()))]).await;
+    put(store, vec![append("larger", None, 9..=9)]).await;
+    for after in 0..9 {
+        assert_eq!(numbers(store, "larger", after, 1_000).await.first(), Some(&(after + 1)), "behind {after}");
+    }
 }
 
 async fn callbacks_come_in_order(store: &Shared) {

@@ -344,3 +344,52 @@ async fn a_reader_of_a_long_log_takes_little_at_a_time_and_loses_nothing() {
     drop((still, reader, end));
     app.shutdown(Duration::ZERO).await.unwrap();
 }
+
+/// Items may be as large as they like: both ways through the history, and the picture of the session, show all of them, at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_items_are_in_every_view() {
+    const PAGES_MAX: usize = 40;
+    let home = tempfile::tempdir().unwrap();
+    let (data, work) = (home.path().join("data"), home.path().join("work"));
+    std::fs::create_dir(&work).unwrap();
+    // As large as it was asked.
+    let echo: Script = std::sync::Arc::new(|request| {
+        let messages = request.json()["messages"].clone();
+        let last = messages.as_array().and_then(|all| all.last()).map(|last| last["content"].to_string().len());
+        Answer::text(&["y".repeat(last.unwrap_or_default()).as_str()])
+    });
+    let model = ModelServer::start(echo).await;
+    let program = Program::serve(&data, &work, &model.base_url()).await;
+    program.call("POST", "/sessions", Some(json!({ "sessionId": "s" }))).await;
+    let sizes = [600_000, 1_900_000, 10, 1_100_000];
+    for (turns, size) in (1..).zip(sizes) {
+        prompt(&program, "s", &"x".repeat(size)).await;
+        let expected = 2 * turns;
+        let walk = async |way: &str| {
+            let (mut seqs, mut cursor) = (Vec::<u64>::new(), String::new());
+            for _ in 0..PAGES_MAX {
+                let (status, page) =
+                    program.call("GET", &format!("/sessions/s/history?limit=1000{way}{cursor}"), None).await;
+                assert_eq!(status, 200, "{page}");
+                let bytes = page.to_string().len();
+                assert!(bytes < 16 << 20, "{bytes} bytes in a page");
+                seqs.extend(page["items"].as_array().unwrap().iter().map(|item| item["seq"].as_u64().unwrap()));
+                let Some(next) = page["nextCursor"].as_str() else { return seqs };
+                cursor = format!("&cursor={next}");
+            }
+            panic!("{PAGES_MAX} pages, and no end: {seqs:?}");
+        };
+        let forward = walk("").await;
+        let mut back = walk("&back=true").await;
+        back.reverse();
+        assert_eq!((forward.len(), &forward), (expected, &back), "behind {turns} turns");
+        let (_, view) = program.call("GET", "/sessions/s?snapshot=true", None).await;
+        let items = view["snapshot"]["items"].as_array().unwrap();
+        assert_eq!(
+            (&view["messageCount"], items.last().map(|item| &item["seq"])),
+            (&json!(expected), forward.last().map(|seq| json!(seq)).as_ref())
+        );
+        assert!(items.len() == expected || view["snapshot"]["before"].is_string(), "{} items", items.len());
+    }
+    program.kill().await;
+}

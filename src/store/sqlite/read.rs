@@ -197,7 +197,7 @@ fn take_rows(
         let turn = row.get_ref(3)?.as_str_or_null().map_err(rusqlite::Error::from)?;
         let turn = turn.map(str::parse).transpose().map_err(|e| unreadable(3, e))?;
         let at: u64 = row.get(1)?;
-        *bytes += body.len();
+        let found = out.len();
         let stored = record::Row { session, turn, first_seq, at, body };
         let row = stored.parted(row.get(4)?).map(|(row, _)| row);
         row.and_then(|row| row.decode(after, out)).map_err(|bad| StoreError::Damaged {
@@ -205,6 +205,10 @@ fn take_rows(
             seq: bad.seq,
             cause: bad.cause,
         })?;
+        // A row that ends before what is wanted is no part of the answer, however large it is.
+        if out.len() > found {
+            *bytes += body.len();
+        }
         if out.len() >= limit || *bytes >= EVENTS_BYTES_MAX {
             return Ok(true);
         }
