@@ -45,7 +45,10 @@ export interface StreamOptions {
   readonly headers?: Readonly<Record<string, string>> | undefined
   /** A line that says nothing for so long is dead, and another one is opened; the server says something every 15 s. Default: 45,000. */
   readonly silenceMs?: number | undefined
-  /** How long a server that has gone is looked for before the iterator throws. Default: 300,000; `Infinity` goes on for ever. */
+  /**
+   * How long a server that has gone is looked for before the iterator throws, whatever it is told meanwhile by a `Retry-After`. Default: 300,000;
+   * 0: not at all; `Infinity` goes on for ever.
+   */
   readonly giveUpMs?: number | undefined
   /** Is told of each line that broke. */
   readonly onReconnect?: ((reconnection: Reconnection) => void) | undefined
@@ -53,7 +56,8 @@ export interface StreamOptions {
 
 /**
  * Events, in order, each once. When the line breaks or the server is started anew, it goes on exactly behind the last event that was given out.
- * It ends when the session is deleted, when the signal fires, or when the loop is left; then its connection is closed. What is not
+ * It ends when the session is deleted, when the signal fires, or when the loop is left; then its connection is closed. Only the server's own word
+ * ends it: what something in between answers in the server's place, such as a page that says 404, is a line that broke. What is not
  * asked for is not read: a slow reader loses nothing and holds no memory.
  */
 export interface EventStream<E> extends AsyncIterableIterator<E> {

@@ -405,7 +405,6 @@ test('a connection is let go of where `fetch` does not look at its signal', asyn
   const causes = []
   const silent = client.sessions.events('s', {
     silenceMs: 30,
-    giveUpMs: 0,
     onReconnect: ({ cause }) => causes.push(cause),
   })
   const waiting = silent.next()

@@ -38,7 +38,7 @@ class SimseError extends Error {
 function retryAfterOf(headers) {
   const text = headers.get('retry-after')
   if (text === null) return undefined
-  if (/^\d+$/.test(text.trim())) return Number(text)
+  if (/^\d+$/.test(text.trim())) return Number.isSafeInteger(Number(text)) ? Number(text) : undefined
   const at = Date.parse(text)
   return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - Date.now()) / 1000))
 }
@@ -55,10 +55,25 @@ function refusal(operation, response, text) {
   const said = errorIn(text)
   if (said === undefined) {
     const code = CODE_OF_STATUS[response.status] ?? 'BAD_ANSWER'
-    return new SimseError(code, `${operation}: ${response.status}, ${SAID_NOTHING}`, more)
+    return foreign(new SimseError(code, `${operation}: ${response.status}, ${SAID_NOTHING}`, more))
   }
   return new SimseError(said.code, said.message, { ...more, details: said.details })
 }
+
+/** What somebody between us and the server said. */
+const foreigners = new WeakSet()
+
+/** Marks what is not the server's own word: it tells nothing of what was asked for. */
+function foreign(failure) {
+  foreigners.add(failure)
+  return failure
+}
+
+const isForeign = (failure) => foreigners.has(failure)
+
+/** Whether the server itself says that there is no such thing. */
+const isGone = (failure) =>
+  failure instanceof SimseError && failure.status === 404 && failure.code === 'NOT_FOUND' && !isForeign(failure)
 
 /** For what stands between us and the server and has words of its own. */
 const CODE_OF_STATUS = {
@@ -123,16 +138,30 @@ function tellAll(signal) {
   for (const tell of all) tell(signal.reason)
 }
 
+/** Calls `tell` after a while; never after an endless one. A timer that is given more than it can hold fires at once. What comes back ends that. */
+function later(ms, tell) {
+  if (ms === Number.POSITIVE_INFINITY) return () => {}
+  let left = ms
+  let timer
+  const wait = () => {
+    const piece = Math.min(left, TIMER_MS_MAX)
+    left -= piece
+    timer = setTimeout(left > 0 ? wait : tell, piece)
+  }
+  wait()
+  return () => clearTimeout(timer)
+}
+
 /** Resolves after a while; rejects with the signal's reason when that comes first. */
 function pause(ms, signal) {
   return new Promise((resolve, reject) => {
     let unfollow = () => {}
-    const timer = setTimeout(() => {
+    const stop = later(ms, () => {
       unfollow()
       resolve()
-    }, ms)
+    })
     unfollow = follow(signal, (reason) => {
-      clearTimeout(timer)
+      stop()
       reject(reason)
     })
   })
@@ -146,10 +175,7 @@ function linked(signals, ms = Number.POSITIVE_INFINITY, late = () => new Error('
   const freeing = []
   const fire = (reason) => controller.abort(reason)
   for (const signal of signals) if (signal !== undefined) freeing.push(follow(signal, fire))
-  if (ms <= TIMER_MS_MAX) {
-    const timer = setTimeout(() => fire(late()), ms)
-    freeing.push(() => clearTimeout(timer))
-  }
+  freeing.push(later(ms, () => fire(late())))
   return {
     signal: controller.signal,
     fire,
@@ -337,11 +363,15 @@ async function textOf(response, call, signal) {
 /** How long to wait before the same is tried again; undefined: it is not. */
 function again(world, call, { failure, attempt, since }) {
   if (attempt > world.retries) return undefined
-  const usual = pauseMs(attempt)
-  if (failure instanceof Lost) {
-    const harmless = call.method === 'GET' || (call.key !== undefined && Date.now() - since < KEY_MS_MAX)
-    return harmless ? usual : undefined
-  }
+  const waits = patience(world, call, failure, pauseMs(attempt))
+  // An attempt before may have been done, though its answer was lost, or this one was refused.
+  const known = call.key === undefined || Date.now() - since + (waits ?? 0) < KEY_MS_MAX
+  return known ? waits : undefined
+}
+
+/** How long a failure is waited out; undefined: another attempt would meet the same, or do harm. */
+function patience(world, call, failure, usual) {
+  if (failure instanceof Lost) return call.method === 'GET' || call.key !== undefined ? usual : undefined
   if (!(failure instanceof SimseError) || failure.replayed) return undefined
   if (failure.code === 'NO_SERVER') return world.wasReached() ? usual : undefined
   if (failure.status === 401) return world.distrust() ? 0 : undefined
@@ -460,6 +490,9 @@ const ASYNC_DISPOSE = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')
 /** Statuses that another try may not meet. */
 const PASSING = new Set([408, 429, 500, 502, 503, 504])
 
+/** Somebody between us and the server wants to know who we are: another try does not tell it. */
+const CLOSED = new Set([401, 403])
+
 /** Events as an async iterator. */
 class EventStream {
   #world
@@ -481,7 +514,7 @@ class EventStream {
   /**
    * @param world what all calls share
    * @param plan `first(cursor)` and `next(cursor)` make calls; `after` is where it begins, `takes(event)` and `ends(event)` choose,
-   *   `ready(frame)` sees the first frame; and the options `signal`, `timeoutMs`, `silenceMs`, `giveUpMs`, `onReconnect`
+   *   `ready(frame)` sees the first frame, `gone(failure)` knows that there will be no more; and the options `signal`, `timeoutMs`, `silenceMs`, `giveUpMs`, `onReconnect`
    */
   constructor(world, plan) {
     this.#world = world
@@ -594,38 +627,60 @@ class EventStream {
     } catch (failure) {
       this.#drop()
       if (this.#stop.signal.aborted) return undefined
+      if (this.#connected && this.#plan.gone(failure)) return this.#end()
       const waits = this.#again(failure)
-      if (waits === undefined) {
-        const gone = this.#connected && failure instanceof SimseError && failure.status === 404
-        this.#end()
-        if (gone) return undefined
-        throw final(failure, this.#plan.operation)
+      const cause = final(failure, this.#plan.operation)
+      if (waits !== undefined) {
+        this.#plan.onReconnect?.({ attempt: this.#failures, delayMs: waits, cause })
+        await pause(waits, this.#stop.signal).catch(() => {})
+        if (this.#left() > 0 || this.#stop.signal.aborted) return undefined
       }
-      this.#plan.onReconnect?.({ attempt: this.#failures, delayMs: waits, cause: final(failure, this.#plan.operation) })
-      await pause(waits, this.#stop.signal).catch(() => {})
-      return undefined
+      this.#end()
+      throw cause
     }
+  }
+
+  /** How long a server that has gone is still looked for. */
+  #left() {
+    if (!this.#connected || this.#lostAt === undefined) return Number.POSITIVE_INFINITY
+    return this.#plan.giveUpMs - (Date.now() - this.#lostAt)
   }
 
   /** How long to wait for the next line; undefined: there is none. */
   #again(failure) {
     this.#failures += 1
     this.#lostAt ??= Date.now()
-    const enough = this.#connected
-      ? Date.now() - this.#lostAt > this.#plan.giveUpMs
-      : this.#failures > this.#world.retries
+    const left = this.#left()
+    const enough = left <= 0 || (!this.#connected && this.#failures > this.#world.retries)
     if (enough || this.#plan.stale?.()) return undefined
+    const waits = this.#patience(failure, left)
+    return waits === undefined ? undefined : Math.min(waits, left)
+  }
+
+  /** How long a failure is waited out; undefined: another try would meet the same. */
+  #patience(failure, left) {
     const usual = pauseMs(this.#failures)
     if (failure instanceof Lost) return usual
     if (!(failure instanceof SimseError) || failure.replayed) return undefined
     if (failure.code === 'NO_SERVER') return this.#world.wasReached() ? usual : undefined
-    if (failure.status === 401) return this.#world.distrust() ? 0 : undefined
-    return PASSING.has(failure.status) ? Math.max(usual, (failure.retryAfter ?? 0) * 1000) : undefined
+    if (failure.status === 401 && this.#world.distrust()) return 0
+    if (!PASSING.has(failure.status) && !this.#strange(failure)) return undefined
+    const asked = (failure.retryAfter ?? 0) * 1000
+    if (!this.#connected) return asked > RETRY_AFTER_SECONDS_MAX * 1000 ? undefined : Math.max(usual, asked)
+    // Who says to come back when we will have given up is asked again before that.
+    return Math.max(usual, asked < left ? asked : left / 2)
+  }
+
+  /** Whether it is no word of the server's, which was there: what stands before it is not always in order while it is started anew. */
+  #strange(failure) {
+    if (!this.#connected || CLOSED.has(failure.status)) return false
+    return isForeign(failure) || failure.status === 404
   }
 
   async #connect() {
     const { operation, timeoutMs, silenceMs } = this.#plan
     const link = linked([this.#stop.signal])
+    const inTime = later(this.#left(), () => link.fire(new Lost(`${operation}: no answer in time`)))
     const call = this.#connected ? this.#plan.next(this.#cursor) : this.#plan.first(this.#cursor)
     try {
       const response = await this.#within(link, timeoutMs, `no answer within ${timeoutMs} ms`, () =>
@@ -637,7 +692,9 @@ class EventStream {
       }
       const kind = response.headers.get('content-type') ?? ''
       if (!kind.startsWith('text/event-stream'))
-        throw new SimseError('BAD_ANSWER', `${operation}: expected an event stream, got ${kind}`, { operation })
+        throw foreign(
+          new SimseError('BAD_ANSWER', `${operation}: expected an event stream, got ${kind}`, { operation }),
+        )
       const line = { link, reader: response.body.getReader(), frames: new Frames(), since: Date.now() }
       // Not every `fetch` ends a body that is being read when its signal fires.
       follow(link.signal, (reason) => line.reader.cancel(reason).catch(() => {}))
@@ -647,6 +704,8 @@ class EventStream {
       link.fire()
       link.free()
       throw failure
+    } finally {
+      inTime()
     }
   }
 
@@ -706,7 +765,7 @@ class EventStream {
   /** Does something on a line, which is cut off when it takes too long. What goes wrong with the line is `Lost`. */
   async #within(link, ms, words, action) {
     const late = new Lost(`${this.#plan.operation}: ${words}`)
-    const timer = setTimeout(() => link.fire(late), Math.min(ms, 0x7fff_ffff))
+    const inTime = later(ms, () => link.fire(late))
     try {
       const result = await action()
       if (link.signal.aborted) throw link.signal.reason
@@ -716,7 +775,7 @@ class EventStream {
       if (cause instanceof Lost || cause instanceof SimseError) throw cause
       throw new Lost(`${this.#plan.operation}: the line broke: ${cause?.message ?? cause}`, { cause })
     } finally {
-      clearTimeout(timer)
+      inTime()
     }
   }
 }
@@ -746,7 +805,8 @@ const DISPLAY = 'client.display'
 /** Who can be asked. */
 const HANDLERS = ['permission', 'select', 'confirm', 'input', 'editor', 'notice', 'display']
 /** Somebody else was faster, or it is too late: nothing is wrong with that. */
-const OVER = new Set([404, 409])
+const isOver = (failure) =>
+  isGone(failure) || (failure instanceof SimseError && failure.status === 409 && !isForeign(failure))
 
 /** The questions that are open now, the oldest first, and where the stream goes on. */
 async function openNow(client, sessionId, { types, signal }) {
@@ -823,7 +883,7 @@ class Desk {
     try {
       await this.#client.sessions.feedback(this.#sessionId, feedback, { signal: this.#stop.signal })
     } catch (error) {
-      if (error instanceof SimseError && OVER.has(error.status)) return
+      if (isOver(error)) return
       if (!this.#stop.signal.aborted) throw error
     }
   }
@@ -861,7 +921,7 @@ async function answerRequests(client, eventTypes, { sessionId, handlers, options
     for await (const event of stream) desk.take(event)
     if (desk.failure) throw desk.failure.error
   } catch (error) {
-    const gone = error instanceof SimseError && error.status === 404 && error.operation === 'sessions.events'
+    const gone = isGone(error) && error.operation === 'sessions.events'
     if (!gone && !options.signal?.aborted) throw desk.failure?.error ?? error
   } finally {
     unfollow?.()
@@ -1541,6 +1601,7 @@ function planOf(world, name, options) {
     silenceMs: options.silenceMs ?? SILENCE_MS,
     giveUpMs: options.giveUpMs ?? GIVE_UP_MS,
     onReconnect: options.onReconnect,
+    gone: isGone,
     takes: () => true,
     ends: () => false,
   }
@@ -1558,7 +1619,10 @@ function events(world, name, given) {
   // A word such as `newest` is no place yet: the server says which one it is.
   const known = after === undefined || /^\d+$/.test(String(after))
   const start = known ? String(after ?? 0) : undefined
-  return new EventStream(world, { ...planOf(world, name, options), after: start, first: begins, next: begins })
+  const plan = { ...planOf(world, name, options), after: start, first: begins, next: begins }
+  // What is not of one session outlives all of them.
+  if (given.operation.parameters.length === 0) plan.gone = () => false
+  return new EventStream(world, plan)
 }
 
 const added = (address, name, value) =>
@@ -1598,7 +1662,7 @@ async function waited(world, name, given) {
   const { options, parameters, operation } = given
   const late = new AbortController()
   const reason = () => new SimseError('TIMEOUT', `${name}: no end within ${options.timeoutMs} ms`, { operation: name })
-  const timer = options.timeoutMs === undefined ? undefined : setTimeout(() => late.abort(reason()), options.timeoutMs)
+  const inTime = later(options.timeoutMs ?? Number.POSITIVE_INFINITY, () => late.abort(reason()))
   const unfollow = options.signal && follow(options.signal, (reason) => late.abort(reason))
   try {
     const { timeoutMs: _, ...rest } = options
@@ -1609,7 +1673,7 @@ async function waited(world, name, given) {
     const read = { operation: operations[operation.record], body: undefined, options: { signal: late.signal } }
     return await exchange(world, callOf(world, name, { ...read, parameters: { ...parameters, turnId: stream.turnId } }))
   } finally {
-    clearTimeout(timer)
+    inTime()
     unfollow?.()
   }
 }

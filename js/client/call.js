@@ -9,7 +9,7 @@ import { refusal, SimseError } from './errors.js'
 import { follow, linked, pause, pauseMs } from './time.js'
 
 /** The longest that a `Retry-After` is followed; a longer one is the caller's to wait for. */
-const RETRY_AFTER_SECONDS_MAX = 30
+export const RETRY_AFTER_SECONDS_MAX = 30
 /** The server knows a key for ten minutes. Past the half of it nothing is sent again: it might be done a second time. */
 export const KEY_MS_MAX = 300_000
 
@@ -108,11 +108,15 @@ export async function textOf(response, call, signal) {
 /** How long to wait before the same is tried again; undefined: it is not. */
 function again(world, call, { failure, attempt, since }) {
   if (attempt > world.retries) return undefined
-  const usual = pauseMs(attempt)
-  if (failure instanceof Lost) {
-    const harmless = call.method === 'GET' || (call.key !== undefined && Date.now() - since < KEY_MS_MAX)
-    return harmless ? usual : undefined
-  }
+  const waits = patience(world, call, failure, pauseMs(attempt))
+  // An attempt before may have been done, though its answer was lost, or this one was refused.
+  const known = call.key === undefined || Date.now() - since + (waits ?? 0) < KEY_MS_MAX
+  return known ? waits : undefined
+}
+
+/** How long a failure is waited out; undefined: another attempt would meet the same, or do harm. */
+function patience(world, call, failure, usual) {
+  if (failure instanceof Lost) return call.method === 'GET' || call.key !== undefined ? usual : undefined
   if (!(failure instanceof SimseError) || failure.replayed) return undefined
   if (failure.code === 'NO_SERVER') return world.wasReached() ? usual : undefined
   if (failure.status === 401) return world.distrust() ? 0 : undefined

@@ -1,12 +1,12 @@
 /** The client: one method for each operation of the server, made from the table that the OpenAPI document gives. */
 
 import { addressOf, exchange, KEY_MS_MAX, newKey, shown } from './call.js'
-import { SimseError } from './errors.js'
+import { isGone, SimseError } from './errors.js'
 import { PagedList } from './list.js'
 import { EVENT_TYPES, operations } from './operations.js'
 import { answerRequests } from './requests.js'
 import { EventStream, TurnStream } from './stream.js'
-import { follow } from './time.js'
+import { follow, later } from './time.js'
 
 /** How long a call takes at most, all its attempts together. */
 const TIMEOUT_MS = 60_000
@@ -211,6 +211,7 @@ function planOf(world, name, options) {
     silenceMs: options.silenceMs ?? SILENCE_MS,
     giveUpMs: options.giveUpMs ?? GIVE_UP_MS,
     onReconnect: options.onReconnect,
+    gone: isGone,
     takes: () => true,
     ends: () => false,
   }
@@ -228,7 +229,10 @@ function events(world, name, given) {
   // A word such as `newest` is no place yet: the server says which one it is.
   const known = after === undefined || /^\d+$/.test(String(after))
   const start = known ? String(after ?? 0) : undefined
-  return new EventStream(world, { ...planOf(world, name, options), after: start, first: begins, next: begins })
+  const plan = { ...planOf(world, name, options), after: start, first: begins, next: begins }
+  // What is not of one session outlives all of them.
+  if (given.operation.parameters.length === 0) plan.gone = () => false
+  return new EventStream(world, plan)
 }
 
 const added = (address, name, value) =>
@@ -268,7 +272,7 @@ async function waited(world, name, given) {
   const { options, parameters, operation } = given
   const late = new AbortController()
   const reason = () => new SimseError('TIMEOUT', `${name}: no end within ${options.timeoutMs} ms`, { operation: name })
-  const timer = options.timeoutMs === undefined ? undefined : setTimeout(() => late.abort(reason()), options.timeoutMs)
+  const inTime = later(options.timeoutMs ?? Number.POSITIVE_INFINITY, () => late.abort(reason()))
   const unfollow = options.signal && follow(options.signal, (reason) => late.abort(reason))
   try {
     const { timeoutMs: _, ...rest } = options
@@ -279,7 +283,7 @@ async function waited(world, name, given) {
     const read = { operation: operations[operation.record], body: undefined, options: { signal: late.signal } }
     return await exchange(world, callOf(world, name, { ...read, parameters: { ...parameters, turnId: stream.turnId } }))
   } finally {
-    clearTimeout(timer)
+    inTime()
     unfollow?.()
   }
 }

@@ -35,7 +35,7 @@ export class SimseError extends Error {
 export function retryAfterOf(headers) {
   const text = headers.get('retry-after')
   if (text === null) return undefined
-  if (/^\d+$/.test(text.trim())) return Number(text)
+  if (/^\d+$/.test(text.trim())) return Number.isSafeInteger(Number(text)) ? Number(text) : undefined
   const at = Date.parse(text)
   return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - Date.now()) / 1000))
 }
@@ -52,10 +52,25 @@ export function refusal(operation, response, text) {
   const said = errorIn(text)
   if (said === undefined) {
     const code = CODE_OF_STATUS[response.status] ?? 'BAD_ANSWER'
-    return new SimseError(code, `${operation}: ${response.status}, ${SAID_NOTHING}`, more)
+    return foreign(new SimseError(code, `${operation}: ${response.status}, ${SAID_NOTHING}`, more))
   }
   return new SimseError(said.code, said.message, { ...more, details: said.details })
 }
+
+/** What somebody between us and the server said. */
+const foreigners = new WeakSet()
+
+/** Marks what is not the server's own word: it tells nothing of what was asked for. */
+export function foreign(failure) {
+  foreigners.add(failure)
+  return failure
+}
+
+export const isForeign = (failure) => foreigners.has(failure)
+
+/** Whether the server itself says that there is no such thing. */
+export const isGone = (failure) =>
+  failure instanceof SimseError && failure.status === 404 && failure.code === 'NOT_FOUND' && !isForeign(failure)
 
 /** For what stands between us and the server and has words of its own. */
 const CODE_OF_STATUS = {

@@ -1,7 +1,7 @@
 /** Answers to what a session asks its clients. */
 
 import { shown } from './call.js'
-import { SimseError } from './errors.js'
+import { isForeign, isGone, SimseError } from './errors.js'
 import { follow } from './time.js'
 
 /** What a question and its end look like in the log; those that this version of the server has not are left out. */
@@ -12,7 +12,8 @@ const DISPLAY = 'client.display'
 /** Who can be asked. */
 const HANDLERS = ['permission', 'select', 'confirm', 'input', 'editor', 'notice', 'display']
 /** Somebody else was faster, or it is too late: nothing is wrong with that. */
-const OVER = new Set([404, 409])
+const isOver = (failure) =>
+  isGone(failure) || (failure instanceof SimseError && failure.status === 409 && !isForeign(failure))
 
 /** The questions that are open now, the oldest first, and where the stream goes on. */
 async function openNow(client, sessionId, { types, signal }) {
@@ -89,7 +90,7 @@ class Desk {
     try {
       await this.#client.sessions.feedback(this.#sessionId, feedback, { signal: this.#stop.signal })
     } catch (error) {
-      if (error instanceof SimseError && OVER.has(error.status)) return
+      if (isOver(error)) return
       if (!this.#stop.signal.aborted) throw error
     }
   }
@@ -127,7 +128,7 @@ export async function answerRequests(client, eventTypes, { sessionId, handlers, 
     for await (const event of stream) desk.take(event)
     if (desk.failure) throw desk.failure.error
   } catch (error) {
-    const gone = error instanceof SimseError && error.status === 404 && error.operation === 'sessions.events'
+    const gone = isGone(error) && error.operation === 'sessions.events'
     if (!gone && !options.signal?.aborted) throw desk.failure?.error ?? error
   } finally {
     unfollow?.()

@@ -5,10 +5,10 @@
  * begins exactly behind the last event that was given out. Invariant: events are given out in the order of their numbers, each once.
  */
 
-import { final, Lost, once } from './call.js'
-import { refusal, SimseError } from './errors.js'
+import { final, Lost, once, RETRY_AFTER_SECONDS_MAX } from './call.js'
+import { foreign, isForeign, refusal, SimseError } from './errors.js'
 import { Frames } from './frames.js'
-import { follow, linked, pause, pauseMs } from './time.js'
+import { follow, later, linked, pause, pauseMs } from './time.js'
 
 /** Between two lines that bring no event: after so long the pauses begin anew. */
 const LINE_MS_GOOD = 10_000
@@ -18,6 +18,9 @@ const ASYNC_DISPOSE = Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')
 
 /** Statuses that another try may not meet. */
 const PASSING = new Set([408, 429, 500, 502, 503, 504])
+
+/** Somebody between us and the server wants to know who we are: another try does not tell it. */
+const CLOSED = new Set([401, 403])
 
 /** Events as an async iterator. */
 export class EventStream {
@@ -40,7 +43,7 @@ export class EventStream {
   /**
    * @param world what all calls share
    * @param plan `first(cursor)` and `next(cursor)` make calls; `after` is where it begins, `takes(event)` and `ends(event)` choose,
-   *   `ready(frame)` sees the first frame; and the options `signal`, `timeoutMs`, `silenceMs`, `giveUpMs`, `onReconnect`
+   *   `ready(frame)` sees the first frame, `gone(failure)` knows that there will be no more; and the options `signal`, `timeoutMs`, `silenceMs`, `giveUpMs`, `onReconnect`
    */
   constructor(world, plan) {
     this.#world = world
@@ -153,38 +156,60 @@ export class EventStream {
     } catch (failure) {
       this.#drop()
       if (this.#stop.signal.aborted) return undefined
+      if (this.#connected && this.#plan.gone(failure)) return this.#end()
       const waits = this.#again(failure)
-      if (waits === undefined) {
-        const gone = this.#connected && failure instanceof SimseError && failure.status === 404
-        this.#end()
-        if (gone) return undefined
-        throw final(failure, this.#plan.operation)
+      const cause = final(failure, this.#plan.operation)
+      if (waits !== undefined) {
+        this.#plan.onReconnect?.({ attempt: this.#failures, delayMs: waits, cause })
+        await pause(waits, this.#stop.signal).catch(() => {})
+        if (this.#left() > 0 || this.#stop.signal.aborted) return undefined
       }
-      this.#plan.onReconnect?.({ attempt: this.#failures, delayMs: waits, cause: final(failure, this.#plan.operation) })
-      await pause(waits, this.#stop.signal).catch(() => {})
-      return undefined
+      this.#end()
+      throw cause
     }
+  }
+
+  /** How long a server that has gone is still looked for. */
+  #left() {
+    if (!this.#connected || this.#lostAt === undefined) return Number.POSITIVE_INFINITY
+    return this.#plan.giveUpMs - (Date.now() - this.#lostAt)
   }
 
   /** How long to wait for the next line; undefined: there is none. */
   #again(failure) {
     this.#failures += 1
     this.#lostAt ??= Date.now()
-    const enough = this.#connected
-      ? Date.now() - this.#lostAt > this.#plan.giveUpMs
-      : this.#failures > this.#world.retries
+    const left = this.#left()
+    const enough = left <= 0 || (!this.#connected && this.#failures > this.#world.retries)
     if (enough || this.#plan.stale?.()) return undefined
+    const waits = this.#patience(failure, left)
+    return waits === undefined ? undefined : Math.min(waits, left)
+  }
+
+  /** How long a failure is waited out; undefined: another try would meet the same. */
+  #patience(failure, left) {
     const usual = pauseMs(this.#failures)
     if (failure instanceof Lost) return usual
     if (!(failure instanceof SimseError) || failure.replayed) return undefined
     if (failure.code === 'NO_SERVER') return this.#world.wasReached() ? usual : undefined
-    if (failure.status === 401) return this.#world.distrust() ? 0 : undefined
-    return PASSING.has(failure.status) ? Math.max(usual, (failure.retryAfter ?? 0) * 1000) : undefined
+    if (failure.status === 401 && this.#world.distrust()) return 0
+    if (!PASSING.has(failure.status) && !this.#strange(failure)) return undefined
+    const asked = (failure.retryAfter ?? 0) * 1000
+    if (!this.#connected) return asked > RETRY_AFTER_SECONDS_MAX * 1000 ? undefined : Math.max(usual, asked)
+    // Who says to come back when we will have given up is asked again before that.
+    return Math.max(usual, asked < left ? asked : left / 2)
+  }
+
+  /** Whether it is no word of the server's, which was there: what stands before it is not always in order while it is started anew. */
+  #strange(failure) {
+    if (!this.#connected || CLOSED.has(failure.status)) return false
+    return isForeign(failure) || failure.status === 404
   }
 
   async #connect() {
     const { operation, timeoutMs, silenceMs } = this.#plan
     const link = linked([this.#stop.signal])
+    const inTime = later(this.#left(), () => link.fire(new Lost(`${operation}: no answer in time`)))
     const call = this.#connected ? this.#plan.next(this.#cursor) : this.#plan.first(this.#cursor)
     try {
       const response = await this.#within(link, timeoutMs, `no answer within ${timeoutMs} ms`, () =>
@@ -196,7 +221,9 @@ export class EventStream {
       }
       const kind = response.headers.get('content-type') ?? ''
       if (!kind.startsWith('text/event-stream'))
-        throw new SimseError('BAD_ANSWER', `${operation}: expected an event stream, got ${kind}`, { operation })
+        throw foreign(
+          new SimseError('BAD_ANSWER', `${operation}: expected an event stream, got ${kind}`, { operation }),
+        )
       const line = { link, reader: response.body.getReader(), frames: new Frames(), since: Date.now() }
       // Not every `fetch` ends a body that is being read when its signal fires.
       follow(link.signal, (reason) => line.reader.cancel(reason).catch(() => {}))
@@ -206,6 +233,8 @@ export class EventStream {
       link.fire()
       link.free()
       throw failure
+    } finally {
+      inTime()
     }
   }
 
@@ -265,7 +294,7 @@ export class EventStream {
   /** Does something on a line, which is cut off when it takes too long. What goes wrong with the line is `Lost`. */
   async #within(link, ms, words, action) {
     const late = new Lost(`${this.#plan.operation}: ${words}`)
-    const timer = setTimeout(() => link.fire(late), Math.min(ms, 0x7fff_ffff))
+    const inTime = later(ms, () => link.fire(late))
     try {
       const result = await action()
       if (link.signal.aborted) throw link.signal.reason
@@ -275,7 +304,7 @@ export class EventStream {
       if (cause instanceof Lost || cause instanceof SimseError) throw cause
       throw new Lost(`${this.#plan.operation}: the line broke: ${cause?.message ?? cause}`, { cause })
     } finally {
-      clearTimeout(timer)
+      inTime()
     }
   }
 }

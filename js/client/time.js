@@ -37,16 +37,30 @@ function tellAll(signal) {
   for (const tell of all) tell(signal.reason)
 }
 
+/** Calls `tell` after a while; never after an endless one. A timer that is given more than it can hold fires at once. What comes back ends that. */
+export function later(ms, tell) {
+  if (ms === Number.POSITIVE_INFINITY) return () => {}
+  let left = ms
+  let timer
+  const wait = () => {
+    const piece = Math.min(left, TIMER_MS_MAX)
+    left -= piece
+    timer = setTimeout(left > 0 ? wait : tell, piece)
+  }
+  wait()
+  return () => clearTimeout(timer)
+}
+
 /** Resolves after a while; rejects with the signal's reason when that comes first. */
 export function pause(ms, signal) {
   return new Promise((resolve, reject) => {
     let unfollow = () => {}
-    const timer = setTimeout(() => {
+    const stop = later(ms, () => {
       unfollow()
       resolve()
-    }, ms)
+    })
     unfollow = follow(signal, (reason) => {
-      clearTimeout(timer)
+      stop()
       reject(reason)
     })
   })
@@ -60,10 +74,7 @@ export function linked(signals, ms = Number.POSITIVE_INFINITY, late = () => new 
   const freeing = []
   const fire = (reason) => controller.abort(reason)
   for (const signal of signals) if (signal !== undefined) freeing.push(follow(signal, fire))
-  if (ms <= TIMER_MS_MAX) {
-    const timer = setTimeout(() => fire(late()), ms)
-    freeing.push(() => clearTimeout(timer))
-  }
+  freeing.push(later(ms, () => fire(late())))
   return {
     signal: controller.signal,
     fire,
