@@ -207,6 +207,39 @@ async fn an_abort_reaches_a_model_that_says_nothing() {
     assert_eq!(house.turn(&id, "go on").await.status, TurnStatus::Completed);
 }
 
+/// A prompt that would begin one more turn than may run at once is refused; those that wait in a busy session are no more.
+#[tokio::test]
+async fn no_more_turns_run_than_may() {
+    let house = open(Storage::Memory, |settings| settings.limits.turns_max = 1).await;
+    let (feed, pieces) = mpsc::unbounded_channel();
+    house.plays([follows(pieces), says("second"), says("elsewhere")]);
+    let (id, other) = (house.session().await, house.session().await);
+    let first = house.prompts(&id, "one", PromptMode::Queue).await.unwrap();
+    let second = house.prompts(&id, "two", PromptMode::Queue).await.unwrap();
+    assert_eq!((first.status, second.status), (TurnStatus::Running, TurnStatus::Queued));
+    for _ in 0..2 {
+        let refused = house.prompts(&other, "three", PromptMode::Queue).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::ResourceExhausted);
+    }
+    feed.send("x").unwrap();
+    drop(feed);
+    for turn in [first, second] {
+        let record = house.app.wait_turn(&anyone(), &id, &turn.turn_id).await.unwrap();
+        assert_eq!(record.status, TurnStatus::Completed);
+    }
+    // The end of a turn is told before its task is gone.
+    let begins = async {
+        loop {
+            match house.prompts(&other, "four", PromptMode::Queue).await {
+                Err(error) if error.code() == ErrorCode::ResourceExhausted => tokio::task::yield_now().await,
+                begun => return begun.unwrap(),
+            }
+        }
+    };
+    let begun = tokio::time::timeout(Duration::from_secs(60), begins).await.unwrap();
+    assert_eq!(house.app.wait_turn(&anyone(), &other, &begun.turn_id).await.unwrap().status, TurnStatus::Completed);
+}
+
 #[tokio::test]
 async fn prompts_queue_or_are_refused_or_steer() {
     let house = open(Storage::Memory, |settings| settings.limits.queued_prompts_max = 2).await;

@@ -101,6 +101,10 @@ pub const FRAMES_WAITING_BYTES_MAX: usize = 1 << 20;
 pub const SESSIONS_MAX: u64 = 1_000_000;
 /// Forks of forks in a row: each reads through the logs of those before it.
 pub const FORK_DEPTH_MAX: usize = 1_000;
+/// Turns that run at once, in all sessions. Each has a connection to its model.
+pub const TURNS_MAX: usize = 4_000;
+/// File descriptors beside those of connections and turns: databases, tools, tool servers, and what is opened for a moment.
+pub const DESCRIPTORS_BESIDE: u64 = 1_024;
 /// Open connections.
 pub const CONNECTIONS_MAX: usize = 10_000;
 /// Open event streams of one session.

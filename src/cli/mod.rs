@@ -10,6 +10,7 @@ mod check;
 mod client;
 mod config;
 mod copies;
+mod descriptors;
 mod job;
 mod log;
 mod panics;

@@ -8,6 +8,7 @@ use secrecy::SecretString;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::client::{Client, Way};
+use super::descriptors;
 use crate::app::{App, Extras, OpenError};
 use crate::base::limit;
 use crate::base::passed::Passed;
@@ -70,6 +71,7 @@ impl Running {
     /// # Errors
     /// [`StartError`]; nothing is left running then.
     pub(super) async fn start_on(launch: &Launch, passed: Passed) -> Result<Self, StartError> {
+        let launch = &descriptors::fit(launch);
         let app = open(launch).await?;
         match Self::open_door(&app, launch, passed).await {
             Ok(running) => Ok(running),

@@ -12,6 +12,7 @@ use rustix::stdio::{dup2_stdout, stderr, stdin, stdout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::descriptors;
 use super::reload::Reloader;
 use super::running::open;
 use super::serve::{Told, exit_of, refuse};
@@ -46,6 +47,7 @@ pub(super) async fn run(launch: &Launch, streams: Streams, (given, log): Told<'_
         Ok(stop) => stop,
         Err(cause) => return refuse(Exit::CannotStart, format!("no signals: {cause}")),
     };
+    let launch = &descriptors::fit(launch);
     let app = match open(launch).await {
         Ok(app) => app,
         Err(error) => {

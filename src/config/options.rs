@@ -210,6 +210,9 @@ options! {
     /// Prompts that may wait in one session [default: 100]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     queued_prompts_max: usize,
+    /// Turns that run at once, in all sessions [default: 4000]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    turns_max: usize,
     /// Sessions that are kept [default: 1000000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     sessions_max: u64,

@@ -17,10 +17,11 @@ use crate::protocol::PermissionRule;
 /// Largest configuration file in bytes.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Settings of which 0 would mean that nothing works.
-pub(super) const AT_LEAST_ONE: [&str; 11] = [
+pub(super) const AT_LEAST_ONE: [&str; 12] = [
     "model_idle_timeout_ms",
     "permission_timeout_ms",
     "max_iterations",
+    "turns_max",
     "sessions_max",
     "streams_per_session_max",
     "connections_max",
@@ -280,6 +281,7 @@ fn settings(
         model_idle_timeout_ms: all.model_idle_timeout_ms.unwrap_or(defaults.model_idle_timeout_ms),
         max_iterations: all.max_iterations.unwrap_or(defaults.max_iterations),
         queued_prompts_max: all.queued_prompts_max.unwrap_or(defaults.queued_prompts_max),
+        turns_max: all.turns_max.unwrap_or(defaults.turns_max),
         sessions_max: all.sessions_max.unwrap_or(defaults.sessions_max),
         streams_per_session_max: all.streams_per_session_max.unwrap_or(defaults.streams_per_session_max),
         snapshot_bytes_max: all.snapshot_bytes_max.unwrap_or(defaults.snapshot_bytes_max),
@@ -294,6 +296,7 @@ pub(super) fn problems(all: &Options) -> Vec<ConfigError> {
         ("model_idle_timeout_ms", all.model_idle_timeout_ms == Some(0)),
         ("permission_timeout_ms", all.permission_timeout_ms == Some(0)),
         ("max_iterations", all.max_iterations == Some(0)),
+        ("turns_max", all.turns_max == Some(0)),
         ("sessions_max", all.sessions_max == Some(0)),
         ("streams_per_session_max", all.streams_per_session_max == Some(0)),
         ("connections_max", all.connections_max == Some(0)),

@@ -71,6 +71,16 @@ impl Shelf {
         Counted(self.running.clone())
     }
 
+    /// Counts a turn that is about to run, unless so many run already.
+    pub(super) fn admit(&self, turns_max: usize) -> Option<Counted> {
+        let admitted = self.running.send_if_modified(|running| {
+            let fits = *running < turns_max;
+            *running += usize::from(fits);
+            fits
+        });
+        admitted.then(|| Counted(self.running.clone()))
+    }
+
     /// Lets a session go from memory. False: somebody holds it.
     pub(super) fn evict(&self, live: &Arc<Live>, scope: &Arc<Scope>) -> bool {
         let mut lives = self.lives.lock();
@@ -318,7 +328,11 @@ impl Manager {
 
     /// Takes other limits and rules. They count from the next time that somebody looks at them.
     pub fn adopt(&self, limits: &Limits, permissions: &PermissionConfig) {
-        self.shelf.terms.limits.write().clone_from(limits);
+        let mut now = self.shelf.terms.limits.write();
+        // It was held against the files that this process may open.
+        let turns_max = now.turns_max;
+        *now = Limits { turns_max, ..limits.clone() };
+        drop(now);
         self.shelf.terms.rules.set(permissions);
     }
 
@@ -348,7 +362,7 @@ impl Manager {
         let most = |of: &dyn Fn(&Live) -> usize| lives.iter().map(|live| of(live)).max().unwrap_or(0);
         vec![
             LimitView::new("sessionsInMemory", lives.len(), limits.sessions_max),
-            LimitView::new("turnsRunning", *self.shelf.running.borrow(), limits.sessions_max),
+            LimitView::new("turnsRunning", *self.shelf.running.borrow(), limits.turns_max),
             LimitView::new("restingScopes", resting, limit::RESTING_SCOPES_MAX),
             LimitView::new("restingScopesWithPrograms", busy, limit::RESTING_PROGRAM_SCOPES_MAX),
             LimitView::new("fileMarksOfASession", scopes.most(|scope| scope.files.count()), limit::FILE_MARKS_MAX),

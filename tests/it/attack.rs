@@ -423,6 +423,37 @@ async fn slow_heads_and_slow_bodies_are_cut_off_and_hold_up_nobody() {
     serving.stop().await;
 }
 
+/// Connections that nobody says anything on take no descriptor that the server's own work needs: what is open goes on working, and
+/// one more connection hears that there is no room.
+#[tokio::test]
+async fn connections_leave_descriptors_for_work() {
+    const FILES: u32 = 256;
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start_with_files(&home, &["--model", "demo/scripted"], FILES).await;
+    let health = serving.request("GET", "/health?verbose=true").send(serving.address).await.json();
+    let limit = |name: &str| {
+        health["limits"].as_array().unwrap().iter().find(|one| one["name"] == name).unwrap()["limit"].clone()
+    };
+    assert_eq!((limit("connections"), limit("turnsRunning")), (json!(FILES / 2), json!(FILES / 4)), "{health}");
+    let own = TcpStream::connect(serving.address).await.unwrap();
+    let mut idle = Vec::new();
+    for _ in 0..FILES {
+        idle.push(TcpStream::connect(serving.address).await.unwrap());
+    }
+    let refused = serving.request("GET", "/health").send(serving.address).await;
+    assert_eq!((refused.status, refused.code().as_str()), (429, "RESOURCE_EXHAUSTED"));
+    let request = "POST /sessions HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer TOKEN\r\nContent-Type: application/json\r\nContent-Length: 17\r\n\r\n{\"sessionId\":\"s\"}";
+    let prompt = "POST /sessions/s/prompt?wait=true HTTP/1.1\r\nHost: HOST\r\nAuthorization: Bearer TOKEN\r\nContent-Type: application/json\r\nContent-Length: 17\r\nConnection: close\r\n\r\n{\"prompt\":\"demo\"}";
+    let mut own = own;
+    own.write_all(&text(&serving, &format!("{request}{prompt}"))).await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(PATIENCE, own.read_to_end(&mut answer)).await.unwrap().unwrap();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(statuses(&answer) == [201, 200] && answer.contains("\"completed\""), "{answer}");
+    drop(idle);
+    serving.stop().await;
+}
+
 /// Pings whose answers nobody takes: they are read no further, and the socket is cut off like any other that takes nothing.
 #[tokio::test]
 async fn a_flood_of_pings_takes_no_memory() {

@@ -42,6 +42,12 @@ impl Actor {
         self.settle_owed().await.map_err(|e| store_failure(&e))?;
         match place(self.running.as_ref().map(|running| running.phase), self.queue.len(), prompt.mode) {
             Place::Begin => {
+                let turns_max = self.terms.limits.read().turns_max;
+                // Until the turn is counted by itself.
+                let Some(_admitted) = self.shelf.admit(turns_max) else {
+                    let message = format!("{turns_max} turns run at once already; wait, or end some");
+                    return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
+                };
                 let turn_id = TurnId::generate();
                 let accepted = Accepted { turn_id, status: TurnStatus::Running, version: version + 1 };
                 let rows = prompt.receipt_rows(&accepted)?;

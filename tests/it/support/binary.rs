@@ -55,6 +55,18 @@ impl Serving {
         Self::up(Self::command(home, arguments, environment), home).await
     }
 
+    /// The same where it may have no more than so many files open, whatever it asks for.
+    pub async fn start_with_files(home: &TempDir, arguments: &[&str], files: u32) -> Self {
+        let server = Self::command(home, arguments, &[]);
+        let server = server.as_std();
+        let mut command = Command::new("bash");
+        command.arg("-c").arg(format!("ulimit -n {files} && exec \"$@\"")).arg("bash");
+        command.arg(server.get_program()).args(server.get_args()).current_dir(home.path()).env_clear();
+        command.envs(server.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        Self::up(command, home).await
+    }
+
     /// The same; what it says goes into files in its home, however much it is: nobody reads a pipe while it runs.
     pub async fn start_into_files(home: &TempDir, arguments: &[&str], environment: &[(&str, String)]) -> Self {
         let mut command = Self::command(home, arguments, environment);
