@@ -136,8 +136,10 @@ impl Line {
 
     /// The name and the value of a header.
     fn header(&self) -> Option<(&[u8], &[u8])> {
-        let colon = memchr::memchr(b':', &self.bytes)?;
-        Some((&self.bytes[..colon], &self.bytes[colon + 1..]))
+        // A carriage return that something stands behind, be it a blank, ends no line.
+        let line = self.bytes.strip_suffix(b"\r").filter(|_| self.returned).unwrap_or(&self.bytes);
+        let colon = memchr::memchr(b':', line)?;
+        Some((&line[..colon], &line[colon + 1..]))
     }
 }
 
@@ -220,11 +222,9 @@ impl Head {
         let Some((name, value)) = line.header() else { return };
         if name.eq_ignore_ascii_case(b"content-length") {
             let whole = line.bytes.len() < LINE_BYTES_MAX;
-            let text = std::str::from_utf8(value.trim_ascii_end()).ok();
-            self.length = Some(text.filter(|_| whole).and_then(|text| text.parse().ok()));
+            self.length = Some(if whole && !line.parted { number(value, 10) } else { None });
         }
         if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            let value = value.strip_suffix(b"\r").unwrap_or(value);
             let plain = value.eq_ignore_ascii_case(b"chunked") && !line.parted;
             self.coding = Some(if plain && self.coding.is_none() { Coding::Chunked } else { Coding::Other });
         }
@@ -234,8 +234,13 @@ impl Head {
 /// None: there is none, or not all of it is here.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let end = line.iter().position(|byte| matches!(byte, b';' | b'\r'))?;
-    let digits = line.get(..end)?;
-    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    number(line.get(..end)?, 16)
+}
+
+/// Without a sign.
+fn number(digits: &[u8], base: u32) -> Option<u64> {
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.chars().all(|digit| digit.is_digit(base)))?;
+    u64::from_str_radix(text, base).ok()
 }
 
 #[cfg(test)]
@@ -324,6 +329,7 @@ mod tests {
             ("HTTP/1.1", "Transfer-Encoding: \"chunked\"\r\n", Some(Coding)),
             ("HTTP/1.1", "Transfer-Encoding: xchunked\r\n", Some(Coding)),
             ("HTTP/1.1", "Transfer-Encoding: \x0bchunked\r\n", Some(Coding)),
+            ("HTTP/1.1", "Transfer-Encoding: chunked\r \r\n", Some(Coding)),
             ("HTTP/1.1", "Transfer-Encoding:\r\n", Some(Coding)),
             ("HTTP/1.1", "Transfer-Encoding:\r\n chunked\r\n", Some(Coding)),
             ("HTTP/1.1", "Transfer-Encoding : gzip\r\n", Some(Coding)),
@@ -360,6 +366,10 @@ mod tests {
             "five".into(),
             "5, 5".into(),
             "-1".into(),
+            "+5".into(),
+            "1 5".into(),
+            "5\x0c".into(),
+            "5\r\t".into(),
             String::new(),
         ];
         for length in heads {
@@ -371,7 +381,7 @@ mod tests {
         let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
         #[rustfmt::skip]
         let table = [
-            "zz\r\n", "\r\n", ";x\r\n", "-1\r\n", "fffffffffffffffff\r\n", "1\n", "1;x\n", "1\r\nab\r\n", "1\r\na\n", "0\r\n\n", "0\r\nX: y\n",
+            "zz\r\n", "\r\n", ";x\r\n", "-1\r\n", "+1\r\n", "fffffffffffffffff\r\n", "1\n", "1;x\n", "1\r\nab\r\n", "1\r\na\n", "0\r\n\n", "0\r\nX: y\n",
             "0\r\nX: y\r\n\n", "0\r\nX: y\n\n", "1;\n\r\n",
         ];
         for lost in table.into_iter().map(str::to_owned).chain([format!("{zeros}1\r\n"), format!("{zeros}\r\n")]) {

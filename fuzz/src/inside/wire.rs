@@ -60,7 +60,7 @@ fn bare(mut text: &[u8]) -> &[u8] {
 
 /// Where the first head ends, and whether it is unclear where its body does.
 fn first_head(stream: &[u8]) -> Option<(usize, Option<Unclear>)> {
-    let (mut at, mut begun, mut old, mut length) = (0, false, false, false);
+    let (mut at, mut begun, mut old, mut length) = (0, false, false, None);
     let mut codings = Vec::new();
     for line in stream.split_inclusive(|byte| *byte == b'\n') {
         at += line.len();
@@ -68,10 +68,10 @@ fn first_head(stream: &[u8]) -> Option<(usize, Option<Unclear>)> {
         match (line.is_empty() || line == b"\r", begun) {
             (true, true) => {
                 let unclear = match codings.as_slice() {
-                    [_, ..] if length => Some(Unclear::TwoLengths),
+                    [_, ..] if length.is_some() => Some(Unclear::TwoLengths),
                     [true] => old.then_some(Unclear::OldVersion),
                     [_, ..] => Some(Unclear::Coding),
-                    [] => None,
+                    [] => (length == Some(false)).then_some(Unclear::Length),
                 };
                 return Some((at - 1, unclear));
             }
@@ -85,10 +85,15 @@ fn first_head(stream: &[u8]) -> Option<(usize, Option<Unclear>)> {
                 let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
                 let mut name: Vec<u8> = line[..colon].iter().copied().filter(|byte| !is_blank(byte)).collect();
                 name.make_ascii_lowercase();
-                length |= name == b"content-length";
+                let value = &line[colon + 1..];
+                let value = bare(value.strip_suffix(b"\r").unwrap_or(value));
+                if name == b"content-length" {
+                    let number = std::str::from_utf8(value).ok().and_then(plain_number);
+                    // Of a longer line it is not all seen.
+                    let shown = line.iter().filter(|byte| !is_blank(byte)).count() < 64;
+                    length = Some(number.is_some() && shown);
+                }
                 if name == b"transfer-encoding" {
-                    let value = bare(&line[colon + 1..]);
-                    let value = bare(value.strip_suffix(b"\r").unwrap_or(value));
                     codings.push(value.eq_ignore_ascii_case(b"chunked"));
                 }
             }
