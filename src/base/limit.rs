@@ -2,6 +2,10 @@
 
 /// Largest request body in bytes (contract.md, Doors).
 pub const BODY_BYTES_MAX: usize = 10_000_000;
+/// What has come of messages and bodies that are not whole yet, of all clients together, in bytes beyond the first of each.
+pub const UNFINISHED_BYTES_MAX: usize = 256 << 20;
+/// The first bytes of each, which always have room: what is small is never refused.
+pub const UNFINISHED_SMALL_BYTES: usize = 64 << 10;
 /// Longest prompt text in bytes.
 pub const PROMPT_BYTES_MAX: usize = 2_000_000;
 /// Rounds with the model in one turn (contract.md, Doors: `max-iterations`).
@@ -24,7 +28,7 @@ pub const MODEL_IDLE_TIMEOUT_MS: u64 = 120_000;
 pub const HEARTBEAT_MS: u64 = 15_000;
 /// Longest wait for the head of a request, on an idle connection too.
 pub const HEAD_TIMEOUT_MS: u64 = 30_000;
-/// Longest wait for a whole request body.
+/// Longest wait for a whole request body, and for the rest of a WebSocket message that is begun.
 pub const BODY_TIMEOUT_MS: u64 = 30_000;
 /// Longest time in which a client may take nothing of what is written to it.
 pub const WRITE_TIMEOUT_MS: u64 = 30_000;

@@ -191,6 +191,7 @@ pub(super) fn options(launch: &Launch, token: Option<SecretString>) -> ListenOpt
         token,
         tokens_file: launch.listen.auth.then(|| tokens::tokens_file(&launch.data_directory)),
         body_bytes_max: launch.listen.body_bytes_max,
+        unfinished_bytes_max: limit::UNFINISHED_BYTES_MAX,
         tls: launch.listen.tls.clone().map(|(certificate, key)| TlsFiles { certificate, key }),
         socket: launch.listen.socket.clone(),
         connections_max: launch.listen.connections_max,

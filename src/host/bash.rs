@@ -787,10 +787,11 @@ mod tests {
         assert!(output.text.ends_with(&want), "{}", output.text);
     }
 
-    /// What this process holds in memory.
+    /// What this process holds in memory, without the pages of files: those of its own program come as it is first run.
     fn resident_bytes() -> u64 {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let held = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+        held.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
     }
 
     #[tokio::test]

@@ -1,9 +1,10 @@
 //! One request as its handler gets it, and the reading of its body.
 //!
-//! Invariant: a body is read only within `body_bytes_max` and `body_timeout`, and only as JSON. What the head alone
+//! Invariant: a body is read only within `body_bytes_max` and `body_timeout`, as the room of all allows, and only as JSON. What the head alone
 //! shows to be wrong is answered before any of it has come.
 
 use std::fmt::Display;
+use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use tokio::time::Instant;
 use super::Shared;
 use super::answer::Failure;
 use super::headers::single;
+use super::intake::Share;
 use super::log::Route;
 use super::query::Query;
 use crate::app::{Caller, parse_json};
@@ -40,6 +42,20 @@ pub(crate) struct Call {
     pub(crate) head: request::Parts,
     path: Vec<(String, String)>,
     body: Body,
+}
+
+/// A body that was taken in. It has its part of the room of all until it is dropped.
+pub(super) struct Taken {
+    bytes: Vec<u8>,
+    share: Share,
+}
+
+impl Deref for Taken {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl FromRequest<Arc<Shared>> for Call {
@@ -100,7 +116,7 @@ impl Call {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) async fn bytes(&mut self) -> Result<Vec<u8>, Failure> {
+    pub(super) async fn bytes(&mut self) -> Result<Taken, Failure> {
         let body = std::mem::take(&mut self.body);
         if let Err(failure) = check_head(&self.head.headers, self.shared.options.body_bytes_max) {
             drain(&self.head.headers, body, &self.shared);
@@ -136,7 +152,7 @@ fn check_type(headers: &HeaderMap, needed: bool) -> Result<(), ApiError> {
     if essence.eq_ignore_ascii_case("application/json") { Ok(()) } else { Err(expected()) }
 }
 
-async fn read(headers: &HeaderMap, body: Body, shared: &Shared) -> Result<Vec<u8>, Failure> {
+async fn read(headers: &HeaderMap, body: Body, shared: &Shared) -> Result<Taken, Failure> {
     let deadline = Instant::now() + shared.options.body_timeout;
     match tokio::time::timeout_at(deadline, collect(headers, body, shared)).await {
         Ok(outcome) => outcome,
@@ -148,19 +164,23 @@ async fn read(headers: &HeaderMap, body: Body, shared: &Shared) -> Result<Vec<u8
     }
 }
 
-async fn collect(headers: &HeaderMap, mut body: Body, shared: &Shared) -> Result<Vec<u8>, Failure> {
+async fn collect(headers: &HeaderMap, mut body: Body, shared: &Shared) -> Result<Taken, Failure> {
     let bytes_max = shared.options.body_bytes_max;
-    let mut bytes = Vec::new();
+    let mut taken = Taken { bytes: Vec::new(), share: Share::of(&shared.intake) };
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Failure::from(broken_off()).closing())?;
         let Some(data) = frame.data_ref() else { continue };
-        if bytes.len() + data.len() > bytes_max {
+        if taken.len() + data.len() > bytes_max {
             drain(headers, body, shared);
             return Err(Failure::from(too_large(bytes_max)).closing());
         }
-        bytes.extend_from_slice(data);
+        if taken.share.grow(data.len()).is_err() {
+            drain(headers, body, shared);
+            return Err(Failure::from(shared.intake.full("body")).closing());
+        }
+        taken.bytes.extend_from_slice(data);
     }
-    Ok(bytes)
+    Ok(taken)
 }
 
 fn broken_off() -> ApiError {

@@ -11,6 +11,7 @@ mod held;
 #[cfg(test)]
 #[path = "../../fuzz/src/inside/wire.rs"]
 mod inside;
+mod intake;
 mod io;
 mod keys;
 mod lifecycle;
@@ -21,6 +22,7 @@ mod metrics;
 mod openapi;
 mod out;
 mod peer;
+mod pieces;
 mod query;
 mod rehearsal;
 mod routes;
@@ -43,6 +45,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::guard::Guard;
+use self::intake::Intake;
 use self::keys::Keys;
 use self::listen::{Ends, Listeners};
 use self::socket::Socket;
@@ -77,13 +80,15 @@ pub struct ListenOptions {
     pub socket: Option<PathBuf>,
     /// Largest body in bytes.
     pub body_bytes_max: usize,
+    /// What has come of messages and bodies that are not whole yet, in bytes beyond the first 64 KiB of each, of all together.
+    pub unfinished_bytes_max: usize,
     /// Open connections, at most.
     pub connections_max: usize,
     /// Time between two comments on a silent stream.
     pub heartbeat: Duration,
     /// Longest wait for a request's head, an idle connection's included.
     pub head_timeout: Duration,
-    /// Longest wait for a whole request body.
+    /// Longest wait for a whole request body, and for the rest of a WebSocket message that is begun.
     pub body_timeout: Duration,
     /// Longest time in which a client may take nothing of what is written to it.
     pub write_timeout: Duration,
@@ -105,6 +110,7 @@ impl Default for ListenOptions {
             tls: None,
             socket: None,
             body_bytes_max: limit::BODY_BYTES_MAX,
+            unfinished_bytes_max: limit::UNFINISHED_BYTES_MAX,
             connections_max: limit::CONNECTIONS_MAX,
             heartbeat: Duration::from_millis(limit::HEARTBEAT_MS),
             head_timeout: Duration::from_millis(limit::HEAD_TIMEOUT_MS),
@@ -176,6 +182,8 @@ pub(crate) struct Shared {
     accepting: CancellationToken,
     /// What waits for sockets.
     outs: out::Outs,
+    /// What is not whole yet.
+    intake: Arc<Intake>,
 }
 
 impl Shared {
@@ -188,6 +196,7 @@ impl Shared {
         let mut limits = vec![
             of("connections", self.options.connections_max, &self.room),
             of("refusals", listen::REFUSALS_MAX, &self.refusals),
+            LimitView::new("unfinishedBytes", self.intake.used(), self.options.unfinished_bytes_max),
             LimitView::new("tokens", self.guard.keys().count(), limit::TOKENS_MAX),
             LimitView::new("tokenNames", self.guard.keys().names(), limit::TOKEN_NAMES_MAX),
             LimitView::new("framesOfASocket", frames, limit::FRAMES_WAITING_MAX),
@@ -257,6 +266,7 @@ impl Server {
         let (stop, closing) = (streams.clone(), accepting.clone());
         let room = Arc::new(Semaphore::new(options.connections_max));
         let refusals = Arc::new(Semaphore::new(listen::REFUSALS_MAX));
+        let intake = Intake::new(options.unfinished_bytes_max);
         let proof_key = ProofKey::random();
         let shared = Shared {
             app,
@@ -269,6 +279,7 @@ impl Server {
             streams: stop,
             accepting: closing,
             outs: out::Outs::default(),
+            intake,
         };
         let shared = Arc::new(shared);
         let router = routes::router(Arc::clone(&shared));

@@ -4,19 +4,29 @@
 //! and us up. A client that takes nothing is cut off by the connection's write deadline; one that does not answer
 //! pings, by the time that a pong may take. Either comes back and goes on by `after`.
 //!
-//! Invariants: a message is taken within `body_bytes_max` bytes, and compression is never agreed on. Behind a ping nothing is
+//! Invariants: a message is taken within `body_bytes_max` bytes and `body_timeout`, and as the room of all allows; compression is
+//! never agreed on. Behind a ping nothing is
 //! read until its answer is on its way: who sends pings and takes no answers is read no further. The socket counts as a connection
 //! until it has ended.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::body::Body;
+use axum::http::Request;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncReadExt as _;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::error::ProtocolError;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
@@ -25,6 +35,7 @@ use super::call::Call;
 use super::dialogue::{Dialogue, ready, shutdown};
 use super::listen::Berth;
 use super::out::{self, Frame};
+use super::pieces::{Bounds, Fault, Pieces};
 use crate::app::Caller;
 use crate::base::limit;
 use crate::protocol::ApiError;
@@ -32,28 +43,37 @@ use crate::protocol::ApiError;
 /// Bytes that tungstenite gathers before it writes.
 const WRITE_BUFFER_BYTES: usize = 16 << 10;
 
+/// Bytes that it takes in at once.
+const READ_BUFFER_BYTES: usize = 16 << 10;
+/// How long a client that was refused may go on sending: were the line cut meanwhile, its system would throw away what it was told.
+const LINGER: Duration = Duration::from_secs(1);
+
+type Line = Pieces<TokioIo<Upgraded>>;
+type WebSocket = WebSocketStream<Line>;
+
 /// Turns the request into a socket.
-pub(super) async fn open(mut call: Call) -> Answer {
+pub(super) async fn open(call: Call) -> Answer {
     call.no_query()?;
-    let asked = WebSocketUpgrade::from_request_parts(&mut call.head, &call.shared).await;
-    let upgrade = asked.map_err(|cause| {
+    let Call { shared, caller, mut head, .. } = call;
+    let (berth, upgrade) = (head.extensions.remove::<Berth>(), head.extensions.remove::<OnUpgrade>());
+    let refused = |cause: &dyn std::fmt::Display| {
         let expected = format!("the head of a WebSocket of version 13: {cause}");
         Failure::with_status(ApiError::invalid("Upgrade", expected), 426)
-    })?;
-    let (shared, caller) = (Arc::clone(&call.shared), call.caller.clone());
-    let berth = call.head.extensions.remove::<Berth>();
-    let bytes_max = shared.options.body_bytes_max;
-    let upgrade = upgrade
-        .max_message_size(bytes_max)
-        .max_frame_size(bytes_max)
-        .write_buffer_size(WRITE_BUFFER_BYTES)
-        .on_failed_upgrade(|cause| tracing::debug!(%cause, "a socket did not come to be"));
-    Ok(upgrade.on_upgrade(move |socket| async move {
-        match berth {
-            Some(berth) => berth.hold(serve(socket, shared, caller)).await,
-            None => tracing::error!("a socket without a berth"),
+    };
+    let agreed = create_response_with_body(&Request::from_parts(head, ()), Body::empty);
+    let agreed = agreed.map_err(|cause| refused(&cause))?;
+    let upgrade = upgrade.ok_or_else(|| refused(&"the connection cannot become one"))?;
+    tokio::spawn(async move {
+        match (upgrade.await, berth) {
+            (Ok(line), Some(berth)) => {
+                let serving = Box::pin(serve(TokioIo::new(line), shared, caller));
+                berth.hold(serving).await;
+            }
+            (Ok(_), None) => tracing::error!("a socket without a berth"),
+            (Err(cause), _) => tracing::debug!(%cause, "a socket did not come to be"),
         }
-    }))
+    });
+    Ok(agreed)
 }
 
 /// Why a socket ends from our side.
@@ -63,26 +83,27 @@ enum End {
     Stopped,
     /// The client no longer answers.
     Deaf,
-    /// A message was too large.
-    TooLarge,
-    /// Something that is no WebSocket came.
-    Broken,
+    /// Something is wrong with what comes.
+    Refused(Fault),
 }
 
 impl End {
     fn frame(self) -> CloseFrame {
         let (code, reason) = match self {
-            Self::Stopped => (close_code::AWAY, "the server has stopped"),
-            Self::Deaf => (close_code::AWAY, "no answer to a ping"),
-            Self::TooLarge => (close_code::SIZE, "the message is larger than the limit"),
-            Self::Broken => (close_code::PROTOCOL, "this is no frame of a WebSocket"),
+            Self::Stopped => (CloseCode::Away, "the server has stopped"),
+            Self::Deaf => (CloseCode::Away, "no answer to a ping"),
+            Self::Refused(Fault::TooLarge) => (CloseCode::Size, "the message is larger than the limit"),
+            Self::Refused(Fault::NoRoom) => (CloseCode::Again, "RESOURCE_EXHAUSTED: no room for a large message now"),
+            Self::Refused(Fault::Late) => (CloseCode::Policy, "TIMEOUT: a message was begun and did not come in time"),
+            Self::Refused(Fault::Broken) => (CloseCode::Protocol, "this is no frame of a WebSocket"),
         };
         CloseFrame { code, reason: reason.into() }
     }
 }
 
-async fn serve(socket: WebSocket, shared: Arc<Shared>, caller: Caller) {
+async fn serve(line: TokioIo<Upgraded>, shared: Arc<Shared>, caller: Caller) {
     let _open = shared.app.meters().sockets.enter();
+    let (socket, fault) = socket(line, &shared).await;
     let (sink, stream) = socket.split();
     let (out, frames) = out::channel();
     shared.outs.add(&out);
@@ -93,7 +114,8 @@ async fn serve(socket: WebSocket, shared: Arc<Shared>, caller: Caller) {
     let (answer, answers) = mpsc::channel(1);
     let writer = Writer { sink, frames, answers, hearing, ending, gone: gone.clone(), shared: Arc::clone(&shared) };
     let writing = tokio::spawn(writer.run());
-    let reader = Reader { stream, heard, answer, dialogue: Dialogue::new(Arc::clone(&shared.app), caller, out) };
+    let dialogue = Dialogue::new(Arc::clone(&shared.app), caller, out);
+    let mut reader = Reader { stream, fault, heard, answer, dialogue };
     let ended = tokio::select! {
         ended = reader.run() => ended,
         () = gone.cancelled() => None,
@@ -101,11 +123,39 @@ async fn serve(socket: WebSocket, shared: Arc<Shared>, caller: Caller) {
     };
     // Nothing more is said by anybody but the writer's last word.
     end.send_replace(Some(ended));
-    drop(writing.await);
+    let Reader { stream, .. } = reader;
+    let Ok(sink) = writing.await else { return };
+    if let (Some(End::Refused(_)), Ok(socket)) = (ended, stream.reunite(sink)) {
+        hear_out(socket.into_inner().into_inner()).await;
+    }
+}
+
+async fn socket(line: TokioIo<Upgraded>, shared: &Shared) -> (WebSocket, Arc<OnceLock<Fault>>) {
+    let bytes_max = shared.options.body_bytes_max;
+    let bounds = Bounds { bytes_max, time: shared.options.body_timeout, intake: Arc::clone(&shared.intake) };
+    let (line, fault) = Pieces::new(line, bounds);
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(bytes_max))
+        .max_frame_size(Some(bytes_max))
+        .read_buffer_size(READ_BUFFER_BYTES)
+        .write_buffer_size(WRITE_BUFFER_BYTES);
+    (WebSocketStream::from_raw_socket(line, Role::Server, Some(config)).await, fault)
+}
+
+/// Takes in what a client that was refused is still sending, a little, and keeps none of it.
+async fn hear_out(mut line: TokioIo<Upgraded>) {
+    let hearing = async {
+        let mut rest = [0; 4096];
+        while matches!(line.read(&mut rest).await, Ok(1..)) {}
+    };
+    // A client that goes on does not want to know.
+    drop(tokio::time::timeout(LINGER, hearing).await);
 }
 
 struct Reader {
     stream: SplitStream<WebSocket>,
+    /// What was wrong, once reading has failed for it.
+    fault: Arc<OnceLock<Fault>>,
     heard: watch::Sender<Instant>,
     /// Has the answer to a ping written.
     answer: mpsc::Sender<oneshot::Sender<()>>,
@@ -114,11 +164,13 @@ struct Reader {
 
 impl Reader {
     /// Takes messages until there are none. Gives back why we end it.
-    async fn run(mut self) -> Option<End> {
+    async fn run(&mut self) -> Option<End> {
         while let Some(message) = self.stream.next().await {
             let message = match message {
                 Ok(message) => message,
-                Err(cause) => return broken(&cause),
+                Err(cause) => {
+                    return self.fault.get().map_or_else(|| broken(&cause), |fault| Some(End::Refused(*fault)));
+                }
             };
             self.heard.send_replace(Instant::now());
             let goes_on = match message {
@@ -132,7 +184,7 @@ impl Reader {
                     let (written, wait) = oneshot::channel();
                     self.answer.send(written).await.is_ok() && wait.await.is_ok()
                 }
-                Message::Pong(_) => true,
+                Message::Pong(_) | Message::Frame(_) => true,
                 Message::Close(_) => return None,
             };
             if !goes_on {
@@ -144,15 +196,13 @@ impl Reader {
 }
 
 /// What an error of the line says about how to end it.
-fn broken(cause: &axum::Error) -> Option<End> {
-    let text = cause.to_string();
-    tracing::debug!(cause = text, "a socket ended badly");
-    if text.contains("Space limit exceeded") {
-        Some(End::TooLarge)
-    } else if text.contains("IO error") || text.contains("Connection") || text.contains("without closing handshake") {
-        None
-    } else {
-        Some(End::Broken)
+fn broken(cause: &Error) -> Option<End> {
+    tracing::debug!(%cause, "a socket ended badly");
+    match cause {
+        Error::Capacity(_) => Some(End::Refused(Fault::TooLarge)),
+        Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
+        Error::Protocol(_) | Error::Utf8(_) | Error::AttackAttempt => Some(End::Refused(Fault::Broken)),
+        _ => None,
     }
 }
 
@@ -169,7 +219,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self) {
+    async fn run(mut self) -> SplitSink<WebSocket, Message> {
         let end = self.write().await;
         self.gone.cancel();
         if let Some(end) = end {
@@ -177,6 +227,7 @@ impl Writer {
             drop(self.sink.send(Message::Close(Some(end.frame()))).await);
         }
         drop(self.sink.close().await);
+        self.sink
     }
 
     /// Writes what there is. Gives back how it is to end.

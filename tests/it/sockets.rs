@@ -88,6 +88,79 @@ async fn what_is_no_frame_or_too_large_ends_its_connection() {
     house.close().await;
 }
 
+/// Bytes of what is not whole, as the server tells them.
+async fn unfinished(house: &House) -> u64 {
+    let health = house.call("GET", "/health?verbose=true", None).await.json();
+    let limits = health["limits"].as_array().unwrap();
+    limits.iter().find(|limit| limit["name"] == "unfinishedBytes").unwrap()["used"].as_u64().unwrap()
+}
+
+async fn comes_to(house: &House, bytes: u64) {
+    let comes = async {
+        while unfinished(house).await != bytes {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(tokio::time::timeout(PATIENCE, comes).await.is_ok(), "{} instead of {bytes}", unfinished(house).await);
+}
+
+#[tokio::test]
+async fn what_is_not_whole_is_bounded_in_sum_and_what_is_small_has_room() {
+    let options = ListenOptions { unfinished_bytes_max: 200_000, ..ListenOptions::default() };
+    let house = House::with(options, |_| {}).await;
+    let padded = |bytes: usize| format!("{{\"type\":\"list_sessions\",{}\"id\":\"1\"}}", " ".repeat(bytes));
+    let large = padded(200_000);
+    let mut holds = Socket::ready(&house).await;
+    holds.stream.write_all(&frame(0x01, large.as_bytes())).await.unwrap();
+    let counted = large.len() as u64 - 65_536;
+    comes_to(&house, counted).await;
+    // Another one as large has no room: not on a socket, not as a body.
+    let mut refused = Socket::ready(&house).await;
+    refused.stream.write_all(&frame(0x81, large.as_bytes())).await.unwrap();
+    assert_eq!(closed(&mut refused).await, 1013);
+    let body = json!({ "title": "x".repeat(200_000) });
+    let reply = house.call("POST", "/sessions", Some(body.clone())).await;
+    assert_eq!(
+        (reply.status, reply.code().as_str(), reply.header("retry-after")),
+        (429, "RESOURCE_EXHAUSTED", Some("1"))
+    );
+    assert_eq!(reply.json()["error"]["details"]["field"], "body");
+    // What is small has, and what was begun goes on.
+    let mut small = Socket::ready(&house).await;
+    small.stream.write_all(&frame(0x81, padded(60_000).as_bytes())).await.unwrap();
+    while small.next().await["type"] != "response" {}
+    house.session(json!({ "title": "y".repeat(200) })).await;
+    comes_to(&house, counted).await;
+    holds.stream.write_all(&frame(0x80, b"")).await.unwrap();
+    while holds.next().await["type"] != "response" {}
+    comes_to(&house, 0).await;
+    let reply = house.call("POST", "/sessions", Some(body)).await;
+    assert_eq!(reply.status, 400, "{:?}", reply.json());
+    // Who goes away in the middle gives it back.
+    holds.stream.write_all(&frame(0x01, large.as_bytes())).await.unwrap();
+    comes_to(&house, counted).await;
+    drop(holds);
+    comes_to(&house, 0).await;
+    house.close().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_begun_has_the_time_of_a_body() {
+    let options = ListenOptions { body_timeout: Duration::from_millis(300), ..ListenOptions::default() };
+    let house = House::with(options, |_| {}).await;
+    let mut idle = Socket::ready(&house).await;
+    let mut late = Socket::ready(&house).await;
+    late.stream.write_all(&frame(0x01, b"{")).await.unwrap();
+    for _ in 0..5 {
+        // It may have been closed by now.
+        drop(late.stream.write_all(&frame(0x89, b"still here")).await);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(closed(&mut late).await, 1008);
+    assert_eq!(idle.response(&json!({ "type": "list_sessions" })).await["success"], true);
+    house.close().await;
+}
+
 #[tokio::test]
 async fn a_message_may_come_in_any_pieces() {
     let house = House::open().await;
