@@ -1538,6 +1538,8 @@ export interface SimseServerLimits {
   readonly maxIterations?: number
   /** Prompts that may wait in one session; default 100. */
   readonly queuedPrompts?: number
+  /** Bytes of the prompts that may wait in one session; default 33,554,432. */
+  readonly queuedBytes?: number
   /** Turns that run at once, in all sessions; default 4,000. One more is refused. */
   readonly turns?: number
   /** Sessions kept; default 1,000,000. */

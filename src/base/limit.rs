@@ -62,6 +62,12 @@ pub const FINDINGS_MAX: usize = 100;
 pub const TOOL_TIMEOUT_MS: u64 = 600_000;
 /// Prompts that may wait in one session.
 pub const QUEUED_PROMPTS_MAX: usize = 100;
+/// Bytes of the prompts that may wait in one session, those for a running turn among them.
+pub const QUEUED_BYTES_MAX: usize = 32 << 20;
+/// Bytes of memory that prompts which wait take in all sessions together.
+pub const QUEUED_MEMORY_BYTES_MAX: usize = 256 << 20;
+/// What a turn that waits takes in memory beside what is said in it, in bytes, about.
+pub const QUEUED_TURN_BYTES: usize = 1 << 10;
 /// Commands that are under way at once (capabilities I8); one more is refused.
 pub const COMMANDS_IN_FLIGHT_MAX: usize = 10_000;
 /// Controls that are taken beside them when there are as many.

@@ -19,7 +19,7 @@ use crate::config::tokens::Stamp;
 use crate::config::{Launch, Options, faults_of_file};
 
 /// Settings that count at once. All others need a restart.
-const AT_ONCE: [&str; 19] = [
+const AT_ONCE: [&str; 20] = [
     "default_policy",
     "permission_mode",
     "permissions",
@@ -34,6 +34,7 @@ const AT_ONCE: [&str; 19] = [
     "shutdown_grace_ms",
     "max_iterations",
     "queued_prompts_max",
+    "queued_bytes_max",
     "sessions_max",
     "streams_per_session_max",
     "commands_per_minute",

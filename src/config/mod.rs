@@ -209,6 +209,8 @@ pub struct Limits {
     pub max_iterations: u32,
     /// Prompts that may wait in one session.
     pub queued_prompts_max: usize,
+    /// Bytes of the prompts that may wait in one session.
+    pub queued_bytes_max: usize,
     /// Turns that run at once.
     pub turns_max: usize,
     /// Sessions kept in one store.
@@ -232,6 +234,7 @@ impl Default for Limits {
             model_idle_timeout_ms: limit::MODEL_IDLE_TIMEOUT_MS,
             max_iterations: limit::ITERATIONS_MAX,
             queued_prompts_max: limit::QUEUED_PROMPTS_MAX,
+            queued_bytes_max: limit::QUEUED_BYTES_MAX,
             turns_max: limit::TURNS_MAX,
             sessions_max: limit::SESSIONS_MAX,
             streams_per_session_max: limit::STREAMS_PER_SESSION_MAX,

@@ -210,6 +210,9 @@ options! {
     /// Prompts that may wait in one session [default: 100]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     queued_prompts_max: usize,
+    /// Bytes of the prompts that may wait in one session [default: 33554432]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    queued_bytes_max: usize,
     /// Turns that run at once, in all sessions [default: 4000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     turns_max: usize,

@@ -281,6 +281,7 @@ fn settings(
         model_idle_timeout_ms: all.model_idle_timeout_ms.unwrap_or(defaults.model_idle_timeout_ms),
         max_iterations: all.max_iterations.unwrap_or(defaults.max_iterations),
         queued_prompts_max: all.queued_prompts_max.unwrap_or(defaults.queued_prompts_max),
+        queued_bytes_max: all.queued_bytes_max.unwrap_or(defaults.queued_bytes_max),
         turns_max: all.turns_max.unwrap_or(defaults.turns_max),
         sessions_max: all.sessions_max.unwrap_or(defaults.sessions_max),
         streams_per_session_max: all.streams_per_session_max.unwrap_or(defaults.streams_per_session_max),

@@ -89,6 +89,23 @@ impl PromptContent {
         }
     }
 
+    /// What it takes in memory, in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len(),
+            Self::Parts(parts) => Self::bytes_of(parts),
+        }
+    }
+
+    /// The same of parts.
+    pub fn bytes_of(parts: &[Part]) -> usize {
+        let said = parts.iter().map(|part| match part {
+            Part::Text { text } => text.len(),
+            Part::Image { media_type, data } => media_type.len() + data.len(),
+        });
+        said.sum::<usize>() + size_of_val(parts)
+    }
+
     /// All its text, parts joined by a line break.
     pub fn text(&self) -> String {
         match self {

@@ -12,6 +12,7 @@
 //! - `asks`: questions to the client
 //! - `shown`: the session as others see it
 //! - `undo`: what turns did to files is undone and redone
+//! - `waiting`: how much waits, and may
 
 mod asks;
 mod begins;
@@ -21,6 +22,7 @@ mod settings;
 mod shown;
 mod turns;
 mod undo;
+mod waiting;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -44,10 +46,10 @@ use super::manager::Shelf;
 use super::policy::Policy;
 use super::receipt::Receipt;
 use super::runner::{Finished, Helm, TurnSink};
-use super::settings::chosen_tools;
 use super::snapshot::Stand;
 use super::tally::Tally;
 use super::turn::Phase;
+use super::weight::Weight;
 use super::{Terms, Workbench, store_failure};
 use crate::agent::Progress;
 use crate::base::clock;
@@ -56,11 +58,12 @@ use crate::host::{Direction, UndoDone};
 use crate::permission::Subject;
 use crate::protocol::{
     ApiError, Configure, GrantId, PermissionExplanation, PromptContent, PromptMode, RequestId, SessionView,
-    ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone, agent_of,
+    ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone,
 };
 use crate::store::{Grant, SessionRow, TurnRow, Write};
 use crate::tool::Scope;
 
+pub(super) use shown::view_of;
 pub(super) use turns::{queued_turn, reason_of, terminal_event};
 
 /// Orders that wait for an actor, at most; more senders wait.
@@ -229,6 +232,7 @@ pub(super) struct Actor {
     mail: mpsc::Receiver<Order>,
     row: SessionRow,
     queue: VecDeque<TurnRow>,
+    weight: Weight,
     /// The first of the queue: its beginning was written down with the end of the turn before it.
     next: Option<Beginning>,
     running: Option<Running>,
@@ -267,9 +271,11 @@ impl Actor {
         let scope = shelf.scopes.take(&row.id);
         scope.take_share(shelf.estate.share(row.id.as_str()));
         let running = agenda.paused.map(|paused| Running::paused(&live, paused));
+        let weight = Weight::of(&shelf.waiting_bytes);
         Self {
             live,
             shelf,
+            weight,
             bench,
             terms,
             mail,
@@ -470,30 +476,5 @@ impl Running {
         let tally = self.sink.tally();
         let status = self.phase.status(asking);
         TurnRecord { status, rounds: tally.rounds, usage: tally.usage, ..self.row.record.clone() }
-    }
-}
-
-/// A session as callers see it, when nothing runs in it.
-pub(super) fn view_of(row: &SessionRow, last_seq: u64) -> SessionView {
-    SessionView {
-        session_id: row.id.clone(),
-        status: row.status,
-        version: row.version,
-        created_at: row.created_at,
-        updated_at: row.updated_at,
-        message_count: row.message_count,
-        last_seq,
-        working_directory: row.settings.working_directory.clone(),
-        agent: agent_of(&row.settings.model).to_owned(),
-        model: row.settings.model.clone(),
-        reasoning: row.settings.reasoning,
-        tools: chosen_tools(&row.settings),
-        permission_mode: row.settings.permission_mode,
-        title: row.settings.title.clone(),
-        turn: None,
-        queued: 0,
-        requests: Vec::new(),
-        usage: row.usage,
-        snapshot: None,
     }
 }

@@ -67,6 +67,8 @@ pub struct Live {
     streams: AtomicUsize,
     /// What it does, and how many turns wait and questions are open: what the actor last said.
     doing: Mutex<(Doing, [usize; 2])>,
+    /// Bytes of the prompts that wait.
+    weight: AtomicUsize,
 }
 
 impl std::fmt::Debug for Live {
@@ -87,8 +89,8 @@ impl Live {
         let journal = Journal::new(id.clone(), Arc::clone(&store), Arc::clone(&topic));
         let presence = watch::Sender::new(Presence { clients: here, since: Instant::now() });
         let (over, owes, streams) = (CancellationToken::new(), AtomicBool::new(false), AtomicUsize::new(0));
-        let doing = Mutex::default();
-        Self { id, client, journal, topic, store, mail, over, owes, presence, streams, doing }
+        let (doing, weight) = (Mutex::default(), AtomicUsize::new(0));
+        Self { id, client, journal, topic, store, mail, over, owes, presence, streams, doing, weight }
     }
 
     /// What it does, and how many turns wait.
@@ -105,6 +107,16 @@ impl Live {
     /// Says what it does, how many turns wait, and how many questions are open.
     pub(super) fn does(&self, doing: Doing, counts: [usize; 2]) {
         *self.doing.lock() = (doing, counts);
+    }
+
+    /// Bytes of the prompts that wait: what the actor last said.
+    pub(super) fn weight(&self) -> usize {
+        self.weight.load(Ordering::Acquire)
+    }
+
+    /// Says how many bytes of prompts wait.
+    pub(super) fn weighs(&self, bytes: usize) {
+        self.weight.store(bytes, Ordering::Release);
     }
 
     /// Open event streams.

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -52,6 +52,8 @@ pub(super) struct Shelf {
     pub(super) estate: Arc<Estate>,
     /// Grows with each session that leaves memory.
     pub(super) departures: AtomicU64,
+    /// What prompts that wait take of memory.
+    pub(super) waiting_bytes: Arc<AtomicUsize>,
     running: watch::Sender<usize>,
 }
 
@@ -147,6 +149,7 @@ impl Manager {
             scopes: Scopes::default(),
             estate: Arc::default(),
             departures: AtomicU64::new(0),
+            waiting_bytes: Arc::default(),
             running: watch::Sender::new(0),
         };
         Self { shelf: Arc::new(shelf) }
@@ -370,6 +373,12 @@ impl Manager {
             LimitView::new("streamsOfASession", most(&Live::streams), limits.streams_per_session_max),
             LimitView::new("ordersOfASession", most(&Live::orders), actor::MAIL_MAX),
             LimitView::new("queuedTurnsOfASession", most(&|live| live.doing().1), limits.queued_prompts_max),
+            LimitView::new("queuedBytesOfASession", most(&Live::weight), limits.queued_bytes_max),
+            LimitView::new(
+                "queuedMemoryBytes",
+                self.shelf.waiting_bytes.load(Ordering::Acquire),
+                limit::QUEUED_MEMORY_BYTES_MAX,
+            ),
             // Each call that runs beside others may wait for a yes, and the turn's tools and hooks ask as well.
             LimitView::new(
                 "questionsOfASession",

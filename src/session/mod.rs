@@ -35,6 +35,7 @@ mod traced;
 pub mod transfer;
 mod turn;
 mod views;
+mod weight;
 
 use std::path::PathBuf;
 use std::sync::Arc;

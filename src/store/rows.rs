@@ -177,10 +177,15 @@ impl Steers {
         self.waiting.is_empty() && self.reached == 0
     }
 
+    /// How many of those that wait here have reached the turn, when there are `reached` in all by now.
+    pub fn reached_since(&self, reached: u32) -> usize {
+        let new = usize::try_from(reached.saturating_sub(self.reached)).unwrap_or(usize::MAX);
+        new.min(self.waiting.len())
+    }
+
     /// Forgets those that have reached the turn, of which there are `reached` in all by now.
     pub fn forget(&mut self, reached: u32) {
-        let new = usize::try_from(reached.saturating_sub(self.reached)).unwrap_or(usize::MAX);
-        self.waiting.drain(..new.min(self.waiting.len()));
+        self.waiting.drain(..self.reached_since(reached));
         self.reached = self.reached.max(reached);
     }
 }

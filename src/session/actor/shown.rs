@@ -1,8 +1,9 @@
 //! A session as others see it: whole, and in a word.
 
-use super::{Actor, view_of};
-use crate::protocol::{ApiError, SessionView};
+use super::Actor;
+use crate::protocol::{ApiError, SessionView, agent_of};
 use crate::session::live::Doing;
+use crate::session::settings::chosen_tools;
 use crate::session::snapshot::Stand;
 use crate::session::store_failure;
 use crate::store::SessionRow;
@@ -17,6 +18,7 @@ impl Actor {
             Some(_) => Doing::Waits,
         };
         self.live.does(doing, [self.queue.len(), self.asks.len()]);
+        self.weigh();
         if self.queue.is_empty() {
             self.origins.clear();
         }
@@ -43,5 +45,30 @@ impl Actor {
         view.queued = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         view.requests = self.asks.shown();
         view
+    }
+}
+
+/// A session as callers see it, when nothing runs in it.
+pub(in crate::session) fn view_of(row: &SessionRow, last_seq: u64) -> SessionView {
+    SessionView {
+        session_id: row.id.clone(),
+        status: row.status,
+        version: row.version,
+        created_at: row.created_at,
+        updated_at: row.updated_at,
+        message_count: row.message_count,
+        last_seq,
+        working_directory: row.settings.working_directory.clone(),
+        agent: agent_of(&row.settings.model).to_owned(),
+        model: row.settings.model.clone(),
+        reasoning: row.settings.reasoning,
+        tools: chosen_tools(&row.settings),
+        permission_mode: row.settings.permission_mode,
+        title: row.settings.title.clone(),
+        turn: None,
+        queued: 0,
+        requests: Vec::new(),
+        usage: row.usage,
+        snapshot: None,
     }
 }

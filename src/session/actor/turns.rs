@@ -91,6 +91,8 @@ impl Actor {
             let message = format!("turn {} has {waiting_max} messages waiting already", turn.record.turn_id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
+        self.make_room(&prompt)?;
+        let Some(running) = &mut self.running else { return Err(ApiError::internal("the turn has just ended")) };
         let record = running.record(!self.asks.is_empty());
         let accepted = Accepted { turn_id: record.turn_id, status: record.status, version: row.version };
         let rows = prompt.receipt_rows(&accepted)?;
@@ -115,6 +117,7 @@ impl Actor {
             let message = format!("session {} has {queue_max} prompts waiting already", self.row.id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
+        self.make_room(&prompt)?;
         let row = self.changed();
         let accepted = Accepted { turn_id: TurnId::generate(), status: TurnStatus::Queued, version: row.version };
         let rows = prompt.receipt_rows(&accepted)?;
