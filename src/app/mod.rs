@@ -70,9 +70,6 @@ pub use controls::{Aborted, Interrupted, Paused, Resumed};
 pub use judged::{Judged, Namesakes};
 use wiring::Wardrobe;
 
-/// How long the end waits for a collector.
-const FLUSH_WAIT: Duration = Duration::from_secs(2);
-
 /// Who asks. Clients see their own sessions only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
@@ -467,7 +464,7 @@ impl App {
         };
         let ended = saved.and(closed).and(memory_closed).and(self.close_record().await);
         // What was to be told of it is told; a collector that does not answer holds nothing up for long.
-        self.tracer.flush(FLUSH_WAIT).await;
+        self.tracer.flush().await;
         ended
     }
 }

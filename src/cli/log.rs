@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -28,8 +28,6 @@ const LINES_MAX: usize = 8_192;
 const WRITE_BYTES: usize = 64 << 10;
 /// Where lines come faster than this one after another, they are written so seldom.
 const GATHER: Duration = Duration::from_millis(5);
-/// How long the end waits for the collector.
-const DELIVERY: Duration = Duration::from_secs(2);
 /// How long the end waits for lines that are still to be written.
 const FLUSH: Duration = Duration::from_millis(500);
 
@@ -92,16 +90,34 @@ impl Log {
     /// Waits a little while for the collector.
     pub(super) async fn deliver(&self) {
         if let Some(tracer) = self.copies.get() {
-            tracer.flush(DELIVERY).await;
+            tracer.flush().await;
         }
     }
 
-    /// Waits until what was logged so far is written, or a little while.
-    pub(super) fn flush(&self) {
-        let (done, wait) = sync_channel(1);
-        if self.queue.try_send(Message::Flush(done)).is_ok() && wait.recv_timeout(FLUSH).is_err() {
-            super::screen::problem("the end of the log is missing: stderr was too slow");
+    /// Says why something cannot go on, behind what was logged. Where stderr takes nothing nobody waits for it, unlike
+    /// [`problem`](super::screen::problem).
+    pub(super) fn problem(&self, text: impl std::fmt::Display) {
+        let line = Message::Line(format!("simse: {text}\n").into_bytes());
+        if self.queue.try_send(line).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Waits until what was logged so far is written, or a little while. That something is missing then could only be said where
+    /// nothing is taken.
+    pub(super) fn flush(&self) {
+        let end = Instant::now() + FLUSH;
+        let (done, wait) = sync_channel(1);
+        let mut asked = self.queue.try_send(Message::Flush(done));
+        while let Err(TrySendError::Full(message)) = asked {
+            if Instant::now() >= end {
+                return;
+            }
+            std::thread::sleep(GATHER);
+            asked = self.queue.try_send(message);
+        }
+        // Late, or without a thread that writes.
+        let _ = wait.recv_timeout(end.saturating_duration_since(Instant::now()));
     }
 }
 

@@ -104,7 +104,10 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
             tracing::info!("stopped");
             Exit::Ok
         }
-        Err(error) => refuse(Exit::Failed, format!("not everything could be stored: {error}")),
+        Err(error) => {
+            log.problem(format_args!("not everything could be stored: {error}"));
+            Exit::Failed
+        }
     }
 }
 

@@ -71,6 +71,9 @@ pub(super) async fn run(launch: &Launch, streams: Streams, (given, log): Told<'_
     drop(reloading.await);
     match served {
         Ok(()) => Exit::Ok,
-        Err(error) => refuse(Exit::Failed, format!("not everything could be stored: {error}")),
+        Err(error) => {
+            log.problem(format_args!("not everything could be stored: {error}"));
+            Exit::Failed
+        }
     }
 }

@@ -8,9 +8,10 @@ use rustix::fs::{FileType, Mode};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use simse::config::data_directory::ServerFile;
+use tokio::io::AsyncReadExt as _;
 
 use crate::support::binary::{Serving, ended, simse};
-use crate::support::http::request;
+use crate::support::http::{PATIENCE, request};
 
 const DATA: &str = ".local/share/simse";
 
@@ -291,6 +292,28 @@ async fn an_interrupt_is_a_stop_too_and_a_second_signal_ends_at_once() {
     assert_eq!(code, Some(128 + 15), "{err}");
     assert!(started.elapsed() < Duration::from_secs(20));
     drop(connection);
+}
+
+#[tokio::test]
+async fn a_stop_ends_though_nobody_reads_what_is_logged() {
+    for format in ["text", "json"] {
+        let home = tempfile::tempdir().unwrap();
+        let Serving { mut child, address, .. } = Serving::start(&home, &["--log-format", format]).await;
+        // More lines than the pipe of stderr takes; each of them has the request's id.
+        let id = "x".repeat(100);
+        for _ in 0..1_000 {
+            let reply = request(address, "GET", "/health").header("x-request-id", &id).send(address).await;
+            assert_eq!(reply.status, 200);
+        }
+        let pid = rustix::process::Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap();
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        let mut stderr = child.stderr.take().unwrap();
+        let status = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it ends").unwrap();
+        assert_eq!(status.code(), Some(0));
+        let mut said = String::new();
+        stderr.read_to_string(&mut said).await.unwrap();
+        assert!(said.contains(&id) && !said.contains("stopped"), "{format}: all of it was taken, {} bytes", said.len());
+    }
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -21,6 +22,8 @@ const BATCH_MAX: usize = 512;
 const BATCH_WAIT: Duration = Duration::from_secs(2);
 /// Longest wait for the collector's answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// How long an end waits for the collector, all in all.
+const FLUSH_WAIT: Duration = Duration::from_secs(2);
 
 /// Where spans and logs go.
 #[derive(Clone, PartialEq, Eq)]
@@ -85,6 +88,8 @@ pub struct Tracer(Option<Arc<Way>>);
 struct Way {
     queue: mpsc::Sender<Told>,
     lost: Arc<AtomicU64>,
+    /// What is left of [`FLUSH_WAIT`].
+    patience: Mutex<Duration>,
 }
 
 impl std::fmt::Debug for Told {
@@ -104,7 +109,7 @@ impl Tracer {
         let lost = Arc::new(AtomicU64::new(0));
         let sender = Sender { collector, told, lost: Arc::clone(&lost), away: AtomicBool::new(false) };
         tokio::spawn(sender.run());
-        Self(Some(Arc::new(Way { queue, lost })))
+        Self(Some(Arc::new(Way { queue, lost, patience: Mutex::new(FLUSH_WAIT) })))
     }
 
     /// Whether there is a collector.
@@ -134,9 +139,10 @@ impl Tracer {
         }
     }
 
-    /// Waits until what was told so far is with the collector, or for so long.
-    pub async fn flush(&self, patience: Duration) {
+    /// Waits until what was told so far is with the collector, or a little while: two seconds at most, in sum over all calls.
+    pub async fn flush(&self) {
         let Some(way) = &self.0 else { return };
+        let (patience, began) = (*way.patience.lock(), Instant::now());
         let (done, wait) = oneshot::channel();
         let flushing = async {
             if way.queue.send(Told::Flush(done)).await.is_ok() {
@@ -144,6 +150,8 @@ impl Tracer {
             }
         };
         let _ = tokio::time::timeout(patience, flushing).await;
+        let mut left = way.patience.lock();
+        *left = left.saturating_sub(began.elapsed());
     }
 }
 
@@ -229,5 +237,23 @@ impl Sender {
             (None, true) => tracing::info!("the collector takes spans and lines again"),
             (Some(_), true) | (None, false) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_collector_that_does_not_answer_is_waited_for_two_seconds_in_all() {
+        let (queue, _never_read) = mpsc::channel(8);
+        let way = Way { queue, lost: Arc::default(), patience: Mutex::new(FLUSH_WAIT) };
+        let tracer = Tracer(Some(Arc::new(way)));
+        let began = Instant::now();
+        for _ in 0..3 {
+            tracer.flush().await;
+        }
+        let waited = began.elapsed();
+        assert!((FLUSH_WAIT..FLUSH_WAIT + Duration::from_millis(100)).contains(&waited), "{waited:?}");
     }
 }
