@@ -21,7 +21,7 @@ use crate::model::{Embedder, Model, Models};
 use crate::permission::Floor;
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, ToolDefinition};
-use crate::provider::{self, AcpAgent, DEMO_MODEL_ID, OpenAiOptions};
+use crate::provider::{self, AcpAgent, DEMO_MODEL_ID, OpenAiOptions, Reach};
 use crate::session::{Equipment, Workbench};
 use crate::store::recall::RecallStore;
 use crate::store::snapshots::SnapshotStore;
@@ -69,11 +69,12 @@ pub(super) fn models(
 ) -> Result<Models, OpenError> {
     let openai = &settings.openai;
     let configured = openai.base_url.is_some() || openai.api_key.is_some();
+    let reach = Reach::default();
     let mut entries = extras;
     let mut default_id = settings.model.clone();
     if configured {
         let wanted = settings.model.as_deref().and_then(|id| id.strip_prefix("openai/"));
-        entries.push(openai_model(settings, wanted.unwrap_or(OPENAI_MODEL_DEFAULT)));
+        entries.push(openai_model(settings, wanted.unwrap_or(OPENAI_MODEL_DEFAULT), &reach));
     }
     entries.extend(agents.iter().map(|agent| Arc::clone(agent) as Arc<dyn Model>));
     let first = entries.first().map(|model| model.id().to_owned());
@@ -83,7 +84,7 @@ pub(super) fn models(
     let maker = settings.clone();
     let models = models.with_open(Arc::new(move |id| {
         let name = id.strip_prefix("openai/").filter(|name| configured && !name.is_empty());
-        name.map(|name| openai_model(&maker, name))
+        name.map(|name| openai_model(&maker, name, &reach))
     }));
     if models.get(&default_id).is_some() {
         return Ok(models);
@@ -97,17 +98,18 @@ pub(super) fn models(
     Err(OpenError::Setting { field: settings.names.of(Setting::Model), expected })
 }
 
-fn openai_model(settings: &Settings, name: &str) -> Arc<dyn Model> {
-    provider::openai(openai_options(settings, name))
+fn openai_model(settings: &Settings, name: &str, reach: &Reach) -> Arc<dyn Model> {
+    provider::openai(openai_options(settings, name, reach))
 }
 
-fn openai_options(settings: &Settings, name: &str) -> OpenAiOptions {
+fn openai_options(settings: &Settings, name: &str, reach: &Reach) -> OpenAiOptions {
     OpenAiOptions {
         model: name.to_owned(),
         base_url: settings.openai.base_url.as_ref().map(|given| given.expose().to_owned()),
         api_key: settings.openai.api_key.clone(),
         idle_timeout: Duration::from_millis(settings.limits.model_idle_timeout_ms),
         images: settings.openai.images.unwrap_or(true),
+        reach: reach.clone(),
     }
 }
 
@@ -156,7 +158,7 @@ fn embedder(settings: &Settings, name: &str) -> Result<Arc<dyn Embedder>, OpenEr
     let openai = &settings.openai;
     let name = name.strip_prefix("openai/").unwrap_or(name);
     if (openai.base_url.is_some() || openai.api_key.is_some()) && !name.is_empty() {
-        return Ok(provider::openai_embedder(openai_options(settings, name)));
+        return Ok(provider::openai_embedder(openai_options(settings, name, &Reach::default())));
     }
     let expected = format!(
         "a model of a configured endpoint, got `openai/{name}`; `openai/NAME` needs OPENAI_API_KEY or OPENAI_BASE_URL"

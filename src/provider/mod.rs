@@ -11,7 +11,7 @@ use crate::model::{Embedder, Model};
 
 pub use acp::{AcpAgent, AcpLoad, AcpOptions};
 pub use demo::DEMO_MODEL_ID;
-pub use openai::OpenAiOptions;
+pub use openai::{OpenAiOptions, Reach};
 
 /// A model behind an OpenAI-compatible chat-completions endpoint. Its id is `openai/<name>`.
 pub fn openai(options: OpenAiOptions) -> Arc<dyn Model> {

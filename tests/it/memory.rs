@@ -11,7 +11,7 @@ use simse::base::limit;
 use simse::config::{MemorySettings, OpenAiSettings, Settings, Storage};
 use simse::model::{Embedder, ModelError};
 use simse::protocol::{PermissionPolicy, PermissionRule};
-use simse::provider::{OpenAiOptions, openai_embedder};
+use simse::provider::{OpenAiOptions, Reach, openai_embedder};
 use simse::server::ListenOptions;
 use tokio_util::sync::CancellationToken;
 
@@ -226,6 +226,7 @@ fn embedder(base_url: &str, idle_timeout: Duration) -> Arc<dyn Embedder> {
         api_key: Some(KEY.into()),
         idle_timeout,
         images: true,
+        reach: Reach::default(),
     })
 }
 

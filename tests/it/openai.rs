@@ -6,9 +6,10 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use simse::model::{Model, ModelError, ModelEvent, ModelRequest, StopReason};
 use simse::protocol::{Message, Part, Reasoning, ToolCallRequest, Usage};
-use simse::provider::{OpenAiOptions, openai};
+use simse::provider::{OpenAiOptions, Reach, openai};
 use tokio_util::sync::CancellationToken;
 
+use crate::support::binary::Serving;
 use crate::support::model_server::{Answer, ModelServer, Step, call_chunks, end, queue, text_chunk};
 
 const KEY: &str = "sk-very-secret-key";
@@ -24,6 +25,7 @@ fn model_with_patience(base_url: &str, idle_timeout: Duration) -> std::sync::Arc
         api_key: Some(KEY.into()),
         idle_timeout,
         images: true,
+        reach: Reach::default(),
     })
 }
 
@@ -377,6 +379,7 @@ async fn what_cannot_be_used_says_why_before_anything_is_sent() {
         api_key: key.map(Into::into),
         idle_timeout: Duration::from_secs(1),
         images: true,
+        reach: Reach::default(),
     };
     let error = openai(options(None, None)).available().unwrap_err();
     assert!(matches!(&error, ModelError::Unauthorized(words) if words.contains("OPENAI_API_KEY")), "{error:?}");
@@ -386,6 +389,80 @@ async fn what_cannot_be_used_says_why_before_anything_is_sent() {
     assert!(matches!(bad.available(), Err(ModelError::Unavailable(words)) if words.contains("base URL")));
     let events: Events = bad.stream(hello(), CancellationToken::new()).collect().await;
     assert!(matches!(&events[..], [Err(ModelError::Unavailable(_))]), "{events:?}");
+}
+
+#[tokio::test]
+async fn what_failed_last_time_is_not_available_until_it_works_again() {
+    let bad_key = format!("{{\"error\": {{\"message\": \"{KEY} is no key\"}}}}");
+    let server = ModelServer::start(queue([
+        Answer::text(&["ok"]),
+        Answer::status(401, &[], &bad_key),
+        Answer::status(429, &[], "slowly"),
+        Answer::text(&["ok"]),
+        Answer::status(503, &[], "busy"),
+        Answer::status(400, &[], "too long"),
+        Answer::status(404, &[], "no such model"),
+        Answer::cut(&["half"]),
+    ]))
+    .await;
+    let model = model(&server.base_url());
+    let table =
+        [None, Some("status 401: *** is no key"), Some("status 401"), None, Some("503"), None, Some("404"), None];
+    for (step, want) in table.into_iter().enumerate() {
+        let _: Events = model.stream(hello(), CancellationToken::new()).collect().await;
+        let told = model.available().err().map(|error| error.to_string());
+        match (&told, want) {
+            (None, None) => {}
+            (Some(told), Some(want)) => assert!(told.contains(want) && told.contains("last asked"), "{step}: {told}"),
+            _ => panic!("{step}: {told:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_nobody_can_reach_is_told_so_by_health_and_the_list() {
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let arguments = ["--openai-base-url", &format!("http://{free}/v1"), "--model", "openai/m"];
+    let serving = Serving::start(&home, &arguments).await;
+    let told = async || {
+        let models = serving.request("GET", "/models").send(serving.address).await.json();
+        let listed =
+            models["models"].as_array().unwrap().iter().find(|model| model["id"] == "openai/m").unwrap().clone();
+        let health = serving.request("GET", "/health").send(serving.address).await;
+        assert_eq!(health.status, 200);
+        let checks = health.json()["checks"].clone();
+        (listed, checks["model"].clone(), checks["providers"].clone())
+    };
+    let turn = async |session: &str| {
+        let create = serving.request("POST", "/sessions").json(&json!({ "sessionId": session }));
+        assert_eq!(create.send(serving.address).await.status, 201);
+        let path = format!("/sessions/{session}/prompt?wait=true");
+        let prompt = serving.request("POST", &path).json(&json!({ "prompt": "x" }));
+        prompt.send(serving.address).await.json()["status"].clone()
+    };
+    let (listed, model, providers) = told().await;
+    assert_eq!(
+        (&listed["available"], &model["status"], &providers["status"]),
+        (&json!(true), &json!("ok"), &json!("ok"))
+    );
+    assert_eq!(turn("a").await, "failed");
+    let (listed, model, providers) = told().await;
+    assert_eq!(listed["available"], false, "{listed}");
+    assert_eq!((&model["status"], &providers["status"]), (&json!("unavailable"), &json!("degraded")));
+    for reason in [&listed["reason"], &model["reason"], &providers["unavailable"]["openai/m"]] {
+        assert!(reason.as_str().unwrap().contains("Connection refused"), "{reason}");
+    }
+    // Somebody listens there now.
+    let _there = ModelServer::start_on(free.port(), queue([Answer::text(&["ok"])]), true).await;
+    assert_eq!(turn("b").await, "completed");
+    let (listed, model, providers) = told().await;
+    assert_eq!(
+        (&listed["available"], &model["status"], &providers["status"]),
+        (&json!(true), &json!("ok"), &json!("ok"))
+    );
+    assert_eq!(listed.get("reason"), None);
+    serving.stop_well().await;
 }
 
 #[tokio::test]
@@ -401,6 +478,7 @@ async fn keys_as_they_come_from_files() {
             api_key: Some(key.into()),
             idle_timeout,
             images: true,
+            reach: Reach::default(),
         });
         let events: Events = model.stream(hello(), CancellationToken::new()).collect().await;
         match want {

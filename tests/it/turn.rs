@@ -7,7 +7,7 @@ use serde_json::json;
 use simse::agent::{Ended, run_turn};
 use simse::model::Model;
 use simse::protocol::{ErrorCode, EventBody, Message};
-use simse::provider::{OpenAiOptions, openai};
+use simse::provider::{OpenAiOptions, Reach, openai};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::model_server::{Answer, ModelServer, Step, call_chunks, end, queue, text_chunk};
@@ -20,6 +20,7 @@ fn model(server: &ModelServer) -> Arc<dyn Model> {
         api_key: None,
         idle_timeout: Duration::from_secs(20),
         images: true,
+        reach: Reach::default(),
     })
 }
 

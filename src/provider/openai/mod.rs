@@ -12,6 +12,7 @@ mod failure;
 #[cfg(test)]
 #[path = "../../../fuzz/src/inside/answers.rs"]
 mod inside;
+mod reach;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -32,9 +33,11 @@ use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream};
 use crate::protocol::ToolDefinition;
 
 pub(super) use embeddings::OpenAiEmbedder;
+pub use reach::Reach;
 
 use assemble::{Assembler, State};
 use failure::{Redactor, from_http, from_status};
+use reach::{Heard, Known};
 use request::Told;
 
 /// OpenAI's own endpoint.
@@ -59,6 +62,8 @@ pub struct OpenAiOptions {
     pub idle_timeout: Duration,
     /// Whether the model can be shown images.
     pub images: bool,
+    /// What is known of the endpoint, shared by its models.
+    pub reach: Reach,
 }
 
 impl fmt::Debug for OpenAiOptions {
@@ -84,6 +89,7 @@ struct Endpoint {
     redact: Redactor,
     idle_timeout: Duration,
     images: bool,
+    known: Known,
     /// The tools of the last requests, each list once.
     told: Mutex<VecDeque<(Arc<[ToolDefinition]>, Arc<Told>)>>,
 }
@@ -96,6 +102,28 @@ impl fmt::Debug for Endpoint {
 }
 
 impl Endpoint {
+    /// Whether there is all that it takes to ask it.
+    fn set_up(&self) -> Result<(), ModelError> {
+        http::check_url(&self.url)
+            .map_err(|error| ModelError::Unavailable(format!("the base URL of the model: {error}")))?;
+        if self.api_key.is_none() && !self.given {
+            let words = "no API key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none";
+            return Err(ModelError::Unauthorized(words.into()));
+        }
+        Ok(())
+    }
+
+    /// Notes a failure that says that the endpoint cannot be used, and hands it on.
+    fn lost(&self, error: ModelError) -> ModelError {
+        self.known.note(Heard::NoEndpoint, Some(&error));
+        error
+    }
+
+    /// The same for one that came inside an answer, if it says so.
+    fn refused(&self, error: ModelError) -> ModelError {
+        if matches!(error, ModelError::Unauthorized(_)) { self.lost(error) } else { error }
+    }
+
     /// The words for these tools.
     fn told(&self, tools: &Arc<[ToolDefinition]>) -> Result<Arc<Told>, ModelError> {
         let known = |all: &VecDeque<(Arc<[ToolDefinition]>, Arc<Told>)>| {
@@ -123,6 +151,7 @@ impl OpenAi {
             api_key,
             idle_timeout: options.idle_timeout,
             images: options.images,
+            known: Known::of(options.reach),
             told: Mutex::default(),
             model: options.model,
         };
@@ -140,17 +169,12 @@ impl Model for OpenAi {
     }
 
     fn available(&self) -> Result<(), ModelError> {
-        http::check_url(&self.endpoint.url)
-            .map_err(|error| ModelError::Unavailable(format!("the base URL of the model: {error}")))?;
-        if self.endpoint.api_key.is_none() && !self.endpoint.given {
-            let words = "no API key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none";
-            return Err(ModelError::Unauthorized(words.into()));
-        }
-        Ok(())
+        self.endpoint.set_up().and_then(|()| self.endpoint.known.usable())
     }
 
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
-        let ready = self.available();
+        // Whether it works is tried each time: it may again.
+        let ready = self.endpoint.set_up();
         let talk = Box::new(Talk {
             endpoint: Arc::clone(&self.endpoint),
             cancel,
@@ -226,17 +250,20 @@ impl Talk {
             idle_timeout: endpoint.idle_timeout,
         };
         drop(request);
-        let mut answer = http::post(post).await.map_err(|error| redact.error(from_http(&error)))?;
+        let mut answer = http::post(post).await.map_err(|error| endpoint.lost(redact.error(from_http(&error))))?;
         if !(200..300).contains(&answer.status) {
             let (status, retry_after) = (answer.status, answer.retry_after);
             let body = redact.text(answer.text(failure::BODY_BYTES_MAX).await);
-            return Err(redact.error(from_status(status, retry_after, &body)));
+            let error = redact.error(from_status(status, retry_after, &body));
+            endpoint.known.note(Heard::of_status(status, &error), Some(&error));
+            return Err(error);
         }
+        endpoint.known.note(Heard::Success, None);
         let mut assembler = Assembler::new(redact);
         if answer.content_type == "application/json" {
             // A server that does not stream: the same words in one piece.
             let body = answer.text(limit::MODEL_REPLY_BYTES_MAX).await;
-            assembler.take_whole(&body)?;
+            assembler.take_whole(&body).map_err(|error| endpoint.refused(error))?;
             self.hand_out(&mut assembler);
             return Ok(Phase::Over);
         }
@@ -272,7 +299,7 @@ impl Talk {
             .map_err(|error| ModelError::Malformed(format!("the model's stream: {error}")))?;
         self.hand_out(assembler);
         if let Some(error) = problem {
-            return Ok(Phase::Failed(error));
+            return Ok(Phase::Failed(self.endpoint.refused(error)));
         }
         match assembler.state() {
             State::Done => {
