@@ -189,6 +189,8 @@ export interface AbortEvent {
   readonly payload: {
     /** Why. */
     readonly reason: string
+    /** The session's version with it, where it changes that. */
+    readonly version?: number
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -853,8 +855,11 @@ export type EventBody =
       readonly payload: {
         /** Which one. */
         readonly kind: ControlKind
-        /** The session's version with it. */
-        readonly version: number
+        /**
+         * The session's version with it, where it changes that at once. A pause and an interrupt may still come too
+         * late: they change it with `turn.paused` and `abort`.
+         */
+        readonly version?: number
       }
     }
   /** The turn holds between two items until it is resumed. */
@@ -865,6 +870,8 @@ export type EventBody =
       readonly payload: {
         /** Why, when the client said. */
         readonly reason?: string
+        /** The session's version with it, where it changes that. */
+        readonly version?: number
       }
     }
   /** The turn that was paused goes on. */
@@ -1299,6 +1306,8 @@ export type EventBody =
       readonly payload: {
         /** Why. */
         readonly reason: string
+        /** The session's version with it, where it changes that. */
+        readonly version?: number
       }
     }
 
@@ -2690,8 +2699,11 @@ export interface TurnControlEvent {
   readonly payload: {
     /** Which one. */
     readonly kind: ControlKind
-    /** The session's version with it. */
-    readonly version: number
+    /**
+     * The session's version with it, where it changes that at once. A pause and an interrupt may still come too late:
+     * they change it with `turn.paused` and `abort`.
+     */
+    readonly version?: number
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -2714,6 +2726,8 @@ export interface TurnPausedEvent {
   readonly payload: {
     /** Why, when the client said. */
     readonly reason?: string
+    /** The session's version with it, where it changes that. */
+    readonly version?: number
   }
   /** Its session. */
   readonly sessionId: SessionId

@@ -77,9 +77,9 @@ fn told(body: &EventBody) -> Option<String> {
             format!("  (round {turn}: {} tokens in, {} out)", usage.input_tokens, usage.output_tokens)
         }
         EventBody::SessionError { error, .. } => format!("  ! the turn failed: {}", clean(&error.message)),
-        EventBody::Abort { reason } => format!("  ! the turn was aborted: {}", clean(reason)),
+        EventBody::Abort { reason, .. } => format!("  ! the turn was aborted: {}", clean(reason)),
         EventBody::TurnQueued { position, .. } => format!("  waits behind {position} others"),
-        EventBody::TurnPaused { reason } => format!("  (paused) {}", short(reason, 200)),
+        EventBody::TurnPaused { reason, .. } => format!("  (paused) {}", short(reason, 200)),
         EventBody::TurnResumed { reason, .. } => format!("  (goes on) {}", short(reason, 200)),
         EventBody::SessionCreated { .. }
         | EventBody::SessionConfigured(_)

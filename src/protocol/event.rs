@@ -87,8 +87,10 @@ pub enum EventBody {
     TurnControl {
         /// Which one.
         kind: ControlKind,
-        /// The session's version with it.
-        version: u64,
+        /// The session's version with it, where it changes that at once. A pause and an interrupt may still come too late:
+        /// they change it with `turn.paused` and `abort`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
     },
     /// The turn holds between two items until it is resumed.
     #[serde(rename = "turn.paused")]
@@ -96,6 +98,9 @@ pub enum EventBody {
         /// Why, when the client said.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
+        /// The session's version with it, where it changes that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
     },
     /// The turn that was paused goes on.
     #[serde(rename = "turn.resumed")]
@@ -414,6 +419,9 @@ pub enum EventBody {
     Abort {
         /// Why.
         reason: String,
+        /// The session's version with it, where it changes that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<u64>,
     },
 }
 
@@ -475,7 +483,9 @@ mod tests {
             json!({"type": "session.configured", "payload": {"title": "t", "version": 2}}),
             json!({"type": "turn.queued", "payload": {"position": 1}}),
             json!({"type": "turn.control", "payload": {"kind": "steer", "version": 2}}),
+            json!({"type": "turn.control", "payload": {"kind": "pause"}}),
             json!({"type": "turn.paused", "payload": {"reason": "lunch"}}),
+            json!({"type": "turn.paused", "payload": {"version": 2}}),
             json!({"type": "turn.resumed", "payload": {}}),
             json!({"type": "loop.start", "payload": {}}),
             json!({"type": "loop.complete", "payload": {"totalTurns": 1, "hitTurnLimit": false}}),
@@ -516,6 +526,7 @@ mod tests {
             json!({"type": "changes.redone", "payload": {"turnIds": ["turn_1"], "paths": ["a"], "pathCount": 1}}),
             json!({"type": "session.forked", "payload": {"sessionId": session, "parentSessionId": "ses_2", "at": 3}}),
             json!({"type": "abort", "payload": {"reason": "r"}}),
+            json!({"type": "abort", "payload": {"reason": "r", "version": 2}}),
         ];
         for value in table {
             let body: EventBody = serde_json::from_value(value.clone()).expect("a known event");

@@ -190,13 +190,15 @@ impl Grammar {
 /// The session's version with an event. None: it says nothing of it.
 pub(super) fn version_of(body: &EventBody) -> Option<u64> {
     match body {
-        EventBody::TurnControl { version, .. } => Some(*version),
         EventBody::SessionConfigured(Configured { version, .. })
         | EventBody::SessionPrompt { version, .. }
         | EventBody::TurnQueued { version, .. }
+        | EventBody::TurnControl { version, .. }
+        | EventBody::TurnPaused { version, .. }
         | EventBody::TurnResumed { version, .. }
         | EventBody::ChangesUndone { version, .. }
-        | EventBody::ChangesRedone { version, .. } => *version,
+        | EventBody::ChangesRedone { version, .. }
+        | EventBody::Abort { version, .. } => *version,
         _ => None,
     }
 }
@@ -286,6 +288,14 @@ mod tests {
         ("-", "session.configured", json!({ "version": number }))
     }
 
+    fn control(turn: &'static str, number: u64) -> Line {
+        (turn, "turn.control", json!({ "kind": "interrupt", "version": number }))
+    }
+
+    fn over_at(turn: &'static str, number: u64) -> Line {
+        (turn, "abort", json!({ "reason": "", "version": number }))
+    }
+
     fn forked(at: u64) -> Line {
         ("-", "session.forked", json!({ "sessionId": "s", "parentSessionId": "r", "at": at, "settings": {} }))
     }
@@ -324,6 +334,8 @@ mod tests {
             (vec![made(), prompt("a"), resume],                                      Some((3, "type"))),
             (vec![made(), prompt("a"), pause.clone(), pause],                        Some((4, "type"))),
             (vec![made(), version(1), version(1), version(2)],                       None),
+            (vec![made(), prompt("a"), control("a", 1), over_at("a", 1), version(2)],    None),
+            (vec![made(), prompt("a"), control("a", 1), over_at("a", 3)],                Some((4, "payload.version"))),
             (vec![made(), version(1), version(3)],                                   Some((3, "payload.version"))),
             (vec![made(), version(1), version(0)],                                   Some((3, "payload.version"))),
             (vec![("-", "session.created", json!({ "sessionId": "s" })), version(7)], None),

@@ -97,7 +97,7 @@ impl Views {
             }
             EventBody::SessionCompleted { result, .. } => End::Completed(result),
             EventBody::SessionError { error, .. } => End::Failed(error),
-            EventBody::Abort { reason } => End::Stopped(reason),
+            EventBody::Abort { reason, .. } => End::Stopped(reason),
             _ => return Ok(()),
         };
         (turn.end, turn.last_seq) = (Some(end), Some(event.seq));

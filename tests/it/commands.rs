@@ -395,20 +395,20 @@ async fn controls_are_commands_and_say_how_they_lost() {
     house.round(&[Does::Says("two"), Does::Waits, Does::Calls("fs_list", json!({ "path": "." }))]);
     house.round(&[Does::Says("done")]);
     let second = socket.response(&json!({ "type": "prompt", "sessionId": "s", "prompt": "go" })).await;
+    let seen = house.call("GET", "/sessions/s", None).await.json()["lastSeq"].clone();
     socket.say(&json!({ "id": "p", "type": "pause", "sessionId": "s" })).await;
     while socket.next().await["type"] != "command_started" {}
-    let version = loop {
-        let view = house.call("GET", "/sessions/s", None).await.json();
-        if view["version"].as_u64() > second["sessionVersion"].as_u64() {
-            break view["version"].clone();
-        }
-    };
+    house.events("s", &format!("?after={seen}")).await.until("turn.control").await;
+    let version = house.call("GET", "/sessions/s", None).await.json()["version"].clone();
+    assert_eq!(version, second["sessionVersion"], "it is not done yet");
     house.go_on();
     let mut held = socket.next().await;
     while held["type"] != "response" {
         held = socket.next().await;
     }
     assert_eq!(held["data"], json!({ "paused": true, "turnId": second["data"]["turnId"], "status": "paused" }));
+    let version = held["sessionVersion"].clone();
+    assert_eq!(version.as_u64(), second["sessionVersion"].as_u64().map(|before| before + 1));
     let refused = socket.response(&json!({ "type": "prompt", "sessionId": "s", "prompt": "no" })).await;
     assert_eq!(refused["error"]["details"]["why"], "paused", "{refused}");
     let change = json!({ "id": "c", "type": "configure", "sessionId": "s", "title": "T", "ifSessionVersion": version });

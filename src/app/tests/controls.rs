@@ -32,11 +32,13 @@ macro_rules! begin {
     }};
 }
 
-/// Waits until a control that was begun has reached the session: its version says so.
-pub(super) async fn version(house: &House, id: &SessionId, wanted: u64) {
-    while house.app.session(&anyone(), id).await.unwrap().version < wanted {
-        tokio::task::yield_now().await;
-    }
+/// Waits until a control that was begun has reached the session.
+pub(super) async fn reached(reader: &mut EventReader, kind: &str) {
+    while payload(&until(reader, "turn.control").await)["kind"] != kind {}
+}
+
+async fn version(house: &House, id: &SessionId) -> u64 {
+    house.app.session(&anyone(), id).await.unwrap().version
 }
 
 fn said(error: &ApiError) -> (ErrorCode, &str) {
@@ -90,7 +92,7 @@ async fn a_stuck_upstream_is_cut_and_the_session_stays_usable() {
     let record = house.app.turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
     assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Interrupted, Some("too slow")));
     let last = house.log(&id).await.pop().unwrap();
-    assert_eq!((last.kind.as_ref(), payload(&last)), ("abort", json!({ "reason": "too slow" })));
+    assert_eq!((last.kind.as_ref(), payload(&last)), ("abort", json!({ "reason": "too slow", "version": 2 })));
     let refused = house.app.interrupt(&anyone(), &id, body).await.unwrap_err();
     assert_eq!(said(&refused), (ErrorCode::Conflict, "turn already interrupted"));
     assert_eq!(house.app.session(&anyone(), &id).await.unwrap().status, SessionStatus::Aborted);
@@ -110,16 +112,16 @@ async fn a_control_that_loses_its_race_says_so() {
         let mut reader = house.app.events(&anyone(), &id, last).await.unwrap();
         let accepted = house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
         until(&mut reader, "stream.start").await;
-        let before = house.app.session(&anyone(), &id).await.unwrap().version;
+        let before = version(&house, &id).await;
         let lost = if pause {
             let control = begin!(house, id, pause);
-            version(&house, &id, before + 1).await;
+            reached(&mut reader, "pause").await;
             feed.send("x").unwrap();
             drop(feed);
             control.await.unwrap().unwrap_err()
         } else {
             let control = begin!(house, id, interrupt);
-            version(&house, &id, before + 1).await;
+            reached(&mut reader, "interrupt").await;
             feed.send("x").unwrap();
             drop(feed);
             control.await.unwrap().unwrap_err()
@@ -127,6 +129,7 @@ async fn a_control_that_loses_its_race_says_so() {
         assert_eq!(said(&lost), (ErrorCode::Conflict, "turn already completed"));
         let details = json!({ "why": "turn_over", "turnId": accepted.turn_id, "status": "completed" });
         assert_eq!(lost.0.details, Some(details.clone()));
+        assert_eq!(version(&house, &id).await, before, "what was refused has changed nothing");
         let late = house.app.pause(&anyone(), &id, Control::default()).await.unwrap_err();
         assert_eq!(
             (said(&late), late.0.details.clone()),
@@ -152,7 +155,7 @@ async fn a_paused_turn_holds_between_two_calls_and_goes_on_before_all_others() {
     let request = asked(&mut reader).await;
     let queued = house.prompts(&id, "later", PromptMode::Queue).await.unwrap();
     let control = begin!(house, id, pause);
-    version(&house, &id, 3).await;
+    reached(&mut reader, "pause").await;
     // It is on its way: prompts are taken, and a steer goes behind the pause.
     house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
     allow(&house, &id, request).await;
@@ -205,7 +208,7 @@ async fn a_paused_turn_outlives_the_server_and_then_goes_on() {
     let request = asked(&mut reader).await;
     let queued = house.prompts(&id, "later", PromptMode::Queue).await.unwrap();
     let control = begin!(house, id, pause);
-    version(&house, &id, 3).await;
+    reached(&mut reader, "pause").await;
     house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
     allow(&house, &id, request).await;
     control.await.unwrap().unwrap();
@@ -250,7 +253,7 @@ async fn a_paused_turn_can_be_ended_and_its_session_deleted() {
         let first = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
         let request = asked(&mut reader).await;
         let control = begin!(house, id, pause);
-        version(&house, &id, 2).await;
+        reached(&mut reader, "pause").await;
         house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
         let queued = house.prompts(&id, "later", PromptMode::Queue).await.unwrap();
         allow(&house, &id, request).await;
@@ -281,9 +284,8 @@ async fn a_paused_turn_can_be_ended_and_its_session_deleted() {
         assert_eq!(house.app.prompt(&anyone(), &id, stale).await.unwrap_err().code(), ErrorCode::Conflict);
         let log = house.log(&id).await;
         let own: Vec<&Event> = log.iter().filter(|e| e.turn_id.as_ref() == Some(&first.turn_id)).collect();
-        let control = own.iter().rev().find(|e| e.kind == "turn.control").expect("the control is in the log");
-        assert_eq!(payload(control), json!({ "kind": how, "version": after.version }));
-        assert_eq!(own.last().map(|e| e.kind.as_ref()), Some("abort"), "nothing comes behind the end");
+        let end = own.last().expect("nothing comes behind the end");
+        assert_eq!((end.kind.as_ref(), &payload(end)["version"]), ("abort", &json!(after.version)));
         // What was said for it runs before what waited already.
         let queued = house.app.wait_turn(&anyone(), &id, &queued.turn_id).await.unwrap();
         assert_eq!(queued.result.as_deref(), Some("queued"));
@@ -302,7 +304,7 @@ async fn a_resume_that_is_faster_than_its_pause_lets_the_turn_run() {
     let first = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
     let request = asked(&mut reader).await;
     let control = begin!(house, id, pause);
-    version(&house, &id, 2).await;
+    reached(&mut reader, "pause").await;
     house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
     let lost = control.await.unwrap().unwrap_err();
     let words = format!("turn {} was resumed before it paused", first.turn_id);
@@ -325,7 +327,7 @@ async fn a_pause_that_an_end_overtakes_is_refused_at_once() {
         house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
         until(&mut reader, "stream.start").await;
         let pause = begin!(house, id, pause);
-        version(&house, &id, 2).await;
+        reached(&mut reader, "pause").await;
         let (app, ended) = (Arc::clone(&house.app), id.clone());
         let end = tokio::spawn(async move {
             match ends {
@@ -346,6 +348,51 @@ async fn a_pause_that_an_end_overtakes_is_refused_at_once() {
 }
 
 #[tokio::test]
+async fn the_version_counts_what_was_done_and_nothing_that_was_refused() {
+    let house = open(Storage::Memory, asks_for_writes).await;
+    house.plays([writes(2)]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+    let request = asked(&mut reader).await;
+    // Not answered yet, and then resumed.
+    let pause = begin!(house, id, pause);
+    reached(&mut reader, "pause").await;
+    assert_eq!(version(&house, &id).await, 1, "a pause that has not its answer yet");
+    house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
+    assert!(pause.await.unwrap().is_err());
+    assert_eq!(version(&house, &id).await, 2, "the resume alone");
+    // One that holds.
+    let pause = begin!(house, id, pause);
+    reached(&mut reader, "pause").await;
+    allow(&house, &id, request).await;
+    assert!(pause.await.unwrap().unwrap().paused);
+    assert_eq!(version(&house, &id).await, 3);
+    house.app.pause(&anyone(), &id, Control::default()).await.unwrap();
+    assert_eq!(version(&house, &id).await, 3, "it was paused already");
+    house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
+    asked(&mut reader).await;
+    // One that an interrupt supersedes.
+    let pause = begin!(house, id, pause);
+    reached(&mut reader, "pause").await;
+    house.app.interrupt(&anyone(), &id, Control::default()).await.unwrap();
+    assert!(pause.await.unwrap().is_err());
+    assert_eq!(version(&house, &id).await, 5, "the resume and the interrupt");
+    for control in ["abort", "interrupt", "pause", "resume"] {
+        let body = Control::default();
+        let refused = match control {
+            "abort" => house.app.abort(&anyone(), &id, body).await.err(),
+            "interrupt" => house.app.interrupt(&anyone(), &id, body).await.err(),
+            "pause" => house.app.pause(&anyone(), &id, body).await.err(),
+            _ => house.app.resume(&anyone(), &id, body).await.err(),
+        };
+        assert_eq!(refused.map(|error| error.code()), Some(ErrorCode::Conflict), "{control}");
+    }
+    let versions: Vec<_> = house.log(&id).await.iter().filter_map(|e| payload(e)["version"].as_u64()).collect();
+    assert_eq!((version(&house, &id).await, versions), (5, vec![1, 2, 3, 4, 5]), "each stands in the log once");
+}
+
+#[tokio::test]
 async fn a_pause_that_takes_long_is_on_its_way() {
     let house = open(Storage::Memory, |settings| settings.limits.interrupt_grace_ms = 20).await;
     let (feed, pieces) = mpsc::unbounded_channel();
@@ -359,7 +406,7 @@ async fn a_pause_that_takes_long_is_on_its_way() {
     house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
     feed.send("x").unwrap();
     drop(feed);
-    assert_eq!(payload(&until(&mut reader, "turn.paused").await), json!({ "reason": "tea" }));
+    assert_eq!(payload(&until(&mut reader, "turn.paused").await), json!({ "reason": "tea", "version": 3 }));
     let undone = house.app.undo(&anyone(), &id, crate::protocol::Undo::default()).await.unwrap_err();
     assert!(undone.0.message.ends_with("is paused; resume or abort it"), "{undone:?}");
     house.app.resume(&anyone(), &id, Control::default()).await.unwrap();
@@ -376,7 +423,7 @@ async fn a_fork_of_a_paused_session_is_at_rest_and_the_session_stays_paused() {
     let first = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
     let request = asked(&mut reader).await;
     let control = begin!(house, id, pause);
-    version(&house, &id, 2).await;
+    reached(&mut reader, "pause").await;
     house.prompts(&id, "more", PromptMode::Steer).await.unwrap();
     let queued = house.prompts(&id, "later", PromptMode::Queue).await.unwrap();
     allow(&house, &id, request).await;

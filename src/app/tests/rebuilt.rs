@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::controls::{allow, asked, version};
+use super::controls::{allow, asked, reached};
 use super::*;
 use crate::protocol::{Fork, Reasoning, Undo};
 use crate::session::Views;
@@ -255,10 +255,9 @@ async fn tour(house: &House) -> Vec<SessionId> {
     let request = asked(&mut reader).await;
     house.prompts(&id, "and this", PromptMode::Steer).await.unwrap();
     house.prompts(&id, "next", PromptMode::Queue).await.unwrap();
-    let before = house.app.session(&anyone(), &id).await.unwrap().version;
     let (app, of) = (Arc::clone(&house.app), id.clone());
     let paused = tokio::spawn(async move { app.pause(&anyone(), &of, Control::default()).await });
-    version(house, &id, before + 1).await;
+    reached(&mut reader, "pause").await;
     allow(house, &id, request).await;
     paused.await.unwrap().unwrap();
     house.app.resume(&anyone(), &id, Control::default()).await.unwrap();

@@ -2,13 +2,15 @@
 //!
 //! A control is answered when it is known what became of it: an abort at once, because it always wins (and once it is written down, so that it outlives the process); an interrupt when the
 //! turn has ended; a pause when it holds, or when something else is to end the turn. What the turn machine has no meaning for is refused and changes nothing.
+//!
+//! The session's version counts what was done, in the commit that does it: a pause with `turn.paused`, an interrupt with the turn's end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Actor, Order, Running};
 use crate::agent::{Progress, Wish};
-use crate::base::{clock, limit};
+use crate::base::limit;
 use crate::protocol::{ApiError, ControlKind, EventBody, TurnId, TurnStatus, VerdictSource};
 use crate::session::ask::End;
 use crate::session::control::{Command, Controlled, Kind, Told, nothing_runs, out_of_place, too_late};
@@ -60,8 +62,6 @@ impl Actor {
         let now = |status| Controlled { turn_id: turn_id.clone(), status };
         match kind {
             Kind::Abort | Kind::Interrupt if before == Phase::Paused => {
-                // Nothing comes behind the end of a turn.
-                self.count_change(turn_id.clone(), kind.told()).await;
                 let ended = self.end_paused(kind, reason).await;
                 let _ = told.send(ended.map(|()| now(phase.status(false))));
                 return;
@@ -85,7 +85,9 @@ impl Actor {
             Kind::Resume if before == Phase::Pausing => {
                 running.turn_to(phase);
                 running.waiting.resumed(&turn_id);
-                let _ = told.send(Ok(now(TurnStatus::Running)));
+                let counted = self.count_resume(&turn_id).await;
+                let _ = told.send(counted.map(|()| now(TurnStatus::Running)));
+                return;
             }
             Kind::Resume => {
                 let resumed = self.resume(reason).await;
@@ -94,7 +96,7 @@ impl Actor {
             }
         }
         if before != phase {
-            self.count_change(turn_id, kind.told()).await;
+            self.tell_control(&turn_id, kind.told()).await;
         }
     }
 
@@ -106,7 +108,7 @@ impl Actor {
         let mut turn = running.row.clone();
         turn.aborted.get_or_insert_with(|| running.reason.clone().unwrap_or_default());
         let writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
-        let events = vec![control_event(&turn.record.turn_id, ControlKind::Abort, row.version)];
+        let events = vec![control_event(&turn.record.turn_id, ControlKind::Abort, Some(row.version))];
         let written = self.live.journal.record(|_| Entry { events, writes }).await;
         written.map_err(|error| {
             let id = &turn.record.turn_id;
@@ -117,17 +119,24 @@ impl Actor {
         Ok(())
     }
 
-    /// It has its effect whether or not the disk takes note.
-    async fn count_change(&mut self, turn: TurnId, kind: ControlKind) {
+    /// Writes down that the turn is no longer to hold. It goes on whether or not the disk takes note.
+    async fn count_resume(&mut self, turn: &TurnId) -> Result<(), ApiError> {
         let row = self.changed();
-        let (write, events) =
-            (Write::UpdateSession(Box::new(row.clone())), vec![control_event(&turn, kind, row.version)]);
+        let events = vec![control_event(turn, ControlKind::Resume, Some(row.version))];
+        let write = Write::UpdateSession(Box::new(row.clone()));
         let written = self.live.journal.record(|_| Entry { events, writes: vec![write] }).await;
-        if written.is_ok() {
-            self.row = row;
-        }
-        if let Err(error) = written {
-            tracing::warn!(session = %self.row.id, %error, "a control could not be counted in the session's version");
+        written.map_err(|error| {
+            ApiError::internal(format!("turn {turn} goes on, but that could not be written down: {error}"))
+        })?;
+        self.row = row;
+        Ok(())
+    }
+
+    /// Tells that a control was accepted which may still come too late. It has its effect whether or not the disk takes note.
+    async fn tell_control(&self, turn: &TurnId, kind: ControlKind) {
+        let events = vec![control_event(turn, kind, None)];
+        if let Err(error) = self.live.journal.record(|_| Entry { events, writes: Vec::new() }).await {
+            tracing::warn!(session = %self.row.id, %error, "that a control was accepted could not be written down");
         }
     }
 
@@ -203,9 +212,8 @@ impl Actor {
         row.steers.forget(tally.steers);
         row.held = Some(progress.held.clone());
         let reason = running.reason.take().unwrap_or_default();
-        let mut session = self.row.clone();
-        session.updated_at = clock::now_ms();
-        let events = vec![(Some(turn_id.clone()), EventBody::TurnPaused { reason })];
+        let session = self.changed();
+        let events = vec![(Some(turn_id.clone()), EventBody::TurnPaused { reason, version: Some(session.version) })];
         let writes = vec![Write::SaveTurn(Box::new(row.clone())), Write::UpdateSession(Box::new(session.clone()))];
         if let Err(error) = self.live.journal.record(|_| Entry { events, writes }).await {
             return self.fail_unwritten(running, &error).await;
@@ -257,8 +265,8 @@ impl Actor {
     }
 }
 
-/// The event of a control that was accepted.
-pub(super) fn control_event(turn: &TurnId, kind: ControlKind, version: u64) -> (Option<TurnId>, EventBody) {
+/// The event of a control that was accepted; `version` where it changes the session at once.
+pub(super) fn control_event(turn: &TurnId, kind: ControlKind, version: Option<u64>) -> (Option<TurnId>, EventBody) {
     (Some(turn.clone()), EventBody::TurnControl { kind, version })
 }
 

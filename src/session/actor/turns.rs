@@ -102,7 +102,7 @@ impl Actor {
         let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
         writes.extend(rows);
         let mut events: Vec<_> = configured.into_iter().collect();
-        events.push(control_event(&accepted.turn_id, ControlKind::Steer, row.version));
+        events.push(control_event(&accepted.turn_id, ControlKind::Steer, Some(row.version)));
         let written = self.live.journal.record(|_| Entry { events, writes }).await;
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
@@ -302,7 +302,14 @@ impl Actor {
         let more = !late.is_empty() || !self.queue.is_empty();
         row.status = if more { SessionStatus::Active } else { status_after(turn.record.status) };
         let closed = closing.len() as u64;
-        let bodies = closing.into_iter().chain([terminal_event(&turn.record)]);
+        let mut end = terminal_event(&turn.record);
+        if let EventBody::Abort { version, .. } = &mut end
+            && is_change(turn)
+        {
+            row.version += 1;
+            *version = Some(row.version);
+        }
+        let bodies = closing.into_iter().chain([end]);
         let mut events: Vec<_> = bodies.map(|body| (Some(turn_id.clone()), body)).collect();
         let mut writes = Vec::new();
         for (place, turn) in late.iter().enumerate() {
@@ -360,6 +367,21 @@ pub(in crate::session) fn queued_turn(
     TurnRow { record, prompt: Some(content), configure, held: None, aborted: None, steers: Steers::default() }
 }
 
+/// Whether a client's control has its effect with this end of a turn. The abort of one that ran had it before; a turn that
+/// holds ends by a control alone.
+fn is_change(turn: &TurnRow) -> bool {
+    match turn.record.status {
+        TurnStatus::Interrupted => true,
+        TurnStatus::Aborted => turn.held.is_some(),
+        TurnStatus::Completed
+        | TurnStatus::Failed
+        | TurnStatus::Queued
+        | TurnStatus::Running
+        | TurnStatus::Waiting
+        | TurnStatus::Paused => false,
+    }
+}
+
 /// The one event that ends a turn.
 pub(in crate::session) fn terminal_event(record: &TurnRecord) -> EventBody {
     let session_id = record.session_id.clone();
@@ -368,7 +390,7 @@ pub(in crate::session) fn terminal_event(record: &TurnRecord) -> EventBody {
             EventBody::SessionCompleted { session_id, result: record.result.clone().unwrap_or_default() }
         }
         TurnStatus::Aborted | TurnStatus::Interrupted => {
-            EventBody::Abort { reason: record.reason.clone().unwrap_or_default() }
+            EventBody::Abort { reason: record.reason.clone().unwrap_or_default(), version: None }
         }
         TurnStatus::Failed | TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => {
             EventBody::SessionError { session_id, error: reason_of(record) }
