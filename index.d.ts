@@ -1517,7 +1517,7 @@ export interface InstructionDiscoveryOptions {
   readonly autoInject?: boolean
 }
 
-/** Limits of a server; each has a default. */
+/** Limits of a server; each has a default, and bounds that a refusal names: waits go up to a year, numbers of things in memory up to 1,000,000. */
 export interface SimseServerLimits {
   /** How long a permission question waits for its answer; default 120,000 ms. */
   readonly permissionTimeoutMs?: number

@@ -246,6 +246,15 @@ const REFUSED = [
   ['a model address of another scheme', () => config({ openai: { baseUrl: 'ftp://x/v1' } }), 'openai.baseUrl'],
   ['a token that no header can carry', () => config({ authToken: 'a\nb' }), 'authToken'],
   ['an unknown limit', () => config({ limits: { speed: 1 } }), 'limits.speed'],
+  ['more connections than can be', () => config({ limits: { connections: 1_000_001 } }), 'limits.connections'],
+  ['a wait that no timer runs', () => config({ limits: { heartbeatMs: 31_536_000_001 } }), 'limits.heartbeatMs'],
+  ['a body that there is no room for', () => config({ limits: { bodyBytes: 268_435_457 } }), 'limits.bodyBytes'],
+  ['no turns', () => config({ limits: { turns: 0 } }), 'limits.turns'],
+  [
+    'a wait for an agent that no timer runs',
+    () => config({ acpServers: [{ ...agent('a'), timeoutMs: 31_536_000_001 }] }),
+    'acpServers.0.timeoutMs',
+  ],
   ['a grace that is too long', () => config({ limits: { interruptGraceMs: 24_001 } }), 'limits.interruptGraceMs'],
 ]
 for (const [what, make, path] of REFUSED) {
@@ -256,6 +265,14 @@ for (const [what, make, path] of REFUSED) {
     )
   })
 }
+
+test('every limit that is declared can be set', () => {
+  const declared = readFileSync(new URL('../index.d.ts', import.meta.url), 'utf8')
+  const [, members] = /interface SimseServerLimits \{([^}]*)\}/.exec(declared)
+  const names = [...members.matchAll(/readonly (\w+)\?: number/g)].map(([, name]) => name)
+  assert.ok(names.includes('turns') && names.includes('snapshotBytes'), names.join(' '))
+  for (const name of names) createSimseServer(config({ limits: { [name]: 1 } }))
+})
 
 test('what asks for nothing is fine', () => {
   createSimseServer(config({ mcpServers: [], memory: { enabled: false, similarityThreshold: 0.5, maxResults: 5 } }))

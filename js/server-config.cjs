@@ -19,7 +19,12 @@ const {
   text,
 } = require('./check.cjs')
 const { HOOK_TYPES } = require('./hooks.cjs')
+const native = require('./load.cjs')
 const { permissionConfig } = require('./permissions.cjs')
+
+/** What each whole number may be, from and to, by its path: the same list that flags, variables and files are held against. */
+const BOUNDS = JSON.parse(native.configBounds())
+const within = (path) => optional(integer(...BOUNDS[path]))
 
 /** An address to ask. */
 const httpUrl = (value, path, issues) => {
@@ -70,7 +75,7 @@ const acpServer = shape({
   cwd: optional(text),
   env: optional(environment),
   defaultAgent: optional(text),
-  timeoutMs: optional(integer(1)),
+  timeoutMs: within('acpServers.timeoutMs'),
   permissionPolicy: optional(oneOf('auto-approve', 'prompt', 'deny')),
 })
 
@@ -111,7 +116,7 @@ const memory = shape({
   enabled: boolean,
   embeddingAgent: optional(text),
   similarityThreshold: optional(number(0, 1)),
-  maxResults: optional(integer(1, 100)),
+  maxResults: within('memory.maxResults'),
 })
 
 /** What fits into an `Authorization` header; never told in a message. */
@@ -131,27 +136,17 @@ const named = (check) => (value, path, issues) => {
   }
 }
 
-const limits = shape({
-  permissionTimeoutMs: optional(integer(1)),
-  clientGraceMs: optional(integer(0)),
-  // Above it the command's own time would be over first (`INTERRUPT_GRACE_MS_MAX`).
-  interruptGraceMs: optional(integer(0, 24_000)),
-  sessionIdleMs: optional(integer(0)),
-  agentIdleMs: optional(integer(0)),
-  modelIdleTimeoutMs: optional(integer(1)),
-  maxIterations: optional(integer(1, 1_000_000)),
-  queuedPrompts: optional(integer(0)),
-  sessions: optional(integer(1)),
-  streamsPerSession: optional(integer(1)),
-  commandsPerMinute: optional(integer(0)),
-  bodyBytes: optional(integer(1)),
-  connections: optional(integer(1)),
-  heartbeatMs: optional(integer(1)),
-  shutdownGraceMs: optional(integer(0)),
-})
+const LIMITS = 'limits.'
+const limits = shape(
+  Object.fromEntries(
+    Object.keys(BOUNDS)
+      .filter((path) => path.startsWith(LIMITS))
+      .map((path) => [path.slice(LIMITS.length), within(path)]),
+  ),
+)
 
 const configShape = shape({
-  port: optional(integer(0, 65535)),
+  port: within('port'),
   host: optional(text),
   acpServers: optional(named(acpServer)),
   mcpServers: optional(named(mcpServer)),

@@ -1,5 +1,7 @@
 //! Every default limit, in one place. Units come last in the names.
 
+/// Longest wait that can be set: a year, which every timer can run.
+pub const SET_MS_MAX: u64 = 365 * 86_400_000;
 /// Largest request body in bytes (contract.md, Doors).
 pub const BODY_BYTES_MAX: usize = 10_000_000;
 /// What has come of messages and bodies that are not whole yet, of all clients together, in bytes beyond the first of each.

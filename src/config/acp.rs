@@ -101,6 +101,7 @@ impl Entry {
             "1 to {} characters, none of them a blank, a control character, a quote, `/`, `*` or `?`",
             limit::ACP_SERVER_NAME_CHARS_MAX
         );
+        let waits = format!("a whole number from 1 to {}", limit::SET_MS_MAX);
         let variable = |(name, value): (&String, &String)| {
             !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
         };
@@ -111,7 +112,7 @@ impl Entry {
             ("args", !self.args.iter().any(|arg| arg.contains('\0')), "texts without a zero byte"),
             ("env", self.env.iter().all(variable), "names without `=` and values, neither with a zero byte"),
             ("defaultAgent", self.default_agent.as_deref() != Some(""), "a name that is not empty"),
-            ("timeoutMs", self.timeout_ms != Some(0), "1 or more"),
+            ("timeoutMs", self.timeout_ms.is_none_or(|wait| (1..=limit::SET_MS_MAX).contains(&wait)), waits.as_str()),
         ];
         let broken = rules.into_iter().filter(|(_, holds, _)| !holds);
         broken.map(|(field, _, expected)| (field, expected.to_owned())).collect()
@@ -161,7 +162,7 @@ mod tests {
             (json!({"name": "a", "command": "x", "args": ["\u{0}"]}), "`args` of the ACP server `a`"),
             (json!({"name": "a", "command": "x", "env": {"A=": "sk"}}), "`env` of the ACP server `a`"),
             (json!({"name": "a", "command": "x", "defaultAgent": ""}), "`defaultAgent` of the ACP server `a`"),
-            (json!({"name": "a", "command": "x", "timeoutMs": 0}), "`timeoutMs` of the ACP server `a`: expected 1 or more"),
+            (json!({"name": "a", "command": "x", "timeoutMs": 0}), "`timeoutMs` of the ACP server `a`: expected a whole number from 1 to 31536000000"),
             (json!({"name": "a"}), "missing field `command`"),
             (json!({"name": "a", "command": "x", "comand": 1}), "unknown field `comand`"),
         ];

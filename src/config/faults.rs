@@ -332,7 +332,7 @@ mod tests {
             "line 3: `host`: expected a text that is not empty; got a string",
             "line 4: `log-level` is not known; did you mean `log_level`?",
             "line 5: `log_format`: expected text or json; got a string",
-            "line 6: `max_iterations`: expected a whole number from 1 to 4294967295; got 0",
+            "line 6: `max_iterations`: expected a whole number from 1 to 1000000; got 0",
             "line 7: `memory_similarity_threshold`: expected a number from 0 to 1; got 1.5",
             "line 8: `no_auth`: expected true or false; got a string",
             "line 9: `root`: expected an array; got a string",

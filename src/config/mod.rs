@@ -2,6 +2,7 @@
 
 mod acp;
 mod address;
+mod bounds;
 pub mod data_directory;
 mod embedded;
 mod environment;
@@ -36,6 +37,7 @@ use crate::protocol::{
 
 pub use acp::{AcpPermissionPolicy, AcpServer, BadAcpServer};
 pub use address::Address;
+pub use bounds::{BOUNDS, Bounds};
 pub use embedded::embedded_data_directory;
 pub use environment::{PLATFORM, find_program, find_program_in, home_directory, inherited_environment};
 pub use faults::{Fault, faults_of, faults_of_file};

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 pub use self::kinds::HIDDEN;
 use self::kinds::Setting;
-use super::{AcpServer, Address, ConfigError, McpServer};
+use super::{AcpServer, Address, Bounds, ConfigError, McpServer};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{PermissionMode, PermissionPolicy, PermissionRule};
@@ -56,6 +56,12 @@ macro_rules! options {
             pub fn shown(&self) -> Vec<(&'static str, Value)> {
                 let all = [$((stringify!($name), self.$name.as_ref().map(Setting::show)),)*];
                 all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+            }
+
+            /// The whole numbers among them, by name.
+            pub(super) fn whole_numbers(&self) -> Vec<(&'static str, u64)> {
+                let all = [$((stringify!($name), self.$name.as_ref().and_then(Setting::whole_number)),)*];
+                all.into_iter().filter_map(|(name, number)| Some((name, number?))).collect()
             }
 
             /// The names of what is not the same there.
@@ -384,5 +390,6 @@ fn variable<T: Setting>(
 ) -> Result<Option<T>, ConfigError> {
     let variable = format!("SIMSE_{}", name.to_ascii_uppercase());
     let Some(text) = lookup(&variable).filter(|text| !text.is_empty()) else { return Ok(None) };
-    T::parse(&text).map(Some).ok_or(ConfigError::Value { place: variable, expected: T::EXPECTED.to_owned() })
+    let expected = || Bounds::of(name).map_or_else(|| T::EXPECTED.to_owned(), ToString::to_string);
+    T::parse(&text).map(Some).ok_or_else(|| ConfigError::Value { place: variable, expected: expected() })
 }

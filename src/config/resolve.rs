@@ -10,27 +10,12 @@ use super::names::spellings;
 use super::options::{LogFilter, LogFormat, LogLevel, Options};
 use super::origin::{Origin, origins, others};
 use super::telemetry;
-use super::{Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
+use super::{Bounds, Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
 use crate::base::{file, http, limit};
 use crate::protocol::PermissionRule;
 
 /// Largest configuration file in bytes.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Settings of which 0 would mean that nothing works.
-pub(super) const AT_LEAST_ONE: [&str; 12] = [
-    "model_idle_timeout_ms",
-    "permission_timeout_ms",
-    "max_iterations",
-    "turns_max",
-    "sessions_max",
-    "streams_per_session_max",
-    "connections_max",
-    "body_bytes_max",
-    "head_timeout_ms",
-    "body_timeout_ms",
-    "write_timeout_ms",
-    "heartbeat_ms",
-];
 /// Faults of a file that are told in one line; the rest is counted.
 const FAULTS_TOLD: usize = 5;
 /// The port when none is named.
@@ -291,33 +276,16 @@ fn settings(
     Ok(settings)
 }
 
-/// What is wrong with the values. Where a 0 would mean that nothing works, it is refused.
+/// What is wrong with the values.
 pub(super) fn problems(all: &Options) -> Vec<ConfigError> {
-    let zero = [
-        ("model_idle_timeout_ms", all.model_idle_timeout_ms == Some(0)),
-        ("permission_timeout_ms", all.permission_timeout_ms == Some(0)),
-        ("max_iterations", all.max_iterations == Some(0)),
-        ("turns_max", all.turns_max == Some(0)),
-        ("sessions_max", all.sessions_max == Some(0)),
-        ("streams_per_session_max", all.streams_per_session_max == Some(0)),
-        ("connections_max", all.connections_max == Some(0)),
-        ("body_bytes_max", all.body_bytes_max == Some(0)),
-        ("head_timeout_ms", all.head_timeout_ms == Some(0)),
-        ("body_timeout_ms", all.body_timeout_ms == Some(0)),
-        ("write_timeout_ms", all.write_timeout_ms == Some(0)),
-        ("heartbeat_ms", all.heartbeat_ms == Some(0)),
-    ];
     let refused = |name: &str, expected: String| ConfigError::Value { place: spellings(name), expected };
-    let zero = zero.iter().filter(|(_, zero)| *zero);
-    let mut problems: Vec<_> = zero.map(|(name, _)| refused(name, "1 or more; got 0".to_owned())).collect();
+    let out = |(name, given): (&'static str, u64)| {
+        let bounds = Bounds::of(name).filter(|bounds| !bounds.hold(given))?;
+        Some(refused(name, format!("{bounds}; got {given}")))
+    };
+    let mut problems: Vec<_> = all.whole_numbers().into_iter().filter_map(out).collect();
     if let Some(given) = all.memory_similarity_threshold.filter(|given| !(0.0..=1.0).contains(given)) {
         problems.push(refused("memory_similarity_threshold", format!("a number from 0 to 1; got {given}")));
-    }
-    if let Some(given) = all.memory_max_results.filter(|given| !(1..=limit::MEMORY_RESULTS_MAX).contains(given)) {
-        problems.push(refused("memory_max_results", format!("1 to {}; got {given}", limit::MEMORY_RESULTS_MAX)));
-    }
-    if let Some(given) = all.interrupt_grace_ms.filter(|given| *given > limit::INTERRUPT_GRACE_MS_MAX) {
-        problems.push(refused("interrupt_grace_ms", format!("{} at most; got {given}", limit::INTERRUPT_GRACE_MS_MAX)));
     }
     if let Some(Err(error)) = all.openai_base_url.as_ref().map(|url| http::check_url(url.expose())) {
         // It repeats nothing of the address.
@@ -501,13 +469,13 @@ mod tests {
     fn a_wrong_value_is_refused_with_its_place() {
         #[rustfmt::skip]
         let table: &[(Option<&str>, &[(&str, &str)], &str)] = &[
-            (None, &[("SIMSE_PORT", "70000")], "SIMSE_PORT: expected a whole number that fits into u16"),
+            (None, &[("SIMSE_PORT", "70000")], "SIMSE_PORT: expected a whole number from 0 to 65535"),
             (None, &[("SIMSE_NO_AUTH", "yes")], "SIMSE_NO_AUTH: expected true, false, 1 or 0"),
-            (None, &[("SIMSE_MAX_ITERATIONS", "0")], "--max-iterations (SIMSE_MAX_ITERATIONS, max_iterations): expected 1 or more; got 0"),
+            (None, &[("SIMSE_MAX_ITERATIONS", "0")], "--max-iterations (SIMSE_MAX_ITERATIONS, max_iterations): expected a whole number from 1 to 1000000; got 0"),
             (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "1.5")], "SIMSE_MEMORY_SIMILARITY_THRESHOLD, memory_similarity_threshold): expected a number from 0 to 1; got 1.5"),
             (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "nan")], "expected a number from 0 to 1; got NaN"),
             (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "much")], "SIMSE_MEMORY_SIMILARITY_THRESHOLD: expected a number"),
-            (Some("memory_max_results = 101"), &[], "memory_max_results): expected 1 to 100; got 101"),
+            (None, &[("SIMSE_MEMORY_MAX_RESULTS", "101")], "memory_max_results): expected a whole number from 1 to 100; got 101"),
             (None, &[("SIMSE_CWD", "nowhere")], "--cwd (SIMSE_CWD, cwd): expected a directory;"),
             (None, &[("SIMSE_ROOT", "nowhere")], "--root (SIMSE_ROOT, root): expected a directory;"),
             (Some("root = ['nowhere']"), &[], "--root (SIMSE_ROOT, root): expected a directory;"),
@@ -525,7 +493,10 @@ mod tests {
             (None, &[("SIMSE_MCP_SERVERS", "x")], "SIMSE_MCP_SERVERS: expected nothing"),
             (Some("tls_cert = 'c.pem'"), &[], "--tls-key (SIMSE_TLS_KEY, tls_key): expected a file"),
             (None, &[("SIMSE_TLS_KEY", "k.pem")], "--tls-cert (SIMSE_TLS_CERT, tls_cert): expected a file"),
-            (None, &[("SIMSE_HEAD_TIMEOUT_MS", "0")], "head_timeout_ms): expected 1 or more; got 0"),
+            (None, &[("SIMSE_HEAD_TIMEOUT_MS", "0")], "head_timeout_ms): expected a whole number from 1 to 31536000000; got 0"),
+            (None, &[("SIMSE_CONNECTIONS_MAX", "2305843009213693952")], "connections_max): expected a whole number from 1 to 1000000; got 2305843009213693952"),
+            (None, &[("SIMSE_CONNECTIONS_MAX", "99999999999999999999")], "SIMSE_CONNECTIONS_MAX: expected a whole number from 1 to 1000000"),
+            (None, &[("SIMSE_INTERRUPT_GRACE_MS", "24001")], "interrupt_grace_ms): expected a whole number from 0 to 24000; got 24001"),
             (None, &[("SIMSE_CONFIG", "missing.toml")], "missing.toml: No such file"),
         ];
         for (file, variables, want) in table {

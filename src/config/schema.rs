@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::resolve::AT_LEAST_ONE;
-use super::{Options, options};
+use super::{BOUNDS, Options, options};
 use crate::base::limit;
 
 /// The schema. Each setting has its words of `--help` as its description.
@@ -14,11 +13,10 @@ pub fn schema() -> Value {
             property[keyword] = value;
         }
     };
-    for name in AT_LEAST_ONE {
-        bound(name, "minimum", 1.into());
+    for bounds in BOUNDS {
+        bound(bounds.name, "minimum", bounds.least.into());
+        bound(bounds.name, "maximum", bounds.most.into());
     }
-    bound("memory_max_results", "minimum", 1.into());
-    bound("memory_max_results", "maximum", limit::MEMORY_RESULTS_MAX.into());
     bound("memory_similarity_threshold", "minimum", 0.into());
     bound("memory_similarity_threshold", "maximum", 1.into());
     bound("host", "minLength", 1.into());
@@ -95,7 +93,7 @@ pub(super) fn acp_server() -> Value {
             "cwd": text("Its working directory, relative to the file"),
             "env": texts_by_name("Variables over the inherited ones"),
             "defaultAgent": text("The mode or agent of its own that sessions are set to"),
-            "timeoutMs": { "type": "integer", "minimum": 1, "description": "Longest wait for an answer" },
+            "timeoutMs": { "type": "integer", "minimum": 1, "maximum": limit::SET_MS_MAX, "description": "Longest wait for an answer" },
             "permissionPolicy": one_of("auto-approve, prompt or deny"),
         }),
     )
@@ -154,9 +152,6 @@ mod tests {
                 members(file)
             };
             assert_eq!(names(pointer), want, "{pointer}");
-        }
-        for name in AT_LEAST_ONE {
-            assert_eq!(schema["properties"][name]["minimum"], 1, "{name}");
         }
         assert!(schema["properties"]["port"]["description"].as_str().unwrap().starts_with("Port to listen on"));
         assert_eq!(schema["properties"]["log_level"]["enum"], json!(["off", "error", "warn", "info", "debug"]));

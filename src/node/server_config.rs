@@ -4,16 +4,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use napi_derive::napi;
 use secrecy::SecretString;
 use serde::Deserialize;
+use serde_json::json;
 
 use super::error::envelope;
 use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, InstructionDiscovery, Limits, McpServer, MemorySettings, Names, OpenAiSettings, ProviderPrompts,
-    SandboxSettings, Settings, Storage, embedded_data_directory,
+    AcpServer, BOUNDS, Bounds, InstructionDiscovery, Limits, McpServer, MemorySettings, Names, OpenAiSettings,
+    ProviderPrompts, SandboxSettings, Settings, Storage, embedded_data_directory,
 };
 use crate::protocol::{PermissionConfig, PermissionMode};
 use crate::server::ListenOptions;
@@ -141,6 +143,15 @@ impl GivenLimits {
     }
 }
 
+/// What each whole number of a configuration may be, from and to, by its path: JSON.
+#[napi(catch_unwind)]
+pub fn config_bounds() -> String {
+    let member = |bounds: Bounds| Some((bounds.member?.to_owned(), json!([bounds.least, bounds.most])));
+    let mut all: serde_json::Map<String, serde_json::Value> = BOUNDS.into_iter().filter_map(member).collect();
+    all.insert("acpServers.timeoutMs".to_owned(), json!([1, limit::SET_MS_MAX]));
+    serde_json::Value::Object(all).to_string()
+}
+
 impl ServerConfig {
     /// The engine's settings, where to listen, and how long a stop waits for turns.
     pub(super) fn resolve(self) -> napi::Result<(Settings, ListenOptions, Duration)> {
@@ -202,7 +213,7 @@ fn directory(field: &str, path: &Path) -> napi::Result<PathBuf> {
 }
 
 fn misfit(field: &str, problem: &str) -> napi::Error {
-    let issues = serde_json::json!({ "issues": [{ "path": field, "message": problem }] });
+    let issues = json!({ "issues": [{ "path": field, "message": problem }] });
     envelope("CONFIG_VALIDATION", format!("createSimseServer: {field}: {problem}"), issues)
 }
 

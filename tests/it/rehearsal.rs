@@ -73,7 +73,7 @@ async fn what_a_start_refuses_the_check_refuses_with_its_line() {
         (nothing, "memory = true\nmemory_embedding_model = 'x'".into(), "c.toml:2: --memory-embedding-model"),
         (nothing, "\notlp_endpoint = 'ftp://h/'".into(), "c.toml:2: --otlp-endpoint (SIMSE_OTLP_ENDPOINT, otlp_endpoint): expected an address"),
         (nothing, "otlp_endpoint = 'http://h/'\notlp_headers = 'a'".into(), "c.toml:2: --otlp-headers"),
-        (nothing, "\ninterrupt_grace_ms = 30000".into(), "c.toml:2: --interrupt-grace-ms (SIMSE_INTERRUPT_GRACE_MS, interrupt_grace_ms): expected 24000 at most; got 30000"),
+        (nothing, "\ninterrupt_grace_ms = 30000".into(), "c.toml:2: `interrupt_grace_ms`: expected a whole number from 0 to 24000; got 30000"),
         (nothing, "\nopenai_base_url = 'ftp://h/'".into(), "c.toml:2: --openai-base-url (SIMSE_OPENAI_BASE_URL, openai_base_url): expected an address"),
         (nothing, "\nopenai_base_url = '127.0.0.1:1/v1'".into(), "c.toml:2: --openai-base-url"),
         (nothing, "\nopenai_base_url = 'https://u:s3cret@h/'".into(), "c.toml:2: --openai-base-url (SIMSE_OPENAI_BASE_URL, openai_base_url): expected an address such as https://host/path: it must not carry"),
@@ -106,6 +106,36 @@ async fn what_a_start_refuses_the_check_refuses_with_its_line() {
         assert_eq!(code, Some(2), "{configuration}\n{said}\nserve: {refused}");
         assert!(said.contains(says), "{configuration}\n{said}\nshould say {says}");
         assert!(matches!(serves, Some(2 | 3)), "{configuration}\nthe check refuses it, serve does not: {refused}");
+    }
+}
+
+#[tokio::test]
+async fn a_number_that_is_too_large_is_refused_wherever_it_stands() {
+    let home = tempfile::tempdir().unwrap();
+    // More than a semaphore counts, more than there is room for, and longer than a timer runs.
+    #[rustfmt::skip]
+    let table = [
+        ("connections_max", "2305843009213693952", "from 1 to 1000000"),
+        ("turns_max", "9223372036854775807", "from 1 to 1000000"),
+        ("body_bytes_max", "268435457", "from 1 to 268435456"),
+        ("permission_timeout_ms", "9223372036854775807", "from 1 to 31536000000"),
+        ("heartbeat_ms", "31536000001", "from 1 to 31536000000"),
+    ];
+    for (name, number, range) in table {
+        let (flag, variable) = (format!("--{}", name.replace('_', "-")), format!("SIMSE_{}", name.to_uppercase()));
+        let says = format!("expected a whole number {range}; got {number}");
+        let serve = || {
+            let mut serve = simse(home.path());
+            serve.args(["serve", "--port", "0"]);
+            serve
+        };
+        let (code, _, err) = ended(serve().args([&flag, number]).spawn().unwrap()).await;
+        assert!(code == Some(2) && err.contains(&flag) && err.contains(&says), "{code:?} {err}");
+        let (code, _, err) = ended(serve().env(&variable, number).spawn().unwrap()).await;
+        assert!(code == Some(2) && err.contains(&variable) && err.contains(&says), "{code:?} {err}");
+        let ((code, said), (serves, refused)) = told(&home, &format!("{name} = {number}")).await;
+        assert!(code == Some(2) && said.contains(&format!("c.toml:1: `{name}`: {says}")), "{code:?} {said}");
+        assert!(serves == Some(2) && refused.contains(&says), "{serves:?} {refused}");
     }
 }
 

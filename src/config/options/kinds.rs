@@ -27,25 +27,31 @@ pub(super) trait Setting: Sized {
     fn show(&self) -> Value;
     /// Whether both are the same.
     fn is(&self, other: &Self) -> bool;
+    /// The number, when it is a whole one.
+    fn whole_number(&self) -> Option<u64> {
+        None
+    }
 }
 
 macro_rules! numbers {
     ($($type:ty),*) => {$(
         impl Setting for $type {
-            const EXPECTED: &'static str = concat!("a whole number that fits into ", stringify!($type));
+            const EXPECTED: &'static str = "a whole number";
             fn parse(text: &OsStr) -> Option<Self> {
                 text.to_str()?.parse().ok()
             }
             fn schema() -> Value {
-                // TOML knows no number above this one.
-                let most = (Self::MAX as u64).min(i64::MAX as u64);
-                json!({ "type": "integer", "minimum": 0, "maximum": most })
+                // `schema` adds the bounds.
+                json!({ "type": "integer" })
             }
             fn show(&self) -> Value {
                 (*self).into()
             }
             fn is(&self, other: &Self) -> bool {
                 self == other
+            }
+            fn whole_number(&self) -> Option<u64> {
+                u64::try_from(*self).ok()
             }
         }
     )*};
