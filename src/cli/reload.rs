@@ -1,7 +1,7 @@
 //! The configuration is read again while the server runs: when its file changes, and at SIGHUP. What can count at once does;
 //! what cannot is told, and so is a file that is wrong, which changes nothing.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::app::{App, Configuration};
 use crate::base::panics::broken;
 use crate::base::{clock, limit};
 use crate::config::tokens::Stamp;
-use crate::config::{Launch, Options, faults_of_file};
+use crate::config::{ConfigError, Launch, Options};
 
 /// Settings that count at once. All others need a restart.
 const AT_ONCE: [&str; 20] = [
@@ -41,9 +41,6 @@ const AT_ONCE: [&str; 20] = [
     "log_level",
     "log_filter",
 ];
-
-/// Faults of a file that are told; the rest is counted.
-const FAULTS_TOLD: usize = 5;
 
 /// Reads the configuration again.
 pub(super) struct Reloader {
@@ -115,8 +112,7 @@ impl Reloader {
     /// Reads it and takes what it can. Gives back what came of it, in a sentence.
     async fn read(&mut self) -> String {
         let (flags, file) = (self.flags.clone(), self.file.clone());
-        let path = self.launch.config_file.clone();
-        let resolved = tokio::task::spawn_blocking(move || resolve(flags, file, path.as_deref()));
+        let resolved = tokio::task::spawn_blocking(move || resolve(flags, file));
         let problem = match resolved.await {
             Ok(Ok(next)) => match self.app.adopt(&next.settings) {
                 Ok(()) => return self.took(next),
@@ -177,17 +173,12 @@ async fn next(hangup: &mut Option<Signal>) {
     }
 }
 
-fn resolve(flags: Options, file: Option<PathBuf>, read: Option<&Path>) -> Result<Launch, String> {
-    // A file that is there says more about what is wrong with it than the first error.
-    let faults = read.map(|path| faults_of_file(path).unwrap_or_default()).unwrap_or_default();
-    if !faults.is_empty() {
-        let mut told: Vec<String> = faults.iter().take(FAULTS_TOLD).map(ToString::to_string).collect();
-        if let Some(more) = faults.len().checked_sub(FAULTS_TOLD).filter(|more| *more > 0) {
-            told.push(format!("and {more} more"));
-        }
-        return Err(told.join("; "));
-    }
-    Launch::resolve(flags, file, Options::default()).map_err(|error| error.to_string())
+fn resolve(flags: Options, file: Option<PathBuf>) -> Result<Launch, String> {
+    Launch::resolve(flags, file, Options::default()).map_err(|error| match error {
+        // Who runs the server knows which file it is.
+        ConfigError::File { problem, .. } => problem,
+        error => error.to_string(),
+    })
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Invariant: no value is repeated, because it may be a secret; names are, and numbers where a number is due.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -10,11 +11,12 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::resolve::FILE_BYTES_MAX;
-use super::{ConfigError, LogFilter, acp, mcp, schema};
+use super::{LogFilter, acp, mcp, schema};
 use crate::base::file;
 use crate::protocol::OWN_AGENT;
 
+/// Largest configuration file in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How far a name may be from one that is known to be taken for it.
 const NEAR: f64 = 0.7;
 
@@ -77,15 +79,13 @@ fn placeless(text: &str) -> Range<usize> {
     begin..begin
 }
 
-/// The same of a file.
+/// The text of a file.
 ///
 /// # Errors
 /// When it cannot be read, or is no text.
-pub fn faults_of_file(path: &Path) -> Result<Vec<Fault>, ConfigError> {
-    let refused = |problem: String| ConfigError::File { path: path.to_owned(), problem };
-    let (bytes, _) = file::read_small(path, FILE_BYTES_MAX).map_err(|cause| refused(cause.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|_| refused("expected text in UTF-8".to_owned()))?;
-    Ok(faults_of(&text))
+pub(super) fn text_of(path: &Path) -> io::Result<String> {
+    let (bytes, _) = file::read_small(path, FILE_BYTES_MAX)?;
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "expected text in UTF-8"))
 }
 
 struct Look<'a> {

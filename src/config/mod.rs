@@ -40,7 +40,7 @@ pub use address::Address;
 pub use bounds::{BOUNDS, Bounds};
 pub use embedded::embedded_data_directory;
 pub use environment::{PLATFORM, find_program, find_program_in, home_directory, inherited_environment};
-pub use faults::{Fault, faults_of, faults_of_file};
+pub use faults::{Fault, faults_of};
 pub use mcp::{BadMcpServer, McpServer, McpTransport};
 pub use names::{Names, Setting, setting_of, strange_variables};
 pub use options::{FilePermissions, HIDDEN, LogFilter, LogFormat, LogLevel, Options};

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize as _;
 
-use super::faults::{Looked, look_at};
+use super::faults::{Looked, look_at, text_of};
 use super::names::setting_of;
 use super::options::Options;
 use super::origin::{Origin, origins, others};
-use super::resolve::{FILE_BYTES_MAX, Surroundings, launch_of, missing_directories, problems, tls, within};
+use super::resolve::{Surroundings, launch_of, missing_directories, problems, tls, within};
 use super::{ConfigError, Launch, telemetry};
-use crate::base::file;
 
 /// A start that does not happen.
 #[derive(Debug, Default)]
@@ -111,11 +110,7 @@ impl Rehearsal {
     /// What the file says, without that with which something is wrong.
     fn read(&mut self, path: &Path) -> Option<Options> {
         let refused = |problem: String| ConfigError::File { path: path.to_owned(), problem }.to_string();
-        let text = match file::read_small(path, FILE_BYTES_MAX) {
-            Ok((bytes, _)) => String::from_utf8(bytes).map_err(|_| refused("expected text in UTF-8".to_owned())),
-            Err(cause) => Err(refused(cause.to_string())),
-        };
-        let text = text.map_err(|problem| self.say(0, problem)).ok()?;
+        let text = text_of(path).map_err(|cause| self.say(0, refused(cause.to_string()))).ok()?;
         let Looked { faults, bad, lines } = look_at(&text);
         self.lines = lines;
         for fault in faults {

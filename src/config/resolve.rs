@@ -5,17 +5,14 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::faults::faults_of;
+use super::faults::{Fault, faults_of, text_of};
 use super::names::spellings;
 use super::options::{LogFilter, LogFormat, LogLevel, Options};
 use super::origin::{Origin, origins, others};
 use super::telemetry;
 use super::{Bounds, Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
-use crate::base::{file, http, limit};
-use crate::protocol::PermissionRule;
+use crate::base::{http, limit};
 
-/// Largest configuration file in bytes.
-pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Faults of a file that are told in one line; the rest is counted.
 const FAULTS_TOLD: usize = 5;
 /// The port when none is named.
@@ -330,18 +327,19 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
         (None, None) => return Ok((None, Options::default())),
     };
     let refused = |problem: String| ConfigError::File { path: path.clone(), problem };
-    let text = match file::read_small(&path, FILE_BYTES_MAX) {
-        Ok((bytes, _)) => String::from_utf8(bytes).map_err(|_| refused("expected text in UTF-8".to_owned()))?,
+    let text = match text_of(&path) {
+        Ok(text) => text,
         Err(cause) if !required && cause.kind() == std::io::ErrorKind::NotFound => {
             return Ok((None, Options::default()));
         }
         Err(cause) => return Err(refused(cause.to_string())),
     };
-    let said: Options = toml::from_str(&text).map_err(|cause| refused(problem_of(&text, &cause)))?;
-    let rules = said.permissions.as_ref().map_or(&[][..], |permissions| &permissions.rules);
-    if let Some((at, member, expected)) = PermissionRule::fault(rules) {
-        return Err(refused(format!("`{member}` of rule {} of `permissions`: expected {expected}", at + 1)));
+    // The reader is more lenient than the schema: it takes arrays for tables, and numbers that TOML does not know.
+    let faults = faults_of(&text);
+    if !faults.is_empty() {
+        return Err(refused(told(&faults)));
     }
+    let said: Options = toml::from_str(&text).map_err(|cause| refused(located(&text, &cause)))?;
     let said = within(said, path.parent().unwrap_or(Path::new("/")));
     Ok((Some(path), said))
 }
@@ -365,12 +363,8 @@ pub(super) fn within(mut said: Options, base: &Path) -> Options {
     said
 }
 
-/// What is wrong with a file that cannot be taken, in one line: all of it, where the schema says it. Values are not repeated.
-fn problem_of(text: &str, cause: &toml::de::Error) -> String {
-    let faults = faults_of(text);
-    if faults.is_empty() {
-        return located(text, cause);
-    }
+/// What is wrong with a file, in one line.
+fn told(faults: &[Fault]) -> String {
     let mut told: Vec<String> = faults.iter().take(FAULTS_TOLD).map(ToString::to_string).collect();
     if let Some(more) = faults.len().checked_sub(FAULTS_TOLD).filter(|more| *more > 0) {
         told.push(format!("and {more} more; `simse config check` says them all"));
@@ -475,6 +469,7 @@ mod tests {
             (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "1.5")], "SIMSE_MEMORY_SIMILARITY_THRESHOLD, memory_similarity_threshold): expected a number from 0 to 1; got 1.5"),
             (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "nan")], "expected a number from 0 to 1; got NaN"),
             (None, &[("SIMSE_MEMORY_SIMILARITY_THRESHOLD", "much")], "SIMSE_MEMORY_SIMILARITY_THRESHOLD: expected a number"),
+            (Some("memory_max_results = 101"), &[], "line 1: `memory_max_results`: expected a whole number from 1 to 100; got 101"),
             (None, &[("SIMSE_MEMORY_MAX_RESULTS", "101")], "memory_max_results): expected a whole number from 1 to 100; got 101"),
             (None, &[("SIMSE_CWD", "nowhere")], "--cwd (SIMSE_CWD, cwd): expected a directory;"),
             (None, &[("SIMSE_ROOT", "nowhere")], "--root (SIMSE_ROOT, root): expected a directory;"),
@@ -483,8 +478,8 @@ mod tests {
             (Some("\nport = \"x\""), &[], "line 2: `port`: expected a whole number from 0 to 65535; got a string"),
             (Some("[permissions]\nrulez = []"), &[], "line 2: `permissions.rulez` is not known; did you mean `rules`?"),
             (Some("prot = 1\nport = 'x'\nhost = ''\nmodel = 1\nroot = 1\nno_auth = 1\nsocket = 1"), &[], "line 5: `root`: expected an array; got an integer; and 2 more; `simse"),
-            (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\ncategory = []"), &[], "`category` of rule 1 of `permissions`: expected a category, or a list of at least one"),
-            (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\npattern = ''"), &[], "`pattern` of rule 1 of `permissions`: expected a pattern that is not empty, or none"),
+            (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\ncategory = []"), &[], "line 4: `permissions.rules[0].category`: expected at least one"),
+            (Some("[[permissions.rules]]\ntool = '*'\npolicy = 'deny'\npattern = ''"), &[], "line 4: `permissions.rules[0].pattern`: expected a text that is not empty"),
             (Some("port = "), &[], "line 1: "),
             (Some("\n[[mcp_servers]]\nname = \"a\""), &[], "line 2: `mcp_servers[0].command`: expected a program"),
             (Some("[[mcp_servers]]\nname = \"a\"\ncomand = \"x\""), &[], "line 3: `mcp_servers[0].comand` is not known; did you mean `command`?"),

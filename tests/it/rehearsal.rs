@@ -2,12 +2,19 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+use serde_json::{Map, Value};
+use simse::config::schema;
+use simse::protocol::ToolDefinition;
+use simse::tool::validate;
 use tempfile::TempDir;
 
 use crate::support::binary::{Serving, ended, simse};
 
 const DATA: &str = ".local/share/simse";
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn tls(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/tls").join(name).display().to_string()
@@ -137,6 +144,70 @@ async fn a_number_that_is_too_large_is_refused_wherever_it_stands() {
         assert!(code == Some(2) && said.contains(&format!("c.toml:1: `{name}`: {says}")), "{code:?} {said}");
         assert!(serves == Some(2) && refused.contains(&says), "{serves:?} {refused}");
     }
+}
+
+/// What the schema says of a file.
+fn fits(configuration: &str) -> bool {
+    let definition = ToolDefinition::new("file", "", schema().as_object().unwrap().clone());
+    match toml::from_str::<Map<String, Value>>(configuration) {
+        Ok(members) => validate(&definition, &members).is_ok(),
+        Err(_) => false,
+    }
+}
+
+/// What is read all the same where serde takes more than the schema says: arrays for tables, numbers that TOML does not know.
+#[tokio::test]
+async fn a_start_the_check_the_schema_and_a_reload_refuse_the_same_form() {
+    #[rustfmt::skip]
+    let table = [
+        ("permissions = []", "line 1: `permissions`: expected a table; got an array"),
+        ("permissions = [[{tool='bash',policy='allow'}]]", "line 1: `permissions`: expected a table; got an array"),
+        ("[permissions]\nrules = [['bash', '*', 'allow']]", "line 2: `permissions.rules[0]`: expected a table; got an array"),
+        ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\nannotations = ['t']", "line 4: `permissions.rules[0].annotations`: expected a table; got an array"),
+        ("[[permissions.rules]]\ntool = 'x'\npolicy = {ask = 1}", "line 3: `permissions.rules[0].policy`: expected allow, ask or deny; got a table"),
+        ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\npattern = ''", "line 4: `permissions.rules[0].pattern`: expected a text that is not empty; got a string"),
+        ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\ncategory = []", "line 4: `permissions.rules[0].category`: expected at least one"),
+        ("acp_servers = [['a', 'true']]", "line 1: `acp_servers[0]`: expected a table; got an array"),
+        ("mcp_servers = [['a', 'stdio', 'true']]", "line 1: `mcp_servers[0]`: expected a table; got an array"),
+        ("\npermission_timeout_ms = 9223372036854775808", "line 2: `permission_timeout_ms`: expected a whole number from 1 to 31536000000; got 9223372036854775808"),
+        ("sessions_max = 18446744073709551615", "line 1: `sessions_max`: expected a whole number from 1 to 1000000000; got 18446744073709551615"),
+        ("max_iterations = 5.5", "line 1: `max_iterations`: expected a whole number from 1 to 1000000; got 5.5"),
+        ("memory_similarity_threshold = nan", "line 1: `memory_similarity_threshold`: expected a number from 0 to 1; got nan"),
+        ("model = 2020-01-01", "line 1: `model`: expected a text; got a datetime"),
+        ("default_policy = {allow = 1}", "line 1: `default_policy`: expected allow, ask or deny; got a table"),
+    ];
+    let running = tempfile::tempdir().unwrap();
+    let file = running.path().join("c.toml");
+    std::fs::write(&file, "").unwrap();
+    let serving = Serving::start(&running, &["--config", "c.toml"]).await;
+    for (configuration, says) in table {
+        let home = tempfile::tempdir().unwrap();
+        let ((code, said), (serves, refused)) = told(&home, configuration).await;
+        let (line, problem) = says.strip_prefix("line ").and_then(|rest| rest.split_once(": ")).unwrap();
+        assert_eq!((code, said.trim_end()), (Some(2), format!("c.toml:{line}: {problem}").as_str()), "{configuration}");
+        assert_eq!(serves, Some(2), "{configuration}\n{refused}");
+        assert!(refused.contains(&format!("c.toml: {says}\n")), "{configuration}\n{refused}");
+        assert!(!fits(configuration), "{configuration}");
+        std::fs::write(running.path().join("beside"), configuration).unwrap();
+        std::fs::rename(running.path().join("beside"), &file).unwrap();
+        serving.signal(Signal::HUP);
+        let begun = Instant::now();
+        while reason(&serving).await != says {
+            assert!(begun.elapsed() < PATIENCE, "{configuration}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    for sound in ["", "port = 0\n[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\nannotations = { readOnly = true }"]
+    {
+        assert!(fits(sound), "{sound}");
+    }
+    serving.stop_well().await;
+}
+
+/// Why a server does not take its file.
+async fn reason(serving: &Serving) -> String {
+    let told = serving.request("GET", "/health?verbose=true").send(serving.address).await.json();
+    told["checks"]["configuration"]["reason"].as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
