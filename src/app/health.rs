@@ -160,6 +160,7 @@ impl App {
     fn kept_limits(&self) -> Vec<LimitView> {
         let mut limits = Vec::new();
         limits.push(LimitView::new("keptOutcomes", self.store.outcomes_kept().count, limit::OUTCOMES_MAX));
+        limits.push(LimitView::new("sessionEnds", self.store.ends_kept().count, limit::SESSION_ENDS_MAX));
         if let Some(meter) = self.store.meter() {
             limits.push(LimitView::new("commitsWaiting", meter.waiting(), limit::COMMITS_WAITING_MAX));
         }

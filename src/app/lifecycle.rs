@@ -31,6 +31,8 @@ pub struct LifecycleReader {
     store: Arc<dyn Store>,
     client: Option<ClientId>,
     position: u64,
+    /// See [`Self::told_since`].
+    told_since: Option<u64>,
     /// Changes when there is more, breaks when there will be none.
     more: watch::Receiver<()>,
     _here: Attending,
@@ -70,7 +72,9 @@ impl App {
             }
         };
         let _here = self.attend(caller);
-        Ok(LifecycleReader { store: Arc::clone(&self.store), client, position, more, _here })
+        let forgotten_at = self.store.ends_kept().forgotten_at;
+        let told_since = (forgotten_at > 0).then(|| forgotten_at + 1);
+        Ok(LifecycleReader { store: Arc::clone(&self.store), client, position, told_since, more, _here })
     }
 }
 
@@ -78,6 +82,12 @@ impl LifecycleReader {
     /// The place up to which everything was given out.
     pub fn position(&self) -> u64 {
         self.position
+    }
+
+    /// Since when all ends of sessions are told, in milliseconds since 1970: who was away for longer may have missed some, and
+    /// looks at the list of sessions. None: all there ever were.
+    pub fn told_since(&self) -> Option<u64> {
+        self.told_since
     }
 
     /// The next events; waits for them. None: there will be none. Cancel-safe.

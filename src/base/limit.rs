@@ -123,6 +123,10 @@ pub const CONNECTIONS_MAX: usize = 10_000;
 pub const STREAMS_PER_SESSION_MAX: usize = 2_000;
 /// Open event streams of one client over all its sessions.
 pub const LIFECYCLE_STREAMS_MAX: usize = 1_000;
+/// Deleted sessions of which `GET /events` still tells, of all clients together. The oldest go first.
+pub const SESSION_ENDS_MAX: u64 = 200_000;
+/// How long it does.
+pub const SESSION_ENDS_MS: u64 = 30 * 24 * 3_600_000;
 /// Newest events of an active session that are kept in memory for its readers, in bytes.
 pub const TAIL_BYTES_MAX: usize = 1 << 20;
 /// The same of all active sessions together, in bytes.

@@ -159,7 +159,11 @@ impl Dialogue {
         if let Some(before) = self.subscriptions.remove(&session) {
             before.cancel();
         }
-        let answered = self.own(command, Ok(json!({ "position": source.position() }))).await;
+        let mut said = json!({ "position": source.position() });
+        if let Some(since) = source.told_since() {
+            said["endsSince"] = since.into();
+        }
+        let answered = self.own(command, Ok(said)).await;
         let stop = self.over.child_token();
         self.subscriptions.insert(session, stop.clone());
         let out = self.out.clone();
@@ -271,6 +275,14 @@ impl Source {
         match self {
             Self::Session(_, reader) => reader.position(),
             Self::All(reader) => reader.position(),
+        }
+    }
+
+    /// Since when all ends of sessions are told, where some are no longer.
+    fn told_since(&self) -> Option<u64> {
+        match self {
+            Self::Session(..) => None,
+            Self::All(reader) => reader.told_since(),
         }
     }
 

@@ -35,7 +35,11 @@ pub(super) async fn open(call: Call) -> Answer {
     let reader = call.shared.app.lifecycle(&call.caller, begin).await;
     let reader = reader.map_err(|error| if resumed.is_some() { of_the_header(error) } else { error })?;
     let (heartbeat, stop) = (call.shared.options.heartbeat, call.shared.streams.clone());
-    let first = json!({ "type": "ready", "payload": { "position": reader.position() }, "at": clock::now_ms() });
+    let mut payload = json!({ "position": reader.position() });
+    if let Some(since) = reader.told_since() {
+        payload["endsSince"] = since.into();
+    }
+    let first = json!({ "type": "ready", "payload": payload, "at": clock::now_ms() });
     let _open = call.shared.app.meters().streams.enter();
     let feed = Feed { reader, types, heartbeat, stop, _open, first: Some(Bytes::from(format!("data: {first}\n\n"))) };
     let frames = stream::unfold(feed, |mut feed| async move {

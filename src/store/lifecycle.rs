@@ -1,7 +1,9 @@
 //! What a store keeps of all sessions of a client: their lifecycle events in the order in which they were stored.
 //!
 //! Each has a place, counted for each client by itself, so that nobody can tell from the numbers what others do. Places
-//! are never given twice. When a session is deleted its events go, and one that says so comes.
+//! are never given twice. When a session is deleted its events go, and one that says so comes: its end. Ends outlive their
+//! sessions, so they are bounded by themselves, in number over all clients and in age; the oldest are forgotten first. A
+//! client of whom nothing is left begins behind the newest place that was ever forgotten.
 
 use std::collections::HashMap;
 
@@ -9,11 +11,35 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 
-use crate::base::clock;
+use crate::base::{clock, limit};
 use crate::protocol::{ClientId, Event, SESSION_DELETED, SessionId};
 
-/// Places behind the newest one at which a deleted session is still told of.
-pub(super) const GONE_PLACES: u64 = 100_000;
+/// What is kept of sessions that are gone.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EndsKept {
+    /// So many ends are told of, about.
+    pub count: u64,
+    /// When the newest one came that is no longer told of, in milliseconds since 1970; 0: all of them are.
+    pub forgotten_at: u64,
+}
+
+/// Which ends are to be forgotten.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// As many stay.
+    pub(super) count: u64,
+    /// Those from before this go, in milliseconds since 1970.
+    pub(super) before: u64,
+}
+
+impl Bounds {
+    /// Those of now.
+    pub(super) fn now() -> Self {
+        let before = clock::now_ms().saturating_sub(limit::SESSION_ENDS_MS);
+        Self { count: limit::SESSION_ENDS_MAX, before }
+    }
+}
+
 /// Bytes of events in one page, about.
 pub(super) const PAGE_BYTES_MAX: usize = 1 << 20;
 

@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 use parking_lot::Mutex;
 
-use super::lifecycle::{Bell, GONE_PLACES, LifecyclePage, PAGE_BYTES_MAX, gone, line_of};
+use super::lifecycle::{Bell, Bounds, EndsKept, LifecyclePage, PAGE_BYTES_MAX, gone, line_of};
 use super::{
     BoxFuture, Committed, GrantRow, OutcomeRow, OutcomesKept, Question, SessionRow, Store, StoreError, TurnRow, Which,
     Write,
@@ -33,9 +33,21 @@ struct State {
     outcomes: Outcomes,
     /// By client; the one without an id is the empty text.
     lifecycles: HashMap<String, Lifecycle>,
+    ends: Ends,
     /// Clients for whom there are new ones.
     rung: BTreeSet<String>,
     closed: bool,
+}
+
+/// The ends of sessions that are told of.
+#[derive(Debug, Default)]
+struct Ends {
+    /// When each came, of which client it is, and its place there; oldest first.
+    order: VecDeque<(u64, String, u64)>,
+    /// The newest place of a client of whom nothing is left, the highest of them all.
+    forgotten: u64,
+    /// When the newest one came that was forgotten.
+    forgotten_at: u64,
 }
 
 /// A client's lifecycle events, oldest first.
@@ -55,6 +67,11 @@ enum Told {
 }
 
 impl Lifecycle {
+    /// Of a client that has none: its first place comes behind this one.
+    fn behind(newest: u64) -> Self {
+        Self { newest, entries: VecDeque::new() }
+    }
+
     fn push(&mut self, told: Told) {
         self.newest += 1;
         self.entries.push_back((self.newest, told));
@@ -62,12 +79,15 @@ impl Lifecycle {
 
     /// A session has gone, and so have its events.
     fn end(&mut self, number: u64, event: Event) {
+        self.entries.retain(|(_, told)| !matches!(told, Told::Event { number: other, .. } if *other == number));
         self.push(Told::Gone(event));
-        let old = self.newest.saturating_sub(GONE_PLACES);
-        self.entries.retain(|(place, told)| match told {
-            Told::Event { number: other, .. } => *other != number,
-            Told::Gone(_) => *place > old,
-        });
+    }
+
+    /// Forgets what is at a place.
+    fn forget(&mut self, place: u64) {
+        if let Ok(at) = self.entries.binary_search_by_key(&place, |(place, _)| *place) {
+            self.entries.remove(at);
+        }
     }
 }
 
@@ -213,11 +233,39 @@ impl State {
         let Some(number) = self.numbers.get(id) else { return };
         let Some(held) = self.sessions.get_mut(number) else { return };
         held.events.extend(events.iter().cloned());
+        let (number, client) = (*number, line_of(held.row.client.as_ref()).to_owned());
         for event in events.iter().filter(|event| is_lifecycle(&event.kind)) {
-            let client = line_of(held.row.client.as_ref()).to_owned();
-            let told = Told::Event { number: *number, seq: event.seq };
-            self.lifecycles.entry(client.clone()).or_default().push(told);
-            self.rung.insert(client);
+            self.lifecycle_of(&client).push(Told::Event { number, seq: event.seq });
+            self.rung.insert(client.clone());
+        }
+    }
+
+    fn lifecycle_of(&mut self, client: &str) -> &mut Lifecycle {
+        let behind = self.ends.forgotten;
+        self.lifecycles.entry(client.to_owned()).or_insert_with(|| Lifecycle::behind(behind))
+    }
+
+    /// A session is gone: its end is told of, and the oldest ends no longer, where they are out of bounds.
+    fn end(&mut self, client: String, number: u64, end: Event, bounds: Bounds) {
+        let at = end.at;
+        let of = self.lifecycle_of(&client);
+        of.end(number, end);
+        let place = of.newest;
+        self.ends.order.push_back((at, client.clone(), place));
+        self.rung.insert(client);
+        let out = |ends: &Ends| {
+            ends.order.front().is_some_and(|(at, ..)| ends.order.len() as u64 > bounds.count || *at < bounds.before)
+        };
+        while out(&self.ends)
+            && let Some((at, client, place)) = self.ends.order.pop_front()
+        {
+            self.ends.forgotten_at = self.ends.forgotten_at.max(at);
+            let Some(of) = self.lifecycles.get_mut(&client) else { continue };
+            of.forget(place);
+            if of.entries.is_empty() {
+                self.ends.forgotten = self.ends.forgotten.max(of.newest);
+                self.lifecycles.remove(&client);
+            }
         }
     }
 
@@ -267,8 +315,7 @@ impl State {
                     {
                         let client = line_of(held.row.client.as_ref()).to_owned();
                         let end = gone(&id, last_seq_of(&held.events));
-                        self.lifecycles.entry(client.clone()).or_default().end(number, end);
-                        self.rung.insert(client);
+                        self.end(client, number, end, Bounds::now());
                     }
                 }
                 Write::Append(id, events) => {
@@ -419,7 +466,12 @@ impl Store for MemoryStore {
     }
 
     fn lifecycle_end<'a>(&'a self, client: Option<&'a ClientId>) -> BoxFuture<'a, Result<u64, StoreError>> {
-        self.read(|s| s.lifecycles.get(line_of(client)).map_or(0, |of| of.newest))
+        self.read(|s| s.lifecycles.get(line_of(client)).map_or(s.ends.forgotten, |of| of.newest))
+    }
+
+    fn ends_kept(&self) -> EndsKept {
+        let state = self.state.lock();
+        EndsKept { count: state.ends.order.len() as u64, forgotten_at: state.ends.forgotten_at }
     }
 
     fn outcomes_kept(&self) -> OutcomesKept {

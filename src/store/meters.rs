@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{OutcomesKept, StoreError, Write};
+use super::{EndsKept, OutcomesKept, StoreError, Write};
 use crate::base::limit;
 use crate::base::metrics::{Counter, Histogram, Kind, Page, QUICK, SIZES};
 
@@ -24,6 +24,8 @@ pub struct CommitMeter {
     waiting: AtomicUsize,
     /// Outcomes of commands that are remembered.
     pub(super) outcomes: Mutex<OutcomesKept>,
+    /// Ends of sessions that are told of.
+    pub(super) ends: Mutex<EndsKept>,
 }
 
 impl Default for CommitMeter {
@@ -36,6 +38,7 @@ impl Default for CommitMeter {
             failed,
             waiting: AtomicUsize::new(0),
             outcomes: Mutex::default(),
+            ends: Mutex::default(),
         }
     }
 }

@@ -35,7 +35,7 @@ pub use crate::base::BoxFuture;
 use crate::protocol::{ClientId, Event, GrantId, RequestId, SessionId, TurnId};
 
 use chain::Chain;
-pub use lifecycle::{Bell, LifecyclePage};
+pub use lifecycle::{Bell, EndsKept, LifecyclePage};
 pub use memory::MemoryStore;
 pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
@@ -260,7 +260,7 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> BoxFuture<'a, Result<LifecyclePage, StoreError>>;
 
-    /// The place of a client's newest lifecycle event; 0 when it has none.
+    /// The place of a client's newest lifecycle event. Of a client that has none: the place behind which its first one comes.
     fn lifecycle_end<'a>(&'a self, client: Option<&'a ClientId>) -> BoxFuture<'a, Result<u64, StoreError>>;
 
     /// What wakes who waits for lifecycle events: rung when they can be read.
@@ -272,6 +272,11 @@ pub trait Store: Send + Sync + 'static {
     /// How many outcomes of commands are remembered, about, and when the oldest of them was written.
     fn outcomes_kept(&self) -> OutcomesKept {
         OutcomesKept::default()
+    }
+
+    /// How many ends of sessions are told of, about, and since when.
+    fn ends_kept(&self) -> EndsKept {
+        EndsKept::default()
     }
 
     /// What it counts of its commits. None: it counts nothing.

@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 
 use super::layer::Layer;
-use super::lifecycle::{Bell, LifecyclePage, line_of};
+use super::lifecycle::{Bell, EndsKept, LifecyclePage, line_of};
 use super::{
     BoxFuture, CommitMeter, Committed, GrantRow, Made, OutcomeRow, OutcomesKept, SessionRow, Store, StoreError,
     TurnRow, Which, Write,
@@ -201,6 +201,10 @@ impl Readers {
 impl Store for SqliteStore {
     fn outcomes_kept(&self) -> OutcomesKept {
         *self.meter.outcomes.lock()
+    }
+
+    fn ends_kept(&self) -> EndsKept {
+        *self.meter.ends.lock()
     }
 
     fn meter(&self) -> Option<Arc<CommitMeter>> {

@@ -191,6 +191,44 @@ async fn it_goes_on_behind_its_last_event_after_a_crash() {
     assert_eq!(next_one.stop().await.0, Some(0));
 }
 
+/// Ends are forgotten, and who was away since before that is told.
+#[tokio::test]
+async fn a_stream_says_since_when_it_tells_of_all_that_were_deleted() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &["--log-level", "error"]).await;
+    let create = serving.request("POST", "/sessions").json(&json!({ "sessionId": "a" }));
+    assert_eq!(create.send(serving.address).await.status, 201);
+    assert_eq!(serving.request("DELETE", "/sessions/a").send(serving.address).await.status, 200);
+    let mut stream = serving.request("GET", "/events").open(serving.address).await;
+    assert_eq!(stream.event().await.data["payload"], json!({ "position": 0 }));
+    assert_eq!(told(&stream.event().await), (2, "a".to_owned(), "session.deleted".to_owned()));
+    drop(stream);
+    serving.stop_well().await;
+    let database = rusqlite::Connection::open(home.path().join(".local/share/simse/simse.db")).unwrap();
+    let aged = "UPDATE lifecycle SET gone = json_set(gone, '$.at', 7) WHERE gone IS NOT NULL";
+    assert_eq!(database.execute(aged, []).unwrap(), 1);
+    drop(database);
+
+    let serving = Serving::start(&home, &["--log-level", "error"]).await;
+    // It is swept up beside other work.
+    let since = loop {
+        let mut stream = serving.request("GET", "/events").header("Last-Event-ID", "1").open(serving.address).await;
+        let ready = stream.event().await;
+        assert_eq!(ready.data["payload"]["position"], json!(1));
+        if let Some(since) = ready.data["payload"]["endsSince"].as_u64() {
+            break since;
+        }
+    };
+    assert_eq!(since, 8);
+    let mut behind = serving.request("GET", "/events").header("Last-Event-ID", "2").open(serving.address).await;
+    assert_eq!(behind.event().await.data["payload"], json!({ "position": 2, "endsSince": 8 }));
+    let create = serving.request("POST", "/sessions").json(&json!({ "sessionId": "a" }));
+    assert_eq!(create.send(serving.address).await.status, 201);
+    assert_eq!(told(&behind.event().await), (3, "a".to_owned(), "session.created".to_owned()), "no place comes twice");
+    drop(behind);
+    serving.stop_well().await;
+}
+
 /// A thousand sessions, a client that does not read meanwhile: nothing is lost, and nothing is kept for it.
 #[tokio::test]
 async fn a_slow_reader_loses_nothing() {

@@ -59,7 +59,10 @@ fn ready() -> Value {
             "type": { "type": "string", "const": "ready" },
             "payload": {
                 "type": "object",
-                "properties": { "position": number("What comes is behind this.") },
+                "properties": {
+                    "position": number("What comes is behind this."),
+                    "endsSince": number("Of the stream over all sessions, once it has forgotten some that were deleted: since when it tells of all, in milliseconds since 1970. Who was away for longer looks at the list of sessions."),
+                },
                 "required": ["position"],
             },
             "sessionId": { "description": "The session; absent in the stream over all of them.", "$ref": reference("SessionId")["$ref"] },

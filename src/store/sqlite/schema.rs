@@ -92,6 +92,8 @@ const STEPS: &[Step] = &[
     Step::Code(lifecycle::list_all),
     // What turns have just said, of all sessions.
     Step::Sql(fresh::TABLE),
+    // Ends of sessions have an order over all clients, by which the oldest are forgotten.
+    Step::Sql(lifecycle::NUMBERED),
 ];
 
 /// One step.

@@ -67,10 +67,11 @@ fn grants(connection: &Connection) -> rusqlite::Result<Vec<Fault>> {
     Ok(faults)
 }
 
-/// A lifecycle event stands in a log, or is the end of a session and stands in the list itself.
+/// A lifecycle event stands in a log, or is the end of a session and stands in the list itself, with a number.
 fn ends(connection: &Connection) -> rusqlite::Result<Vec<Fault>> {
     let mut list = connection.prepare(
-        "SELECT client, place, key, gone FROM lifecycle WHERE key IS NULL OR gone IS NOT NULL ORDER BY 1, 2",
+        "SELECT client, place, key IS NULL AND number IS NOT NULL, gone FROM lifecycle
+         WHERE gone IS NOT NULL OR number IS NOT NULL ORDER BY 1, 2",
     )?;
     let mut rows = list.query([])?;
     let mut faults = Vec::new();
@@ -81,7 +82,7 @@ fn ends(connection: &Connection) -> rusqlite::Result<Vec<Fault>> {
             let named = format!(r#"{{"sessionId":"{}"}}"#, event.session_id);
             event.kind == SESSION_DELETED && event.payload.get() == named && event.turn_id.is_none()
         };
-        if row.get::<_, Option<i64>>(2)?.is_some() || !event.is_some_and(|event| fits(&event)) {
+        if !row.get::<_, bool>(2)? || !event.is_some_and(|event| fits(&event)) {
             faults.push(Fault::End { client: row.get(0)?, place: row.get(1)? });
         }
     }

@@ -6,11 +6,15 @@
 //!
 //! What a fork still reads stays: its parent's rows go when the last fork is gone.
 //!
+//! Behind that, ends of sessions go that are no longer told of (see `lifecycle`).
+//!
 //! Invariant: a number in `doomed` is never given to a new session; it leaves the table with its last row.
 
 use rusqlite::Connection;
 
+use super::lifecycle;
 use super::write::key_of;
+use crate::store::lifecycle::Bounds;
 
 /// Rows of one slice, at most. A slice is what a commit may have to wait for.
 const SLICE_ROWS: usize = 256;
@@ -55,6 +59,9 @@ pub(super) fn slice(connection: &Connection) -> rusqlite::Result<bool> {
         }
     }
     drop(find);
+    if !more && room.rows > 0 {
+        more = lifecycle::forget(&transaction, Bounds::now(), room.rows)? == room.rows;
+    }
     transaction.commit()?;
     Ok(more)
 }
@@ -109,5 +116,6 @@ fn last_in_room(connection: &Connection, look: &str, number: i64, room: &mut Roo
 
 /// Whether something is to be taken out.
 pub(super) fn is_due(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.query_row(NEXT, [], |row| row.get::<_, Option<i64>>(0)).map(|found| found.is_some())
+    let doomed = connection.query_row(NEXT, [], |row| row.get::<_, Option<i64>>(0))?;
+    Ok(doomed.is_some() || lifecycle::has_old(connection, Bounds::now())?)
 }

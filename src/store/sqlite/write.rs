@@ -150,6 +150,7 @@ impl From<StoreError> for Failed {
 impl Writer {
     fn run(mut self, jobs: &Receiver<Job>) {
         self.count_outcomes();
+        lifecycle::count(&self.connection, &self.meter);
         let mut group: Vec<(Made, Committed)> = Vec::new();
         let mut rested = true;
         let mut crowd = Crowd::default();
@@ -232,6 +233,7 @@ impl Writer {
                 Some(Instant::now() + SWEEP_PAUSE)
             }
         };
+        lifecycle::count(&self.connection, &self.meter);
     }
 
     /// Takes what waits.
