@@ -6,8 +6,10 @@ use serde_json::json;
 use simse::config::Storage;
 use simse::server::ListenOptions;
 
+use crate::support::binary::Serving;
 use crate::support::house::{Does, House};
 use crate::support::http::request;
+use crate::support::model_server::{Answer, ModelServer, queue};
 
 const OPERATIONS: &str = include_str!("../../docs/operations.md");
 
@@ -198,6 +200,40 @@ async fn every_name_is_written_down_and_no_other() {
     });
     assert_eq!(rows.collect::<Kinds>(), kinds, "docs/operations.md, Metrics");
     house.close().await;
+}
+
+/// What a model says of itself is not ours to trust: a counter that falls is taken for a restart.
+#[tokio::test]
+async fn a_model_that_says_too_much_turns_no_counter_back() {
+    let said = |tokens: u64| {
+        let chunk = json!({
+            "id": "c", "object": "chat.completion.chunk", "created": 0, "model": "m",
+            "choices": [{ "index": 0, "delta": { "content": "x" }, "finish_reason": "stop" }],
+            "usage": { "prompt_tokens": tokens, "completion_tokens": tokens },
+        });
+        Answer::raw(format!("data: {chunk}\n\ndata: [DONE]\n\n"))
+    };
+    let model = ModelServer::start(queue([said(10), said(u64::MAX), said(9)])).await;
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &["--openai-base-url", &model.base_url(), "--model", "openai/m"]).await;
+    let create = serving.request("POST", "/sessions").json(&json!({ "sessionId": "a" }));
+    assert_eq!(create.send(serving.address).await.status, 201);
+    for want in [10, u64::MAX, u64::MAX] {
+        let prompt = serving.request("POST", "/sessions/a/prompt?wait=true").json(&json!({ "prompt": "x" }));
+        assert_eq!(prompt.send(serving.address).await.json()["status"], "completed");
+        let page = serving.request("GET", "/metrics").send(serving.address).await;
+        let page = String::from_utf8_lossy(&page.body).into_owned();
+        for direction in ["input", "output"] {
+            let key = format!("simse_model_tokens_total{{model=\"openai/m\",direction=\"{direction}\"}}");
+            assert!(page.lines().any(|line| line == format!("{key} {want}")), "{key} {want}\n{page}");
+        }
+        let session = serving.request("GET", "/sessions/a").send(serving.address).await.json();
+        for tokens in ["inputTokens", "outputTokens", "totalTokens"] {
+            let told = session["usage"][tokens].as_u64();
+            assert!(told >= Some(want), "{tokens}: {session}");
+        }
+    }
+    serving.stop_well().await;
 }
 
 #[tokio::test]

@@ -20,14 +20,21 @@ pub use page::{Kind, Page};
 /// The value of a label that would be one too many.
 pub const OTHER: &str = "other";
 
-/// A number that only grows.
+/// Adds to a sum that never falls: at its end it stays.
+fn grow(sum: &AtomicU64, more: u64) {
+    let grown = |so_far: u64| Some(so_far.saturating_add(more));
+    // It is never refused: there is always a next value.
+    let _ = sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
+}
+
+/// A number that only grows, also by what others say.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds so much.
     pub fn add(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
+        grow(&self.0, more);
     }
 
     /// Adds one.
@@ -149,7 +156,7 @@ impl Histogram {
         if let Some(bucket) = self.buckets.get(at) {
             bucket.fetch_add(1, Ordering::Relaxed);
         }
-        self.sum.fetch_add(raw, Ordering::Relaxed);
+        grow(&self.sum, raw);
     }
 
     /// Counts a duration, of a scale whose raw unit is the nanosecond.
@@ -225,6 +232,18 @@ mod tests {
         let (buckets, sum) = quick.look();
         assert_eq!(buckets.iter().find(|(_, count)| *count == 1).map(|(bound, _)| *bound), Some(0.005));
         assert!((sum - 0.003).abs() < 1e-9, "{sum}");
+    }
+
+    #[test]
+    fn what_grows_never_falls() {
+        let (counter, histogram) = (Counter::default(), Histogram::new(&SLOW));
+        for (more, want) in [(10, 10), (u64::MAX, u64::MAX), (1, u64::MAX), (0, u64::MAX)] {
+            counter.add(more);
+            histogram.record(more);
+            assert_eq!((counter.get(), histogram.sum.load(Ordering::Relaxed)), (want, want), "{more}");
+        }
+        counter.count();
+        assert_eq!(counter.get(), u64::MAX);
     }
 
     #[test]
