@@ -3,6 +3,9 @@
 use serde_json::Value;
 use simse::server::openapi_document;
 
+use crate::support::house::House;
+use crate::support::http::request;
+
 fn document() -> Value {
     serde_json::from_str(&openapi_document()).unwrap()
 }
@@ -45,4 +48,28 @@ fn every_name_stands_for_something() {
         let place = format!("#/components/schemas/{name}");
         assert!(found.contains(&place) || loose.contains(&name.as_str()), "nothing names {name}");
     }
+}
+
+/// What is refused of every request stands at every route, and `HEAD` is answered wherever `GET` is.
+#[tokio::test]
+async fn what_holds_for_every_route_is_said_of_every_route() {
+    let house = House::open().await;
+    let document = document();
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        let operations =
+            methods.as_object().unwrap().iter().filter(|(_, operation)| operation["responses"].is_object());
+        for (method, operation) in operations {
+            assert!(operation["responses"]["413"].is_object(), "{method} {path}");
+        }
+    }
+    assert!(document["info"]["description"].as_str().unwrap().contains("`HEAD`"));
+    for path in ["/health", "/sessions", "/models", "/openapi.json"] {
+        // Its length is that of the body, which does not come.
+        assert_eq!(request(house.address, "HEAD", path).open(house.address).await.status, 200, "{path}");
+    }
+    for method in ["GET", "DELETE"] {
+        let large = request(house.address, method, "/sessions/s").header("Content-Length", "18446744073709551615");
+        assert_eq!(large.send(house.address).await.status, 413, "{method}");
+    }
+    house.close().await;
 }

@@ -24,7 +24,7 @@ pub(crate) use operation::{
 pub(crate) use schemas::reference;
 
 /// What it is about, in the document's own words.
-const ABOUT: &str = "A headless coding-agent server. Every write is a command: it may have an `Idempotency-Key`, and one about a session may be held to a version by `If-Match`. Errors have one form everywhere. Nothing unknown passes in a body or a query; answers and events may gain fields.";
+const ABOUT: &str = "A headless coding-agent server. Every write is a command: it may have an `Idempotency-Key`, and one about a session may be held to a version by `If-Match`. `HEAD` is answered wherever `GET` is, without the body. Errors have one form everywhere. Nothing unknown passes in a body or a query; answers and events may gain fields.";
 
 /// The document for a table of routes.
 pub(crate) fn document(rows: &[Row]) -> Value {

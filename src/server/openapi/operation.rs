@@ -196,12 +196,13 @@ impl Operation {
 
     /// The errors that it may come to.
     fn statuses(&self, method: &Method, path: &str) -> Vec<u16> {
-        let mut all = vec![400, 401, 403, 414, 429, 431, 500, 503];
+        // A `Content-Length` that is too large is refused of every request.
+        let mut all = vec![400, 401, 403, 413, 414, 429, 431, 500, 503];
         if path.contains('{') {
             all.push(404);
         }
         if self.body.is_some() || method == Method::POST {
-            all.extend([408, 413, 415]);
+            all.extend([408, 415]);
         }
         all.extend(&self.errors);
         all.retain(|status| self.answers.iter().all(|reply| reply.status != *status));
