@@ -2,13 +2,62 @@
 //!
 //! Text that came from elsewhere (models, tools, files) is cleaned first, so that it cannot move the
 //! cursor or change colours. A reader that has gone is no reason to stop; a stdout that takes nothing is one to fail, at the end.
+//! A reader that is slow is waited for, until the process is to end.
 
 use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
 
 /// Why something could not be printed on stdout, the first time.
 static UNPRINTED: OnceLock<String> = OnceLock::new();
+/// Asks this process to end, where signals only ask.
+static STOP: OnceLock<CancellationToken> = OnceLock::new();
+/// Where a last word was given up: what takes nothing is not waited for again.
+static STUCK_STDOUT: AtomicBool = AtomicBool::new(false);
+static STUCK_STDERR: AtomicBool = AtomicBool::new(false);
+/// How long a reader is waited for once the process is to end.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How often it is looked whether it is.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// From now on signals only ask this process to end, and this is how it hears that: nobody who does not read keeps it then.
+pub(super) fn end_with(stop: &CancellationToken) {
+    // There is one end.
+    let _ = STOP.set(stop.clone());
+}
+
+/// Waits for a write, which may take as long as its reader likes: to the end of the process and a little longer. `last`: the
+/// process is about to end.
+fn waited(last: bool, stuck: &AtomicBool, write: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
+    let stop = STOP.get();
+    if stop.is_none() && !last {
+        // A signal ends the process, whatever it waits for.
+        return write();
+    }
+    let (done, wait) = sync_channel(1);
+    let writing = move || drop(done.send(write()));
+    std::thread::Builder::new().name("screen".to_owned()).spawn(writing)?;
+    let mut until = None;
+    loop {
+        match wait.recv_timeout(LOOK) {
+            Ok(written) => return written,
+            Err(RecvTimeoutError::Disconnected) => return Err(io::Error::other("the thread that writes has ended")),
+            Err(RecvTimeoutError::Timeout) if last || stop.is_some_and(CancellationToken::is_cancelled) => {
+                let until = *until.get_or_insert_with(|| Instant::now() + LAST_WORDS);
+                if stuck.load(Ordering::Relaxed) || Instant::now() >= until {
+                    stuck.store(true, Ordering::Relaxed);
+                    return Err(ErrorKind::TimedOut.into());
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+}
 
 /// Prints a line on stdout.
 pub(super) fn line(text: &str) {
@@ -28,9 +77,12 @@ pub(super) fn piece(text: &str) {
 /// # Errors
 /// Why it could not be printed.
 pub(super) fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    let text = text.to_owned();
+    waited(false, &STUCK_STDOUT, move || {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    })
 }
 
 /// Why something that was to be on stdout is not there. A reader that has gone is none.
@@ -45,7 +97,18 @@ pub(super) fn out() -> impl Write {
 
 /// Prints a line on stderr.
 pub(super) fn note(text: &str) {
-    drop(std::io::stderr().lock().write_all(format!("{text}\n").as_bytes()));
+    remark(text, false);
+}
+
+/// Prints a line on stderr, as the last thing that is done.
+pub(super) fn last(text: impl std::fmt::Display) {
+    remark(&format!("simse: {text}"), true);
+}
+
+fn remark(text: &str, last: bool) {
+    let text = format!("{text}\n");
+    // Where stderr is gone there is nobody to tell.
+    drop(waited(last, &STUCK_STDERR, move || io::stderr().lock().write_all(text.as_bytes())));
 }
 
 /// Prints why something cannot go on, on stderr.

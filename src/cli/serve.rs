@@ -120,7 +120,7 @@ pub(super) fn exit_of(error: &StartError) -> Exit {
 }
 
 pub(super) fn refuse(exit: Exit, problem: impl std::fmt::Display) -> Exit {
-    screen::problem(problem);
+    screen::last(problem);
     exit
 }
 

@@ -43,6 +43,7 @@ pub(super) fn stop_requested() -> std::io::Result<CancellationToken> {
     };
     std::thread::Builder::new().name("simse-signals".into()).spawn(watch)?;
     taken.recv().map_err(std::io::Error::other)??;
+    super::screen::end_with(&requested);
     Ok(requested)
 }
 

@@ -101,14 +101,14 @@ async fn in_place(arguments: Start, place: &TempDir) -> Exit {
     match running.stop().await {
         Ok(()) => exit,
         Err(error) => {
-            screen::problem(format_args!("not everything could be stored: {error}"));
+            screen::last(format_args!("not everything could be stored: {error}"));
             Exit::Failed
         }
     }
 }
 
 fn report(error: &JobError) -> Exit {
-    screen::problem(error);
+    screen::last(error);
     match error {
         JobError::Config(_) => Exit::Usage,
         JobError::Start(error) => serve::exit_of(error),

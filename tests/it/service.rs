@@ -276,3 +276,47 @@ fn the_unit_is_one() {
     let ours: Vec<&str> = words.lines().filter(|line| line.contains("simse.socket")).collect();
     assert!(ours.is_empty(), "{ours:#?}");
 }
+
+/// Fills a pipe that the process has as this descriptor, by a way of our own that does not wait.
+fn fill(process: u32, descriptor: u32) {
+    use std::io::{ErrorKind, Write as _};
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let way = format!("/proc/{process}/fd/{descriptor}");
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut pipe = std::fs::File::options().write(true).custom_flags(flags).open(way).unwrap();
+    for size in [4096, 1] {
+        while match pipe.write(&vec![b' '; size]) {
+            Ok(_) => true,
+            Err(full) => {
+                assert_eq!(full.kind(), ErrorKind::WouldBlock);
+                false
+            }
+        } {}
+    }
+}
+
+/// A server that cannot start ends though nobody reads why, and a job when it is told to (of one that serves: `serve.rs`).
+#[tokio::test]
+async fn a_start_and_a_job_end_though_nobody_reads_what_they_say() {
+    let home = tempfile::tempdir().unwrap();
+    let serving = Serving::start(&home, &[]).await;
+    let (_unread, full) = std::io::pipe().unwrap();
+    fill(std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&full).cast_unsigned());
+    let mut second = simse(home.path());
+    let mut second = second.args(["serve", "--port", "0"]).stderr(full).spawn().unwrap();
+    let ended = tokio::time::timeout(PATIENCE, second.wait()).await.expect("it ends");
+    assert_eq!(ended.unwrap().code(), Some(3), "the directory is in use");
+    serving.stop_well().await;
+
+    let mut job = simse(home.path());
+    let mut job = job.args(["start", "--prompt", "look around", "--cwd", "."]).spawn().unwrap();
+    let mut said = job.stdout.take().unwrap();
+    let mut first = [0];
+    tokio::io::AsyncReadExt::read_exact(&mut said, &mut first).await.unwrap();
+    fill(job.id().unwrap(), 1);
+    fill(job.id().unwrap(), 2);
+    let pid = rustix::process::Pid::from_raw(job.id().unwrap().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let ended = tokio::time::timeout(PATIENCE, job.wait()).await.expect("it ends").unwrap();
+    assert!(ended.code().is_some(), "by itself: {ended}");
+}
