@@ -238,6 +238,31 @@ async fn what_the_check_lets_through_starts() {
     }
 }
 
+/// All the greatest numbers of the schema together are no trouble; one more of each is refused, by the check and by a start.
+#[tokio::test]
+async fn the_greatest_numbers_of_the_schema_start() {
+    let schema = schema();
+    let properties = schema["properties"].as_object().unwrap();
+    let whole = properties.iter().filter(|(name, property)| property["type"] == "integer" && *name != "port");
+    let numbers: Vec<(&str, u64)> =
+        whole.map(|(name, property)| (name.as_str(), property["maximum"].as_u64().unwrap())).collect();
+    assert!(numbers.iter().any(|(name, _)| *name == "connections_max"), "{numbers:?}");
+    let lines = |more| numbers.iter().map(|(name, most)| format!("{name} = {}\n", most + more)).collect::<String>();
+    let home = tempfile::tempdir().unwrap();
+    let ((code, said), (serves, refused)) = told(&home, &lines(1)).await;
+    assert_eq!((code, serves, said.lines().count()), (Some(2), Some(2), numbers.len()), "{said}\n{refused}");
+    std::fs::write(home.path().join("c.toml"), lines(0)).unwrap();
+    let (code, out, err) = ended(simse(home.path()).args(["config", "check", "c.toml"]).spawn().unwrap()).await;
+    assert_eq!(code, Some(0), "{out}{err}");
+    let serving = Serving::start(&home, &["--config", "c.toml", "--model", "demo/scripted"]).await;
+    let create = serving.request("POST", "/sessions").json(&serde_json::json!({ "sessionId": "a" }));
+    assert_eq!(create.send(serving.address).await.status, 201);
+    let prompt =
+        serving.request("POST", "/sessions/a/prompt?wait=true").json(&serde_json::json!({ "prompt": "hello" }));
+    assert_eq!(prompt.send(serving.address).await.json()["status"], "completed");
+    serving.stop_well().await;
+}
+
 #[tokio::test]
 async fn all_of_it_is_said_at_once() {
     let home = tempfile::tempdir().unwrap();
