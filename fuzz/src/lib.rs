@@ -195,9 +195,11 @@ pub mod store {
     pub mod inspect;
     mod outcome;
     mod rows;
+    mod said;
 
     pub use outcome::{Fingerprint, OutcomeRow};
     pub use rows::{Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, Steers, TurnRow};
+    pub use said::{Apart, Said, Waiting, settings_bytes, shown};
 }
 
 #[path = "../../src/config/mod.rs"]

@@ -37,7 +37,7 @@ impl Turn {
             if let Some(ended) = self.at_boundary(cancel) {
                 return Ok(ended);
             }
-            self.steer()?;
+            self.steer().await?;
             if self.rounds >= self.input.iterations_max {
                 return Ok(Ended::IterationLimit);
             }

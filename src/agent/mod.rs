@@ -134,7 +134,10 @@ pub enum Wish {
 /// messages: interrupt before pause before steer.
 pub trait Steering: Send + Sync + 'static {
     /// Takes all messages that wait, oldest first.
-    fn take(&self) -> Vec<Vec<Part>>;
+    ///
+    /// # Errors
+    /// What is kept elsewhere cannot be read: the turn ends.
+    fn take(&self) -> BoxFuture<'_, Result<Vec<Vec<Part>>, SinkError>>;
 
     /// Whether messages wait.
     fn waits(&self) -> bool;

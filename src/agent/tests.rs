@@ -81,8 +81,8 @@ impl Gate for Asker {
 struct NoSteering;
 
 impl Steering for NoSteering {
-    fn take(&self) -> Vec<Vec<Part>> {
-        Vec::new()
+    fn take(&self) -> BoxFuture<'_, Result<Vec<Vec<Part>>, SinkError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
     fn waits(&self) -> bool {
         false
@@ -92,8 +92,8 @@ impl Steering for NoSteering {
 struct Steers(Mutex<VecDeque<Vec<Vec<Part>>>>);
 
 impl Steering for Steers {
-    fn take(&self) -> Vec<Vec<Part>> {
-        self.0.lock().pop_front().unwrap_or_default()
+    fn take(&self) -> BoxFuture<'_, Result<Vec<Vec<Part>>, SinkError>> {
+        Box::pin(std::future::ready(Ok(self.0.lock().pop_front().unwrap_or_default())))
     }
     fn waits(&self) -> bool {
         self.0.lock().front().is_some_and(|messages| !messages.is_empty())

@@ -219,7 +219,7 @@ impl Turn {
 
     /// One round. None: the next one follows.
     async fn round(&mut self, cancel: &CancellationToken) -> Result<Option<Ended>, SinkError> {
-        self.steer()?;
+        self.steer().await?;
         self.rounds += 1;
         self.emit(EventBody::StreamStart {})?;
         let (asking, mut reply) = self.ask(cancel).await?;
@@ -352,8 +352,8 @@ impl Turn {
     }
 
     /// Takes in what was said meanwhile.
-    pub(super) fn steer(&mut self) -> Result<(), SinkError> {
-        for parts in self.input.steering.take() {
+    pub(super) async fn steer(&mut self) -> Result<(), SinkError> {
+        for parts in self.input.steering.take().await? {
             let Some(session_id) = self.input.environment.session.clone() else {
                 self.input.messages.push(Message::User(parts));
                 continue;

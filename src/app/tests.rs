@@ -24,6 +24,7 @@ mod controls;
 mod questions;
 mod rebuilt;
 mod settings;
+mod waiting;
 
 /// What the model does in one round.
 type Round = Box<dyn FnOnce(ModelRequest) -> ModelStream + Send>;
@@ -273,49 +274,6 @@ async fn prompts_queue_or_are_refused_or_steer() {
     let last = house.script.requests.lock().pop().unwrap();
     assert_eq!(last.messages.len(), 7, "user, assistant, steer, assistant, user, assistant, user: {:?}", last.messages);
     assert_eq!(house.app.session(&anyone(), &id).await.unwrap().message_count, 8);
-}
-
-/// Prompts that wait are bounded in bytes as well, those for the running turn among them. One that is refused leaves nothing.
-#[tokio::test]
-async fn prompts_that_wait_are_bounded_in_bytes() {
-    let house = open(Storage::Memory, |settings| settings.limits.queued_bytes_max = 10_000).await;
-    let (feed, pieces) = mpsc::unbounded_channel();
-    house.plays([follows(pieces), says("to the steer"), says("second"), says("third")]);
-    let id = house.session().await;
-    let first = house.prompts(&id, &"1".repeat(20_000), PromptMode::Queue).await.unwrap();
-    assert_eq!(first.status, TurnStatus::Running, "it does not wait");
-    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
-    feed.send("x").unwrap();
-    until(&mut reader, "stream.delta").await;
-    let large = "x".repeat(6_000);
-    let second = house.prompts(&id, &large, PromptMode::Queue).await.unwrap();
-    for mode in [PromptMode::Queue, PromptMode::Steer] {
-        let version = house.app.session(&anyone(), &id).await.unwrap().version;
-        let refused = house.prompts(&id, &large, mode).await.unwrap_err();
-        assert_eq!(refused.code(), ErrorCode::ResourceExhausted, "{mode:?}");
-        let details = json!({ "field": "prompt", "limit": "queued_bytes_max", "value": 10_000 });
-        assert_eq!(refused.0.details, Some(details), "{mode:?}");
-        let view = house.app.session(&anyone(), &id).await.unwrap();
-        assert_eq!((view.version, view.queued), (version, 1), "{mode:?}");
-    }
-    house.prompts(&id, "a short one", PromptMode::Steer).await.unwrap();
-    assert_eq!(
-        house.prompts(&id, &"x".repeat(4_000), PromptMode::Queue).await.unwrap_err().code(),
-        ErrorCode::ResourceExhausted
-    );
-    let third = house.prompts(&id, &"x".repeat(3_900), PromptMode::Queue).await.unwrap();
-    // Whoever is behind it in the line finds it counted.
-    assert_eq!(house.app.session(&anyone(), &id).await.unwrap().queued, 2);
-    let used = |name: &'static str| house.app.limits().into_iter().find(|limit| limit.name == name).unwrap().used;
-    let told = used("queuedBytesOfASession");
-    assert!((9_900..=10_000).contains(&told), "{told}");
-    drop(feed);
-    for (turn, result) in [(first, "to the steer"), (second, "second"), (third, "third")] {
-        let record = house.app.wait_turn(&anyone(), &id, &turn.turn_id).await.unwrap();
-        assert_eq!(record.result.as_deref(), Some(result));
-    }
-    assert_eq!(house.app.session(&anyone(), &id).await.unwrap().queued, 0);
-    assert_eq!((used("queuedBytesOfASession"), used("queuedMemoryBytes")), (0, 0));
 }
 
 #[tokio::test]

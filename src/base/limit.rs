@@ -66,6 +66,8 @@ pub const TOOL_TIMEOUT_MS: u64 = 600_000;
 pub const QUEUED_PROMPTS_MAX: usize = 100;
 /// Bytes of the prompts that may wait in one session, those for a running turn among them.
 pub const QUEUED_BYTES_MAX: usize = 32 << 20;
+/// Bytes of a prompt that waits in the row of its turn; a larger one is kept apart from it until its time comes.
+pub const SAID_BYTES_MAX: usize = 4 << 10;
 /// Bytes of memory that prompts which wait take in all sessions together.
 pub const QUEUED_MEMORY_BYTES_MAX: usize = 256 << 20;
 /// What a turn that waits takes in memory beside what is said in it, in bytes, about.

@@ -60,7 +60,7 @@ use crate::protocol::{
     ApiError, Configure, GrantId, PermissionExplanation, PromptContent, PromptMode, RequestId, SessionView,
     ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone,
 };
-use crate::store::{Grant, SessionRow, TurnRow, Write};
+use crate::store::{Grant, SessionRow, TurnRow, Write, settings_bytes};
 use crate::tool::Scope;
 
 pub(super) use shown::view_of;
@@ -85,6 +85,11 @@ pub struct NewPrompt {
 }
 
 impl NewPrompt {
+    /// What it weighs while it waits, in bytes.
+    fn bytes(&self) -> usize {
+        self.content.bytes() + settings_bytes(self.configure.as_ref())
+    }
+
     /// The rows that go into the commit of this answer.
     fn receipt_rows(&self, accepted: &Accepted) -> Result<Vec<Write>, ApiError> {
         self.receipt.as_ref().map_or_else(|| Ok(Vec::new()), |receipt| receipt.take(accepted, accepted.version))
@@ -456,14 +461,14 @@ impl Actor {
 
 impl Running {
     /// A turn that was paused before the session was woken.
-    fn paused(live: &Live, (row, tally): (TurnRow, Tally)) -> Self {
+    fn paused(live: &Arc<Live>, (row, tally): (TurnRow, Tally)) -> Self {
         let held = row.held.clone().unwrap_or_default();
         let progress = Progress { begun: true, rounds: tally.rounds, usage: tally.usage, held, findings: Vec::new() };
         Self {
             phase: Phase::Paused,
             reason: None,
             sink: TurnSink::going_on(Arc::clone(&live.journal), row.record.turn_id.clone(), tally),
-            helm: Arc::new(Helm::with(row.steers.waiting.clone())),
+            helm: Arc::new(Helm::with(live, row.steers.waiting.clone())),
             work: None,
             progress: Some(progress),
             waiting: Waiting::default(),

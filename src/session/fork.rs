@@ -23,7 +23,7 @@ use crate::protocol::{
     TurnRecord, TurnStatus, TurnStop, Usage,
 };
 use crate::store::chain::Chain;
-use crate::store::{SessionRow, Steers, Store, StoreError, TurnRow, Write, commit};
+use crate::store::{SessionRow, Steers, Store, StoreError, TurnRow, Waiting, Write, commit};
 
 /// Events that are read at once.
 const PAGE: usize = 1_000;
@@ -237,7 +237,8 @@ async fn aborted(
     reason: String,
 ) -> Result<TurnRecord, StoreError> {
     let known = store.turn(parent, turn).await?.map(|row| row.record);
-    let known = known.unwrap_or_else(|| queued_turn(fork, PromptContent::Text(String::new()), None).record);
+    let known =
+        known.unwrap_or_else(|| queued_turn(fork, Waiting::Here(PromptContent::Text(String::new())), None).record);
     Ok(TurnRecord {
         turn_id: turn.clone(),
         session_id: fork.clone(),
@@ -263,7 +264,7 @@ mod tests {
     use crate::base::BoxFuture;
     use crate::protocol::ClientId;
     use crate::session::manager::tests::manager;
-    use crate::store::{Bell, Committed, GrantRow, LifecyclePage, MemoryStore, OutcomeRow, SqliteStore, Which};
+    use crate::store::{Bell, Committed, GrantRow, LifecyclePage, MemoryStore, OutcomeRow, Said, SqliteStore, Which};
 
     /// Counts what is read of logs and what is written.
     struct Counting {
@@ -305,6 +306,9 @@ mod tests {
         }
         fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> Answer<'a, Option<TurnRow>> {
             self.inner.turn(id, turn)
+        }
+        fn said<'a>(&'a self, id: &'a SessionId, at: u64) -> Answer<'a, Option<Arc<Said>>> {
+            self.inner.said(id, at)
         }
         fn turns<'a>(&'a self, id: &'a SessionId, after: Option<&'a TurnId>, limit: usize) -> Answer<'a, Vec<TurnRow>> {
             self.inner.turns(id, after, limit)

@@ -485,6 +485,13 @@ mod tests {
         ) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>> {
             self.empty.turn(id, turn)
         }
+        fn said<'a>(
+            &'a self,
+            id: &'a SessionId,
+            at: u64,
+        ) -> BoxFuture<'a, Result<Option<Arc<crate::store::Said>>, StoreError>> {
+            self.empty.said(id, at)
+        }
         fn turns<'a>(
             &'a self,
             id: &'a SessionId,

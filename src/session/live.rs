@@ -25,7 +25,7 @@ use crate::protocol::{
     ApiError, ClientId, ErrorCode, GrantId, PermissionExplanation, SessionId, SessionView, ToolDefinition, TurnId,
     TurnRecord, Undo, Undone,
 };
-use crate::store::{Grant, Store};
+use crate::store::{Grant, Said, Store, StoreError, Waiting};
 
 /// Events that a reader takes from the store at once.
 const PAGE: usize = 500;
@@ -299,6 +299,20 @@ impl Live {
     async fn stored_turn(&self, turn: &TurnId) -> Result<TurnRecord, ApiError> {
         let row = self.store.turn(&self.id, turn).await.map_err(|e| store_failure(&e))?;
         row.map(|row| row.record).ok_or_else(|| ApiError::not_found(format!("turn {turn} in session {}", self.id)))
+    }
+
+    /// What waits: it is read where it is kept apart.
+    ///
+    /// # Errors
+    /// What the store says; [`StoreError::Damaged`] when nothing is there.
+    pub(super) async fn said(&self, waiting: Waiting) -> Result<Said, StoreError> {
+        let at = match waiting {
+            Waiting::Here(content) => return Ok(Said { content, configure: None }),
+            Waiting::Apart(apart) => apart.at,
+        };
+        let cause = || "what was said to a turn that waits is not there".to_owned();
+        let gone = || StoreError::Damaged { session: self.id.clone(), seq: at, cause: cause() };
+        self.store.said(&self.id, at).await?.map(Arc::unwrap_or_clone).ok_or_else(gone)
     }
 
     /// Stops what runs, ends the readers, and removes the session.

@@ -14,7 +14,7 @@ use super::tally::Tally;
 use super::turn::{Phase, found};
 use super::views::status_after;
 use crate::base::clock;
-use crate::protocol::{ErrorBody, ErrorCode, EventBody, PromptContent, SessionId, SessionStatus, TurnStop};
+use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, SessionStatus, TurnStop};
 use crate::store::{SessionRow, StoreError, TurnRow, Write, commit};
 
 impl Manager {
@@ -89,9 +89,9 @@ impl Manager {
         let turn_id = turn.record.turn_id.clone();
         let record = &turn.record;
         let why = actor::reason_of(record);
-        turn.steers.forget(remains.tally.steers);
+        let reached = turn.steers.forget(remains.tally.steers);
         let waiting = std::mem::take(&mut turn.steers).waiting.into_iter();
-        let late: Vec<_> = waiting.map(|p| actor::queued_turn(&row.id, PromptContent::Parts(p), None)).collect();
+        let late: Vec<_> = waiting.map(|said| actor::queued_turn(&row.id, said, None)).collect();
         let (closing, messages) = remains.close(&why);
         let closed = closing.len() as u64;
         row.message_count += messages;
@@ -110,6 +110,7 @@ impl Manager {
         let mut writes = vec![Write::Append(row.id.clone(), Arc::new(events)), Write::SaveTurn(Box::new(turn))];
         writes.push(Write::UpdateSession(Box::new(row.clone())));
         writes.extend(late.iter().map(|turn| Write::SaveTurn(Box::new(turn.clone()))));
+        writes.extend(reached.into_iter().map(|at| Write::Said(row.id.clone(), at, None)));
         commit(store, writes).await?;
         *known = row;
         Ok(late)

@@ -29,7 +29,7 @@ use crate::hook::Line;
 use crate::model::StopReason;
 use crate::model::retry::RetryPolicy;
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, Part, TurnId, TurnStatus};
-use crate::store::{SessionSettings, StoreError};
+use crate::store::{SessionSettings, StoreError, Waiting};
 use crate::tool::{ChangeRecorder, Registry, Scope};
 
 /// Events that are read at once.
@@ -124,21 +124,21 @@ impl Sink for TurnSink {
 }
 
 /// What a turn is told from outside: messages that wait to be put into it, and what is wanted of it.
-#[derive(Default)]
 pub(super) struct Helm {
-    messages: Mutex<Vec<Vec<Part>>>,
+    live: Arc<Live>,
+    messages: Mutex<Vec<Waiting>>,
     wish: watch::Sender<Wish>,
 }
 
 impl Helm {
-    /// One with messages that wait already.
-    pub(super) fn with(messages: Vec<Vec<Part>>) -> Self {
-        Self { messages: Mutex::new(messages), ..Self::default() }
+    /// That of a turn for which these messages wait already.
+    pub(super) fn with(live: &Arc<Live>, messages: Vec<Waiting>) -> Self {
+        Self { live: Arc::clone(live), messages: Mutex::new(messages), wish: watch::Sender::default() }
     }
 
     /// Adds a message.
-    pub(super) fn add(&self, parts: Vec<Part>) {
-        self.messages.lock().push(parts);
+    pub(super) fn add(&self, message: Waiting) {
+        self.messages.lock().push(message);
     }
 
     /// Sets what is wanted.
@@ -148,8 +148,17 @@ impl Helm {
 }
 
 impl Steering for Helm {
-    fn take(&self) -> Vec<Vec<Part>> {
-        std::mem::take(&mut *self.messages.lock())
+    fn take(&self) -> BoxFuture<'_, Result<Vec<Vec<Part>>, SinkError>> {
+        // What does not come so far still stands in the turn's row.
+        let messages = std::mem::take(&mut *self.messages.lock());
+        Box::pin(async move {
+            let mut taken = Vec::with_capacity(messages.len());
+            for message in messages {
+                let said = self.live.said(message).await.map_err(|e| SinkError(e.to_string()))?;
+                taken.push(said.content.into_parts());
+            }
+            Ok(taken)
+        })
     }
 
     fn waits(&self) -> bool {

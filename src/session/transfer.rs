@@ -85,7 +85,13 @@ impl Imported {
     pub fn into_changes(self) -> Vec<Change> {
         let id = self.session.id.clone();
         let mut changes = vec![Change::CreateSession(Box::new(self.session.clone()))];
-        changes.extend(self.turns.into_iter().map(|turn| Change::SaveTurn(Box::new(turn))));
+        let mut next = 1;
+        for mut turn in self.turns {
+            // Each of them has an event, and those that come behind these get higher numbers.
+            let kept = turn.put_all_apart(&mut next).into_iter();
+            changes.extend(kept.map(|(at, said)| Change::Said(id.clone(), at, Some(Arc::new(said)))));
+            changes.push(Change::SaveTurn(Box::new(turn)));
+        }
         let mut events = self.events.into_iter().peekable();
         while events.peek().is_some() {
             let chunk: Vec<Event> = events.by_ref().take(CHUNK).collect();

@@ -12,12 +12,11 @@ use super::grammar::{Grammar, Misplaced, version_of};
 use super::granted::replay;
 use super::settings::{begun, chosen_tools, configure};
 use super::tally::Tally;
-use crate::base::limit;
 use crate::protocol::{
     Configured, ErrorBody, Event, EventBody, RequestId, SessionId, SessionStatus, TurnId, TurnStatus, Usage,
 };
 use crate::store::inspect::Fault;
-use crate::store::{Grant, SessionRow, SessionSettings, TurnRow};
+use crate::store::{Grant, SessionRow, SessionSettings, TurnRow, Waiting, shown};
 
 /// A turn by its events.
 #[derive(Debug, Clone, Default)]
@@ -259,16 +258,12 @@ impl Seen {
         found.differ("whether it waits", &(status == TurnStatus::Queued), &waits);
         found.differ("whether it has its prompt before it", &stored.prompt.is_some(), &waits);
         found.differ("whether it is paused", &(status == TurnStatus::Paused), &self.paused);
-        if let Some(prompt) = stored.prompt.as_ref().filter(|_| !stored.record.prompt.is_empty()) {
-            found.differ("prompt", &stored.record.prompt, &shown(prompt.text()));
+        // Of what is kept apart the record has the beginning alone.
+        let here = stored.prompt.as_ref().filter(|prompt| prompt.place().is_none()).map(Waiting::shown);
+        if let Some(prompt) = here.filter(|_| !stored.record.prompt.is_empty()) {
+            found.differ("prompt", &stored.record.prompt, &prompt);
         }
     }
-}
-
-/// What a turn's record shows of the text of its prompt.
-pub(super) fn shown(mut prompt: String) -> String {
-    prompt.truncate(prompt.floor_char_boundary(limit::TURN_PROMPT_BYTES_MAX));
-    prompt
 }
 
 impl End {

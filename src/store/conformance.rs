@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use serde_json::value::RawValue;
 
 use super::{
-    Grant, GrantRow, GrantSubject, MemoryStore, OutcomeRow, SessionRow, SessionSettings, SqliteStore, Steers, Store,
-    StoreError, TurnRow, Which, Write, commit,
+    Apart, Grant, GrantRow, GrantSubject, MemoryStore, OutcomeRow, Said, SessionRow, SessionSettings, SqliteStore,
+    Steers, Store, StoreError, TurnRow, Waiting, Which, Write, commit,
 };
 use crate::protocol::{
     ClientId, Configure, Event, Held, Part, PermissionMode, PromptContent, Reasoning, SessionId, SessionStatus, TurnId,
@@ -94,11 +94,14 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
             rounds: 3,
             usage: Usage { input_tokens: 1, output_tokens: 2, total_tokens: 3 },
         },
-        prompt: Some(PromptContent::Text("p".into())),
+        prompt: Some(Waiting::Here(PromptContent::Text("p".into()))),
         configure: Some(Configure { title: Some("t".into()), ..Configure::default() }),
         held: Some(Held { stopped: Some("s".into()), ..Held::default() }),
         aborted: Some("a".into()),
-        steers: Steers { waiting: vec![vec![Part::Text { text: "s".into() }]], reached: 2 },
+        steers: Steers {
+            waiting: vec![Waiting::Here(PromptContent::Parts(vec![Part::Text { text: "s".into() }]))],
+            reached: 2,
+        },
     }
 }
 
@@ -124,6 +127,7 @@ async fn holds(store: Shared) {
     lists_are_newest_first_and_apart(&store).await;
     questions_are_found_by_either_name(&store).await;
     turns_keep_their_places_whatever_their_ids(&store).await;
+    what_is_large_and_waits_is_kept_apart(&store).await;
     a_deleted_session_is_gone(&store).await;
     lifecycle_events_are_listed_for_each_client(&store).await;
     large_events_hide_no_others(&store).await;
@@ -135,6 +139,40 @@ async fn holds(store: Shared) {
     store.close().await.expect("closes twice");
     assert_eq!(commit(&store, vec![create("late")]).await, Err(StoreError::Closed));
     assert_eq!(store.session(&session_id("a")).await, Err(StoreError::Closed));
+}
+
+async fn what_is_large_and_waits_is_kept_apart(store: &Shared) {
+    let (id, other) = (session_id("apart"), session_id("apart-2"));
+    put(store, vec![create("apart"), create("apart-2"), append("apart", None, 1..=3)]).await;
+    let said = |text: &str| {
+        let configure = Some(Configure { title: Some("t".into()), ..Configure::default() });
+        Arc::new(Said { content: PromptContent::Text(text.into()), configure })
+    };
+    let large = "\u{e8} \"\0 ".repeat(1 << 20);
+    let keep = |id: &SessionId, at, text: &str| Write::Said(id.clone(), at, Some(said(text)));
+    put(store, vec![keep(&id, 2, &large), keep(&id, 3, "three"), keep(&other, 3, "other")]).await;
+    let turn = TurnId::generate();
+    let mut row = turn_row("apart", &turn, TurnStatus::Queued);
+    row.prompt = Some(Waiting::Apart(Apart { at: 2, bytes: large.len(), text: String::new() }));
+    row.steers.waiting.push(Waiting::Apart(Apart { at: 3, bytes: 5, text: "three".into() }));
+    put(store, vec![Write::SaveTurn(Box::new(row.clone()))]).await;
+    assert_eq!(store.turn(&id, &turn).await, Ok(Some(row)));
+    assert_eq!(store.said(&id, 2).await, Ok(Some(said(&large))));
+    assert_eq!(store.said(&id, 3).await, Ok(Some(said("three"))));
+    assert_eq!(store.said(&other, 3).await, Ok(Some(said("other"))));
+    assert_eq!((store.said(&id, 1).await, store.said(&session_id("none"), 2).await), (Ok(None), Ok(None)));
+    let taken = |at| Write::Said(id.clone(), at, None);
+    put(store, vec![taken(2), taken(2), taken(1)]).await;
+    assert_eq!((store.said(&id, 2).await, store.said(&id, 3).await), (Ok(None), Ok(Some(said("three")))));
+    // A commit that fails takes nothing and keeps nothing.
+    let failed = vec![taken(3), keep(&id, 1, "one"), append("apart", None, 9..=9)];
+    commit(store, failed).await.expect_err("a gap");
+    assert_eq!((store.said(&id, 3).await, store.said(&id, 1).await), (Ok(Some(said("three"))), Ok(None)));
+    let none = vec![Write::Said(session_id("none"), 1, None)];
+    assert_eq!(commit(store, none).await, Err(StoreError::NoSession(session_id("none"))));
+    put(store, vec![Write::DeleteSession(id.clone()), Write::DeleteSession(other.clone()), create("apart")]).await;
+    assert_eq!(store.said(&id, 3).await, Ok(None), "another session has that id");
+    put(store, vec![Write::DeleteSession(id)]).await;
 }
 
 async fn sessions_come_and_change(store: &Shared) {

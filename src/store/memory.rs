@@ -3,15 +3,19 @@
 //! Commits are applied by whoever hands one in while nobody else is at it; so callbacks come in
 //! order, one at a time, and one that hands in further commits does not nest.
 
+mod outcomes;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use self::outcomes::Outcomes;
 use super::lifecycle::{Bell, Bounds, EndsKept, LifecyclePage, PAGE_BYTES_MAX, gone, line_of};
 use super::{
-    BoxFuture, Committed, GrantRow, OutcomeRow, OutcomesKept, Question, SessionRow, Store, StoreError, TurnRow, Which,
-    Write,
+    BoxFuture, Committed, GrantRow, OutcomeRow, OutcomesKept, Question, Said, SessionRow, Store, StoreError, TurnRow,
+    Which, Write,
 };
 
 use crate::protocol::{ClientId, Event, SessionId, TurnId, is_lifecycle};
@@ -22,6 +26,8 @@ struct Held {
     events: Vec<Event>,
     /// In the order they were first saved.
     turns: Vec<TurnRow>,
+    /// What waits and is large.
+    said: HashMap<u64, Arc<Said>>,
 }
 
 #[derive(Debug, Default)]
@@ -87,37 +93,6 @@ impl Lifecycle {
     fn forget(&mut self, place: u64) {
         if let Ok(at) = self.entries.binary_search_by_key(&place, |(place, _)| *place) {
             self.entries.remove(at);
-        }
-    }
-}
-
-/// What is remembered of commands.
-#[derive(Debug, Default)]
-struct Outcomes {
-    rows: HashMap<String, OutcomeRow>,
-    /// Their names, oldest first; those whose row was replaced stand there twice.
-    order: VecDeque<(u64, String)>,
-}
-
-impl Outcomes {
-    fn save(&mut self, row: OutcomeRow) {
-        let expired_before = row.expired_before;
-        match self.rows.get_mut(&row.name) {
-            Some(old) if row.replaces(old) => {
-                self.order.push_back((row.at, row.name.clone()));
-                *old = row;
-            }
-            Some(_) => {}
-            None => {
-                self.order.push_back((row.at, row.name.clone()));
-                self.rows.insert(row.name.clone(), row);
-            }
-        }
-        while self.order.front().is_some_and(|(at, _)| *at < expired_before) {
-            let Some((at, name)) = self.order.pop_front() else { return };
-            if self.rows.get(&name).is_some_and(|row| row.at == at) {
-                self.rows.remove(&name);
-            }
         }
     }
 }
@@ -192,11 +167,12 @@ impl State {
                 Write::SaveTurn(turn) if !known(&turn.record.session_id) => {
                     return Err(StoreError::NoSession(turn.record.session_id.clone()));
                 }
-                Write::DeleteSession(id) | Write::Append(id, _) if !known(id) => {
+                Write::DeleteSession(id) | Write::Append(id, _) | Write::Said(id, ..) if !known(id) => {
                     return Err(StoreError::NoSession(id.clone()));
                 }
                 Write::UpdateSession(_)
                 | Write::SaveTurn(_)
+                | Write::Said(..)
                 | Write::SaveGrant(_)
                 | Write::DeleteGrant(_)
                 | Write::SaveOutcome(_)
@@ -226,7 +202,7 @@ impl State {
         turns.iter_mut().for_each(|turn| turn.record.session_id.clone_from(&row.id));
         self.last_number += 1;
         self.numbers.insert(row.id.clone(), self.last_number);
-        self.sessions.insert(self.last_number, Held { row, events, turns });
+        self.sessions.insert(self.last_number, Held { row, events, turns, said: HashMap::new() });
     }
 
     fn append(&mut self, id: &SessionId, events: &[Event]) {
@@ -300,7 +276,7 @@ impl State {
                 Write::CreateSession(row) => {
                     self.last_number += 1;
                     self.numbers.insert(row.id.clone(), self.last_number);
-                    let held = Held { row: *row, events: Vec::new(), turns: Vec::new() };
+                    let held = Held { row: *row, events: Vec::new(), turns: Vec::new(), said: HashMap::new() };
                     self.sessions.insert(self.last_number, held);
                 }
                 Write::ForkSession { row, parent, at, chain: _ } => self.fork(*row, &parent, at),
@@ -327,6 +303,12 @@ impl State {
                             Some(old) => *old = *turn,
                             None => held.turns.push(*turn),
                         }
+                    }
+                }
+                Write::Said(id, at, said) => {
+                    if let Some(held) = self.held_mut(&id) {
+                        held.said.remove(&at);
+                        held.said.extend(said.map(|said| (at, said)));
                     }
                 }
                 Write::SaveGrant(row) => match self.grants.iter_mut().find(|g| g.grant.id == row.grant.id) {
@@ -421,6 +403,10 @@ impl Store for MemoryStore {
 
     fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>> {
         self.read(|s| s.held(id)?.turns.iter().find(|t| t.record.turn_id == *turn).cloned())
+    }
+
+    fn said<'a>(&'a self, id: &'a SessionId, at: u64) -> BoxFuture<'a, Result<Option<Arc<Said>>, StoreError>> {
+        self.read(|s| s.held(id)?.said.get(&at).map(Arc::clone))
     }
 
     fn turns<'a>(

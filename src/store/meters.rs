@@ -111,6 +111,7 @@ pub(super) fn events_of(writes: &[Write]) -> u64 {
         | Write::UpdateSession(_)
         | Write::DeleteSession(_)
         | Write::SaveTurn(_)
+        | Write::Said(..)
         | Write::SaveGrant(_)
         | Write::DeleteGrant(_)
         | Write::SaveOutcome(_)

@@ -18,6 +18,7 @@ mod meters;
 mod outcome;
 pub mod recall;
 mod rows;
+mod said;
 pub mod snapshots;
 mod sqlite;
 
@@ -40,6 +41,7 @@ pub use memory::MemoryStore;
 pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
 pub use rows::{Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, Steers, TurnRow};
+pub use said::{Apart, Said, Waiting, settings_bytes, shown};
 pub use sqlite::{Inspection, SqliteStore};
 
 /// A storage operation failed. Variants differ by what the caller should do.
@@ -171,6 +173,8 @@ pub enum Write {
     Append(SessionId, Arc<Vec<Event>>),
     /// A turn's new facts.
     SaveTurn(Box<TurnRow>),
+    /// Something large that waits, under a number of its session: see [`Waiting::Apart`]. None: it waits no longer.
+    Said(SessionId, u64, Option<Arc<Said>>),
     /// A grant that outlives its session, new or changed.
     SaveGrant(Box<GrantRow>),
     /// Such a grant goes. Nothing happens when it is gone already.
@@ -231,6 +235,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// A turn's facts.
     fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>>;
+
+    /// Something large that waits, under a number of its session. None: there is nothing under it.
+    fn said<'a>(&'a self, id: &'a SessionId, at: u64) -> BoxFuture<'a, Result<Option<Arc<Said>>, StoreError>>;
 
     /// Turns of a session, newest first, at most `limit`, behind `after` (the last one of the page before).
     ///

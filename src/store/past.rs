@@ -8,8 +8,8 @@ use rusqlite::Connection;
 use super::chain::Chain;
 use super::conformance::{append, create, event, put, question, row, save, session_id, sqlite};
 use super::inspect::{Fault, Inspected};
-use super::{Inspection, SessionRow, SqliteStore, StoreError, TurnRow, Write};
-use crate::protocol::{Event, TurnId, TurnStatus};
+use super::{Inspection, SessionRow, SqliteStore, StoreError, TurnRow, Waiting, Write};
+use crate::protocol::{Event, PromptContent, TurnId, TurnStatus};
 
 /// What is in a database, by way of the store.
 #[derive(Debug, PartialEq)]
@@ -130,6 +130,51 @@ async fn a_database_of_every_earlier_version_opens_and_nothing_is_lost() {
             std::os::unix::fs::PermissionsExt::mode(&backup.metadata().expect("there").permissions()) & 0o777,
             0o600
         );
+    }
+}
+
+/// What waits and is large goes out of its row when a database comes to the newest version, and not a word of it is lost.
+#[tokio::test]
+async fn what_waited_before_is_kept_apart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::copy(fixtures().join("v10.db"), directory.path().join("simse.db")).expect("copied");
+    let (long, longer) = ("\u{e8} ".repeat(50_000), "x".repeat(100_000));
+    let database = raw(directory.path());
+    let parts = serde_json::json!([[{ "type": "text", "text": "short" }], [{ "type": "text", "text": long }]]);
+    let waits = "UPDATE turn SET body = json_set(body, '$.p', ?1) WHERE json_extract(body, '$.s') = 'queued'";
+    assert_eq!(database.execute(waits, [&longer]).expect("changed"), 1);
+    let runs = "UPDATE turn SET body = json_set(body, '$.m', json_object('waiting', json(?1), 'reached', 0))
+        WHERE json_extract(body, '$.s') = 'running'";
+    assert_eq!(database.execute(runs, [parts.to_string()]).expect("changed"), 1);
+    drop(database);
+    let store = sqlite(directory.path());
+    let open = store.open_turns().await.expect("read");
+    let held: usize = open.iter().map(TurnRow::held_bytes).sum();
+    assert!(held < 10_000, "{held}");
+    let id = session_id("asks");
+    let mut said = Vec::new();
+    for at in open.iter().flat_map(TurnRow::places) {
+        said.push(store.said(&id, at).await.expect("read").expect("there").content.text());
+    }
+    assert_eq!(said, [long, longer.clone()]);
+    assert_eq!(open.iter().map(|turn| turn.steers.waiting.len()).collect::<Vec<_>>(), [2, 0]);
+    store.close().await.expect("closes");
+    let (contents, faults) = look(directory.path());
+    assert_eq!(faults, []);
+    let asks = contents.into_iter().find(|content| content.session.id == id).expect("there");
+    let last = asks.turns.last().and_then(|turn| turn.prompt.clone());
+    assert_eq!(last, Some(Waiting::Here(PromptContent::Text(longer))), "who looks sees it whole");
+    for (sql, want) in [
+        ("DELETE FROM said WHERE key = (SELECT max(key) FROM said)", "it is not there"),
+        ("UPDATE said SET body = '{}' WHERE key = (SELECT max(key) FROM said)", "missing field"),
+        (
+            "UPDATE said SET key = key + 9 WHERE key = (SELECT max(key) FROM said)",
+            "was said to no turn that waits for it",
+        ),
+        ("UPDATE said SET key = key + (99 << 32)", "table said: 2 rows of session number"),
+    ] {
+        let found = faults_after(directory.path(), sql);
+        assert!(found.iter().any(|said| said.contains(want)), "{sql}: {found:#?}");
     }
 }
 

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{
-    ClientId, Configure, GrantId, Held, Part, PermissionConfig, PermissionMode, PromptContent, Reasoning, SessionId,
-    SessionStatus, TurnRecord, Usage,
+    ClientId, Configure, GrantId, Held, PermissionConfig, PermissionMode, Reasoning, SessionId, SessionStatus,
+    TurnRecord, Usage,
 };
+use crate::store::Waiting;
 
 /// A session's durable facts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -147,7 +148,7 @@ pub struct TurnRow {
     pub record: TurnRecord,
     /// What to run. Kept while the turn is queued, dropped when its `session.prompt` event is in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<PromptContent>,
+    pub prompt: Option<Waiting>,
     /// Settings that change when it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configure: Option<Configure>,
@@ -166,7 +167,7 @@ pub struct TurnRow {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Steers {
     /// Oldest first.
-    pub waiting: Vec<Vec<Part>>,
+    pub waiting: Vec<Waiting>,
     /// How many of the turn had reached it before the first one that waits.
     pub reached: u32,
 }
@@ -177,15 +178,24 @@ impl Steers {
         self.waiting.is_empty() && self.reached == 0
     }
 
+    /// Those of them that have reached the turn, when there are `reached` in all by now, and those that have not.
+    pub fn parted(&self, reached: u32) -> (&[Waiting], &[Waiting]) {
+        self.waiting.split_at(self.reached_since(reached))
+    }
+
     /// How many of those that wait here have reached the turn, when there are `reached` in all by now.
-    pub fn reached_since(&self, reached: u32) -> usize {
+    fn reached_since(&self, reached: u32) -> usize {
         let new = usize::try_from(reached.saturating_sub(self.reached)).unwrap_or(usize::MAX);
         new.min(self.waiting.len())
     }
 
-    /// Forgets those that have reached the turn, of which there are `reached` in all by now.
-    pub fn forget(&mut self, reached: u32) {
-        self.waiting.drain(..self.reached_since(reached));
+    /// Forgets those that have reached the turn, of which there are `reached` in all by now. What of them was kept apart is to be
+    /// forgotten in the same commit: where it is.
+    #[must_use]
+    pub fn forget(&mut self, reached: u32) -> Vec<u64> {
+        let gone = self.waiting.drain(..self.reached_since(reached));
+        let places = gone.filter_map(|message| message.place()).collect();
         self.reached = self.reached.max(reached);
+        places
     }
 }

@@ -18,6 +18,7 @@ mod outcome;
 mod places;
 mod read;
 mod record;
+mod said;
 mod schema;
 mod sound;
 mod sweep;
@@ -34,7 +35,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::layer::Layer;
 use super::lifecycle::{Bell, EndsKept, LifecyclePage, line_of};
 use super::{
-    BoxFuture, CommitMeter, Committed, GrantRow, Made, OutcomeRow, OutcomesKept, SessionRow, Store, StoreError,
+    BoxFuture, CommitMeter, Committed, GrantRow, Made, OutcomeRow, OutcomesKept, Said, SessionRow, Store, StoreError,
     TurnRow, Which, Write,
 };
 use crate::base::panics::broken;
@@ -263,6 +264,11 @@ impl Store for SqliteStore {
     fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> BoxFuture<'a, Result<Option<TurnRow>, StoreError>> {
         let (id, turn) = (id.clone(), turn.clone());
         self.read("read a turn", move |c| read::turn(c, &id, &turn))
+    }
+
+    fn said<'a>(&'a self, id: &'a SessionId, at: u64) -> BoxFuture<'a, Result<Option<Arc<Said>>, StoreError>> {
+        let id = id.clone();
+        self.read("read what was said to a turn", move |c| said::find(c, &id, at))
     }
 
     fn turns<'a>(

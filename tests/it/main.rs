@@ -50,3 +50,4 @@ mod tampered;
 mod tokens;
 mod traces;
 mod turn;
+mod waiting;

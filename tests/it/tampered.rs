@@ -405,7 +405,7 @@ async fn whatever_is_changed_in_a_file_or_a_database_shows() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn databases_of_earlier_versions_are_sound() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/databases");
-    for version in 1..=9 {
+    for version in 1..=10 {
         let data = tempfile::tempdir().unwrap();
         std::fs::copy(fixtures.join(format!("v{version}.db")), data.path().join("simse.db")).unwrap();
         let store = simse::store::SqliteStore::open(data.path()).unwrap();

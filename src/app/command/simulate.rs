@@ -20,7 +20,8 @@ use crate::base::clock::wrong;
 use crate::protocol::{ClientId, ErrorCode, Event, TurnId};
 use crate::session::store_failure;
 use crate::store::{
-    Bell, Committed, GrantRow, LifecyclePage, MemoryStore, OutcomeRow, SessionRow, StoreError, TurnRow, Which, Write,
+    Bell, Committed, GrantRow, LifecyclePage, MemoryStore, OutcomeRow, Said, SessionRow, StoreError, TurnRow, Which,
+    Write,
 };
 
 /// Worlds that every run of the tests looks at.
@@ -447,6 +448,7 @@ impl Store for Slow {
     fn asked<'a>(&'a self, id: &'a SessionId, which: &'a Which) -> Read<'a, bool> { self.0.disk.store.asked(id, which) }
     fn turn<'a>(&'a self, id: &'a SessionId, turn: &'a TurnId) -> Read<'a, Option<TurnRow>> { self.0.disk.store.turn(id, turn) }
     fn turns<'a>(&'a self, id: &'a SessionId, after: Option<&'a TurnId>, limit: usize) -> Read<'a, Vec<TurnRow>> { self.0.disk.store.turns(id, after, limit) }
+    fn said<'a>(&'a self, id: &'a SessionId, at: u64) -> Read<'a, Option<Arc<Said>>> { self.0.disk.store.said(id, at) }
     fn open_turns(&self) -> Read<'_, Vec<TurnRow>> { self.0.disk.store.open_turns() }
     fn grants(&self) -> Read<'_, Vec<GrantRow>> { self.0.disk.store.grants() }
     fn lifecycle<'a>(&'a self, client: Option<&'a ClientId>, after: u64, limit: usize) -> Read<'a, LifecyclePage> { self.0.disk.store.lifecycle(client, after, limit) }

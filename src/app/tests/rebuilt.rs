@@ -6,7 +6,7 @@ use super::controls::{allow, asked, reached};
 use super::*;
 use crate::protocol::{Fork, Reasoning, Undo};
 use crate::session::Views;
-use crate::store::{Grant, GrantSubject};
+use crate::store::{Grant, GrantSubject, Inspection};
 
 /// Runs, each with a restart in it. `SIMSE_REBUILT_SEEDS` asks for more.
 const SEEDS: u64 = 8;
@@ -75,8 +75,10 @@ async fn prompt(house: &House, id: &SessionId, chance: &mut Chance) {
     let rounds = 1 + chance.below(3);
     house.plays((0..rounds).map(|_| round(chance)));
     let title = (chance.below(4) == 0).then(|| format!("T{}", chance.below(9)));
+    // A large one is kept apart while it waits.
+    let length = chance.pick(&[1, 1, 2_000]);
     let body = Prompt {
-        prompt: PromptContent::Text(format!("p{}", chance.below(99))),
+        prompt: PromptContent::Text(format!("p{} ", chance.below(99)).repeat(length)),
         mode: chance.pick(&[
             PromptMode::Queue,
             PromptMode::Queue,
@@ -285,6 +287,17 @@ async fn tour(house: &House) -> Vec<SessionId> {
     vec![id, fork]
 }
 
+/// What waits and is large is there, and nothing else of the kind is.
+pub(super) fn sound(data: &Path, (seed, when): (u64, &str)) {
+    let (inspection, mut number) = (Inspection::open(data).unwrap(), 0);
+    assert_eq!(inspection.database(), Ok(Vec::new()), "seed {seed}, {when}");
+    while let Some(next) = inspection.next_session(number).unwrap() {
+        number = next;
+        let (_, faults) = inspection.session(number, &mut |_| {}).unwrap();
+        assert_eq!(faults, [], "seed {seed}, {when}");
+    }
+}
+
 async fn run(seed: u64, kinds: &mut BTreeMap<String, usize>) {
     let data = tempfile::tempdir().unwrap();
     let mut chance = Chance(seed);
@@ -298,6 +311,7 @@ async fn run(seed: u64, kinds: &mut BTreeMap<String, usize>) {
         let House { app, directory, .. } = house;
         // In the middle of what runs: it is aborted, what waits or is paused stays.
         app.shutdown(Duration::ZERO).await.unwrap();
+        sound(data.path(), (seed, when));
         house = open(Storage::Directory(data.path().to_owned()), |settings| {
             asks_for_writes(settings);
             settings.limits.interrupt_grace_ms = 20;
@@ -313,6 +327,7 @@ async fn run(seed: u64, kinds: &mut BTreeMap<String, usize>) {
         }
     }
     house.app.shutdown(Duration::ZERO).await.unwrap();
+    sound(data.path(), (seed, "at the end"));
 }
 
 #[tokio::test]

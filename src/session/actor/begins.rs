@@ -8,17 +8,17 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::turns::pause;
-use super::{Accepted, Actor, Running, Waiting, Work};
+use super::{Accepted, Actor, Running, Waiting as Waiters, Work};
 use crate::agent::Progress;
 use crate::base::clock;
 use crate::protocol::{Configure, Configured, EventBody, Part, PromptContent, SessionStatus, TurnId};
 use crate::session::gate::SessionGate;
 use crate::session::journal::Entry;
-use crate::session::runner::{self, Job, TurnSink};
+use crate::session::runner::{self, Helm, Job, TurnSink};
 use crate::session::settings::configure;
 use crate::session::traced::TurnTrace;
 use crate::session::turn::{Input, Phase};
-use crate::store::{SessionRow, StoreError, TurnRow, Write};
+use crate::store::{Said, SessionRow, StoreError, TurnRow, Waiting, Write};
 
 /// A turn that begins, as it is to be written down.
 pub(super) struct Beginning {
@@ -26,6 +26,8 @@ pub(super) struct Beginning {
     /// The session's row from then on.
     row: SessionRow,
     content: PromptContent,
+    /// Under which number it was kept, where it was.
+    kept: Option<u64>,
     phase: Phase,
     /// Its events, and how many of them come before its first one.
     events: Vec<(Option<TurnId>, EventBody)>,
@@ -33,20 +35,21 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
-    /// How a turn begins in a session with that row.
-    pub(super) fn of(mut turn: TurnRow, session: &SessionRow, version_step: u64) -> Self {
-        let content = turn.prompt.take().unwrap_or_else(|| PromptContent::Text(String::new()));
+    /// How a turn begins to which that was said, in a session with that row.
+    fn of((mut turn, said): (TurnRow, Said), session: &SessionRow, version_step: u64) -> Self {
+        let kept = turn.prompt.take().and_then(|prompt| prompt.place());
+        let Said { content, configure } = said;
         let mut row = session.clone();
         row.version += version_step;
         row.updated_at = clock::now_ms();
         row.status = SessionStatus::Active;
-        let mut events: Vec<_> = configured(&mut row, turn.configure.take()).into_iter().collect();
+        let mut events: Vec<_> = configured(&mut row, configure.or(turn.configure.take())).into_iter().collect();
         let before = events.len() as u64;
         let phase = Phase::Queued.after(Input::Start).unwrap_or(Phase::Running);
         turn.record.status = phase.status(false);
         turn.record.started_at = Some(row.updated_at);
         events.push((Some(turn.record.turn_id.clone()), prompt_event(&row, &content, version_step > 0)));
-        Self { turn, row, content, phase, events, before }
+        Self { turn, row, content, kept, phase, events, before }
     }
 
     /// The session's row from then on.
@@ -54,10 +57,12 @@ impl Beginning {
         &self.row
     }
 
-    /// The events, of which the first has number `next_seq`, and the turn's row.
-    pub(super) fn written_at(&mut self, next_seq: u64) -> (Vec<(Option<TurnId>, EventBody)>, Write) {
+    /// The events, of which the first has number `next_seq`, and the turn's rows.
+    pub(super) fn written_at(&mut self, next_seq: u64) -> (Vec<(Option<TurnId>, EventBody)>, Vec<Write>) {
         self.turn.record.first_seq = Some(next_seq + self.before);
-        (std::mem::take(&mut self.events), Write::SaveTurn(Box::new(self.turn.clone())))
+        let mut writes = vec![Write::SaveTurn(Box::new(self.turn.clone()))];
+        writes.extend(self.kept.map(|at| Write::Said(self.row.id.clone(), at, None)));
+        (std::mem::take(&mut self.events), writes)
     }
 }
 
@@ -68,11 +73,12 @@ impl Actor {
         turn: TurnRow,
         (version_step, rows): (u64, Vec<Write>),
     ) -> Result<Accepted, StoreError> {
-        let mut beginning = Beginning::of(turn, &self.row, version_step);
+        let said = self.said_to(&turn).await?;
+        let mut beginning = Beginning::of((turn, said), &self.row, version_step);
         let entry = |next_seq: u64| {
             let row = Write::UpdateSession(Box::new(beginning.row.clone()));
             let (events, turn) = beginning.written_at(next_seq);
-            Entry { events, writes: [turn, row].into_iter().chain(rows).collect() }
+            Entry { events, writes: turn.into_iter().chain([row]).chain(rows).collect() }
         };
         // Nothing runs, so what failed before is no longer anybody's.
         self.live.journal.reopen();
@@ -92,10 +98,10 @@ impl Actor {
             row: turn,
             phase,
             reason: None,
-            helm: Arc::default(),
+            helm: Arc::new(Helm::with(&self.live, Vec::new())),
             work: None,
             progress: None,
-            waiting: Waiting::default(),
+            waiting: Waiters::default(),
         };
         let origin = self.origins.remove(&prompted.turn_id).unwrap_or_else(|| std::mem::take(&mut self.origin));
         let about = (&self.row.id, &prompted.turn_id, self.row.settings.model.as_str());
@@ -137,11 +143,20 @@ impl Actor {
 
     /// The turn that is to begin in the commit in which the running one ends: it would anyway, as the first of those that
     /// wait. `session`: the row with that end.
-    pub(super) fn beginning_behind(&self, late: Option<&TurnRow>, session: &SessionRow) -> Option<Beginning> {
+    pub(super) async fn beginning_behind(&self, late: Option<&TurnRow>, session: &SessionRow) -> Option<Beginning> {
         if self.is_closing() {
             return None;
         }
-        Some(Beginning::of(late.or_else(|| self.queue.front())?.clone(), session, 0))
+        let turn = late.or_else(|| self.queue.front())?.clone();
+        // One that cannot be read begins later, by itself.
+        let said = self.said_to(&turn).await.ok()?;
+        Some(Beginning::of((turn, said), session, 0))
+    }
+
+    /// What was said to a turn that is to begin.
+    async fn said_to(&self, turn: &TurnRow) -> Result<Said, StoreError> {
+        let nothing = || Waiting::Here(PromptContent::Text(String::new()));
+        self.live.said(turn.prompt.clone().unwrap_or_else(nothing)).await
     }
 
     /// Begins the next turn that waits, if nothing runs.

@@ -209,12 +209,13 @@ impl Actor {
         let mut row = running.row.clone();
         row.record.status = Phase::Paused.status(false);
         (row.record.rounds, row.record.usage) = (tally.rounds, tally.usage);
-        row.steers.forget(tally.steers);
+        let reached = row.steers.forget(tally.steers);
         row.held = Some(progress.held.clone());
         let reason = running.reason.take().unwrap_or_default();
         let session = self.changed();
         let events = vec![(Some(turn_id.clone()), EventBody::TurnPaused { reason, version: Some(session.version) })];
-        let writes = vec![Write::SaveTurn(Box::new(row.clone())), Write::UpdateSession(Box::new(session.clone()))];
+        let mut writes = vec![Write::SaveTurn(Box::new(row.clone())), Write::UpdateSession(Box::new(session.clone()))];
+        writes.extend(self.forgotten(reached));
         if let Err(error) = self.live.journal.record(|_| Entry { events, writes }).await {
             return self.fail_unwritten(running, &error).await;
         }

@@ -13,20 +13,21 @@ use tokio::time::Instant;
 use super::begins::configured;
 use super::controls::control_event;
 use super::{Accepted, Actor, NewPrompt, Owed, Running};
-use crate::agent::{Ended, Steering as _};
+use crate::agent::Ended;
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, ControlKind, ErrorBody, ErrorCode, EventBody, Part, PromptContent, SessionId, SessionStatus,
-    TurnId, TurnRecord, TurnStatus, TurnStop,
+    ApiError, Configure, ControlKind, ErrorBody, ErrorCode, EventBody, PromptContent, SessionId, SessionStatus, TurnId,
+    TurnRecord, TurnStatus, TurnStop,
 };
 use crate::session::journal::Entry;
 use crate::session::metered::count_end;
 use crate::session::repair::Remains;
 use crate::session::runner::Finished;
+use crate::session::tally::Tally;
 use crate::session::turn::{Input, Phase, Place, place};
-use crate::session::views::{shown, status_after};
+use crate::session::views::status_after;
 use crate::session::{stopping, store_failure};
-use crate::store::{Steers, StoreError, TurnRow, Write};
+use crate::store::{Apart, Steers, StoreError, TurnRow, Waiting, Write};
 
 impl Actor {
     /// Accepts a prompt, or says why not.
@@ -86,7 +87,7 @@ impl Actor {
         let waiting_max = self.terms.limits.read().queued_prompts_max.max(1);
         let Some(running) = &mut self.running else { return Err(ApiError::internal("the turn has just ended")) };
         let mut turn = running.row.clone();
-        turn.steers.forget(running.sink.tally().steers);
+        let reached = turn.steers.forget(running.sink.tally().steers);
         if turn.steers.waiting.len() >= waiting_max {
             let message = format!("turn {} has {waiting_max} messages waiting already", turn.record.turn_id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
@@ -96,18 +97,25 @@ impl Actor {
         let record = running.record(!self.asks.is_empty());
         let accepted = Accepted { turn_id: record.turn_id, status: record.status, version: row.version };
         let rows = prompt.receipt_rows(&accepted)?;
-        let parts = prompt.content.into_parts();
-        turn.steers.waiting.push(parts.clone());
-        // In the turn's row it outlives the process; the end of the turn, whatever kind, makes it a turn of its own.
-        let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
-        writes.extend(rows);
-        let mut events: Vec<_> = configured.into_iter().collect();
-        events.push(control_event(&accepted.turn_id, ControlKind::Steer, Some(row.version)));
-        let written = self.live.journal.record(|_| Entry { events, writes }).await;
+        let mut message = Waiting::Here(PromptContent::Parts(prompt.content.into_parts()));
+        let session = self.row.id.clone();
+        let entry = |next_seq: u64| {
+            let mut events: Vec<_> = configured.into_iter().collect();
+            events.push(control_event(&accepted.turn_id, ControlKind::Steer, Some(row.version)));
+            let at = next_seq + events.len() as u64 - 1;
+            let kept = message.put_apart(at).map(|said| Write::Said(session.clone(), at, Some(Arc::new(said))));
+            // In the turn's row it outlives the process; the end of the turn, whatever kind, makes it a turn of its own.
+            turn.steers.waiting.push(message.clone());
+            let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+            writes.extend(kept.into_iter().chain(reached.iter().map(|at| Write::Said(session.clone(), *at, None))));
+            writes.extend(rows);
+            Entry { events, writes }
+        };
+        let written = self.live.journal.record(entry).await;
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
         running.row = turn;
-        running.helm.add(parts);
+        running.helm.add(message);
         Ok(accepted)
     }
 
@@ -125,9 +133,12 @@ impl Actor {
         turn.record.turn_id = accepted.turn_id.clone();
         let turn_id = accepted.turn_id.clone();
         let event = self.queued_event(&turn_id, self.queue.len(), Some(row.version));
-        let mut writes = vec![Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
-        writes.extend(rows);
-        let written = self.live.journal.record(|_| Entry { events: vec![event], writes }).await;
+        let entry = |next_seq: u64| {
+            let kept = turn.put_apart(next_seq).map(|said| Write::Said(row.id.clone(), next_seq, Some(Arc::new(said))));
+            let saved = [Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+            Entry { events: vec![event], writes: saved.into_iter().chain(kept).chain(rows).collect() }
+        };
+        let written = self.live.journal.record(entry).await;
         written.map_err(|e| store_failure(&e))?;
         self.row = row;
         self.queue.push_back(turn);
@@ -142,7 +153,7 @@ impl Actor {
     }
 
     fn new_turn(&self, content: PromptContent, configure: Option<Configure>) -> TurnRow {
-        queued_turn(&self.row.id, content, configure)
+        queued_turn(&self.row.id, Waiting::Here(content), configure)
     }
 
     /// Takes a turn's task's last word.
@@ -179,8 +190,7 @@ impl Actor {
             self.repair(&mut running.row).await
         } else {
             self.conversation = finished.conversation;
-            let late = running.helm.take();
-            match self.write_end(&mut running.row, (Vec::new(), true), tally.messages, late).await {
+            match self.write_end(&mut running.row, (Vec::new(), true), &tally).await {
                 Ok(()) => Ok(()),
                 Err(error) => return self.fail_unwritten(running, &error).await,
             }
@@ -275,28 +285,28 @@ impl Actor {
         let remains = Remains::read(self.live.store.as_ref(), &self.row.id, id, first_seq).await?;
         turn.record.rounds = remains.tally.rounds;
         turn.record.usage = remains.tally.usage;
-        turn.steers.forget(remains.tally.steers);
+        let mut tally = remains.tally;
         let (closing, messages) = remains.close(&reason_of(&turn.record));
-        let late = turn.steers.waiting.clone();
-        self.write_end(turn, (closing, false), messages, late).await.inspect_err(|_| {
+        tally.messages = messages;
+        self.write_end(turn, (closing, false), &tally).await.inspect_err(|_| {
             self.live.journal.reopen();
         })
     }
 
-    /// One commit: what is still to be closed, the terminal event, the rows, and the late prompts. If `goes_on`, also the
-    /// beginning of the turn that is next.
+    /// One commit: what is still to be closed, the terminal event, the rows, and the prompts that did not reach the turn any
+    /// more. If `goes_on`, also the beginning of the turn that is next.
     async fn write_end(
         &mut self,
         turn: &mut TurnRow,
         (closing, goes_on): (Vec<EventBody>, bool),
-        messages: u64,
-        late: Vec<Vec<Part>>,
+        tally: &Tally,
     ) -> Result<(), StoreError> {
         let turn_id = &turn.record.turn_id.clone();
-        let late: Vec<TurnRow> =
-            late.into_iter().map(|parts| self.new_turn(PromptContent::Parts(parts), None)).collect();
+        let (reached, late) = turn.steers.parted(tally.steers);
+        let mut writes: Vec<_> = self.forgotten(reached.iter().filter_map(Waiting::place)).collect();
+        let late: Vec<TurnRow> = late.iter().map(|said| queued_turn(&self.row.id, said.clone(), None)).collect();
         let mut row = self.row.clone();
-        row.message_count += messages;
+        row.message_count += tally.messages;
         row.usage = row.usage.plus(turn.record.usage);
         row.updated_at = clock::now_ms();
         let more = !late.is_empty() || !self.queue.is_empty();
@@ -311,12 +321,11 @@ impl Actor {
         }
         let bodies = closing.into_iter().chain([end]);
         let mut events: Vec<_> = bodies.map(|body| (Some(turn_id.clone()), body)).collect();
-        let mut writes = Vec::new();
         for (place, turn) in late.iter().enumerate() {
             events.push(self.queued_event(&turn.record.turn_id, place, None));
             writes.push(Write::SaveTurn(Box::new(turn.clone())));
         }
-        let mut next = if goes_on { self.beginning_behind(late.first(), &row) } else { None };
+        let mut next = if goes_on { self.beginning_behind(late.first(), &row).await } else { None };
         let row = next.as_ref().map_or(row, |next| next.row().clone());
         writes.push(Write::UpdateSession(Box::new(row.clone())));
         let entry = |next_seq: u64| {
@@ -326,7 +335,7 @@ impl Actor {
             if let Some(next) = &mut next {
                 let (begin, turn) = next.written_at(next_seq + events.len() as u64);
                 events.extend(begin);
-                writes.push(turn);
+                writes.extend(turn);
             }
             Entry { events, writes }
         };
@@ -341,17 +350,12 @@ impl Actor {
 }
 
 /// A turn that waits.
-pub(in crate::session) fn queued_turn(
-    session: &SessionId,
-    content: PromptContent,
-    configure: Option<Configure>,
-) -> TurnRow {
-    let text = shown(content.text());
+pub(in crate::session) fn queued_turn(session: &SessionId, said: Waiting, configure: Option<Configure>) -> TurnRow {
     let record = TurnRecord {
         turn_id: TurnId::generate(),
         session_id: session.clone(),
         status: TurnStatus::Queued,
-        prompt: text,
+        prompt: said.shown(),
         created_at: clock::now_ms(),
         started_at: None,
         ended_at: None,
@@ -364,7 +368,12 @@ pub(in crate::session) fn queued_turn(
         rounds: 0,
         usage: crate::protocol::Usage::default(),
     };
-    TurnRow { record, prompt: Some(content), configure, held: None, aborted: None, steers: Steers::default() }
+    // Its record has the beginning of what is kept apart.
+    let prompt = Some(match said {
+        Waiting::Apart(apart) => Waiting::Apart(Apart { text: String::new(), ..apart }),
+        here => here,
+    });
+    TurnRow { record, prompt, configure, held: None, aborted: None, steers: Steers::default() }
 }
 
 /// Whether a client's control has its effect with this end of a turn. The abort of one that ran had it before; a turn that

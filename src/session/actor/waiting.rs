@@ -2,14 +2,14 @@
 
 use super::{Actor, NewPrompt};
 use crate::base::limit;
-use crate::protocol::{ApiError, Configure, ErrorCode, PromptContent};
-use crate::store::TurnRow;
+use crate::protocol::{ApiError, ErrorCode};
+use crate::store::Write;
 
 impl Actor {
     /// Counts a prompt that is to wait, or says that it is too much: for the session, or for all of them together.
     pub(super) fn make_room(&mut self, prompt: &NewPrompt) -> Result<(), ApiError> {
         let bytes_max = self.terms.limits.read().queued_bytes_max;
-        let (waiting, more) = (self.waiting_bytes(), weight(Some(&prompt.content), prompt.configure.as_ref()));
+        let (waiting, more) = (self.waiting().map(|one| one.said).sum::<usize>(), prompt.bytes());
         if waiting.saturating_add(more) > bytes_max {
             let session = &self.row.id;
             let message = format!(
@@ -18,41 +18,44 @@ impl Actor {
             return Err(too_much(message, "queued_bytes_max", bytes_max));
         }
         let memory_max = limit::QUEUED_MEMORY_BYTES_MAX;
-        if !self.weight.add(more + limit::QUEUED_TURN_BYTES, memory_max) {
+        // What is large is kept apart, all but its beginning.
+        let held = 2 * more.min(limit::SAID_BYTES_MAX) + limit::QUEUED_TURN_BYTES;
+        if !self.weight.add(held, memory_max) {
             let message = format!("prompts that wait take the {memory_max} bytes of memory that they may; wait");
             return Err(too_much(message, "queuedMemoryBytes", memory_max));
         }
         Ok(())
     }
 
-    /// Bytes of the prompts that wait here: for their turn, and for the one that runs.
-    pub(super) fn waiting_bytes(&self) -> usize {
-        let queued: usize = self.queue.iter().map(weight_of).sum();
-        let running = self.running.as_ref().map_or(0, |running| {
-            let reached = running.row.steers.reached_since(running.sink.tally().steers);
-            let waiting = running.row.steers.waiting.iter().skip(reached);
-            waiting.map(|parts| PromptContent::bytes_of(parts)).sum()
+    /// What waits here, for its turn and for the one that runs.
+    fn waiting(&self) -> impl Iterator<Item = Weighs> {
+        let queued = self.queue.iter().map(|turn| Weighs { said: turn.waiting_bytes(), held: turn.held_bytes() });
+        let steers = self.running.iter().flat_map(|running| {
+            let (_, waiting) = running.row.steers.parted(running.sink.tally().steers);
+            waiting.iter().map(|message| Weighs { said: message.bytes(), held: message.held_bytes() })
         });
-        queued.saturating_add(running)
+        queued.chain(steers)
     }
 
     /// Says how much waits here, for who counts.
     pub(super) fn weigh(&mut self) {
-        let waiting = self.waiting_bytes();
-        let steers = self.running.as_ref().map_or(0, |running| running.row.steers.waiting.len());
-        self.weight.set(waiting.saturating_add((self.queue.len() + steers) * limit::QUEUED_TURN_BYTES));
-        self.live.weighs(waiting);
+        let said = self.waiting().map(|one| one.said).sum();
+        let held = self.waiting().map(|one| one.held + limit::QUEUED_TURN_BYTES).sum();
+        self.weight.set(held);
+        self.live.weighs(said);
+    }
+
+    /// What is no longer to be kept apart of this session.
+    pub(super) fn forgotten(&self, places: impl IntoIterator<Item = u64>) -> impl Iterator<Item = Write> {
+        let session = self.row.id.clone();
+        places.into_iter().map(move |at| Write::Said(session.clone(), at, None))
     }
 }
 
-fn weight_of(turn: &TurnRow) -> usize {
-    weight(turn.prompt.as_ref(), turn.configure.as_ref())
-}
-
-/// Bytes of what is said, and of the settings that change with it.
-fn weight(content: Option<&PromptContent>, configure: Option<&Configure>) -> usize {
-    let settings = configure.and_then(|changes| serde_json::to_vec(changes).ok());
-    content.map_or(0, PromptContent::bytes) + settings.map_or(0, |settings| settings.len())
+/// What something that waits weighs, in bytes: what was said, and what of it is in memory.
+struct Weighs {
+    said: usize,
+    held: usize,
 }
 
 fn too_much(message: String, limit: &str, value: usize) -> ApiError {

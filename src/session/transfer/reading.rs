@@ -208,6 +208,9 @@ impl Reading {
         if self.session.is_none() {
             return Err(self.refuse("turn", "turns behind the line `session`"));
         }
+        if turn.places().next().is_some() {
+            return Err(self.refuse("turn", "all that was said to it, and not where that was kept"));
+        }
         if self.turn_lines.insert(turn.record.turn_id.clone(), self.line).is_some() {
             return Err(self.refuse("turn.record.turnId", "each turn once"));
         }

@@ -13,7 +13,7 @@ use super::chained::{self, Stored};
 use super::directory::{self, Hold, Lock};
 use super::read::{self, ReadError};
 use super::write::{key_of, split_key};
-use super::{FILE, fork, fresh, schema, sound};
+use super::{FILE, fork, fresh, said, schema, sound};
 use crate::protocol::{Event, SessionId, SessionStatus, is_lifecycle};
 use crate::store::chain::{Chain, TAG_BYTES};
 use crate::store::inspect::{Fault, Inspected};
@@ -197,6 +197,7 @@ fn turns(
             Err((turn, cause)) => faults.push(Fault::Turn { session: session.0.clone(), turn, cause }),
         }
     }
+    said::put_back(connection, session, (&mut turns, faults))?;
     Ok(turns)
 }
 

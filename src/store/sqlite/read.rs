@@ -10,10 +10,10 @@ use super::places::Moment;
 use super::write::{key_of, split_key};
 use super::{chained, fresh, record};
 use crate::protocol::{
-    ClientId, Configure, ErrorBody, Event, Held, PromptContent, SessionId, SessionStatus, TurnId, TurnRecord,
-    TurnStatus, TurnStop, Usage,
+    ClientId, Configure, ErrorBody, Event, Held, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, TurnStop,
+    Usage,
 };
-use crate::store::{GrantRow, SessionRow, Steers, StoreError, TurnRow, Which};
+use crate::store::{GrantRow, SessionRow, Steers, StoreError, TurnRow, Waiting, Which};
 
 /// Bytes of log bodies in one answer, about.
 const EVENTS_BYTES_MAX: usize = 1 << 20;
@@ -274,7 +274,7 @@ pub(super) struct TurnBody {
     #[serde(rename = "u")]
     usage: (u64, u64, u64),
     #[serde(rename = "p", default, skip_serializing_if = "Option::is_none")]
-    prompt: Option<PromptContent>,
+    prompt: Option<Waiting>,
     #[serde(rename = "g", default, skip_serializing_if = "Option::is_none")]
     configure: Option<Configure>,
     #[serde(rename = "f", default, skip_serializing_if = "Option::is_none")]
@@ -324,7 +324,7 @@ impl TurnBody {
         }
     }
 
-    fn into_row(self, session_id: SessionId, turn_id: TurnId) -> TurnRow {
+    pub(super) fn into_row(self, session_id: SessionId, turn_id: TurnId) -> TurnRow {
         let (input_tokens, output_tokens, total_tokens) = self.usage;
         let record = TurnRecord {
             turn_id,

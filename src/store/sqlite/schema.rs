@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use super::directory::make_private_file;
-use super::{chained, fresh, lifecycle};
+use super::{chained, fresh, lifecycle, said};
 use crate::store::StoreError;
 use crate::store::layer::Layer;
 
@@ -15,7 +15,7 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Step N leads from version N to N + 1 (`PRAGMA user_version`). Steps are added, never changed.
 ///
-/// `log.key`, `turn.key` and `question.key` are the session's number times 2^32 plus the first event's number,
+/// `log.key`, `turn.key`, `said.key` and `question.key` are the session's number times 2^32 plus the first event's number,
 /// or the turn's place in the session. Few tables, few indexes: each costs a page.
 const STEPS: &[Step] = &[
     Step::Sql(
@@ -94,6 +94,8 @@ const STEPS: &[Step] = &[
     Step::Sql(fresh::TABLE),
     // Ends of sessions have an order over all clients, by which the oldest are forgotten.
     Step::Sql(lifecycle::NUMBERED),
+    // What waits and is large, apart from the row of its turn.
+    Step::Code(said::part_all),
 ];
 
 /// One step.

@@ -20,7 +20,7 @@ pub(super) fn contradictions(connection: &Connection) -> rusqlite::Result<Vec<Fa
 
 fn orphans(connection: &Connection) -> rusqlite::Result<Vec<Fault>> {
     let mut faults = Vec::new();
-    for table in ["log", "fresh", "turn", "question", "lifecycle"] {
+    for table in ["log", "fresh", "turn", "said", "question", "lifecycle"] {
         let mut list = connection.prepare(&format!(
             "SELECT key >> 32, count(*) FROM {table} WHERE key >> 32 NOT IN (SELECT number FROM session)
              AND key >> 32 NOT IN (SELECT number FROM doomed) GROUP BY key >> 32"

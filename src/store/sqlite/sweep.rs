@@ -78,6 +78,10 @@ fn clear(connection: &Connection, number: i64, room: &mut Room) -> rusqlite::Res
             "DELETE FROM turn WHERE key BETWEEN ? AND ?",
         ),
         (
+            "SELECT key, length(body) FROM said WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
+            "DELETE FROM said WHERE key BETWEEN ? AND ?",
+        ),
+        (
             "SELECT key, 0 FROM question WHERE key BETWEEN ? AND ? ORDER BY key LIMIT ?",
             "DELETE FROM question WHERE key BETWEEN ? AND ?",
         ),

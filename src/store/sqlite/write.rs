@@ -9,9 +9,11 @@ mod append;
 mod crowd;
 mod fork;
 mod gather;
+mod grants;
 mod known;
 mod made;
 mod presence;
+mod said;
 mod wal;
 
 use std::collections::{BTreeSet, HashMap};
@@ -370,15 +372,9 @@ impl Writer {
             Write::DeleteSession(id) => self.delete_session(id),
             Write::Append(id, events) => self.append(id, events),
             Write::SaveTurn(turn) => self.save_turn(turn),
-            Write::SaveGrant(row) => {
-                let sql = "INSERT INTO saved_grant (id, body) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET body = ?2";
-                self.connection.prepare_cached(sql)?.execute((row.grant.id.as_str(), json(row)?))?;
-                Ok(())
-            }
-            Write::DeleteGrant(id) => {
-                self.connection.prepare_cached("DELETE FROM saved_grant WHERE id = ?")?.execute([id.as_str()])?;
-                Ok(())
-            }
+            Write::Said(id, at, said) => self.save_said((id, *at), said.as_deref()),
+            Write::SaveGrant(row) => self.save_grant(row),
+            Write::DeleteGrant(id) => self.delete_grant(id),
             Write::SaveOutcome(row) => Ok(outcome::save(&self.connection, row)?),
             Write::ForgetOutcome(name) => Ok(outcome::forget(&self.connection, name)?),
         }

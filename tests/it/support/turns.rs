@@ -64,8 +64,8 @@ impl Gate for Yes {
 struct NoSteering;
 
 impl Steering for NoSteering {
-    fn take(&self) -> Vec<Vec<Part>> {
-        Vec::new()
+    fn take(&self) -> BoxFuture<'_, Result<Vec<Vec<Part>>, SinkError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
     fn waits(&self) -> bool {
         false
