@@ -1559,12 +1559,14 @@ export type LifecycleEvent =
   | TurnResumedEvent
   | PermissionRequestEvent
   | PermissionResponseEvent
+  | ClientRequestEvent
+  | ClientResponseEvent
   | SessionForkedEvent
   | AbortEvent
   | SessionDeletedEvent
 
 /** The types of events in the stream over all sessions. */
-export type LifecycleType = 'session.created' | 'session.forked' | 'session.prompt' | 'session.completed' | 'session.error' | 'session.deleted' | 'turn.queued' | 'turn.paused' | 'turn.resumed' | 'permission.request' | 'permission.response' | 'abort'
+export type LifecycleType = 'session.created' | 'session.forked' | 'session.prompt' | 'session.completed' | 'session.error' | 'session.deleted' | 'turn.queued' | 'turn.paused' | 'turn.resumed' | 'permission.request' | 'permission.response' | 'client.request' | 'client.response' | 'abort'
 
 /** Something that is bounded. */
 export interface LimitView {

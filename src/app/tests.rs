@@ -362,6 +362,33 @@ async fn what_is_asked_each_time_offers_no_always_and_what_cannot_run_is_not_ask
     }
 }
 
+/// The log cannot tell a path that is no text, so a yes to it reaches no further.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_place_that_is_no_text_is_asked_about_each_time() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let house = open(Storage::Memory, asks_for_writes).await;
+    let odd = house.directory.path().join(std::ffi::OsStr::from_bytes(b"d\xff"));
+    std::fs::create_dir(&odd).unwrap();
+    std::os::unix::fs::symlink(&odd, house.directory.path().join("l")).unwrap();
+    let write = |text: &str| calls("fs_write", json!({ "path": "l/f", "content": text }));
+    house.plays([write("1"), says("done"), write("2"), says("done")]);
+    let id = house.session().await;
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    for (content, scope) in [("1", None), ("2", Some(GrantScope::Project))] {
+        let accepted = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+        let asked = payload(&until(&mut reader, "permission.request").await);
+        assert_eq!(asked["options"], json!(["allow", "deny"]));
+        let request_id = Some(asked["requestId"].as_str().unwrap().parse().unwrap());
+        let decision = Some(if scope.is_some() { Decision::Allow } else { Decision::AllowAlways });
+        let body = Feedback { request_id, decision, scope, ..Feedback::default() };
+        assert_eq!(house.app.feedback(&anyone(), &id, body).await.unwrap().allowed, Some(true));
+        house.app.wait_turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
+        assert_eq!(std::fs::read_to_string(odd.join("f")).unwrap(), content);
+        assert_eq!(house.app.grants(&anyone(), (None, None)).await.unwrap().items, [], "it reaches no further");
+    }
+}
+
 #[tokio::test]
 async fn silence_absence_and_abort_are_a_no() {
     type Change = fn(&mut Settings);

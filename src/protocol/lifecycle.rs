@@ -14,8 +14,13 @@ pub const LIFECYCLE_TYPES: &[&str] = &[
     "turn.resumed",
     "permission.request",
     "permission.response",
+    "client.request",
+    "client.response",
     "abort",
 ];
+
+/// Those that servers before them left out of the stream over all sessions: where it was written then, it is without them.
+pub const LATER_LIFECYCLE_TYPES: &[&str] = &["client.request", "client.response"];
 
 /// The end of a session. It stands only in the stream over all sessions: the session's own log is gone.
 pub const SESSION_DELETED: &str = "session.deleted";
@@ -36,5 +41,6 @@ mod tests {
             assert_eq!(EVENT_TYPES.contains(kind), *kind != SESSION_DELETED, "{kind}");
         }
         assert!(!is_lifecycle("stream.delta"));
+        assert!(LATER_LIFECYCLE_TYPES.iter().all(|kind| is_lifecycle(kind)));
     }
 }

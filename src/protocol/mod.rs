@@ -34,7 +34,7 @@ pub use event::EventBody;
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Part, Role};
 pub use kind::{EVENT_TYPES, kind_named};
-pub use lifecycle::{LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
+pub use lifecycle::{LATER_LIFECYCLE_TYPES, LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
 pub use permission::{
     ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,

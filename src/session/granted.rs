@@ -49,6 +49,15 @@ pub(super) fn replay(grants: &mut Vec<Grant>, event: &EventBody) {
     }
 }
 
+/// Whether the log can tell what a grant is about: paths that are no text have no place in it.
+pub(super) fn can_be_told(on: &GrantSubject) -> bool {
+    match on {
+        GrantSubject::Any | GrantSubject::Command(_) => true,
+        GrantSubject::CommandIn { directory, .. } => directory.to_str().is_some(),
+        GrantSubject::Paths(paths) => paths.iter().all(|path| path.to_str().is_some()),
+    }
+}
+
 fn told(grant: &Grant, request_id: RequestId) -> Option<Granted> {
     let (command, cwd, paths) = match &grant.on {
         GrantSubject::Any => (None, None, None),
@@ -56,9 +65,7 @@ fn told(grant: &Grant, request_id: RequestId) -> Option<Granted> {
         GrantSubject::CommandIn { command, directory } => (Some(command.clone()), Some(directory.clone()), None),
         GrantSubject::Paths(paths) => (None, None, Some(paths.clone())),
     };
-    let is_text = |path: &std::path::PathBuf| path.to_str().is_some();
-    let told = cwd.iter().chain(paths.iter().flatten()).all(is_text);
-    told.then(|| Granted {
+    can_be_told(&grant.on).then(|| Granted {
         grant_id: grant.id.clone(),
         request_id,
         tool_name: grant.tool.clone(),

@@ -10,6 +10,7 @@ use simse::server::ListenOptions;
 
 use super::support::agent::settings;
 use super::support::house::House;
+use super::support::http::request;
 
 /// A server with one agent, `a`, that is `how`, and a session of it.
 async fn house(how: &str) -> (House, String) {
@@ -196,6 +197,15 @@ async fn what_an_agent_asks_a_person_is_a_question_to_the_clients() {
         }
         let said = end(&house, &session, &turn).await["result"].as_str().unwrap().to_owned();
         assert_eq!(serde_json::from_str::<Value>(&said).unwrap(), want);
+    }
+
+    // Who looks at all sessions has seen that this one waited.
+    let mut all =
+        request(house.address, "GET", "/events?types=client.request,client.response").open(house.address).await;
+    assert_eq!(all.event().await.kind(), "ready");
+    for kind in ["client.request", "client.response", "client.request", "client.response", "client.request"] {
+        let event = all.event().await;
+        assert_eq!((event.kind(), &event.data["sessionId"]), (kind, &json!(session)));
     }
 
     // An abort ends the question, and the agent hears so before its turn is over.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a name leaves only when the outcome under it can be found elsewhere, or there is none.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -87,21 +88,31 @@ fn broken() -> ApiError {
 
 /// The names of a command: its key's before its id's.
 fn names(caller: &Caller, command: &Command) -> Vec<String> {
-    let key = command.key.as_ref().map(|key| format!("{}/k/{key}", scope(caller)));
+    let key = command.key.as_ref().map(|key| format!("{}{KEY}{}", scope(caller), plain(key)));
     let id = command.id.as_ref().map(|id| name_of_id(caller, id));
     key.into_iter().chain(id).collect()
 }
 
 fn name_of_id(caller: &Caller, id: &str) -> String {
-    format!("{}/i/{id}", scope(caller))
+    format!("{}{ID}{}", scope(caller), plain(id))
+}
+
+/// Between a client and a key of its own.
+const KEY: &str = "/k/";
+/// Between a client and an id of its own.
+const ID: &str = "/i/";
+
+/// A key or an id without the sign that parts a name: else that of one client could read like that of another, which the
+/// same token lets in.
+fn plain(text: &str) -> Cow<'_, str> {
+    if text.contains(['/', '%']) { Cow::Owned(text.replace('%', "%25").replace('/', "%2F")) } else { text.into() }
 }
 
 /// The same name for something else.
 pub(super) fn conflict(name: &str) -> ApiError {
-    let (field, text) = match name.split_once("/k/") {
-        Some((client, key)) if !client.contains('/') => ("idempotencyKey", key),
-        _ => ("id", name.split_once("/i/").map_or(name, |(_, id)| id)),
-    };
+    let (before, text) = name.rsplit_once('/').unwrap_or_default();
+    let field = if before.ends_with(KEY.trim_end_matches('/')) { "idempotencyKey" } else { "id" };
+    let text = text.replace("%2F", "/").replace("%25", "%");
     ApiError::conflict(format!("the {field} `{text}` was used for another command before"))
         .with_details(serde_json::json!({ "field": field, "expected": "a new one, or the same command" }))
 }

@@ -489,6 +489,41 @@ async fn without_an_id_nothing_is_remembered_and_clients_are_apart() {
     assert_eq!(house.shop.done(), ["go", "go", "go", "theirs"]);
 }
 
+/// One token lets many clients in, and each has names of its own, whatever signs are in them.
+#[tokio::test]
+async fn no_name_of_one_client_is_that_of_another() {
+    let house = house();
+    let of_token = |client: Option<&str>| {
+        let name = "ci".parse().expect("a name");
+        let client: Option<ClientId> = client.map(|client| client.parse().expect("an id"));
+        Caller { client: Some(ClientId::of_token(&name, client.as_ref())), ..Caller::default() }
+    };
+    let keyed = |key: &str| json!({ "type": "prompt", "idempotencyKey": key, "sessionId": "s", "prompt": "go" });
+    #[rustfmt::skip]
+    let table = [
+        (Some("k"), keyed("K0")), (None, keyed("k/K0")), (None, keyed("k%2FK0")), (None, prompt("k/K0", "s", "go")), (Some("i"), keyed("K0")),
+        (None, prompt("i/K0", "s", "go")), (Some("k"), prompt("K0", "s", "go")), (Some("k"), keyed("k/K0")),
+    ];
+    for (client, message) in &table {
+        let submit = || house.commands.submit(Arc::clone(&house.shop), of_token(*client), command(message));
+        assert!(!submit().end().await.replayed, "{client:?} {message}");
+        assert!(submit().end().await.replayed, "{client:?} {message}");
+    }
+    assert_eq!(house.shop.done().len(), table.len());
+    // What is said of them are the words that were given.
+    for (message, field, words) in [
+        (keyed("k/K0"), "idempotencyKey", "k/K0"),
+        (keyed("k%2FK0"), "idempotencyKey", "k%2FK0"),
+        (prompt("i/K0", "s", "go"), "id", "i/K0"),
+    ] {
+        let mut other = message;
+        other["prompt"] = json!("something else");
+        let end = house.commands.submit(Arc::clone(&house.shop), of_token(None), command(&other)).end().await;
+        assert_eq!(code(&end), Some(ErrorCode::Conflict));
+        assert!(text(&end).contains(&format!("the {field} `{words}` was used")), "{}", text(&end));
+    }
+}
+
 #[tokio::test]
 async fn a_read_is_remembered_in_memory() {
     let house = house();

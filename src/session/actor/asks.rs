@@ -9,7 +9,7 @@ use crate::protocol::{
     ApiError, Decision, EventBody, GrantId, GrantScope, PermissionExplanation, RequestId, VerdictSource,
 };
 use crate::session::ask::{About, Answer, CallQuestion, End, Fits, GrantTerms, Open, Question, Resolved, Says};
-use crate::session::granted::{give, take_back};
+use crate::session::granted::{can_be_told, give, take_back};
 use crate::session::journal::Entry;
 use crate::session::metered::count_answer;
 use crate::session::store_failure;
@@ -177,6 +177,8 @@ impl Actor {
 /// The event of a question about permission, and what its answer has to be.
 fn permission_request(request_id: &RequestId, call: CallQuestion, deadline: u64) -> (EventBody, Fits) {
     let CallQuestion { call_id, tool_name, args, preview, on, each_time } = call;
+    // What the log cannot tell cannot be kept, either.
+    let each_time = each_time || !can_be_told(&on);
     let options = match each_time {
         false => vec![Decision::Allow, Decision::AllowAlways, Decision::Deny],
         true => vec![Decision::Allow, Decision::Deny],

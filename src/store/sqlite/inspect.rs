@@ -14,7 +14,7 @@ use super::directory::{self, Hold, Lock};
 use super::read::{self, ReadError};
 use super::write::{key_of, split_key};
 use super::{FILE, fork, fresh, said, schema, sound};
-use crate::protocol::{Event, SessionId, SessionStatus, is_lifecycle};
+use crate::protocol::{Event, LATER_LIFECYCLE_TYPES, SessionId, SessionStatus, is_lifecycle};
 use crate::store::chain::{Chain, TAG_BYTES};
 use crate::store::inspect::{Fault, Inspected};
 use crate::store::{Question, StoreError};
@@ -216,7 +216,7 @@ struct Walk<'a> {
     /// Questions that the log puts, by the numbers of their events.
     questions: Vec<(u64, Question)>,
     /// Lifecycle events in the session's own rows.
-    lifecycle: Vec<u64>,
+    lifecycle: Vec<(u64, bool)>,
     number: i64,
 }
 
@@ -285,7 +285,8 @@ impl Walk<'_> {
                     }
                     self.questions.extend(Question::of(event).map(|question| (event.seq, question)));
                     if is_lifecycle(&event.kind) && split_key(stored.key).0 == self.number {
-                        self.lifecycle.push(event.seq);
+                        let later = LATER_LIFECYCLE_TYPES.contains(&event.kind.as_ref());
+                        self.lifecycle.push((event.seq, later));
                     }
                     take(event);
                 }
@@ -320,11 +321,13 @@ impl Walk<'_> {
     /// What cannot be read is told already: the list may have it.
     fn compare_lifecycle(&mut self, listed: &[u64]) {
         let session = || self.session.clone();
-        let unlisted = self.lifecycle.iter().filter(|seq| listed.binary_search(seq).is_err());
+        // A list of an earlier server is without those that came later.
+        let unlisted = self.lifecycle.iter().filter(|(seq, later)| !later && listed.binary_search(seq).is_err());
         let what = "a lifecycle event of the log is not in the list of them";
-        let mut faults: Vec<_> = unlisted.map(|seq| Fault::Lifecycle { session: session(), seq: *seq, what }).collect();
+        let mut faults: Vec<_> =
+            unlisted.map(|(seq, _)| Fault::Lifecycle { session: session(), seq: *seq, what }).collect();
         if self.chained {
-            let strange = listed.iter().filter(|seq| self.lifecycle.binary_search(seq).is_err());
+            let strange = listed.iter().filter(|seq| self.lifecycle.binary_search_by_key(*seq, |told| told.0).is_err());
             let what = "the list of lifecycle events has one that the log does not";
             faults.extend(strange.map(|seq| Fault::Lifecycle { session: session(), seq: *seq, what }));
         }
