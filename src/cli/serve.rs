@@ -70,6 +70,10 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
         Err(error) => return refuse(exit_of(&error), error),
     };
     log.copy_to(running.app.tracer());
+    let supervised = Supervised::new(Supervision::of_this_process());
+    let with = (Arc::clone(&running.app), log.clone(), supervised.clone());
+    // Who hears that the server is ready, or finds its port, may send SIGHUP at once.
+    let reloader = Reloader::new(given, launch.clone(), with);
     if let Some(file) = launch.port_file.clone() {
         let port = format!("{}\n", running.port);
         let written = tokio::task::spawn_blocking(move || data_directory::write_file(&file, port.as_bytes())).await;
@@ -90,10 +94,6 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
             tracing::info!(url = running.url, pid = std::process::id(), data = %launch.data_directory.display(), "listening");
         }
     }
-    let supervised = Supervised::new(Supervision::of_this_process());
-    let with = (Arc::clone(&running.app), log.clone(), supervised.clone());
-    // Who hears that the server is ready may send SIGHUP at once.
-    let reloader = Reloader::new(given, launch.clone(), with);
     supervised.ready(&format!("listening on {}", running.url));
     let launch = reloader.run(stop).await;
     running.set_grace(launch.shutdown_grace_ms);

@@ -25,6 +25,9 @@ use crate::tool::{Form, Line};
 /// How long a question waits for word that its call was sent: both are on their way at once.
 const SENT_WAIT: Duration = Duration::from_secs(1);
 
+/// How long the end of a question is waited for that nobody wants answered any more.
+const END_WAIT: Duration = Duration::from_secs(5);
+
 /// How long a server that does not heed a cancellation may ask for the call that was cancelled. It is a guess: twice as long
 /// as any of our own questions waits.
 const LEFT_MAX: Duration = Duration::from_secs(600);
@@ -226,11 +229,24 @@ impl Calls {
                 return Ok(ElicitResult::new(ElicitationAction::Cancel));
             }
         };
-        let reply = tokio::select! {
+        let unwanted = audience.line.cancel().child_token();
+        let line = audience.line.until(unwanted.clone());
+        let put = form.put(&line);
+        tokio::pin!(put);
+        let why = tokio::select! {
             biased;
-            () = gone.cancelled() => FormReply::Cancelled("the server waits no longer".to_owned()),
-            () = audience.over() => FormReply::Cancelled("the call is over".to_owned()),
-            reply = form.put(&audience.line) => reply,
+            reply = &mut put => Err(reply),
+            () = gone.cancelled() => Ok("the server waits no longer"),
+            () = audience.over() => Ok("the call is over"),
+        };
+        let reply = match why {
+            Err(reply) => reply,
+            Ok(why) => {
+                unwanted.cancel();
+                // An answer may have been faster. Then it stands in the log, and the server is told the same.
+                let end = timeout(END_WAIT, put).await;
+                end.unwrap_or_else(|_| FormReply::Cancelled(why.to_owned()))
+            }
         };
         Ok(match reply {
             FormReply::Filled(content) => {
@@ -320,6 +336,38 @@ mod tests {
         }
         assert_eq!(calls.running.lock().left.len(), LEFT_CALLS_MAX + 1);
         assert!(!asks(&later).await && !asks(&others).await, "too many to be told apart");
+    }
+
+    /// A client whose answer comes at the moment at which nobody wants it any more.
+    struct Faster;
+
+    impl Clients for Faster {
+        fn ask(&self, asked: Asked) -> BoxFuture<'_, ClientReply> {
+            Box::pin(async move {
+                asked.cancel.cancelled().await;
+                ClientReply::Value(Value::Bool(true))
+            })
+        }
+
+        fn notify(&self, _: Notice) {}
+        fn show(&self, _: Option<String>, _: crate::protocol::Display) {}
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_was_faster_than_the_end_of_its_call_is_told() {
+        let calls = Arc::new(Calls::default());
+        let call = calls.begin(&Line::new(Arc::new(Faster), CancellationToken::new()));
+        let schema = serde_json::json!({
+            "type": "object", "properties": { "sure": { "type": "boolean" } }, "required": ["sure"],
+        });
+        let (extensions, gone) = (Extensions::default(), CancellationToken::new());
+        let asking = calls.elicit("s", ("Sure?", &schema), (&extensions, &gone));
+        let ending = async {
+            tokio::task::yield_now().await;
+            drop(call);
+        };
+        let (told, ()) = tokio::join!(asking, ending);
+        assert_eq!(told.expect("a form that can be put").action, ElicitationAction::Accept);
     }
 
     fn id(number: i64) -> RequestId {
