@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { nodeFault, rustFault } from '../scripts/tools.mjs'
+import { nodeFault, run, rustFault } from '../scripts/tools.mjs'
 
 const top = dirname(dirname(fileURLToPath(import.meta.url)))
 const room = mkdtempSync(join(tmpdir(), 'simse-scripts-'))
@@ -94,4 +94,29 @@ test('the package holds what it exports', () => {
   }
   const stray = [...files].filter((path) => /^(src|target|tests|__test__|benches|scripts)\//.test(path))
   assert.deepEqual(stray, [])
+})
+
+test('what says nothing for too long is ended with all that it started, and what it said is there', async () => {
+  const said = []
+  const script = 'echo begun; sh -c "echo \\$\\$; exec sleep 600"; echo never'
+  const from = Date.now()
+  const code = await run('sh', ['-c', script], { each: (line) => said.push(line), quiet: true, quietMax: 0.5 })
+  assert.equal(code, 128 + 15)
+  assert.ok(Date.now() - from < 60_000)
+  assert.deepEqual([said.length, said[0]], [2, 'begun'])
+  const lives = () => {
+    try {
+      return process.kill(Number(said[1]), 0)
+    } catch (cause) {
+      assert.equal(cause.code, 'ESRCH')
+      return false
+    }
+  }
+  while (lives()) {
+    assert.ok(Date.now() - from < 60_000)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  // What goes on talking is let go on.
+  const talks = 'for i in 1 2 3 4 5 6; do echo $i; sleep 0.2; done; exit 3'
+  assert.equal(await run('sh', ['-c', talks], { each: () => {}, quiet: true, quietMax: 1 }), 3)
 })

@@ -25,6 +25,8 @@ import {
 } from './tools.mjs'
 
 const NODE = ['--features', 'node']
+/** How long no test may come to an end, in seconds: the longest one takes some three minutes on two slow processors. */
+const QUIET_MAX = Number(process.env.SIMSE_TEST_QUIET_SECONDS || 900)
 const DENY = ['-D', 'warnings']
 
 /** The steps: name, what it shows, and a function that answers with an exit code. `needs` names a step before it. */
@@ -129,14 +131,16 @@ async function addon() {
   return 0
 }
 
-function rustTests() {
+async function rustTests() {
   const each = (line) => {
     const result = /^test result: .* (\d+) passed; (\d+) failed/.exec(line)
     if (!result) return
     count.passed += Number(result[1])
     count.failed += Number(result[2])
   }
-  return run('cargo', ['test', '--no-fail-fast', ...NODE], { each })
+  // Compiling is quiet for long, tests are not.
+  const compiled = await run('cargo', ['test', '--no-run', ...NODE])
+  return compiled || run('cargo', ['test', '--no-fail-fast', ...NODE], { each, quietMax: QUIET_MAX })
 }
 
 async function nodeTests() {
@@ -149,7 +153,11 @@ async function nodeTests() {
   const paths = files.sort().map((name) => join('__test__', name))
   // Some tests make Rust panic; their backtraces would bury the rest.
   const env = { RUST_BACKTRACE: '0' }
-  return run(process.execPath, ['--expose-gc', '--test', '--test-reporter=spec', ...paths], { each, env })
+  return run(process.execPath, ['--expose-gc', '--test', '--test-reporter=spec', ...paths], {
+    each,
+    env,
+    quietMax: QUIET_MAX,
+  })
 }
 
 /** cargo-deny is one more program to install: a machine without it skips the step and says so; CI does not. */

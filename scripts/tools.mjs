@@ -87,20 +87,26 @@ export function answers(program, args) {
 /**
  * Runs a program in the checkout to its end; its output goes to the terminal.
  *
- * With `each` its standard output is read line by line as well as shown. Answers with the exit code,
- * 127 when the program could not be started and 128 + n when signal n ended it.
+ * With `each` its standard output is read line by line as well as shown. With `quietMax` as well, it is ended with all
+ * that it started once it has said nothing for so many seconds: what hangs must not take its last words with it. Answers
+ * with the exit code, 127 when the program could not be started and 128 + n when signal n ended it.
  */
 export function run(program, args, options = {}) {
   return new Promise((resolve) => {
+    const watched = options.each && options.quietMax > 0
     const child = spawn(program, args, {
       cwd: options.cwd || top,
       env: { ...process.env, ...options.env },
       stdio: [options.stdin || 'ignore', options.each ? 'pipe' : 'inherit', 'inherit'],
+      // A group of its own can be ended as a whole.
+      detached: watched,
     })
     if (options.each) readLines(child.stdout, options)
-    const relay = (signal) => child.kill(signal)
+    const relay = watched ? (signal) => endGroup(child.pid, signal) : (signal) => child.kill(signal)
     for (const signal of SIGNALS) process.on(signal, relay)
+    const unwatch = watched ? watchQuiet(child, options.quietMax) : () => {}
     const done = (code) => {
+      unwatch()
       for (const signal of SIGNALS) process.removeListener(signal, relay)
       resolve(code)
     }
@@ -114,6 +120,31 @@ export function run(program, args, options = {}) {
 
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP']
 const SIGNAL_NUMBERS = { SIGHUP: 1, SIGINT: 2, SIGKILL: 9, SIGTERM: 15 }
+
+function endGroup(leader, signal) {
+  try {
+    process.kill(-leader, signal)
+  } catch (cause) {
+    // It has ended meanwhile.
+    if (cause.code !== 'ESRCH') throw cause
+  }
+}
+
+/** Ends the group of a program that says nothing for so many seconds: asked to first, killed ten seconds behind it. */
+function watchQuiet(child, seconds) {
+  const timers = new Set()
+  const quiet = () => {
+    say(`nothing was said for ${seconds} s: it is ended with all that it started; what runs for long stands above`)
+    endGroup(child.pid, 'SIGTERM')
+    timers.add(setTimeout(() => endGroup(child.pid, 'SIGKILL'), 10_000))
+  }
+  const timer = setTimeout(quiet, seconds * 1000)
+  timers.add(timer)
+  child.stdout.on('data', () => timer.refresh())
+  return () => {
+    for (const set of timers) clearTimeout(set)
+  }
+}
 
 function readLines(stream, { each, quiet }) {
   let rest = ''

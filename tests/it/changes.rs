@@ -22,10 +22,6 @@ async fn open() -> (House, tempfile::TempDir) {
     (house.await, data)
 }
 
-async fn version(house: &House, session: &str) -> u64 {
-    house.call("GET", session, None).await.json()["version"].as_u64().unwrap()
-}
-
 fn last(frames: Vec<Frame>) -> Value {
     frames.into_iter().next_back().unwrap().data
 }
@@ -199,11 +195,10 @@ async fn what_cannot_be_asked_for_says_why() {
     for (why, status, words) in [("busy", "running", "wait for its end"), ("paused", "paused", "resume or abort it")] {
         if why == "paused" {
             let pause = format!("{base}/pause");
-            let before = version(&house, &base).await;
+            let mut events = house.events(&id, "").await;
             let goes_on = async {
-                while version(&house, &base).await == before {
-                    tokio::task::yield_now().await;
-                }
+                // It is accepted: the turn is to hold behind what it does now.
+                events.until("turn.control").await;
                 house.go_on();
             };
             let (paused, ()) = tokio::join!(house.call("POST", &pause, None), goes_on);

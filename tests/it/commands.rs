@@ -7,7 +7,7 @@ use simse::server::ListenOptions;
 use tokio::io::AsyncWriteExt as _;
 
 use crate::support::house::{Does, House};
-use crate::support::http::{Reply, request};
+use crate::support::http::{Reply, request, within};
 use crate::support::model_server::{Answer, ModelServer};
 use crate::support::program::Program;
 use crate::support::socket::Socket;
@@ -224,7 +224,8 @@ async fn a_fork_under_a_key_is_made_once_over_a_kill() {
             for line in lines {
                 stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
                 loop {
-                    let frame: Value = serde_json::from_str(&said.next_line().await.unwrap().expect("a line")).unwrap();
+                    let frame: Value =
+                        serde_json::from_str(&within(said.next_line()).await.unwrap().expect("a line")).unwrap();
                     if frame["type"] == "response" {
                         answers.push(frame);
                         break;

@@ -15,7 +15,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::support::binary::{Serving, ended, simse};
 use crate::support::house::House;
-use crate::support::http::PATIENCE;
+use crate::support::http::{PATIENCE, within};
 
 /// Certificates for `localhost` and 127.0.0.1, each of an authority of its own, made for these tests.
 fn fixture(name: &str) -> PathBuf {
@@ -213,7 +213,7 @@ async fn as_nobody(home: &TempDir, path: &Path) -> Option<String> {
         .current_dir(home.path())
         .uid(65_534)
         .gid(65_534);
-    let ran = curl.output().await.ok().filter(|ran| ran.status.success())?;
+    let ran = within(curl.kill_on_drop(true).output()).await.ok().filter(|ran| ran.status.success())?;
     Some(String::from_utf8(ran.stdout).unwrap())
 }
 

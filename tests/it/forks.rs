@@ -9,7 +9,7 @@ use simse::protocol::PermissionPolicy;
 use simse::server::ListenOptions;
 
 use crate::support::house::{Does, House};
-use crate::support::http::{Frame, request};
+use crate::support::http::{Frame, request, within};
 
 async fn open(policy: PermissionPolicy) -> (House, tempfile::TempDir) {
     let data = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ async fn fork(house: &House, id: &str, body: Value) -> Value {
 async fn simse(arguments: &[&str], data: &Path) -> (i32, String, String) {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_simse"));
     command.args(arguments).arg("--data-dir").arg(data).env("HOME", data).env_remove("SIMSE_CONFIG");
-    let output = command.output().await.expect("it runs");
+    let output = within(command.kill_on_drop(true).output()).await.expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     (output.status.code().expect("no signal"), text(output.stdout), text(output.stderr))
 }

@@ -6,7 +6,7 @@ use simse::server::ListenOptions;
 
 use crate::support::binary::Serving;
 use crate::support::house::{Does, House};
-use crate::support::http::{Frame, Stream, request};
+use crate::support::http::{Frame, PATIENCE, Stream, request};
 use crate::support::socket::Socket;
 
 /// What a frame is about: its place, its session and its type.
@@ -211,6 +211,7 @@ async fn a_stream_says_since_when_it_tells_of_all_that_were_deleted() {
 
     let serving = Serving::start(&home, &["--log-level", "error"]).await;
     // It is swept up beside other work.
+    let started = std::time::Instant::now();
     let since = loop {
         let mut stream = serving.request("GET", "/events").header("Last-Event-ID", "1").open(serving.address).await;
         let ready = stream.event().await;
@@ -218,6 +219,8 @@ async fn a_stream_says_since_when_it_tells_of_all_that_were_deleted() {
         if let Some(since) = ready.data["payload"]["endsSince"].as_u64() {
             break since;
         }
+        assert!(started.elapsed() < PATIENCE, "it is not swept up");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     };
     assert_eq!(since, 8);
     let mut behind = serving.request("GET", "/events").header("Last-Event-ID", "2").open(serving.address).await;

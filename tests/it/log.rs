@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::support::http::within;
 use crate::support::model_server::{Answer, ModelServer, Script};
 use crate::support::program::Program;
 
@@ -56,7 +57,7 @@ async fn streams(program: &Program, session: &str, after: u64) {
 pub(super) async fn simse(arguments: &[&str], data: &Path) -> (i32, String, String) {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_simse"));
     command.args(arguments).arg("--data-dir").arg(data).env("HOME", data).env_remove("SIMSE_CONFIG");
-    let Output { status, stdout, stderr } = command.output().await.expect("it runs");
+    let Output { status, stdout, stderr } = within(command.kill_on_drop(true).output()).await.expect("it runs");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     (status.code().expect("no signal"), text(stdout), text(stderr))
 }

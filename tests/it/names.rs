@@ -10,7 +10,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout};
 
 use crate::support::binary::simse;
 use crate::support::house::House;
-use crate::support::http::request;
+use crate::support::http::{request, within};
 use crate::support::socket::Socket;
 
 /// What is no id.
@@ -84,7 +84,7 @@ impl Pipe {
     async fn response(&mut self, command: &Value) -> Value {
         self.input.write_all(format!("{command}\n").as_bytes()).await.unwrap();
         loop {
-            let line = self.output.next_line().await.unwrap().expect("a line");
+            let line = within(self.output.next_line()).await.unwrap().expect("a line");
             let frame: Value = serde_json::from_str(&line).unwrap();
             if frame["type"] == "response" {
                 return frame;

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::binary::{Serving, ended, simse};
-use crate::support::http::PATIENCE;
+use crate::support::http::{PATIENCE, within};
 
 /// A supervisor's socket: what is said there, one message after the other.
 struct Ear(UnixDatagram);
@@ -227,14 +227,16 @@ async fn a_changed_configuration_counts_over_the_standard_streams_too() {
         let ask = json!({ "type": "explain_permission", "tool": "bash", "arguments": { "command": "make" } });
         input.write_all(format!("{ask}\n").as_bytes()).await.unwrap();
         loop {
-            let frame: Value = serde_json::from_str(&output.next_line().await.unwrap().expect("a line")).unwrap();
+            let frame: Value =
+                serde_json::from_str(&within(output.next_line()).await.unwrap().expect("a line")).unwrap();
             if frame["type"] == "response" {
                 return frame["data"]["decision"].clone();
             }
         }
     };
     let mut read_again = async || {
-        while !log.next_line().await.unwrap().expect("the log goes on").contains("the configuration was read again") {}
+        let said = "the configuration was read again";
+        while !within(log.next_line()).await.unwrap().expect("the log goes on").contains(said) {}
     };
     assert_eq!(decided().await, "ask");
     write(&file, "default_policy = 'deny'\n");
@@ -245,7 +247,7 @@ async fn a_changed_configuration_counts_over_the_standard_streams_too() {
     read_again().await;
     assert_eq!(decided().await, "deny", "and it lives");
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
-    assert_eq!(child.wait().await.unwrap().code(), Some(0));
+    assert_eq!(within(child.wait()).await.unwrap().code(), Some(0));
 }
 
 /// The unit starts what there is, and systemd takes it, where it is here.

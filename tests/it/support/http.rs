@@ -12,6 +12,16 @@ use tokio::net::TcpStream;
 /// Longest wait for anything; a test that waits longer has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What something comes to. Panics when that takes too long: a test that waits for ever tells nobody what it waits for.
+#[track_caller]
+pub fn within<T>(waits: impl Future<Output = T>) -> impl Future<Output = T> {
+    let at = std::panic::Location::caller();
+    async move {
+        let came = tokio::time::timeout(PATIENCE, waits).await;
+        came.unwrap_or_else(|_| panic!("{at} waits for longer than {PATIENCE:?}"))
+    }
+}
+
 /// An answer.
 #[derive(Debug, Clone)]
 pub struct Reply {
@@ -237,14 +247,17 @@ impl Stream {
         tokio::time::timeout(PATIENCE, reading).await.expect("no frame came")
     }
 
-    /// The next event that is no comment. Panics at the end.
+    /// The next event that is no comment. Panics at the end, and when none comes in time.
     pub async fn event(&mut self) -> Frame {
-        loop {
-            let frame = self.frame().await.expect("the stream ended");
-            if !frame.comment {
-                return frame;
+        let reading = async {
+            loop {
+                let frame = self.frame().await.expect("the stream ended");
+                if !frame.comment {
+                    return frame;
+                }
             }
-        }
+        };
+        tokio::time::timeout(PATIENCE, reading).await.expect("no event came")
     }
 
     /// Events up to and with the first of a type.

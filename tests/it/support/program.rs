@@ -163,11 +163,16 @@ pub struct Events {
 impl Events {
     /// The next event: its number and its data as they came. None: the connection has ended.
     pub async fn next(&mut self) -> Option<(u64, String)> {
+        // Comments come for as long as the connection is open: what does not come at all has an end here too.
+        tokio::time::timeout(PATIENCE, self.read()).await.expect("an event in time")
+    }
+
+    async fn read(&mut self) -> Option<(u64, String)> {
         let mut seq = None;
         loop {
             let mut line = String::new();
             // A connection that breaks in the middle of a frame shows nothing of it.
-            let read = tokio::time::timeout(PATIENCE, self.lines.read_line(&mut line)).await.expect("a line in time");
+            let read = self.lines.read_line(&mut line).await;
             if read.unwrap_or(0) == 0 || !line.ends_with('\n') {
                 return None;
             }

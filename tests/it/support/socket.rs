@@ -91,13 +91,16 @@ impl Socket {
 
     /// The next message; pings are answered.
     pub async fn next(&mut self) -> Value {
-        loop {
-            match self.raw().await {
-                (1, payload) => return serde_json::from_slice(&payload).unwrap(),
-                (9, payload) => self.frame(10, &payload).await,
-                other => panic!("{other:?}"),
+        let reading = async {
+            loop {
+                match self.raw().await {
+                    (1, payload) => return serde_json::from_slice(&payload).unwrap(),
+                    (9, payload) => self.frame(10, &payload).await,
+                    other => panic!("{other:?}"),
+                }
             }
-        }
+        };
+        tokio::time::timeout(PATIENCE, reading).await.expect("no message came")
     }
 
     /// Frames up to the answer to a command, which is the last.

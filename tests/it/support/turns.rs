@@ -17,6 +17,8 @@ use simse::tool::{Registry, Scope, Tool};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::http::PATIENCE;
+
 /// Keeps events.
 #[derive(Default)]
 pub struct Log(pub Mutex<Vec<EventBody>>, Notify);
@@ -47,7 +49,7 @@ impl Log {
             if self.0.lock().iter().any(|event| event.encode().0 == word) {
                 return;
             }
-            more.await;
+            tokio::time::timeout(PATIENCE, more).await.expect(word);
         }
     }
 }
