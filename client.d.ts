@@ -562,6 +562,8 @@ export interface Control {
   readonly turnId?: TurnId | null | undefined
   /** Why; goes into the event. */
   readonly reason?: string | null | undefined
+  /** Refuse unless the session has this version. */
+  readonly ifVersion?: number | null | undefined
 }
 
 /** A control of a turn that has no other event of its own when it is accepted. */

@@ -275,7 +275,7 @@ fn said(body: &Feedback) -> Result<Option<Decision>, ApiError> {
 pub(super) fn check_control(body: Control, otherwise: &str) -> Result<Command, ApiError> {
     let reason = body.reason.unwrap_or_else(|| otherwise.to_owned());
     check_text("reason", &reason, limit::REASON_BYTES_MAX)?;
-    Ok(Command { turn: body.turn_id, reason })
+    Ok(Command { turn: body.turn_id, reason, if_version: body.if_version })
 }
 
 /// An agent chooses for itself how much it thinks.

@@ -335,7 +335,17 @@ impl App {
     /// # Errors
     /// `NOT_FOUND`.
     pub async fn delete_session(&self, caller: &Caller, id: &SessionId) -> Result<Deleted, ApiError> {
-        self.live(caller, id).await?.delete().await?;
+        self.delete_session_at(caller, id, None).await
+    }
+
+    /// The same of this version alone, if one is named.
+    async fn delete_session_at(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+        if_version: Option<u64>,
+    ) -> Result<Deleted, ApiError> {
+        self.live(caller, id).await?.delete(if_version).await?;
         self.session_count.fetch_sub(1, Ordering::AcqRel);
         Ok(Deleted { deleted: true })
     }

@@ -227,6 +227,9 @@ pub struct Control {
     pub turn_id: Option<TurnId>,
     /// Why; goes into the event.
     pub reason: Option<String>,
+    /// Refuse unless the session has this version.
+    #[serde(deserialize_with = "whole::optional")]
+    pub if_version: Option<u64>,
 }
 
 /// A client's answer to a permission request.

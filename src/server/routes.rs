@@ -247,7 +247,12 @@ async fn prompt(mut call: Call) -> Answer {
         return Ok(done.respond(StatusCode::ACCEPTED));
     }
     let accepted: Accepted = done.read()?;
-    let mut response = json(StatusCode::OK, &call.shared.app.wait_turn(&call.caller, &id, &accepted.turn_id).await?);
+    let record = match call.shared.app.wait_turn(&call.caller, &id, &accepted.turn_id).await {
+        // It was accepted, and runs when the server is there again: who was told that it was not would say it twice.
+        Err(error) if error.code() == ErrorCode::UpstreamUnavailable => return Ok(done.respond(StatusCode::ACCEPTED)),
+        waited => waited?,
+    };
+    let mut response = json(StatusCode::OK, &record);
     done.mark(&mut response);
     Ok(response)
 }

@@ -163,7 +163,8 @@ pub(super) enum Order {
     /// Takes a grant of the session back. False: it has none of that id.
     Revoke(GrantId, oneshot::Sender<Result<bool, ApiError>>),
     Turn(TurnId, oneshot::Sender<TurnLook>),
-    Delete(oneshot::Sender<Result<(), ApiError>>),
+    /// Of this version alone, if one is named.
+    Delete(Option<u64>, oneshot::Sender<Result<(), ApiError>>),
     /// What turns did to files is undone or redone.
     Undo(Box<Undo>, Direction, oneshot::Sender<Result<Undone, ApiError>>),
     /// Somebody in the turn puts a question. `named` tells it the request's id once the question is put.
@@ -378,10 +379,13 @@ impl Actor {
                 let look = self.look(&turn);
                 let _ = reply.send(look);
             }
-            Order::Delete(reply) => {
-                self.stop("the session was deleted");
-                self.deleting = Some(reply);
-            }
+            Order::Delete(if_version, reply) => match self.check_version(if_version) {
+                Ok(()) => {
+                    self.stop("the session was deleted");
+                    self.deleting = Some(reply);
+                }
+                Err(error) => drop(reply.send(Err(error))),
+            },
             Order::Undo(undo, direction, reply) => self.undo(*undo, direction, reply).await,
             Order::Undid(done) => self.undid(*done).await,
             Order::Ask { question, named, reply } => self.put(*question, named, reply),

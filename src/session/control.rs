@@ -49,6 +49,8 @@ pub struct Command {
     pub turn: Option<TurnId>,
     /// Why.
     pub reason: String,
+    /// Refuse unless the session has this version.
+    pub if_version: Option<u64>,
 }
 
 /// What became of a control.

@@ -315,12 +315,12 @@ impl Live {
         self.store.said(&self.id, at).await?.map(Arc::unwrap_or_clone).ok_or_else(gone)
     }
 
-    /// Stops what runs, ends the readers, and removes the session.
+    /// Stops what runs, ends the readers, and removes the session: of this version alone, if one is named.
     ///
     /// # Errors
-    /// What the store says.
-    pub async fn delete(&self) -> Result<(), ApiError> {
-        self.ask(Order::Delete).await?
+    /// `CONFLICT` where it has another one; what the store says.
+    pub async fn delete(&self, if_version: Option<u64>) -> Result<(), ApiError> {
+        self.ask(|reply| Order::Delete(if_version, reply)).await?
     }
 
     /// Reads its events behind number `after`.

@@ -508,7 +508,9 @@ pub(super) mod tests {
         let prompt = NewPrompt { content, mode: PromptMode::Queue, configure: None, if_version: None, receipt: None };
         let accepted = live.prompt(prompt).await.expect("accepted");
         if text == "hang" {
-            live.abort(super::super::Command { turn: None, reason: "stop".into() }).await.expect("runs");
+            live.abort(super::super::Command { turn: None, reason: "stop".into(), if_version: None })
+                .await
+                .expect("runs");
         }
         live.wait(&accepted.turn_id).await.expect("ends")
     }
@@ -572,7 +574,7 @@ pub(super) mod tests {
             let turn_id = live.prompt(prompt).await.expect("accepted").turn_id;
             if aborts {
                 for reason in ["first", "second"] {
-                    let command = super::super::Command { turn: None, reason: reason.into() };
+                    let command = super::super::Command { turn: None, reason: reason.into(), if_version: None };
                     live.abort(command).await.expect("runs");
                 }
             }
@@ -618,7 +620,9 @@ pub(super) mod tests {
                 after.recover().await.expect("read");
                 after.live(None, &id).await.expect("there")
             } else {
-                live.abort(super::super::Command { turn: None, reason: "stop".into() }).await.expect("runs");
+                live.abort(super::super::Command { turn: None, reason: "stop".into(), if_version: None })
+                    .await
+                    .expect("runs");
                 live
             };
             live.wait(&queued).await.expect("ends");

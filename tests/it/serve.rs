@@ -329,8 +329,15 @@ async fn a_turn_that_does_not_end_is_aborted_by_a_stop() {
     let connection = silent.accept().await.unwrap();
     let mut watching = serving.request("GET", "/sessions/s/events").open(serving.address).await;
     watching.until("session.prompt").await;
+    // One that waits is accepted, and who waits for its end hears so.
+    let queued = serving.request("POST", "/sessions/s/prompt?wait=true").json(&json!({ "prompt": "later" }));
+    let address = serving.address;
+    let waiting = tokio::spawn(async move { queued.send(address).await });
+    watching.until("turn.queued").await;
     let (code, _, err) = serving.stop().await;
     assert_eq!(code, Some(0), "{err}");
+    let reply = waiting.await.unwrap();
+    assert_eq!((reply.status, &reply.json()["status"]), (202, &json!("queued")));
     // Who watched has seen the end, and then the end of the stream.
     watching.until("abort").await;
     while watching.frame().await.is_some() {}

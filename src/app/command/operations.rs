@@ -54,7 +54,7 @@ impl App {
                 let view = self.create_session_with(&caller, body, Some(&receipt)).await?;
                 Performed::of(&view, Some(view.version))
             }
-            Operation::DeleteSession => Performed::of(&self.delete_session(&caller, &named?).await?, None),
+            Operation::DeleteSession(at) => Performed::of(&self.delete_session_at(&caller, &named?, at).await?, None),
             Operation::Prompt(body) | Operation::Steer(body) => {
                 let accepted = self.prompt_with(&caller, &named?, (body, Some(receipt))).await?;
                 Performed::of(&accepted, Some(accepted.version))
@@ -154,7 +154,7 @@ impl App {
             Operation::ListModels => Performed::of(&ModelList { models: self.models() }, None),
             Operation::GetHealth => Performed::of(&self.health().await, None),
             Operation::CreateSession(_)
-            | Operation::DeleteSession
+            | Operation::DeleteSession(_)
             | Operation::Prompt(_)
             | Operation::Steer(_)
             | Operation::Configure(..)

@@ -30,8 +30,8 @@ const WHOLE: &str = "command";
 pub enum Operation {
     /// `create_session`.
     CreateSession(CreateSession),
-    /// `delete_session`.
-    DeleteSession,
+    /// `delete_session`, of this version alone if one is named.
+    DeleteSession(Option<u64>),
     /// `prompt`.
     Prompt(Prompt),
     /// `steer`: a prompt of that mode.
@@ -172,7 +172,7 @@ impl Operation {
     pub(super) fn kind(&self) -> (&'static str, Class) {
         match self {
             Self::CreateSession(_) => ("create_session", Class::Change),
-            Self::DeleteSession => ("delete_session", Class::Change),
+            Self::DeleteSession(_) => ("delete_session", Class::Change),
             Self::Prompt(Prompt { mode: PromptMode::Steer, .. }) => ("prompt", Class::Control),
             Self::Prompt(_) => ("prompt", Class::Change),
             Self::Steer(_) => ("steer", Class::Control),
@@ -209,7 +209,7 @@ impl Operation {
     fn read(kind: &str, body: &[u8], whole: &str) -> Result<Self, ApiError> {
         Ok(match kind {
             "create_session" => Self::CreateSession(parse_json(body, whole)?),
-            "delete_session" => nothing(body, whole, Self::DeleteSession)?,
+            "delete_session" => nothing(body, whole, Self::DeleteSession(None))?,
             "prompt" => Self::Prompt(parse_json(body, whole)?),
             "steer" => Self::Steer(steering(body, whole)?),
             "abort" => Self::Abort(parse_json(body, whole)?),
@@ -358,6 +358,10 @@ impl Command {
         match &mut self.operation {
             Operation::Prompt(Prompt { if_version, .. })
             | Operation::Steer(Prompt { if_version, .. })
+            | Operation::Abort(Control { if_version, .. })
+            | Operation::Interrupt(Control { if_version, .. })
+            | Operation::Pause(Control { if_version, .. })
+            | Operation::Resume(Control { if_version, .. })
             | Operation::Undo(Undo { if_version, .. })
             | Operation::Redo(Undo { if_version, .. }) => {
                 if if_version.is_some() && self.if_version.is_some() && *if_version != self.if_version {
@@ -368,7 +372,7 @@ impl Command {
                 self.if_version = None;
                 Ok(())
             }
-            Operation::Configure(_, if_version) => {
+            Operation::Configure(_, if_version) | Operation::DeleteSession(if_version) => {
                 *if_version = self.if_version.take();
                 Ok(())
             }

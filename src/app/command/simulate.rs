@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::parse::Class;
 use super::*;
 use crate::base::clock::wrong;
-use crate::protocol::{ClientId, ErrorCode, Event, TurnId};
+use crate::protocol::{ClientId, Control, ErrorCode, Event, TurnId};
 use crate::session::store_failure;
 use crate::store::{
     Bell, Committed, GrantRow, LifecyclePage, MemoryStore, OutcomeRow, Said, SessionRow, StoreError, TurnRow, Which,
@@ -415,6 +415,13 @@ impl Operations for World {
                 self.commit(rows, Box::new(move || disk.effect(&own)), Box::new(|result| drop(tell.send(result))));
                 told.await.expect("told").map_err(|error| store_failure(&error))?;
             } else if plan.class() != Class::Read {
+                // Whoever makes the change looks at the version in one go with it.
+                if let Operation::Abort(Control { if_version: Some(wanted), .. }) = &task.operation {
+                    let version = self.disk.versions.lock().get(&plan.session).copied().unwrap_or(0);
+                    if version != *wanted {
+                        return Err(ApiError::conflict(format!("the session has version {version}, not {wanted}")));
+                    }
+                }
                 self.disk.effect(plan);
                 self.tick().await;
             }

@@ -414,14 +414,15 @@ async fn what_another_lane_still_works_on_is_awaited() {
 async fn a_version_that_differs_is_named_with_the_one_that_was_wanted() {
     let house = house();
     house.run(&prompt("1", "s", "go")).await;
-    let delete = |id: &str, version: u64| json!({ "type": "delete_session", "id": id, "sessionId": "s", "ifSessionVersion": version });
-    let refused = house.run(&delete("2", 7)).await;
+    let fork =
+        |id: &str, version: u64| json!({ "type": "fork", "id": id, "sessionId": "s", "ifSessionVersion": version });
+    let refused = house.run(&fork("2", 7)).await;
     assert_eq!(code(&refused), Some(ErrorCode::Conflict));
     let said = text(&refused);
     assert!(said.contains("version 1, not 7") && said.contains(r#""expected":1,"got":7"#), "{said}");
-    assert_eq!(house.run(&delete("3", 1)).await.outcome.session_version, Some(2));
-    assert_eq!(house.shop.done(), ["go", "delete_session"]);
-    // The version of a prompt is looked at by whoever makes its change.
+    assert_eq!(house.run(&fork("3", 1)).await.outcome.session_version, Some(2));
+    assert_eq!(house.shop.done(), ["go", "fork"]);
+    // The version of what changes the session is looked at by whoever makes the change.
     let asked = house.shop.versions_asked.load(Ordering::Relaxed);
     let held = command(&json!({ "type": "prompt", "sessionId": "s", "prompt": "x", "ifSessionVersion": 4 }));
     assert!(matches!(&held.operation, Operation::Prompt(prompt) if prompt.if_version == Some(4)));
@@ -430,6 +431,17 @@ async fn a_version_that_differs_is_named_with_the_one_that_was_wanted() {
     assert!(
         matches!(&held.operation, Operation::Undo(undo) if undo.if_version == Some(4)) && held.if_version.is_none()
     );
+    for kind in ["abort", "interrupt", "pause", "resume", "delete_session"] {
+        let held = command(&json!({ "type": kind, "sessionId": "s", "ifSessionVersion": 4 }));
+        let looked_at = match &held.operation {
+            Operation::Abort(body) | Operation::Interrupt(body) | Operation::Pause(body) | Operation::Resume(body) => {
+                body.if_version
+            }
+            Operation::DeleteSession(if_version) => *if_version,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((looked_at, held.if_version), (Some(4), None), "{kind}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -87,7 +87,8 @@ async fn a_stuck_upstream_is_cut_and_the_session_stays_usable() {
     let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
     let accepted = house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
     until(&mut reader, "stream.start").await;
-    let body = Control { reason: Some("too slow".into()), turn_id: Some(accepted.turn_id.clone()) };
+    let turn_id = Some(accepted.turn_id.clone());
+    let body = Control { reason: Some("too slow".into()), turn_id, ..Control::default() };
     house.app.interrupt(&anyone(), &id, body.clone()).await.unwrap();
     let record = house.app.turn(&anyone(), &id, &accepted.turn_id).await.unwrap();
     assert_eq!((record.status, record.reason.as_deref()), (TurnStatus::Interrupted, Some("too slow")));
@@ -390,6 +391,87 @@ async fn the_version_counts_what_was_done_and_nothing_that_was_refused() {
     }
     let versions: Vec<_> = house.log(&id).await.iter().filter_map(|e| payload(e)["version"].as_u64()).collect();
     assert_eq!((version(&house, &id).await, versions), (5, vec![1, 2, 3, 4, 5]), "each stands in the log once");
+}
+
+/// Of several that expect the same version one is done: it is looked at in one go with the change.
+#[tokio::test]
+async fn of_two_that_expect_the_same_version_one_is_done() {
+    let house = open(Storage::Memory, |_| {}).await;
+    for kinds in
+        [["abort", "abort"], ["configure", "abort"], ["abort", "delete"], ["steer", "delete"], ["pause", "abort"]]
+    {
+        let (feed, pieces) = mpsc::unbounded_channel();
+        house.plays([follows(pieces)]);
+        let id = house.session().await;
+        let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+        house.prompts(&id, "hi", PromptMode::Queue).await.unwrap();
+        until(&mut reader, "stream.start").await;
+        let before = version(&house, &id).await;
+        let doing = kinds.map(|kind| {
+            let (app, id, held) = (Arc::clone(&house.app), id.clone(), Some(before));
+            tokio::spawn(async move {
+                let control = Control { if_version: held, ..Control::default() };
+                match kind {
+                    "abort" => app.abort(&anyone(), &id, control).await.err(),
+                    "pause" => app.pause(&anyone(), &id, control).await.err(),
+                    "delete" => app.delete_session_at(&anyone(), &id, held).await.err(),
+                    "steer" => {
+                        let prompt = PromptContent::Text("more".into());
+                        let (mode, configure) = (PromptMode::Steer, None);
+                        app.prompt(&anyone(), &id, Prompt { prompt, mode, configure, if_version: held }).await.err()
+                    }
+                    _ => {
+                        let changes = Configure { title: Some("t".into()), ..Configure::default() };
+                        app.configure(&anyone(), &id, (changes, held)).await.err()
+                    }
+                }
+            })
+        });
+        let mut refused = Vec::new();
+        for one in doing {
+            refused.extend(tokio::time::timeout(Duration::from_secs(60), one).await.unwrap().unwrap());
+        }
+        assert_eq!(refused.len(), 1, "{kinds:?}: {refused:?}");
+        assert!([ErrorCode::Conflict, ErrorCode::NotFound].contains(&refused[0].code()), "{kinds:?}: {refused:?}");
+        drop(feed);
+    }
+}
+
+/// A paused turn has no place among those that run, and gets one again when there is one.
+#[tokio::test]
+async fn a_paused_turn_goes_on_when_there_is_room_for_it() {
+    let house = open(Storage::Memory, |settings| {
+        asks_for_writes(settings);
+        settings.limits.turns_max = 1;
+    })
+    .await;
+    let (feed, pieces) = mpsc::unbounded_channel();
+    house.plays([writes(1), follows(pieces), says("done")]);
+    let (id, other) = (house.session().await, house.session().await);
+    let mut reader = house.app.events(&anyone(), &id, 0).await.unwrap();
+    let first = house.prompts(&id, "write", PromptMode::Queue).await.unwrap();
+    let request = asked(&mut reader).await;
+    let pause = begin!(house, id, pause);
+    reached(&mut reader, "pause").await;
+    allow(&house, &id, request).await;
+    assert!(pause.await.unwrap().unwrap().paused);
+    let begun = house.prompts(&other, "hi", PromptMode::Queue).await.unwrap();
+    let before = version(&house, &id).await;
+    let refused = house.app.resume(&anyone(), &id, Control::default()).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::ResourceExhausted);
+    assert_eq!(version(&house, &id).await, before);
+    drop(feed);
+    house.app.wait_turn(&anyone(), &other, &begun.turn_id).await.unwrap();
+    let resumes = async {
+        // The end of a turn is told before its task is gone.
+        while let Err(error) = house.app.resume(&anyone(), &id, Control::default()).await {
+            assert_eq!(error.code(), ErrorCode::ResourceExhausted);
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), resumes).await.unwrap();
+    let record = house.app.wait_turn(&anyone(), &id, &first.turn_id).await.unwrap();
+    assert_eq!(record.status, TurnStatus::Completed);
 }
 
 #[tokio::test]

@@ -22,8 +22,13 @@ use crate::store::{TurnRow, Write};
 impl Actor {
     /// Does what a client wants of a turn, and tells it what became of that.
     pub(super) async fn control(&mut self, kind: Kind, command: Command, told: Told) {
+        // One order at a time: what is looked at here is as it is until the control has its place.
+        let aimed = match self.check_version(command.if_version) {
+            Ok(()) => self.aim(kind, command.turn.as_ref()).await,
+            Err(error) => Err(error),
+        };
         // Who has stopped waiting for an answer does not miss it.
-        match self.aim(kind, command.turn.as_ref()).await {
+        match aimed {
             Ok(phase) => self.carry_out(kind, phase, command.reason, told).await,
             Err(error) => drop(told.send(Err(error))),
         }
@@ -230,6 +235,8 @@ impl Actor {
         if self.is_closing() {
             return Err(crate::session::stopping());
         }
+        // Until the turn is counted by itself.
+        let _admitted = self.admit()?;
         let Some(running) = &self.running else { return Err(ApiError::internal("the turn has just ended")) };
         let turn = TurnRow { held: None, ..running.row.clone() };
         let turn_id = turn.record.turn_id.clone();

@@ -20,6 +20,7 @@ use crate::protocol::{
     TurnRecord, TurnStatus, TurnStop,
 };
 use crate::session::journal::Entry;
+use crate::session::manager::Counted;
 use crate::session::metered::count_end;
 use crate::session::repair::Remains;
 use crate::session::runner::Finished;
@@ -43,12 +44,8 @@ impl Actor {
         self.settle_owed().await.map_err(|e| store_failure(&e))?;
         match place(self.running.as_ref().map(|running| running.phase), self.queue.len(), prompt.mode) {
             Place::Begin => {
-                let turns_max = self.terms.limits.read().turns_max;
                 // Until the turn is counted by itself.
-                let Some(_admitted) = self.shelf.admit(turns_max) else {
-                    let message = format!("{turns_max} turns run at once already; wait, or end some");
-                    return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
-                };
+                let _admitted = self.admit()?;
                 let turn_id = TurnId::generate();
                 let accepted = Accepted { turn_id, status: TurnStatus::Running, version: version + 1 };
                 let rows = prompt.receipt_rows(&accepted)?;
@@ -61,6 +58,15 @@ impl Actor {
             Place::Busy => Err(self.is_not_free("busy")),
             Place::Paused => Err(self.is_not_free("paused")),
         }
+    }
+
+    /// Counts a turn that is about to run; refuses it where so many run already.
+    pub(super) fn admit(&self) -> Result<Counted, ApiError> {
+        let turns_max = self.terms.limits.read().turns_max;
+        self.shelf.admit(turns_max).ok_or_else(|| {
+            let message = format!("{turns_max} turns run at once already; wait, or end some");
+            ApiError::new(ErrorCode::ResourceExhausted, message)
+        })
     }
 
     /// The refusal of a prompt that the session has no place for.
