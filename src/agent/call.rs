@@ -62,6 +62,8 @@ pub struct CallOutcome {
     pub timed_out_ms: Option<u64>,
     /// Why it failed, when it failed by itself; a hook that made a failure of it gave the output its words.
     pub failure: Option<ErrorBody>,
+    /// How long the tool ran. None: it never did.
+    pub ran: Option<Duration>,
 }
 
 /// Why a call has no output of its own.
@@ -348,7 +350,6 @@ impl Prepared {
     fn outcome(&self, environment: &CallEnvironment, run: Run, elapsed: Duration) -> CallOutcome {
         let (id, name) = (&self.request.id, &self.request.name);
         let chars_max = self.chars_max(environment);
-        let duration_ms = Some(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
         let failure = match run {
             Run::Returned(Ok(output)) => {
                 let ToolOutput { text, parts, details } = bound_parts(output);
@@ -357,11 +358,12 @@ impl Prepared {
                     name: name.clone(),
                     output: bound_output(text, chars_max),
                     is_error: false,
-                    duration_ms,
+                    duration_ms: Some(in_ms(elapsed)),
                     parts,
                     details,
                 };
-                return CallOutcome { result, findings: Vec::new(), timed_out_ms: None, failure: None };
+                let ran = Some(elapsed);
+                return CallOutcome { result, findings: Vec::new(), timed_out_ms: None, failure: None, ran };
             }
             Run::Returned(Err(error)) => {
                 let code = match error {
@@ -379,7 +381,7 @@ impl Prepared {
                 Failure { timed_out_ms: Some(ms), ..failure }
             }
         };
-        failed(id, name, failure, duration_ms)
+        failed(id, name, failure, Some(elapsed))
     }
 }
 
@@ -403,7 +405,11 @@ async fn sleep(limit_ms: Option<u64>) -> u64 {
     }
 }
 
-fn failed(id: &str, name: &str, failure: Failure, duration_ms: Option<u64>) -> CallOutcome {
+fn in_ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn failed(id: &str, name: &str, failure: Failure, ran: Option<Duration>) -> CallOutcome {
     let Failure { output, body, timed_out_ms } = failure;
     CallOutcome {
         result: ToolCallResult {
@@ -411,12 +417,13 @@ fn failed(id: &str, name: &str, failure: Failure, duration_ms: Option<u64>) -> C
             name: name.to_owned(),
             output,
             is_error: true,
-            duration_ms,
+            duration_ms: ran.map(in_ms),
             parts: Vec::new(),
             details: None,
         },
         findings: Vec::new(),
         timed_out_ms,
         failure: Some(body),
+        ran,
     }
 }

@@ -7,6 +7,7 @@
 //! `stream.start` is closed, each `tool.call.start` has its end, and nothing of it runs on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::turn::{NO_RESPONSE, Turn, model_failure, no_response};
 use super::wants::{Job, ask, fill, run};
-use super::{Ended, Sink, SinkError, Steering, Wish};
+use super::{CallEnd, CallFate, Ended, Sink, SinkError, Steering, Wish};
 use crate::base::BoxFuture;
 use crate::context::bound_images;
 use crate::model::{
@@ -342,17 +343,20 @@ impl Scene {
             let error = ErrorBody { code: fault, message: output.clone(), details: None };
             self.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error })?;
         }
-        let duration_ms = duration_ms.unwrap_or(0);
         self.emit(EventBody::ToolCallEnd {
             call_id,
-            name,
+            name: name.clone(),
             output,
             is_error,
-            duration_ms,
+            duration_ms: duration_ms.unwrap_or(0),
             parts,
             details,
             findings: Vec::new(),
-        })
+        })?;
+        // The agent ran it, so that it failed also where nobody heard its end.
+        let how = if is_error { CallFate::Failed } else { CallFate::Done };
+        self.sink.call_ended(CallEnd { name: &name, how, ran: duration_ms.map(Duration::from_millis) });
+        Ok(())
     }
 
     /// Takes in what ran beside the stream; a call of ours has told its events itself.

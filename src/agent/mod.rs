@@ -20,6 +20,8 @@ mod watch;
 
 pub use tokio_util::sync::CancellationToken;
 
+use std::time::Duration;
+
 use crate::base::BoxFuture;
 use crate::protocol::{EventBody, Part, PermissionVerdict, ToolCallRequest, ToolDefinition};
 use crate::tool::{Arguments, Subject, Veil};
@@ -35,6 +37,30 @@ pub use turn::{Ended, Progress, TurnInput, TurnOutcome, run_turn};
 #[error("{0}")]
 pub struct SinkError(pub String);
 
+/// How a tool call ended, with what its events do not say.
+#[derive(Debug, Clone, Copy)]
+pub struct CallEnd<'a> {
+    /// What the call named.
+    pub name: &'a str,
+    /// With what.
+    pub how: CallFate,
+    /// How long the tool ran, where that is known; nothing of one that never ran.
+    pub ran: Option<Duration>,
+}
+
+/// What became of a tool call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallFate {
+    /// It did what it was asked.
+    Done,
+    /// It ran, and failed.
+    Failed,
+    /// It ran into its limit of time.
+    TimedOut,
+    /// It never ran.
+    Refused,
+}
+
 /// Takes the events of a turn, in order.
 pub trait Sink: Send + Sync + 'static {
     /// Hands in one event. Never blocks.
@@ -42,6 +68,9 @@ pub trait Sink: Send + Sync + 'static {
     /// # Errors
     /// [`SinkError`] when an earlier one could not be written down.
     fn emit(&self, event: EventBody) -> Result<(), SinkError>;
+
+    /// Hears how a call ended, behind the events that say so: for who counts.
+    fn call_ended(&self, _end: CallEnd<'_>) {}
 
     /// Whether somebody hears events as they come: what is only a preview of a later one need not be handed in else.
     fn has_audience(&self) -> bool {

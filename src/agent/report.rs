@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::SinkError;
 use super::call::{CallEnvironment, CallOutcome};
+use super::{CallEnd, CallFate, SinkError};
 use crate::hook::Line;
 use crate::protocol::{ErrorBody, ErrorCode, EventBody};
 use crate::tool::ToolEvents;
@@ -44,7 +44,7 @@ impl CallEnvironment {
             let error = outcome.failure.clone().unwrap_or_else(said);
             let _ = sink.emit(EventBody::ToolCallError { call_id: call_id.clone(), name: name.clone(), error });
         }
-        let _ = sink.emit(EventBody::ToolCallEnd {
+        let told = sink.emit(EventBody::ToolCallEnd {
             call_id,
             name,
             output: outcome.result.output.clone(),
@@ -54,10 +54,23 @@ impl CallEnvironment {
             details: outcome.result.details.clone(),
             findings: outcome.findings.clone(),
         });
+        if told.is_ok() {
+            sink.call_ended(CallEnd { name: &outcome.result.name, how: outcome.fate(), ran: outcome.ran });
+        }
     }
 }
 
 impl CallOutcome {
+    /// What became of the call; a hook may have made a success or a failure of it.
+    fn fate(&self) -> CallFate {
+        match self.ran {
+            None => CallFate::Refused,
+            Some(_) if !self.result.is_error => CallFate::Done,
+            Some(_) if self.timed_out_ms.is_some() => CallFate::TimedOut,
+            Some(_) => CallFate::Failed,
+        }
+    }
+
     /// Gives it the id and name that were asked for, whatever a hook made of them.
     pub(super) fn name(&mut self, (id, name): (&str, &str)) {
         if self.result.id != id {

@@ -188,7 +188,15 @@ pub(super) fn check_prompt(body: &Prompt) -> Result<(), ApiError> {
     let has_image = matches!(&body.prompt, PromptContent::Parts(parts) if parts.iter().any(is_image));
     let text = body.prompt.text();
     if text.trim().is_empty() && !has_image {
-        return Err(ApiError::invalid("prompt", "a text that is not empty, or parts"));
+        // Where there are parts, all of them are empty texts: the first is as good as any.
+        return Err(match &body.prompt {
+            PromptContent::Parts(parts) if !parts.is_empty() => {
+                ApiError::invalid("prompt[0].text", "a text that is not empty, here or in another part")
+            }
+            PromptContent::Parts(_) | PromptContent::Text(_) => {
+                ApiError::invalid("prompt", "a text that is not empty, or parts")
+            }
+        });
     }
     check_text("prompt", &text, limit::PROMPT_BYTES_MAX)
 }
@@ -314,11 +322,14 @@ mod tests {
         let long = "x".repeat(limit::PROMPT_BYTES_MAX + 1);
         let png = json!([{ "type": "image", "mediaType": "image/png", "data": "AAAA" }]);
         #[rustfmt::skip]
-        let table: [(Value, Option<&str>); 7] = [
+        let table: [(Value, Option<&str>); 10] = [
             (json!("go"), None),
             (png, None),
             (json!(" \n"), Some("prompt")),
             (json!([]), Some("prompt")),
+            (json!([{ "type": "text", "text": "" }]), Some("prompt[0].text")),
+            (json!([{ "type": "text", "text": " " }, { "type": "text", "text": "\n" }]), Some("prompt[0].text")),
+            (json!([{ "type": "text", "text": "" }, { "type": "text", "text": "a" }]), None),
             (json!(long), Some("prompt")),
             (json!([{ "type": "image", "mediaType": "text/plain", "data": "AAAA" }]), Some("prompt[0].mediaType")),
             (json!([{ "type": "text", "text": "a" }, { "type": "image", "mediaType": "image/png", "data": "data:," }]), Some("prompt[1].data")),

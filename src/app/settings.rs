@@ -28,11 +28,17 @@ impl App {
         (changes, if_version): (Configure, Option<u64>),
         receipt: Option<Arc<Receipt>>,
     ) -> Result<SessionView, ApiError> {
-        if changes == Configure::default() {
-            let expected = "model, reasoning, title, instructions, tools, permissionMode or workingDirectory";
-            return Err(ApiError::invalid("body", format!("at least one of {expected}")));
-        }
+        check_some("body", &changes)?;
         let changes = self.checked_settings((caller, id), ("", changes)).await?;
         self.live(caller, id).await?.configure(NewSettings { changes, if_version, receipt }).await
     }
+}
+
+/// Something is to be changed. `whole` is what errors call all that was said.
+pub(super) fn check_some(whole: &str, changes: &Configure) -> Result<(), ApiError> {
+    if *changes != Configure::default() {
+        return Ok(());
+    }
+    let expected = "model, reasoning, title, instructions, tools, permissionMode or workingDirectory";
+    Err(ApiError::invalid(whole, format!("at least one of {expected}")))
 }

@@ -77,7 +77,7 @@ struct Outcomes {
 
 impl Outcomes {
     fn push(&mut self, outcome: &CallOutcome) {
-        let CallOutcome { result, findings, timed_out_ms: _, failure } = outcome;
+        let CallOutcome { result, findings, timed_out_ms: _, failure, ran: _ } = outcome;
         let plain = !result.is_error
             && failure.is_none()
             && findings.is_empty()
@@ -363,7 +363,7 @@ struct Shown<'a> {
 
 impl<'a> From<&'a CallOutcome> for Shown<'a> {
     fn from(outcome: &'a CallOutcome) -> Self {
-        let CallOutcome { result, findings, timed_out_ms, failure } = outcome;
+        let CallOutcome { result, findings, timed_out_ms, failure, ran: _ } = outcome;
         Self { result, findings, timed_out_ms: *timed_out_ms, failure: failure.as_ref() }
     }
 }

@@ -85,6 +85,8 @@ enum End {
     Deaf,
     /// Something is wrong with what comes.
     Refused(Fault),
+    /// What says that it is text is not UTF-8.
+    NoText,
 }
 
 impl End {
@@ -96,6 +98,7 @@ impl End {
             Self::Refused(Fault::NoRoom) => (CloseCode::Again, "RESOURCE_EXHAUSTED: no room for a large message now"),
             Self::Refused(Fault::Late) => (CloseCode::Policy, "TIMEOUT: a message was begun and did not come in time"),
             Self::Refused(Fault::Broken) => (CloseCode::Protocol, "this is no frame of a WebSocket"),
+            Self::NoText => (CloseCode::Invalid, "a text that is not UTF-8"),
         };
         CloseFrame { code, reason: reason.into() }
     }
@@ -125,7 +128,7 @@ async fn serve(line: TokioIo<Upgraded>, shared: Arc<Shared>, caller: Caller) {
     end.send_replace(Some(ended));
     let Reader { stream, .. } = reader;
     let Ok(sink) = writing.await else { return };
-    if let (Some(End::Refused(_)), Ok(socket)) = (ended, stream.reunite(sink)) {
+    if let (Some(End::Refused(_) | End::NoText), Ok(socket)) = (ended, stream.reunite(sink)) {
         hear_out(socket.into_inner().into_inner()).await;
     }
 }
@@ -201,7 +204,8 @@ fn broken(cause: &Error) -> Option<End> {
     match cause {
         Error::Capacity(_) => Some(End::Refused(Fault::TooLarge)),
         Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => None,
-        Error::Protocol(_) | Error::Utf8(_) | Error::AttackAttempt => Some(End::Refused(Fault::Broken)),
+        Error::Utf8(_) => Some(End::NoText),
+        Error::Protocol(_) | Error::AttackAttempt => Some(End::Refused(Fault::Broken)),
         _ => None,
     }
 }

@@ -9,11 +9,12 @@ use futures_util::Stream;
 use tokio_util::sync::CancellationToken;
 
 use super::traced::model_span;
+use crate::agent::{CallEnd, CallFate};
 use crate::base::clock;
 use crate::base::metrics::meters::{Meters, ModelMeter, NO_TOOL, Outcome};
 use crate::base::trace::{Origin, Span, Tracer};
 use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream};
-use crate::protocol::{ErrorCode, EventBody, TurnRecord, TurnStatus, Usage, VerdictSource};
+use crate::protocol::{TurnRecord, TurnStatus, Usage, VerdictSource};
 use crate::tool::Registry;
 
 /// Counts the end of a turn.
@@ -49,30 +50,17 @@ pub(super) fn count_answer(meters: &Meters, allowed: bool, by: VerdictSource) {
     if allowed { answers.allowed.count() } else { answers.denied.count() }
 }
 
-/// Counts what an event of a turn says about a tool call. Names that no tool of the turn has are one name.
-pub(super) fn count_call(meters: &Meters, registry: &Registry, event: &EventBody) {
-    let meter = |name: &str| meters.tools.of(&tool_name(registry, name));
-    match event {
-        EventBody::ToolCallError { name, error, .. } => match error.code {
-            ErrorCode::Timeout => meter(name).timed_out.count(),
-            ErrorCode::Forbidden | ErrorCode::NotFound | ErrorCode::InvalidArgument => meter(name).refused.count(),
-            ErrorCode::Unauthorized
-            | ErrorCode::Conflict
-            | ErrorCode::ResourceExhausted
-            | ErrorCode::PayloadTooLarge
-            | ErrorCode::Internal
-            | ErrorCode::UpstreamUnavailable => meter(name).failed.count(),
-        },
-        EventBody::ToolCallEnd { name, is_error, duration_ms, .. } => {
-            let meter = meter(name);
-            if !is_error {
-                meter.ok.count();
-            }
-            if !is_error || *duration_ms > 0 {
-                meter.seconds.took(Duration::from_millis(*duration_ms));
-            }
-        }
-        _ => {}
+/// Counts the end of a tool call. Names that no tool of the turn has are one name.
+pub(super) fn count_call(meters: &Meters, registry: &Registry, end: &CallEnd<'_>) {
+    let meter = meters.tools.of(&tool_name(registry, end.name));
+    match end.how {
+        CallFate::Done => meter.ok.count(),
+        CallFate::Failed => meter.failed.count(),
+        CallFate::TimedOut => meter.timed_out.count(),
+        CallFate::Refused => meter.refused.count(),
+    }
+    if let Some(time) = end.ran {
+        meter.seconds.took(time);
     }
 }
 
@@ -223,6 +211,7 @@ mod tests {
     use futures_util::StreamExt as _;
 
     use super::*;
+    use crate::base::metrics::{Counter, Page};
     use crate::model::StopReason;
 
     type Items = Vec<Result<ModelEvent, ModelError>>;
@@ -236,6 +225,29 @@ mod tests {
         fn stream(&self, _: ModelRequest, _: CancellationToken) -> ModelStream {
             Box::pin(futures_util::stream::iter(self.0.clone()))
         }
+    }
+
+    #[test]
+    fn what_never_ran_has_no_time_and_what_ran_has_all_of_it() {
+        let (meters, registry) = (Meters::default(), Registry::default());
+        let quick = Some(Duration::from_micros(300));
+        let table = [
+            (CallFate::Done, quick),
+            (CallFate::Failed, quick),
+            (CallFate::TimedOut, quick),
+            (CallFate::Refused, None),
+            (CallFate::Refused, None),
+        ];
+        for (how, ran) in table {
+            count_call(&meters, &registry, &CallEnd { name: "nobody", how, ran });
+        }
+        let meter = meters.tools.of(NO_TOOL);
+        let counted = [&meter.ok, &meter.failed, &meter.timed_out, &meter.refused].map(Counter::get);
+        assert_eq!((counted, meter.seconds.count()), ([1, 1, 1, 2], 3));
+        let mut page = Page::default();
+        meters.write(&mut page);
+        let text = page.into_text();
+        assert!(text.contains("simse_tool_duration_seconds_sum{tool=\"unknown\"} 0.0009"), "{text}");
     }
 
     #[tokio::test]

@@ -21,7 +21,7 @@ use super::metered::{Metered, count_call, tool_name};
 use super::tally::Tally;
 use super::traced::{TurnTrace, log_span};
 use super::{Terms, Workbench};
-use crate::agent::{CallEnvironment, Ended, Progress, Sink, SinkError, Steering, TurnInput, Wish};
+use crate::agent::{CallEnd, CallEnvironment, Ended, Progress, Sink, SinkError, Steering, TurnInput, Wish};
 use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
 use crate::base::trace::Origin;
@@ -105,13 +105,18 @@ impl Sink for TurnSink {
         self.journal.emit(&self.turn, &event).map_err(|e| SinkError(e.to_string()))?;
         state.tally.push(&event);
         drop(state);
-        if let Some((meters, registry)) = self.counts.get() {
-            count_call(meters, registry, &event);
-            if let Some(trace) = self.trace.lock().as_mut() {
-                trace.push(&event, |name| tool_name(registry, name));
-            }
+        if let Some((_, registry)) = self.counts.get()
+            && let Some(trace) = self.trace.lock().as_mut()
+        {
+            trace.push(&event, |name| tool_name(registry, name));
         }
         Ok(())
+    }
+
+    fn call_ended(&self, end: CallEnd<'_>) {
+        if let Some((meters, registry)) = self.counts.get() {
+            count_call(meters, registry, &end);
+        }
     }
 
     fn has_audience(&self) -> bool {

@@ -122,7 +122,13 @@ async fn what_happened_is_counted() {
     .await;
     std::fs::write(house.work.path().join("a.txt"), "a").unwrap();
     let session = house.session(json!({})).await;
-    house.round(&[Does::Calls("fs_read", json!({ "path": "a.txt" })), Does::Calls("nobody_has_this", json!({}))]);
+    house.round(&[
+        Does::Calls("fs_read", json!({ "path": "a.txt" })),
+        // It runs and fails; the next does not fit, and so does not run.
+        Does::Calls("fs_read", json!({ "path": "not-there.txt" })),
+        Does::Calls("fs_read", json!({ "path": 5 })),
+        Does::Calls("nobody_has_this", json!({})),
+    ]);
     assert_eq!(house.prompt(&session, "go").await["status"], "completed");
     house.round(&[Does::Fails("no")]);
     assert_eq!(house.prompt(&session, "go").await["status"], "failed");
@@ -143,8 +149,9 @@ async fn what_happened_is_counted() {
         ("simse_turns_ended_total{outcome=\"failed\"}", 1.0), ("simse_turn_duration_seconds_count{outcome=\"failed\"}", 1.0),
         ("simse_turns{state=\"running\"}", 1.0), ("simse_turns{state=\"queued\"}", 1.0), ("simse_turns{state=\"paused\"}", 0.0),
         ("simse_sessions{state=\"awake\"}", 1.0), ("simse_sessions{state=\"asleep\"}", 0.0),
-        ("simse_tool_calls_total{tool=\"fs_read\",outcome=\"ok\"}", 1.0), ("simse_tool_duration_seconds_count{tool=\"fs_read\"}", 1.0),
-        ("simse_tool_calls_total{tool=\"unknown\",outcome=\"refused\"}", 1.0),
+        ("simse_tool_calls_total{tool=\"fs_read\",outcome=\"ok\"}", 1.0), ("simse_tool_duration_seconds_count{tool=\"fs_read\"}", 2.0),
+        ("simse_tool_calls_total{tool=\"unknown\",outcome=\"refused\"}", 1.0), ("simse_tool_duration_seconds_count{tool=\"unknown\"}", 0.0),
+        ("simse_tool_calls_total{tool=\"fs_read\",outcome=\"refused\"}", 1.0), ("simse_tool_calls_total{tool=\"fs_read\",outcome=\"failed\"}", 1.0),
         ("simse_model_requests_total{model=\"test/puppet\",outcome=\"ok\"}", 2.0),
         ("simse_model_requests_total{model=\"test/puppet\",outcome=\"refused\"}", 1.0),
         ("simse_model_first_delta_seconds_count{model=\"test/puppet\"}", 2.0),
@@ -158,6 +165,7 @@ async fn what_happened_is_counted() {
     for (key, want) in table {
         assert_eq!(told.get(key), Some(&want), "{key} in {told:#?}");
     }
+    assert!(told["simse_tool_duration_seconds_sum{tool=\"fs_read\"}"] > 0.0, "a short time is a time: {told:#?}");
     let after = last_seq().await;
     assert!((before..=after).contains(&told["simse_events_appended_total"]), "{before} to {after}: {told:#?}");
     assert!(told["simse_store_commit_duration_seconds_count"] >= 5.0);

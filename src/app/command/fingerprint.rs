@@ -6,10 +6,19 @@ use sha2::{Digest, Sha256};
 use crate::protocol::whole::EXACT_MAX;
 use crate::store::Fingerprint;
 
-/// The fingerprint of an object's fields. Objects count by their names, in whatever order they stand.
+/// The settings of a prompt are read as the fields around them are.
+const SETTINGS: &str = "configure";
+
+/// The fingerprint of an object's fields. Objects count by their names, in whatever order they stand. A field that is `null` is
+/// read as one that is left out, and counts as one; deeper inside, `null` may be what a caller means.
 pub(super) fn of<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Fingerprint {
-    let mut fields: Vec<_> = fields.into_iter().collect();
+    let mut fields: Vec<_> = fields.into_iter().filter(|(_, value)| !value.is_null()).collect();
     fields.sort_by_key(|(name, _)| *name);
+    for (_, value) in fields.iter_mut().filter(|(name, _)| *name == SETTINGS) {
+        if let Value::Object(settings) = value {
+            settings.retain(|_, setting| !setting.is_null());
+        }
+    }
     let mut hash = Sha256::new();
     for (name, value) in &fields {
         text(&mut hash, name);

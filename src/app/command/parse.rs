@@ -10,6 +10,7 @@ use super::fields::{Fields, key_of, name_of};
 use super::kinds::{
     Cursor, GrantRef, HistoryPaging, KINDS, Kind, Names, Nothing, Paging, Showing, SubscribeBody, TurnRef,
 };
+use crate::app::settings::check_some;
 use crate::app::{Begin, parse_json};
 use crate::base::limit;
 use crate::protocol::whole::Whole;
@@ -213,7 +214,11 @@ impl Operation {
             "prompt" => Self::Prompt(parse_json(body, whole)?),
             "steer" => Self::Steer(steering(body, whole)?),
             "abort" => Self::Abort(parse_json(body, whole)?),
-            "configure" => Self::Configure(parse_json(body, whole)?, None),
+            "configure" => {
+                let changes = parse_json(body, whole)?;
+                check_some(whole, &changes)?;
+                Self::Configure(changes, None)
+            }
             "interrupt" => Self::Interrupt(parse_json(body, whole)?),
             "pause" => Self::Pause(parse_json(body, whole)?),
             "resume" => Self::Resume(parse_json(body, whole)?),

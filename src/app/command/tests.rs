@@ -624,6 +624,8 @@ fn messages_are_held_against_their_type() {
         (json!({ "type": "get_turn", "sessionId": "s" }), Some("turnId")),
         (json!({ "type": "subscribe", "sessionId": "s", "from": 3 }), Some("from")),
         (json!([]), Some("command")),
+        (json!({ "type": "configure", "sessionId": "s" }), Some("command")),
+        (json!({ "type": "configure", "sessionId": "s", "title": null }), Some("command")),
     ];
     for (value, want) in table {
         let refused = Message::parse(value.to_string().as_bytes()).err();
@@ -657,4 +659,44 @@ fn a_request_over_http_is_the_same_command() {
     let prints: HashMap<_, _> =
         [("a", "{}"), ("b", r#"{"reason":"r"}"#)].map(|(n, b)| (of("abort", Some("s"), b).fingerprint, n)).into();
     assert_eq!(prints.len(), 2);
+}
+
+/// However the same is spelt, it is the same command; a default that is said is something that is said.
+#[test]
+fn a_key_goes_with_what_is_asked_however_it_is_spelt() {
+    let over_http = |kind, body: &str| {
+        let session = (kind != "create_session").then(|| "s".parse().expect("an id"));
+        let key = Some("k".to_owned());
+        let request = Request { kind, session, key, if_version: None, fields: Vec::new(), body: body.as_bytes() };
+        Command::of_request(request).unwrap_or_else(|error| panic!("{body}: {error:?}")).fingerprint
+    };
+    let over_a_socket = |kind: &str, body: &str| {
+        let session = if kind == "create_session" { "" } else { r#""sessionId":"s","# };
+        let text = format!(r#"{{"type":"{kind}",{session}"idempotencyKey":"k",{}"#, &body[1..]);
+        match Message::parse(text.as_bytes()) {
+            Ok(Message::Command(command)) => command.fingerprint,
+            other => panic!("{text}: {other:?}"),
+        }
+    };
+    #[rustfmt::skip]
+    let table = [
+        // (type, a body, another, whether they ask for the same)
+        ("prompt", r#"{"prompt":"x","mode":"queue"}"#, r#"{ "mode" : "queue",  "prompt":"x" }"#, true),
+        ("prompt", r#"{"prompt":"x"}"#, r#"{"prompt":"\u0078"}"#, true),
+        ("prompt", r#"{"prompt":"x"}"#, r#"{"prompt":"x","ifVersion":null,"configure":null}"#, true),
+        ("prompt", r#"{"prompt":"x","configure":{"title":"t"}}"#, r#"{"prompt":"x","configure":{"model":null,"title":"t"}}"#, true),
+        ("prompt", r#"{"prompt":[{"type":"text","text":"x"}]}"#, r#"{"prompt":[{"text":"x","type":"text"}]}"#, true),
+        ("prompt", r#"{"prompt":"x"}"#, r#"{"prompt":"x "}"#, false),
+        ("prompt", r#"{"prompt":"x"}"#, r#"{"prompt":"x","mode":"queue"}"#, false),
+        ("configure", r#"{"title":"t"}"#, r#"{"model":null,"title":"t"}"#, true),
+        ("configure", r#"{"title":"t"}"#, r#"{"title":""}"#, false),
+        ("create_session", r#"{"title":"t"}"#, r#"{"sessionId":null,"title":"t"}"#, true),
+        ("abort", r#"{"reason":"r"}"#, r#"{"reason":"r","ifVersion":null}"#, true),
+        ("abort", r#"{"reason":"r","ifVersion":0}"#, r#"{"reason":"r","ifVersion":null}"#, false),
+        ("feedback", r#"{"requestId":"r","value":{"a":1}}"#, r#"{"requestId":"r","value":{"a":1,"b":null}}"#, false),
+    ];
+    for (kind, one, other, same) in table {
+        assert_eq!(over_http(kind, one) == over_http(kind, other), same, "{kind} {one} {other}");
+        assert_eq!(over_a_socket(kind, one) == over_a_socket(kind, other), same, "{kind} {one} {other}");
+    }
 }
