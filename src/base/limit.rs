@@ -76,8 +76,14 @@ pub const QUEUED_TURN_BYTES: usize = 1 << 10;
 pub const COMMANDS_IN_FLIGHT_MAX: usize = 10_000;
 /// Controls that are taken beside them when there are as many.
 pub const CONTROLS_IN_FLIGHT_MAX: usize = 1_000;
-/// Commands under way on one socket or pipe; of one that sends more, no more is read.
+/// Commands under way on one socket or pipe; more wait.
 pub const COMMANDS_PER_CONNECTION_MAX: usize = 100;
+/// Controls under way on it beside them; of one that sends more, no more is read.
+pub const CONTROLS_PER_CONNECTION_MAX: usize = 100;
+/// Commands that were read from it and wait for room; of one that sends more, no more is read.
+pub const COMMANDS_WAITING_MAX: usize = 100;
+/// Bytes of these, or a single one that is larger.
+pub const COMMANDS_WAITING_BYTES_MAX: usize = 1 << 20;
 /// Commands of one client in a minute, controls counted apart; more at once, as many have not been used before.
 pub const COMMANDS_PER_MINUTE: u32 = 60_000;
 /// Longest run of a command, from its start (capabilities I8).

@@ -19,6 +19,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::copies::Copies;
 use super::panics;
+use super::screen::sentence;
 use crate::base::trace::Tracer;
 use crate::config::{Launch, LogFilter, LogFormat, LogLevel};
 
@@ -40,6 +41,7 @@ enum Message {
 #[derive(Clone)]
 pub(super) struct Log {
     queue: SyncSender<Message>,
+    format: LogFormat,
     dropped: Arc<AtomicU64>,
     /// What is logged; None where another log is the process's.
     levels: Option<Handle<Targets, Registry>>,
@@ -55,10 +57,11 @@ impl Log {
         let (filtered, handle) = Layer::new(levels(level, filter));
         let copies = Arc::<OnceLock<Tracer>>::default();
         let copied = launch.settings.collector.is_some().then(|| Copies(Arc::clone(&copies)));
-        let log = Self { queue, dropped: Arc::default(), levels: Some(handle), copies };
+        let log = Self { queue, format, dropped: Arc::default(), levels: Some(handle), copies };
         let dropped = Arc::clone(&log.dropped);
-        if let Err(cause) =
-            std::thread::Builder::new().name("log".to_owned()).spawn(move || write_all(&lines, &dropped, io::stderr()))
+        if let Err(cause) = std::thread::Builder::new()
+            .name("log".to_owned())
+            .spawn(move || write_all((&lines, format), &dropped, io::stderr()))
         {
             super::screen::problem(format_args!("there will be no log: {cause}"));
         }
@@ -97,7 +100,7 @@ impl Log {
     /// Says why something cannot go on, behind what was logged. Where stderr takes nothing nobody waits for it, unlike
     /// [`problem`](super::screen::problem).
     pub(super) fn problem(&self, text: impl std::fmt::Display) {
-        let line = Message::Line(format!("simse: {text}\n").into_bytes());
+        let line = Message::Line(format!("{}\n", sentence(self.format, "ERROR", &text.to_string())).into_bytes());
         if self.queue.try_send(line).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -141,7 +144,7 @@ fn threshold(level: LogLevel) -> LevelFilter {
 
 /// Writes what comes: a line at once, and the lines of a busy server together, since each write wakes this thread and costs
 /// those that work a processor.
-fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64, mut out: impl Write) {
+fn write_all((lines, format): (&Receiver<Message>, LogFormat), dropped: &AtomicU64, mut out: impl Write) {
     let mut last = None::<Instant>;
     let mut text = Vec::new();
     while let Ok(first) = lines.recv() {
@@ -150,9 +153,12 @@ fn write_all(lines: &Receiver<Message>, dropped: &AtomicU64, mut out: impl Write
         }
         let missing = dropped.swap(0, Ordering::Relaxed);
         if missing > 0 {
-            text.extend_from_slice(
-                format!("[{missing} lines of the log were dropped: stderr was too slow]\n").as_bytes(),
-            );
+            let said = format!("{missing} lines of the log were dropped: stderr was too slow");
+            let line = match format {
+                LogFormat::Text => format!("[{said}]\n"),
+                LogFormat::Json => format!("{}\n", sentence(format, "WARN", &said)),
+            };
+            text.extend_from_slice(line.as_bytes());
         }
         let mut waiting = None;
         let mut next = Some(first);
@@ -254,7 +260,7 @@ mod tests {
             queue.send(Message::Line(line.into_bytes())).unwrap();
         }
         queue.send(Message::Flush(done)).unwrap();
-        let writer = std::thread::spawn(move || write_all(&lines, &missing, out));
+        let writer = std::thread::spawn(move || write_all((&lines, LogFormat::Text), &missing, out));
         wait.recv().unwrap();
         let (text, writes) = std::mem::take(&mut *written.lock());
         assert_eq!(text, expected);

@@ -11,7 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
+
+use crate::base::clock::now_text;
+use crate::config::LogFormat;
 
 /// Why something could not be printed on stdout, the first time.
 static UNPRINTED: OnceLock<String> = OnceLock::new();
@@ -102,7 +106,20 @@ pub(super) fn note(text: &str) {
 
 /// Prints a line on stderr, as the last thing that is done.
 pub(super) fn last(text: impl std::fmt::Display) {
-    remark(&format!("simse: {text}"), true);
+    last_as(LogFormat::Text, text);
+}
+
+/// The same, as the lines of a log of that format are.
+pub(super) fn last_as(format: LogFormat, text: impl std::fmt::Display) {
+    remark(&sentence(format, "ERROR", &text.to_string()), true);
+}
+
+/// What the program says of itself, as a line of a log of that format: whoever reads JSON reads nothing else.
+pub(super) fn sentence(format: LogFormat, level: &str, text: &str) -> String {
+    match format {
+        LogFormat::Text => format!("simse: {text}"),
+        LogFormat::Json => json!({ "timestamp": now_text(), "level": level, "message": text }).to_string(),
+    }
 }
 
 fn remark(text: &str, last: bool) {

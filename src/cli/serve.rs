@@ -26,16 +26,16 @@ pub(super) async fn run(arguments: Serve) -> Exit {
     // Before anything can print.
     let streams = match arguments.stdio.then(stdio::take_streams).transpose() {
         Ok(streams) => streams,
-        Err(cause) => return refuse(Exit::CannotStart, format!("stdout cannot be used: {cause}")),
+        Err(cause) => return refuse(LogFormat::Text, Exit::CannotStart, format!("stdout cannot be used: {cause}")),
     };
     let given = (arguments.options.clone(), arguments.config.clone());
     let mut launch = match Launch::resolve(arguments.options, arguments.config, Options::default()) {
         Ok(launch) => launch,
-        Err(error) => return refuse(Exit::Usage, error),
+        Err(error) => return refuse(LogFormat::Text, Exit::Usage, error),
     };
     let passed = match activate(&mut launch, arguments.stdio) {
         Ok(passed) => passed,
-        Err(error) => return refuse(Exit::CannotStart, error),
+        Err(error) => return refuse(launch.log_format, Exit::CannotStart, error),
     };
     let log = Log::start(&launch);
     for said in strange_variables() {
@@ -56,18 +56,18 @@ pub(super) type Told<'a> = ((Options, Option<PathBuf>), &'a Log);
 async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit {
     let stop = match signal::stop_requested() {
         Ok(stop) => stop,
-        Err(cause) => return refuse(Exit::CannotStart, format!("no signals: {cause}")),
+        Err(cause) => return refuse(launch.log_format, Exit::CannotStart, format!("no signals: {cause}")),
     };
     if let Some(file) = launch.port_file.clone() {
         // Said before anything has started.
         let looked = tokio::task::spawn_blocking(move || data_directory::check_place(&file)).await;
         if let Ok(Err(error)) = looked {
-            return refuse(Exit::CannotStart, error);
+            return refuse(launch.log_format, Exit::CannotStart, error);
         }
     }
     let mut running = match Running::start_on(launch, passed).await {
         Ok(running) => running,
-        Err(error) => return refuse(exit_of(&error), error),
+        Err(error) => return refuse(launch.log_format, exit_of(&error), error),
     };
     log.copy_to(running.app.tracer());
     let supervised = Supervised::new(Supervision::of_this_process());
@@ -79,7 +79,7 @@ async fn serve(launch: &Launch, passed: Passed, (given, log): Told<'_>) -> Exit 
         let written = tokio::task::spawn_blocking(move || data_directory::write_file(&file, port.as_bytes())).await;
         if let Ok(Err(error)) = written {
             drop(running.stop().await);
-            return refuse(Exit::CannotStart, error);
+            return refuse(launch.log_format, Exit::CannotStart, error);
         }
     }
     match launch.log_format {
@@ -119,8 +119,8 @@ pub(super) fn exit_of(error: &StartError) -> Exit {
     }
 }
 
-pub(super) fn refuse(exit: Exit, problem: impl std::fmt::Display) -> Exit {
-    screen::last(problem);
+pub(super) fn refuse(format: LogFormat, exit: Exit, problem: impl std::fmt::Display) -> Exit {
+    screen::last_as(format, problem);
     exit
 }
 

@@ -45,13 +45,13 @@ pub(super) fn take_streams() -> io::Result<Streams> {
 pub(super) async fn run(launch: &Launch, streams: Streams, (given, log): Told<'_>) -> Exit {
     let stop = match signal::stop_requested() {
         Ok(stop) => stop,
-        Err(cause) => return refuse(Exit::CannotStart, format!("no signals: {cause}")),
+        Err(cause) => return refuse(launch.log_format, Exit::CannotStart, format!("no signals: {cause}")),
     };
     let launch = &descriptors::fit(launch);
     let app = match open(launch).await {
         Ok(app) => app,
         Err(error) => {
-            return refuse(exit_of(&error), error);
+            return refuse(launch.log_format, exit_of(&error), error);
         }
     };
     log.copy_to(app.tracer());

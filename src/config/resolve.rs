@@ -216,6 +216,7 @@ fn settings(
     from: &Surroundings,
 ) -> Result<Settings, ConfigError> {
     let collector = telemetry::collector(&all)?;
+    let said = all.cwd.is_some();
     let cwd = all.cwd.unwrap_or_else(|| from.directory.clone());
     let mut settings = Settings::new(directory("cwd", &from.directory.join(cwd))?);
     settings.collector = collector;
@@ -224,6 +225,10 @@ fn settings(
         paths.unwrap_or_default().iter().map(|path| directory(name, &from.directory.join(path))).collect()
     };
     settings.allowed_roots = all_of("root", all.root)?;
+    // Where none was said, it is where the server was started: then each session names its own.
+    if said {
+        under_a_root(&settings)?;
+    }
     settings.allowed_paths = all_of("allowed_path", all.allowed_path)?;
     settings.stale_check = all.stale_check.unwrap_or_default();
     let own = [&all.tls_key, &all.socket].map(|path| path.as_ref().map(|path| from.directory.join(path)));
@@ -306,6 +311,16 @@ pub(super) fn missing_directories(all: &Options, from: &Surroundings) -> Vec<Con
     all_named.extend(named("root", all.root.as_ref().unwrap_or(&none)));
     all_named.extend(named("allowed_path", all.allowed_path.as_ref().unwrap_or(&none)));
     all_named.into_iter().filter_map(|(name, path)| directory(name, &path).err()).collect()
+}
+
+/// Whether sessions that name no directory may work in theirs.
+fn under_a_root(settings: &Settings) -> Result<(), ConfigError> {
+    let (roots, cwd) = (&settings.allowed_roots, &settings.working_directory);
+    if roots.is_empty() || roots.iter().any(|root| cwd.starts_with(root)) {
+        return Ok(());
+    }
+    let expected = format!("a directory under a root (--root); got {}, in which no session may work", cwd.display());
+    Err(ConfigError::Value { place: spellings("cwd"), expected })
 }
 
 /// A directory that is there, without links in its path.
@@ -434,6 +449,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let work = home.path().join("work");
         std::fs::create_dir(&work).unwrap();
+        std::fs::create_dir(home.path().join("within")).unwrap();
         let named = file.map(|text| {
             let path = home.path().join("simse.toml");
             std::fs::write(&path, text).unwrap();
@@ -473,6 +489,10 @@ mod tests {
             (None, &[("SIMSE_MEMORY_MAX_RESULTS", "101")], "memory_max_results): expected a whole number from 1 to 100; got 101"),
             (None, &[("SIMSE_CWD", "nowhere")], "--cwd (SIMSE_CWD, cwd): expected a directory;"),
             (None, &[("SIMSE_ROOT", "nowhere")], "--root (SIMSE_ROOT, root): expected a directory;"),
+            (Some("root = ['within']"), &[("SIMSE_CWD", ".")], "--cwd (SIMSE_CWD, cwd): expected a directory under a root (--root); got "),
+            (Some("data_dir = ''"), &[], "line 1: `data_dir`: expected a text that is not empty; got a string"),
+            (Some("root = ['within', '']"), &[], "line 1: `root[1]`: expected a text that is not empty; got a string"),
+            (None, &[("SIMSE_ROOT", "within:")], "SIMSE_ROOT: expected paths joined by `:`, none of them empty"),
             (Some("root = ['nowhere']"), &[], "--root (SIMSE_ROOT, root): expected a directory;"),
             (Some("prot = 3"), &[], "line 1: `prot` is not known; did you mean `port`?"),
             (Some("\nport = \"x\""), &[], "line 2: `port`: expected a whole number from 0 to 65535; got a string"),

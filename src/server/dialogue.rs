@@ -3,6 +3,7 @@
 //!
 //! What goes out waits in a short queue. When the client takes nothing, the events of its subscriptions stay where
 //! they are, in the log, and no further command is read: so a slow client loses nothing and costs nothing.
+//! Commands for which there is no room wait, and controls go past them (`room`).
 //!
 //! Invariants: every message that comes in has exactly one `response`. Events of a session go out in the order of
 //! their numbers, each once, and only behind the answer to their subscription.
@@ -12,11 +13,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::out::Out;
+use super::room::{Entry, Place, Room};
 use crate::app::{
     App, Attending, Begin, Caller, Command, EventReader, Handled, LifecycleReader, Message, Outcome, Response, Step,
     Submitted, Subscribe,
@@ -33,7 +34,7 @@ pub(super) struct Dialogue {
     caller: Caller,
     out: Out,
     /// Room for commands under way.
-    room: Arc<Semaphore>,
+    room: Arc<Room>,
     /// By session; None: all sessions of the caller.
     subscriptions: HashMap<Option<SessionId>, CancellationToken>,
     /// Ends everything that writes here.
@@ -62,7 +63,7 @@ pub(super) fn shutdown(grace: Duration) -> String {
 impl Dialogue {
     /// A dialogue that writes into `out`.
     pub(super) fn new(app: Arc<App>, caller: Caller, out: Out) -> Self {
-        let room = Arc::new(Semaphore::new(limit::COMMANDS_PER_CONNECTION_MAX));
+        let room = Room::new();
         let (subscriptions, over) = (HashMap::new(), CancellationToken::new());
         let _here = app.attend(&caller);
         Self { app, caller, out, room, subscriptions, over, tasks: TaskTracker::new(), unnamed: 0, _here }
@@ -71,7 +72,7 @@ impl Dialogue {
     /// Takes a message. Waits when too much is under way on this line. False: nobody takes answers any more.
     pub(super) async fn take(&mut self, text: &[u8]) -> bool {
         match Message::parse(text) {
-            Ok(Message::Command(command)) => self.command(*command).await,
+            Ok(Message::Command(command)) => self.command(*command, text.len()).await,
             Ok(Message::Subscribe(wish)) => self.subscribe(wish).await,
             Ok(Message::Unsubscribe { id, session }) => self.unsubscribe(id, session).await,
             Err(unread) => self.refuse((unread.id, unread.command.as_deref()), unread.error).await,
@@ -84,10 +85,9 @@ impl Dialogue {
         self.say(response((id.as_deref(), command), &handled)).await
     }
 
-    /// Waits until every command that was taken has its answer.
-    pub(super) async fn settled(&self) {
-        let all = u32::try_from(limit::COMMANDS_PER_CONNECTION_MAX).unwrap_or(u32::MAX);
-        drop(self.room.acquire_many(all).await);
+    /// Its room for commands.
+    pub(super) fn room(&self) -> Arc<Room> {
+        Arc::clone(&self.room)
     }
 
     /// Waits until nobody writes here any more.
@@ -100,18 +100,30 @@ impl Dialogue {
         self.out.say(frame).await
     }
 
-    async fn command(&mut self, command: Command) -> bool {
-        // Nobody closes it.
-        let Ok(room) = Arc::clone(&self.room).acquire_owned().await else { return false };
-        let submitted = self.app.submit(self.caller.clone(), command);
-        let (out, over) = (self.out.clone(), self.over.clone());
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = follow(submitted, &out) => {}
-                () = over.cancelled() => {}
+    async fn command(&mut self, command: Command, bytes: usize) -> bool {
+        let entry = self.room.enter(command, bytes).await;
+        let begin = Begins {
+            app: Arc::clone(&self.app),
+            caller: self.caller.clone(),
+            out: self.out.clone(),
+            over: self.over.clone(),
+            tasks: self.tasks.clone(),
+        };
+        match entry {
+            Some(Entry::Now(command, place)) => begin.begin(*command, place),
+            Some(Entry::First) => {
+                let (room, over) = (self.room(), self.over.clone());
+                self.tasks.spawn(async move {
+                    let all = async { while room.next(|command, place| begin.begin(command, place)).await {} };
+                    tokio::select! {
+                        () = all => {}
+                        () = over.cancelled() => {}
+                    }
+                });
             }
-            drop(room);
-        });
+            Some(Entry::Later) => {}
+            None => return false,
+        }
         !self.out.is_closed()
     }
 
@@ -209,6 +221,29 @@ impl Dialogue {
 impl Drop for Dialogue {
     fn drop(&mut self) {
         self.over.cancel();
+    }
+}
+
+/// What begins the commands of a dialogue.
+struct Begins {
+    app: Arc<App>,
+    caller: Caller,
+    out: Out,
+    over: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Begins {
+    fn begin(&self, command: Command, place: Place) {
+        let submitted = self.app.submit(self.caller.clone(), command);
+        let (out, over) = (self.out.clone(), self.over.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = follow(submitted, &out) => {}
+                () = over.cancelled() => {}
+            }
+            drop(place);
+        });
     }
 }
 

@@ -25,6 +25,7 @@ mod peer;
 mod pieces;
 mod query;
 mod rehearsal;
+mod room;
 mod routes;
 mod socket;
 mod sse;

@@ -1,7 +1,8 @@
 //! The same dialogue over a pipe: one JSON object a line, in and out (contract.md, Commands).
 //!
 //! A line that cannot be read, or is too long, is answered and ends nothing. The end of the input is an orderly stop:
-//! what was asked is answered, turns get their time to finish, and what they say still goes out.
+//! what was asked is answered, turns get their time to finish, and what they say still goes out. While they do, lines are
+//! still read where there are any: a turn can be aborted, and a question of it answered, up to its end.
 //!
 //! Invariant: nothing but whole lines of the protocol is written into the output.
 
@@ -49,19 +50,30 @@ where
     out.say(ready("stdio")).await;
     let writing = tokio::spawn(write(output, frames));
     let mut dialogue = Dialogue::new(Arc::clone(&app), Caller::default(), out.clone());
-    tokio::select! {
-        () = read(BufReader::new(input), line_bytes_max, &mut dialogue) => {}
-        () = stop.cancelled() => {}
-        () = out.closed() => {}
-    }
-    let grace = *grace.borrow();
-    // Who takes no answers is waited for only so long.
-    let answered = async {
-        out.say(shutdown(grace)).await;
-        dialogue.settled().await;
+    let room = dialogue.room();
+    let mut reading = Box::pin(read(BufReader::new(input), line_bytes_max, &mut dialogue));
+    let more = tokio::select! {
+        () = &mut reading => false,
+        () = stop.cancelled() => true,
+        () = out.closed() => false,
     };
-    drop(tokio::time::timeout(grace, answered).await);
-    let stored = app.shutdown(grace).await;
+    let grace = *grace.borrow();
+    let mut ending = Box::pin(async {
+        // Who takes no answers is waited for only so long.
+        let answered = async {
+            out.say(shutdown(grace)).await;
+            if more { room.settled().await } else { room.empty().await }
+        };
+        drop(tokio::time::timeout(grace, answered).await);
+        app.shutdown(grace).await
+    });
+    let stored = tokio::select! {
+        biased;
+        stored = &mut ending => stored,
+        () = &mut reading, if more => (&mut ending).await,
+    };
+    // It writes no more; what it has begun is waited for.
+    drop((reading, ending));
     drop(tokio::time::timeout(LAST_LINES, dialogue.finished()).await);
     drop((dialogue, out));
     drop(tokio::time::timeout(LAST_LINES, writing).await);

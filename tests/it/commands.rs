@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use simse::server::ListenOptions;
 use tokio::io::AsyncWriteExt as _;
 
+use crate::support::binary::simse;
 use crate::support::house::{Does, House};
 use crate::support::http::{Reply, request, within};
 use crate::support::model_server::{Answer, ModelServer};
@@ -428,4 +429,74 @@ async fn controls_are_commands_and_say_how_they_lost() {
         (&second["data"]["turnId"], &second["data"]["turnId"])
     );
     house.close().await;
+}
+
+/// A client's own work does not stand between it and its abort.
+#[tokio::test]
+async fn a_control_goes_past_commands_that_have_no_room() {
+    let house = House::open().await;
+    let mut socket = Socket::ready(&house).await;
+    socket.response(&json!({ "type": "create_session", "sessionId": "s" })).await;
+    house.round(&[Does::Says("one"), Does::Waits]);
+    socket.response(&json!({ "type": "prompt", "sessionId": "s", "prompt": "go" })).await;
+    house.events("s", "").await.until("stream.delta").await;
+    // What holds them up is held up by the model.
+    socket.say(&json!({ "id": "p", "type": "pause", "sessionId": "s" })).await;
+    while socket.next().await["type"] != "command_started" {}
+    for number in 0..150 {
+        socket.say(&json!({ "id": format!("r{number}"), "type": "list_sessions", "dependsOn": ["p"] })).await;
+    }
+    socket.say(&json!({ "id": "a", "type": "abort", "sessionId": "s" })).await;
+    let mut answers = std::collections::HashMap::new();
+    while answers.len() < 152 {
+        let frame = socket.next().await;
+        if frame["type"] == "response" {
+            answers.insert(frame["id"].as_str().unwrap().to_owned(), frame);
+        }
+    }
+    assert_eq!(answers["a"]["data"]["aborted"], true, "{}", answers["a"]);
+    // Had it come in time only when the pause had waited its time, that would have been a success.
+    assert_eq!(answers["p"]["error"]["code"], "CONFLICT", "{}", answers["p"]);
+    for number in 0..150 {
+        let answer = &answers[&format!("r{number}")];
+        assert_eq!(answer["success"], false, "{answer}");
+    }
+    house.close().await;
+}
+
+/// While turns get their time to finish, their client can still end them.
+#[tokio::test]
+async fn a_pipe_is_read_while_its_server_stops() {
+    let home = tempfile::tempdir().unwrap();
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", silent.local_addr().unwrap());
+    let mut command = simse(home.path());
+    // Longer than anybody here waits.
+    command.args(["serve", "--stdio", "--openai-base-url", &url, "--shutdown-grace-ms", "300000"]);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut lines = tokio::io::AsyncBufReadExt::lines(tokio::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut until = async |kind: &str, id: Option<&str>| loop {
+        let line = within(lines.next_line()).await.unwrap().expect("a line");
+        let frame: Value = serde_json::from_str(&line).unwrap();
+        if frame["type"] == kind && id.is_none_or(|id| frame["id"] == id) {
+            return frame;
+        }
+    };
+    let mut say = async |line: Value| stdin.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+    say(json!({ "id": "c", "type": "create_session", "sessionId": "s" })).await;
+    until("response", Some("c")).await;
+    say(json!({ "id": "p", "type": "prompt", "sessionId": "s", "prompt": "go" })).await;
+    until("response", Some("p")).await;
+    let _connection = silent.accept().await.unwrap();
+    let pid = rustix::process::Pid::from_raw(child.id().unwrap().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    until("server_shutdown", None).await;
+    say(json!({ "id": "l", "type": "list_sessions" })).await;
+    let listed = until("response", Some("l")).await;
+    assert_eq!(listed["data"]["items"][0]["sessionId"], "s", "{listed}");
+    say(json!({ "id": "a", "type": "abort", "sessionId": "s" })).await;
+    let aborted = until("response", Some("a")).await;
+    assert_eq!(aborted["data"]["aborted"], true, "{aborted}");
+    assert_eq!(within(child.wait()).await.unwrap().code(), Some(0));
 }

@@ -372,3 +372,30 @@ async fn a_limit_to_the_size_of_files_refuses_what_is_written() {
     assert_eq!(create.send(server.address).await.status, 201, "there is room again");
     server.stop_well().await;
 }
+
+/// Whoever collects JSON finds why there is no server.
+#[tokio::test]
+async fn a_refused_start_says_why_in_the_format_of_the_log() {
+    for format in ["text", "json"] {
+        for door in [&["--port", "0"][..], &["--stdio"]] {
+            let home = tempfile::tempdir().unwrap();
+            let data = home.path().join("data");
+            std::fs::create_dir(&data).unwrap();
+            std::fs::write(data.join("simse.db"), "this is no database").unwrap();
+            let mut command = simse(home.path());
+            command.args(["serve", "--data-dir", "data", "--log-format", format]).args(door);
+            let (code, out, err) = ended(command.spawn().unwrap()).await;
+            assert_eq!((code, out.as_str()), (Some(3), ""), "{err}");
+            let said: Vec<String> = match format {
+                "json" => err
+                    .lines()
+                    .map(|line| serde_json::from_str::<serde_json::Value>(line).expect(line))
+                    .filter(|line| line["level"] == "ERROR")
+                    .map(|line| line["message"].as_str().unwrap().to_owned())
+                    .collect(),
+                _ => err.lines().filter_map(|line| line.strip_prefix("simse: ").map(str::to_owned)).collect(),
+            };
+            assert!(said.iter().any(|line| line.contains("simse.db")), "{format} {door:?}: {err}");
+        }
+    }
+}

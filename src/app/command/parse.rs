@@ -141,6 +141,13 @@ pub struct Command {
     pub(super) fingerprint: Fingerprint,
 }
 
+impl Command {
+    /// Whether it goes beside what it controls: it never stands in a lane.
+    pub fn is_control(&self) -> bool {
+        self.operation.kind().1 == Class::Control
+    }
+}
+
 /// A message that is none; what of it could be read goes into the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unread {

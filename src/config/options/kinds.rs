@@ -92,12 +92,13 @@ impl Setting for Address {
 }
 
 impl Setting for PathBuf {
-    const EXPECTED: &'static str = "a path";
+    const EXPECTED: &'static str = "a path that is not empty";
     fn parse(text: &OsStr) -> Option<Self> {
-        Some(text.into())
+        // Joined to a directory, an empty one would be that directory.
+        (!text.is_empty()).then(|| text.into())
     }
     fn schema() -> Value {
-        json!({ "type": "string" })
+        json!({ "type": "string", "minLength": 1 })
     }
     fn show(&self) -> Value {
         self.display().to_string().into()
@@ -108,9 +109,10 @@ impl Setting for PathBuf {
 }
 
 impl Setting for Vec<PathBuf> {
-    const EXPECTED: &'static str = "paths joined by `:`";
+    const EXPECTED: &'static str = "paths joined by `:`, none of them empty";
     fn parse(text: &OsStr) -> Option<Self> {
-        Some(std::env::split_paths(text).collect())
+        let paths: Self = std::env::split_paths(text).collect();
+        paths.iter().all(|path| !path.as_os_str().is_empty()).then_some(paths)
     }
     fn schema() -> Value {
         schema::list_of(PathBuf::schema())
