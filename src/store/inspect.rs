@@ -57,6 +57,20 @@ pub enum Fault {
         /// Why.
         cause: String,
     },
+    /// In a column stands something of another kind than was written there, so that the session cannot be read.
+    #[error("session {session}: column {column} of table {table}: expected {expected}, found {found}")]
+    Column {
+        /// The session or, where that cannot be read, its number.
+        session: String,
+        /// The table.
+        table: &'static str,
+        /// Its column.
+        column: &'static str,
+        /// What belongs there.
+        expected: &'static str,
+        /// What stands there.
+        found: String,
+    },
     /// A turn's row cannot be read.
     #[error("session {session}: the row of turn {turn} cannot be read: {cause}")]
     Turn {

@@ -313,6 +313,45 @@ async fn whatever_is_changed_in_what_turns_have_just_said_shows() {
     }
 }
 
+/// SQLite keeps what it is given: a column that is wrong costs its session alone, and is named.
+#[tokio::test]
+async fn a_column_of_another_kind_is_named_and_the_other_sessions_are_looked_at() {
+    let directory = tempfile::tempdir().expect("a directory");
+    filled(directory.path()).await;
+    let number: &[&str] = &["'x'", "x'00'", "1.5", "-1"];
+    #[rustfmt::skip]
+    let columns: [(&str, &str, &[&str]); 26] = [
+        ("session", "id", &["x'00'"]), ("session", "client", &["x'00'"]), ("session", "status", number), ("session", "version", number),
+        ("session", "created_at", number), ("session", "updated_at", number), ("session", "message_count", number),
+        ("session", "usage", &["x'00'"]), ("session", "settings", &["x'00'"]), ("session", "head_seq", number), ("session", "head", &["'x'", "5"]),
+        ("turn", "id", &["x'00'"]), ("turn", "open", number), ("turn", "body", &["x'00'"]),
+        ("log", "count", number), ("log", "turn", number), ("log", "at", number), ("log", "body", &["'x'", "5"]),
+        ("fresh", "count", number), ("fresh", "turn", number), ("fresh", "at", number), ("fresh", "body", &["'x'", "5"]),
+        ("question", "id", &["x'00'"]), ("question", "call", &["x'00'"]),
+        ("doomed", "parent", &["'x'", "x'00'", "-1"]), ("doomed", "at", number),
+    ];
+    let rows = |table: &str| match table {
+        "session" => "id = 'a'".to_owned(),
+        "doomed" => "number = A+0 >> 32".to_owned(),
+        _ => "key BETWEEN A+0 AND A+4294967295".to_owned(),
+    };
+    let before =
+        "INSERT INTO fresh (key, count, turn, at, body) SELECT key, count, turn, at, body FROM log WHERE key = A+10;
+        INSERT INTO doomed (number, dead, parent, at) SELECT number, 0, 0, 0 FROM session WHERE id = 'a';";
+    for (table, column, values) in columns {
+        for value in values {
+            let prepared = if ["fresh", "doomed"].contains(&table) { before } else { "" };
+            let sql = format!("{prepared} UPDATE {table} SET {column} = {value} WHERE {}", rows(table));
+            let found = faults_after(directory.path(), &sql);
+            let want = format!("column {column} of table {table}: expected ");
+            assert!(found.iter().any(|said| said.contains(&want)), "{sql}: {found:#?}");
+            let session = if column == "id" && table == "session" { "session number 1" } else { "session a" };
+            assert!(found.iter().any(|said| said.starts_with(session)), "{sql}: {found:#?}");
+            assert!(!found.iter().any(|said| said.starts_with("session b")), "{sql}: {found:#?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_damaged_page_is_said() {
     let directory = tempfile::tempdir().expect("a directory");

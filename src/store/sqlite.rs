@@ -22,6 +22,7 @@ mod said;
 mod schema;
 mod sound;
 mod sweep;
+mod typed;
 mod write;
 
 use std::path::{Path, PathBuf};

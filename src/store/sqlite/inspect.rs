@@ -13,7 +13,7 @@ use super::chained::{self, Stored};
 use super::directory::{self, Hold, Lock};
 use super::read::{self, ReadError};
 use super::write::{key_of, split_key};
-use super::{FILE, fork, fresh, said, schema, sound};
+use super::{FILE, fork, fresh, said, schema, sound, typed};
 use crate::protocol::{Event, LATER_LIFECYCLE_TYPES, SessionId, SessionStatus, is_lifecycle};
 use crate::store::chain::{Chain, TAG_BYTES};
 use crate::store::inspect::{Fault, Inspected};
@@ -135,6 +135,10 @@ impl Inspection {
     ) -> Result<(Option<Inspected>, Vec<Fault>), StoreError> {
         let mut look = || -> Result<_, ReadError> {
             let moment = self.connection.unchecked_transaction()?;
+            let wrong = typed::wrong(&moment, number)?;
+            if !wrong.is_empty() {
+                return Ok((None, wrong));
+            }
             let row = match read::session_at(&moment, number) {
                 Ok(Some(row)) => row,
                 Ok(None) => return Ok((None, Vec::new())),
@@ -147,10 +151,15 @@ impl Inspection {
             let chain = walk(&moment, (&row.id, number, changed), take, &mut faults)?;
             Ok((Some(Inspected { row, turns, chain }), faults))
         };
-        look().map_err(|error| match error {
-            ReadError::Sqlite(e) => self.failed(&e),
-            ReadError::Store(e) => e,
-        })
+        match look() {
+            Ok(looked) => Ok(looked),
+            // The other sessions may well be readable.
+            Err(ReadError::Sqlite(cause)) if typed::is_in_a_row(&cause) => {
+                Ok((None, vec![Fault::Row { number, cause: cause.to_string() }]))
+            }
+            Err(ReadError::Sqlite(cause)) => Err(self.failed(&cause)),
+            Err(ReadError::Store(cause)) => Err(cause),
+        }
     }
 
     fn failed(&self, cause: &rusqlite::Error) -> StoreError {

@@ -76,14 +76,16 @@ fn ends(connection: &Connection) -> rusqlite::Result<Vec<Fault>> {
     let mut rows = list.query([])?;
     let mut faults = Vec::new();
     while let Some(row) = rows.next()? {
-        let gone: Option<String> = row.get(3)?;
+        // What is no text is no event.
+        let gone: Option<String> = row.get(3).unwrap_or_default();
         let event = gone.and_then(|gone| serde_json::from_str::<Event>(&gone).ok());
         let fits = |event: &Event| {
             let named = format!(r#"{{"sessionId":"{}"}}"#, event.session_id);
             event.kind == SESSION_DELETED && event.payload.get() == named && event.turn_id.is_none()
         };
         if !row.get::<_, bool>(2)? || !event.is_some_and(|event| fits(&event)) {
-            faults.push(Fault::End { client: row.get(0)?, place: row.get(1)? });
+            let client = row.get(0).unwrap_or_else(|_| "?".to_owned());
+            faults.push(Fault::End { client, place: row.get(1).unwrap_or_default() });
         }
     }
     Ok(faults)
