@@ -30,6 +30,8 @@ struct Seen {
     paused: bool,
     tally: Tally,
     end: Option<End>,
+    /// Its row has all that there is: it came to be behind a beginning that the log tells, as rows of earlier versions have not.
+    whole: bool,
 }
 
 /// How a turn ended.
@@ -80,7 +82,8 @@ impl Views {
         };
         // Looked up by reference first: deltas come by the thousand.
         if !self.turns.contains_key(turn_id) {
-            self.turns.insert(turn_id.clone(), Seen { place: event.seq, ..Seen::default() });
+            let whole = self.settings.is_some();
+            self.turns.insert(turn_id.clone(), Seen { place: event.seq, whole, ..Seen::default() });
         }
         let Some(turn) = self.turns.get_mut(turn_id) else { return Ok(()) };
         turn.tally.push(&body);
@@ -221,11 +224,18 @@ impl Seen {
         let ended = record.status.is_terminal();
         found.differ("whether it is over", &ended, &self.end.is_some());
         // Rows of earlier versions have neither this nor the text of the prompt.
-        if record.last_seq.is_some() {
+        if self.whole || record.last_seq.is_some() {
             found.differ("its last event", &record.last_seq, &self.last_seq);
         }
-        if self.first_seq.is_some() && !record.prompt.is_empty() {
+        if self.first_seq.is_some() && (self.whole || !record.prompt.is_empty()) {
             found.differ("prompt", &record.prompt, &self.prompt);
+        }
+        if self.whole {
+            // When that was is the actor's own. A fork may end before a turn of its source has begun.
+            let begins = record.started_at.is_some() || self.first_seq.is_none();
+            found.differ("whether it has a time at which it began", &begins, &true);
+            found.differ("whether it says why it stopped", &record.stop_reason.is_some(), &self.end.is_some());
+            found.differ("whether it has a time at which it ended", &record.ended_at.is_some(), &self.end.is_some());
         }
         let Some(end) = &self.end else { return self.compare_open(stored, found) };
         let is_done = stored.prompt.is_none()

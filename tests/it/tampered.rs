@@ -166,6 +166,26 @@ fn changed_values_are_refused(lines: &[Value]) {
     assert!(taken.is_subset(&allowed), "{:?}", taken.difference(&allowed).collect::<Vec<_>>());
 }
 
+/// What is not there is nothing that an older version has not known yet: its logs say nothing of their beginning.
+fn lost_values_of_turns_are_refused(lines: &[Value]) {
+    let mut taken = BTreeSet::new();
+    for at in (0..lines.len()).filter(|at| lines[*at].get("turn").is_some()) {
+        let record = lines[at]["turn"]["record"].as_object().unwrap();
+        let ended = record["status"] != "running";
+        for (name, value) in record {
+            let mut with = lines.to_vec();
+            with[at]["turn"]["record"].as_object_mut().unwrap().remove(name);
+            // What would be there all the same is not lost.
+            let none = |value: &Value| [Value::Null, json!(0), json!("")].contains(value);
+            let same = value.as_object().map_or_else(|| none(value), |members| members.values().all(none));
+            if ended && !same && refused(&with).is_none() {
+                taken.insert(name.clone());
+            }
+        }
+    }
+    assert_eq!(taken, BTreeSet::new());
+}
+
 fn moved_lines_are_refused(lines: &[Value]) {
     let last = lines.len();
     for at in one_of_each(lines) {
@@ -388,6 +408,7 @@ async fn whatever_is_changed_in_a_file_or_a_database_shows() {
         let lines = sealed(lines);
         assert_eq!(refused(&lines), None, "{session}");
         changed_values_are_refused(&lines);
+        lost_values_of_turns_are_refused(&lines);
         moved_lines_are_refused(&lines);
         if session == "s" {
             logs_out_of_order_are_refused(&lines);

@@ -9,7 +9,7 @@ use super::report::{ELSEWHERE, MIXED};
 use super::undo::{Step, Way};
 use crate::base::limit;
 use crate::base::workspace::Workspace;
-use crate::store::snapshots::FileState;
+use crate::store::snapshots::{FileState, PathChange};
 
 /// What the owner of a file needs to read it.
 const READ: u32 = 0o400;
@@ -20,6 +20,8 @@ const WORK: u32 = 0o700;
 #[derive(Debug, Default)]
 pub(super) struct Judged {
     pub(super) steps: Vec<Step>,
+    /// What is as it is to be already: one that was interrupted has done it, or somebody by hand.
+    pub(super) done: Vec<PathChange>,
     pub(super) conflicts: Vec<(PathBuf, String)>,
     pub(super) left: Vec<(PathBuf, String)>,
 }
@@ -113,6 +115,9 @@ pub(super) fn judge(
             links.insert(path.clone());
         }
         if is_done(&now, (&from, &to)) {
+            if from != to {
+                judged.done.push(PathChange { path, before: from, after: to, mixed });
+            }
             continue;
         }
         if mixed {

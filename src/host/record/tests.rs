@@ -382,14 +382,24 @@ fn what_was_cut_off_is_known_after_a_restart() {
 
 #[test]
 fn an_undo_that_was_interrupted_is_asked_for_again() {
-    let house = House::new(&[("a", "1"), ("b", "1")]);
-    house.command("turn_1", || ["a", "b"].iter().for_each(|name| house.put(name, "2")));
+    let house = House::new(&[("a", "1"), ("b", "1"), ("gone/x", "x"), ("gone/deep/y", "y")]);
+    house.command("turn_1", || {
+        ["a", "b", "made/z"].iter().for_each(|name| house.put(name, "2"));
+        fs::remove_dir_all(house.path("gone")).unwrap();
+    });
     let records = house.home.path().join("records");
-    let wanted = UndoWanted { direction: Direction::Undo, turn: None, partial: false };
-    // Nobody came to note it.
-    house.recording.undo(&house.session, (&house.workspace, &records), &wanted).unwrap();
-    let again = house.undo(Direction::Undo, None).unwrap();
-    assert_eq!((again.file_count, house.text("a").as_deref(), house.kinds(None)), (0, Some("1"), vec![]));
+    for (direction, text, left) in [(Direction::Undo, "1", "made"), (Direction::Redo, "2", "gone/deep")] {
+        let wanted = UndoWanted { direction, turn: None, partial: false };
+        // Nobody came to note it, and the last that it does was not done: directories.
+        let done = house.recording.undo(&house.session, (&house.workspace, &records), &wanted).unwrap();
+        fs::create_dir_all(house.path(left)).unwrap();
+        let again = house.undo(direction, None).unwrap();
+        assert_eq!((again.file_count, house.text("a").as_deref()), (done.file_count, Some(text)));
+        assert_eq!(again.files, done.files, "log, client and model hear of what the first one did");
+        assert!(!house.path(left).exists(), "{direction:?}");
+        assert_eq!(house.path("gone").exists(), direction == Direction::Undo);
+    }
+    assert_eq!(house.kinds(None).len(), 5);
 }
 
 #[test]

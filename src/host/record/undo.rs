@@ -1,7 +1,7 @@
 //! Undoes what turns did to files, and does it again: all of it, or nothing.
 //!
 //! Each path must be as the turns left it; one that somebody else has changed since stands against the whole. A path that is
-//! already as it is to be is left as it is, so that one that was interrupted can be asked for again.
+//! already as it is to be is left as it is, so that one that was interrupted can be asked for again; it is told with the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
@@ -53,9 +53,9 @@ pub struct UndoWanted {
 pub struct UndoDone {
     /// The turns, in the order in which it was done.
     pub turn_ids: Vec<TurnId>,
-    /// What happened to which path.
+    /// What happened to which path: also to those that were as they are to be before it was asked for.
     pub files: Vec<FileChange>,
-    /// Paths that changed, in all.
+    /// These paths, in all.
     pub file_count: u64,
     /// Paths of these turns that stay as they are.
     pub left: Vec<PathReason>,
@@ -124,16 +124,17 @@ impl Recording {
         let named = |(path, reason): (PathBuf, String)| PathReason { path: shown(workspace, &path), reason };
         left.extend(judged.left.into_iter().chain(stayed).map(named));
         let mut files = Vec::new();
-        for Step { path, from, to, .. } in judged.steps.iter().take(FILES_MAX) {
-            let (path, before, after) = (path.clone(), from.clone(), to.clone());
-            let change = PathChange { path, before, after, mixed: false };
-            files.push(file_change(&self.store, workspace, (&change, 0)).map_err(|e| failed(&e))?.0);
+        let step = |step: Step| PathChange { path: step.path, before: step.from, after: step.to, mixed: false };
+        let mut changes: Vec<PathChange> = judged.steps.into_iter().map(step).chain(judged.done).collect();
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        for change in changes.iter().take(FILES_MAX) {
+            files.push(file_change(&self.store, workspace, (change, 0)).map_err(|e| failed(&e))?.0);
         }
         files.iter_mut().for_each(|file| file.diff = None);
         Ok(UndoDone {
             turn_ids: chosen.iter().map(|turn| turn.id.clone()).collect(),
             files,
-            file_count: judged.steps.len() as u64,
+            file_count: changes.len() as u64,
             left,
             numbers: chosen.iter().map(|turn| turn.number).collect(),
             direction: wanted.direction,

@@ -213,7 +213,7 @@ fn other_permissions_of_somebody_stand_against_it() {
     let refused = house.undo(Direction::Undo, None).unwrap_err();
     assert_eq!(conflicts(&refused), ["d: somebody else has changed it since: it has other permissions"]);
     mode(&house, "d", 0o751);
-    assert_eq!(house.undo(Direction::Undo, None).unwrap().file_count, 0, "somebody has done it by hand");
+    assert_eq!(house.undo(Direction::Undo, None).unwrap().file_count, 1, "somebody has done it by hand: it is told");
 }
 
 /// Somebody is interrupted who had opened what a turn had closed.
