@@ -255,8 +255,6 @@ pub(super) struct Actor {
     waiters: HashMap<TurnId, Vec<oneshot::Sender<TurnRecord>>>,
     /// Where the prompt comes from that is being accepted.
     origin: Origin,
-    /// Where the prompts of turns that wait came from. Not durable: a trace does not outlive the process.
-    origins: HashMap<TurnId, Origin>,
     deleting: Option<oneshot::Sender<Result<(), ApiError>>>,
     /// An undo or a redo that works on files.
     undoing: Option<Undoing>,
@@ -298,7 +296,6 @@ impl Actor {
             conversation: None,
             waiters: HashMap::new(),
             origin: Origin::default(),
-            origins: HashMap::new(),
             deleting: None,
             undoing: None,
             behind: VecDeque::new(),
@@ -347,12 +344,9 @@ impl Actor {
             }
             Order::Prompt(prompt, reply) => {
                 let (prompt, origin) = *prompt;
-                self.origin = origin.clone();
+                self.origin = origin;
                 let answer = self.prompt(prompt).await;
                 self.origin = Origin::default();
-                if let Ok(Accepted { turn_id, status: TurnStatus::Queued, .. }) = &answer {
-                    self.origins.insert(turn_id.clone(), origin);
-                }
                 let _ = reply.send(answer);
             }
             Order::Control(kind, command, told) => self.control(kind, command, told).await,

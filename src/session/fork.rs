@@ -222,6 +222,7 @@ impl Own {
             record,
             prompt: None,
             configure: None,
+            came: None,
             held: None,
             aborted: None,
             steers: Steers::default(),

@@ -240,6 +240,7 @@ impl Seen {
         let Some(end) = &self.end else { return self.compare_open(stored, found) };
         let is_done = stored.prompt.is_none()
             && stored.configure.is_none()
+            && stored.came.is_none()
             && stored.held.is_none()
             && stored.aborted.is_none()
             && stored.steers.is_empty();

@@ -96,6 +96,7 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
         },
         prompt: Some(Waiting::Here(PromptContent::Text("p".into()))),
         configure: Some(Configure { title: Some("t".into()), ..Configure::default() }),
+        came: Some(super::Came { request_id: Some("r".into()), traceparent: None }),
         held: Some(Held { stopped: Some("s".into()), ..Held::default() }),
         aborted: Some("a".into()),
         steers: Steers {

@@ -40,7 +40,7 @@ pub use lifecycle::{Bell, EndsKept, LifecyclePage};
 pub use memory::MemoryStore;
 pub use meters::CommitMeter;
 pub use outcome::{Fingerprint, OutcomeRow, OutcomesKept};
-pub use rows::{Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, Steers, TurnRow};
+pub use rows::{Came, Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, Steers, TurnRow};
 pub use said::{Apart, Said, Waiting, settings_bytes, shown};
 pub use sqlite::{Inspection, SqliteStore};
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::base::trace::Origin;
 use crate::protocol::{
     ClientId, Configure, GrantId, Held, PermissionConfig, PermissionMode, Reasoning, SessionId, SessionStatus,
     TurnRecord, Usage,
@@ -152,6 +153,9 @@ pub struct TurnRow {
     /// Settings that change when it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configure: Option<Configure>,
+    /// Where its prompt came from. Kept as long as the prompt is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub came: Option<Came>,
     /// What a paused turn has to do first when it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
@@ -161,6 +165,34 @@ pub struct TurnRow {
     /// Messages that were accepted for it while it runs and that wait for its next boundary.
     #[serde(default, skip_serializing_if = "Steers::is_empty")]
     pub steers: Steers,
+}
+
+/// Where a prompt came from that waits: its turn says so also after a restart.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Came {
+    /// The id of the request.
+    #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The span that it belongs to, as a `traceparent`.
+    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
+}
+
+impl Came {
+    /// As it is kept. None: nothing is known.
+    pub fn of(origin: &Origin) -> Option<Self> {
+        let request_id = origin.request_id.as_deref().map(str::to_owned);
+        let came = Self { request_id, traceparent: origin.context.map(|context| context.to_string()) };
+        (came != Self::default()).then_some(came)
+    }
+}
+
+impl From<Came> for Origin {
+    fn from(came: Came) -> Self {
+        // What is no place in a trace begins one of its own.
+        let context = came.traceparent.and_then(|text| text.parse().ok());
+        Self { request_id: came.request_id.map(Into::into), context }
+    }
 }
 
 /// Messages for a running turn. A `session.steer` in the log says that one has reached it.

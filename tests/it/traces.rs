@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::support::binary::Serving;
 use crate::support::house::{Does, House};
 use crate::support::http::request;
+use crate::support::model_server::{Answer, ModelServer, queue};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -303,4 +304,27 @@ async fn without_a_collector_nothing_is_told() {
     let session = house.session(json!({})).await;
     assert_eq!(house.prompt(&session, "x").await["status"], "completed");
     house.close().await;
+}
+
+/// What waits is still somebody's work when the server is another.
+#[tokio::test]
+async fn a_prompt_that_waits_belongs_to_its_request_over_a_restart() {
+    let model = ModelServer::start(queue([Answer::silence(), Answer::text(&["done"])])).await;
+    let home = tempfile::tempdir().unwrap();
+    let arguments = ["--openai-base-url", &model.base_url(), "--model", "openai/x"];
+    let mut serving = Serving::start(&home, &arguments).await;
+    let create = serving.request("POST", "/sessions").json(&json!({ "sessionId": "s" }));
+    assert_eq!(create.send(serving.address).await.status, 201);
+    let prompt = |text: &str| serving.request("POST", "/sessions/s/prompt").json(&json!({ "prompt": text }));
+    assert_eq!(prompt("first").send(serving.address).await.status, 202);
+    model.came(1).await;
+    let second = prompt("second").header("traceparent", PARENT).header("x-request-id", "req-2");
+    let queued = second.send(serving.address).await;
+    assert_eq!((queued.status, &queued.json()["status"]), (202, &json!("queued")));
+    serving.child.kill().await.unwrap();
+    let again = Serving::start(&home, &arguments).await;
+    model.came(2).await;
+    let requests = model.requests();
+    assert_eq!((requests[0].header("traceparent"), requests[1].header("traceparent")), (None, Some(PARENT)));
+    again.stop().await;
 }

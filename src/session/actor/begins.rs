@@ -18,7 +18,7 @@ use crate::session::runner::{self, Helm, Job, TurnSink};
 use crate::session::settings::configure;
 use crate::session::traced::TurnTrace;
 use crate::session::turn::{Input, Phase};
-use crate::store::{Said, SessionRow, StoreError, TurnRow, Waiting, Write};
+use crate::store::{Came, Said, SessionRow, StoreError, TurnRow, Waiting, Write};
 
 /// A turn that begins, as it is to be written down.
 pub(super) struct Beginning {
@@ -26,6 +26,8 @@ pub(super) struct Beginning {
     /// The session's row from then on.
     row: SessionRow,
     content: PromptContent,
+    /// Where it came from, where it has waited.
+    came: Option<Came>,
     /// Under which number it was kept, where it was.
     kept: Option<u64>,
     phase: Phase,
@@ -38,6 +40,7 @@ impl Beginning {
     /// How a turn begins to which that was said, in a session with that row.
     fn of((mut turn, said): (TurnRow, Said), session: &SessionRow, version_step: u64) -> Self {
         let kept = turn.prompt.take().and_then(|prompt| prompt.place());
+        let came = turn.came.take();
         let Said { content, configure } = said;
         let mut row = session.clone();
         row.version += version_step;
@@ -49,7 +52,7 @@ impl Beginning {
         turn.record.status = phase.status(false);
         turn.record.started_at = Some(row.updated_at);
         events.push((Some(turn.record.turn_id.clone()), prompt_event(&row, &content, version_step > 0)));
-        Self { turn, row, content, kept, phase, events, before }
+        Self { turn, row, content, came, kept, phase, events, before }
     }
 
     /// The session's row from then on.
@@ -88,7 +91,7 @@ impl Actor {
 
     /// The beginning of a turn is written down: it runs.
     fn begun(&mut self, beginning: Beginning) -> Accepted {
-        let Beginning { turn, row, content, phase, .. } = beginning;
+        let Beginning { turn, row, content, came, phase, .. } = beginning;
         self.row = row;
         self.terms.meters.turns.started.count();
         let turn_id = turn.record.turn_id.clone();
@@ -103,7 +106,7 @@ impl Actor {
             progress: None,
             waiting: Waiters::default(),
         };
-        let origin = self.origins.remove(&prompted.turn_id).unwrap_or_else(|| std::mem::take(&mut self.origin));
+        let origin = came.map_or_else(|| std::mem::take(&mut self.origin), Into::into);
         let about = (&self.row.id, &prompted.turn_id, self.row.settings.model.as_str());
         running.sink.trace(TurnTrace::new(&self.terms.tracer, origin, about));
         self.set_to_work(running, content.into_parts(), Progress::default());

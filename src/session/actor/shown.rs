@@ -19,9 +19,6 @@ impl Actor {
         };
         self.live.does(doing, [self.queue.len(), self.asks.len()]);
         self.weigh();
-        if self.queue.is_empty() {
-            self.origins.clear();
-        }
     }
 
     /// The session at an event that has behind it nothing but what the running turn has said since.

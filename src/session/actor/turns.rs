@@ -28,7 +28,7 @@ use crate::session::tally::Tally;
 use crate::session::turn::{Input, Phase, Place, place};
 use crate::session::views::status_after;
 use crate::session::{stopping, store_failure};
-use crate::store::{Apart, Steers, StoreError, TurnRow, Waiting, Write};
+use crate::store::{Apart, Came, Steers, StoreError, TurnRow, Waiting, Write};
 
 impl Actor {
     /// Accepts a prompt, or says why not.
@@ -137,6 +137,7 @@ impl Actor {
         let rows = prompt.receipt_rows(&accepted)?;
         let mut turn = self.new_turn(prompt.content, prompt.configure);
         turn.record.turn_id = accepted.turn_id.clone();
+        turn.came = Came::of(&self.origin);
         let turn_id = accepted.turn_id.clone();
         let event = self.queued_event(&turn_id, self.queue.len(), Some(row.version));
         let entry = |next_seq: u64| {
@@ -379,7 +380,7 @@ pub(in crate::session) fn queued_turn(session: &SessionId, said: Waiting, config
         Waiting::Apart(apart) => Waiting::Apart(Apart { text: String::new(), ..apart }),
         here => here,
     });
-    TurnRow { record, prompt, configure, held: None, aborted: None, steers: Steers::default() }
+    TurnRow { record, prompt, configure, came: None, held: None, aborted: None, steers: Steers::default() }
 }
 
 /// Whether a client's control has its effect with this end of a turn. The abort of one that ran had it before; a turn that

@@ -13,7 +13,7 @@ use crate::protocol::{
     ClientId, Configure, ErrorBody, Event, Held, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, TurnStop,
     Usage,
 };
-use crate::store::{GrantRow, SessionRow, Steers, StoreError, TurnRow, Waiting, Which};
+use crate::store::{Came, GrantRow, SessionRow, Steers, StoreError, TurnRow, Waiting, Which};
 
 /// Bytes of log bodies in one answer, about.
 const EVENTS_BYTES_MAX: usize = 1 << 20;
@@ -291,6 +291,8 @@ pub(super) struct TurnBody {
     aborted: Option<String>,
     #[serde(rename = "m", default, skip_serializing_if = "Steers::is_empty")]
     steers: Steers,
+    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
+    came: Option<Came>,
 }
 
 impl TurnBody {
@@ -321,6 +323,7 @@ impl TurnBody {
             held: turn.held.clone(),
             aborted: turn.aborted.clone(),
             steers: turn.steers.clone(),
+            came: turn.came.clone(),
         }
     }
 
@@ -343,8 +346,8 @@ impl TurnBody {
             rounds: self.rounds,
             usage: Usage { input_tokens, output_tokens, total_tokens },
         };
-        let Self { prompt, configure, held, aborted, steers, .. } = self;
-        TurnRow { record, prompt, configure, held, aborted, steers }
+        let Self { prompt, configure, held, aborted, steers, came, .. } = self;
+        TurnRow { record, prompt, configure, came, held, aborted, steers }
     }
 }
 
