@@ -198,7 +198,7 @@ pub mod store {
     mod said;
 
     pub use outcome::{Fingerprint, OutcomeRow};
-    pub use rows::{Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, Steers, TurnRow};
+    pub use rows::{Came, Grant, GrantRow, GrantSubject, SessionRow, SessionSettings, Steers, TurnRow};
     pub use said::{Apart, Said, Waiting, settings_bytes, shown};
 }
 

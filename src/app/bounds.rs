@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::base::limit;
+use crate::protocol::{ApiError, Configure};
 
 /// No control character in it.
 const NO_CONTROLS: &str = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$";
@@ -21,6 +22,18 @@ pub fn narrow(name: &str, schema: &mut Value) {
     for (place, bounds) in bounds(name) {
         merge(schema, place, bounds);
     }
+}
+
+/// Something is to be changed. `whole` is what errors call all that was said.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` that names what may be.
+pub(super) fn check_some(whole: &str, changes: &Configure) -> Result<(), ApiError> {
+    if *changes != Configure::default() {
+        return Ok(());
+    }
+    let expected = "model, reasoning, title, instructions, tools, permissionMode or workingDirectory";
+    Err(ApiError::invalid(whole, format!("at least one of {expected}")))
 }
 
 fn merge(schema: &mut Value, place: &str, more: Value) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::bounds::check_some;
 use super::{App, Caller};
 use crate::protocol::{ApiError, Configure, SessionId, SessionView};
 use crate::session::{NewSettings, Receipt};
@@ -32,13 +33,4 @@ impl App {
         let changes = self.checked_settings((caller, id), ("", changes)).await?;
         self.live(caller, id).await?.configure(NewSettings { changes, if_version, receipt }).await
     }
-}
-
-/// Something is to be changed. `whole` is what errors call all that was said.
-pub(super) fn check_some(whole: &str, changes: &Configure) -> Result<(), ApiError> {
-    if *changes != Configure::default() {
-        return Ok(());
-    }
-    let expected = "model, reasoning, title, instructions, tools, permissionMode or workingDirectory";
-    Err(ApiError::invalid(whole, format!("at least one of {expected}")))
 }

@@ -6,6 +6,7 @@ use tracing::Span as LogSpan;
 
 use crate::base::trace::{Origin, Span, SpanKind, TraceContext, Tracer};
 use crate::protocol::{EventBody, SessionId, TurnId, TurnStatus};
+use crate::store::Came;
 
 /// The span of a turn, and those of its calls that are not over.
 pub(super) struct TurnTrace {
@@ -90,4 +91,21 @@ pub(super) fn model_span(tracer: &Tracer, model: &str, parent: Option<TraceConte
     span.set("gen_ai.operation.name", "chat");
     span.set("gen_ai.request.model", model);
     span
+}
+
+impl Came {
+    /// As it is kept. None: nothing is known.
+    pub(super) fn of(origin: &Origin) -> Option<Self> {
+        let request_id = origin.request_id.as_deref().map(str::to_owned);
+        let came = Self { request_id, traceparent: origin.context.map(|context| context.to_string()) };
+        (came != Self::default()).then_some(came)
+    }
+}
+
+impl From<Came> for Origin {
+    fn from(came: Came) -> Self {
+        // What is no place in a trace begins one of its own.
+        let context = came.traceparent.and_then(|text| text.parse().ok());
+        Self { request_id: came.request_id.map(Into::into), context }
+    }
 }

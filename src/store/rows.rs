@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::trace::Origin;
 use crate::protocol::{
     ClientId, Configure, GrantId, Held, PermissionConfig, PermissionMode, Reasoning, SessionId, SessionStatus,
     TurnRecord, Usage,
@@ -176,23 +175,6 @@ pub struct Came {
     /// The span that it belongs to, as a `traceparent`.
     #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
-}
-
-impl Came {
-    /// As it is kept. None: nothing is known.
-    pub fn of(origin: &Origin) -> Option<Self> {
-        let request_id = origin.request_id.as_deref().map(str::to_owned);
-        let came = Self { request_id, traceparent: origin.context.map(|context| context.to_string()) };
-        (came != Self::default()).then_some(came)
-    }
-}
-
-impl From<Came> for Origin {
-    fn from(came: Came) -> Self {
-        // What is no place in a trace begins one of its own.
-        let context = came.traceparent.and_then(|text| text.parse().ok());
-        Self { request_id: came.request_id.map(Into::into), context }
-    }
 }
 
 /// Messages for a running turn. A `session.steer` in the log says that one has reached it.

@@ -10,7 +10,7 @@ use super::fields::{Fields, key_of, name_of};
 use super::kinds::{
     Cursor, GrantRef, HistoryPaging, KINDS, Kind, Names, Nothing, Paging, Showing, SubscribeBody, TurnRef,
 };
-use crate::app::settings::check_some;
+use crate::app::bounds::check_some;
 use crate::app::{Begin, parse_json};
 use crate::base::limit;
 use crate::protocol::whole::Whole;
