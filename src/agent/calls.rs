@@ -37,7 +37,8 @@ pub(super) struct CallMemory {
 
 impl CallMemory {
     /// Gives a call an id that is unique in its turn: questions and results are matched by it.
-    fn name_uniquely(&mut self, request: &mut ToolCallRequest) {
+    fn name_uniquely(&mut self, request: &mut ToolCallRequest) -> bool {
+        let before = request.id.clone();
         let given = if request.id.is_empty() { "call".to_owned() } else { std::mem::take(&mut request.id) };
         request.id.clone_from(&given);
         let mut number = 1_u64;
@@ -45,6 +46,7 @@ impl CallMemory {
             number += 1;
             request.id = format!("{given}_{number}");
         }
+        request.id != before
     }
 
     /// Takes note of the calls of a conversation that goes on.
@@ -56,11 +58,13 @@ impl CallMemory {
         }
     }
 
-    /// Makes the ids of a reply's calls unique.
-    pub fn adopt(&mut self, calls: &mut [Asked]) {
+    /// Makes the ids of a reply's calls unique. Whether one of them is another now.
+    pub fn adopt(&mut self, calls: &mut [Asked]) -> bool {
+        let mut changed = false;
         for call in calls {
-            self.name_uniquely(&mut call.request);
+            changed |= self.name_uniquely(&mut call.request);
         }
+        changed
     }
 }
 

@@ -108,6 +108,8 @@ impl Turn {
             messages: self.told(false).await,
             tools: Arc::default(),
             reasoning: Reasoning::Auto,
+            output_schema: None,
+            cache_key: None,
             agent: Some(AgentRequest {
                 directory: self.input.directory.clone(),
                 session: known.map(|session| session.id.clone()),
@@ -258,6 +260,7 @@ impl Scene {
             ModelEvent::Agent(event) => self.take_own(event, model)?,
             ModelEvent::Call(_)
             | ModelEvent::BadCall { .. }
+            | ModelEvent::Original(_)
             | ModelEvent::Retrying { .. }
             | ModelEvent::Finished(_) => {
                 let fault = format!("{model} is an agent and sent what only a model without a loop of its own sends");
@@ -312,7 +315,7 @@ impl Scene {
         if let Some(round) = self.rounds.last_mut() {
             round.text.clone_from(&text);
         }
-        self.emit(EventBody::StreamComplete { text })
+        self.emit(EventBody::StreamComplete { text, original: None })
     }
 
     fn complete(&self, kind: RoundKind, usage: Option<Usage>) -> Result<(), SinkError> {

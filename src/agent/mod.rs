@@ -12,6 +12,7 @@ mod gate;
 mod permit;
 mod reply;
 mod report;
+mod rescue;
 #[cfg(test)]
 mod tests;
 mod turn;

@@ -3,6 +3,8 @@
 //! Nothing of a reply counts before the model's stream ended well: a call runs only then, so a broken
 //! stream can be tried again without running anything twice.
 
+use std::sync::Arc;
+
 use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
@@ -10,7 +12,7 @@ use super::calls::Asked;
 use super::{Sink, SinkError, Steering};
 use crate::model::retry::{RetryPolicy, jitter};
 use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
-use crate::protocol::{EventBody, ToolCallRequest, Usage};
+use crate::protocol::{EventBody, Original, ToolCallRequest, Usage};
 
 /// Deltas between two looks at how far the disk has come.
 const DELTAS_PER_LOOK: u32 = 64;
@@ -26,6 +28,8 @@ pub(super) struct Reply {
     pub usage: Option<Usage>,
     /// Why it stopped.
     pub stop: Option<StopReason>,
+    /// The same in the words of its wire.
+    pub original: Option<Arc<Original>>,
 }
 
 /// How asking a model ended.
@@ -160,6 +164,10 @@ impl<'a> Listener<'a> {
                 self.reply.usage = Some(usage);
                 Ok(())
             }
+            ModelEvent::Original(original) => {
+                self.reply.original = Some(original);
+                Ok(())
+            }
             ModelEvent::Retrying { attempt, delay, error } => self.forget(attempt, delay, error),
             // Refused before.
             ModelEvent::Agent(_) => Ok(()),
@@ -175,11 +183,11 @@ impl<'a> Listener<'a> {
         self.spent = plus(self.spent, self.reply.usage.take());
         self.reply = Reply::default();
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-        self.sink.emit(EventBody::StreamRetry { attempt, delay_ms, error })
+        self.sink.emit(EventBody::StreamRetry { attempt, delay_ms, error, model: None })
     }
 }
 
-fn plus(a: Option<Usage>, b: Option<Usage>) -> Option<Usage> {
+pub(super) fn plus(a: Option<Usage>, b: Option<Usage>) -> Option<Usage> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.plus(b)),
         (one, other) => one.or(other),

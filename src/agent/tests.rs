@@ -451,7 +451,7 @@ fn calls(id: &str, name: &str, arguments: Value) -> Result<ModelEvent, ModelErro
 }
 
 fn tokens(n: u64) -> Result<ModelEvent, ModelError> {
-    Ok(ModelEvent::Usage(Usage { input_tokens: n, output_tokens: 1, total_tokens: n + 1 }))
+    Ok(ModelEvent::Usage(Usage { input_tokens: n, output_tokens: 1, total_tokens: n + 1, ..Usage::default() }))
 }
 
 fn broken() -> Result<ModelEvent, ModelError> {
@@ -503,7 +503,7 @@ async fn a_turn_with_tools_from_start_to_end() {
     let outcome = run_turn(input(Arc::clone(&script), &log), CancellationToken::new()).await;
     assert_eq!(outcome.ended, Ended::Completed);
     assert_eq!((outcome.final_text.as_str(), outcome.progress.rounds), ("Done.", 2));
-    assert_eq!(outcome.progress.usage, Usage { input_tokens: 30, output_tokens: 2, total_tokens: 32 });
+    assert_eq!(outcome.progress.usage, Usage { input_tokens: 30, output_tokens: 2, total_tokens: 32, ..Usage::default() });
     #[rustfmt::skip]
     let want = [
         "loop.start", "stream.start", "stream.delta", "stream.delta", "stream.complete",
@@ -523,10 +523,11 @@ async fn a_turn_with_tools_from_start_to_end() {
         Message::Assistant {
             text: "Let me see.".into(),
             calls: vec![call("a", "echo", json!({"text": "1"})), call("b", "gone", json!({}))],
+            original: None,
         },
         result("a", "echo", "1", false),
         result("b", "gone", "Tool not found: \"gone\"", true),
-        Message::Assistant { text: "Done.".into(), calls: vec![] },
+        Message::assistant("Done.", vec![]),
     ];
     assert_eq!(outcome.messages, messages);
     let asked = script.asked.lock();
@@ -584,7 +585,7 @@ async fn a_broken_stream_is_tried_again_and_its_calls_never_run() {
     ];
     assert_eq!(log.words(), want);
     assert_eq!(
-        log.find(|e| if let EventBody::StreamComplete { text } = e { Some(text.clone()) } else { None }),
+        log.find(|e| if let EventBody::StreamComplete { text, .. } = e { Some(text.clone()) } else { None }),
         ["whole"]
     );
     assert_eq!(outcome.messages.len(), 2);
@@ -703,7 +704,7 @@ async fn abort_in_the_stream_closes_the_partial_text() {
     cancel.cancel();
     let outcome = turn.await.unwrap();
     assert_eq!((outcome.ended, outcome.final_text.as_str()), (Ended::Aborted, "so far"));
-    assert_eq!(outcome.messages[1], Message::Assistant { text: "so far".into(), calls: vec![] });
+    assert_eq!(outcome.messages[1], Message::assistant("so far", vec![]));
     assert_eq!(log.words()[2..], ["stream.delta", "stream.complete", "loop.complete"]);
     assert_consistent(&log);
 }

@@ -33,7 +33,8 @@ use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Messages, Model, ModelError, ModelRequest, StopReason};
 use crate::protocol::{
-    ErrorBody, ErrorCode, EventBody, Held, Message, Part, PromptContent, Reasoning, RoundKind, ToolCallRequest, Usage,
+    ErrorBody, ErrorCode, EventBody, Held, Message, Original, Part, PromptContent, Reasoning, RoundKind, ToolCallRequest,
+    Usage,
 };
 
 /// The final text of a turn whose model said nothing (typescript-api.md §7).
@@ -65,6 +66,8 @@ pub struct TurnInput {
     pub iterations_max: u32,
     /// How often and when a broken stream is tried again.
     pub retry: RetryPolicy,
+    /// Models that are asked, in this order, when the one before cannot be used.
+    pub fallbacks: Vec<Arc<dyn Model>>,
 }
 
 /// Where a turn stands that goes on.
@@ -132,7 +135,18 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
     });
     let (rounds, usage, begun) = (progress.rounds, progress.usage, progress.begun);
     let Progress { held, findings, .. } = progress;
-    let mut turn = Turn { input, agent, calls, rounds, usage, held, findings, stop: None, final_text: String::new() };
+    let mut turn = Turn {
+        input,
+        agent,
+        calls,
+        rounds,
+        usage,
+        held,
+        findings,
+        stop: None,
+        final_text: String::new(),
+        made_room: false,
+    };
     let ended = turn.run(begun, &cancel).await.unwrap_or_else(|error| {
         Ended::Failed(ErrorBody { code: ErrorCode::Internal, message: error.to_string(), details: None })
     });
@@ -164,6 +178,8 @@ pub(super) struct Turn {
     findings: Vec<Part>,
     pub(super) stop: Option<StopReason>,
     pub(super) final_text: String,
+    /// The conversation was made to fit once: it is not done twice.
+    pub(super) made_room: bool,
 }
 
 impl Turn {
@@ -222,8 +238,12 @@ impl Turn {
         self.steer().await?;
         self.rounds += 1;
         self.emit(EventBody::StreamStart {})?;
-        let (asking, mut reply) = self.ask(cancel).await?;
-        self.emit(EventBody::StreamComplete { text: reply.text.clone() })?;
+        let (asking, mut reply) = self.ask_whom_it_takes(cancel).await?;
+        let replied = matches!(asking, Asking::Replied);
+        let named_anew = replied && self.calls.adopt(&mut reply.calls);
+        let whole = replied && !named_anew && reply.calls.iter().all(|asked| asked.problem.is_none());
+        let original = reply.original.take().filter(|_| whole);
+        self.emit(EventBody::StreamComplete { text: reply.text.clone(), original: original.clone() })?;
         self.usage = self.usage.plus(reply.usage.unwrap_or_default());
         if !reply.text.trim().is_empty() {
             self.final_text.clone_from(&reply.text);
@@ -240,18 +260,19 @@ impl Turn {
             return Ok(ended);
         }
         self.stop = reply.stop;
+        reply.original = original;
         if reply.calls.is_empty() {
             return self.answered(reply);
         }
-        self.calls.adopt(&mut reply.calls);
-        let Reply { text, calls, usage, .. } = reply;
-        self.remember(text.clone(), calls.iter().map(|asked| asked.request.clone()).collect());
+        let Reply { text, calls, usage, original, .. } = reply;
+        let requests = calls.iter().map(|asked| asked.request.clone()).collect();
+        self.remember_reply((text.clone(), requests, original));
         self.held = plan_calls(&self.input.environment, &mut self.calls, (&text, calls), usage)?;
         self.call_tools(cancel).await
     }
 
     /// Asks the model, as often as the policy allows.
-    async fn ask(&self, cancel: &CancellationToken) -> Result<(Asking, Reply), SinkError> {
+    pub(super) async fn ask(&self, cancel: &CancellationToken) -> Result<(Asking, Reply), SinkError> {
         let outside = (self.input.sink.as_ref(), self.input.steering.as_ref());
         let mut listener = Listener::new(outside, self.input.retry, cancel);
         let mut attempt = 1;
@@ -278,6 +299,8 @@ impl Turn {
             messages: self.told(!self.input.model.takes_images()).await,
             tools: self.input.environment.registry.definitions(),
             reasoning: self.input.reasoning,
+            cache_key: self.input.environment.session.as_ref().map(ToString::to_string),
+            output_schema: None,
             agent: None,
         }
     }
@@ -296,7 +319,9 @@ impl Turn {
         if without_images {
             describe_images(&mut told);
         }
-        hooks.transform_messages(told).await.into()
+        let mut told = hooks.transform_messages(told).await;
+        give_back_originals(messages, &mut told);
+        told.into()
     }
 
     /// A reply without calls: the answer, or nothing at all.
@@ -306,7 +331,7 @@ impl Turn {
             self.final_text = NO_RESPONSE.to_owned();
             return Ok(Some(Ended::Failed(no_response(reply.stop))));
         }
-        self.remember(reply.text, Vec::new());
+        self.remember_reply((reply.text, Vec::new(), reply.original));
         // Who spoke while the model gave its answer is heard in this turn still.
         Ok(if self.input.steering.waits() { None } else { Some(Ended::Completed) })
     }
@@ -346,8 +371,12 @@ impl Turn {
     }
 
     pub(super) fn remember(&mut self, text: String, calls: Vec<ToolCallRequest>) {
+        self.remember_reply((text, calls, None));
+    }
+
+    fn remember_reply(&mut self, (text, calls, original): (String, Vec<ToolCallRequest>, Option<Arc<Original>>)) {
         if !calls.is_empty() || !text.trim().is_empty() {
-            self.input.messages.push(Message::Assistant { text, calls });
+            self.input.messages.push(Message::Assistant { text, calls, original });
         }
     }
 
@@ -370,17 +399,24 @@ impl Turn {
     }
 }
 
+/// What hooks hand back has lost the words of its wire; a reply that they left as it was has them again.
+fn give_back_originals(before: &[Message], after: &mut [Message]) {
+    let mut known = before.iter().filter(|message| matches!(message, Message::Assistant { original: Some(_), .. }));
+    let Some(mut next) = known.next() else { return };
+    for message in after {
+        let Message::Assistant { text, calls, original: lost @ None } = message else { continue };
+        let Message::Assistant { text: known_text, calls: known_calls, original } = next else { continue };
+        if text == known_text && calls == known_calls {
+            lost.clone_from(original);
+            let Some(other) = known.next() else { return };
+            next = other;
+        }
+    }
+}
+
 /// A model's error as the turn's.
 pub(super) fn model_failure(error: &ModelError) -> ErrorBody {
-    let kind = match error {
-        ModelError::Transient { .. } => "transient",
-        ModelError::Unauthorized(_) => "unauthorized",
-        ModelError::Refused(_) => "refused",
-        ModelError::Malformed(_) => "malformed",
-        ModelError::Unavailable(_) => "unavailable",
-        ModelError::Aborted => "aborted",
-    };
-    let details = Some(serde_json::json!({ "kind": kind }));
+    let details = Some(serde_json::json!({ "kind": error.kind() }));
     ErrorBody { code: ErrorCode::UpstreamUnavailable, message: error.to_string(), details }
 }
 
@@ -394,6 +430,7 @@ pub(super) fn no_response(stop: Option<StopReason>) -> ErrorBody {
     let why = match stop {
         Some(StopReason::Length) => "length",
         Some(StopReason::ContentFilter) => "content_filter",
+        Some(StopReason::Refusal) => "refusal",
         Some(StopReason::EndTurn | StopReason::ToolUse) | None => "none_given",
     };
     let details = Some(serde_json::json!({ "kind": "blank", "stopReason": why }));

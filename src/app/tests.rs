@@ -55,7 +55,7 @@ fn events(all: Vec<Result<ModelEvent, ModelError>>) -> ModelStream {
 }
 
 fn says(text: &str) -> Round {
-    let usage = Usage { input_tokens: 3, output_tokens: 2, total_tokens: 5 };
+    let usage = Usage { input_tokens: 3, output_tokens: 2, total_tokens: 5, ..Usage::default() };
     let all = vec![
         Ok(ModelEvent::Text(text.into())),
         Ok(ModelEvent::Usage(usage)),

@@ -489,7 +489,7 @@ impl Workbench for Wardrobe {
             let (system, registry) = tokio::join!(prompt, self.registry(settings));
             // Tool servers were waited for, and a link may lie there since.
             self.place(settings).map_err(|refused| refused.0)?;
-            Ok(Equipment { model, system, registry, hooks: Arc::clone(&self.hooks) })
+            Ok(Equipment { model, fallbacks: Vec::new(), system, registry, hooks: Arc::clone(&self.hooks) })
         })
     }
 }

@@ -42,6 +42,8 @@ pub struct Post {
     pub url: String,
     /// `Authorization: Bearer`, when there is a token.
     pub bearer: Option<SecretString>,
+    /// Further headers.
+    pub headers: Vec<(String, SecretString)>,
     /// What the caller wants back, such as `text/event-stream`.
     pub accept: &'static str,
     /// The body, in JSON.
@@ -120,6 +122,10 @@ pub async fn post(request: Post) -> Result<Answer, HttpError> {
     if let Some(token) = &request.bearer {
         builder = builder.bearer_auth(token.expose_secret());
     }
+    for (name, value) in &request.headers {
+        let (name, value) = header(name, value.expose_secret())?;
+        builder = builder.header(name, value);
+    }
     // Whose work it is, for whoever follows it on the other side.
     if let Some(context) = Origin::current().context {
         builder = builder.header(TRACEPARENT, context.to_string());
@@ -150,10 +156,7 @@ pub async fn post_protobuf(request: Post, headers: Vec<(String, String)>) -> Res
         .header(reqwest::header::ACCEPT, HeaderValue::from_static(request.accept))
         .body(request.body);
     for (name, value) in headers {
-        let name = HeaderName::try_from(&name)
-            .map_err(|_| HttpError::BadHeader(format!("`{name}` is no name of a header")))?;
-        let value = HeaderValue::try_from(&value);
-        let value = value.map_err(|_| HttpError::BadHeader(format!("the header `{name}` cannot have this value")))?;
+        let (name, value) = header(&name, &value)?;
         builder = builder.header(name, value);
     }
     let mut response = sent(builder, &host, request.idle_timeout).await?;
@@ -161,6 +164,15 @@ pub async fn post_protobuf(request: Post, headers: Vec<(String, String)>) -> Res
     // Read to its end, so that the connection can be used again.
     while let Ok(Ok(Some(_))) = within(request.idle_timeout, &host, response.chunk()).await {}
     Ok(status)
+}
+
+fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HttpError> {
+    let parsed = HeaderName::try_from(name);
+    let parsed = parsed.map_err(|_| HttpError::BadHeader(format!("`{name}` is no name of a header")))?;
+    let mut value = HeaderValue::try_from(value)
+        .map_err(|_| HttpError::BadHeader(format!("the header `{name}` cannot have this value")))?;
+    value.set_sensitive(true);
+    Ok((parsed, value))
 }
 
 /// The answer to a request, whatever its status.
@@ -452,6 +464,7 @@ mod tests {
         let request = Post {
             url: format!("http://{free}/path?key=secret"),
             bearer: Some("token".into()),
+            headers: Vec::new(),
             accept: "*/*",
             body: Bytes::from_static(b"{}"),
             idle_timeout: Duration::from_secs(5),

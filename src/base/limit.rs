@@ -203,6 +203,10 @@ pub const GIT_REMOTE_TIMEOUT_MS: u64 = 300_000;
 pub const MODEL_EVENT_BYTES_MAX: usize = 8 << 20;
 /// Largest reply of a model, in bytes: text, reasoning and arguments together.
 pub const MODEL_REPLY_BYTES_MAX: usize = 32 << 20;
+/// Largest file that a model's key stands in.
+pub const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
+/// Largest recording of models' answers that is replayed.
+pub const TAPE_BYTES_MAX: u64 = 1 << 30;
 /// Entries of the list of tools that a session is given.
 pub const TOOL_ENTRIES_MAX: usize = 1_000;
 /// Longest title in characters (capabilities A5).

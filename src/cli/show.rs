@@ -45,7 +45,13 @@ fn told(body: &EventBody) -> Option<String> {
     Some(match body {
         EventBody::SessionPrompt { prompt, .. } => format!("  prompt: {}", short(prompt, 400)),
         EventBody::SessionSteer { prompt, .. } => format!("  added to the prompt: {}", short(prompt, 400)),
-        EventBody::StreamRetry { attempt, delay_ms, error } => {
+        EventBody::StreamRetry { error, model: Some(model), .. } => {
+            format!("  ! the model failed ({}); {model} is asked instead", short(error, 200))
+        }
+        EventBody::CompactionPrune { message_count, .. } => {
+            format!("  ! the conversation did not fit; {message_count} messages of it are left, old outputs shortened")
+        }
+        EventBody::StreamRetry { attempt, delay_ms, error, model: None } => {
             format!("  ! the model's stream broke ({}); attempt {attempt} in {delay_ms} ms", short(error, 200))
         }
         EventBody::ToolCallStart { name, args, .. } => format!("\n  > {}", call(name, args)),

@@ -4,11 +4,13 @@
 //! since. The newest turns, everything before the newest summary, and the newest output are never touched.
 
 mod images;
+mod room;
 
 use crate::base::limit;
 use crate::protocol::{Message, Part};
 
 pub use images::{bound_images, describe_images};
+pub use room::{conversation_chars, make_room};
 
 /// Tool outputs shorter than this many UTF-16 units stay: a placeholder would save nothing.
 const PRUNED_UNITS_MIN: usize = 200;

@@ -5,6 +5,7 @@
 
 mod agent;
 mod embed;
+mod facts;
 mod messages;
 mod names;
 pub mod retry;
@@ -18,10 +19,11 @@ use futures_util::Stream;
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
-use crate::protocol::{Reasoning, ToolCallRequest, ToolDefinition, Usage};
+use crate::protocol::{Original, Reasoning, ToolCallRequest, ToolDefinition, Usage};
 
 pub use agent::{AgentEvent, AgentSession, FormRequest, HostCall, Question, Reply};
 pub use embed::{Embedder, Vectors};
+pub use facts::{ModelFacts, Prices};
 pub use messages::Messages;
 pub use names::WireNames;
 
@@ -36,6 +38,10 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolDefinition]>,
     /// How much it is to think before it answers.
     pub reasoning: Reasoning,
+    /// What its answer has to be: the JSON Schema of an object. None: any text.
+    pub output_schema: Option<Arc<serde_json::Value>>,
+    /// Whose conversation it is: requests with the same key begin alike, and a provider may keep what they have in common.
+    pub cache_key: Option<String>,
     /// What only an agent is told. None for a model that our own loop drives.
     pub agent: Option<AgentRequest>,
 }
@@ -62,6 +68,8 @@ pub enum StopReason {
     Length,
     /// The provider cut it for its content.
     ContentFilter,
+    /// It does not want to answer.
+    Refusal,
 }
 
 /// What comes out of a model.
@@ -84,6 +92,8 @@ pub enum ModelEvent {
     },
     /// Tokens used so far in this request.
     Usage(Usage),
+    /// The whole reply in the words of its wire, where the model wants them back as they were. At most once, before the end.
+    Original(Arc<Original>),
     /// The stream broke and is tried again; what came before in this request is void.
     Retrying {
         /// Which attempt comes now; the first retry is 2.
@@ -116,6 +126,15 @@ pub enum ModelError {
     /// The provider refuses the request as it is: 4xx.
     #[error("{0}")]
     Refused(String),
+    /// The conversation does not fit into the model's window.
+    #[error("{0}")]
+    Overflow(String),
+    /// The account has no money or no quota left; waiting does not help.
+    #[error("{0}")]
+    Spent(String),
+    /// The provider takes nothing of this content.
+    #[error("{0}")]
+    Blocked(String),
     /// What came does not follow the wire format.
     #[error("{0}")]
     Malformed(String),
@@ -125,6 +144,52 @@ pub enum ModelError {
     /// The caller cancelled.
     #[error("aborted")]
     Aborted,
+}
+
+impl ModelError {
+    /// What kind it is, in one word for programs.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Transient { .. } => "transient",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::Refused(_) => "refused",
+            Self::Overflow(_) => "context_overflow",
+            Self::Spent(_) => "quota",
+            Self::Blocked(_) => "content_filter",
+            Self::Malformed(_) => "malformed",
+            Self::Unavailable(_) => "unavailable",
+            Self::Aborted => "aborted",
+        }
+    }
+
+    /// The same error in other words.
+    #[must_use]
+    pub fn reworded(self, words: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Transient { message, retry_after } => Self::Transient { message: words(message), retry_after },
+            Self::Unauthorized(text) => Self::Unauthorized(words(text)),
+            Self::Refused(text) => Self::Refused(words(text)),
+            Self::Overflow(text) => Self::Overflow(words(text)),
+            Self::Spent(text) => Self::Spent(words(text)),
+            Self::Blocked(text) => Self::Blocked(words(text)),
+            Self::Malformed(text) => Self::Malformed(words(text)),
+            Self::Unavailable(text) => Self::Unavailable(words(text)),
+            Self::Aborted => Self::Aborted,
+        }
+    }
+
+    /// Whether another model may do better: this one cannot be used now, whatever it is asked.
+    pub fn is_of_the_model(&self) -> bool {
+        match self {
+            Self::Transient { .. }
+            | Self::Unauthorized(_)
+            | Self::Overflow(_)
+            | Self::Spent(_)
+            | Self::Malformed(_)
+            | Self::Unavailable(_) => true,
+            Self::Refused(_) | Self::Blocked(_) | Self::Aborted => false,
+        }
+    }
 }
 
 /// The stream of a model.
@@ -143,9 +208,14 @@ pub trait Model: Send + Sync + 'static {
         Ok(())
     }
 
+    /// What is known of it: its window, its abilities, its prices.
+    fn facts(&self) -> ModelFacts {
+        ModelFacts::default()
+    }
+
     /// Whether it can be shown images. One that cannot is told what they are instead.
     fn takes_images(&self) -> bool {
-        true
+        self.facts().images
     }
 
     /// Whether it is an agent: it runs a loop and tools of its own, and answers one request with a whole turn.

@@ -192,8 +192,8 @@ fn show_message(message: &Message) -> Value {
             [Part::Text { text }] => json!({ "role": "user", "content": text }),
             _ => json!({ "role": "user", "content": text_of(parts), "parts": parts }),
         },
-        Message::Assistant { text, calls } if calls.is_empty() => json!({ "role": "assistant", "content": text }),
-        Message::Assistant { text, calls } => json!({ "role": "assistant", "content": text, "toolCalls": calls }),
+        Message::Assistant { text, calls, .. } if calls.is_empty() => json!({ "role": "assistant", "content": text }),
+        Message::Assistant { text, calls, .. } => json!({ "role": "assistant", "content": text, "toolCalls": calls }),
         Message::ToolResult { call_id, name, output, is_error, parts } => {
             let mut shown = json!({
                 "role": "tool_result", "content": output, "toolCallId": call_id, "toolName": name, "isError": is_error,
@@ -226,7 +226,7 @@ fn read_message(value: Value) -> Option<Message> {
         "user" | "system" => Some(Message::User(read_parts(&mut fields, content)?)),
         "assistant" => {
             let calls = fields.remove("toolCalls").map_or(Some(Vec::new()), read)?;
-            Some(Message::Assistant { text: content, calls })
+            Some(Message::assistant(content, calls))
         }
         "tool_result" => Some(Message::ToolResult {
             call_id: text_field(&mut fields, "toolCallId")?,
@@ -272,8 +272,8 @@ mod tests {
         let messages = vec![
             Message::User(vec![Part::Text { text: "hello".into() }]),
             Message::User(vec![Part::Text { text: "look".into() }, image.clone()]),
-            Message::Assistant { text: String::new(), calls: vec![call] },
-            Message::Assistant { text: "done".into(), calls: Vec::new() },
+            Message::assistant("", vec![call]),
+            Message::assistant("done", Vec::new()),
             Message::ToolResult {
                 call_id: "c1".into(),
                 name: "view_image".into(),

@@ -3,6 +3,8 @@
 //! Each event is one record of an append-only log, numbered 1, 2, 3 … without gaps. The log is the
 //! truth: sessions, turns and histories are views of it.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
@@ -165,12 +167,27 @@ pub enum EventBody {
         delay_ms: u64,
         /// Why.
         error: String,
+        /// The model that is asked now, where it is another one than before: a fallback.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+    },
+    /// The conversation did not fit into the model's window: old outputs, and then old messages, are no longer shown to it. They
+    /// stay in the log.
+    #[serde(rename = "compaction.prune")]
+    CompactionPrune {
+        /// Messages that are left.
+        message_count: u64,
+        /// Their length, about.
+        estimated_chars: u64,
     },
     /// The model's text of one round, whole.
     #[serde(rename = "stream.complete")]
     StreamComplete {
         /// The text; may be empty when it only called tools.
         text: String,
+        /// The reply in its provider's own words, where the model wants them back as they were. Not for people.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        original: Option<Arc<super::item::Original>>,
     },
     /// A call was announced.
     #[serde(rename = "tool.call.start")]

@@ -1,5 +1,7 @@
 //! The history of a session, and what a model is shown of it.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -91,6 +93,19 @@ pub enum ItemBody {
     },
 }
 
+/// A model's reply in the words of the wire that it came over: what has to be given back to it as it was, such as
+/// signed or encrypted reasoning. Only the model that it came from is given it; others are told the text and the calls.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Original {
+    /// The wire, such as `anthropic-messages`.
+    pub wire: String,
+    /// The model, `provider/name`.
+    pub model: String,
+    /// Its parts, in their order, as they came.
+    pub items: Vec<Value>,
+}
+
 /// One message as a model gets it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Message {
@@ -102,6 +117,8 @@ pub enum Message {
         text: String,
         /// Its calls, in order.
         calls: Vec<ToolCallRequest>,
+        /// The same in the words of its wire, where these are to be given back.
+        original: Option<Arc<Original>>,
     },
     /// What came of a call.
     ToolResult {
@@ -116,4 +133,11 @@ pub enum Message {
         /// What it is shown beside the output: images.
         parts: Vec<Part>,
     },
+}
+
+impl Message {
+    /// What a model said and called, in our words alone.
+    pub fn assistant(text: impl Into<String>, calls: Vec<ToolCallRequest>) -> Self {
+        Self::Assistant { text: text.into(), calls, original: None }
+    }
 }

@@ -80,6 +80,7 @@ impl EventBody {
             Self::StreamDelta { .. } => "stream.delta",
             Self::StreamReasoning { .. } => "stream.reasoning",
             Self::StreamRetry { .. } => "stream.retry",
+            Self::CompactionPrune { .. } => "compaction.prune",
             Self::StreamComplete { .. } => "stream.complete",
             Self::ToolCallStart { .. } => "tool.call.start",
             Self::ToolCallOutput { .. } => "tool.call.output",

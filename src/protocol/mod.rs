@@ -32,7 +32,7 @@ pub use display::Display;
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::EventBody;
 pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
-pub use item::{Item, ItemBody, Message, Part, Role};
+pub use item::{Item, ItemBody, Message, Original, Part, Role};
 pub use kind::{EVENT_TYPES, kind_named};
 pub use lifecycle::{LATER_LIFECYCLE_TYPES, LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
 pub use permission::{
@@ -42,7 +42,7 @@ pub use permission::{
 pub use record::Event;
 pub use request::{ClientQuestion, ClientReply, FormReply, NoticeLevel};
 pub use session::{
-    ACP_PREFIX, AgentList, AgentView, Deleted, Health, LimitView, ModelList, ModelView, OWN_AGENT, Page, Proof,
+    ACP_PREFIX, AgentList, AgentView, Cost, Deleted, Health, LimitView, ModelList, ModelView, OWN_AGENT, Page, Proof,
     SessionStatus, SessionView, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
 };
 pub use snapshot::{OpenCall, Snapshot, Underway};

@@ -12,6 +12,7 @@ use super::error::ErrorBody;
 use super::event::EventBody;
 use super::id::{SessionId, TurnId};
 use super::permission::PermissionMode;
+use super::telling::is_zero;
 
 /// The name of our own loop among the agents.
 pub const OWN_AGENT: &str = "simse";
@@ -69,6 +70,8 @@ pub enum TurnStop {
     MaxTokens,
     /// The provider cut the answer for its content.
     ContentFilter,
+    /// The model refused to answer.
+    Refusal,
     /// The limit of rounds with the model.
     MaxIterations,
     /// A client aborted it.
@@ -99,6 +102,72 @@ pub struct Usage {
     pub output_tokens: u64,
     /// Both together, as the provider says.
     pub total_tokens: u64,
+    /// Of the tokens sent, those that the provider had in its cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_input_tokens: u64,
+    /// Of the tokens sent, those that it put into its cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
+    /// Of the tokens received, those that nobody is shown: the model's reasoning.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reasoning_tokens: u64,
+    /// What they cost, where the prices are known.
+    #[serde(default, rename = "costUsd", skip_serializing_if = "Cost::is_zero")]
+    pub cost: Cost,
+}
+
+/// Money, in thousand-millionths of a US dollar; on the wire a number of dollars.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cost(pub u64);
+
+impl Cost {
+    /// Of one dollar.
+    const NANO: f64 = 1e9;
+
+    /// Whether it is nothing, or not known.
+    pub fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
+    /// In dollars.
+    pub fn dollars(self) -> f64 {
+        #[allow(clippy::cast_precision_loss, reason = "exact up to nine million dollars")]
+        let nano = self.0 as f64;
+        nano / Self::NANO
+    }
+
+    /// Of so many dollars; less than nothing is nothing.
+    pub fn of_dollars(dollars: f64) -> Self {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates, and takes what is no number as 0")]
+        let nano = (dollars * Self::NANO).round() as u64;
+        Self(nano)
+    }
+}
+
+impl Serialize for Cost {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.dollars())
+    }
+}
+
+impl<'de> Deserialize<'de> for Cost {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        f64::deserialize(deserializer).map(Self::of_dollars)
+    }
+}
+
+impl JsonSchema for Cost {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Cost".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "number", "minimum": 0 })
+    }
 }
 
 impl Usage {
@@ -109,6 +178,10 @@ impl Usage {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
             total_tokens: self.total_tokens.saturating_add(other.total_tokens),
+            cached_input_tokens: self.cached_input_tokens.saturating_add(other.cached_input_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
+            cost: Cost(self.cost.0.saturating_add(other.cost.0)),
         }
     }
 }

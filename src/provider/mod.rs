@@ -3,19 +3,27 @@
 mod acp;
 mod demo;
 mod openai;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::{Embedder, Model};
+use crate::model::{Embedder, Model, ModelFacts};
+
+use openai::Chat;
+use wire::{HttpModel, Spec};
 
 pub use acp::{AcpAgent, AcpLoad, AcpOptions};
 pub use demo::DEMO_MODEL_ID;
-pub use openai::{OpenAiOptions, Reach};
+pub use openai::OpenAiOptions;
+pub use wire::{GateOptions, Key, Place, Reach, Tape, TapeError};
 
 /// A model behind an OpenAI-compatible chat-completions endpoint. Its id is `openai/<name>`.
 pub fn openai(options: OpenAiOptions) -> Arc<dyn Model> {
-    Arc::new(openai::OpenAi::new(options))
+    let place = Arc::new(options.place());
+    let facts = ModelFacts { images: options.images, ..ModelFacts::default() };
+    let spec = Spec { id: format!("openai/{}", options.model), model: options.model, facts, ..Spec::default() };
+    Arc::new(HttpModel::new(Arc::new(Chat), spec, place))
 }
 
 /// An embedding model behind the same endpoint's `/embeddings`.

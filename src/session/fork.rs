@@ -357,7 +357,7 @@ mod tests {
             let mut turns = Vec::new();
             for _ in 0..1_000 {
                 let turn = TurnId::generate();
-                let said = |text: &str| EventBody::StreamComplete { text: text.into() };
+                let said = |text: &str| EventBody::StreamComplete { text: text.into(), original: None };
                 let prompt = EventBody::SessionPrompt {
                     session_id: id.clone(),
                     prompt: "and then?".into(),

@@ -9,10 +9,11 @@
 //! it and in the order of the calls; what a crash left open gets a synthetic one.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::context::bound_images;
 use crate::model::{AgentSession, Messages};
-use crate::protocol::{Event, EventBody, HeldCall, Item, ItemBody, Message, Part, Role, ToolCallRequest};
+use crate::protocol::{Event, EventBody, HeldCall, Item, ItemBody, Message, Original, Part, Role, ToolCallRequest};
 
 /// What the model is told of a call that has no result.
 const INTERRUPTED: &str = "The call was interrupted and has no result.";
@@ -38,8 +39,8 @@ fn item_body(body: EventBody) -> Option<ItemBody> {
         EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
             Some(ItemBody::Message { role: Role::User, content: content(prompt, parts) })
         }
-        EventBody::StreamComplete { text } if text.is_empty() => None,
-        EventBody::StreamComplete { text } => {
+        EventBody::StreamComplete { text, .. } if text.is_empty() => None,
+        EventBody::StreamComplete { text, .. } => {
             Some(ItemBody::Message { role: Role::Assistant, content: vec![Part::Text { text }] })
         }
         EventBody::ToolCallStart { call_id, name, args } => Some(ItemBody::ToolCall { call_id, name, arguments: args }),
@@ -77,6 +78,7 @@ pub struct Rebuild {
 #[derive(Debug, Default)]
 struct Round {
     text: String,
+    original: Option<Arc<Original>>,
     calls: Vec<ToolCallRequest>,
     results: HashMap<String, Outcome>,
 }
@@ -141,9 +143,9 @@ impl Rebuild {
                 self.close_turn();
                 self.messages.push(told_of("redid", (&paths, path_count)));
             }
-            EventBody::StreamComplete { text } => {
+            EventBody::StreamComplete { text, original } => {
                 self.close_round();
-                self.round = Some(Round { text, ..Round::default() });
+                self.round = Some(Round { text, original, ..Round::default() });
             }
             EventBody::ToolCallStart { call_id, name, args } => {
                 let call = ToolCallRequest { id: call_id, name, arguments: args };
@@ -161,11 +163,11 @@ impl Rebuild {
     }
 
     fn close_round(&mut self) {
-        let Some(Round { text, calls, mut results }) = self.round.take() else { return };
+        let Some(Round { text, original, calls, mut results }) = self.round.take() else { return };
         if text.trim().is_empty() && calls.is_empty() {
             return;
         }
-        self.messages.push(Message::Assistant { text, calls: calls.clone() });
+        self.messages.push(Message::Assistant { text, calls: calls.clone(), original });
         let mut found = Vec::new();
         for call in calls {
             let outcome = results.remove(&call.id).unwrap_or_else(Outcome::interrupted);
@@ -210,9 +212,9 @@ impl Rebuild {
         if held.is_empty() {
             return (self.finish(), Vec::new());
         }
-        let Round { text, calls, mut results } = self.round.take().unwrap_or_default();
+        let Round { text, original, calls, mut results } = self.round.take().unwrap_or_default();
         let all = calls.iter().chain(held.iter().map(|call| &call.request)).cloned().collect();
-        self.messages.push(Message::Assistant { text, calls: all });
+        self.messages.push(Message::Assistant { text, calls: all, original });
         let mut found = Vec::new();
         for call in calls {
             let outcome = results.remove(&call.id).unwrap_or_else(Outcome::interrupted);
@@ -254,7 +256,7 @@ mod tests {
     }
 
     fn said(text: &str) -> EventBody {
-        EventBody::StreamComplete { text: text.into() }
+        EventBody::StreamComplete { text: text.into(), original: None }
     }
 
     fn start(id: &str) -> EventBody {
@@ -297,7 +299,7 @@ mod tests {
 
     fn assistant(text: &str, ids: &[&str]) -> Message {
         let call = |id: &&str| ToolCallRequest { id: (*id).into(), name: "t".into(), arguments: Map::new() };
-        Message::Assistant { text: text.into(), calls: ids.iter().map(call).collect() }
+        Message::assistant(text, ids.iter().map(call).collect())
     }
 
     fn result(id: &str, output: &str, is_error: bool) -> Message {
@@ -413,7 +415,7 @@ mod tests {
             let (conversation, _) = rebuild.finish_held(held);
             let words = conversation.messages.iter().map(|message| match message {
                 Message::User(_) => "user".to_owned(),
-                Message::Assistant { text, calls } => {
+                Message::Assistant { text, calls, .. } => {
                     format!("{text}[{}]", calls.iter().map(|c| c.id.as_str()).collect::<Vec<_>>().join(" "))
                 }
                 Message::ToolResult { call_id, .. } => format!("={call_id}"),

@@ -360,6 +360,7 @@ fn is_said(body: &EventBody) -> bool {
         | EventBody::LoopDoomLoop { .. }
         | EventBody::AgentSession { .. }
         | EventBody::StreamRetry { .. }
+        | EventBody::CompactionPrune { .. }
         | EventBody::ToolCallStart { .. }
         | EventBody::ToolCallOutput { .. }
         | EventBody::ToolCallEnd { .. }

@@ -438,7 +438,7 @@ pub(super) mod tests {
     impl Workbench for Bench {
         fn equip<'a>(&'a self, _: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
             let (model, registry, hooks) = (Arc::new(NoModel), Arc::default(), Arc::new(NoHooks));
-            Box::pin(std::future::ready(Ok(Equipment { model, system: String::new(), registry, hooks })))
+            Box::pin(std::future::ready(Ok(Equipment { model, fallbacks: Vec::new(), system: String::new(), registry, hooks })))
         }
 
         fn run(&self, mut input: TurnInput, _: CancellationToken) -> BoxFuture<'static, TurnOutcome> {
@@ -453,8 +453,8 @@ pub(super) mod tests {
                     std::future::pending::<()>().await;
                 }
                 let final_text = input.messages.len().to_string();
-                input.sink.emit(EventBody::StreamComplete { text: final_text.clone() }).expect("taken");
-                input.messages.push(crate::protocol::Message::Assistant { text: final_text.clone(), calls: vec![] });
+                input.sink.emit(EventBody::StreamComplete { text: final_text.clone(), original: None }).expect("taken");
+                input.messages.push(crate::protocol::Message::assistant(final_text.clone(), vec![]));
                 let (ended, messages) = (Ended::Completed, input.messages);
                 TurnOutcome { ended, final_text, messages, agent: None, progress: Progress::default(), stop: None }
             })

@@ -13,7 +13,7 @@ use crate::agent::{CallEnd, CallFate};
 use crate::base::clock;
 use crate::base::metrics::meters::{Meters, ModelMeter, NO_TOOL, Outcome};
 use crate::base::trace::{Origin, Span, Tracer};
-use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::model::{Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream};
 use crate::protocol::{TurnRecord, TurnStatus, Usage, VerdictSource};
 use crate::tool::Registry;
 
@@ -92,6 +92,10 @@ impl Model for Metered {
         self.model.available()
     }
 
+    fn facts(&self) -> ModelFacts {
+        self.model.facts()
+    }
+
     fn takes_images(&self) -> bool {
         self.model.takes_images()
     }
@@ -138,6 +142,7 @@ impl Counted {
                     self.meter.first.took(began.elapsed());
                 }
             }
+            ModelEvent::Original(_) => {}
             ModelEvent::Usage(usage) => self.usage = *usage,
             ModelEvent::Retrying { .. } => self.meter.failed.of("transient").count(),
             ModelEvent::Finished(_) => self.end(None),
@@ -165,18 +170,6 @@ impl Counted {
     }
 }
 
-/// The kind of an error, in a word.
-fn kind(error: &ModelError) -> &'static str {
-    match error {
-        ModelError::Transient { .. } => "transient",
-        ModelError::Unauthorized(_) => "unauthorized",
-        ModelError::Refused(_) => "refused",
-        ModelError::Malformed(_) => "malformed",
-        ModelError::Unavailable(_) => "unavailable",
-        ModelError::Aborted => "aborted",
-    }
-}
-
 impl Stream for Counted {
     type Item = Result<ModelEvent, ModelError>;
 
@@ -190,7 +183,7 @@ impl Stream for Counted {
         match &polled {
             Poll::Pending => {}
             Poll::Ready(Some(Ok(event))) => this.look(event, began),
-            Poll::Ready(Some(Err(error))) => this.end(Some(kind(error))),
+            Poll::Ready(Some(Err(error))) => this.end(Some(error.kind())),
             Poll::Ready(None) => this.end(Some("cut")),
         }
         polled

@@ -76,6 +76,8 @@ pub use views::Views;
 pub struct Equipment {
     /// The model.
     pub model: Arc<dyn Model>,
+    /// Models that are asked, in this order, when the one before cannot be used.
+    pub fallbacks: Vec<Arc<dyn Model>>,
     /// The system text.
     pub system: String,
     /// The tools.

@@ -92,7 +92,8 @@ impl Remains {
             EventBody::PermissionResponse { request_id, .. } | EventBody::ClientResponse { request_id, .. } => {
                 self.questions.retain(|(id, _)| id != request_id);
             }
-            EventBody::SessionCreated { .. }
+            EventBody::CompactionPrune { .. }
+            | EventBody::SessionCreated { .. }
             | EventBody::SessionPrompt { .. }
             | EventBody::SessionSteer { .. }
             | EventBody::SessionCompleted { .. }
@@ -139,7 +140,7 @@ impl Remains {
             });
         }
         if let Some(text) = &self.stream {
-            closing.push(EventBody::StreamComplete { text: text.clone() });
+            closing.push(EventBody::StreamComplete { text: text.clone(), original: None });
         }
         for (call_id, name) in &self.calls {
             let (call_id, name) = (call_id.clone(), name.clone());
@@ -219,7 +220,7 @@ mod tests {
             let (closing, count) = remains.close(&why);
             assert_eq!(closing.iter().map(EventBody::kind).collect::<Vec<_>>(), want, "{events:?}");
             assert_eq!(count, messages, "{events:?}");
-            if let Some(EventBody::StreamComplete { text }) = closing.first() {
+            if let Some(EventBody::StreamComplete { text, .. }) = closing.first() {
                 assert_eq!(text, "bc", "what came before the retry is void");
             }
         }

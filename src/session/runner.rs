@@ -277,7 +277,9 @@ async fn run(mut job: Job) -> Finished {
         Err(error) => return unbegun(turn, error, &job.progress),
     };
     job.sink.count_calls(&job.terms.meters, &equipment.registry);
-    let model = Metered::over(equipment.model, Arc::clone(&job.terms.meters), job.terms.tracer.clone());
+    let (meters, tracer) = (Arc::clone(&job.terms.meters), job.terms.tracer.clone());
+    let metered = |model| Metered::over(model, Arc::clone(&meters), tracer.clone());
+    let model = metered(equipment.model);
     let recorder = recorder(&job);
     let Conversation { messages, agent } = match gathered(&mut job).await {
         Ok(conversation) => conversation,
@@ -312,6 +314,7 @@ async fn run(mut job: Job) -> Finished {
         steering: job.helm,
         iterations_max: job.terms.limits.read().max_iterations,
         retry: RetryPolicy::default(),
+        fallbacks: equipment.fallbacks.into_iter().map(metered).collect(),
     };
     let outcome = job.bench.run(input, job.cancel).await;
     if let Some(recorder) = agent_works {

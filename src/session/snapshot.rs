@@ -261,7 +261,7 @@ mod tests {
         // Items at 2, 3, 1003, 1004, and far behind a flood of deltas.
         let last = 1_010 + SCAN_MAX as u64 + 2 * PAGE as u64;
         let at = [2, 3, 1_003, 1_004, last];
-        let said = |text: &str| EventBody::StreamComplete { text: text.into() };
+        let said = |text: &str| EventBody::StreamComplete { text: text.into(), original: None };
         let bodies = (2..=last).map(|seq| {
             let delta = EventBody::StreamDelta { text: "d".into() };
             event_of(&id, seq, None, &if at.contains(&seq) { said("x") } else { delta })

@@ -32,7 +32,7 @@ impl Tally {
                 self.steers += 1;
             }
             EventBody::StreamStart {} => self.rounds += 1,
-            EventBody::StreamComplete { text } => {
+            EventBody::StreamComplete { text, .. } => {
                 self.silent_reply = text.trim().is_empty();
                 self.messages += u64::from(!self.silent_reply);
             }
@@ -55,6 +55,7 @@ impl Tally {
             | EventBody::StreamDelta { .. }
             | EventBody::StreamReasoning { .. }
             | EventBody::StreamRetry { .. }
+            | EventBody::CompactionPrune { .. }
             | EventBody::ToolCallError { .. }
             | EventBody::ToolCallOutput { .. }
             | EventBody::ToolTimeout { .. }
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_reply_is_one_message_with_its_calls() {
-        let said = |text: &str| EventBody::StreamComplete { text: text.into() };
+        let said = |text: &str| EventBody::StreamComplete { text: text.into(), original: None };
         let start = || EventBody::ToolCallStart { call_id: "c".into(), name: "t".into(), args: Default::default() };
         let end = || EventBody::ToolCallEnd {
             call_id: "c".into(),

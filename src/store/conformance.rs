@@ -92,7 +92,7 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
             first_seq: Some(4),
             last_seq: Some(9),
             rounds: 3,
-            usage: Usage { input_tokens: 1, output_tokens: 2, total_tokens: 3 },
+            usage: Usage { input_tokens: 1, output_tokens: 2, total_tokens: 3, ..Usage::default() },
         },
         prompt: Some(Waiting::Here(PromptContent::Text("p".into()))),
         configure: Some(Configure { title: Some("t".into()), ..Configure::default() }),

@@ -96,7 +96,7 @@ async fn what_is_sent() {
         system: "be good".into(),
         messages: vec![
             Message::User(vec![Part::Text { text: "look".into() }, image]),
-            Message::Assistant { text: String::new(), calls: vec![call_made] },
+            Message::assistant("", vec![call_made]),
             Message::ToolResult {
                 call_id: "c1".into(),
                 name: "fs_read".into(),
@@ -104,7 +104,7 @@ async fn what_is_sent() {
                 is_error: false,
                 parts: Vec::new(),
             },
-            Message::Assistant { text: "fine".into(), calls: vec![] },
+            Message::assistant("fine", vec![]),
             Message::User(vec![Part::Text { text: "more".into() }]),
         ]
         .into(),
@@ -346,11 +346,11 @@ async fn images_of_tools_come_behind_all_results_of_their_reply() {
     };
     let request = ModelRequest {
         messages: vec![
-            Message::Assistant { text: String::new(), calls: vec![call("1"), call("2"), call("3")] },
+            Message::assistant("", vec![call("1"), call("2"), call("3")]),
             result("1", vec![image("QQ==")]),
             result("2", vec![]),
             result("3", vec![image("Qg==")]),
-            Message::Assistant { text: String::new(), calls: vec![call("4")] },
+            Message::assistant("", vec![call("4")]),
             result("4", vec![image("Qw==")]),
         ]
         .into(),

@@ -5,11 +5,11 @@ use arbitrary::{Result, Unstructured};
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 
-use super::assemble::{Assembler, State};
-use super::failure::{Redactor, from_status};
+use super::assemble::Assembler;
 use crate::base::sse::SseReader;
 use crate::model::{ModelError, ModelEvent};
 use crate::protocol::ToolCallRequest;
+use crate::provider::wire::{Assemble as _, Redactor, State, from_status};
 
 /// What must be told to nobody.
 const KEY: &str = "k3y";

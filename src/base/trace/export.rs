@@ -219,6 +219,7 @@ impl Sender {
         let request = Post {
             url: format!("{}{path}", self.collector.endpoint.trim_end_matches('/')),
             bearer: None,
+            headers: Vec::new(),
             accept: "application/x-protobuf",
             body: body.into(),
             idle_timeout: ANSWER_WAIT,

@@ -74,7 +74,7 @@ fn shown(message: &Message) -> String {
                 .collect();
             format!("[User]\n{}", texts.join("\n"))
         }
-        Message::Assistant { text, calls } => {
+        Message::Assistant { text, calls, .. } => {
             let mut out = format!("[Assistant]\n{text}");
             for call in calls {
                 let arguments = serde_json::Value::Object(call.arguments.clone());
@@ -95,7 +95,7 @@ mod tests {
     }
 
     fn said(text: &str) -> Message {
-        Message::Assistant { text: text.into(), calls: Vec::new() }
+        Message::assistant(text, Vec::new())
     }
 
     fn texts(system: &str, messages: Vec<Message>, unheard: usize, fresh: bool) -> Vec<String> {

@@ -181,16 +181,7 @@ impl Agent {
     /// An error that says which agent it is about, and nothing that it was given in confidence.
     fn named(&self, error: ModelError) -> ModelError {
         let say = |words: String| format!("the agent `{}`: {}", self.name(), self.options.secrets.hide(words));
-        match error {
-            ModelError::Transient { message, retry_after } => {
-                ModelError::Transient { message: say(message), retry_after }
-            }
-            ModelError::Unauthorized(words) => ModelError::Unauthorized(say(words)),
-            ModelError::Refused(words) => ModelError::Refused(say(words)),
-            ModelError::Malformed(words) => ModelError::Malformed(say(words)),
-            ModelError::Unavailable(words) => ModelError::Unavailable(say(words)),
-            ModelError::Aborted => ModelError::Aborted,
-        }
+        error.reworded(say)
     }
 
     /// Why `method` has no good answer.

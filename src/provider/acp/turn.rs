@@ -398,7 +398,7 @@ impl Talk {
         match answer["stopReason"].as_str() {
             Some("end_turn") => Ok(StopReason::EndTurn),
             Some("max_tokens") => Ok(StopReason::Length),
-            Some("refusal") => Ok(StopReason::ContentFilter),
+            Some("refusal") => Ok(StopReason::Refusal),
             Some("max_turn_requests") => refused("it stopped at its own limit of requests in one turn"),
             Some("cancelled") => refused("it cancelled the turn by itself"),
             Some(_) | None => {
@@ -449,7 +449,7 @@ fn usage(told: &Value) -> Option<Usage> {
     let input_tokens = told["inputTokens"].as_u64()?;
     let output_tokens = told["outputTokens"].as_u64()?;
     let total_tokens = told["totalTokens"].as_u64().unwrap_or_else(|| input_tokens.saturating_add(output_tokens));
-    Some(Usage { input_tokens, output_tokens, total_tokens })
+    Some(Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() })
 }
 
 /// About what an event takes in memory.
@@ -467,6 +467,7 @@ fn size(event: &ModelEvent) -> usize {
         | ModelEvent::Call(_)
         | ModelEvent::BadCall { .. }
         | ModelEvent::Usage(_)
+        | ModelEvent::Original(_)
         | ModelEvent::Retrying { .. }
         | ModelEvent::Finished(_) => 100,
     }

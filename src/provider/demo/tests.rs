@@ -143,7 +143,7 @@ async fn turn(project: &mut Project, mut messages: Vec<Message>) -> (Vec<Message
             ModelRequest { messages: messages.clone().into(), tools: all_tools().into(), ..ModelRequest::default() };
         let (text, calls) = reply(request).await;
         texts.push(text.clone());
-        messages.push(Message::Assistant { text, calls: calls.clone() });
+        messages.push(Message::assistant(text, calls.clone()));
         if calls.is_empty() {
             return (messages, texts);
         }
@@ -253,7 +253,7 @@ async fn a_directory_with_little_in_it() {
         let (text, calls) = reply(request.clone()).await;
         let (call_id, name) = (calls[0].id.clone(), calls[0].name.clone());
         let result = Message::ToolResult { call_id, name, output: output.into(), is_error: false, parts: Vec::new() };
-        let messages = vec![user("hi"), Message::Assistant { text, calls }, result];
+        let messages = vec![user("hi"), Message::assistant(text, calls), result];
         let (text, _) = reply(ModelRequest { messages: messages.into(), ..request }).await;
         assert!(text.starts_with(want), "{text}");
     }
@@ -273,7 +273,7 @@ async fn a_word_from_the_side_does_not_end_the_job() {
         is_error,
         parts: Vec::new(),
     };
-    let messages = vec![user(PROMPT), Message::Assistant { text, calls }, result, user("be quick")];
+    let messages = vec![user(PROMPT), Message::assistant(text, calls), result, user("be quick")];
     let (_, texts) = turn(&mut project, messages).await;
     assert!(texts.last().unwrap().starts_with("Done."), "{texts:?}");
 }

@@ -11,10 +11,10 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-use super::failure::{Redactor, from_object};
 use crate::base::limit;
 use crate::model::{ModelError, ModelEvent, StopReason};
-use crate::protocol::{ToolCallRequest, Usage};
+use crate::protocol::Usage;
+use crate::provider::wire::{Assemble, Redactor, State, call_of, cut_short, from_object};
 
 /// Calls of one reply, at most.
 const CALLS_MAX: usize = 1_000;
@@ -78,6 +78,29 @@ struct WireUsage {
     completion_tokens: Option<u64>,
     #[serde(default)]
     total_tokens: Option<u64>,
+    #[serde(default)]
+    prompt_tokens_details: Option<WireDetails>,
+    #[serde(default)]
+    completion_tokens_details: Option<WireDetails>,
+    /// DeepSeek's name for it.
+    #[serde(default)]
+    prompt_cache_hit_tokens: Option<u64>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+struct WireDetails {
+    #[serde(default)]
+    cached_tokens: Option<u64>,
+    #[serde(default)]
+    reasoning_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    /// Tokens that the provider had in its cache.
+    fn cached(&self) -> u64 {
+        let told = self.prompt_tokens_details.and_then(|all| all.cached_tokens);
+        told.or(self.prompt_cache_hit_tokens).unwrap_or(0)
+    }
 }
 
 /// A text. Some send a list of parts in its place, and some an object where JSON in a string belongs.
@@ -129,17 +152,6 @@ struct Partial {
     arguments: String,
 }
 
-/// How far a stream is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    /// More will come.
-    Talking,
-    /// The model has given its reason to stop; tokens may follow.
-    Stopped,
-    /// The last event was given out.
-    Done,
-}
-
 /// One stream's state.
 pub(super) struct Assembler {
     redact: Redactor,
@@ -170,13 +182,14 @@ impl Assembler {
     pub fn redact(&self, error: ModelError) -> ModelError {
         self.redact.error(error)
     }
+}
 
-    /// The events that are whole, in order.
-    pub fn drain(&mut self) -> std::vec::Drain<'_, ModelEvent> {
+impl Assemble for Assembler {
+    fn drain(&mut self) -> std::vec::Drain<'_, ModelEvent> {
         self.events.drain(..)
     }
 
-    pub fn state(&self) -> State {
+    fn state(&self) -> State {
         match (self.done, self.stop) {
             (true, _) => State::Done,
             (false, Some(_)) => State::Stopped,
@@ -184,8 +197,7 @@ impl Assembler {
         }
     }
 
-    /// Takes one event of the stream.
-    pub fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError> {
+    fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError> {
         if self.done || data.trim().is_empty() {
             return Ok(());
         }
@@ -200,8 +212,7 @@ impl Assembler {
         self.take_chunk(data)
     }
 
-    /// Takes an answer that is not streamed.
-    pub fn take_whole(&mut self, body: &str) -> Result<(), ModelError> {
+    fn take_whole(&mut self, body: &str) -> Result<(), ModelError> {
         self.take_chunk(body)?;
         if self.stop.is_none() && !self.spoke {
             let error = ModelError::Malformed("the model's provider sent JSON without any choice in it".into());
@@ -210,15 +221,16 @@ impl Assembler {
         self.finish()
     }
 
-    /// The stream ended.
-    pub fn close(&mut self) -> Result<(), ModelError> {
+    fn close(&mut self) -> Result<(), ModelError> {
         match self.state() {
             State::Done => Ok(()),
             State::Stopped => self.finish(),
             State::Talking => Err(cut_short()),
         }
     }
+}
 
+impl Assembler {
     fn take_chunk(&mut self, data: &str) -> Result<(), ModelError> {
         let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
             let start: String = self.redact.text(data.to_owned()).chars().take(80).collect();
@@ -327,13 +339,17 @@ impl Assembler {
         let length = self.stop == Some(StopReason::Length);
         let calls = std::mem::take(&mut self.calls);
         let any = !calls.is_empty();
-        self.events.extend(calls.into_iter().map(|call| call.into_event(length)));
+        let whole = |Partial { id, name, arguments, .. }: Partial| call_of((id, name), &arguments, length);
+        self.events.extend(calls.into_iter().map(whole));
         if let Some(usage) = self.usage {
             let (input, output) = (usage.prompt_tokens.unwrap_or(0), usage.completion_tokens.unwrap_or(0));
             self.events.push(ModelEvent::Usage(Usage {
                 input_tokens: input,
                 output_tokens: output,
                 total_tokens: usage.total_tokens.unwrap_or(input.saturating_add(output)),
+                cached_input_tokens: usage.cached(),
+                reasoning_tokens: usage.completion_tokens_details.and_then(|all| all.reasoning_tokens).unwrap_or(0),
+                ..Usage::default()
             }));
         }
         let stop = match self.stop {
@@ -343,41 +359,4 @@ impl Assembler {
         self.events.push(ModelEvent::Finished(stop));
         Ok(())
     }
-}
-
-impl Partial {
-    fn into_event(self, length: bool) -> ModelEvent {
-        let Self { id, name, arguments, .. } = self;
-        let bad = |problem: String| ModelEvent::BadCall { id: id.clone(), name: name.clone(), problem };
-        if name.is_empty() {
-            return bad("the call names no tool".into());
-        }
-        if arguments.trim().is_empty() {
-            return ModelEvent::Call(ToolCallRequest { id, name, arguments: Map::new() });
-        }
-        match serde_json::from_str::<Value>(&arguments) {
-            Ok(Value::Object(arguments)) => ModelEvent::Call(ToolCallRequest { id, name, arguments }),
-            Ok(other) => {
-                let kind = match other {
-                    Value::Null => "null",
-                    Value::Bool(_) => "a boolean",
-                    Value::Number(_) => "a number",
-                    Value::String(_) => "a string",
-                    Value::Array(_) | Value::Object(_) => "an array",
-                };
-                bad(format!("the arguments must be one JSON object, got {kind}"))
-            }
-            Err(_) if length => bad(format!(
-                "the reply reached its limit of tokens inside the arguments, after {} bytes of them; \
-                 nothing was run. Use fewer or shorter arguments",
-                arguments.len()
-            )),
-            Err(error) => bad(format!("the arguments are not a JSON object: {error}")),
-        }
-    }
-}
-
-fn cut_short() -> ModelError {
-    let message = "the model's stream ended before its reply was whole".to_owned();
-    ModelError::Transient { message, retry_after: None }
 }

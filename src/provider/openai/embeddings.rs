@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::failure::{self, Redactor, from_http, from_object, from_status};
-use super::{DEFAULT_BASE_URL, OpenAiOptions, route_url, trimmed};
+use super::{DEFAULT_BASE_URL, OpenAiOptions, VERSION};
+use crate::provider::wire::{BODY_BYTES_MAX, Redactor, from_http, from_object, from_status, route_url, trimmed};
 use crate::base::http::{self, Post};
 use crate::base::{BoxFuture, limit};
 use crate::model::{Embedder, ModelError, Vectors};
@@ -46,7 +46,7 @@ struct Embedding {
 impl OpenAiEmbedder {
     pub fn new(options: OpenAiOptions) -> Self {
         Self {
-            url: route_url(options.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL), "/embeddings"),
+            url: route_url(options.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL), VERSION, "/embeddings"),
             given: options.base_url.is_some(),
             api_key: options.api_key.and_then(trimmed),
             idle_timeout: options.idle_timeout,
@@ -63,6 +63,7 @@ impl OpenAiEmbedder {
         let post = Post {
             url: self.url.clone(),
             bearer: self.api_key.clone(),
+            headers: Vec::new(),
             accept: "application/json",
             body: body.to_string().into(),
             idle_timeout: self.idle_timeout,
@@ -70,7 +71,7 @@ impl OpenAiEmbedder {
         let mut answer = http::post(post).await.map_err(|error| redact.error(from_http(&error)))?;
         if !(200..300).contains(&answer.status) {
             let (status, retry_after) = (answer.status, answer.retry_after);
-            let body = redact.text(answer.text(failure::BODY_BYTES_MAX).await);
+            let body = redact.text(answer.text(BODY_BYTES_MAX).await);
             return Err(redact.error(from_status(status, retry_after, &body)));
         }
         let mut bytes = Vec::new();

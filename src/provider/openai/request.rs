@@ -1,46 +1,16 @@
 //! What is sent: the conversation and the tools, in the wire's words.
-//!
-//! Nearly all of it was sent before: a turn adds a message or two to a conversation, and the tools are the same for
-//! days. So the tools are put into words once ([`Told`]), and a long conversation keeps the words of its last request:
-//! the next one adds to them. What is sent is the same, byte for byte, as if all of it were written anew.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::model::{ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, Part, ToolDefinition};
+use crate::provider::wire::{Draft, Spec, Told, write};
 use crate::tool::told_schema;
-
-/// Shorter conversations are written anew each time.
-const KEPT_BYTES_MIN: usize = 8 << 10;
-/// Of shorter ones a copy is kept, without what stands behind the messages; longer ones are never copied.
-const COPIED_BYTES_MAX: usize = 128 << 10;
-/// Nothing longer is kept.
-const KEPT_BYTES_MAX: usize = 32 << 20;
-
-/// Tools in the wire's words, and how they are called there.
-#[derive(Debug, Default)]
-pub(super) struct Told {
-    /// Their names.
-    pub(super) names: WireNames,
-    /// A list in JSON; empty when there are none.
-    list: Vec<u8>,
-}
-
-/// The last request of a conversation, which stays with it.
-struct Sent {
-    body: Bytes,
-    told: Arc<Told>,
-    /// Bytes before the first message that is not the system's.
-    head: usize,
-    /// How many messages stand in the first `upto` bytes.
-    count: usize,
-    upto: usize,
-}
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
@@ -117,61 +87,41 @@ struct WireFunction<'a> {
     parameters: Value,
 }
 
-impl Told {
-    /// The words for these tools.
-    ///
-    /// # Errors
-    /// [`ModelError::Malformed`] when they cannot be written as JSON.
-    pub(super) fn of(tools: &[ToolDefinition]) -> Result<Self, ModelError> {
-        let names = WireNames::of(tools);
-        let mut list = Vec::new();
-        if !tools.is_empty() {
-            let wire: Vec<WireTool<'_>> = tools.iter().map(|tool| wire_tool(tool, &names)).collect();
-            write(&mut list, &wire)?;
-        }
-        Ok(Self { names, list })
+/// The words for these tools.
+///
+/// # Errors
+/// [`ModelError::Malformed`] when they cannot be written as JSON.
+pub(super) fn tell(tools: &[ToolDefinition]) -> Result<Told, ModelError> {
+    let names = WireNames::of(tools);
+    let mut list = Vec::new();
+    if !tools.is_empty() {
+        let wire: Vec<WireTool<'_>> = tools.iter().map(|tool| wire_tool(tool, &names)).collect();
+        write(&mut list, &wire)?;
     }
-}
-
-impl Sent {
-    /// The words that can be sent again, and of how many messages. None: something before them is different.
-    fn again(self, head: &[u8], told: &Arc<Told>, messages: usize) -> Option<(Vec<u8>, usize)> {
-        let same = self.head == head.len() && self.body.starts_with(head) && Arc::ptr_eq(&self.told, told);
-        if !same || self.count > messages {
-            return None;
-        }
-        if self.upto <= COPIED_BYTES_MAX {
-            let mut body = Vec::with_capacity(self.upto + told.list.len() + COPIED_BYTES_MAX / 8);
-            body.extend_from_slice(&self.body);
-            return Some((body, self.count));
-        }
-        // Without a copy, unless the last request is still on its way.
-        let mut body = Vec::from(self.body);
-        body.truncate(self.upto);
-        Some((body, self.count))
-    }
+    Ok(Told { names, list })
 }
 
 /// The request's body, its tools in these words.
 ///
 /// # Errors
 /// [`ModelError::Malformed`] when it cannot be written as JSON.
-pub(super) fn encode(model: &str, request: &ModelRequest, told: &Arc<Told>) -> Result<Bytes, ModelError> {
+pub(super) fn encode(spec: &Spec, request: &ModelRequest, told: &Arc<Told>) -> Result<Bytes, ModelError> {
     let mut head = Vec::from(*b"{\"model\":");
-    write(&mut head, model)?;
+    write(&mut head, &spec.model)?;
     head.extend_from_slice(b",\"messages\":[");
     if !request.system.is_empty() {
         write(&mut head, &WireMessage::System { content: &request.system })?;
     }
-    let (messages, head_bytes) = (&request.messages, head.len());
-    let sent = messages.kept::<Sent>().and_then(|sent| sent.again(&head, told, messages.len()));
-    let (mut body, count) = sent.unwrap_or((head, 0));
     // Behind a tool's result there may come more of them, and what belongs behind all of them.
+    let messages = &request.messages;
     let settled = messages.iter().rposition(|message| !matches!(message, Message::ToolResult { .. }));
-    let settled = settled.map_or(0, |last| last + 1).max(count);
-    add(&mut body, messages.get(count..settled).unwrap_or_default(), &told.names)?;
-    let upto = body.len();
-    add(&mut body, messages.get(settled..).unwrap_or_default(), &told.names)?;
+    let draft = Draft { head, messages, told, settled: settled.map_or(0, |last| last + 1) };
+    let write_messages = |body: &mut Vec<u8>, messages: &[Message]| add(body, messages, &told.names);
+    draft.finish(&write_messages, &write_messages, |body| end(body, spec, request, told))
+}
+
+/// What stands behind the messages.
+fn end(body: &mut Vec<u8>, spec: &Spec, request: &ModelRequest, told: &Told) -> Result<(), ModelError> {
     body.push(b']');
     if !told.list.is_empty() {
         body.extend_from_slice(b",\"tools\":");
@@ -179,17 +129,16 @@ pub(super) fn encode(model: &str, request: &ModelRequest, told: &Arc<Told>) -> R
     }
     if let Some(effort) = request.reasoning.effort() {
         body.extend_from_slice(b",\"reasoning_effort\":");
-        write(&mut body, effort)?;
+        write(body, effort)?;
     }
-    body.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}}");
-    let body = Bytes::from(body);
-    if (KEPT_BYTES_MIN..=KEPT_BYTES_MAX).contains(&upto) {
-        let copied = upto <= COPIED_BYTES_MAX;
-        let body = if copied { Bytes::copy_from_slice(body.get(..upto).unwrap_or_default()) } else { body.clone() };
-        let told = Arc::clone(told);
-        messages.keep(Sent { body, told, head: head_bytes, count: settled, upto });
+    if let Some(schema) = request.output_schema.as_deref() {
+        body.extend_from_slice(b",\"response_format\":");
+        write(body, &json!({ "type": "json_schema", "json_schema": { "name": "answer", "schema": schema, "strict": true } }))?;
     }
-    Ok(body)
+    body.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+    spec.write_members(body)?;
+    body.push(b'}');
+    Ok(())
 }
 
 /// Adds messages to a list in JSON that is open.
@@ -203,10 +152,6 @@ fn add(body: &mut Vec<u8>, messages: &[Message], names: &WireNames) -> Result<()
         write(body, &message)?;
     }
     Ok(())
-}
-
-fn write<T: Serialize + ?Sized>(body: &mut Vec<u8>, value: &T) -> Result<(), ModelError> {
-    serde_json::to_writer(body, value).map_err(|error| ModelError::Malformed(format!("the request: {error}")))
 }
 
 /// The conversation. A tool's message cannot hold images on this wire, and all results of a reply have to follow it
@@ -233,7 +178,7 @@ fn wire_messages<'m>(messages: &'m [Message], names: &'m WireNames, out: &mut Ve
 fn wire_message<'m>(message: &'m Message, names: &'m WireNames) -> WireMessage<'m> {
     match message {
         Message::User(parts) => WireMessage::User { content: content(parts) },
-        Message::Assistant { text, calls } => WireMessage::Assistant {
+        Message::Assistant { text, calls, .. } => WireMessage::Assistant {
             content: (!text.is_empty() || calls.is_empty()).then_some(text.as_str()),
             tool_calls: calls
                 .iter()

@@ -6,12 +6,16 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::assemble::Assembler;
-use super::failure::Redactor;
-use super::request::{Told, encode};
-use super::{CHAT, route_url};
+use super::request::{encode, tell};
+use super::{CHAT, VERSION};
+use crate::provider::wire::{Assemble as _, Redactor, Spec, route_url};
 use crate::base::limit;
 use crate::model::{Messages, ModelError, ModelEvent, ModelRequest, StopReason};
 use crate::protocol::{Message, Part, ToolCallRequest};
+
+fn spec() -> Spec {
+    Spec { model: "m".into(), ..Spec::default() }
+}
 
 /// All events of chunks whose deltas these are, and then the reason to stop.
 fn assemble(deltas: &[Value], finish_reason: &str) -> Result<Vec<ModelEvent>, ModelError> {
@@ -173,20 +177,20 @@ fn addresses() {
         ("https://host?a=/b#c", "https://host/v1/chat/completions?a=/b"),
     ];
     for (base, want) in table {
-        assert_eq!(route_url(base, CHAT), want);
+        assert_eq!(route_url(base, VERSION, CHAT), want);
     }
 }
 
 /// What a conversation is sent as after each of these many messages: once with what was kept of the request before, and once
 /// written anew.
 fn sent_both_ways(messages: &[Message], systems: &[&str]) -> Vec<(Bytes, Bytes)> {
-    let told = Arc::new(Told::of(&[]).expect("no tools"));
+    let told = Arc::new(tell(&[]).expect("no tools"));
     let mut grown = Messages::default();
     let each = messages.iter().zip(systems.iter().cycle()).map(|(message, system)| {
         grown.push(message.clone());
         let request = |messages| ModelRequest { system: (*system).to_owned(), messages, ..ModelRequest::default() };
-        let kept = encode("m", &request(grown.clone()), &told).expect("plain text");
-        let anew = encode("m", &request(grown.to_vec().into()), &told).expect("plain text");
+        let kept = encode(&spec(), &request(grown.clone()), &told).expect("plain text");
+        let anew = encode(&spec(), &request(grown.to_vec().into()), &told).expect("plain text");
         (kept, anew)
     });
     each.collect()
@@ -206,10 +210,10 @@ fn what_is_added_to_a_request_is_what_would_be_written_anew() {
     let call = ToolCallRequest { id: "c".into(), name: "mcp:x/y".into(), arguments: serde_json::Map::new() };
     let round = [
         user("a"),
-        Message::Assistant { text: String::new(), calls: vec![call.clone(), call] },
+        Message::assistant("", vec![call.clone(), call]),
         called(vec![image()]),
         called(Vec::new()),
-        Message::Assistant { text: "said [".into(), calls: Vec::new() },
+        Message::assistant("said [", Vec::new()),
         user(&"long ".repeat(2_000)),
     ];
     // From nothing kept over copies to what is never copied.
@@ -227,17 +231,17 @@ fn what_is_added_to_a_request_is_what_would_be_written_anew() {
 fn other_tools_make_another_request() {
     let tools = |name: &str| {
         let tool = json!({ "name": name, "description": "d", "parameters": {} });
-        Arc::new(Told::of(&[serde_json::from_value(tool).expect("a tool")]).expect("JSON"))
+        Arc::new(tell(&[serde_json::from_value(tool).expect("a tool")]).expect("JSON"))
     };
     let call = ToolCallRequest { id: "c".into(), name: "a/b".into(), arguments: serde_json::Map::new() };
     let mut messages = Messages::from(vec![Message::User(vec![Part::Text { text: "x".repeat(20_000) }])]);
-    messages.push(Message::Assistant { text: String::new(), calls: vec![call] });
+    messages.push(Message::assistant("", vec![call]));
     let request = ModelRequest { messages, ..ModelRequest::default() };
     for name in ["a/b", "a__b", "c"] {
         let (told, fresh) =
             (tools(name), ModelRequest { messages: request.messages.to_vec().into(), ..request.clone() });
-        assert_eq!(encode("m", &request, &told), encode("m", &fresh, &told), "{name}");
-        let sent: Value = serde_json::from_slice(&encode("m", &request, &told).expect("JSON")).expect("JSON");
+        assert_eq!(encode(&spec(), &request, &told), encode(&spec(), &fresh, &told), "{name}");
+        let sent: Value = serde_json::from_slice(&encode(&spec(), &request, &told).expect("JSON")).expect("JSON");
         assert_eq!(sent["tools"].as_array().map(Vec::len), Some(1));
     }
 }

@@ -31,6 +31,7 @@ impl Running {
                 record.stop_reason = Some(match stop {
                     Some(StopReason::Length) => TurnStop::MaxTokens,
                     Some(StopReason::ContentFilter) => TurnStop::ContentFilter,
+                    Some(StopReason::Refusal) => TurnStop::Refusal,
                     Some(StopReason::EndTurn | StopReason::ToolUse) | None => TurnStop::EndTurn,
                 });
             }

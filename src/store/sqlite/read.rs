@@ -10,6 +10,7 @@ use super::places::Moment;
 use super::write::{key_of, split_key};
 use super::{chained, fresh, record};
 use crate::protocol::{
+    Cost,
     ClientId, Configure, ErrorBody, Event, Held, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, TurnStop,
     Usage,
 };
@@ -293,6 +294,28 @@ pub(super) struct TurnBody {
     steers: Steers,
     #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     came: Option<Came>,
+    #[serde(rename = "v", default, skip_serializing_if = "MoreUsage::is_nothing")]
+    more_usage: MoreUsage,
+}
+
+/// The tokens of a turn beside those that every provider tells: cached, put into the cache, of reasoning; and the cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct MoreUsage(u64, u64, u64, u64);
+
+impl MoreUsage {
+    fn of(usage: &Usage) -> Self {
+        Self(usage.cached_input_tokens, usage.cache_write_tokens, usage.reasoning_tokens, usage.cost.0)
+    }
+
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn with(self, (input_tokens, output_tokens, total_tokens): (u64, u64, u64)) -> Usage {
+        let Self(cached_input_tokens, cache_write_tokens, reasoning_tokens, cost) = self;
+        let cost = Cost(cost);
+        Usage { input_tokens, output_tokens, total_tokens, cached_input_tokens, cache_write_tokens, reasoning_tokens, cost }
+    }
 }
 
 impl TurnBody {
@@ -314,6 +337,7 @@ impl TurnBody {
             reason: record.reason,
             rounds: record.rounds,
             usage: (usage.input_tokens, usage.output_tokens, usage.total_tokens),
+            more_usage: MoreUsage::of(&usage),
             prompt: turn.prompt.clone(),
             configure: turn.configure.clone(),
             first_seq: record.first_seq,
@@ -328,7 +352,6 @@ impl TurnBody {
     }
 
     pub(super) fn into_row(self, session_id: SessionId, turn_id: TurnId) -> TurnRow {
-        let (input_tokens, output_tokens, total_tokens) = self.usage;
         let record = TurnRecord {
             turn_id,
             session_id,
@@ -344,7 +367,7 @@ impl TurnBody {
             first_seq: self.first_seq,
             last_seq: self.last_seq,
             rounds: self.rounds,
-            usage: Usage { input_tokens, output_tokens, total_tokens },
+            usage: self.more_usage.with(self.usage),
         };
         let Self { prompt, configure, held, aborted, steers, came, .. } = self;
         TurnRow { record, prompt, configure, came, held, aborted, steers }

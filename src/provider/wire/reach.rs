@@ -53,7 +53,7 @@ impl Heard {
     pub(super) fn of_status(status: u16, error: &ModelError) -> Self {
         match (status, error) {
             // The account has no money.
-            (401 | 500.., _) | (429, ModelError::Refused(_)) => Self::NoEndpoint,
+            (401 | 402 | 500.., _) | (429, ModelError::Spent(_)) => Self::NoEndpoint,
             (403 | 404, _) => Self::NoModel,
             (408 | 425 | 429, _) => Self::Nothing,
             _ => Self::Refusal,
@@ -144,7 +144,7 @@ mod tests {
         for (status, want) in table {
             assert_eq!(Heard::of_status(status, &refused), want, "{status}");
         }
-        assert_eq!(Heard::of_status(429, &refused), Heard::NoEndpoint, "no money");
+        assert_eq!(Heard::of_status(429, &ModelError::Spent("x".into())), Heard::NoEndpoint, "no money");
         assert_eq!(Heard::of_status(429, &failed()), Heard::Nothing);
     }
 }

@@ -1,4 +1,5 @@
-//! The kinds of failures of this wire. Decided by status, type and code, never by the words of a message.
+//! The kinds of failures, the same for all wires. Decided by status, type and code, never by the words of a message; the one
+//! exception stands in `overflow`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,21 +9,33 @@ use serde_json::Value;
 
 use crate::base::http::HttpError;
 use crate::base::secrets::Secrets;
+use super::overflow::is_overflow;
 use crate::model::ModelError;
 
 /// Bytes of an error's body that are looked at.
-pub(super) const BODY_BYTES_MAX: usize = 64 << 10;
+pub(in crate::provider) const BODY_BYTES_MAX: usize = 64 << 10;
+/// Codes and types of errors that say that there is no money or quota left.
+const SPENT: [&str; 5] =
+    ["insufficient_quota", "billing_error", "billing_hard_limit_reached", "insufficient_credits", "usage_limit_reached"];
+/// Codes and types of errors that say that the content is not taken.
+const BLOCKED: [&str; 4] =
+    ["content_filter", "content_policy_violation", "responsible_ai_policy_violation", "cyber_policy_violation"];
 /// Characters of an error that are repeated.
 const SHOWN_CHARS_MAX: usize = 500;
 
 /// Takes the key, and what is secret in the address, out of texts that come from outside.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Redactor(Secrets);
+pub(in crate::provider) struct Redactor(Secrets);
 
 impl Redactor {
     pub fn new(key: Option<&SecretString>, url: &str) -> Self {
+        Self::with_headers(key, url, &BTreeMap::new())
+    }
+
+    /// The same for an endpoint that is sent further headers.
+    pub fn with_headers(key: Option<&SecretString>, url: &str, headers: &BTreeMap<String, String>) -> Self {
         let key = Secrets::of_key(key.map_or("", |key| key.expose_secret()));
-        Self(key.and(&Secrets::of_server(url, &BTreeMap::new())))
+        Self(key.and(&Secrets::of_server(url, headers)))
     }
 
     /// A text as it came, before anything is cut off it.
@@ -32,21 +45,12 @@ impl Redactor {
 
     /// The same error without them.
     pub fn error(&self, error: ModelError) -> ModelError {
-        match error {
-            ModelError::Transient { message, retry_after } => {
-                ModelError::Transient { message: self.text(message), retry_after }
-            }
-            ModelError::Unauthorized(text) => ModelError::Unauthorized(self.text(text)),
-            ModelError::Refused(text) => ModelError::Refused(self.text(text)),
-            ModelError::Malformed(text) => ModelError::Malformed(self.text(text)),
-            ModelError::Unavailable(text) => ModelError::Unavailable(self.text(text)),
-            ModelError::Aborted => ModelError::Aborted,
-        }
+        error.reworded(|text| self.text(text))
     }
 }
 
 /// A failure below the level of the status.
-pub(super) fn from_http(error: &HttpError) -> ModelError {
+pub(in crate::provider) fn from_http(error: &HttpError) -> ModelError {
     match error {
         HttpError::BadUrl(_) | HttpError::BadHeader(_) | HttpError::Setup(_) => {
             ModelError::Unavailable(error.to_string())
@@ -58,17 +62,22 @@ pub(super) fn from_http(error: &HttpError) -> ModelError {
 }
 
 /// A status that is no success.
-pub(super) fn from_status(status: u16, retry_after: Option<Duration>, body: &str) -> ModelError {
+pub(in crate::provider) fn from_status(status: u16, retry_after: Option<Duration>, body: &str) -> ModelError {
     let parsed: Option<Value> = serde_json::from_str(body).ok();
     let error = parsed.as_ref().map(|v| v.get("error").unwrap_or(v));
     let said = error.and_then(message_of).unwrap_or_else(|| body.trim().to_owned());
     let said = if said.is_empty() { String::new() } else { format!(": {}", clip(&said)) };
     let text = format!("the model's provider answered with status {status}{said}");
-    let spent = error.and_then(|e| e.get("code")).and_then(Value::as_str) == Some("insufficient_quota");
+    let word = |field: &str| error.and_then(|e| e.get(field)).and_then(Value::as_str).unwrap_or_default();
+    let codes = [word("type"), word("code")];
     match status {
         401 | 403 => ModelError::Unauthorized(text),
+        400 | 413 | 422 if status == 413 || is_overflow(codes, &said) => ModelError::Overflow(text),
         // No money is no matter of waiting.
-        429 if spent => ModelError::Refused(text),
+        402 | 429 if status == 402 || codes.iter().any(|code| SPENT.contains(code)) => ModelError::Spent(text),
+        400 | 422 if codes.iter().any(|code| BLOCKED.contains(code)) => ModelError::Blocked(text),
+        // Some answer with 500 where they mean the request.
+        500 if is_overflow(codes, &said) => ModelError::Overflow(text),
         408 | 425 | 429 | 500.. => transient(text, retry_after),
         404 => ModelError::Refused(format!("{text} (is the base URL right, and does it have that model?)")),
         300..=399 => ModelError::Refused(format!("{text} (redirects are not followed: is the base URL right?)")),
@@ -77,23 +86,31 @@ pub(super) fn from_status(status: u16, retry_after: Option<Duration>, body: &str
 }
 
 /// An error object in the middle of a stream, or in a body with a good status.
-pub(super) fn from_object(error: &Value) -> ModelError {
+pub(in crate::provider) fn from_object(error: &Value) -> ModelError {
     let said = message_of(error).unwrap_or_else(|| error.to_string());
+    let codes = ["type", "code"].map(|field| error.get(field).and_then(Value::as_str).unwrap_or_default());
     let text = format!("the model's provider reports an error: {}", clip(&said));
-    let code = error.get("code");
     let status = ["code", "status", "status_code"].iter().find_map(|f| error.get(*f)).and_then(as_status);
-    let word = |field: &str| error.get(field).and_then(Value::as_str).unwrap_or_default();
+    if is_overflow(codes, &said) {
+        return ModelError::Overflow(text);
+    }
+    if codes.iter().any(|code| SPENT.contains(code)) {
+        return ModelError::Spent(text);
+    }
+    if codes.iter().any(|code| BLOCKED.contains(code)) {
+        return ModelError::Blocked(text);
+    }
     if let Some(status) = status {
         return match status {
+            402 => ModelError::Spent(text),
             401 | 403 => ModelError::Unauthorized(text),
             408 | 425 | 429 | 500..600 => transient(text, None),
             _ => ModelError::Refused(text),
         };
     }
-    match (word("type"), code.and_then(Value::as_str).unwrap_or_default()) {
+    match (codes[0], codes[1]) {
         (_, "invalid_api_key") | ("authentication_error" | "permission_error", _) => ModelError::Unauthorized(text),
-        (_, "insufficient_quota" | "context_length_exceeded" | "model_not_found")
-        | ("invalid_request_error" | "insufficient_quota" | "not_found_error", _) => ModelError::Refused(text),
+        (_, "model_not_found") | ("invalid_request_error" | "not_found_error", _) => ModelError::Refused(text),
         // The request was good enough to begin with an answer: what broke it may pass.
         _ => transient(text, None),
     }
@@ -119,4 +136,9 @@ fn clip(text: &str) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
+}
+
+/// A stream that ended too early.
+pub(in crate::provider) fn cut_short() -> ModelError {
+    transient("the model's stream ended before its reply was whole".to_owned(), None)
 }

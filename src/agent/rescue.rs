@@ -1,0 +1,61 @@
+//! What is done when a model fails for good: room is made once where the conversation does not fit, and then the models are
+//! asked that stand behind it.
+//!
+//! Invariants: room is made at most once in a turn, so that no provider's words can lead in a circle; each fallback is asked
+//! at most once in a turn; what a failed attempt said is void before another begins (`stream.retry`).
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::SinkError;
+use super::reply::{Asking, Reply, plus};
+use super::turn::Turn;
+use crate::context::{conversation_chars, make_room};
+use crate::model::ModelError;
+use crate::protocol::EventBody;
+
+impl Turn {
+    /// Asks the model, and when it fails, whoever may do better.
+    pub(super) async fn ask_whom_it_takes(&mut self, cancel: &CancellationToken) -> Result<(Asking, Reply), SinkError> {
+        let (mut spent, mut attempts) = (None, 1);
+        loop {
+            let (asking, mut reply) = self.ask(cancel).await?;
+            reply.usage = plus(spent, reply.usage);
+            let Asking::Failed(error) = asking else { return Ok((asking, reply)) };
+            attempts += 1;
+            if cancel.is_cancelled() || !self.rescued(&error, attempts)? {
+                return Ok((Asking::Failed(error), reply));
+            }
+            spent = reply.usage;
+        }
+    }
+
+    /// Whether something was changed after which the model may be asked once more.
+    fn rescued(&mut self, error: &ModelError, attempt: u32) -> Result<bool, SinkError> {
+        if matches!(error, ModelError::Overflow(_)) && !std::mem::replace(&mut self.made_room, true) {
+            let mut messages = self.input.messages.to_vec();
+            if make_room(&mut messages) {
+                self.input.messages = messages.into();
+                let messages = &self.input.messages;
+                let (count, chars) = (messages.len() as u64, conversation_chars(messages));
+                self.input.sink.emit(EventBody::CompactionPrune { message_count: count, estimated_chars: chars })?;
+                return self.again(error, (attempt, None));
+            }
+        }
+        if !error.is_of_the_model() || self.input.fallbacks.is_empty() {
+            return Ok(false);
+        }
+        let next = self.input.fallbacks.remove(0);
+        let id = next.id().to_owned();
+        tracing::warn!(model = self.input.model.id(), %error, fallback = id, "a model fails; another is asked");
+        self.input.model = Arc::clone(&next);
+        self.again(error, (attempt, Some(id)))
+    }
+
+    /// What came so far is void.
+    fn again(&self, error: &ModelError, (attempt, model): (u32, Option<String>)) -> Result<bool, SinkError> {
+        self.input.sink.emit(EventBody::StreamRetry { attempt, delay_ms: 0, error: error.to_string(), model })?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,92 @@
+//! An answer whose body is still coming: from the network, where it may be recorded as it comes, or from a recording.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::tape::{Played, Recording};
+use crate::base::http::{Answer, HttpError};
+
+/// An answer.
+pub(super) enum Answering {
+    /// Of a provider.
+    Live(Box<Answer>, Option<Recording>),
+    /// Of a recording.
+    Taped(Played),
+}
+
+impl Answering {
+    /// The HTTP status.
+    pub(super) fn status(&self) -> u16 {
+        match self {
+            Self::Live(answer, _) => answer.status,
+            Self::Taped(played) => played.status(),
+        }
+    }
+
+    /// `Content-Type` without its parameters.
+    pub(super) fn content_type(&self) -> &str {
+        match self {
+            Self::Live(answer, _) => &answer.content_type,
+            Self::Taped(played) => played.content_type(),
+        }
+    }
+
+    /// How long the server asks to wait.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Live(answer, _) => answer.retry_after,
+            Self::Taped(played) => played.retry_after(),
+        }
+    }
+
+    /// The next piece of the body; None at its end. Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`Answer::chunk`].
+    pub(super) async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
+        match self {
+            Self::Taped(played) => played.chunk().await,
+            Self::Live(answer, None) => answer.chunk().await,
+            Self::Live(answer, Some(recording)) => {
+                let piece = answer.chunk().await;
+                match &piece {
+                    Ok(Some(bytes)) => recording.take(bytes),
+                    Ok(None) => recording.end(),
+                    Err(_) => {}
+                }
+                piece
+            }
+        }
+    }
+
+    /// The rest of the body, at most `bytes_max` of it. What is not UTF-8 is replaced. A broken end is the end.
+    pub(super) async fn text(&mut self, bytes_max: usize) -> String {
+        let mut bytes = Vec::new();
+        while let Ok(Some(piece)) = self.chunk().await {
+            let room = bytes_max - bytes.len();
+            bytes.extend_from_slice(piece.get(..room).unwrap_or(&piece));
+            if bytes.len() == bytes_max {
+                break;
+            }
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// Shortens (or lengthens) the silence that is waited for.
+    pub(super) fn set_idle_timeout(&mut self, idle_timeout: Duration) {
+        if let Self::Live(answer, _) = self {
+            answer.set_idle_timeout(idle_timeout);
+        }
+    }
+
+    /// Nothing more of it is needed.
+    pub(super) fn finish(self) {
+        if let Self::Live(answer, recording) = self {
+            if let Some(mut recording) = recording {
+                recording.end();
+            }
+            answer.finish();
+        }
+    }
+}

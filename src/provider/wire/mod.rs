@@ -1,0 +1,176 @@
+//! What all wires of models over HTTP have in common. A wire says how a request is written and how its answer is read
+//! ([`Wire`], [`Assemble`]: pure); everything else is the same for all of them and stands here.
+//!
+//! - `model`: one request and its answer, from bytes to events
+//! - `place`: where a provider is, how one shows who one is, and how much may be asked of it at once
+//! - `sent`: bodies that begin as the last one of their conversation did
+//! - `calls`: arguments of calls, whole or not
+//! - `failure`, `overflow`: the kinds of errors; `reach`: what is known of an endpoint
+//! - `tape`: answers that are kept, and given again
+//!
+//! Invariants: a key stands in the header that its wire wants it in and nowhere else, no error repeats it; one stream holds at
+//! most `MODEL_REPLY_BYTES_MAX` and waits at most the idle time-out for its next byte.
+
+mod answer;
+mod calls;
+mod failure;
+mod gate;
+mod model;
+mod overflow;
+mod place;
+mod reach;
+mod sent;
+mod tape;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::model::{ModelError, ModelEvent, ModelFacts, ModelRequest, WireNames};
+use crate::protocol::ToolDefinition;
+
+pub(super) use calls::call_of;
+pub(super) use failure::{BODY_BYTES_MAX, Redactor, cut_short, from_http, from_object, from_status};
+pub use gate::GateOptions;
+pub(super) use model::HttpModel;
+pub(super) use place::trimmed;
+pub use place::{Key, Place};
+pub use reach::Reach;
+pub(super) use sent::{Draft, write};
+pub use tape::{Tape, TapeError};
+
+/// How one wire writes requests and reads answers. Pure.
+pub(super) trait Wire: Send + Sync + 'static {
+    /// Its name, as settings and [`Original`](crate::protocol::Original) have it.
+    fn name(&self) -> &'static str;
+
+    /// Where the request goes.
+    fn url(&self, base: &str, model: &str) -> String;
+
+    /// The header that the key stands in.
+    fn key_header(&self) -> KeyHeader;
+
+    /// Headers that go with each request.
+    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// The tools in its words. Made once for each list.
+    ///
+    /// # Errors
+    /// [`ModelError::Malformed`] when they cannot be written as JSON.
+    fn tell(&self, tools: &[ToolDefinition]) -> Result<Told, ModelError>;
+
+    /// The body of a request, its tools in these words. It streams.
+    ///
+    /// # Errors
+    /// [`ModelError::Malformed`] when it cannot be written as JSON.
+    fn encode(&self, spec: &Spec, request: &ModelRequest, told: &Arc<Told>) -> Result<Bytes, ModelError>;
+
+    /// What reads the answer.
+    fn assembler(&self, spec: &Spec, redact: Redactor) -> Box<dyn Assemble>;
+}
+
+/// Reads one answer: text in, events out.
+pub(super) trait Assemble: Send {
+    /// Takes one event of the stream: its name, which may be empty, and its data.
+    ///
+    /// # Errors
+    /// What the event says, or what is wrong with it. Nothing more is to be taken then.
+    fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError>;
+
+    /// Takes an answer that is not streamed.
+    ///
+    /// # Errors
+    /// As [`Assemble::take`].
+    fn take_whole(&mut self, body: &str) -> Result<(), ModelError>;
+
+    /// The stream ended.
+    ///
+    /// # Errors
+    /// [`ModelError::Transient`] when the reply is not whole.
+    fn close(&mut self) -> Result<(), ModelError>;
+
+    /// The events that are whole, in order. Tools have the names of the wire.
+    fn drain(&mut self) -> std::vec::Drain<'_, ModelEvent>;
+
+    /// How far it is.
+    fn state(&self) -> State;
+}
+
+/// How far a stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// More will come.
+    Talking,
+    /// The model has given its reason to stop; tokens may follow.
+    Stopped,
+    /// The last event was given out.
+    Done,
+}
+
+/// Which header a key stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeyHeader {
+    /// `Authorization: Bearer`.
+    Bearer,
+    /// A header of its own, the key alone.
+    Named(&'static str),
+}
+
+/// A model, as far as its wire has to know it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Spec {
+    /// `provider/name`.
+    pub(super) id: String,
+    /// Its name on the wire.
+    pub(super) model: String,
+    /// What is known of it.
+    pub(super) facts: ModelFacts,
+    /// Members that go into each request's body as they are.
+    pub(super) body: Map<String, Value>,
+}
+
+/// Tools in a wire's words, and how they are called there.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    /// Their names.
+    pub(super) names: WireNames,
+    /// A list in JSON; empty when there are none.
+    pub(super) list: Vec<u8>,
+}
+
+impl Spec {
+    /// Closes a body: adds the members that the settings want in each request. They may not repeat what stands there.
+    ///
+    /// # Errors
+    /// [`ModelError::Malformed`] when they cannot be written as JSON.
+    pub(super) fn write_members(&self, body: &mut Vec<u8>) -> Result<(), ModelError> {
+        for (name, value) in &self.body {
+            body.push(b',');
+            write(body, name)?;
+            body.push(b':');
+            write(body, value)?;
+        }
+        Ok(())
+    }
+}
+
+/// The address of a route under a base address: `version` is put between where the base has no path. A query of the base, as
+/// some endpoints want one, stays behind it.
+pub(super) fn route_url(base: &str, version: &str, route: &str) -> String {
+    let base = base.trim();
+    let base = base.split_once('#').map_or(base, |(base, _)| base);
+    let (base, query) = base.find('?').map_or((base, ""), |at| base.split_at(at));
+    let base = base.trim_end_matches('/');
+    let base = base.strip_suffix(route).unwrap_or(base);
+    let path = base.split_once("://").map_or(base, |(_, rest)| rest);
+    let version = if path.contains('/') { "" } else { version };
+    let query = match (query.strip_prefix('?'), route.contains('?')) {
+        (Some(rest), true) if !rest.is_empty() => format!("&{rest}"),
+        (Some(_), true) | (None, _) => String::new(),
+        (Some(_), false) => query.to_owned(),
+    };
+    format!("{base}{version}{route}{query}")
+}

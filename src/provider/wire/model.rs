@@ -1,0 +1,300 @@
+//! A model behind HTTP: one request and its answer, from bytes to events. What the bytes mean, its wire says.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use secrecy::SecretString;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::Answering;
+use super::failure::{BODY_BYTES_MAX, Redactor, from_http, from_status};
+use super::gate::Pass;
+use super::place::{Keyed, Place};
+use super::reach::{Heard, Known};
+use super::tape::Asked;
+use super::{Assemble, KeyHeader, Spec, State, Told, Wire};
+use crate::base::http::{self, Post};
+use crate::base::limit;
+use crate::base::sse::SseReader;
+use crate::model::{Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream};
+use crate::protocol::ToolDefinition;
+
+/// Lists of tools whose words are kept.
+const TOLD_MAX: usize = 8;
+/// How long the end of the stream is waited for when the model has said that it is done.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A model behind such an endpoint.
+pub(in crate::provider) struct HttpModel {
+    endpoint: Arc<Endpoint>,
+}
+
+struct Endpoint {
+    wire: Arc<dyn Wire>,
+    spec: Spec,
+    place: Arc<Place>,
+    url: String,
+    known: Known,
+    /// The tools of the last requests, each list once.
+    told: Mutex<VecDeque<(Arc<[ToolDefinition]>, Arc<Told>)>>,
+}
+
+/// The model alone: a key may stand in the address.
+impl std::fmt::Debug for HttpModel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpModel").field("id", &self.endpoint.spec.id).finish_non_exhaustive()
+    }
+}
+
+impl HttpModel {
+    /// A model that is spoken to over that wire, there.
+    pub(in crate::provider) fn new(wire: Arc<dyn Wire>, spec: Spec, place: Arc<Place>) -> Self {
+        let url = wire.url(&place.base_url, &spec.model);
+        let known = Known::of(place.reach.clone());
+        Self { endpoint: Arc::new(Endpoint { wire, spec, place, url, known, told: Mutex::default() }) }
+    }
+}
+
+impl Model for HttpModel {
+    fn id(&self) -> &str {
+        &self.endpoint.spec.id
+    }
+
+    fn facts(&self) -> ModelFacts {
+        self.endpoint.spec.facts.clone()
+    }
+
+    fn takes_images(&self) -> bool {
+        self.endpoint.spec.facts.images
+    }
+
+    fn available(&self) -> Result<(), ModelError> {
+        self.endpoint.set_up().and_then(|()| self.endpoint.known.usable())
+    }
+
+    fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
+        // Whether it works is tried each time: it may again.
+        let ready = self.endpoint.set_up();
+        let talk = Box::new(Talk {
+            endpoint: Arc::clone(&self.endpoint),
+            cancel,
+            phase: ready.map_or_else(Phase::Failed, |()| Phase::Asking(Box::new(request))),
+            ready: VecDeque::new(),
+            told: Arc::default(),
+            _pass: Pass::default(),
+        });
+        Box::pin(futures_util::stream::unfold(talk, |mut talk| async move {
+            let item = talk.next().await?;
+            Some((item, talk))
+        }))
+    }
+}
+
+impl Endpoint {
+    /// Whether there is all that it takes to ask it.
+    fn set_up(&self) -> Result<(), ModelError> {
+        self.place.set_up(&self.url)
+    }
+
+    /// Notes a failure that says that the endpoint cannot be used, and hands it on.
+    fn lost(&self, error: ModelError) -> ModelError {
+        self.known.note(Heard::NoEndpoint, Some(&error));
+        error
+    }
+
+    /// The same for one that came inside an answer, if it says so.
+    fn refused(&self, error: ModelError) -> ModelError {
+        if matches!(error, ModelError::Unauthorized(_)) { self.lost(error) } else { error }
+    }
+
+    /// The words for these tools.
+    fn told(&self, tools: &Arc<[ToolDefinition]>) -> Result<Arc<Told>, ModelError> {
+        let known = |all: &VecDeque<(Arc<[ToolDefinition]>, Arc<Told>)>| {
+            all.iter().find(|(known, _)| Arc::ptr_eq(known, tools)).map(|(_, told)| Arc::clone(told))
+        };
+        if let Some(told) = known(&self.told.lock()) {
+            return Ok(told);
+        }
+        let made = Arc::new(self.wire.tell(tools)?);
+        let mut all = self.told.lock();
+        all.truncate(TOLD_MAX - 1);
+        all.push_front((Arc::clone(tools), Arc::clone(&made)));
+        Ok(made)
+    }
+
+    /// Sends a body and waits for the headers of the answer.
+    async fn send(&self, body: bytes::Bytes, keyed: &Keyed) -> Result<Answering, ModelError> {
+        let asked = Asked { model: &self.spec.id, wire: self.wire.name(), body: &body, redact: &keyed.redact };
+        let tape = self.place.tape.as_ref();
+        if let Some(played) = tape.and_then(|tape| tape.answer(asked)) {
+            let played = played.map_err(|error| ModelError::Unavailable(error.to_string()))?;
+            return Ok(Answering::Taped(played));
+        }
+        let recording = tape.and_then(|tape| tape.begin(asked));
+        let own = self.wire.headers().iter().map(|(name, value)| ((*name).to_owned(), SecretString::from(*value)));
+        let given = self.place.headers.iter();
+        let given = given.map(|(name, value)| (name.clone(), SecretString::from(value.as_str())));
+        let mut headers: Vec<(String, SecretString)> = own.chain(given).collect();
+        let mut bearer = keyed.key.clone();
+        if let KeyHeader::Named(name) = self.wire.key_header() {
+            headers.extend(bearer.take().map(|key| (name.to_owned(), key)));
+        }
+        let post = Post {
+            url: self.url.clone(),
+            bearer,
+            headers,
+            accept: "text/event-stream",
+            body,
+            idle_timeout: self.place.idle_timeout,
+        };
+        let answer = http::post(post).await.map_err(|error| self.lost(keyed.redact.error(from_http(&error))))?;
+        let recording = recording.map(|mut recording| {
+            recording.answered((answer.status, &answer.content_type), answer.retry_after);
+            recording
+        });
+        Ok(Answering::Live(Box::new(answer), recording))
+    }
+}
+
+/// One request and its answer.
+struct Talk {
+    endpoint: Arc<Endpoint>,
+    cancel: CancellationToken,
+    phase: Phase,
+    /// Events that came together and are handed out one by one.
+    ready: VecDeque<ModelEvent>,
+    /// The tools in the wire's words.
+    told: Arc<Told>,
+    /// Others wait while it lives.
+    _pass: Pass,
+}
+
+enum Phase {
+    Asking(Box<ModelRequest>),
+    Listening(Box<Listening>),
+    Failed(ModelError),
+    Over,
+}
+
+struct Listening {
+    answer: Answering,
+    reader: SseReader,
+    assembler: Box<dyn Assemble>,
+    redact: Redactor,
+}
+
+impl Talk {
+    async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(Ok(event));
+            }
+            let cancel = self.cancel.clone();
+            self.phase = match std::mem::replace(&mut self.phase, Phase::Over) {
+                Phase::Over => return None,
+                Phase::Failed(error) => return Some(Err(error)),
+                Phase::Asking(request) => tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Phase::Failed(ModelError::Aborted),
+                    // Apart: it is large, and this future is made for each piece of the answer.
+                    phase = Box::pin(self.ask(*request)) => phase.unwrap_or_else(Phase::Failed),
+                },
+                Phase::Listening(listening) => tokio::select! {
+                    biased;
+                    () = cancel.cancelled() => Phase::Failed(ModelError::Aborted),
+                    phase = self.listen(listening) => phase.unwrap_or_else(Phase::Failed),
+                },
+            };
+        }
+    }
+
+    async fn ask(&mut self, request: ModelRequest) -> Result<Phase, ModelError> {
+        let endpoint = Arc::clone(&self.endpoint);
+        self._pass = endpoint.place.gate.enter().await;
+        self.told = endpoint.told(&request.tools)?;
+        let body = endpoint.wire.encode(&endpoint.spec, &request, &self.told)?;
+        drop(request);
+        let mut keyed = endpoint.place.keyed().await?;
+        let mut answer = endpoint.send(body.clone(), &keyed).await?;
+        if answer.status() == 401
+            && let Some(other) = endpoint.place.refreshed(&keyed).await
+        {
+            keyed = other;
+            answer = endpoint.send(body, &keyed).await?;
+        }
+        let redact = keyed.redact.clone();
+        let status = answer.status();
+        if !(200..300).contains(&status) {
+            let retry_after = answer.retry_after();
+            let body = redact.text(answer.text(BODY_BYTES_MAX).await);
+            let error = redact.error(from_status(status, retry_after, &body));
+            endpoint.known.note(Heard::of_status(status, &error), Some(&error));
+            return Err(error);
+        }
+        endpoint.known.note(Heard::Success, None);
+        let mut assembler = endpoint.wire.assembler(&endpoint.spec, redact.clone());
+        if answer.content_type() == "application/json" {
+            // A server that does not stream: the same words in one piece.
+            let body = answer.text(limit::MODEL_REPLY_BYTES_MAX).await;
+            assembler.take_whole(&body).map_err(|error| endpoint.refused(error))?;
+            self.hand_out(assembler.as_mut());
+            return Ok(Phase::Over);
+        }
+        let reader = SseReader::new(limit::MODEL_EVENT_BYTES_MAX);
+        Ok(Phase::Listening(Box::new(Listening { answer, reader, assembler, redact })))
+    }
+
+    /// Takes what was assembled.
+    fn hand_out(&mut self, assembler: &mut dyn Assemble) {
+        let (names, prices) = (&self.told.names, self.endpoint.spec.facts.prices);
+        self.ready.extend(assembler.drain().map(|event| match event {
+            ModelEvent::Usage(mut usage) => {
+                if let Some(prices) = prices.filter(|_| usage.cost.is_zero()) {
+                    usage.cost = prices.cost(&usage);
+                }
+                ModelEvent::Usage(usage)
+            }
+            event => names.restore(event),
+        }));
+    }
+
+    async fn listen(&mut self, mut listening: Box<Listening>) -> Result<Phase, ModelError> {
+        let Listening { answer, reader, assembler, redact } = &mut *listening;
+        let piece = match answer.chunk().await {
+            Ok(piece) => piece,
+            // It had said that it is done: how the connection ends does not matter.
+            Err(_) if assembler.state() == State::Stopped => None,
+            Err(error) => return Err(redact.error(from_http(&error))),
+        };
+        let Some(piece) = piece else {
+            assembler.close()?;
+            self.hand_out(assembler.as_mut());
+            return Ok(Phase::Over);
+        };
+        let mut problem = None;
+        reader
+            .push(&piece, |event, data| {
+                if problem.is_none() {
+                    problem = assembler.take(event, data).err();
+                }
+            })
+            .map_err(|error| ModelError::Malformed(format!("the model's stream: {error}")))?;
+        self.hand_out(assembler.as_mut());
+        if let Some(error) = problem {
+            return Ok(Phase::Failed(self.endpoint.refused(error)));
+        }
+        match assembler.state() {
+            State::Done => {
+                listening.answer.finish();
+                Ok(Phase::Over)
+            }
+            State::Stopped => {
+                answer.set_idle_timeout(CLOSING_TIMEOUT.min(self.endpoint.place.idle_timeout));
+                Ok(Phase::Listening(listening))
+            }
+            State::Talking => Ok(Phase::Listening(listening)),
+        }
+    }
+}
