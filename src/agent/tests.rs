@@ -478,6 +478,7 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
         progress: Progress::default(),
         steering: Arc::new(NoSteering),
         iterations_max: 10,
+        fallbacks: Vec::new(),
         retry: RetryPolicy {
             attempts_max: 3,
             base_delay: Duration::from_millis(1),

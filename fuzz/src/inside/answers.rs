@@ -72,20 +72,21 @@ fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> Told {
     (events, result)
 }
 
-/// Texts, then calls, then tokens, then the one end; an end exactly where nothing failed.
+/// Texts, then calls, then the reply in its own words, then tokens, then the one end; an end exactly where nothing failed.
 fn told(events: &[ModelEvent], result: &std::result::Result<(), ModelError>, state: State) {
     let rank = |event: &ModelEvent| match event {
         ModelEvent::Text(_) | ModelEvent::Reasoning(_) => 0,
         ModelEvent::Call(_) | ModelEvent::BadCall { .. } => 1,
-        ModelEvent::Usage(_) => 2,
-        ModelEvent::Finished(_) => 3,
+        ModelEvent::Original(_) => 2,
+        ModelEvent::Usage(_) => 3,
+        ModelEvent::Finished(_) => 4,
         ModelEvent::Retrying { .. } | ModelEvent::Agent(_) => panic!("{event:?} is no provider's"),
     };
     let ranks: Vec<u8> = events.iter().map(rank).collect();
     assert!(ranks.is_sorted(), "{events:?}");
     let count = |wanted: u8| ranks.iter().filter(|rank| **rank == wanted).count();
-    assert!(count(2) <= 1 && count(3) <= 1, "{events:?}");
-    assert_eq!(count(3) == 1, state == State::Done, "{events:?}");
+    assert!(count(2) <= 1 && count(3) <= 1 && count(4) <= 1, "{events:?}");
+    assert_eq!(count(4) == 1, state == State::Done, "{events:?}");
     match result {
         Ok(()) => assert_eq!(state, State::Done),
         Err(error) => {
