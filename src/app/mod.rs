@@ -17,6 +17,7 @@ mod offers;
 mod pages;
 mod parse;
 mod permissions;
+mod providers;
 mod rehearsal;
 mod reload;
 mod roots;
@@ -48,7 +49,7 @@ use crate::protocol::{
     Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, GrantScope, Page, Prompt, SessionId,
     SessionView, TokenRole, TurnId, TurnRecord, TurnStatus,
 };
-use crate::provider::AcpAgent;
+use crate::provider::{AcpAgent, Tape};
 pub use crate::session::{Accepted, Attending, EventReader, Resolved};
 use crate::session::{
     GrantBook, Live, Manager, NewPrompt, Receipt, Says, ServerRules, Terms, Workbench, disown_all, store_failure,
@@ -68,6 +69,7 @@ pub use reload::Configuration;
 use command::Commands;
 pub use controls::{Aborted, Interrupted, Paused, Resumed};
 pub use judged::{Judged, Namesakes};
+use offers::LocalModels;
 use wiring::Wardrobe;
 
 /// Who asks. Clients see their own sessions only.
@@ -139,6 +141,10 @@ pub struct App {
     data_directory: Option<PathBuf>,
     memories: Option<Arc<Memories>>,
     models: Models,
+    /// Where answers of models are kept, or come from.
+    tape: Option<Arc<Tape>>,
+    /// Models on this machine, and when they were looked for.
+    local_models: tokio::sync::Mutex<LocalModels>,
     agents: Vec<Arc<AcpAgent>>,
     wardrobe: Arc<Wardrobe>,
     sessions: Manager,
@@ -181,7 +187,8 @@ impl App {
         wiring::recover_changes(&roots, &settings.allowed_paths).await;
         let tools = extras.registry.as_ref().map(|registry| registry.names());
         let agents = agents::configured(&settings, tools.as_deref())?;
-        let models = wiring::models(&settings, extras.models.clone(), &agents)?;
+        let tape = providers::tape(&settings).await?;
+        let models = providers::models(&settings, extras.models.clone(), &agents, tape.as_ref())?;
         let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
         let memories = wiring::memories(&settings, data_directory.as_deref()).await?;
         let kept = data_directory.as_deref();
@@ -223,6 +230,8 @@ impl App {
             data_directory,
             memories,
             models,
+            tape,
+            local_models: tokio::sync::Mutex::default(),
             agents,
             wardrobe,
             sessions,

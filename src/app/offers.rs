@@ -1,10 +1,18 @@
 //! What sessions can have: tools, agents and models.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{App, agents};
-use crate::model::Model;
-use crate::protocol::{AgentView, ModelView, ToolDefinition};
+use tokio::time::Instant;
+
+use super::{App, agents, providers};
+use crate::base::limit;
+use crate::model::{Model, ModelFacts};
+use crate::protocol::{AgentView, ModelPrices, ModelView, ToolDefinition};
+
+/// When models on this machine were looked for. None: they were not.
+#[derive(Debug, Default)]
+pub(super) struct LocalModels(Option<Instant>);
 
 impl App {
     /// The tools that sessions have now. A tool server adds its own once it is connected.
@@ -17,14 +25,58 @@ impl App {
         agents::list(&self.settings().acp_servers, &self.agents)
     }
 
-    /// The models that sessions can name.
-    pub fn models(&self) -> Vec<ModelView> {
+    /// The models that sessions can name. Looks for those of servers on this machine, if it did not just do so.
+    pub async fn models(&self) -> Vec<ModelView> {
+        self.look_for_local_models().await;
+        self.listed_models()
+    }
+
+    /// The same, as far as they are known.
+    pub fn listed_models(&self) -> Vec<ModelView> {
         let default_id = self.models.default_id();
-        let view = |model: &Arc<dyn Model>| {
-            let reason = model.available().err().map(|error| error.to_string());
-            let default = model.id() == default_id;
-            ModelView { id: model.id().to_owned(), available: reason.is_none(), reason, default }
-        };
+        let view = |model: &Arc<dyn Model>| view(model.as_ref(), model.id() == default_id);
         self.models.list().iter().map(view).collect()
+    }
+
+    async fn look_for_local_models(&self) {
+        let settings = self.settings();
+        if !settings.find_local_models {
+            return;
+        }
+        let mut looked = self.local_models.lock().await;
+        let known = Duration::from_millis(limit::LOCAL_MODELS_KNOWN_MS);
+        if looked.0.is_none_or(|at| at.elapsed() >= known) {
+            self.models.set_found(providers::found_locally(&settings).await);
+            looked.0 = Some(Instant::now());
+        }
+    }
+}
+
+fn view(model: &dyn Model, default: bool) -> ModelView {
+    let reason = model.available().err().map(|error| error.to_string());
+    let id = model.id().to_owned();
+    let seen = ModelView { id, available: reason.is_none(), reason, default, ..ModelView::default() };
+    if model.is_agent() {
+        return seen;
+    }
+    let images = model.takes_images();
+    let ModelFacts { label, context_tokens, output_tokens_max, tools, reasoning, structured_output, prices, .. } =
+        model.facts();
+    let prices = prices.map(|prices| ModelPrices {
+        input: prices.input,
+        output: prices.output,
+        cache_read: prices.cache_read,
+        cache_write: prices.cache_write,
+    });
+    ModelView {
+        label,
+        context_tokens,
+        output_tokens: output_tokens_max,
+        images: Some(images),
+        tools: Some(tools),
+        reasoning: Some(reasoning),
+        structured_output: Some(structured_output),
+        prices,
+        ..seen
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::wiring::{self, Wardrobe};
-use super::{App, OpenError, agents, roots};
+use super::{App, OpenError, agents, providers, roots};
 use crate::config::Settings;
 use crate::hook::NoHooks;
 
@@ -14,7 +14,7 @@ impl App {
         faults.extend(wiring::embedder_fault(settings));
         match agents::configured(settings, None) {
             Err(error) => faults.push(error),
-            Ok(agents) => match wiring::models(settings, Vec::new(), &agents) {
+            Ok(agents) => match providers::models(settings, Vec::new(), &agents, None) {
                 Err(error) => faults.push(error),
                 Ok(models) if faults.is_empty() => {
                     let given = (Arc::new(NoHooks) as _, None);

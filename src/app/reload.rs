@@ -3,7 +3,7 @@
 use serde_json::json;
 use std::sync::Arc;
 
-use super::{App, OpenError, wiring};
+use super::{App, OpenError, providers};
 use crate::config::Settings;
 use crate::protocol::Health;
 
@@ -28,12 +28,15 @@ impl App {
         let mut settings = self.settings().as_ref().clone();
         settings.model.clone_from(&next.model);
         settings.openai = next.openai.clone();
+        settings.providers.clone_from(&next.providers);
+        settings.model_fallbacks.clone_from(&next.model_fallbacks);
         settings.limits.clone_from(&next.limits);
         settings.permissions = next.permissions.clone();
         settings.permission_mode = next.permission_mode;
         // What is kept for undoing was opened with its size.
         settings.limits.snapshot_bytes_max = self.settings().limits.snapshot_bytes_max;
-        let models = wiring::models(&settings, self.own_models.clone(), &self.agents)?;
+        let tape = self.tape.as_ref();
+        let models = providers::models(&settings, self.own_models.clone(), &self.agents, tape)?;
         self.models.adopt(&models);
         self.sessions.adopt(&settings.limits, &settings.permissions);
         self.commands.set_rate(settings.limits.commands_per_minute);

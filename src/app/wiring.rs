@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::OpenError;
+use super::providers::openai_options;
 use super::roots::{canonical, held, roots};
 use crate::base::panics::broken;
 use crate::base::workspace::{StaleCheck, Workspace};
@@ -17,11 +18,11 @@ use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
 use crate::mcp::Servers;
 use crate::memory::{Memories, Project, Wanted, memory_tools};
-use crate::model::{Embedder, Model, Models};
+use crate::model::{Embedder, Models};
 use crate::permission::Floor;
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, ToolDefinition};
-use crate::provider::{self, AcpAgent, DEMO_MODEL_ID, OpenAiOptions, Reach};
+use crate::provider::{self, Reach};
 use crate::session::{Equipment, Workbench};
 use crate::store::recall::RecallStore;
 use crate::store::snapshots::SnapshotStore;
@@ -32,8 +33,6 @@ use crate::tool::{Registry, Tool};
 const MEMORY_FILE: &str = "memory.db";
 /// The name in the data directory of what turns did to files.
 const SNAPSHOT_FILE: &str = "snapshots.db";
-/// What is asked of an OpenAI-compatible endpoint when no model is named.
-const OPENAI_MODEL_DEFAULT: &str = "gpt-5.2";
 
 /// What nobody may do here: the server's own data is part of it.
 pub(super) fn floor(settings: &Settings, data_directory: Option<&Path>) -> Arc<Floor> {
@@ -57,60 +56,6 @@ pub(super) async fn store(storage: &Storage) -> Result<(Arc<dyn Store>, Option<P
 fn kept(store: SqliteStore) -> (Arc<dyn Store>, Option<PathBuf>) {
     let directory = store.directory().to_owned();
     (Arc::new(store), Some(directory))
-}
-
-/// The models that the settings give, and which one new sessions get.
-///
-/// What drives our own loop comes first; without it the first agent is the default.
-pub(super) fn models(
-    settings: &Settings,
-    extras: Vec<Arc<dyn Model>>,
-    agents: &[Arc<AcpAgent>],
-) -> Result<Models, OpenError> {
-    let openai = &settings.openai;
-    let configured = openai.base_url.is_some() || openai.api_key.is_some();
-    let reach = Reach::default();
-    let mut entries = extras;
-    let mut default_id = settings.model.clone();
-    if configured {
-        let wanted = settings.model.as_deref().and_then(|id| id.strip_prefix("openai/"));
-        entries.push(openai_model(settings, wanted.unwrap_or(OPENAI_MODEL_DEFAULT), &reach));
-    }
-    entries.extend(agents.iter().map(|agent| Arc::clone(agent) as Arc<dyn Model>));
-    let first = entries.first().map(|model| model.id().to_owned());
-    entries.push(provider::demo());
-    let default_id = default_id.take().or(first).unwrap_or_else(|| DEMO_MODEL_ID.to_owned());
-    let models = Models::new(entries, default_id.clone());
-    let maker = settings.clone();
-    let models = models.with_open(Arc::new(move |id| {
-        let name = id.strip_prefix("openai/").filter(|name| configured && !name.is_empty());
-        name.map(|name| openai_model(&maker, name, &reach))
-    }));
-    if models.get(&default_id).is_some() {
-        return Ok(models);
-    }
-    let listed = models.list();
-    let known: Vec<&str> = listed.iter().map(|model| model.id()).collect();
-    let expected = format!(
-        "a model that is configured ({}), got `{default_id}`; `openai/NAME` needs OPENAI_API_KEY or OPENAI_BASE_URL",
-        known.join(", ")
-    );
-    Err(OpenError::Setting { field: settings.names.of(Setting::Model), expected })
-}
-
-fn openai_model(settings: &Settings, name: &str, reach: &Reach) -> Arc<dyn Model> {
-    provider::openai(openai_options(settings, name, reach))
-}
-
-fn openai_options(settings: &Settings, name: &str, reach: &Reach) -> OpenAiOptions {
-    OpenAiOptions {
-        model: name.to_owned(),
-        base_url: settings.openai.base_url.as_ref().map(|given| given.expose().to_owned()),
-        api_key: settings.openai.api_key.clone(),
-        idle_timeout: Duration::from_millis(settings.limits.model_idle_timeout_ms),
-        images: settings.openai.images.unwrap_or(true),
-        reach: reach.clone(),
-    }
 }
 
 /// The long-term memory, in the data directory where there is one. None: it is switched off.
@@ -489,7 +434,8 @@ impl Workbench for Wardrobe {
             let (system, registry) = tokio::join!(prompt, self.registry(settings));
             // Tool servers were waited for, and a link may lie there since.
             self.place(settings).map_err(|refused| refused.0)?;
-            Ok(Equipment { model, fallbacks: Vec::new(), system, registry, hooks: Arc::clone(&self.hooks) })
+            let fallbacks = self.models.fallbacks_of(&model);
+            Ok(Equipment { model, fallbacks, system, registry, hooks: Arc::clone(&self.hooks) })
         })
     }
 }

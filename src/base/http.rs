@@ -28,6 +28,8 @@ pub use shown::{is_key, secrets_of_address, shown_address};
 
 /// The header of W3C Trace Context.
 const TRACEPARENT: &str = "traceparent";
+/// Largest text that is fetched.
+const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a body is waited for when nobody needs it any more.
@@ -140,6 +142,24 @@ pub async fn post(request: Post) -> Result<Answer, HttpError> {
         idle_timeout: request.idle_timeout,
         silence: None,
     })
+}
+
+/// Fetches a small text: at most 1 MiB of the body of a good answer.
+///
+/// # Errors
+/// [`HttpError`] when there is no answer, or none that is good.
+pub async fn get_text(url: &str, idle_timeout: Duration) -> Result<String, HttpError> {
+    let url = parse_url(url)?;
+    let host = host_of(&url);
+    let response = sent(client_for(Kind::of(&url)).await?.get(url), &host, idle_timeout).await?;
+    let status = response.status();
+    let (content_type, retry_after) = (content_type(response.headers()), None);
+    let mut answer =
+        Answer { status: status.as_u16(), content_type, retry_after, response, host, idle_timeout, silence: None };
+    if !status.is_success() {
+        return Err(HttpError::Cut { host: answer.host, cause: format!("status {status}") });
+    }
+    Ok(answer.text(TEXT_BYTES_MAX).await)
 }
 
 /// Sends bytes of protobuf with these headers, and gives the status of the answer.

@@ -203,6 +203,16 @@ pub const GIT_REMOTE_TIMEOUT_MS: u64 = 300_000;
 pub const MODEL_EVENT_BYTES_MAX: usize = 8 << 20;
 /// Largest reply of a model, in bytes: text, reasoning and arguments together.
 pub const MODEL_REPLY_BYTES_MAX: usize = 32 << 20;
+/// Requests of one provider side by side, at most.
+pub const PROVIDER_CONCURRENCY_MAX: usize = 1_000_000;
+/// Requests of one provider begun in a minute, at most.
+pub const PROVIDER_PER_MINUTE_MAX: u32 = 1_000_000;
+/// How long models on this machine are looked for.
+pub const LOCAL_MODELS_WAIT_MS: u64 = 300;
+/// How long it is known which there are.
+pub const LOCAL_MODELS_KNOWN_MS: u64 = 5_000;
+/// Models of one server on this machine.
+pub const LOCAL_MODELS_MAX: usize = 200;
 /// Largest file that a model's key stands in.
 pub const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Largest recording of models' answers that is replayed.

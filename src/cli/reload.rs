@@ -19,7 +19,7 @@ use crate::config::tokens::Stamp;
 use crate::config::{ConfigError, Launch, Options};
 
 /// Settings that count at once. All others need a restart.
-const AT_ONCE: [&str; 20] = [
+const AT_ONCE: [&str; 23] = [
     "default_policy",
     "permission_mode",
     "permissions",
@@ -27,6 +27,9 @@ const AT_ONCE: [&str; 20] = [
     "openai_base_url",
     "openai_api_key",
     "openai_images",
+    "openai_api",
+    "providers",
+    "model_fallbacks",
     "model_idle_timeout_ms",
     "permission_timeout_ms",
     "client_grace_ms",

@@ -183,7 +183,7 @@ async fn sandbox(running: &Running, launch: &Launch) -> String {
 
 /// The model of new sessions, in words.
 fn model(running: &Running) -> String {
-    let models = running.app.models();
+    let models = running.app.listed_models();
     match models.iter().find(|model| model.default) {
         Some(model) if model.id.starts_with("demo/") => {
             format!("{} (a built-in script; OPENAI_API_KEY, --openai-base-url or --model bring a real one)", model.id)

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::{LogFilter, acp, mcp, schema};
+use super::{LogFilter, acp, mcp, provider, schema};
 use crate::base::file;
 use crate::protocol::OWN_AGENT;
 
@@ -163,6 +163,7 @@ impl Look<'_> {
         let faults_of_entry: fn(Value) -> Option<Vec<(&'static str, String)>> = match list {
             "acp_servers" => acp::faults_of_entry,
             "mcp_servers" => mcp::faults_of_entry,
+            "providers" => provider::faults_of_entry,
             _ => return,
         };
         let mut faults = faults_of_entry(plain(item.get_ref())).unwrap_or_default();

@@ -14,6 +14,7 @@ mod mcp;
 mod names;
 mod options;
 mod origin;
+mod provider;
 mod records;
 mod rehearsal;
 mod resolve;
@@ -46,6 +47,9 @@ pub use names::{Names, Setting, setting_of, strange_variables};
 pub use options::{FilePermissions, HIDDEN, LogFilter, LogFormat, LogLevel, Options};
 pub use origin::Origin;
 pub use records::{change_records_directory, state_directory, temporary_state_directory};
+pub use provider::{
+    Api, BadProvider, KNOWN_PROVIDERS, KnownProvider, Provider, ProviderModel, ProviderPrices, known_provider,
+};
 pub use rehearsal::Rehearsal;
 pub use resolve::{ConfigError, Launch, Listen};
 pub use schema::schema;
@@ -72,6 +76,14 @@ pub struct Settings {
     pub model: Option<String>,
     /// The OpenAI-compatible endpoint.
     pub openai: OpenAiSettings,
+    /// Further providers of models.
+    pub providers: Vec<Provider>,
+    /// Models that are asked, in this order, when a session's own cannot be used.
+    pub model_fallbacks: Vec<String>,
+    /// Whether models on this machine are looked for.
+    pub find_local_models: bool,
+    /// Whether answers of models are recorded, or come from a recording.
+    pub tape: TapeSettings,
     /// External agents.
     pub acp_servers: Vec<AcpServer>,
     /// MCP servers whose tools every session has.
@@ -134,6 +146,31 @@ pub struct OpenAiSettings {
     pub api_key: Option<SecretString>,
     /// Whether its models can be shown images. None: they can.
     pub images: Option<bool>,
+    /// Its wire. None: Responses for OpenAI's own address, else Chat Completions.
+    pub api: Option<OpenAiApi>,
+}
+
+/// The wire of the OpenAI-compatible endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum OpenAiApi {
+    /// Chat Completions.
+    #[serde(rename = "openai-chat")]
+    Chat,
+    /// Responses.
+    #[serde(rename = "openai-responses")]
+    Responses,
+}
+
+/// Where answers of models are kept, or come from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub enum TapeSettings {
+    /// Neither.
+    #[default]
+    Off,
+    /// They are recorded in this file.
+    Record(PathBuf),
+    /// They come from this file, this much faster than they were; 0: at once.
+    Replay(PathBuf, f64),
 }
 
 /// Long-term memory (typescript-api.md §7, `MemoryConfig`).
@@ -259,6 +296,10 @@ impl Settings {
             storage: Storage::Memory,
             model: None,
             openai: OpenAiSettings::default(),
+            providers: Vec::new(),
+            model_fallbacks: Vec::new(),
+            find_local_models: false,
+            tape: TapeSettings::default(),
             acp_servers: Vec::new(),
             mcp_servers: Vec::new(),
             permissions: default_permissions(),

@@ -16,6 +16,12 @@ pub enum Setting {
     Model,
     /// The model that turns remembered texts into vectors.
     EmbeddingModel,
+    /// Models that are asked when another cannot be used.
+    ModelFallbacks,
+    /// What answers of models are recorded in.
+    RecordModels,
+    /// The recording that answers of models come from.
+    ReplayModels,
 }
 
 /// Where settings come from, and so what they are called there.
@@ -36,6 +42,9 @@ impl Names {
             Setting::AllowedRoots => ("root", "allowedRoots"),
             Setting::AllowedPaths => ("allowed_path", "allowedPaths"),
             Setting::Model => ("model", "model"),
+            Setting::ModelFallbacks => ("model_fallbacks", "modelFallbacks"),
+            Setting::RecordModels => ("record_models", "recordModels"),
+            Setting::ReplayModels => ("replay_models", "replayModels"),
             Setting::EmbeddingModel => ("memory_embedding_model", "memory.embeddingAgent"),
         };
         match self {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 pub use self::kinds::HIDDEN;
 use self::kinds::Setting;
-use super::{AcpServer, Address, Bounds, ConfigError, McpServer};
+use super::{AcpServer, Address, Bounds, ConfigError, McpServer, OpenAiApi, Provider};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
 use crate::protocol::{PermissionMode, PermissionPolicy, PermissionRule};
@@ -165,6 +165,9 @@ options! {
     /// MCP servers; in the file only
     #[arg(skip)]
     mcp_servers: Vec<McpServer>,
+    /// Providers of models; in the file only
+    #[arg(skip)]
+    providers: Vec<Provider>,
     /// Model of new sessions, as provider/name, such as openai/gpt-5
     #[arg(long, value_name = "MODEL", help_heading = "Models")]
     model: String,
@@ -174,6 +177,24 @@ options! {
     /// The endpoint's key; never a flag, because other users see those
     #[arg(skip)]
     openai_api_key: SecretString,
+    /// Wire of the endpoint: openai-chat or openai-responses [default: openai-responses for OpenAI's own address, else openai-chat]
+    #[arg(long, value_name = "WIRE", value_parser = openai_api, help_heading = "Models")]
+    openai_api: OpenAiApi,
+    /// Models that are asked, in this order, when the session's own cannot be used
+    #[arg(long, value_name = "MODEL", value_delimiter = ',', help_heading = "Models")]
+    model_fallbacks: Vec<String>,
+    /// Find the models of Ollama and llama.cpp on this machine [default: true]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Models")]
+    find_local_models: bool,
+    /// Record all answers of models in this file, without keys
+    #[arg(long, value_name = "FILE", help_heading = "Models")]
+    record_models: PathBuf,
+    /// Take all answers of models from this recording, and none from the network
+    #[arg(long, value_name = "FILE", help_heading = "Models")]
+    replay_models: PathBuf,
+    /// How fast a recording is given again: 1 as it was, 2 twice as fast, 0 at once [default: 0]
+    #[arg(long, value_name = "FACTOR", help_heading = "Models")]
+    replay_speed: f64,
     /// Whether the endpoint's models can be shown images [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Models")]
     openai_images: bool,
@@ -378,6 +399,10 @@ fn sandbox(text: &str) -> Result<SandboxMode, String> {
 
 fn stale_check(text: &str) -> Result<StaleCheck, String> {
     StaleCheck::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", StaleCheck::EXPECTED))
+}
+
+fn openai_api(text: &str) -> Result<OpenAiApi, String> {
+    OpenAiApi::parse(OsStr::new(text)).ok_or_else(|| format!("expected {}", OpenAiApi::EXPECTED))
 }
 
 fn mode(text: &str) -> Result<PermissionMode, String> {

@@ -10,7 +10,10 @@ use super::names::spellings;
 use super::options::{LogFilter, LogFormat, LogLevel, Options};
 use super::origin::{Origin, origins, others};
 use super::telemetry;
-use super::{Bounds, Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, default_permissions};
+use super::provider::add_variables;
+use super::{
+    Bounds, Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, TapeSettings, default_permissions,
+};
 use crate::base::{http, limit};
 
 /// Faults of a file that are told in one line; the rest is counted.
@@ -242,8 +245,21 @@ fn settings(
         settings: config_file.map(Path::to_owned),
     };
     settings.model = all.model;
-    settings.openai =
-        OpenAiSettings { base_url: all.openai_base_url, api_key: all.openai_api_key, images: all.openai_images };
+    settings.openai = OpenAiSettings {
+        base_url: all.openai_base_url,
+        api_key: all.openai_api_key,
+        images: all.openai_images,
+        api: all.openai_api,
+    };
+    settings.providers = all.providers.unwrap_or_default();
+    add_variables(&mut settings.providers, &|name| text(from, name));
+    settings.model_fallbacks = all.model_fallbacks.unwrap_or_default();
+    settings.find_local_models = all.find_local_models.unwrap_or(true);
+    settings.tape = match (all.replay_models, all.record_models) {
+        (Some(path), _) => TapeSettings::Replay(from.directory.join(path), all.replay_speed.unwrap_or(0.0)),
+        (None, Some(path)) => TapeSettings::Record(from.directory.join(path)),
+        (None, None) => TapeSettings::Off,
+    };
     settings.permissions = default_permissions();
     if let Some(policy) = all.default_policy {
         settings.permissions.default_policy = policy;
@@ -288,6 +304,13 @@ pub(super) fn problems(all: &Options) -> Vec<ConfigError> {
     let mut problems: Vec<_> = all.whole_numbers().into_iter().filter_map(out).collect();
     if let Some(given) = all.memory_similarity_threshold.filter(|given| !(0.0..=1.0).contains(given)) {
         problems.push(refused("memory_similarity_threshold", format!("a number from 0 to 1; got {given}")));
+    }
+    if let Some(given) = all.replay_speed.filter(|given| !(given.is_finite() && *given >= 0.0)) {
+        problems.push(refused("replay_speed", format!("a number from 0; got {given}")));
+    }
+    if all.replay_models.is_some() && all.record_models.is_some() {
+        let expected = "nothing, because --replay-models is there: what is replayed is not recorded";
+        problems.push(refused("record_models", expected.to_owned()));
     }
     if let Some(Err(error)) = all.openai_base_url.as_ref().map(|url| http::check_url(url.expose())) {
         // It repeats nothing of the address.
@@ -362,8 +385,9 @@ fn read_file(named: Option<PathBuf>, from: &Surroundings) -> Result<(Option<Path
 /// What a file says, its paths taken as relative to its directory.
 pub(super) fn within(mut said: Options, base: &Path) -> Options {
     let own = [&mut said.cwd, &mut said.data_dir, &mut said.port_file];
+    let tapes = [&mut said.record_models, &mut said.replay_models];
     let doors = [&mut said.tls_cert, &mut said.tls_key, &mut said.socket];
-    for relative in own.into_iter().chain(doors).flatten() {
+    for relative in own.into_iter().chain(doors).chain(tapes).flatten() {
         *relative = base.join(&relative);
     }
     for relative in [&mut said.root, &mut said.allowed_path].into_iter().flatten().flatten() {
@@ -374,6 +398,9 @@ pub(super) fn within(mut said: Options, base: &Path) -> Options {
     }
     for server in said.mcp_servers.iter_mut().flatten() {
         server.start_within(base);
+    }
+    for provider in said.providers.iter_mut().flatten() {
+        provider.start_within(base);
     }
     said
 }

@@ -19,6 +19,7 @@ pub fn schema() -> Value {
     }
     bound("memory_similarity_threshold", "minimum", 0.into());
     bound("memory_similarity_threshold", "maximum", 1.into());
+    bound("replay_speed", "minimum", 0.into());
     bound("host", "minLength", 1.into());
     json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -99,6 +100,54 @@ pub(super) fn acp_server() -> Value {
     )
 }
 
+/// One of `[[providers]]`.
+pub(super) fn provider() -> Value {
+    let apis = || one_of("openai-chat, openai-responses, anthropic-messages or gemini");
+    let number = |description: &str| json!({ "type": "integer", "minimum": 1, "description": description });
+    let most = |most: u64, description: &str| json!({ "type": "integer", "minimum": 1, "maximum": most, "description": description });
+    let price = |description: &str| json!({ "type": "number", "minimum": 0, "description": description });
+    let flag = |description: &str| json!({ "type": "boolean", "description": description });
+    let body = || json!({ "type": "object", "additionalProperties": true, "description": "Members of each request's body" });
+    let prices = object(
+        &["input", "output"],
+        json!({
+            "input": price("US dollars for a million tokens sent"),
+            "output": price("The same, received"),
+            "cacheRead": price("The same, found in the provider's cache"),
+            "cacheWrite": price("The same, put into the provider's cache"),
+        }),
+    );
+    let model = object(
+        &["name"],
+        json!({
+            "name": text("Its name on the wire"),
+            "api": apis(),
+            "label": text("Its name for people"),
+            "contextTokens": number("Tokens of its window"),
+            "outputTokens": number("Tokens of one reply, at most"),
+            "images": flag("Whether it can be shown images"),
+            "reasoning": flag("Whether it can think before it answers"),
+            "prices": prices,
+            "body": body(),
+        }),
+    );
+    object(
+        &["name"],
+        json!({
+            "name": text("Its name; its models are NAME/MODEL"),
+            "api": apis(),
+            "baseUrl": text("Its address"),
+            "apiKey": text("Its key"),
+            "apiKeyFile": text("The file that its key stands in, relative to this one"),
+            "headers": texts_by_name("Sent with each request"),
+            "concurrency": most(limit::PROVIDER_CONCURRENCY_MAX as u64, "Requests side by side, of all sessions together"),
+            "requestsPerMinute": most(limit::PROVIDER_PER_MINUTE_MAX.into(), "Requests begun in a minute, of all sessions together"),
+            "body": body(),
+            "models": list_of(model),
+        }),
+    )
+}
+
 /// One of `[[mcp_servers]]`.
 pub(super) fn mcp_server() -> Value {
     object(
@@ -144,6 +193,9 @@ mod tests {
             ("[[permissions.rules]]\ntool = 'x'\npolicy = 'ask'\nannotations = { no_such = 1 }", "/properties/permissions/properties/rules/items/properties/annotations/properties"),
             ("[[acp_servers]]\nno_such = 1", "/properties/acp_servers/items/properties"),
             ("[[mcp_servers]]\nno_such = 1", "/properties/mcp_servers/items/properties"),
+            ("[[providers]]\nno_such = 1", "/properties/providers/items/properties"),
+            ("[[providers]]\nname = 'x'\n[[providers.models]]\nno_such = 1", "/properties/providers/items/properties/models/items/properties"),
+            ("[[providers]]\nname = 'x'\n[[providers.models]]\nname = 'x'\nprices = { no_such = 1 }", "/properties/providers/items/properties/models/items/properties/prices/properties"),
         ];
         for (file, pointer) in table {
             let want = if pointer == "/properties" {

@@ -242,6 +242,9 @@ struct Listed {
     entries: Vec<Arc<dyn Model>>,
     default_id: String,
     open: Option<Open>,
+    fallbacks: Vec<Arc<dyn Model>>,
+    /// Those that were found beside the listed ones.
+    found: Vec<Arc<dyn Model>>,
 }
 
 impl std::fmt::Debug for Models {
@@ -253,7 +256,7 @@ impl std::fmt::Debug for Models {
 impl Models {
     /// Models and the id of the default one.
     pub fn new(entries: Vec<Arc<dyn Model>>, default_id: impl Into<String>) -> Self {
-        let listed = Listed { entries, default_id: default_id.into(), open: None };
+        let listed = Listed { entries, default_id: default_id.into(), ..Listed::default() };
         Self { now: Arc::new(RwLock::new(listed)) }
     }
 
@@ -262,6 +265,27 @@ impl Models {
     pub fn with_open(self, open: Open) -> Self {
         self.now.write().open = Some(open);
         self
+    }
+
+    /// The same, with models that are asked, in this order, when another cannot be used.
+    #[must_use]
+    pub fn with_fallbacks(self, fallbacks: Vec<Arc<dyn Model>>) -> Self {
+        self.now.write().fallbacks = fallbacks;
+        self
+    }
+
+    /// The models that are asked, in this order, when this one cannot be used. None of an agent, which has a loop of its own.
+    pub fn fallbacks_of(&self, model: &Arc<dyn Model>) -> Vec<Arc<dyn Model>> {
+        if model.is_agent() {
+            return Vec::new();
+        }
+        let now = self.now.read();
+        now.fallbacks.iter().filter(|other| other.id() != model.id()).cloned().collect()
+    }
+
+    /// Sets which models were found beside the listed ones; those that were found before are gone.
+    pub fn set_found(&self, found: Vec<Arc<dyn Model>>) {
+        self.now.write().found = found;
     }
 
     /// Takes those of `other` instead, for all who have these.
@@ -278,12 +302,14 @@ impl Models {
     /// The model of that id. None when nothing provides it.
     pub fn get(&self, id: &str) -> Option<Arc<dyn Model>> {
         let now = self.now.read().clone();
-        let listed = now.entries.iter().find(|model| model.id() == id).cloned();
+        let listed = now.entries.iter().chain(&now.found).find(|model| model.id() == id).cloned();
         listed.or_else(|| now.open.as_ref().and_then(|open| open(id)))
     }
 
-    /// All that are listed.
+    /// All that are listed or were found.
     pub fn list(&self) -> Vec<Arc<dyn Model>> {
-        self.now.read().entries.clone()
+        let now = self.now.read();
+        let more = now.found.iter().filter(|found| !now.entries.iter().any(|listed| listed.id() == found.id()));
+        now.entries.iter().chain(more).cloned().collect()
     }
 }

@@ -14,8 +14,9 @@ use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, BOUNDS, Bounds, InstructionDiscovery, Limits, McpServer, MemorySettings, Names, OpenAiSettings,
-    ProviderPrompts, SandboxSettings, Settings, Storage, embedded_data_directory,
+    AcpServer, BOUNDS, Bounds, InstructionDiscovery, Limits, McpServer, MemorySettings, Names, OpenAiApi,
+    OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage, TapeSettings,
+    embedded_data_directory,
 };
 use crate::protocol::{PermissionConfig, PermissionMode};
 use crate::server::ListenOptions;
@@ -43,6 +44,15 @@ pub(super) struct ServerConfig {
     model: Option<String>,
     openai: Option<OpenAi>,
     #[serde(default)]
+    providers: Vec<Provider>,
+    #[serde(default)]
+    model_fallbacks: Vec<String>,
+    #[serde(default)]
+    find_local_models: bool,
+    record_models: Option<PathBuf>,
+    replay_models: Option<PathBuf>,
+    replay_speed: Option<f64>,
+    #[serde(default)]
     acp_servers: Vec<AcpServer>,
     #[serde(default)]
     mcp_servers: Vec<McpServer>,
@@ -65,6 +75,7 @@ struct OpenAi {
     base_url: Option<String>,
     api_key: Option<SecretString>,
     images: Option<bool>,
+    api: Option<OpenAiApi>,
 }
 
 /// `MemoryConfig`.
@@ -183,8 +194,23 @@ impl ServerConfig {
             model: self.model,
             openai: self
                 .openai
-                .map(|o| OpenAiSettings { base_url: o.base_url.map(Into::into), api_key: o.api_key, images: o.images })
+                .map(|o| OpenAiSettings {
+                    base_url: o.base_url.map(Into::into),
+                    api_key: o.api_key,
+                    images: o.images,
+                    api: o.api,
+                })
                 .unwrap_or_default(),
+            providers: self.providers,
+            model_fallbacks: self.model_fallbacks,
+            find_local_models: self.find_local_models,
+            tape: match (self.replay_models, self.record_models) {
+                (Some(path), _) => {
+                    TapeSettings::Replay(working_directory.join(path), self.replay_speed.unwrap_or(0.0))
+                }
+                (None, Some(path)) => TapeSettings::Record(working_directory.join(path)),
+                (None, None) => TapeSettings::Off,
+            },
             acp_servers: self.acp_servers,
             mcp_servers: self.mcp_servers,
             permissions: self.tool_permissions.unwrap_or(base.permissions),

@@ -42,7 +42,7 @@ pub use permission::{
 pub use record::Event;
 pub use request::{ClientQuestion, ClientReply, FormReply, NoticeLevel};
 pub use session::{
-    ACP_PREFIX, AgentList, AgentView, Cost, Deleted, Health, LimitView, ModelList, ModelView, OWN_AGENT, Page, Proof,
+    ACP_PREFIX, AgentList, AgentView, Cost, Deleted, Health, LimitView, ModelList, ModelPrices, ModelView, OWN_AGENT, Page, Proof,
     SessionStatus, SessionView, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
 };
 pub use snapshot::{OpenCall, Snapshot, Underway};

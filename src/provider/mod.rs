@@ -1,6 +1,7 @@
 //! Models: each fills [`Model`] over its own wire.
 
 mod acp;
+mod catalog;
 mod demo;
 mod openai;
 mod wire;
@@ -8,10 +9,16 @@ mod wire;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
+use crate::config::Api;
 use crate::model::{Embedder, Model, ModelFacts};
 
 use openai::Chat;
-use wire::{HttpModel, Spec};
+use openai::Chat as Responses;
+use openai::Chat as Messages;
+use openai::Chat as GenerateContent;
+use wire::{HttpModel, Spec, Wire};
 
 pub use acp::{AcpAgent, AcpLoad, AcpOptions};
 pub use demo::DEMO_MODEL_ID;
@@ -34,4 +41,43 @@ pub fn openai_embedder(options: OpenAiOptions) -> Arc<dyn Embedder> {
 /// The scripted model, `demo/scripted`. It says that it is one.
 pub fn demo() -> Arc<dyn Model> {
     Arc::new(demo::Demo::new(Duration::from_millis(demo::DELTA_PAUSE_MS)))
+}
+
+/// A model of a provider.
+#[derive(Debug, Clone)]
+pub struct HttpModelOptions {
+    /// Its name on the wire. Its id is `provider/name`.
+    pub name: String,
+    /// Its wire.
+    pub api: Api,
+    /// What is known of it.
+    pub facts: ModelFacts,
+    /// Members that go into each request's body as they are.
+    pub body: Map<String, Value>,
+}
+
+/// A model that is spoken to over its provider's wire.
+pub fn http_model(options: HttpModelOptions, place: &Arc<Place>) -> Arc<dyn Model> {
+    let HttpModelOptions { name, api, facts, body } = options;
+    let spec = Spec { id: format!("{}/{name}", place.provider), model: name, facts, body };
+    Arc::new(HttpModel::new(wire_of(api), spec, Arc::clone(place)))
+}
+
+fn wire_of(api: Api) -> Arc<dyn Wire> {
+    match api {
+        Api::Chat => Arc::new(Chat),
+        Api::Responses => Arc::new(Responses),
+        Api::Messages => Arc::new(Messages),
+        Api::Gemini => Arc::new(GenerateContent),
+    }
+}
+
+/// What the catalogue knows of the model of that id. None: nothing.
+pub fn known_facts(id: &str) -> Option<ModelFacts> {
+    catalog::facts(id)
+}
+
+/// The names of the models of a provider that the catalogue knows.
+pub fn known_models(provider: &str) -> Vec<&'static str> {
+    catalog::models_of(provider).collect()
 }

@@ -201,7 +201,7 @@ async fn agents(call: Call) -> Answer {
 
 async fn models(call: Call) -> Answer {
     call.no_query()?;
-    ok(&ModelList { models: call.shared.app.models() })
+    ok(&ModelList { models: call.shared.app.models().await })
 }
 
 async fn document(call: Call) -> Answer {

@@ -151,7 +151,7 @@ impl App {
             }
             Operation::ListTools => Performed::of(&ToolList { tools: self.tools() }, None),
             Operation::ListAgents => Performed::of(&AgentList { agents: self.agents() }, None),
-            Operation::ListModels => Performed::of(&ModelList { models: self.models() }, None),
+            Operation::ListModels => Performed::of(&ModelList { models: self.models().await }, None),
             Operation::GetHealth => Performed::of(&self.health().await, None),
             Operation::CreateSession(_)
             | Operation::DeleteSession(_)

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{FilePermissions, LogFilter, LogFormat, LogLevel};
 use crate::base::sandbox::Mode as SandboxMode;
 use crate::base::workspace::StaleCheck;
-use crate::config::{AcpServer, Address, McpServer, schema};
+use crate::config::{AcpServer, Address, McpServer, OpenAiApi, Provider, schema};
 use crate::protocol::{PermissionMode, PermissionPolicy};
 
 /// What stands for a secret.
@@ -353,6 +353,62 @@ impl Setting for FilePermissions {
     }
     fn show(&self) -> Value {
         json!(self.rules)
+    }
+    fn is(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl Setting for Vec<Provider> {
+    const EXPECTED: &'static str = "nothing: providers stand in the configuration file";
+    fn parse(_: &OsStr) -> Option<Self> {
+        None
+    }
+    fn schema() -> Value {
+        schema::list_of(schema::provider())
+    }
+    fn show(&self) -> Value {
+        self.iter().map(|provider| Value::from(provider.name.as_str())).collect()
+    }
+    fn is(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl Setting for Vec<String> {
+    const EXPECTED: &'static str = "names with commas between them";
+    fn parse(text: &OsStr) -> Option<Self> {
+        let names: Vec<String> = text.to_str()?.split(',').map(|name| name.trim().to_owned()).collect();
+        names.iter().all(|name| !name.is_empty()).then_some(names)
+    }
+    fn schema() -> Value {
+        schema::list_of(json!({ "type": "string" }))
+    }
+    fn show(&self) -> Value {
+        self.iter().map(|name| Value::from(name.as_str())).collect()
+    }
+    fn is(&self, other: &Self) -> bool {
+        self == other
+    }
+}
+
+impl Setting for OpenAiApi {
+    const EXPECTED: &'static str = "openai-chat or openai-responses";
+    fn parse(text: &OsStr) -> Option<Self> {
+        match text.to_str()? {
+            "openai-chat" => Some(Self::Chat),
+            "openai-responses" => Some(Self::Responses),
+            _ => None,
+        }
+    }
+    fn schema() -> Value {
+        schema::one_of(Self::EXPECTED)
+    }
+    fn show(&self) -> Value {
+        match self {
+            Self::Chat => "openai-chat".into(),
+            Self::Responses => "openai-responses".into(),
+        }
     }
     fn is(&self, other: &Self) -> bool {
         self == other

@@ -62,7 +62,7 @@ impl fmt::Debug for OpenAiOptions {
 
 impl OpenAiOptions {
     /// The provider `openai` there.
-    pub(super) fn place(&self) -> Place {
+    pub fn place(&self) -> Place {
         let base_url = self.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
         let mut place = Place::new("openai", base_url, self.idle_timeout);
         place.wants_key = self.base_url.is_none().then(|| NO_KEY.to_owned());

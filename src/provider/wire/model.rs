@@ -83,7 +83,7 @@ impl Model for HttpModel {
             phase: ready.map_or_else(Phase::Failed, |()| Phase::Asking(Box::new(request))),
             ready: VecDeque::new(),
             told: Arc::default(),
-            _pass: Pass::default(),
+            pass: None,
         });
         Box::pin(futures_util::stream::unfold(talk, |mut talk| async move {
             let item = talk.next().await?;
@@ -168,7 +168,7 @@ struct Talk {
     /// The tools in the wire's words.
     told: Arc<Told>,
     /// Others wait while it lives.
-    _pass: Pass,
+    pass: Option<Pass>,
 }
 
 enum Phase {
@@ -193,7 +193,10 @@ impl Talk {
             }
             let cancel = self.cancel.clone();
             self.phase = match std::mem::replace(&mut self.phase, Phase::Over) {
-                Phase::Over => return None,
+                Phase::Over => {
+                    self.pass = None;
+                    return None;
+                }
                 Phase::Failed(error) => return Some(Err(error)),
                 Phase::Asking(request) => tokio::select! {
                     biased;
@@ -212,7 +215,7 @@ impl Talk {
 
     async fn ask(&mut self, request: ModelRequest) -> Result<Phase, ModelError> {
         let endpoint = Arc::clone(&self.endpoint);
-        self._pass = endpoint.place.gate.enter().await;
+        self.pass = Some(endpoint.place.gate.enter().await);
         self.told = endpoint.told(&request.tools)?;
         let body = endpoint.wire.encode(&endpoint.spec, &request, &self.told)?;
         drop(request);
