@@ -1560,6 +1560,64 @@ export interface SimseServerLimits {
   readonly shutdownGraceMs?: number
 }
 
+/** The wire that a model is spoken to over. */
+export type ModelApi = 'openai-chat' | 'openai-responses' | 'anthropic-messages' | 'gemini'
+
+/** What is known of a model. What is not said is taken from the catalogue of well-known models. */
+export interface ProviderModel {
+  /** Its name on the wire. */
+  readonly name: string
+  /** Its wire, where it is not that of its provider. */
+  readonly api?: ModelApi
+  /** Its name for people. */
+  readonly label?: string
+  /** Tokens of its window. */
+  readonly contextTokens?: number
+  /** Tokens of one reply, at most. */
+  readonly outputTokens?: number
+  /** Whether it can be shown images. */
+  readonly images?: boolean
+  /** Whether it can think before it answers. */
+  readonly reasoning?: boolean
+  /** Prices in US dollars for a million tokens. */
+  readonly prices?: {
+    /** Sent. */
+    readonly input: number
+    /** Received. */
+    readonly output: number
+    /** Sent, and found in the provider's cache; default: as any sent. */
+    readonly cacheRead?: number
+    /** Sent, and put into the provider's cache; default: as any sent. */
+    readonly cacheWrite?: number
+  }
+  /** Members that go into each request's body. */
+  readonly body?: Readonly<Record<string, unknown>>
+}
+
+/** A provider of models. Of a well-known one (`anthropic`, `gemini`, `openrouter`, `ollama` …) the name and the key are enough. */
+export interface ModelProvider {
+  /** Its models are called `<name>/<model>`. */
+  readonly name: string
+  /** The wire of its models. */
+  readonly api?: ModelApi
+  /** Its address. */
+  readonly baseUrl?: string
+  /** Its key. */
+  readonly apiKey?: string
+  /** The file that its key stands in; read anew, once, when the key is refused. */
+  readonly apiKeyFile?: string
+  /** Sent with each request. */
+  readonly headers?: Readonly<Record<string, string>>
+  /** Requests side by side, of all sessions together. */
+  readonly concurrency?: number
+  /** Requests begun in a minute, of all sessions together. */
+  readonly requestsPerMinute?: number
+  /** Members that go into each request's body. */
+  readonly body?: Readonly<Record<string, unknown>>
+  /** What is known of its models; any other can be named all the same. */
+  readonly models?: readonly ProviderModel[]
+}
+
 /** What a server is told. */
 export interface SimseServerConfig {
   /** Default 3000; 0 takes any free port. */
@@ -1604,7 +1662,23 @@ export interface SimseServerConfig {
     readonly apiKey?: string
     /** Whether the endpoint's models can be shown images; default true. If not, they are told what the images are. */
     readonly images?: boolean
+    /** Its wire; default `openai-responses` for OpenAI's own address, else `openai-chat`. */
+    readonly api?: 'openai-chat' | 'openai-responses'
   }
+  /** Further providers of models. Nothing is read from the environment. */
+  readonly providers?: readonly ModelProvider[]
+  /** Models that are asked, in this order, when a session's own cannot be used: it is unreachable, refuses the key, has no quota left, is overloaded, or the conversation does not fit. */
+  readonly modelFallbacks?: readonly string[]
+  /** The model for small work: the titles of sessions that nobody has named. Default: they get none. */
+  readonly smallModel?: string
+  /** Whether the models of Ollama and llama.cpp on this machine are listed and can be named without being configured; default false. */
+  readonly findLocalModels?: boolean
+  /** A file in which all answers of models are recorded, without keys. */
+  readonly recordModels?: string
+  /** A recording that all answers of models are taken from, and none from the network. The models are those of the recording. */
+  readonly replayModels?: string
+  /** How fast a recording is given again: 1 as it was, 2 twice as fast, 0 (the default) at once. */
+  readonly replaySpeed?: number
   /** Where sessions are kept. Default: a directory for this working directory under the user's data directory, one for each server that runs. */
   readonly dataDirectory?: string
   /**

@@ -79,6 +79,65 @@ const acpServer = shape({
   permissionPolicy: optional(oneOf('auto-approve', 'prompt', 'deny')),
 })
 
+const APIS = ['openai-chat', 'openai-responses', 'anthropic-messages', 'gemini']
+/** Providers that a name is enough of. */
+const KNOWN_PROVIDERS = new Set([...JSON.parse(native.knownProviders()), 'openai'])
+const price = number(0, Number.MAX_SAFE_INTEGER)
+const json = (value, path, issues) => {
+  if (!plain(value)) issues.push({ path, message: `expected an object, got ${describe(value)}` })
+}
+
+const providerModel = shape({
+  name: text,
+  api: optional(oneOf(...APIS)),
+  label: optional(text),
+  contextTokens: optional(integer(1)),
+  outputTokens: optional(integer(1)),
+  images: optional(boolean),
+  reasoning: optional(boolean),
+  prices: optional(shape({ input: price, output: price, cacheRead: optional(price), cacheWrite: optional(price) })),
+  body: optional(json),
+})
+
+const providerFields = shape({
+  name: text,
+  api: optional(oneOf(...APIS)),
+  baseUrl: optional(httpUrl),
+  apiKey: optional(text),
+  apiKeyFile: optional(text),
+  headers: optional(headers),
+  concurrency: optional(integer(1, 1_000_000)),
+  requestsPerMinute: optional(integer(1, 1_000_000)),
+  body: optional(json),
+  models: optional((value, path, issues) => named(providerModel)(value, path, issues)),
+})
+
+/** Its fields; a provider that is not known by its name needs an address and a wire. */
+const provider = (value, path, issues) => {
+  const before = issues.length
+  providerFields(value, path, issues)
+  if (issues.length > before) return
+  if (!/^[\w.-]{1,64}$/.test(value.name) || ['acp', 'demo', 'js', 'simse'].includes(value.name))
+    issues.push({
+      path: `${path}.name`,
+      message: 'expected 1 to 64 letters, digits, ".", "_" or "-", and none of acp, demo, js, simse',
+    })
+  else if (!KNOWN_PROVIDERS.has(value.name)) {
+    if (value.baseUrl === undefined)
+      issues.push({
+        path: `${path}.baseUrl`,
+        message: "expected an address, because this name is not a known provider's",
+      })
+    if (value.api === undefined)
+      issues.push({
+        path: `${path}.api`,
+        message: `expected one of ${APIS.join(', ')}, because this name is not a known provider's`,
+      })
+  }
+  if (value.apiKey !== undefined && value.apiKeyFile !== undefined)
+    issues.push({ path: `${path}.apiKey`, message: 'expected nothing, because "apiKeyFile" is there' })
+}
+
 const mcpFields = shape({
   name: serverName,
   transport: optional(oneOf('stdio', 'http')),
@@ -160,7 +219,21 @@ const configShape = shape({
     shape({ patterns: optional(list(text)), rootDir: optional(text), autoInject: optional(boolean) }),
   ),
   model: optional(text),
-  openai: optional(shape({ baseUrl: optional(httpUrl), apiKey: optional(text), images: optional(boolean) })),
+  openai: optional(
+    shape({
+      baseUrl: optional(httpUrl),
+      apiKey: optional(text),
+      images: optional(boolean),
+      api: optional(oneOf('openai-chat', 'openai-responses')),
+    }),
+  ),
+  providers: optional((value, path, issues) => named(provider)(value, path, issues)),
+  modelFallbacks: optional(list(text)),
+  smallModel: optional(text),
+  findLocalModels: optional(boolean),
+  recordModels: optional(text),
+  replayModels: optional(text),
+  replaySpeed: optional(number(0, 1_000_000)),
   dataDirectory: optional(text),
   toolRegistry: optional((value, path, issues) => {
     if (!plain(value))
@@ -176,9 +249,20 @@ const configShape = shape({
   limits: optional(limits),
 })
 
+/** What fits by itself and not together. */
+const together = (value, path, issues) => {
+  const before = issues.length
+  configShape(value, path, issues)
+  if (issues.length === before && value.recordModels !== undefined && value.replayModels !== undefined)
+    issues.push({
+      path: 'recordModels',
+      message: 'expected nothing, because "replayModels" is there: what is replayed is not recorded',
+    })
+}
+
 /** Checks a configuration; throws `CONFIG_VALIDATION`. */
 function checkConfig(config) {
-  assertFits('createSimseServer', configShape, config)
+  assertFits('createSimseServer', together, config)
 }
 
 /** The part of a checked configuration that Rust reads. */

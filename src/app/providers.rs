@@ -87,7 +87,14 @@ pub(super) fn models(
             Some(_) | None => return refused(Setting::ModelFallbacks, id),
         }
     }
-    Ok(models.with_fallbacks(fallbacks))
+    let small = match settings.small_model.as_deref() {
+        None => None,
+        Some(id) => match models.get(id) {
+            Some(model) if !model.is_agent() => Some(model),
+            Some(_) | None => return refused(Setting::SmallModel, id),
+        },
+    };
+    Ok(models.with_fallbacks(fallbacks).with_small(small))
 }
 
 /// No two providers have one name.

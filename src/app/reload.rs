@@ -30,6 +30,7 @@ impl App {
         settings.openai = next.openai.clone();
         settings.providers.clone_from(&next.providers);
         settings.model_fallbacks.clone_from(&next.model_fallbacks);
+        settings.small_model.clone_from(&next.small_model);
         settings.limits.clone_from(&next.limits);
         settings.permissions = next.permissions.clone();
         settings.permission_mode = next.permission_mode;

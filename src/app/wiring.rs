@@ -435,7 +435,8 @@ impl Workbench for Wardrobe {
             // Tool servers were waited for, and a link may lie there since.
             self.place(settings).map_err(|refused| refused.0)?;
             let fallbacks = self.models.fallbacks_of(&model);
-            Ok(Equipment { model, fallbacks, system, registry, hooks: Arc::clone(&self.hooks) })
+            let small = self.models.small();
+            Ok(Equipment { model, fallbacks, system, registry, hooks: Arc::clone(&self.hooks), small })
         })
     }
 }

@@ -19,7 +19,7 @@ use crate::config::tokens::Stamp;
 use crate::config::{ConfigError, Launch, Options};
 
 /// Settings that count at once. All others need a restart.
-const AT_ONCE: [&str; 23] = [
+const AT_ONCE: [&str; 24] = [
     "default_policy",
     "permission_mode",
     "permissions",
@@ -30,6 +30,7 @@ const AT_ONCE: [&str; 23] = [
     "openai_api",
     "providers",
     "model_fallbacks",
+    "small_model",
     "model_idle_timeout_ms",
     "permission_timeout_ms",
     "client_grace_ms",

@@ -80,6 +80,8 @@ pub struct Settings {
     pub providers: Vec<Provider>,
     /// Models that are asked, in this order, when a session's own cannot be used.
     pub model_fallbacks: Vec<String>,
+    /// The model for small work: titles. None: sessions get none by themselves.
+    pub small_model: Option<String>,
     /// Whether models on this machine are looked for.
     pub find_local_models: bool,
     /// Whether answers of models are recorded, or come from a recording.
@@ -298,6 +300,7 @@ impl Settings {
             openai: OpenAiSettings::default(),
             providers: Vec::new(),
             model_fallbacks: Vec::new(),
+            small_model: None,
             find_local_models: false,
             tape: TapeSettings::default(),
             acp_servers: Vec::new(),

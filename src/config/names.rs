@@ -18,6 +18,8 @@ pub enum Setting {
     EmbeddingModel,
     /// Models that are asked when another cannot be used.
     ModelFallbacks,
+    /// The model for small work.
+    SmallModel,
     /// What answers of models are recorded in.
     RecordModels,
     /// The recording that answers of models come from.
@@ -43,6 +45,7 @@ impl Names {
             Setting::AllowedPaths => ("allowed_path", "allowedPaths"),
             Setting::Model => ("model", "model"),
             Setting::ModelFallbacks => ("model_fallbacks", "modelFallbacks"),
+            Setting::SmallModel => ("small_model", "smallModel"),
             Setting::RecordModels => ("record_models", "recordModels"),
             Setting::ReplayModels => ("replay_models", "replayModels"),
             Setting::EmbeddingModel => ("memory_embedding_model", "memory.embeddingAgent"),

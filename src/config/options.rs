@@ -183,6 +183,9 @@ options! {
     /// Models that are asked, in this order, when the session's own cannot be used
     #[arg(long, value_name = "MODEL", value_delimiter = ',', help_heading = "Models")]
     model_fallbacks: Vec<String>,
+    /// Model for small work: the titles of sessions that nobody has named [default: none, they get no title]
+    #[arg(long, value_name = "MODEL", help_heading = "Models")]
+    small_model: String,
     /// Find the models of Ollama and llama.cpp on this machine [default: true]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", help_heading = "Models")]
     find_local_models: bool,

@@ -254,6 +254,7 @@ fn settings(
     settings.providers = all.providers.unwrap_or_default();
     add_variables(&mut settings.providers, &|name| text(from, name));
     settings.model_fallbacks = all.model_fallbacks.unwrap_or_default();
+    settings.small_model = all.small_model;
     settings.find_local_models = all.find_local_models.unwrap_or(true);
     settings.tape = match (all.replay_models, all.record_models) {
         (Some(path), _) => TapeSettings::Replay(from.directory.join(path), all.replay_speed.unwrap_or(0.0)),

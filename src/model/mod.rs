@@ -243,6 +243,7 @@ struct Listed {
     default_id: String,
     open: Option<Open>,
     fallbacks: Vec<Arc<dyn Model>>,
+    small: Option<Arc<dyn Model>>,
     /// Those that were found beside the listed ones.
     found: Vec<Arc<dyn Model>>,
 }
@@ -281,6 +282,18 @@ impl Models {
         }
         let now = self.now.read();
         now.fallbacks.iter().filter(|other| other.id() != model.id()).cloned().collect()
+    }
+
+    /// The same, with a model for small work, such as titles.
+    #[must_use]
+    pub fn with_small(self, small: Option<Arc<dyn Model>>) -> Self {
+        self.now.write().small = small;
+        self
+    }
+
+    /// The model for small work. None: there is none.
+    pub fn small(&self) -> Option<Arc<dyn Model>> {
+        self.now.read().small.clone()
     }
 
     /// Sets which models were found beside the listed ones; those that were found before are gone.

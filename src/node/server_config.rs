@@ -14,7 +14,7 @@ use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, BOUNDS, Bounds, InstructionDiscovery, Limits, McpServer, MemorySettings, Names, OpenAiApi,
+    AcpServer, BOUNDS, Bounds, InstructionDiscovery, KNOWN_PROVIDERS, Limits, McpServer, MemorySettings, Names, OpenAiApi,
     OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage, TapeSettings,
     embedded_data_directory,
 };
@@ -47,6 +47,7 @@ pub(super) struct ServerConfig {
     providers: Vec<Provider>,
     #[serde(default)]
     model_fallbacks: Vec<String>,
+    small_model: Option<String>,
     #[serde(default)]
     find_local_models: bool,
     record_models: Option<PathBuf>,
@@ -163,6 +164,12 @@ pub fn config_bounds() -> String {
     serde_json::Value::Object(all).to_string()
 }
 
+/// The names of providers that need neither an address nor a wire: JSON.
+#[napi(catch_unwind)]
+pub fn known_providers() -> String {
+    json!(KNOWN_PROVIDERS.iter().map(|known| known.name).collect::<Vec<_>>()).to_string()
+}
+
 impl ServerConfig {
     /// The engine's settings, where to listen, and how long a stop waits for turns.
     pub(super) fn resolve(self) -> napi::Result<(Settings, ListenOptions, Duration)> {
@@ -203,6 +210,7 @@ impl ServerConfig {
                 .unwrap_or_default(),
             providers: self.providers,
             model_fallbacks: self.model_fallbacks,
+            small_model: self.small_model,
             find_local_models: self.find_local_models,
             tape: match (self.replay_models, self.record_models) {
                 (Some(path), _) => {

@@ -25,6 +25,7 @@ pub const EVENT_TYPES: &[&str] = &[
     "stream.delta",
     "stream.reasoning",
     "stream.retry",
+    "compaction.prune",
     "stream.complete",
     "tool.call.start",
     "tool.call.output",

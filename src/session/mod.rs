@@ -31,6 +31,7 @@ mod scopes;
 mod settings;
 mod snapshot;
 mod tally;
+mod titling;
 mod traced;
 pub mod transfer;
 mod turn;
@@ -84,6 +85,8 @@ pub struct Equipment {
     pub registry: Arc<Registry>,
     /// The hooks.
     pub hooks: Arc<dyn Hooks>,
+    /// The model that finds titles. None: sessions get none by themselves.
+    pub small: Option<Arc<dyn Model>>,
 }
 
 /// Gives sessions what they work with. The application fills it.

@@ -20,7 +20,7 @@ use super::live::Live;
 use super::metered::{Metered, count_call, tool_name};
 use super::tally::Tally;
 use super::traced::{TurnTrace, log_span};
-use super::{Terms, Workbench};
+use super::{Terms, Workbench, titling};
 use crate::agent::{CallEnd, CallEnvironment, Ended, Progress, Sink, SinkError, Steering, TurnInput, Wish};
 use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
@@ -280,6 +280,7 @@ async fn run(mut job: Job) -> Finished {
     let (meters, tracer) = (Arc::clone(&job.terms.meters), job.terms.tracer.clone());
     let metered = |model| Metered::over(model, Arc::clone(&meters), tracer.clone());
     let model = metered(equipment.model);
+    let small = equipment.small.filter(|_| job.settings.title.is_none()).map(metered);
     let recorder = recorder(&job);
     let Conversation { messages, agent } = match gathered(&mut job).await {
         Ok(conversation) => conversation,
@@ -291,6 +292,7 @@ async fn run(mut job: Job) -> Finished {
     if let Some(recorder) = agent_works {
         recorder.command_begins().await;
     }
+    let live = Arc::clone(&job.live);
     let clients = Line::new(Arc::new(clients(&job)), job.cancel.clone());
     let environment = CallEnvironment {
         registry: equipment.registry,
@@ -326,6 +328,11 @@ async fn run(mut job: Job) -> Finished {
     {
         // A sink that fails is noticed by the actor.
         let _ = sink.emit(EventBody::TurnChanges(report));
+    }
+    if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed)
+        && let Some(asked) = titling::first_prompt(&outcome.messages)
+    {
+        titling::begin(live, small, (asked, outcome.final_text.clone()));
     }
     Finished {
         turn,

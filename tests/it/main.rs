@@ -33,6 +33,7 @@ mod names;
 mod openai;
 mod openapi;
 mod patching;
+mod providers;
 mod readme;
 mod rehearsal;
 mod restart;
