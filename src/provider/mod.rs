@@ -4,6 +4,7 @@ mod acp;
 mod catalog;
 mod demo;
 mod openai;
+mod responses;
 mod wire;
 
 use std::sync::Arc;

@@ -42,7 +42,7 @@ pub fn holds(data: &[u8]) {
 }
 
 fn assembler() -> Assembler {
-    Assembler::new(Redactor::new(Some(&SecretString::from(KEY)), "http://localhost/v1"))
+    Assembler::new("openai/m", Redactor::new(Some(&SecretString::from(KEY)), "http://localhost/v1"))
 }
 
 type Told = (Vec<ModelEvent>, std::result::Result<(), ModelError>);

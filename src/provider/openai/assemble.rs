@@ -5,16 +5,16 @@
 //! the model has stopped.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
 
+use super::own::Own;
 use crate::base::limit;
 use crate::model::{ModelError, ModelEvent, StopReason};
-use crate::protocol::Usage;
-use crate::provider::wire::{Assemble, Redactor, State, call_of, cut_short, from_object};
+use crate::protocol::{Cost, Usage};
+use crate::provider::wire::{Assemble, Redactor, State, Words, call_of, cut_short, from_object};
 
 /// Calls of one reply, at most.
 const CALLS_MAX: usize = 1_000;
@@ -36,6 +36,11 @@ struct Choice<'a> {
     delta: Option<Delta<'a>>,
     #[serde(default, borrow)]
     finish_reason: Option<Cow<'a, str>>,
+    /// Moonshot has the tokens here.
+    #[serde(default)]
+    usage: Option<WireUsage>,
+    #[serde(default)]
+    error: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -48,6 +53,9 @@ struct Delta<'a> {
     reasoning_content: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     reasoning: Option<Cow<'a, str>>,
+    /// OpenRouter's, which it wants back.
+    #[serde(default)]
+    reasoning_details: Option<Vec<Value>>,
     #[serde(default, borrow)]
     tool_calls: Option<Vec<CallDelta<'a>>>,
 }
@@ -60,6 +68,9 @@ struct CallDelta<'a> {
     id: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     function: Option<FunctionDelta<'a>>,
+    /// Gemini's signatures of thoughts, which it wants back.
+    #[serde(default)]
+    extra_content: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -85,6 +96,9 @@ struct WireUsage {
     /// DeepSeek's name for it.
     #[serde(default)]
     prompt_cache_hit_tokens: Option<u64>,
+    /// In US dollars, as OpenRouter says.
+    #[serde(default)]
+    cost: Option<f64>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -92,54 +106,25 @@ struct WireDetails {
     #[serde(default)]
     cached_tokens: Option<u64>,
     #[serde(default)]
+    cache_write_tokens: Option<u64>,
+    #[serde(default)]
     reasoning_tokens: Option<u64>,
 }
 
-impl WireUsage {
-    /// Tokens that the provider had in its cache.
-    fn cached(&self) -> u64 {
-        let told = self.prompt_tokens_details.and_then(|all| all.cached_tokens);
-        told.or(self.prompt_cache_hit_tokens).unwrap_or(0)
-    }
-}
-
-/// A text. Some send a list of parts in its place, and some an object where JSON in a string belongs.
-struct Words(String);
-
-impl<'de> Deserialize<'de> for Words {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(WordsVisitor)
-    }
-}
-
-struct WordsVisitor;
-
-impl<'de> Visitor<'de> for WordsVisitor {
-    type Value = Words;
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a text")
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Words, E> {
-        Ok(Words(text.to_owned()))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Words, E> {
-        Ok(Words(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Words, A::Error> {
-        let mut text = String::new();
-        while let Some(part) = parts.next_element::<Value>()? {
-            text.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
+impl From<WireUsage> for Usage {
+    fn from(wire: WireUsage) -> Self {
+        let (input, output) = (wire.prompt_tokens.unwrap_or(0), wire.completion_tokens.unwrap_or(0));
+        let (sent, received) = (wire.prompt_tokens_details, wire.completion_tokens_details);
+        let cached = sent.and_then(|all| all.cached_tokens).or(wire.prompt_cache_hit_tokens);
+        Self {
+            input_tokens: input,
+            output_tokens: output,
+            total_tokens: wire.total_tokens.unwrap_or(input.saturating_add(output)),
+            cached_input_tokens: cached.unwrap_or(0),
+            cache_write_tokens: sent.and_then(|all| all.cache_write_tokens).unwrap_or(0),
+            reasoning_tokens: received.and_then(|all| all.reasoning_tokens).unwrap_or(0),
+            cost: Cost::of_dollars(wire.cost.unwrap_or(0.0)),
         }
-        Ok(Words(text))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Words, A::Error> {
-        let object = Map::<String, Value>::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(Words(Value::Object(object).to_string()))
     }
 }
 
@@ -150,6 +135,7 @@ struct Partial {
     id: String,
     name: String,
     arguments: String,
+    extra: Option<Value>,
 }
 
 /// One stream's state.
@@ -157,8 +143,10 @@ pub(super) struct Assembler {
     redact: Redactor,
     events: Vec<ModelEvent>,
     calls: Vec<Partial>,
+    own: Own,
     usage: Option<WireUsage>,
     stop: Option<StopReason>,
+    refused: bool,
     /// Anything at all was said.
     spoke: bool,
     bytes: usize,
@@ -166,13 +154,16 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    pub fn new(redact: Redactor) -> Self {
+    /// For an answer of that model.
+    pub fn new(model: &str, redact: Redactor) -> Self {
         Self {
             redact,
             events: Vec::new(),
             calls: Vec::new(),
+            own: Own::of(model),
             usage: None,
             stop: None,
+            refused: false,
             spoke: false,
             bytes: 0,
             done: false,
@@ -236,45 +227,53 @@ impl Assembler {
             let start: String = self.redact.text(data.to_owned()).chars().take(80).collect();
             self.redact(ModelError::Malformed(format!("the model's stream: {error} in `{start}`")))
         })?;
-        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            let said = self.redact.text(error.to_string());
-            return Err(from_object(&serde_json::from_str(&said).unwrap_or(Value::from(said))));
-        }
-        if chunk.usage.is_some() {
-            self.usage = chunk.usage;
-        }
+        self.check(chunk.error)?;
+        self.usage = chunk.usage.or(self.usage);
         // One answer was asked for: the first choice is all there is.
         let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(()) };
+        self.check(choice.error)?;
+        self.usage = choice.usage.or(self.usage);
         if let Some(delta) = choice.delta {
             self.take_delta(delta)?;
         }
         // Some send an empty reason until there is one.
         if let Some(reason) = choice.finish_reason.filter(|reason| !reason.is_empty()) {
-            self.stop = Some(match reason.as_ref() {
-                "length" => StopReason::Length,
-                "content_filter" => StopReason::ContentFilter,
-                "tool_calls" | "function_call" => StopReason::ToolUse,
-                _ => StopReason::EndTurn,
-            });
+            self.stop = Some(stop_reason(&reason)?);
         }
         Ok(())
     }
 
+    /// What stands where an error does.
+    fn check(&self, error: Option<Value>) -> Result<(), ModelError> {
+        let Some(error) = error.filter(|error| !error.is_null()) else { return Ok(()) };
+        let said = self.redact.text(error.to_string());
+        Err(from_object(&serde_json::from_str(&said).unwrap_or(Value::from(said))))
+    }
+
     fn take_delta(&mut self, delta: Delta<'_>) -> Result<(), ModelError> {
-        let reasoning = delta.reasoning_content.or(delta.reasoning).filter(|text| !text.is_empty());
-        if let Some(text) = reasoning {
-            self.count(text.len())?;
-            self.events.push(ModelEvent::Reasoning(text.into_owned()));
+        let content = delta.content.unwrap_or_default();
+        if let Some(text) = &delta.reasoning_content {
+            self.own.thinks(text);
         }
-        let texts = [delta.content.map(|words| words.0), delta.refusal.map(Cow::into_owned)];
-        for text in texts.into_iter().flatten().filter(|text| !text.is_empty()) {
+        let thoughts = [delta.reasoning_content.or(delta.reasoning).map(Cow::into_owned), Some(content.thoughts)];
+        for text in thoughts.into_iter().flatten().filter(|text| !text.is_empty()) {
+            self.count(text.len())?;
+            self.events.push(ModelEvent::Reasoning(text));
+        }
+        for detail in delta.reasoning_details.into_iter().flatten() {
+            let bytes = self.own.details(detail)?;
+            self.count(bytes)?;
+        }
+        let refusal = delta.refusal.filter(|text| !text.is_empty()).map(Cow::into_owned);
+        self.refused |= refusal.is_some();
+        for text in [Some(content.text), refusal].into_iter().flatten().filter(|text| !text.is_empty()) {
             self.count(text.len())?;
             self.events.push(ModelEvent::Text(text));
         }
         for call in delta.tool_calls.into_iter().flatten() {
             let bytes = call.function.as_ref().map_or(0, |function| {
                 let name = function.name.as_ref().map_or(0, |name| name.len());
-                name + function.arguments.as_ref().map_or(0, |words| words.0.len())
+                name + function.arguments.as_ref().map_or(0, |words| words.text.len())
             });
             self.count(bytes)?;
             self.take_call(call)?;
@@ -308,13 +307,16 @@ impl Assembler {
         if let Some(id) = delta.id.filter(|id| !id.is_empty()) {
             call.id = id.into_owned();
         }
+        if delta.extra_content.is_some() {
+            call.extra = delta.extra_content;
+        }
         let Some(function) = delta.function else { return Ok(()) };
         // Some repeat the whole name with every piece.
         if let Some(name) = function.name.filter(|name| **name != call.name) {
             call.name.push_str(&name);
         }
-        if let Some(Words(arguments)) = function.arguments {
-            call.arguments.push_str(&arguments);
+        if let Some(arguments) = function.arguments {
+            call.arguments.push_str(&arguments.text);
         }
         Ok(())
     }
@@ -339,24 +341,37 @@ impl Assembler {
         let length = self.stop == Some(StopReason::Length);
         let calls = std::mem::take(&mut self.calls);
         let any = !calls.is_empty();
+        let extras = calls.iter().map(|call| (call.id.as_str(), call.extra.as_ref()));
+        let own = std::mem::take(&mut self.own).finish(extras);
         let whole = |Partial { id, name, arguments, .. }: Partial| call_of((id, name), &arguments, length);
         self.events.extend(calls.into_iter().map(whole));
-        if let Some(usage) = self.usage {
-            let (input, output) = (usage.prompt_tokens.unwrap_or(0), usage.completion_tokens.unwrap_or(0));
-            self.events.push(ModelEvent::Usage(Usage {
-                input_tokens: input,
-                output_tokens: output,
-                total_tokens: usage.total_tokens.unwrap_or(input.saturating_add(output)),
-                cached_input_tokens: usage.cached(),
-                reasoning_tokens: usage.completion_tokens_details.and_then(|all| all.reasoning_tokens).unwrap_or(0),
-                ..Usage::default()
-            }));
-        }
+        self.events.extend(own.map(|own| ModelEvent::Original(Arc::new(own))));
+        self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.into())));
         let stop = match self.stop {
             None | Some(StopReason::EndTurn) if any => StopReason::ToolUse,
+            None | Some(StopReason::EndTurn) if self.refused => StopReason::Refusal,
             stop => stop.unwrap_or(StopReason::EndTurn),
         };
         self.events.push(ModelEvent::Finished(stop));
         Ok(())
     }
+}
+
+/// Why it stopped, in the words that servers have for it.
+///
+/// # Errors
+/// [`ModelError::Transient`]: it did not stop by itself.
+fn stop_reason(word: &str) -> Result<StopReason, ModelError> {
+    Ok(match word {
+        "length" | "model_length" | "max_tokens" => StopReason::Length,
+        "content_filter" | "sensitive" | "safety" => StopReason::ContentFilter,
+        "refusal" => StopReason::Refusal,
+        "tool_calls" | "function_call" | "tool_use" => StopReason::ToolUse,
+        "abort" | "error" | "network_error" | "insufficient_system_resource" => {
+            let message = format!("the model's provider broke the reply off (`{word}`)");
+            return Err(ModelError::Transient { message, retry_after: None });
+        }
+        // `stop`, `eos`, `end_turn`, and what others may call it.
+        _ => StopReason::EndTurn,
+    })
 }

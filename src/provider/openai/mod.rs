@@ -1,12 +1,13 @@
 //! The chat-completions wire (`POST …/chat/completions`, streamed), as OpenAI and many others speak it.
 //!
-//! `request` writes what is sent, `assemble` makes events of what comes. `embeddings` is the same endpoint's other wire.
+//! `request` writes what is sent, `assemble` makes events of what comes, `own` keeps what a model wants back. `embeddings` is the same endpoint's other wire.
 
 mod assemble;
 mod embeddings;
 #[cfg(test)]
 #[path = "../../../fuzz/src/inside/answers.rs"]
 mod inside;
+mod own;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,8 @@ use assemble::Assembler;
 pub(super) const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 /// The version that stands in addresses.
 pub(super) const VERSION: &str = "/v1";
+/// The wire's name, as settings and replies in its words have it.
+const NAME: &str = "openai-chat";
 /// The route of the models that talk.
 const CHAT: &str = "/chat/completions";
 /// What is said where OpenAI's own endpoint is to be asked without a key.
@@ -77,11 +80,15 @@ pub(super) struct Chat;
 
 impl Wire for Chat {
     fn name(&self) -> &'static str {
-        "openai-chat"
+        NAME
     }
 
     fn url(&self, base: &str, _: &str) -> String {
         route_url(base, VERSION, CHAT)
+    }
+
+    fn vendor(&self) -> Option<&'static str> {
+        Some("https://api.openai.com/")
     }
 
     fn key_header(&self) -> KeyHeader {
@@ -96,7 +103,7 @@ impl Wire for Chat {
         request::encode(spec, request, told)
     }
 
-    fn assembler(&self, _: &Spec, redact: Redactor) -> Box<dyn Assemble> {
-        Box::new(Assembler::new(redact))
+    fn assembler(&self, spec: &Spec, redact: Redactor) -> Box<dyn Assemble> {
+        Box::new(Assembler::new(&spec.id, redact))
     }
 }

@@ -8,7 +8,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::model::{ModelError, ModelRequest, WireNames};
-use crate::protocol::{Message, Part, ToolDefinition};
+use super::own::Back;
+use crate::protocol::{Message, Part, ToolCallRequest, ToolDefinition};
 use crate::provider::wire::{Draft, Spec, Told, write};
 use crate::tool::told_schema;
 
@@ -23,6 +24,10 @@ enum WireMessage<'a> {
     },
     Assistant {
         content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<&'a Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_details: Option<&'a Value>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<WireCall<'a>>,
     },
@@ -65,6 +70,8 @@ struct WireCall<'a> {
     id: &'a str,
     r#type: &'static str,
     function: WireCallFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<&'a Value>,
 }
 
 #[derive(Serialize)]
@@ -116,7 +123,7 @@ pub(super) fn encode(spec: &Spec, request: &ModelRequest, told: &Arc<Told>) -> R
     let messages = &request.messages;
     let settled = messages.iter().rposition(|message| !matches!(message, Message::ToolResult { .. }));
     let draft = Draft { head, messages, told, settled: settled.map_or(0, |last| last + 1) };
-    let write_messages = |body: &mut Vec<u8>, messages: &[Message]| add(body, messages, &told.names);
+    let write_messages = |body: &mut Vec<u8>, messages: &[Message]| add(body, messages, (spec, &told.names));
     draft.finish(&write_messages, &write_messages, |body| end(body, spec, request, told))
 }
 
@@ -127,24 +134,36 @@ fn end(body: &mut Vec<u8>, spec: &Spec, request: &ModelRequest, told: &Told) -> 
         body.extend_from_slice(b",\"tools\":");
         body.extend_from_slice(&told.list);
     }
+    // What the settings want in each request stands in the place of ours.
+    let mut member = |name: &str, value: &dyn Fn() -> Value| -> Result<(), ModelError> {
+        if spec.body.contains_key(name) {
+            return Ok(());
+        }
+        body.extend_from_slice(format!(",\"{name}\":").as_bytes());
+        write(body, &value())
+    };
     if let Some(effort) = request.reasoning.effort() {
-        body.extend_from_slice(b",\"reasoning_effort\":");
-        write(body, effort)?;
+        member("reasoning_effort", &|| effort.into())?;
     }
     if let Some(schema) = request.output_schema.as_deref() {
-        body.extend_from_slice(b",\"response_format\":");
-        write(body, &json!({ "type": "json_schema", "json_schema": { "name": "answer", "schema": schema, "strict": true } }))?;
+        let format = || json!({ "name": "answer", "schema": schema, "strict": true });
+        member("response_format", &|| json!({ "type": "json_schema", "json_schema": format() }))?;
     }
-    body.extend_from_slice(b",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
+    // Servers of others may refuse what they do not know.
+    if let Some(key) = request.cache_key.as_deref().filter(|_| spec.vendor) {
+        member("prompt_cache_key", &|| key.into())?;
+    }
+    member("stream", &|| true.into())?;
+    member("stream_options", &|| json!({ "include_usage": true }))?;
     spec.write_members(body)?;
     body.push(b'}');
     Ok(())
 }
 
 /// Adds messages to a list in JSON that is open.
-fn add(body: &mut Vec<u8>, messages: &[Message], names: &WireNames) -> Result<(), ModelError> {
+fn add(body: &mut Vec<u8>, messages: &[Message], (spec, names): (&Spec, &WireNames)) -> Result<(), ModelError> {
     let mut wire = Vec::with_capacity(messages.len());
-    wire_messages(messages, names, &mut wire);
+    wire_messages(messages, (&spec.id, names), &mut wire);
     for message in wire {
         if !body.ends_with(b"[") {
             body.push(b',');
@@ -156,13 +175,17 @@ fn add(body: &mut Vec<u8>, messages: &[Message], names: &WireNames) -> Result<()
 
 /// The conversation. A tool's message cannot hold images on this wire, and all results of a reply have to follow it
 /// at once: their images come in one message of the user behind them, each under the name of its call.
-fn wire_messages<'m>(messages: &'m [Message], names: &'m WireNames, out: &mut Vec<WireMessage<'m>>) {
+fn wire_messages<'m>(
+    messages: &'m [Message],
+    (model, names): (&str, &'m WireNames),
+    out: &mut Vec<WireMessage<'m>>,
+) {
     let mut images: Vec<WirePart<'m>> = Vec::new();
     for message in messages {
         if !images.is_empty() && !matches!(message, Message::ToolResult { .. }) {
             out.push(WireMessage::User { content: Content::Parts(std::mem::take(&mut images)) });
         }
-        out.push(wire_message(message, names));
+        out.push(wire_message(message, (model, names)));
         if let Message::ToolResult { call_id, name, parts, .. } = message
             && !parts.is_empty()
         {
@@ -175,25 +198,33 @@ fn wire_messages<'m>(messages: &'m [Message], names: &'m WireNames, out: &mut Ve
     }
 }
 
-fn wire_message<'m>(message: &'m Message, names: &'m WireNames) -> WireMessage<'m> {
+fn wire_message<'m>(message: &'m Message, (model, names): (&str, &'m WireNames)) -> WireMessage<'m> {
     match message {
         Message::User(parts) => WireMessage::User { content: content(parts) },
-        Message::Assistant { text, calls, .. } => WireMessage::Assistant {
-            content: (!text.is_empty() || calls.is_empty()).then_some(text.as_str()),
-            tool_calls: calls
-                .iter()
-                .map(|call| WireCall {
-                    id: &call.id,
-                    r#type: "function",
-                    function: WireCallFunction {
-                        name: names.wire(&call.name),
-                        // A map with string keys: writing it cannot fail.
-                        arguments: serde_json::to_string(&call.arguments).unwrap_or_default(),
-                    },
-                })
-                .collect(),
-        },
+        Message::Assistant { text, calls, original } => {
+            let back = Back::of(original.as_deref(), model);
+            let wire_call = |call| wire_call(call, names, back.and_then(|back| back.extra(call)));
+            WireMessage::Assistant {
+                content: (!text.is_empty() || calls.is_empty()).then_some(text.as_str()),
+                reasoning_content: back.and_then(|back| back.member("reasoning_content")),
+                reasoning_details: back.and_then(|back| back.member("reasoning_details")),
+                tool_calls: calls.iter().map(wire_call).collect(),
+            }
+        }
         Message::ToolResult { call_id, output, .. } => WireMessage::Tool { tool_call_id: call_id, content: output },
+    }
+}
+
+fn wire_call<'m>(call: &'m ToolCallRequest, names: &'m WireNames, extra: Option<&'m Value>) -> WireCall<'m> {
+    WireCall {
+        id: &call.id,
+        r#type: "function",
+        function: WireCallFunction {
+            name: names.wire(&call.name),
+            // A map with string keys: writing it cannot fail.
+            arguments: serde_json::to_string(&call.arguments).unwrap_or_default(),
+        },
+        extra_content: extra,
     }
 }
 

@@ -19,7 +19,7 @@ fn spec() -> Spec {
 
 /// All events of chunks whose deltas these are, and then the reason to stop.
 fn assemble(deltas: &[Value], finish_reason: &str) -> Result<Vec<ModelEvent>, ModelError> {
-    let mut assembler = Assembler::new(Redactor::default());
+    let mut assembler = Assembler::new("openai/m", Redactor::default());
     for delta in deltas {
         assembler.take("", &json!({ "choices": [{ "delta": delta }] }).to_string())?;
     }
@@ -146,7 +146,7 @@ fn spellings_of_others() {
     assert_eq!(events[0], ModelEvent::Text("ab".into()));
     assert_eq!(calls(&deltas, "stop"), [("a".into(), "x".into(), "{\"n\":1}".into())]);
     // An empty reason to stop is none.
-    let mut assembler = Assembler::new(Redactor::default());
+    let mut assembler = Assembler::new("openai/m", Redactor::default());
     assembler
         .take("", "{\"choices\": [{\"delta\": {\"content\": \"a\"}, \"finish_reason\": \"\"}], \"usage\": {}}")
         .unwrap();

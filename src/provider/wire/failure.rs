@@ -18,8 +18,26 @@ pub(in crate::provider) const BODY_BYTES_MAX: usize = 64 << 10;
 const SPENT: [&str; 5] =
     ["insufficient_quota", "billing_error", "billing_hard_limit_reached", "insufficient_credits", "usage_limit_reached"];
 /// Codes and types of errors that say that the content is not taken.
-const BLOCKED: [&str; 4] =
-    ["content_filter", "content_policy_violation", "responsible_ai_policy_violation", "cyber_policy_violation"];
+const BLOCKED: [&str; 5] = [
+    "content_filter",
+    "content_policy_violation",
+    "image_content_policy_violation",
+    "responsible_ai_policy_violation",
+    "cyber_policy_violation",
+];
+/// Codes of errors in a stream that say that the request is not taken as it is. Of images there are many.
+const REFUSED: [&str; 8] = [
+    "invalid_prompt",
+    "model_not_found",
+    "empty_image_file",
+    "failed_to_download_image",
+    "image_file_not_found",
+    "image_file_too_large",
+    "image_parse_error",
+    "unsupported_image_media_type",
+];
+/// The beginnings of further ones.
+const REFUSED_FRONTS: [&str; 3] = ["invalid_image", "invalid_base64_image", "image_too_"];
 /// Characters of an error that are repeated.
 const SHOWN_CHARS_MAX: usize = 500;
 
@@ -110,7 +128,10 @@ pub(in crate::provider) fn from_object(error: &Value) -> ModelError {
     }
     match (codes[0], codes[1]) {
         (_, "invalid_api_key") | ("authentication_error" | "permission_error", _) => ModelError::Unauthorized(text),
-        (_, "model_not_found") | ("invalid_request_error" | "not_found_error", _) => ModelError::Refused(text),
+        ("invalid_request_error" | "not_found_error", _) => ModelError::Refused(text),
+        (_, code) if REFUSED.contains(&code) || REFUSED_FRONTS.iter().any(|front| code.starts_with(front)) => {
+            ModelError::Refused(text)
+        }
         // The request was good enough to begin with an answer: what broke it may pass.
         _ => transient(text, None),
     }

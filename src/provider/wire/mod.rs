@@ -4,7 +4,7 @@
 //! - `model`: one request and its answer, from bytes to events
 //! - `place`: where a provider is, how one shows who one is, and how much may be asked of it at once
 //! - `sent`: bodies that begin as the last one of their conversation did
-//! - `calls`: arguments of calls, whole or not
+//! - `calls`: arguments of calls, whole or not; `words`: texts in other forms than a string
 //! - `failure`, `overflow`: the kinds of errors; `reach`: what is known of an endpoint
 //! - `tape`: answers that are kept, and given again
 //!
@@ -21,6 +21,7 @@ mod place;
 mod reach;
 mod sent;
 mod tape;
+mod words;
 
 use std::sync::Arc;
 
@@ -39,6 +40,7 @@ pub use place::{Key, Place};
 pub use reach::Reach;
 pub(super) use sent::{Draft, write};
 pub use tape::{Tape, TapeError};
+pub(super) use words::{Shared, Words};
 
 /// How one wire writes requests and reads answers. Pure.
 pub(super) trait Wire: Send + Sync + 'static {
@@ -50,6 +52,11 @@ pub(super) trait Wire: Send + Sync + 'static {
 
     /// The header that the key stands in.
     fn key_header(&self) -> KeyHeader;
+
+    /// What addresses of its own vendor begin with. None: it does not matter.
+    fn vendor(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Headers that go with each request.
     fn headers(&self) -> &'static [(&'static str, &'static str)] {
@@ -130,6 +137,8 @@ pub(super) struct Spec {
     pub(super) facts: ModelFacts,
     /// Members that go into each request's body as they are.
     pub(super) body: Map<String, Value>,
+    /// It is asked at the wire's own vendor, who takes what others may not know.
+    pub(super) vendor: bool,
 }
 
 /// Tools in a wire's words, and how they are called there.
@@ -147,7 +156,15 @@ impl Spec {
     /// # Errors
     /// [`ModelError::Malformed`] when they cannot be written as JSON.
     pub(super) fn write_members(&self, body: &mut Vec<u8>) -> Result<(), ModelError> {
-        for (name, value) in &self.body {
+        self.write_members_without(body, "")
+    }
+
+    /// The same without one of them, which stands there already.
+    ///
+    /// # Errors
+    /// As [`Spec::write_members`].
+    pub(super) fn write_members_without(&self, body: &mut Vec<u8>, without: &str) -> Result<(), ModelError> {
+        for (name, value) in self.body.iter().filter(|(name, _)| *name != without) {
             body.push(b',');
             write(body, name)?;
             body.push(b':');

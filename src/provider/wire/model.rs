@@ -50,8 +50,9 @@ impl std::fmt::Debug for HttpModel {
 
 impl HttpModel {
     /// A model that is spoken to over that wire, there.
-    pub(in crate::provider) fn new(wire: Arc<dyn Wire>, spec: Spec, place: Arc<Place>) -> Self {
+    pub(in crate::provider) fn new(wire: Arc<dyn Wire>, mut spec: Spec, place: Arc<Place>) -> Self {
         let url = wire.url(&place.base_url, &spec.model);
+        spec.vendor = wire.vendor().is_some_and(|front| url.starts_with(front));
         let known = Known::of(place.reach.clone());
         Self { endpoint: Arc::new(Endpoint { wire, spec, place, url, known, told: Mutex::default() }) }
     }

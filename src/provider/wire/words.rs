@@ -1,0 +1,65 @@
+//! Texts as servers send them: mostly a string.
+
+use std::borrow::Cow;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// A text. Some send a list of parts in its place, of which some are thoughts, and some an object where JSON in a string belongs.
+#[derive(Debug, Default)]
+pub(in crate::provider) struct Words {
+    /// What is said.
+    pub(in crate::provider) text: String,
+    /// What is thought.
+    pub(in crate::provider) thoughts: String,
+}
+
+/// A string that is only looked at.
+#[derive(Deserialize)]
+pub(in crate::provider) struct Shared<'a>(#[serde(borrow)] pub(in crate::provider) Cow<'a, str>);
+
+impl<'de> Deserialize<'de> for Words {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(WordsVisitor)
+    }
+}
+
+struct WordsVisitor;
+
+impl<'de> Visitor<'de> for WordsVisitor {
+    type Value = Words;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Words, E> {
+        Ok(Words { text: text.to_owned(), ..Words::default() })
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Words, E> {
+        Ok(Words { text, ..Words::default() })
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Words, A::Error> {
+        let mut words = Words::default();
+        while let Some(part) = parts.next_element::<Value>()? {
+            words.text.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
+            match part.get("thinking") {
+                Some(Value::String(thought)) => words.thoughts.push_str(thought),
+                Some(Value::Array(thoughts)) => thoughts.iter().for_each(|thought| {
+                    words.thoughts.push_str(thought.get("text").and_then(Value::as_str).unwrap_or_default());
+                }),
+                _ => {}
+            }
+        }
+        Ok(words)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Words, A::Error> {
+        let object = Map::<String, Value>::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(Words { text: Value::Object(object).to_string(), ..Words::default() })
+    }
+}
