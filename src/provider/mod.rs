@@ -16,9 +16,7 @@ use crate::config::Api;
 use crate::model::{Embedder, Model, ModelFacts};
 
 use openai::Chat;
-use openai::Chat as Responses;
-use openai::Chat as Messages;
-use openai::Chat as GenerateContent;
+use responses::Responses;
 use wire::{HttpModel, Spec, Wire};
 
 pub use acp::{AcpAgent, AcpLoad, AcpOptions};
