@@ -26,6 +26,8 @@ pub(super) struct Reply {
     pub calls: Vec<Asked>,
     /// Its tokens, failed attempts included. None: the provider did not say.
     pub usage: Option<Usage>,
+    /// Tokens that were sent for this reply alone.
+    pub last_input_tokens: Option<u64>,
     /// Why it stopped.
     pub stop: Option<StopReason>,
     /// The same in the words of its wire.
@@ -58,6 +60,8 @@ pub(super) struct Listener<'a> {
     pub reply: Reply,
     /// Tokens of the attempts before this one.
     spent: Option<Usage>,
+    /// Attempts of this round at other models, or with more in the conversation.
+    before: u32,
 }
 
 /// How one attempt ended.
@@ -73,12 +77,18 @@ impl<'a> Listener<'a> {
         retry: RetryPolicy,
         cancel: &'a CancellationToken,
     ) -> Self {
-        Self { sink, steering, retry, cancel, reply: Reply::default(), spent: None }
+        Self { sink, steering, retry, cancel, reply: Reply::default(), spent: None, before: 0 }
+    }
+
+    /// The same after so many attempts of its round: it counts on.
+    pub fn after(self, before: u32) -> Self {
+        Self { before, ..self }
     }
 
     /// What the model said, and the tokens of all attempts.
     pub fn into_reply(self) -> Reply {
-        Reply { usage: plus(self.spent, self.reply.usage), ..self.reply }
+        let last_input_tokens = self.reply.usage.map(|usage| usage.input_tokens);
+        Reply { usage: plus(self.spent, self.reply.usage), last_input_tokens, ..self.reply }
     }
 
     /// Asks once. [`Asking::Again`] comes after the pause: the caller makes the request anew.
@@ -183,6 +193,7 @@ impl<'a> Listener<'a> {
         self.spent = plus(self.spent, self.reply.usage.take());
         self.reply = Reply::default();
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        let attempt = self.before.saturating_add(attempt);
         self.sink.emit(EventBody::StreamRetry { attempt, delay_ms, error, model: None })
     }
 }

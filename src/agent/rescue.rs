@@ -12,23 +12,43 @@ use super::SinkError;
 use super::reply::{Asking, Reply, plus};
 use super::turn::Turn;
 use crate::context::{conversation_chars, make_room};
-use crate::model::ModelError;
+use crate::model::{Model, ModelError, StopReason};
 use crate::protocol::EventBody;
+
+/// Hundredths of the window that are as good as all of it.
+const FULL_PERCENT: u64 = 99;
 
 impl Turn {
     /// Asks the model, and when it fails, whoever may do better.
     pub(super) async fn ask_whom_it_takes(&mut self, cancel: &CancellationToken) -> Result<(Asking, Reply), SinkError> {
-        let (mut spent, mut attempts) = (None, 1);
+        let (mut spent, mut attempts) = (None, 0);
         loop {
-            let (asking, mut reply) = self.ask(cancel).await?;
+            let (asking, mut reply) = self.ask(&mut attempts, cancel).await?;
             reply.usage = plus(spent, reply.usage);
-            let Asking::Failed(error) = asking else { return Ok((asking, reply)) };
-            attempts += 1;
-            if cancel.is_cancelled() || !self.rescued(&error, attempts)? {
+            let error = match asking {
+                Asking::Failed(error) => error,
+                Asking::Replied => match self.had_no_room(&reply) {
+                    Some(error) => error,
+                    None => return Ok((asking, reply)),
+                },
+                Asking::Aborted | Asking::Called | Asking::Again { .. } => return Ok((asking, reply)),
+            };
+            if cancel.is_cancelled() || !self.rescued(&error, attempts.saturating_add(1))? {
                 return Ok((Asking::Failed(error), reply));
             }
             spent = reply.usage;
         }
+    }
+
+    /// Some say nothing where the conversation fills the whole window, and call that the limit of the reply.
+    fn had_no_room(&self, reply: &Reply) -> Option<ModelError> {
+        let silent = reply.stop == Some(StopReason::Length) && reply.text.trim().is_empty() && reply.calls.is_empty();
+        let window = self.input.model.facts().context_tokens.filter(|_| silent)?;
+        let used = reply.last_input_tokens?;
+        (used >= window / 100 * FULL_PERCENT).then(|| {
+            let words = format!("the conversation has {used} tokens and fills the model's window of {window}");
+            ModelError::Overflow(words)
+        })
     }
 
     /// Whether something was changed after which the model may be asked once more.
@@ -43,10 +63,14 @@ impl Turn {
                 return self.again(error, (attempt, None));
             }
         }
-        if !error.is_of_the_model() || self.input.fallbacks.is_empty() {
+        if !error.is_of_the_model() {
             return Ok(false);
         }
-        let next = self.input.fallbacks.remove(0);
+        // An agent answers a whole turn, and not a round of one.
+        let stands_in = |model: &Arc<dyn Model>| !model.is_agent() && model.id() != self.input.model.id();
+        let Some(at) = self.input.fallbacks.iter().position(stands_in) else { return Ok(false) };
+        let next = self.input.fallbacks.drain(..=at).next_back();
+        let Some(next) = next else { return Ok(false) };
         let id = next.id().to_owned();
         tracing::warn!(model = self.input.model.id(), %error, fallback = id, "a model fails; another is asked");
         self.input.model = Arc::clone(&next);

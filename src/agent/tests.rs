@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+mod rescue;
+
 use super::*;
 use crate::hook::{Before, Hooks, NoHooks};
 use crate::model::retry::RetryPolicy;

@@ -271,10 +271,14 @@ impl Turn {
         self.call_tools(cancel).await
     }
 
-    /// Asks the model, as often as the policy allows.
-    pub(super) async fn ask(&self, cancel: &CancellationToken) -> Result<(Asking, Reply), SinkError> {
+    /// Asks the model, as often as the policy allows. `attempts`: those of this round, counted here.
+    pub(super) async fn ask(
+        &self,
+        attempts: &mut u32,
+        cancel: &CancellationToken,
+    ) -> Result<(Asking, Reply), SinkError> {
         let outside = (self.input.sink.as_ref(), self.input.steering.as_ref());
-        let mut listener = Listener::new(outside, self.input.retry, cancel);
+        let mut listener = Listener::new(outside, self.input.retry, cancel).after(*attempts);
         let mut attempt = 1;
         loop {
             let asking = match finish_soon(cancel, self.request()).await {
@@ -286,6 +290,7 @@ impl Turn {
             match asking {
                 Asking::Again { attempt: next } => attempt = next,
                 Asking::Replied | Asking::Called | Asking::Aborted | Asking::Failed(_) => {
+                    *attempts += attempt;
                     return Ok((asking, listener.into_reply()));
                 }
             }
@@ -402,14 +407,17 @@ impl Turn {
 /// What hooks hand back has lost the words of its wire; a reply that they left as it was has them again.
 fn give_back_originals(before: &[Message], after: &mut [Message]) {
     let mut known = before.iter().filter(|message| matches!(message, Message::Assistant { original: Some(_), .. }));
-    let Some(mut next) = known.next() else { return };
     for message in after {
         let Message::Assistant { text, calls, original: lost @ None } = message else { continue };
-        let Message::Assistant { text: known_text, calls: known_calls, original } = next else { continue };
-        if text == known_text && calls == known_calls {
+        let same = |known: &&Message| match known {
+            Message::Assistant { text: known_text, calls: known_calls, .. } => text == known_text && calls == known_calls,
+            Message::User(_) | Message::ToolResult { .. } => false,
+        };
+        // One that they changed or took out is passed over.
+        let mut ahead = known.clone();
+        if let Some(Message::Assistant { original, .. }) = ahead.find(same) {
             lost.clone_from(original);
-            let Some(other) = known.next() else { return };
-            next = other;
+            known = ahead;
         }
     }
 }

@@ -92,8 +92,9 @@ fn drop_oldest(messages: &mut Vec<Message>, enough: u64) {
     let mut left = conversation_chars(messages);
     let (mut cut, mut before) = (0, None::<&Message>);
     for (at, message) in messages.iter().enumerate() {
-        let ends_round = matches!(before, Some(Message::ToolResult { .. } | Message::Assistant { .. }));
-        if ends_round && matches!(message, Message::User(_)) {
+        // What comes behind results may be a word into a turn that goes on: that turn's beginning is still needed.
+        let ends_turn = matches!(before, Some(Message::Assistant { .. }));
+        if ends_turn && matches!(message, Message::User(_)) {
             cut = at;
             if left <= enough {
                 break;

@@ -16,6 +16,7 @@ mod demo;
 mod doors;
 mod editing;
 mod exec;
+mod failing;
 mod forks;
 mod fuzzing;
 mod guard;

@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use super::assemble::Assembler;
 use super::request::{encode, tell};
-use super::{CHAT, VERSION};
-use crate::provider::wire::{Assemble as _, Redactor, Spec, route_url};
+use super::{CHAT, Chat, VERSION};
+use crate::provider::wire::{Assemble as _, Redactor, Spec, Wire as _, route_url};
 use crate::base::limit;
 use crate::model::{Messages, ModelError, ModelEvent, ModelRequest, StopReason};
-use crate::protocol::{Message, Part, ToolCallRequest};
+use crate::protocol::{Cost, Message, Part, ToolCallRequest};
 
 fn spec() -> Spec {
-    Spec { model: "m".into(), ..Spec::default() }
+    Spec { id: "openai/m".into(), model: "m".into(), ..Spec::default() }
 }
 
 /// All events of chunks whose deltas these are, and then the reason to stop.
@@ -119,12 +119,138 @@ fn reasons_to_stop() {
     let table = [
         (vec![], "stop", StopReason::EndTurn), (vec![call()], "stop", StopReason::ToolUse), (vec![call()], "tool_calls", StopReason::ToolUse),
         (vec![], "length", StopReason::Length), (vec![call()], "length", StopReason::Length),
-        (vec![], "content_filter", StopReason::ContentFilter), (vec![], "eos", StopReason::EndTurn),
+        (vec![], "content_filter", StopReason::ContentFilter), (vec![], "eos", StopReason::EndTurn), (vec![], "end_turn", StopReason::EndTurn),
+        (vec![], "model_length", StopReason::Length), (vec![], "max_tokens", StopReason::Length), (vec![call()], "tool_use", StopReason::ToolUse),
+        (vec![call()], "end_turn", StopReason::ToolUse), (vec![], "sensitive", StopReason::ContentFilter), (vec![], "refusal", StopReason::Refusal),
+        (vec![json!({"refusal": "no"})], "stop", StopReason::Refusal), (vec![json!({"refusal": ""})], "stop", StopReason::EndTurn),
+        (vec![json!({"refusal": "no"}), call()], "stop", StopReason::ToolUse),
     ];
     for (deltas, word, want) in table {
         let events = assemble(&deltas, word).unwrap();
         assert_eq!(events.last(), Some(&ModelEvent::Finished(want)), "{word}");
     }
+    for word in ["error", "abort", "network_error", "insufficient_system_resource"] {
+        let error = assemble(&[json!({"content": "half"})], word).unwrap_err();
+        assert!(matches!(&error, ModelError::Transient { message, .. } if message.contains(word)), "{error:?}");
+    }
+}
+
+#[test]
+fn tokens_and_money() {
+    #[rustfmt::skip]
+    let table = [
+        (json!({"usage": {"prompt_tokens": 9, "completion_tokens": 4, "cost": 0.25,
+            "prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 2}, "completion_tokens_details": {"reasoning_tokens": 1}}}), [9, 4, 13, 3, 2, 1], 0.25),
+        (json!({"usage": {"prompt_tokens": 9, "prompt_cache_hit_tokens": 3, "total_tokens": 9}}), [9, 0, 9, 3, 0, 0], 0.0),
+        (json!({"choices": [{"usage": {"prompt_tokens": 1, "completion_tokens": 2}}]}), [1, 2, 3, 0, 0, 0], 0.0),
+        (json!({"usage": {"prompt_tokens": 1}, "choices": [{"usage": null}]}), [1, 0, 1, 0, 0, 0], 0.0),
+    ];
+    for (chunk, want, cost) in table {
+        let mut assembler = Assembler::new("openai/m", Redactor::default());
+        assembler.take("", &json!({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}).to_string()).unwrap();
+        assembler.take("", &chunk.to_string()).unwrap();
+        assembler.close().unwrap();
+        let used = assembler.drain().find_map(|event| if let ModelEvent::Usage(used) = event { Some(used) } else { None });
+        let used = used.expect("tokens");
+        let got = [
+            used.input_tokens,
+            used.output_tokens,
+            used.total_tokens,
+            used.cached_input_tokens,
+            used.cache_write_tokens,
+            used.reasoning_tokens,
+        ];
+        assert_eq!((got, used.cost), (want, Cost::of_dollars(cost)), "{chunk}");
+    }
+}
+
+/// What a reply of these deltas is given back as, to the model of that id.
+fn given_back(deltas: &[Value], id: &str) -> Value {
+    let events = assemble(deltas, "stop").unwrap();
+    let (mut text, mut calls, mut original) = (String::new(), Vec::new(), None);
+    for event in events {
+        match event {
+            ModelEvent::Text(more) => text.push_str(&more),
+            ModelEvent::Call(call) => calls.push(call),
+            ModelEvent::Original(own) => original = Some(own),
+            _ => {}
+        }
+    }
+    let messages = Messages::from(vec![Message::Assistant { text, calls, original }]);
+    let request = ModelRequest { messages, ..ModelRequest::default() };
+    let spec = Spec { id: id.into(), ..spec() };
+    let body = encode(&spec, &request, &Arc::new(tell(&[]).expect("no tools"))).expect("JSON");
+    serde_json::from_slice::<Value>(&body).expect("JSON")["messages"][0].clone()
+}
+
+#[test]
+fn a_model_is_given_back_what_it_wants_back_and_no_other_is() {
+    let call = piece(Some(0), Some("a"), Some("x"), Some("{}"));
+    let mut signed = call.clone();
+    signed["tool_calls"][0]["extra_content"] = json!({"google": {"thought_signature": "sig"}});
+    let detail = |detail: Value| json!({"reasoning_details": [detail]});
+    let details = [
+        json!({"reasoning": "shown", "reasoning_details": [{"type": "reasoning.text", "text": "so ", "index": 0, "format": "f"}]}),
+        detail(json!({"type": "reasoning.text", "text": "on", "index": 0})),
+        detail(json!({"type": "reasoning.text", "signature": "s", "index": 0})),
+        detail(json!({"type": "reasoning.encrypted", "data": "x", "id": "1", "index": 1})),
+        detail(json!({"type": "reasoning.encrypted", "data": "y", "id": "2", "index": 1})),
+        json!({"content": "a"}),
+    ];
+    let merged = json!([
+        {"type": "reasoning.text", "text": "so on", "index": 0, "format": "f", "signature": "s"},
+        {"type": "reasoning.encrypted", "data": "x", "id": "1", "index": 1},
+        {"type": "reasoning.encrypted", "data": "y", "id": "2", "index": 1},
+    ]);
+    let thinks = |word: &str| json!({"reasoning_content": word});
+    let wire_call = json!({"id": "a", "type": "function", "function": {"name": "x", "arguments": "{}"}});
+    let mut with_extra = wire_call.clone();
+    with_extra["extra_content"] = signed["tool_calls"][0]["extra_content"].clone();
+    #[rustfmt::skip]
+    let table = [
+        (details.to_vec(), json!({"role": "assistant", "content": "a", "reasoning_details": merged}), json!({"role": "assistant", "content": "a"})),
+        (vec![thinks("h"), thinks("m"), call.clone()], json!({"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [wire_call]}),
+            json!({"role": "assistant", "content": null, "tool_calls": [wire_call]})),
+        // Without a call nobody needs its thoughts, and some refuse them.
+        (vec![thinks("hm"), json!({"content": "a"})], json!({"role": "assistant", "content": "a"}), json!({"role": "assistant", "content": "a"})),
+        (vec![signed], json!({"role": "assistant", "content": null, "tool_calls": [with_extra]}), json!({"role": "assistant", "content": null, "tool_calls": [wire_call]})),
+        (vec![json!({"reasoning": "hm"}), call.clone()], json!({"role": "assistant", "content": null, "tool_calls": [wire_call]}), json!({"role": "assistant", "content": null, "tool_calls": [wire_call]})),
+    ];
+    for (deltas, own, others) in table {
+        assert_eq!(given_back(&deltas, "openai/m"), own, "{deltas:?}");
+        assert_eq!(given_back(&deltas, "openai/other"), others, "{deltas:?}");
+    }
+}
+
+#[test]
+fn what_only_some_know_is_sent_to_them_alone_and_settings_go_first() {
+    let sent = |vendor: bool, settings: Value| {
+        let body = settings.as_object().cloned().unwrap_or_default();
+        let spec = Spec { vendor, body, ..spec() };
+        let request = ModelRequest {
+            cache_key: Some("ses_1".into()),
+            reasoning: crate::protocol::Reasoning::Low,
+            output_schema: Some(Arc::new(json!({"type": "object"}))),
+            ..ModelRequest::default()
+        };
+        let body = encode(&spec, &request, &Arc::new(tell(&[]).expect("no tools"))).expect("JSON");
+        let text = String::from_utf8(body.to_vec()).expect("text");
+        for name in ["reasoning_effort", "response_format", "stream_options", "prompt_cache_key"] {
+            assert!(text.matches(&format!("\"{name}\":")).count() <= 1, "{name} in {text}");
+        }
+        serde_json::from_str::<Value>(&text).expect("JSON")
+    };
+    let (own, others) = (sent(true, json!({})), sent(false, json!({})));
+    assert_eq!((&own["prompt_cache_key"], others.get("prompt_cache_key")), (&json!("ses_1"), None));
+    assert_eq!((&others["reasoning_effort"], others.get("max_completion_tokens")), (&json!("low"), None));
+    assert_eq!(others["response_format"]["json_schema"]["schema"], json!({"type": "object"}));
+    let settings = json!({"reasoning_effort": "max", "stream_options": {}, "max_completion_tokens": 9});
+    let given = sent(true, settings);
+    assert_eq!((&given["reasoning_effort"], &given["stream_options"]), (&json!("max"), &json!({})));
+    assert_eq!(given["max_completion_tokens"], 9);
+    let vendor = |base: &str| Chat.url(base, "m").starts_with(Chat.vendor().expect("one"));
+    assert!(vendor("https://api.openai.com/v1") && vendor("https://api.openai.com"));
+    assert!(!vendor("https://openrouter.ai/api/v1") && !vendor("http://127.0.0.1:8080") && !vendor("https://api.openai.com.x/v1"));
 }
 
 #[test]
@@ -139,11 +265,11 @@ fn reasoning_and_refusal() {
 #[test]
 fn spellings_of_others() {
     let deltas = [
-        json!({"content": [{"type": "thinking"}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
+        json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}),
         json!({"tool_calls": [{"id": "a", "function": {"name": "x", "arguments": {"n": 1}}}]}),
     ];
     let events = assemble(&deltas, "stop").unwrap();
-    assert_eq!(events[0], ModelEvent::Text("ab".into()));
+    assert_eq!(events[..2], [ModelEvent::Reasoning("hm".into()), ModelEvent::Text("ab".into())]);
     assert_eq!(calls(&deltas, "stop"), [("a".into(), "x".into(), "{\"n\":1}".into())]);
     // An empty reason to stop is none.
     let mut assembler = Assembler::new("openai/m", Redactor::default());

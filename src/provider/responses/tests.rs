@@ -307,7 +307,7 @@ fn settings_and_facts_decide_what_else_is_sent() {
     // No member stands there twice.
     let settings = json!({ "store": true, "stream": true, "text": {}, "reasoning": {}, "prompt_cache_key": "k" });
     let spec = Spec { body: settings.as_object().cloned().unwrap_or_default(), ..Spec { facts: ModelFacts::default(), ..spec() } };
-    let request = ModelRequest { cache_key: Some("x".into()), output_schema: Some(Arc::new(json!({}))), ..request(vec![user("a")]) };
+    let request = ModelRequest { cache_key: Some("x".into()), output_schema: Some(Arc::new(json!({}))), ..request(vec![]) };
     let sent = encode(&spec, &request, &Arc::new(tell(&[]).expect("JSON"))).expect("JSON");
     let text = String::from_utf8(sent.to_vec()).expect("text");
     for name in ["store", "stream", "text", "reasoning", "prompt_cache_key"] {

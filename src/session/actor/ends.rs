@@ -28,14 +28,13 @@ impl Running {
         match (self.phase, ended, stop) {
             (Phase::Completed, _, stop) => {
                 record.result = Some(text);
-                record.stop_reason = Some(match stop {
-                    Some(StopReason::Length) => TurnStop::MaxTokens,
-                    Some(StopReason::ContentFilter) => TurnStop::ContentFilter,
-                    Some(StopReason::Refusal) => TurnStop::Refusal,
-                    Some(StopReason::EndTurn | StopReason::ToolUse) | None => TurnStop::EndTurn,
-                });
+                record.stop_reason = Some(cut_off(stop).unwrap_or(TurnStop::EndTurn));
             }
             (Phase::Failed, Ended::IterationLimit, _) => record.stop_reason = Some(TurnStop::MaxIterations),
+            // It said nothing, and why.
+            (Phase::Failed, Ended::Failed(error), stop) if is_blank(error) => {
+                record.stop_reason = Some(cut_off(stop).unwrap_or(TurnStop::Error));
+            }
             _ => {}
         }
     }
@@ -70,6 +69,21 @@ impl Running {
             }
         }
     }
+}
+
+/// Why a model stopped that was not done.
+fn cut_off(stop: Option<StopReason>) -> Option<TurnStop> {
+    match stop? {
+        StopReason::Length => Some(TurnStop::MaxTokens),
+        StopReason::ContentFilter => Some(TurnStop::ContentFilter),
+        StopReason::Refusal => Some(TurnStop::Refusal),
+        StopReason::EndTurn | StopReason::ToolUse => None,
+    }
+}
+
+/// Whether this is the error of a model that said nothing.
+fn is_blank(error: &ErrorBody) -> bool {
+    error.details.as_ref().is_some_and(|details| details["kind"] == "blank")
 }
 
 fn iteration_limit(rounds_max: u32) -> ErrorBody {
