@@ -506,7 +506,10 @@ async fn a_turn_with_tools_from_start_to_end() {
     let outcome = run_turn(input(Arc::clone(&script), &log), CancellationToken::new()).await;
     assert_eq!(outcome.ended, Ended::Completed);
     assert_eq!((outcome.final_text.as_str(), outcome.progress.rounds), ("Done.", 2));
-    assert_eq!(outcome.progress.usage, Usage { input_tokens: 30, output_tokens: 2, total_tokens: 32, ..Usage::default() });
+    assert_eq!(
+        outcome.progress.usage,
+        Usage { input_tokens: 30, output_tokens: 2, total_tokens: 32, ..Usage::default() }
+    );
     #[rustfmt::skip]
     let want = [
         "loop.start", "stream.start", "stream.delta", "stream.delta", "stream.complete",

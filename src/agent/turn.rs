@@ -33,8 +33,8 @@ use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Messages, Model, ModelError, ModelRequest, StopReason};
 use crate::protocol::{
-    ErrorBody, ErrorCode, EventBody, Held, Message, Original, Part, PromptContent, Reasoning, RoundKind, ToolCallRequest,
-    Usage,
+    ErrorBody, ErrorCode, EventBody, Held, Message, Original, Part, PromptContent, Reasoning, RoundKind,
+    ToolCallRequest, Usage,
 };
 
 /// The final text of a turn whose model said nothing (typescript-api.md §7).
@@ -410,7 +410,9 @@ fn give_back_originals(before: &[Message], after: &mut [Message]) {
     for message in after {
         let Message::Assistant { text, calls, original: lost @ None } = message else { continue };
         let same = |known: &&Message| match known {
-            Message::Assistant { text: known_text, calls: known_calls, .. } => text == known_text && calls == known_calls,
+            Message::Assistant { text: known_text, calls: known_calls, .. } => {
+                text == known_text && calls == known_calls
+            }
             Message::User(_) | Message::ToolResult { .. } => false,
         };
         // One that they changed or took out is passed over.

@@ -7,9 +7,7 @@ use std::time::Duration;
 use super::OpenError;
 use crate::base::panics::broken;
 use crate::base::{http, limit};
-use crate::config::{
-    Api, Names, OpenAiApi, Provider, ProviderModel, Setting, Settings, TapeSettings, known_provider,
-};
+use crate::config::{Api, Names, OpenAiApi, Provider, ProviderModel, Setting, Settings, TapeSettings, known_provider};
 use crate::model::{Model, ModelFacts, Models, Prices};
 use crate::provider::{
     self, AcpAgent, DEMO_MODEL_ID, GateOptions, HttpModelOptions, Key, OpenAiOptions, Place, Reach, Tape, TapeError,
@@ -34,14 +32,11 @@ pub(super) async fn tape(settings: &Settings) -> Result<Option<Arc<Tape>>, OpenE
         TapeSettings::Replay(path, speed) => (Setting::ReplayModels, Box::new(move || Tape::play(&path, speed))),
     };
     let field = settings.names.of(setting);
-    let opened = tokio::task::spawn_blocking(open).await.map_err(|error| OpenError::Setting {
-        field: field.clone(),
-        expected: broken(error),
-    })?;
-    let opened = opened.map_err(|error| OpenError::Setting {
-        field,
-        expected: format!("a recording that can be used; {error}"),
-    })?;
+    let opened = tokio::task::spawn_blocking(open)
+        .await
+        .map_err(|error| OpenError::Setting { field: field.clone(), expected: broken(error) })?;
+    let opened = opened
+        .map_err(|error| OpenError::Setting { field, expected: format!("a recording that can be used; {error}") })?;
     Ok(Some(Arc::new(opened)))
 }
 

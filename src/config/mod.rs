@@ -46,10 +46,10 @@ pub use mcp::{BadMcpServer, McpServer, McpTransport};
 pub use names::{Names, Setting, setting_of, strange_variables};
 pub use options::{FilePermissions, HIDDEN, LogFilter, LogFormat, LogLevel, Options};
 pub use origin::Origin;
-pub use records::{change_records_directory, state_directory, temporary_state_directory};
 pub use provider::{
     Api, BadProvider, KNOWN_PROVIDERS, KnownProvider, Provider, ProviderModel, ProviderPrices, known_provider,
 };
+pub use records::{change_records_directory, state_directory, temporary_state_directory};
 pub use rehearsal::Rehearsal;
 pub use resolve::{ConfigError, Launch, Listen};
 pub use schema::schema;

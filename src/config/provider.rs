@@ -70,11 +70,7 @@ pub struct KnownProvider {
     pub model: Option<&'static str>,
 }
 
-const fn known(
-    name: &'static str,
-    base_url: &'static str,
-    key_variables: &'static [&'static str],
-) -> KnownProvider {
+const fn known(name: &'static str, base_url: &'static str, key_variables: &'static [&'static str]) -> KnownProvider {
     KnownProvider { name, api: Api::Chat, base_url, key_variables, address_variable: None, model: None }
 }
 
@@ -236,8 +232,10 @@ impl Entry {
         let bad_headers: Vec<&String> = self.headers.keys().filter(|name| !is_header(name)).collect();
         let prices = self.models.iter().filter_map(|model| model.prices.as_ref()).all(ProviderPrices::hold);
         let own = |body: &Map<String, Value>| body.keys().any(|name| OWN_MEMBERS.contains(&name.as_str()));
-        let twice = self.models.iter().enumerate().any(|(at, one)| self.models[..at].iter().any(|m| m.name == one.name));
-        let apis = "openai-chat, openai-responses, anthropic-messages or gemini, because this name is not a known provider's";
+        let twice =
+            self.models.iter().enumerate().any(|(at, one)| self.models[..at].iter().any(|m| m.name == one.name));
+        let apis =
+            "openai-chat, openai-responses, anthropic-messages or gemini, because this name is not a known provider's";
         #[rustfmt::skip]
         let rules = [
             ("name", is_name(&self.name), names.as_str()),
@@ -253,9 +251,9 @@ impl Entry {
         ];
         let broken = rules.into_iter().filter(|(_, holds, _)| !holds);
         let broken = broken.map(|(field, _, expected)| (field, expected.to_owned()));
-        let address = address.err().map(|expected| {
-            ("baseUrl", expected.strip_prefix("expected ").map_or(expected.clone(), str::to_owned))
-        });
+        let address = address
+            .err()
+            .map(|expected| ("baseUrl", expected.strip_prefix("expected ").map_or(expected.clone(), str::to_owned)));
         broken.chain(address).collect()
     }
 }
@@ -342,9 +340,8 @@ impl Provider {
     /// Whether it wants a key and has none; the words say how it can be given one.
     pub fn wants_key(&self) -> Option<String> {
         let variables = known_provider(&self.name).map_or(&[][..], |known| known.key_variables);
-        (!variables.is_empty()).then(|| {
-            format!("no API key: set {}, or `apiKey` of the provider `{}`", variables.join(" or "), self.name)
-        })
+        (!variables.is_empty())
+            .then(|| format!("no API key: set {}, or `apiKey` of the provider `{}`", variables.join(" or "), self.name))
     }
 }
 
@@ -433,7 +430,8 @@ mod tests {
             "GROQ_API_KEY" => Some("sk-g".to_owned()),
             _ => None,
         };
-        let mut providers = vec![serde_json::from_value::<Provider>(json!({ "name": "groq", "concurrency": 2 })).unwrap()];
+        let mut providers =
+            vec![serde_json::from_value::<Provider>(json!({ "name": "groq", "concurrency": 2 })).unwrap()];
         add_variables(&mut providers, &variables);
         let seen: Vec<_> = providers.iter().map(|p| (p.name.as_str(), p.base_url.expose(), p.concurrency)).collect();
         let groq = ("groq", "https://api.groq.com/openai/v1", Some(2));

@@ -9,10 +9,11 @@ use super::faults::{Fault, faults_of, text_of};
 use super::names::spellings;
 use super::options::{LogFilter, LogFormat, LogLevel, Options};
 use super::origin::{Origin, origins, others};
-use super::telemetry;
 use super::provider::add_variables;
+use super::telemetry;
 use super::{
-    Bounds, Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, TapeSettings, default_permissions,
+    Bounds, Limits, MemorySettings, OpenAiSettings, SandboxSettings, Settings, Storage, TapeSettings,
+    default_permissions,
 };
 use crate::base::{http, limit};
 

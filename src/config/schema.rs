@@ -107,7 +107,8 @@ pub(super) fn provider() -> Value {
     let most = |most: u64, description: &str| json!({ "type": "integer", "minimum": 1, "maximum": most, "description": description });
     let price = |description: &str| json!({ "type": "number", "minimum": 0, "description": description });
     let flag = |description: &str| json!({ "type": "boolean", "description": description });
-    let body = || json!({ "type": "object", "additionalProperties": true, "description": "Members of each request's body" });
+    let body =
+        || json!({ "type": "object", "additionalProperties": true, "description": "Members of each request's body" });
     let prices = object(
         &["input", "output"],
         json!({

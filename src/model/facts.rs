@@ -55,7 +55,8 @@ pub struct Prices {
 impl Prices {
     /// What these tokens cost.
     pub fn cost(&self, usage: &Usage) -> Cost {
-        let plain = usage.input_tokens.saturating_sub(usage.cached_input_tokens.saturating_add(usage.cache_write_tokens));
+        let plain =
+            usage.input_tokens.saturating_sub(usage.cached_input_tokens.saturating_add(usage.cache_write_tokens));
         let parts = [
             (plain, self.input),
             (usage.cached_input_tokens, self.cache_read.unwrap_or(self.input)),

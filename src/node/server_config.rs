@@ -14,8 +14,8 @@ use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
-    AcpServer, BOUNDS, Bounds, InstructionDiscovery, KNOWN_PROVIDERS, Limits, McpServer, MemorySettings, Names, OpenAiApi,
-    OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage, TapeSettings,
+    AcpServer, BOUNDS, Bounds, InstructionDiscovery, KNOWN_PROVIDERS, Limits, McpServer, MemorySettings, Names,
+    OpenAiApi, OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage, TapeSettings,
     embedded_data_directory,
 };
 use crate::protocol::{PermissionConfig, PermissionMode};
@@ -213,9 +213,7 @@ impl ServerConfig {
             small_model: self.small_model,
             find_local_models: self.find_local_models,
             tape: match (self.replay_models, self.record_models) {
-                (Some(path), _) => {
-                    TapeSettings::Replay(working_directory.join(path), self.replay_speed.unwrap_or(0.0))
-                }
+                (Some(path), _) => TapeSettings::Replay(working_directory.join(path), self.replay_speed.unwrap_or(0.0)),
                 (None, Some(path)) => TapeSettings::Record(working_directory.join(path)),
                 (None, None) => TapeSettings::Off,
             },

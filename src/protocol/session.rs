@@ -138,7 +138,11 @@ impl Cost {
 
     /// Of so many dollars; less than nothing is nothing.
     pub fn of_dollars(dollars: f64) -> Self {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates, and takes what is no number as 0")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the cast saturates, and takes what is no number as 0"
+        )]
         let nano = (dollars * Self::NANO).round() as u64;
         Self(nano)
     }

@@ -19,12 +19,7 @@ struct Row {
     prices: [f64; 4],
 }
 
-const fn row(
-    id: &'static str,
-    label: &'static str,
-    tokens: (u64, u64),
-    rest: ((bool, bool), [f64; 4]),
-) -> Row {
+const fn row(id: &'static str, label: &'static str, tokens: (u64, u64), rest: ((bool, bool), [f64; 4])) -> Row {
     Row { id, label, tokens, abilities: rest.0, prices: rest.1 }
 }
 

@@ -58,7 +58,7 @@ pub struct HttpModelOptions {
 /// A model that is spoken to over its provider's wire.
 pub fn http_model(options: HttpModelOptions, place: &Arc<Place>) -> Arc<dyn Model> {
     let HttpModelOptions { name, api, facts, body } = options;
-    let spec = Spec { id: format!("{}/{name}", place.provider), model: name, facts, body };
+    let spec = Spec { id: format!("{}/{name}", place.provider), model: name, facts, body, ..Spec::default() };
     Arc::new(HttpModel::new(wire_of(api), spec, Arc::clone(place)))
 }
 

@@ -438,7 +438,14 @@ pub(super) mod tests {
     impl Workbench for Bench {
         fn equip<'a>(&'a self, _: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
             let (model, registry, hooks) = (Arc::new(NoModel), Arc::default(), Arc::new(NoHooks));
-            Box::pin(std::future::ready(Ok(Equipment { model, fallbacks: Vec::new(), system: String::new(), registry, hooks, small: None })))
+            Box::pin(std::future::ready(Ok(Equipment {
+                model,
+                fallbacks: Vec::new(),
+                system: String::new(),
+                registry,
+                hooks,
+                small: None,
+            })))
         }
 
         fn run(&self, mut input: TurnInput, _: CancellationToken) -> BoxFuture<'static, TurnOutcome> {

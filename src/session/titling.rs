@@ -88,7 +88,8 @@ async fn title(small: &dyn Model, asked: &str, answered: &str) -> Option<String>
 fn tidied(said: &str) -> Option<String> {
     let line = said.lines().map(str::trim).find(|line| !line.is_empty())?;
     let line = line.strip_prefix("Title:").unwrap_or(line);
-    let bare = line.trim_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '“' | '”' | '*' | '#' | '`' | '.'));
+    let bare =
+        line.trim_matches(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '“' | '”' | '*' | '#' | '`' | '.'));
     let title: String = bare.chars().filter(|c| !c.is_control()).take(limit::TITLE_CHARS_MAX).collect();
     (!title.is_empty()).then_some(title)
 }

@@ -42,9 +42,11 @@ impl Says {
         match self.0 {
             Api::Chat => call_chunks(0, "c1", "count", arguments),
             _ => {
-                let item = json!({ "type": "function_call", "id": "fc_1", "call_id": "c1", "name": "count", "arguments": "" });
+                let item =
+                    json!({ "type": "function_call", "id": "fc_1", "call_id": "c1", "name": "count", "arguments": "" });
                 let added = json!({ "type": "response.output_item.added", "output_index": 1, "item": item });
-                let piece = json!({ "type": "response.function_call_arguments.delta", "output_index": 1, "delta": arguments });
+                let piece =
+                    json!({ "type": "response.function_call_arguments.delta", "output_index": 1, "delta": arguments });
                 event(&added) + &event(&piece)
             }
         }
@@ -55,7 +57,8 @@ impl Says {
             Api::Chat => call_chunks(0, "c1", "count", "{\"n\":1}"),
             _ => {
                 let item = json!({ "type": "function_call", "id": "fc_1", "call_id": "c1", "name": "count", "arguments": "{\"n\":1}" });
-                self.half_call("{\"n\":1}") + &event(&json!({ "type": "response.output_item.done", "output_index": 1, "item": item }))
+                self.half_call("{\"n\":1}")
+                    + &event(&json!({ "type": "response.output_item.done", "output_index": 1, "item": item }))
             }
         }
     }
@@ -125,7 +128,8 @@ struct Counts(ToolDefinition, AtomicUsize);
 
 impl Counts {
     fn new() -> Arc<Self> {
-        let definition = json!({ "name": "count", "description": "counts", "parameters": { "n": { "type": "number" } } });
+        let definition =
+            json!({ "name": "count", "description": "counts", "parameters": { "n": { "type": "number" } } });
         Arc::new(Self(serde_json::from_value(definition).unwrap(), AtomicUsize::new(0)))
     }
 
@@ -158,7 +162,12 @@ impl Came {
         Self::patiently(api, PATIENCE, answers, change).await
     }
 
-    async fn patiently(api: Api, patience: Duration, answers: Vec<Answer>, change: impl FnOnce(&mut TurnInput)) -> Self {
+    async fn patiently(
+        api: Api,
+        patience: Duration,
+        answers: Vec<Answer>,
+        change: impl FnOnce(&mut TurnInput),
+    ) -> Self {
         let server = ModelServer::start(queue(answers)).await;
         let (log, counts, directory) = (Arc::new(Log::default()), Counts::new(), tempfile::tempdir().unwrap());
         let model = model_at(api, place(&server, patience));
@@ -253,8 +262,12 @@ async fn whatever_breaks_a_stream_one_reply_is_left_and_its_call_runs_once() {
             assert_eq!(came.runs, 1, "{api:?} {what}");
             assert_eq!(came.texts(), ["Whole.", "Done."], "{api:?} {what}");
             assert_eq!(came.retries().iter().map(|(attempt, _)| *attempt).collect::<Vec<_>>(), [2], "{api:?} {what}");
-            let [Message::User(_), Message::Assistant { text, calls, .. }, Message::ToolResult { .. }, Message::Assistant { .. }] =
-                &came.outcome.messages[..]
+            let [
+                Message::User(_),
+                Message::Assistant { text, calls, .. },
+                Message::ToolResult { .. },
+                Message::Assistant { .. },
+            ] = &came.outcome.messages[..]
             else {
                 panic!("{api:?} {what}: {:?}", came.outcome.messages)
             };
@@ -332,12 +345,16 @@ async fn a_key_that_is_refused_is_read_anew_once() {
         assert_eq!(server.requests().len(), 2);
         assert!(!log.words().contains(&"stream.retry".to_owned()), "nothing was said that is void");
         // One that stays wrong is asked about once.
-        let never = ModelServer::start(queue([Answer::status(401, &[], "{\"error\":{\"message\":\"sk-new is wrong\"}}")])).await;
+        let never =
+            ModelServer::start(queue([Answer::status(401, &[], "{\"error\":{\"message\":\"sk-new is wrong\"}}")]))
+                .await;
         let mut place = place(&never, PATIENCE);
         place.key = Key::File(file.clone());
         let log = Arc::new(Log::default());
         let input = turn(model_at(api, place), &log, directory.path(), vec![]);
-        let Ended::Failed(error) = within(run_turn(input, CancellationToken::new())).await.ended else { panic!("it fails") };
+        let Ended::Failed(error) = within(run_turn(input, CancellationToken::new())).await.ended else {
+            panic!("it fails")
+        };
         assert_eq!(error.details, Some(json!({ "kind": "unauthorized" })));
         assert!(!error.message.contains("sk-new"), "{}", error.message);
         assert_eq!(never.requests().len(), 1);
@@ -358,7 +375,11 @@ async fn garbage_fails_with_its_kind_and_strange_bytes_do_not() {
             for size in [1, 5] {
                 let pieces = body.as_bytes().chunks(size).map(|piece| Step::Send(piece.to_vec().into())).collect();
                 let came = Came::of(api, vec![Answer::steps(pieces)], |_| {}).await;
-                assert_eq!((came.outcome.ended.clone(), came.texts()), (Ended::Completed, vec!["ä😀".to_owned()]), "{api:?}");
+                assert_eq!(
+                    (came.outcome.ended.clone(), came.texts()),
+                    (Ended::Completed, vec!["ä😀".to_owned()]),
+                    "{api:?}"
+                );
             }
         }
         // Half a character is replaced, and what comes behind it is heard.
@@ -388,7 +409,8 @@ async fn arguments_that_the_limit_cut_are_told_to_the_model_and_nothing_runs() {
 
 /// A turn behind two rounds whose outputs are long.
 fn long(input: &mut TurnInput) {
-    let call = |id: &str| serde_json::from_value(json!({ "id": id, "name": "count", "arguments": { "n": 1 } })).unwrap();
+    let call =
+        |id: &str| serde_json::from_value(json!({ "id": id, "name": "count", "arguments": { "n": 1 } })).unwrap();
     let result = |id: &str| Message::ToolResult {
         call_id: id.into(),
         name: "count".into(),
@@ -417,7 +439,11 @@ async fn a_conversation_that_does_not_fit_is_made_to_fit_once() {
         let inside = Answer::raw(says.text("half") + &says.error("context_length_exceeded"));
         for bad in refusals.chain([inside]) {
             let came = Came::of(api, vec![bad.clone(), says.answer("fits")], long).await;
-            assert_eq!((came.outcome.ended.clone(), came.texts()), (Ended::Completed, vec!["fits".to_owned()]), "{api:?}");
+            assert_eq!(
+                (came.outcome.ended.clone(), came.texts()),
+                (Ended::Completed, vec!["fits".to_owned()]),
+                "{api:?}"
+            );
             let (sent, words) = (came.server.requests(), came.log.words());
             assert!(sent.len() == 2 && sent[1].body.len() < sent[0].body.len() / 5, "{api:?}");
             let at = words.iter().position(|word| word == "compaction.prune").expect("it is told");
@@ -459,7 +485,8 @@ async fn reasoning_goes_back_to_the_model_that_it_came_from_item_by_item() {
     let came = Came::of(Api::Responses, vec![first, last], |_| {}).await;
     assert_eq!(came.outcome.ended, Ended::Completed);
     let sent = came.server.requests()[1].json();
-    let kinds: Vec<&str> = sent["input"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+    let kinds: Vec<&str> =
+        sent["input"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["message", "reasoning", "function_call", "function_call_output"]);
     assert_eq!(sent["input"][1], reasoning);
     // Another wire is told what was said and done, and nothing of it.
@@ -477,7 +504,8 @@ impl Says {
     /// A text as an item that is done.
     fn answer_text(&self, text: &str) -> String {
         let content = json!([{ "type": "output_text", "text": text, "annotations": [] }]);
-        let item = json!({ "type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content });
+        let item =
+            json!({ "type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content });
         event(&json!({ "type": "response.output_item.done", "output_index": 1, "item": item }))
     }
 }

@@ -72,8 +72,11 @@ impl Place {
             settings.storage = Storage::Directory(self.data.path().to_owned());
             settings.memory = MemorySettings { enabled: true, ..MemorySettings::default() };
             if let Some(base_url) = base_url {
-                settings.openai =
-                    OpenAiSettings { base_url: Some(base_url.into()), api_key: Some(KEY.into()), ..OpenAiSettings::default() };
+                settings.openai = OpenAiSettings {
+                    base_url: Some(base_url.into()),
+                    api_key: Some(KEY.into()),
+                    ..OpenAiSettings::default()
+                };
                 settings.memory.embedding_model = Some("openai/embed-1".into());
             }
             if free {

@@ -147,7 +147,8 @@ async fn whoever_fails_for_good_is_stood_in_for() {
 #[tokio::test]
 async fn what_the_request_itself_is_to_blame_for_is_not_asked_elsewhere() {
     let directory = tempfile::tempdir().unwrap();
-    let first = ModelServer::start(Arc::new(|_| Answer::status(400, &[], r#"{"error":{"message":"no such tool"}}"#))).await;
+    let first =
+        ModelServer::start(Arc::new(|_| Answer::status(400, &[], r#"{"error":{"message":"no such tool"}}"#))).await;
     let other = ModelServer::start(queue([said("no")])).await;
     let app = open(directory.path(), |settings| {
         let entry = |name: &str, server: &ModelServer| {
@@ -224,7 +225,8 @@ async fn a_session_switches_models_in_the_middle_for_a_prompt_and_for_good() {
 /// A recording of two prompts, one of them with a tool call; and the events of the log.
 async fn recorded(directory: &Path, tape: &Path) -> Vec<String> {
     let call = [("c1", "fs_list", json!({ "path": "." }))];
-    let server = ModelServer::start(queue([Answer::calls("looking: sk-very-secret", &call), said("done"), said("two")])).await;
+    let server =
+        ModelServer::start(queue([Answer::calls("looking: sk-very-secret", &call), said("done"), said("two")])).await;
     let app = open(directory, |settings| {
         settings.providers = vec![provider(
             json!({ "name": "mine", "api": "openai-chat", "baseUrl": server.base_url(), "apiKey": "sk-very-secret" }),

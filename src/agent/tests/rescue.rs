@@ -37,7 +37,9 @@ fn overflow() -> ModelError {
 
 /// `(attempt, model)` of each retry.
 fn retries(log: &Log) -> Vec<(u32, Option<String>)> {
-    log.find(|e| if let EventBody::StreamRetry { attempt, model, .. } = e { Some((*attempt, model.clone())) } else { None })
+    log.find(
+        |e| if let EventBody::StreamRetry { attempt, model, .. } = e { Some((*attempt, model.clone())) } else { None },
+    )
 }
 
 fn prunes(log: &Log) -> usize {
@@ -136,7 +138,10 @@ async fn room_is_made_once_and_then_the_failure_has_its_kind() {
     assert_eq!((prunes(&log), retries(&log)), (1, vec![(2, None)]));
     let words = log.words();
     let at = |word: &str| words.iter().position(|w| w == word).unwrap();
-    assert!(at("stream.start") < at("compaction.prune") && at("compaction.prune") + 1 == at("stream.retry"), "{words:?}");
+    assert!(
+        at("stream.start") < at("compaction.prune") && at("compaction.prune") + 1 == at("stream.retry"),
+        "{words:?}"
+    );
     // In the next turn too it ends: there is nothing more that could go.
     let mut messages = outcome.messages.clone();
     messages.push(Message::User(text("again")));
@@ -150,7 +155,12 @@ async fn room_is_made_once_and_then_the_failure_has_its_kind() {
     let once = Script::new([vec![Err(overflow())], vec![says("fits"), DONE]]);
     let outcome = run_turn(long_input(&once, &log), CancellationToken::new()).await;
     assert_eq!((outcome.ended, outcome.final_text.as_str()), (Ended::Completed, "fits"));
-    assert!(outcome.messages.iter().all(|message| !matches!(message, Message::ToolResult { output, .. } if output.len() > 100)));
+    assert!(
+        outcome
+            .messages
+            .iter()
+            .all(|message| !matches!(message, Message::ToolResult { output, .. } if output.len() > 100))
+    );
 }
 
 #[tokio::test]

@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{DEFAULT_BASE_URL, OpenAiOptions, VERSION};
-use crate::provider::wire::{BODY_BYTES_MAX, Redactor, from_http, from_object, from_status, route_url, trimmed};
 use crate::base::http::{self, Post};
 use crate::base::{BoxFuture, limit};
 use crate::model::{Embedder, ModelError, Vectors};
+use crate::provider::wire::{BODY_BYTES_MAX, Redactor, from_http, from_object, from_status, route_url, trimmed};
 
 /// An embedding model behind such an endpoint.
 #[derive(Debug)]

@@ -63,7 +63,10 @@ impl Own {
     }
 
     /// The members, if there are any. `calls`: their ids, and what each has beside ours.
-    pub(super) fn finish<'c>(self, calls: impl Iterator<Item = (&'c str, Option<&'c Value>)> + Clone) -> Option<Original> {
+    pub(super) fn finish<'c>(
+        self,
+        calls: impl Iterator<Item = (&'c str, Option<&'c Value>)> + Clone,
+    ) -> Option<Original> {
         let mut members = Map::new();
         if !self.thoughts.is_empty() && calls.clone().next().is_some() {
             members.insert("reasoning_content".to_owned(), self.thoughts.into());
@@ -90,7 +93,11 @@ fn goes_on(last: &Map<String, Value>, next: &Map<String, Value>) -> bool {
     };
     let growing = |detail: &Map<String, Value>| GROWING.iter().any(|name| detail.contains_key(*name));
     let only_signs = next.contains_key("signature") && !next.contains_key("data");
-    last.get("type") == next.get("type") && growing(last) && (growing(next) || only_signs) && same("index") && same("id")
+    last.get("type") == next.get("type")
+        && growing(last)
+        && (growing(next) || only_signs)
+        && same("index")
+        && same("id")
 }
 
 /// What one reply has to be given back with.

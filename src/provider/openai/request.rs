@@ -7,8 +7,8 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::model::{ModelError, ModelRequest, WireNames};
 use super::own::Back;
+use crate::model::{ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, Part, ToolCallRequest, ToolDefinition};
 use crate::provider::wire::{Draft, Spec, Told, write};
 use crate::tool::told_schema;
@@ -175,11 +175,7 @@ fn add(body: &mut Vec<u8>, messages: &[Message], (spec, names): (&Spec, &WireNam
 
 /// The conversation. A tool's message cannot hold images on this wire, and all results of a reply have to follow it
 /// at once: their images come in one message of the user behind them, each under the name of its call.
-fn wire_messages<'m>(
-    messages: &'m [Message],
-    (model, names): (&str, &'m WireNames),
-    out: &mut Vec<WireMessage<'m>>,
-) {
+fn wire_messages<'m>(messages: &'m [Message], (model, names): (&str, &'m WireNames), out: &mut Vec<WireMessage<'m>>) {
     let mut images: Vec<WirePart<'m>> = Vec::new();
     for message in messages {
         if !images.is_empty() && !matches!(message, Message::ToolResult { .. }) {

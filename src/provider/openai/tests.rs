@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::assemble::Assembler;
 use super::request::{encode, tell};
 use super::{CHAT, Chat, VERSION};
-use crate::provider::wire::{Assemble as _, Redactor, Spec, Wire as _, route_url};
 use crate::base::limit;
 use crate::model::{Messages, ModelError, ModelEvent, ModelRequest, StopReason};
 use crate::protocol::{Cost, Message, Part, ToolCallRequest};
+use crate::provider::wire::{Assemble as _, Redactor, Spec, Wire as _, route_url};
 
 fn spec() -> Spec {
     Spec { id: "openai/m".into(), model: "m".into(), ..Spec::default() }
@@ -147,10 +147,13 @@ fn tokens_and_money() {
     ];
     for (chunk, want, cost) in table {
         let mut assembler = Assembler::new("openai/m", Redactor::default());
-        assembler.take("", &json!({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}).to_string()).unwrap();
+        assembler
+            .take("", &json!({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]}).to_string())
+            .unwrap();
         assembler.take("", &chunk.to_string()).unwrap();
         assembler.close().unwrap();
-        let used = assembler.drain().find_map(|event| if let ModelEvent::Usage(used) = event { Some(used) } else { None });
+        let used =
+            assembler.drain().find_map(|event| if let ModelEvent::Usage(used) = event { Some(used) } else { None });
         let used = used.expect("tokens");
         let got = [
             used.input_tokens,
@@ -250,7 +253,11 @@ fn what_only_some_know_is_sent_to_them_alone_and_settings_go_first() {
     assert_eq!(given["max_completion_tokens"], 9);
     let vendor = |base: &str| Chat.url(base, "m").starts_with(Chat.vendor().expect("one"));
     assert!(vendor("https://api.openai.com/v1") && vendor("https://api.openai.com"));
-    assert!(!vendor("https://openrouter.ai/api/v1") && !vendor("http://127.0.0.1:8080") && !vendor("https://api.openai.com.x/v1"));
+    assert!(
+        !vendor("https://openrouter.ai/api/v1")
+            && !vendor("http://127.0.0.1:8080")
+            && !vendor("https://api.openai.com.x/v1")
+    );
 }
 
 #[test]

@@ -206,7 +206,8 @@ impl Assemble for Assembler {
 
     fn take_whole(&mut self, body: &str) -> Result<(), ModelError> {
         let response: Response<'_> = self.read(body)?;
-        if response.error.as_ref().is_none_or(Value::is_null) && response.status.is_none() && response.output.is_none() {
+        if response.error.as_ref().is_none_or(Value::is_null) && response.status.is_none() && response.output.is_none()
+        {
             let error = ModelError::Malformed("the model's provider sent JSON that is no response".into());
             return Err(error);
         }
@@ -411,14 +412,15 @@ impl Assembler {
             }
         }
         let incomplete = response.incomplete_details.as_ref().and_then(|details| details.reason.as_deref());
-        let cut = (status == "incomplete").then(|| match incomplete {
+        let cut = (status == "incomplete").then_some(match incomplete {
             Some("content_filter") => StopReason::ContentFilter,
             _ => StopReason::Length,
         });
         self.done = true;
         let calls: Vec<Call> = std::mem::take(&mut self.items).into_iter().filter_map(|item| item.call).collect();
         let any = !calls.is_empty();
-        let whole = |Call { id, name, arguments }: Call| call_of((id, name), &arguments, cut == Some(StopReason::Length));
+        let whole =
+            |Call { id, name, arguments }: Call| call_of((id, name), &arguments, cut == Some(StopReason::Length));
         self.events.extend(calls.into_iter().map(whole));
         // Of what was cut the last item is not whole: it is of no use to anybody.
         if self.says_more && cut.is_none() {

@@ -193,7 +193,8 @@ fn push<T: Serialize + ?Sized>(body: &mut Vec<u8>, item: &T) -> Result<(), Model
 /// Whether these are this model's items, with these very calls in them.
 fn is_own(original: &Original, spec: &Spec, calls: &[ToolCallRequest]) -> bool {
     let kind = |item: &&Value| item.get("type").and_then(Value::as_str) == Some("function_call");
-    let ids = original.items.iter().filter(kind).map(|item| item.get("call_id").and_then(Value::as_str).map(Cow::Borrowed));
+    let ids =
+        original.items.iter().filter(kind).map(|item| item.get("call_id").and_then(Value::as_str).map(Cow::Borrowed));
     original.wire == NAME && original.model == spec.id && ids.eq(calls.iter().map(|call| Some(call_id(&call.id))))
 }
 
@@ -205,7 +206,10 @@ fn is_known_there(item: &Value, spec: &Spec) -> bool {
         Some(Value::Array(list)) => !list.is_empty(),
         _ => false,
     };
-    stored || item.get("type").and_then(Value::as_str) != Some("reasoning") || has("encrypted_content") || has("content")
+    stored
+        || item.get("type").and_then(Value::as_str) != Some("reasoning")
+        || has("encrypted_content")
+        || has("content")
 }
 
 /// An id of a call as it is taken. Other models' may be longer.

@@ -87,7 +87,11 @@ fn words(events: Vec<ModelEvent>) -> Vec<String> {
             ModelEvent::Original(original) => format!("{} items", original.items.len()),
             ModelEvent::Usage(usage) => format!(
                 "{}/{} {}/{} {}",
-                usage.cached_input_tokens, usage.input_tokens, usage.reasoning_tokens, usage.output_tokens, usage.total_tokens
+                usage.cached_input_tokens,
+                usage.input_tokens,
+                usage.reasoning_tokens,
+                usage.output_tokens,
+                usage.total_tokens
             ),
             ModelEvent::Finished(stop) => format!("{stop:?}"),
             other => panic!("{other:?}"),
@@ -205,7 +209,10 @@ fn an_answer_in_one_piece() {
     };
     let body = ended(&[reasoning("x"), message("a"), function("c", "read", "{}")])["response"].clone();
     assert_eq!(whole(body).unwrap(), ["~so~", "\"a\"", "c:read{}", "3 items", "4/10 2/5 15", "ToolUse"]);
-    assert_eq!(whole(json!({ "error": { "code": "insufficient_quota", "message": "m" } })).unwrap_err().kind(), "quota");
+    assert_eq!(
+        whole(json!({ "error": { "code": "insufficient_quota", "message": "m" } })).unwrap_err().kind(),
+        "quota"
+    );
     assert_eq!(whole(json!({ "hello": 1 })).unwrap_err().kind(), "malformed");
 }
 
@@ -236,7 +243,11 @@ fn request(messages: Vec<Message>) -> ModelRequest {
 }
 
 fn call(id: &str) -> ToolCallRequest {
-    ToolCallRequest { id: id.into(), name: "mcp:x/y".into(), arguments: json!({ "a": 1 }).as_object().cloned().unwrap_or_default() }
+    ToolCallRequest {
+        id: id.into(),
+        name: "mcp:x/y".into(),
+        arguments: json!({ "a": 1 }).as_object().cloned().unwrap_or_default(),
+    }
 }
 
 fn result(id: &str, output: &str, parts: Vec<Part>) -> Message {
@@ -247,7 +258,8 @@ fn result(id: &str, output: &str, parts: Vec<Part>) -> Message {
 fn what_is_sent() {
     let image = || Part::Image { media_type: "image/png".into(), data: "QUJD".into() };
     let long = "x".repeat(70);
-    let definition = json!({ "name": "mcp:x/y", "description": "d", "parameters": { "p": { "type": "string", "required": true } } });
+    let definition =
+        json!({ "name": "mcp:x/y", "description": "d", "parameters": { "p": { "type": "string", "required": true } } });
     let all = ModelRequest {
         system: "be good".into(),
         tools: vec![serde_json::from_value(definition).expect("a tool")].into(),
@@ -295,10 +307,20 @@ fn settings_and_facts_decide_what_else_is_sent() {
         body(&spec, &ModelRequest { reasoning, output_schema: schema, ..request(vec![user("a")]) })
     };
     let sent = members(true, Reasoning::Auto, json!({}));
-    assert_eq!((&sent["reasoning"], &sent["include"]), (&json!({ "summary": "auto" }), &json!(["reasoning.encrypted_content"])));
-    assert_eq!(sent["text"]["format"], json!({ "type": "json_schema", "name": "answer", "schema": { "type": "object" }, "strict": true }));
+    assert_eq!(
+        (&sent["reasoning"], &sent["include"]),
+        (&json!({ "summary": "auto" }), &json!(["reasoning.encrypted_content"]))
+    );
+    assert_eq!(
+        sent["text"]["format"],
+        json!({ "type": "json_schema", "name": "answer", "schema": { "type": "object" }, "strict": true })
+    );
     assert_eq!(members(true, Reasoning::High, json!({}))["reasoning"], json!({ "effort": "high", "summary": "auto" }));
-    let sent = members(true, Reasoning::None, json!({ "store": true, "include": [], "text": { "verbosity": "low" }, "max_output_tokens": 9 }));
+    let sent = members(
+        true,
+        Reasoning::None,
+        json!({ "store": true, "include": [], "text": { "verbosity": "low" }, "max_output_tokens": 9 }),
+    );
     assert_eq!(sent["reasoning"]["effort"], "none");
     assert_eq!((&sent["store"], &sent["include"], &sent["max_output_tokens"]), (&json!(true), &json!([]), &json!(9)));
     assert_eq!((&sent["text"]["verbosity"], &sent["text"]["format"]["type"]), (&json!("low"), &json!("json_schema")));
@@ -306,8 +328,12 @@ fn settings_and_facts_decide_what_else_is_sent() {
     assert_eq!((plain.get("reasoning"), plain.get("include"), plain.get("tools")), (None, None, None));
     // No member stands there twice.
     let settings = json!({ "store": true, "stream": true, "text": {}, "reasoning": {}, "prompt_cache_key": "k" });
-    let spec = Spec { body: settings.as_object().cloned().unwrap_or_default(), ..Spec { facts: ModelFacts::default(), ..spec() } };
-    let request = ModelRequest { cache_key: Some("x".into()), output_schema: Some(Arc::new(json!({}))), ..request(vec![]) };
+    let spec = Spec {
+        body: settings.as_object().cloned().unwrap_or_default(),
+        ..Spec { facts: ModelFacts::default(), ..spec() }
+    };
+    let request =
+        ModelRequest { cache_key: Some("x".into()), output_schema: Some(Arc::new(json!({}))), ..request(vec![]) };
     let sent = encode(&spec, &request, &Arc::new(tell(&[]).expect("JSON"))).expect("JSON");
     let text = String::from_utf8(sent.to_vec()).expect("text");
     for name in ["store", "stream", "text", "reasoning", "prompt_cache_key"] {
@@ -325,7 +351,11 @@ fn items_go_back_as_they_came_to_the_model_that_they_came_from() {
         let sent = body(spec, &request(vec![user("a"), said]));
         sent["input"].as_array().expect("a list")[1..].to_vec()
     };
-    let original = |wire: &str, model: &str, items: &[Value]| Original { wire: wire.into(), model: model.into(), items: items.to_vec() };
+    let original = |wire: &str, model: &str, items: &[Value]| Original {
+        wire: wire.into(),
+        model: model.into(),
+        items: items.to_vec(),
+    };
     let own = sent(original(NAME, MODEL, &items), &["c1"], &spec());
     assert_eq!(serde_json::to_string(&own).ok(), serde_json::to_string(&items).ok(), "byte for byte");
     for (other, calls) in [

@@ -7,16 +7,21 @@ use std::time::Duration;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
+use super::overflow::is_overflow;
 use crate::base::http::HttpError;
 use crate::base::secrets::Secrets;
-use super::overflow::is_overflow;
 use crate::model::ModelError;
 
 /// Bytes of an error's body that are looked at.
 pub(in crate::provider) const BODY_BYTES_MAX: usize = 64 << 10;
 /// Codes and types of errors that say that there is no money or quota left.
-const SPENT: [&str; 5] =
-    ["insufficient_quota", "billing_error", "billing_hard_limit_reached", "insufficient_credits", "usage_limit_reached"];
+const SPENT: [&str; 5] = [
+    "insufficient_quota",
+    "billing_error",
+    "billing_hard_limit_reached",
+    "insufficient_credits",
+    "usage_limit_reached",
+];
 /// Codes and types of errors that say that the content is not taken.
 const BLOCKED: [&str; 5] = [
     "content_filter",

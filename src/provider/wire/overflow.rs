@@ -54,15 +54,8 @@ const WORDS: &[&[&str]] = &[
 ];
 
 /// Words of limits on how much is asked in a time: they also speak of tokens.
-const RATES: [&str; 7] = [
-    "rate limit",
-    "rate_limit",
-    "tokens per minute",
-    "tokens per min",
-    "per day",
-    "too many requests",
-    "throttl",
-];
+const RATES: [&str; 7] =
+    ["rate limit", "rate_limit", "tokens per minute", "tokens per min", "per day", "too many requests", "throttl"];
 
 /// Whether an error with this code, type and message says it.
 pub(super) fn is_overflow(codes: [&str; 2], message: &str) -> bool {

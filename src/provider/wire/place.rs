@@ -93,8 +93,7 @@ impl Place {
         if self.tape.as_ref().is_some_and(|tape| tape.plays()) {
             return Ok(());
         }
-        http::check_url(url)
-            .map_err(|error| ModelError::Unavailable(format!("the base URL of the model: {error}")))?;
+        http::check_url(url).map_err(|error| ModelError::Unavailable(format!("the base URL of the model: {error}")))?;
         match (&self.key, &self.wants_key) {
             (Key::None, Some(words)) => Err(ModelError::Unauthorized(words.clone())),
             (Key::None, None) | (Key::Fixed(_) | Key::File(_), _) => Ok(()),
@@ -135,7 +134,8 @@ impl Place {
             Key::File(path) => {
                 let shown = path.display().to_string();
                 let path = path.clone();
-                let read = tokio::task::spawn_blocking(move || file::read_small(&path, limit::KEY_FILE_BYTES_MAX)).await;
+                let read =
+                    tokio::task::spawn_blocking(move || file::read_small(&path, limit::KEY_FILE_BYTES_MAX)).await;
                 let failed = |cause: String| ModelError::Unauthorized(format!("the key in {shown}: {cause}"));
                 let read = read.map_err(|_| failed("it could not be read".into()))?;
                 let (bytes, _) = read.map_err(|error| failed(error.to_string()))?;

@@ -10,9 +10,8 @@ use super::places::Moment;
 use super::write::{key_of, split_key};
 use super::{chained, fresh, record};
 use crate::protocol::{
-    Cost,
-    ClientId, Configure, ErrorBody, Event, Held, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus, TurnStop,
-    Usage,
+    ClientId, Configure, Cost, ErrorBody, Event, Held, SessionId, SessionStatus, TurnId, TurnRecord, TurnStatus,
+    TurnStop, Usage,
 };
 use crate::store::{Came, GrantRow, SessionRow, Steers, StoreError, TurnRow, Waiting, Which};
 
@@ -314,7 +313,15 @@ impl MoreUsage {
     fn with(self, (input_tokens, output_tokens, total_tokens): (u64, u64, u64)) -> Usage {
         let Self(cached_input_tokens, cache_write_tokens, reasoning_tokens, cost) = self;
         let cost = Cost(cost);
-        Usage { input_tokens, output_tokens, total_tokens, cached_input_tokens, cache_write_tokens, reasoning_tokens, cost }
+        Usage {
+            input_tokens,
+            output_tokens,
+            total_tokens,
+            cached_input_tokens,
+            cache_write_tokens,
+            reasoning_tokens,
+            cost,
+        }
     }
 }
 
