@@ -1,0 +1,468 @@
+//! Makes events of a stream's events. Pure: text in, events out.
+//!
+//! A reply is a list of blocks. Pieces belong to a block by its index; several may be open at once, and some servers close
+//! all of them at the end. A call counts when the model has stopped. Kinds of events and blocks that are not known say nothing
+//! and harm nothing.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use super::NAME;
+use crate::base::limit;
+use crate::model::{ModelError, ModelEvent, StopReason};
+use crate::protocol::{Original, Usage};
+use crate::provider::wire::{Assemble, Redactor, State, call_of, cut_short, from_object};
+
+/// Blocks of one reply, at most.
+const BLOCKS_MAX: usize = 1_000;
+
+/// Any event, and the whole of an answer that is not streamed.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(default, borrow)]
+    r#type: Text<'a>,
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(default, borrow)]
+    delta: Option<Delta<'a>>,
+    #[serde(default)]
+    content_block: Option<Map<String, Value>>,
+    #[serde(default)]
+    message: Option<Whole>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    text: Text<'a>,
+    #[serde(borrow)]
+    partial_json: Text<'a>,
+    #[serde(borrow)]
+    thinking: Text<'a>,
+    #[serde(borrow)]
+    signature: Text<'a>,
+    #[serde(borrow)]
+    stop_reason: Text<'a>,
+}
+
+/// A message.
+#[derive(Deserialize)]
+struct Whole {
+    #[serde(default)]
+    content: Vec<Map<String, Value>>,
+    #[serde(default)]
+    stop_reason: Option<String>,
+    #[serde(default)]
+    usage: Option<WireUsage>,
+}
+
+/// A text, without a copy where it has no escapes; empty where there is none.
+#[derive(Default)]
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_unit<E>(self) -> Result<Text<'de>, E> {
+        Ok(Text::default())
+    }
+}
+
+/// Tokens so far. Later ones replace those of before.
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(default)]
+struct WireUsage {
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    output_tokens_details: Option<WireDetails>,
+}
+
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(default)]
+struct WireDetails {
+    thinking_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    fn updated(self, later: Self) -> Self {
+        Self {
+            input_tokens: later.input_tokens.or(self.input_tokens),
+            cache_creation_input_tokens: later.cache_creation_input_tokens.or(self.cache_creation_input_tokens),
+            cache_read_input_tokens: later.cache_read_input_tokens.or(self.cache_read_input_tokens),
+            output_tokens: later.output_tokens.or(self.output_tokens),
+            output_tokens_details: later.output_tokens_details.or(self.output_tokens_details),
+        }
+    }
+
+    /// What the wire calls input is what was neither read from the cache nor put into it.
+    fn told(self) -> Usage {
+        let (read, written) =
+            (self.cache_read_input_tokens.unwrap_or(0), self.cache_creation_input_tokens.unwrap_or(0));
+        let input = self.input_tokens.unwrap_or(0).saturating_add(read).saturating_add(written);
+        let output = self.output_tokens.unwrap_or(0);
+        Usage {
+            input_tokens: input,
+            output_tokens: output,
+            total_tokens: input.saturating_add(output),
+            cached_input_tokens: read,
+            cache_write_tokens: written,
+            reasoning_tokens: self.output_tokens_details.and_then(|all| all.thinking_tokens).unwrap_or(0),
+            ..Usage::default()
+        }
+    }
+}
+
+/// What a block is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Thinking,
+    Call,
+    /// It is only kept.
+    Other,
+}
+
+/// A block of which parts have come.
+struct Block {
+    index: Option<u64>,
+    kind: Kind,
+    /// As it began.
+    begun: Map<String, Value>,
+    /// Its text, its thinking, or its arguments.
+    words: String,
+    signature: String,
+}
+
+/// One stream's state.
+pub(super) struct Assembler {
+    model: String,
+    redact: Redactor,
+    events: Vec<ModelEvent>,
+    blocks: Vec<Block>,
+    usage: Option<WireUsage>,
+    stop: Option<String>,
+    bytes: usize,
+    done: bool,
+}
+
+impl Assembler {
+    /// For a reply of the model of this id.
+    pub(super) fn new(model: &str, redact: Redactor) -> Self {
+        Self {
+            model: model.to_owned(),
+            redact,
+            events: Vec::new(),
+            blocks: Vec::new(),
+            usage: None,
+            stop: None,
+            bytes: 0,
+            done: false,
+        }
+    }
+}
+
+impl Assemble for Assembler {
+    fn drain(&mut self) -> std::vec::Drain<'_, ModelEvent> {
+        self.events.drain(..)
+    }
+
+    fn state(&self) -> State {
+        match (self.done, &self.stop) {
+            (true, _) => State::Done,
+            (false, Some(_)) => State::Stopped,
+            (false, None) => State::Talking,
+        }
+    }
+
+    fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError> {
+        if self.done || data.trim().is_empty() {
+            return Ok(());
+        }
+        // Some end with the word of another wire.
+        if data.trim() == "[DONE]" {
+            return self.close();
+        }
+        if event == "error" {
+            return Err(self.told_error(data));
+        }
+        let event: Event<'_> = serde_json::from_str(data).map_err(|error| self.garbled(data, &error))?;
+        if let Some(error) = event.error.filter(|error| !error.is_null()) {
+            return Err(self.reported(&error));
+        }
+        if let Some(usage) = event.usage {
+            self.usage = Some(self.usage.unwrap_or_default().updated(usage));
+        }
+        match event.r#type.0.as_ref() {
+            "content_block_delta" => self.take_delta(event.index, event.delta.unwrap_or_default()),
+            "content_block_start" => self.begin(event.index, event.content_block.unwrap_or_default()),
+            "message_start" => {
+                if let Some(message) = event.message {
+                    self.take_start(message)?;
+                }
+                Ok(())
+            }
+            "message_delta" => {
+                let reason = event.delta.unwrap_or_default().stop_reason.0;
+                if !reason.is_empty() {
+                    self.stop = Some(reason.into_owned());
+                }
+                Ok(())
+            }
+            "message_stop" => self.close(),
+            _ => Ok(()),
+        }
+    }
+
+    fn take_whole(&mut self, body: &str) -> Result<(), ModelError> {
+        let event: Event<'_> = serde_json::from_str(body).map_err(|error| self.garbled(body, &error))?;
+        if let Some(error) = event.error.filter(|error| !error.is_null()) {
+            return Err(self.reported(&error));
+        }
+        let whole: Whole = serde_json::from_str(body).map_err(|error| self.garbled(body, &error))?;
+        if whole.stop_reason.is_none() && whole.content.is_empty() {
+            let error = ModelError::Malformed("the model's provider sent JSON without any content in it".into());
+            return Err(error);
+        }
+        let stop = whole.stop_reason.clone().unwrap_or_else(|| "end_turn".to_owned());
+        self.take_start(whole)?;
+        self.stop = Some(stop);
+        self.finish()
+    }
+
+    fn close(&mut self) -> Result<(), ModelError> {
+        match self.state() {
+            State::Done => Ok(()),
+            State::Stopped => self.finish(),
+            State::Talking => Err(cut_short()),
+        }
+    }
+}
+
+impl Assembler {
+    fn garbled(&self, data: &str, error: &serde_json::Error) -> ModelError {
+        let start: String = self.redact.text(data.to_owned()).chars().take(80).collect();
+        self.redact.error(ModelError::Malformed(format!("the model's stream: {error} in `{start}`")))
+    }
+
+    /// The data of an event that says by its name that it is an error.
+    fn told_error(&self, data: &str) -> ModelError {
+        let value: Value = serde_json::from_str(data).unwrap_or_else(|_| Value::from(data));
+        self.reported(value.get("error").unwrap_or(&value))
+    }
+
+    fn reported(&self, error: &Value) -> ModelError {
+        let said = self.redact.text(error.to_string());
+        from_object(&serde_json::from_str(&said).unwrap_or(Value::from(said)))
+    }
+
+    /// A message as it begins, or is.
+    fn take_start(&mut self, message: Whole) -> Result<(), ModelError> {
+        for block in message.content {
+            self.begin(None, block)?;
+        }
+        if let Some(usage) = message.usage {
+            self.usage = Some(usage);
+            // What was sent is paid for, whatever becomes of the answer.
+            self.events.push(ModelEvent::Usage(usage.told()));
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, index: Option<u64>, begun: Map<String, Value>) -> Result<(), ModelError> {
+        let word = |name: &str| begun.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (kind, words) = match begun.get("type").and_then(Value::as_str) {
+            Some("text") => (Kind::Text, word("text")),
+            Some("thinking") => (Kind::Thinking, word("thinking")),
+            Some("tool_use") => (Kind::Call, String::new()),
+            _ => (Kind::Other, String::new()),
+        };
+        let signature = word("signature");
+        // The rest of a block is bounded by its event.
+        self.open(Block { index, kind, begun, words: String::new(), signature })?;
+        self.say(self.blocks.len() - 1, &words)
+    }
+
+    fn open(&mut self, block: Block) -> Result<(), ModelError> {
+        if self.blocks.len() >= BLOCKS_MAX {
+            return Err(ModelError::Malformed(format!("the model's reply has more than {BLOCKS_MAX} parts")));
+        }
+        let bytes = block.begun.iter().map(|(name, value)| name.len() + size(value)).sum();
+        self.blocks.push(block);
+        self.count(bytes)
+    }
+
+    /// Something was said. Errors when it is too much.
+    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let max = limit::MODEL_REPLY_BYTES_MAX;
+        if self.bytes <= max {
+            return Ok(());
+        }
+        Err(ModelError::Malformed(format!("the model's reply is longer than {max} bytes")))
+    }
+
+    fn take_delta(&mut self, index: Option<u64>, delta: Delta<'_>) -> Result<(), ModelError> {
+        let (kind, words) = match () {
+            () if !delta.text.0.is_empty() => (Kind::Text, delta.text.0),
+            () if !delta.partial_json.0.is_empty() => (Kind::Call, delta.partial_json.0),
+            () if !delta.thinking.0.is_empty() => (Kind::Thinking, delta.thinking.0),
+            () if !delta.signature.0.is_empty() => (Kind::Thinking, Cow::Borrowed("")),
+            () => return Ok(()),
+        };
+        let at = match self.blocks.iter().rposition(|block| block.index == index) {
+            Some(at) => at,
+            None => {
+                let begun = Map::from_iter([("type".to_owned(), Value::from(type_of(kind)))]);
+                self.open(Block { index, kind, begun, words: String::new(), signature: String::new() })?;
+                self.blocks.len() - 1
+            }
+        };
+        if let Some(block) = self.blocks.get_mut(at) {
+            block.signature.push_str(&delta.signature.0);
+        }
+        self.count(delta.signature.0.len())?;
+        self.say(at, &words)
+    }
+
+    /// Adds to a block.
+    fn say(&mut self, at: usize, words: &str) -> Result<(), ModelError> {
+        if words.is_empty() {
+            return Ok(());
+        }
+        self.count(words.len())?;
+        let Some(block) = self.blocks.get_mut(at) else { return Ok(()) };
+        block.words.push_str(words);
+        match block.kind {
+            Kind::Text => self.events.push(ModelEvent::Text(words.to_owned())),
+            Kind::Thinking => self.events.push(ModelEvent::Reasoning(words.to_owned())),
+            Kind::Call | Kind::Other => {}
+        }
+        Ok(())
+    }
+
+    /// Gives out the calls, the words of the wire, the tokens and the end.
+    fn finish(&mut self) -> Result<(), ModelError> {
+        self.done = true;
+        let reason = self.stop.take().unwrap_or_default();
+        let blocks = std::mem::take(&mut self.blocks);
+        let calls = blocks.iter().any(|block| block.kind == Kind::Call);
+        let said = calls || blocks.iter().any(|block| block.kind == Kind::Text && !block.words.trim().is_empty());
+        let full = reason == "model_context_window_exceeded";
+        if full && !said {
+            let words = "the conversation fills the model's window: no room is left for a reply";
+            return Err(ModelError::Overflow(words.to_owned()));
+        }
+        let length = full || reason == "max_tokens";
+        self.events.extend(blocks.iter().filter(|block| block.kind == Kind::Call).map(|block| block.call(length)));
+        if blocks.iter().any(Block::goes_back) {
+            // What was cut before its signature is not taken back.
+            let whole = |block: &&Block| !(length && block.kind == Kind::Thinking && block.signature.is_empty());
+            let items: Vec<Value> = blocks.iter().filter(whole).filter_map(Block::as_it_came).collect();
+            let original = Original { wire: NAME.to_owned(), model: self.model.clone(), items };
+            self.events.push(ModelEvent::Original(Arc::new(original)));
+        }
+        self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.told())));
+        self.events.push(ModelEvent::Finished(match reason.as_str() {
+            _ if length => StopReason::Length,
+            "refusal" => StopReason::Refusal,
+            _ if calls => StopReason::ToolUse,
+            _ => StopReason::EndTurn,
+        }));
+        Ok(())
+    }
+}
+
+impl Block {
+    fn call(&self, length: bool) -> ModelEvent {
+        let word = |name: &str| self.begun.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        call_of((word("id"), word("name")), &self.arguments(), length)
+    }
+
+    /// The arguments: in pieces, or whole from the start.
+    fn arguments(&self) -> Cow<'_, str> {
+        match self.begun.get("input") {
+            Some(input) if self.words.is_empty() => Cow::Owned(input.to_string()),
+            _ => Cow::Borrowed(&self.words),
+        }
+    }
+
+    /// Whether the model has to be given it back as it was.
+    fn goes_back(&self) -> bool {
+        match self.kind {
+            Kind::Thinking => true,
+            Kind::Text | Kind::Call => false,
+            // Such as thinking that nobody may read, and what the provider did itself.
+            Kind::Other => !self.begun.is_empty(),
+        }
+    }
+
+    /// The block in the words of the wire. None: an empty text, which would not be taken.
+    fn as_it_came(&self) -> Option<Value> {
+        let mut block = self.begun.clone();
+        match self.kind {
+            Kind::Text if self.words.trim().is_empty() => return None,
+            Kind::Text => drop(block.insert("text".to_owned(), self.words.as_str().into())),
+            Kind::Thinking => {
+                block.insert("thinking".to_owned(), self.words.as_str().into());
+                block.insert("signature".to_owned(), self.signature.as_str().into());
+            }
+            Kind::Call | Kind::Other if self.words.is_empty() && self.kind == Kind::Other => {}
+            Kind::Call | Kind::Other => {
+                let input = serde_json::from_str::<Map<String, Value>>(&self.arguments()).unwrap_or_default();
+                block.insert("input".to_owned(), Value::Object(input));
+            }
+        }
+        Some(Value::Object(block))
+    }
+}
+
+fn type_of(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Text => "text",
+        Kind::Thinking => "thinking",
+        Kind::Call => "tool_use",
+        Kind::Other => "unknown",
+    }
+}
+
+/// About how many bytes a value has.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len(),
+        Value::Array(all) => all.iter().map(size).sum(),
+        Value::Object(all) => all.iter().map(|(name, value)| name.len() + size(value)).sum(),
+    }
+}
