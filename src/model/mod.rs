@@ -19,6 +19,7 @@ use futures_util::Stream;
 use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
+use crate::base::BoxFuture;
 use crate::protocol::{Original, Reasoning, ToolCallRequest, ToolDefinition, Usage};
 
 pub use agent::{AgentEvent, AgentSession, FormRequest, HostCall, Question, Reply};
@@ -222,6 +223,18 @@ pub trait Model: Send + Sync + 'static {
     /// Its stream is read on after `cancel` has fired, until it ends.
     fn is_agent(&self) -> bool {
         false
+    }
+
+    /// How many tokens a request has, as its provider counts them. None: it does not count.
+    ///
+    /// # Errors
+    /// [`ModelError`], as its stream would end with.
+    fn count_tokens<'a>(
+        &'a self,
+        _request: &'a ModelRequest,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Option<u64>, ModelError>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Asks it. Nothing is sent before the stream is polled; it ends soon after `cancel` fires.

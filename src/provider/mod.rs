@@ -1,6 +1,7 @@
 //! Models: each fills [`Model`] over its own wire.
 
 mod acp;
+mod anthropic;
 mod catalog;
 mod demo;
 mod openai;
@@ -15,6 +16,7 @@ use serde_json::{Map, Value};
 use crate::config::Api;
 use crate::model::{Embedder, Model, ModelFacts};
 
+use anthropic::Messages;
 use openai::Chat;
 use responses::Responses;
 use wire::{HttpModel, Spec, Wire};

@@ -341,7 +341,9 @@ impl Assembler {
             () if !delta.signature.0.is_empty() => (Kind::Thinking, Cow::Borrowed("")),
             () => return Ok(()),
         };
-        let at = match self.blocks.iter().rposition(|block| block.index == index) {
+        // Without an index it is the last one's.
+        let found = self.blocks.iter().rposition(|block| index.is_none() || block.index == index);
+        let at = match found {
             Some(at) => at,
             None => {
                 let begun = Map::from_iter([("type".to_owned(), Value::from(type_of(kind)))]);

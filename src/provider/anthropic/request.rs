@@ -120,7 +120,8 @@ fn end(
         body.extend_from_slice(&told.list);
     } else if request.messages.iter().any(is_about_tools) {
         // A conversation with calls in it is refused where there are no tools.
-        let none = json!([{ "name": "none", "description": "Not to be called.", "input_schema": { "type": "object" } }]);
+        let none =
+            json!([{ "name": "none", "description": "Not to be called.", "input_schema": { "type": "object" } }]);
         body.extend_from_slice(b",\"tools\":");
         write(body, &none)?;
         body.extend_from_slice(b",\"tool_choice\":{\"type\":\"none\"}");
@@ -128,9 +129,8 @@ fn end(
     let format = request.output_schema.as_deref().filter(|_| spec.facts.structured_output);
     let mut config = Map::new();
     config.extend(effort.map(|effort| ("effort".to_owned(), effort.into())));
-    config.extend(
-        format.map(|schema| ("format".to_owned(), json!({ "type": "json_schema", "schema": taken(schema) }))),
-    );
+    config
+        .extend(format.map(|schema| ("format".to_owned(), json!({ "type": "json_schema", "schema": taken(schema) }))));
     if !config.is_empty() && !spec.body.contains_key("output_config") {
         body.extend_from_slice(b",\"output_config\":");
         write(body, &config)?;
@@ -148,4 +148,3 @@ fn tokens_max(spec: &Spec) -> u64 {
     let window = spec.facts.context_tokens.map_or(u64::MAX, |tokens| (tokens / 2).max(1));
     known.unwrap_or_else(|| OUTPUT_TOKENS.min(window)).max(1)
 }
-

@@ -61,15 +61,17 @@ pub(super) enum Block<'a> {
     Given(&'a Value),
 }
 
+/// What a tool said.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content<'a> {
+pub(super) enum Content<'a> {
     Text(&'a str),
     Blocks(Vec<Block<'a>>),
 }
 
+/// An image.
 #[derive(Serialize)]
-struct Source<'a> {
+pub(super) struct Source<'a> {
     r#type: &'static str,
     media_type: &'a str,
     data: &'a str,
@@ -199,7 +201,9 @@ impl<'m> Talk<'m> {
     /// Whether nothing would be sent for a message.
     fn is_void(&self, message: &'m Message) -> bool {
         match message {
-            Message::User(parts) => parts.iter().all(|part| matches!(part, Part::Text { text } if text.trim().is_empty())),
+            Message::User(parts) => {
+                parts.iter().all(|part| matches!(part, Part::Text { text } if text.trim().is_empty()))
+            }
             Message::Assistant { text, calls, .. } => {
                 text.trim().is_empty() && calls.is_empty() && self.original(message).is_none()
             }

@@ -123,9 +123,7 @@ impl Ways {
                 // The same as nothing, but that what it thinks is shown.
                 Plan { thinking: self.by_itself.then_some(adaptive), ..nothing }
             }
-            (Mode::Adaptive, level) => {
-                Plan { thinking: Some(adaptive), effort: Some(self.effort(level)), ..nothing }
-            }
+            (Mode::Adaptive, level) => Plan { thinking: Some(adaptive), effort: Some(self.effort(level)), ..nothing },
         }
     }
 

@@ -1,7 +1,7 @@
 //! What all wires of models over HTTP have in common. A wire says how a request is written and how its answer is read
 //! ([`Wire`], [`Assemble`]: pure); everything else is the same for all of them and stands here.
 //!
-//! - `model`: one request and its answer, from bytes to events
+//! - `model`: one request and its answer, from bytes to events; `count`: what a request would cost
 //! - `place`: where a provider is, how one shows who one is, and how much may be asked of it at once
 //! - `sent`: bodies that begin as the last one of their conversation did
 //! - `calls`: arguments of calls, whole or not; `words`: texts in other forms than a string
@@ -13,6 +13,7 @@
 
 mod answer;
 mod calls;
+mod count;
 mod failure;
 mod gate;
 mod model;
@@ -58,8 +59,8 @@ pub(super) trait Wire: Send + Sync + 'static {
         None
     }
 
-    /// Headers that go with each request.
-    fn headers(&self) -> &'static [(&'static str, &'static str)] {
+    /// Headers that go with each request to that model.
+    fn headers(&self, _spec: &Spec) -> &'static [(&'static str, &'static str)] {
         &[]
     }
 
@@ -77,6 +78,24 @@ pub(super) trait Wire: Send + Sync + 'static {
 
     /// What reads the answer.
     fn assembler(&self, spec: &Spec, redact: Redactor) -> Box<dyn Assemble>;
+
+    /// Where a request is counted instead of answered. None: nowhere.
+    fn count_url(&self, _base: &str, _model: &str) -> Option<String> {
+        None
+    }
+
+    /// The body of a request that is to be counted.
+    ///
+    /// # Errors
+    /// As [`Wire::encode`].
+    fn encode_count(&self, spec: &Spec, request: &ModelRequest, told: &Arc<Told>) -> Result<Bytes, ModelError> {
+        self.encode(spec, request, told)
+    }
+
+    /// The tokens that the answer to that says. None: it says nothing of the kind.
+    fn counted(&self, _body: &str) -> Option<u64> {
+        None
+    }
 }
 
 /// Reads one answer: text in, events out.

@@ -14,7 +14,8 @@ use super::gate::Pass;
 use super::place::{Keyed, Place};
 use super::reach::{Heard, Known};
 use super::tape::Asked;
-use super::{Assemble, KeyHeader, Spec, State, Told, Wire};
+use super::{Assemble, KeyHeader, Spec, State, Told, Wire, count};
+use crate::base::BoxFuture;
 use crate::base::http::{self, Post};
 use crate::base::limit;
 use crate::base::sse::SseReader;
@@ -31,10 +32,10 @@ pub(in crate::provider) struct HttpModel {
     endpoint: Arc<Endpoint>,
 }
 
-struct Endpoint {
-    wire: Arc<dyn Wire>,
-    spec: Spec,
-    place: Arc<Place>,
+pub(super) struct Endpoint {
+    pub(super) wire: Arc<dyn Wire>,
+    pub(super) spec: Spec,
+    pub(super) place: Arc<Place>,
     url: String,
     known: Known,
     /// The tools of the last requests, each list once.
@@ -75,6 +76,14 @@ impl Model for HttpModel {
         self.endpoint.set_up().and_then(|()| self.endpoint.known.usable())
     }
 
+    fn count_tokens<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Option<u64>, ModelError>> {
+        Box::pin(count::tokens(&self.endpoint, request, cancel))
+    }
+
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
         // Whether it works is tried each time: it may again.
         let ready = self.endpoint.set_up();
@@ -95,7 +104,7 @@ impl Model for HttpModel {
 
 impl Endpoint {
     /// Whether there is all that it takes to ask it.
-    fn set_up(&self) -> Result<(), ModelError> {
+    pub(super) fn set_up(&self) -> Result<(), ModelError> {
         self.place.set_up(&self.url)
     }
 
@@ -111,7 +120,7 @@ impl Endpoint {
     }
 
     /// The words for these tools.
-    fn told(&self, tools: &Arc<[ToolDefinition]>) -> Result<Arc<Told>, ModelError> {
+    pub(super) fn told(&self, tools: &Arc<[ToolDefinition]>) -> Result<Arc<Told>, ModelError> {
         let known = |all: &VecDeque<(Arc<[ToolDefinition]>, Arc<Told>)>| {
             all.iter().find(|(known, _)| Arc::ptr_eq(known, tools)).map(|(_, told)| Arc::clone(told))
         };
@@ -125,6 +134,20 @@ impl Endpoint {
         Ok(made)
     }
 
+    /// A request as it is sent.
+    pub(super) fn post(&self, (url, accept): (&str, &'static str), body: bytes::Bytes, keyed: &Keyed) -> Post {
+        let own = self.wire.headers(&self.spec).iter();
+        let own = own.map(|(name, value)| ((*name).to_owned(), SecretString::from(*value)));
+        let given = self.place.headers.iter();
+        let given = given.map(|(name, value)| (name.clone(), SecretString::from(value.as_str())));
+        let mut headers: Vec<(String, SecretString)> = own.chain(given).collect();
+        let mut bearer = keyed.key.clone();
+        if let KeyHeader::Named(name) = self.wire.key_header() {
+            headers.extend(bearer.take().map(|key| (name.to_owned(), key)));
+        }
+        Post { url: url.to_owned(), bearer, headers, accept, body, idle_timeout: self.place.idle_timeout }
+    }
+
     /// Sends a body and waits for the headers of the answer.
     async fn send(&self, body: bytes::Bytes, keyed: &Keyed) -> Result<Answering, ModelError> {
         let asked = Asked { model: &self.spec.id, wire: self.wire.name(), body: &body, redact: &keyed.redact };
@@ -134,22 +157,7 @@ impl Endpoint {
             return Ok(Answering::Taped(played));
         }
         let recording = tape.and_then(|tape| tape.begin(asked));
-        let own = self.wire.headers().iter().map(|(name, value)| ((*name).to_owned(), SecretString::from(*value)));
-        let given = self.place.headers.iter();
-        let given = given.map(|(name, value)| (name.clone(), SecretString::from(value.as_str())));
-        let mut headers: Vec<(String, SecretString)> = own.chain(given).collect();
-        let mut bearer = keyed.key.clone();
-        if let KeyHeader::Named(name) = self.wire.key_header() {
-            headers.extend(bearer.take().map(|key| (name.to_owned(), key)));
-        }
-        let post = Post {
-            url: self.url.clone(),
-            bearer,
-            headers,
-            accept: "text/event-stream",
-            body,
-            idle_timeout: self.place.idle_timeout,
-        };
+        let post = self.post((&self.url, "text/event-stream"), body, keyed);
         let answer = http::post(post).await.map_err(|error| self.lost(keyed.redact.error(from_http(&error))))?;
         let recording = recording.map(|mut recording| {
             recording.answered((answer.status, &answer.content_type), answer.retry_after);
