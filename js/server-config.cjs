@@ -79,7 +79,7 @@ const acpServer = shape({
   permissionPolicy: optional(oneOf('auto-approve', 'prompt', 'deny')),
 })
 
-const APIS = ['openai-chat', 'openai-responses', 'anthropic-messages', 'gemini']
+const APIS = ['openai-chat', 'openai-responses', 'anthropic-messages']
 /** Providers that a name is enough of. */
 const KNOWN_PROVIDERS = new Set([...JSON.parse(native.knownProviders()), 'openai'])
 const price = number(0, Number.MAX_SAFE_INTEGER)
