@@ -1428,6 +1428,159 @@ export interface HookSystem {
 /** Creates a hook system. */
 export function createHookSystem(): HookSystem
 
+// ── Models ──────────────────────────────────────────────────────────────────────────────────────
+
+/** How much a model thinks before it answers; `auto`: as much as it does by itself. */
+export type ModelReasoning = 'auto' | 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh'
+
+/** Why a model stopped: it was done, it wants its calls run, it reached its limit of tokens, or its provider cut it for its content. */
+export type ModelFinishReason = 'end_turn' | 'tool_use' | 'length' | 'content_filter'
+
+/** Tokens of a request. */
+export interface ModelUsage {
+  /** Tokens sent. */
+  readonly inputTokens?: number | undefined
+  /** Tokens received. */
+  readonly outputTokens?: number | undefined
+  /** Both together, where the provider counts otherwise. */
+  readonly totalTokens?: number | undefined
+}
+
+/** A tool, as a model is told of it. */
+export interface ModelTool {
+  /** In letters that every provider takes: `mcp:files/read` is `mcp__files__read` here. Calls by this name reach the tool. */
+  readonly name: string
+  /** What it does. */
+  readonly description: string
+  /** Its arguments: the JSON Schema of an object. */
+  readonly parameters: JsonSchemaObject
+}
+
+/** What a model is asked. */
+export interface ModelRequest {
+  /** The model's id, `provider/name`. */
+  readonly model: string
+  /** The system text; empty for none. */
+  readonly system: string
+  /** The conversation so far, oldest first: `user`, `assistant` and `tool_result`. */
+  readonly messages: readonly ConversationMessage[]
+  /** What it may call. */
+  readonly tools: readonly ModelTool[]
+  /** How much it is to think. */
+  readonly reasoning: ModelReasoning
+}
+
+/**
+ * What a model yields. A string is a piece of its answer. One that returns without `complete` is done, or wants its calls run when it
+ * made some.
+ */
+export type ModelChunk =
+  | string
+  /** A piece of its answer. */
+  | { readonly type: 'delta'; readonly text: string }
+  /** A piece of its thoughts. */
+  | { readonly type: 'reasoning'; readonly text: string }
+  /** A whole call. Arguments may be JSON in a string; what is no JSON is told to the model, and nothing runs. */
+  | {
+      readonly type: 'tool_call'
+      readonly toolCall: {
+        readonly id?: string | undefined
+        readonly name: string
+        readonly arguments?: Readonly<Record<string, unknown>> | string | undefined
+      }
+    }
+  /** A piece of a call, which belongs to the one of its `index`, else of its `id`, else to the last one. Arguments may be cut anywhere. */
+  | {
+      readonly type: 'tool_call_delta'
+      readonly index?: number | undefined
+      readonly id?: string | undefined
+      readonly name?: string | undefined
+      readonly arguments?: string | undefined
+    }
+  /** Tokens of this request so far. */
+  | { readonly type: 'usage'; readonly usage: ModelUsage }
+  /** The end: nothing behind it is read. */
+  | {
+      readonly type: 'complete'
+      readonly finishReason?: ModelFinishReason | undefined
+      readonly usage?: ModelUsage | undefined
+    }
+  /** The same as throwing it. */
+  | ({ readonly type: 'error' } & ModelFailure)
+
+/**
+ * What a model throws when it fails, of whatever class. A failure is tried again when it is `retryable`, when it has the `status` 408,
+ * 425, 429 or 5xx (`statusCode` will do), or when it or a `cause` of it has the `code` of a connection that broke (`ECONNRESET` …) or the
+ * name `TimeoutError`; never for its words. 401 and 403 mean a key that is refused, other 4xx a request that is. All else counts as a
+ * model that cannot be used now.
+ */
+export interface ModelFailure {
+  /** What happened. */
+  readonly message: string
+  /** Such as `ECONNRESET`. */
+  readonly code?: string | undefined
+  /** The HTTP status. */
+  readonly status?: number | undefined
+  /** Whether another try may help. */
+  readonly retryable?: boolean | undefined
+  /** How long to wait before it; `retry-after` among `headers` or `responseHeaders` counts, too. */
+  readonly retryAfterMs?: number | undefined
+}
+
+/** A model that is JavaScript. */
+export interface SimseModel {
+  /** `provider/name`, or a name alone for `js/name`. `acp/` and `demo/` are ours. */
+  readonly name: string
+  /**
+   * Answers a request: an async generator, or anything else that can be iterated. It is pulled no faster than its answer is
+   * taken. `signal` fires, and the generator is returned, when the answer is not wanted any more: the turn was aborted, the
+   * server stops, or nothing came for `limits.modelIdleTimeoutMs`.
+   */
+  stream(
+    request: ModelRequest,
+    signal: AbortSignal,
+  ): AsyncIterable<ModelChunk> | Iterable<ModelChunk> | Promise<AsyncIterable<ModelChunk> | Iterable<ModelChunk>>
+  /** Whether it can be shown images; default true. If not, it is told what the images are. */
+  readonly images?: boolean | undefined
+}
+
+/** A language model of the Vercel AI SDK: `v2` of AI SDK 5, `v3` of 6, `v4` of 7. */
+export interface VercelLanguageModel {
+  /** The version of its interface. */
+  readonly specificationVersion: 'v2' | 'v3' | 'v4'
+  /** Its provider, such as `openai.responses`. */
+  readonly provider: string
+  /** Its name there. */
+  readonly modelId: string
+  /** Asks it. */
+  doStream(options: never): PromiseLike<{
+    readonly stream: {
+      getReader(): { read(): Promise<{ done: boolean; value?: unknown }>; cancel(reason?: unknown): Promise<void> }
+    }
+  }>
+}
+
+/** What the AI SDK is told with each request, beside the conversation: `temperature`, `maxOutputTokens`, `headers`, `providerOptions` … */
+export type VercelCallOptions = Readonly<Record<string, unknown>>
+
+/** How a model of the AI SDK is taken. */
+export interface FromVercelModelOptions {
+  /** Its name here. Default: `provider/modelId`. */
+  readonly name?: string | undefined
+  /** Whether it can be shown images; default true. */
+  readonly images?: boolean | undefined
+  /** Options of each request, or what makes them of one. */
+  readonly callOptions?: VercelCallOptions | ((request: ModelRequest) => VercelCallOptions | undefined) | undefined
+}
+
+/**
+ * A language model of the Vercel AI SDK as a model of a server: `models: [fromVercelModel(openai('gpt-5'))]`. How much it is to think
+ * goes to it as `reasoning` (`v4`), before that as `reasoningEffort` of its provider, which those of OpenAI's kind know; others are told
+ * through `callOptions.providerOptions`. What a provider runs by itself (its own web search and the like) stays with it.
+ * @throws {SimseError} `CONFIG_VALIDATION` for what is no such model.
+ */
+export function fromVercelModel(model: VercelLanguageModel, options?: FromVercelModelOptions): SimseModel
+
 // ── Server ──────────────────────────────────────────────────────────────────────────────────────
 
 /** An ACP agent: a program that answers sessions by itself. */
@@ -1596,6 +1749,8 @@ export interface SimseServerConfig {
   readonly instructionDiscovery?: InstructionDiscoveryOptions
   /** The model of new sessions, `provider/name`. Default: the first that is configured, else the scripted `demo/scripted`. */
   readonly model?: string
+  /** Models that are generators of this program. The first one answers sessions that name none, unless `model` says otherwise. */
+  readonly models?: readonly SimseModel[]
   /** An endpoint that speaks chat completions. Nothing is read from the environment. */
   readonly openai?: {
     /** Such as `https://api.openai.com/v1`. */

@@ -15,11 +15,13 @@ import {
   type HookRegistration,
   type HookSystem,
   type MCPClient,
+  type ModelChunk,
   registerBashTool,
   registerExecTools,
   registerFilesystemTools,
   registerGitTools,
   registerMemoryTools,
+  type SimseModel,
   type SimseServer,
   type ToolCallRequest,
   type ToolCallResult,
@@ -186,6 +188,21 @@ async function scope(): Promise<string> {
 void scope
 // @ts-expect-error the working directory is needed
 createSimseServer({ acpServers: [] })
+
+// Models
+const poet: SimseModel = {
+  name: 'poet',
+  async *stream({ messages, tools }, signal): AsyncGenerator<ModelChunk> {
+    if (signal.aborted) return
+    yield messages.at(-1)?.content ?? ''
+    yield { type: 'tool_call', toolCall: { name: tools[0]?.name ?? 'a', arguments: {} } }
+    yield { type: 'complete', finishReason: 'tool_use', usage: { inputTokens: 1 } }
+  },
+}
+createSimseServer({ workingDirectory: '.', models: [poet, { name: 'list', stream: () => ['a'], images: false }] })
+// @ts-expect-error no such chunk
+const noModel: SimseModel = { name: 'a', stream: () => [{ type: 'text', text: 'a' }] }
+void noModel
 
 // MCP client
 const client: MCPClient = createMCPClient({ servers: [{ name: 'a', command: 'x' }], clientName: 'mine' }, console)

@@ -16,6 +16,7 @@ const {
 } = require('./host.cjs')
 const interop = require('./interop.cjs')
 const { createSimseServer } = require('./server.cjs')
+const { fromVercelModel } = require('./vercel-model.cjs')
 
 module.exports = {
   createEventBus,
@@ -25,6 +26,7 @@ module.exports = {
   createSimseServer,
   createToolPermissionResolver,
   createToolRegistry,
+  fromVercelModel,
   fuzzyMatch,
   registerBashTool,
   registerExecTools,

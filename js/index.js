@@ -10,6 +10,7 @@ export const {
   createSimseServer,
   createToolPermissionResolver,
   createToolRegistry,
+  fromVercelModel,
   fuzzyMatch,
   registerBashTool,
   registerExecTools,

@@ -20,6 +20,7 @@ const {
 } = require('./check.cjs')
 const { HOOK_TYPES } = require('./hooks.cjs')
 const native = require('./load.cjs')
+const { modelList, nativeModel } = require('./models.cjs')
 const { permissionConfig } = require('./permissions.cjs')
 
 /** What each whole number may be, from and to, by its path: the same list that flags, variables and files are held against. */
@@ -160,6 +161,7 @@ const configShape = shape({
     shape({ patterns: optional(list(text)), rootDir: optional(text), autoInject: optional(boolean) }),
   ),
   model: optional(text),
+  models: optional(modelList),
   openai: optional(shape({ baseUrl: optional(httpUrl), apiKey: optional(text), images: optional(boolean) })),
   dataDirectory: optional(text),
   toolRegistry: optional((value, path, issues) => {
@@ -183,9 +185,10 @@ function checkConfig(config) {
 
 /** The part of a checked configuration that Rust reads. */
 function nativeConfig(config) {
-  const { hooks, toolRegistry, toolPermissions, providerPrompts, ...rest } = config
+  const { hooks, models, toolRegistry, toolPermissions, providerPrompts, ...rest } = config
   return {
     ...rest,
+    ...(models && { models: models.map(nativeModel) }),
     ...(toolPermissions && {
       toolPermissions: { defaultPolicy: toolPermissions.defaultPolicy, rules: toolPermissions.rules ?? [] },
       asks: toolPermissions.onPermissionRequest !== undefined,

@@ -10,14 +10,17 @@
 mod breaker;
 mod bridge;
 mod cancel;
+mod chunks;
 mod edit;
 mod error;
 mod events;
+mod feed;
 mod gate;
 mod hooks;
 mod host_options;
 mod leftovers;
 mod mcp;
+mod model;
 mod permission;
 mod probe;
 mod registry;

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::error::envelope;
+use super::model::GivenModel;
 use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
@@ -41,6 +42,9 @@ pub(super) struct ServerConfig {
     sandbox_network: bool,
     data_directory: Option<PathBuf>,
     model: Option<String>,
+    /// Those of JavaScript, their functions taken out.
+    #[serde(default)]
+    pub(super) models: Vec<GivenModel>,
     openai: Option<OpenAi>,
     #[serde(default)]
     acp_servers: Vec<AcpServer>,
@@ -153,6 +157,11 @@ pub fn config_bounds() -> String {
 }
 
 impl ServerConfig {
+    /// Longest silence of a model.
+    pub(super) fn model_idle_timeout(&self) -> Duration {
+        Duration::from_millis(self.limits.model_idle_timeout_ms.unwrap_or(limit::MODEL_IDLE_TIMEOUT_MS))
+    }
+
     /// The engine's settings, where to listen, and how long a stop waits for turns.
     pub(super) fn resolve(self) -> napi::Result<(Settings, ListenOptions, Duration)> {
         let working_directory = directory("workingDirectory", &self.working_directory)?;
