@@ -28,10 +28,21 @@ const TRANSIENT_CODES = new Set([
   'UND_ERR_CONNECT_TIMEOUT',
   'UND_ERR_HEADERS_TIMEOUT',
   'UND_ERR_SOCKET',
-  // Ours.
-  'OPERATION_TIMEOUT',
-  'PROVIDER_TIMEOUT',
-  'PROVIDER_UNAVAILABLE',
+])
+/** Codes of this package, which say more than the status that goes with them. */
+const OURS = new Map([
+  ['CONFIG_VALIDATION', 'refused'],
+  ['LOOP_ERROR', 'unavailable'],
+  ['MCP_CONNECTION_ERROR', 'transient'],
+  ['MCP_ERROR', 'unavailable'],
+  ['MCP_NOT_CONNECTED', 'transient'],
+  ['MCP_TOOL_ERROR', 'unavailable'],
+  ['OPERATION_TIMEOUT', 'transient'],
+  ['PROVIDER_ERROR', 'unavailable'],
+  ['PROVIDER_TIMEOUT', 'transient'],
+  ['PROVIDER_UNAVAILABLE', 'transient'],
+  ['TOOL_EXECUTION_ERROR', 'unavailable'],
+  ['TOOL_NOT_FOUND', 'refused'],
 ])
 
 /** What an HTTP status says about another try. */
@@ -59,7 +70,8 @@ function kindOf(error) {
   const retryable = error.retryable ?? error.isRetryable
   if (retryable === true) return 'transient'
   if (retryable === false) return byStatus === undefined || byStatus === 'transient' ? 'refused' : byStatus
-  if (byStatus !== undefined) return byStatus
+  const ours = OURS.get(error.code)
+  if (ours !== undefined || byStatus !== undefined) return ours ?? byStatus
   if (TRANSIENT_CODES.has(error.code) || error.name === 'TimeoutError') return 'transient'
   if (typeof error.retryAfterMs === 'number') return 'transient'
   return undefined
@@ -121,4 +133,4 @@ function failureOf(thrown, id) {
   return { message: `the model "${id}" failed: ${words}`, ...readFailure(thrown) }
 }
 
-module.exports = { failureOf, TRANSIENT_CODES }
+module.exports = { failureOf, readFailure, wordsOf }

@@ -9,6 +9,7 @@ const { boolean, describe, fn, integer, number, oneOf, optional, plain, shape, s
 const { messageOf } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
 const { failureOf } = require('./model-failure.cjs')
+const { NoStream, Pull } = require('./pull.cjs')
 
 const FINISH_REASONS = Object.freeze(['end_turn', 'tool_use', 'length', 'content_filter'])
 /** Chunks of one batch, and about how many units of text. */
@@ -154,6 +155,11 @@ class Pump {
     return true
   }
 
+  /** Waits until Rust has room for more; undefined where it has. */
+  room() {
+    return this.#call.room()
+  }
+
   flush = () => {
     if (this.#items.length === 0) return
     const items = this.#items
@@ -166,32 +172,6 @@ class Pump {
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
 
 // ── How it is pulled ────────────────────────────────────────────────────────────────────────────
-
-/** A reader as an iterator: one that is left cancels, also while it reads. */
-function readerIterator(stream) {
-  const reader = stream.getReader()
-  return { next: () => reader.read(), return: () => reader.cancel() }
-}
-
-/** What `stream()` returned, as an iterator. */
-function iteratorOf(returned) {
-  if (typeof returned?.getReader === 'function') return readerIterator(returned)
-  const make =
-    returned?.[Symbol.asyncIterator] ?? (typeof returned === 'object' ? returned?.[Symbol.iterator] : undefined)
-  if (typeof make !== 'function')
-    throw new BadChunk(`expected stream() to return an async iterable, got ${describe(returned)}`)
-  return make.call(returned)
-}
-
-/** Tells a generator that no more is wanted, and waits for nothing. */
-function leave(iterator, id) {
-  const report = (cause) => console.warn(`simse: the model "${id}" failed while it was ended: ${messageOf(cause)}`)
-  try {
-    Promise.resolve(iterator.return?.()).then(undefined, report)
-  } catch (cause) {
-    report(cause)
-  }
-}
 
 /** Takes one chunk: true when it is the last one, a promise when the next one has to wait. */
 function take(chunk, at, pump) {
@@ -206,76 +186,36 @@ function take(chunk, at, pump) {
     for (const item of WRITE[chunk.type](chunk, at)) full = pump.add(item) || full
     if (chunk.type === 'complete') return true
   }
+  // The signal is on its way, and the generator is to be left with it.
+  if (pump.over) return new Promise(() => {})
   // A generator that never waits must not keep the thread from everything else.
-  return full ? nextTurn() : false
+  return full ? nextTurn().then(() => pump.room()) : pump.room()
 }
 
 const said = ({ path, message }) => (path ? `${path}: ${message}` : message)
 
-/** One request to a model: its generator, from the first pull to its end. */
-class Reply {
-  #iterator
-  /** The generator has ended by itself. */
-  #ended = false
-  #stopped = false
-
-  constructor(model, request, call) {
-    this.model = model
-    this.id = modelId(model.name)
-    this.request = request
-    this.call = call
-    this.pump = new Pump(call)
-  }
-
-  /** Answers with null, or with how it failed. */
-  async run() {
-    const { signal } = this.call
-    const stopped = new Promise((resolve) => {
-      signal.addEventListener('abort', () => resolve(null), { once: true })
-    })
-    const failure = await Promise.race([this.#pull(signal).then(() => null, this.#failed), stopped])
-    this.#stopped = true
-    this.pump.flush()
-    if (this.#iterator !== undefined && !this.#ended) leave(this.#iterator, this.id)
-    return toJson(failure)
-  }
-
-  #failed = (cause) => {
-    if (cause instanceof BadChunk) return { kind: 'malformed', message: `the model "${this.id}": ${cause.message}` }
-    return failureOf(cause, this.id)
-  }
-
-  async #pull(signal) {
-    const iterator = iteratorOf(await this.model.stream(this.request, signal))
-    if (this.#stopped) return leave(iterator, this.id)
-    this.#iterator = iterator
-    for (let at = 0; !this.#stopped && !this.pump.over; at++) {
-      const chunk = await this.#next(iterator)
-      if (this.#ended || this.#stopped) return
-      const taken = take(chunk, at, this.pump)
-      if (taken === true) return
-      if (taken) await taken
-      await this.call.room()
-    }
-  }
-
-  /** The next chunk; undefined and `#ended` when there is none. */
-  async #next(iterator) {
-    let step
-    try {
-      step = await iterator.next()
-    } catch (cause) {
-      this.#ended = true
-      throw cause
-    }
-    if (typeof step !== 'object' || step === null)
-      throw new BadChunk(`expected next() to give {value, done}, got ${describe(step)}`)
-    if (step.done) this.#ended = true
-    return step.value
-  }
+/** How a model failed, as Rust reads it. */
+function failure(cause, id) {
+  if (cause instanceof BadChunk || cause instanceof NoStream)
+    return { kind: 'malformed', message: `the model "${id}": ${cause.message}` }
+  return failureOf(cause, id)
 }
 
-/** Runs a request to a model for Rust. */
-const runModel = (model, request, call) => new Reply(model, Object.freeze(request), call).run()
+/** Runs a request to a model for Rust: answers with null, or with how it failed. */
+async function runModel(model, request, call) {
+  const id = modelId(model.name)
+  const pump = new Pump(call)
+  const { signal } = call
+  const pull = new Pull({ name: 'stream', who: `the model "${id}"` })
+  const make = () => model.stream(Object.freeze(request), signal)
+  const ended = await pull
+    .run(make, signal, (chunk, at) => take(chunk, at, pump))
+    .then(
+      () => null,
+      (cause) => failure(cause, id),
+    )
+  pump.flush()
+  return toJson(ended)
+}
 
 module.exports = { modelList, modelName, nativeModel, runModel }
