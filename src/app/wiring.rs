@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::OpenError;
 use super::roots::{canonical, held, roots};
+use super::tool_servers::ToolServers;
 use crate::base::panics::broken;
 use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock, limit};
@@ -20,7 +21,7 @@ use crate::memory::{Memories, Project, Wanted, memory_tools};
 use crate::model::{Embedder, Model, Models};
 use crate::permission::Floor;
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
-use crate::protocol::{ApiError, ErrorBody, ErrorCode, ToolDefinition};
+use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId, ToolDefinition};
 use crate::provider::{self, AcpAgent, DEMO_MODEL_ID, OpenAiOptions, Reach};
 use crate::session::{Equipment, Workbench};
 use crate::store::recall::RecallStore;
@@ -179,8 +180,8 @@ pub(super) struct Wardrobe {
     /// The embedding program's own tools, instead of ours.
     given: Option<Arc<Registry>>,
     definitions: Vec<ToolDefinition>,
-    /// Servers that every session has tools of.
-    servers: Servers,
+    /// Servers that sessions have tools of.
+    servers: ToolServers,
     provider_prompts: ProviderPrompts,
     instructions: InstructionDiscovery,
     memories: Option<Arc<Memories>>,
@@ -257,7 +258,7 @@ impl Wardrobe {
             sandbox,
             given,
             definitions,
-            servers,
+            servers: ToolServers::new(servers, idle),
             provider_prompts: settings.provider_prompts.clone(),
             instructions: settings.instructions.clone(),
             memories: None,
@@ -313,8 +314,8 @@ impl Wardrobe {
         &self.working_directory
     }
 
-    /// The servers that every session has tools of.
-    pub(super) fn servers(&self) -> &Servers {
+    /// The servers that sessions have tools of.
+    pub(super) fn servers(&self) -> &ToolServers {
         &self.servers
     }
 
@@ -324,14 +325,14 @@ impl Wardrobe {
             Some(registry) => registry.definitions().to_vec(),
             None => self.definitions.clone(),
         };
-        let more = self.memory_tools(&self.working_directory).into_iter().chain(self.servers.connected_tools());
+        let more = self.memory_tools(&self.working_directory).into_iter().chain(self.servers.shared().connected_tools());
         definitions.extend(more.map(|tool| tool.definition().clone()));
         definitions
     }
 
     /// Whether a session may name this tool, which is not there: its server is not connected.
     pub(super) fn may_have(&self, tool: &str) -> bool {
-        self.servers.may_have(tool)
+        self.servers.shared().may_have(tool)
     }
 }
 
@@ -373,12 +374,11 @@ fn host_tools(workspace: Workspace, sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
 
 impl Wardrobe {
     /// The tools of a session with these settings.
-    pub(super) async fn registry(&self, settings: &SessionSettings) -> Arc<Registry> {
+    pub(super) async fn registry(&self, session: &SessionId, settings: &SessionSettings) -> Arc<Registry> {
         let wanted = |name: &str| settings.has_tool(name);
         let all = settings.tools.is_none() && settings.without_tools.is_empty();
         let wants = |prefix: &str| settings.tools.as_ref().is_none_or(|n| n.iter().any(|n| n.starts_with(prefix)));
-        self.servers.settle(wants).await;
-        let remote = self.servers.tools();
+        let remote = self.servers.tools(session, wants).await;
         let Some(given) = &self.given else { return self.own_registry(settings, remote) };
         let mut more = self.memory_tools(&settings.working_directory);
         more.extend(remote);
@@ -475,7 +475,11 @@ impl Workbench for Wardrobe {
         Some((Arc::clone(recording), self.workspace(&settings.working_directory).ok()?))
     }
 
-    fn equip<'a>(&'a self, settings: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
+    fn equip<'a>(
+        &'a self,
+        session: &'a SessionId,
+        settings: &'a SessionSettings,
+    ) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
         Box::pin(async move {
             self.place(settings).map_err(|refused| refused.0)?;
             let model = self.models.get(&settings.model).ok_or_else(|| ErrorBody {
@@ -486,7 +490,7 @@ impl Workbench for Wardrobe {
             let prompt = async {
                 if model.is_agent() { self.agent_prompt(settings) } else { self.system_prompt(settings).await }
             };
-            let (system, registry) = tokio::join!(prompt, self.registry(settings));
+            let (system, registry) = tokio::join!(prompt, self.registry(session, settings));
             // Tool servers were waited for, and a link may lie there since.
             self.place(settings).map_err(|refused| refused.0)?;
             Ok(Equipment { model, system, registry, hooks: Arc::clone(&self.hooks) })

@@ -337,6 +337,10 @@ pub const SETTLED_REQUESTS_MAX: usize = 500;
 pub const GRANTS_MAX: usize = 1_000;
 /// Longest name of an MCP server in characters.
 pub const MCP_SERVER_NAME_CHARS_MAX: usize = 64;
+/// MCP servers that belong to one session.
+pub const MCP_SERVERS_OF_SESSION_MAX: usize = 32;
+/// Sessions that have MCP servers of their own.
+pub const MCP_SESSIONS_WITH_SERVERS_MAX: usize = 1_000;
 /// Longest start of an MCP server, in milliseconds: process or connection, negotiation and list of tools together.
 /// Long, because a package runner may have to install it first.
 pub const MCP_CONNECT_TIMEOUT_MS: u64 = 30_000;

@@ -117,6 +117,11 @@ impl Servers {
         Ok(Self { links, tasks: TaskTracker::new(), _stop: stop.clone().drop_guard(), stop })
     }
 
+    /// How they are configured, in that order.
+    pub fn configured(&self) -> impl Iterator<Item = &McpServer> {
+        self.links.iter().map(|link| link.spec())
+    }
+
     /// Begins to start all of them, in the background. Once; inside a runtime.
     pub fn start(&self) {
         for link in &self.links {

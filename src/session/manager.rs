@@ -436,7 +436,11 @@ pub(super) mod tests {
     struct Bench;
 
     impl Workbench for Bench {
-        fn equip<'a>(&'a self, _: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
+        fn equip<'a>(
+            &'a self,
+            _: &'a SessionId,
+            _: &'a SessionSettings,
+        ) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
             let (model, registry, hooks) = (Arc::new(NoModel), Arc::default(), Arc::new(NoHooks));
             Box::pin(std::future::ready(Ok(Equipment { model, system: String::new(), registry, hooks })))
         }

@@ -49,7 +49,7 @@ use crate::config::Limits;
 use crate::hook::Hooks;
 use crate::host::Recording;
 use crate::model::Model;
-use crate::protocol::{ApiError, ErrorBody, ErrorCode};
+use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId};
 use crate::store::{SessionSettings, StoreError};
 use crate::tool::Registry;
 use parking_lot::RwLock;
@@ -90,7 +90,11 @@ pub trait Workbench: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why the turn cannot be run: its model is gone, its directory is.
-    fn equip<'a>(&'a self, settings: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>>;
+    fn equip<'a>(
+        &'a self,
+        session: &'a SessionId,
+        settings: &'a SessionSettings,
+    ) -> BoxFuture<'a, Result<Equipment, ErrorBody>>;
 
     /// Whether the session may work where it does: roots may be others than when it was made, and a link may lie there now.
     ///

@@ -270,7 +270,7 @@ async fn run(mut job: Job) -> Finished {
     let equipped = tokio::select! {
         biased;
         () = job.cancel.cancelled() => return Finished { broken: job.progress.begun, ..over(turn, Ended::Aborted) },
-        equipped = job.bench.equip(&job.settings) => equipped,
+        equipped = job.bench.equip(&job.live.id, &job.settings) => equipped,
     };
     let equipment = match equipped {
         Ok(equipment) => equipment,
