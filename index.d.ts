@@ -424,7 +424,83 @@ export interface MCPClientConfig {
   readonly clientName?: string
   /** Its version; default that of this package. */
   readonly clientVersion?: string
+  /** The directories that servers are told to work in; default the working directory of the process. */
+  readonly roots?: readonly string[]
+  /**
+   * Answers a server that asks for a model (`sampling/createMessage`). Without it servers are told that there is none. What is thrown is told to
+   * the server as a refusal: ask your user before you send anything to a model.
+   */
+  readonly onSampling?: (request: MCPSamplingRequest, about: MCPRequestAbout) => MCPSamplingResult | Promise<MCPSamplingResult>
+  /** Has a form filled in for a server (`elicitation/create`). Without it servers are told that there is nobody. */
+  readonly onElicitation?: (
+    request: { readonly message: string; readonly requestedSchema: Readonly<Record<string, unknown>> },
+    about: MCPRequestAbout,
+  ) => MCPElicitationResult | Promise<MCPElicitationResult>
 }
+
+/** Whose request it is. */
+export interface MCPRequestAbout {
+  /** The server that asks. */
+  readonly server: string
+  /** Fires when it waits no longer. */
+  readonly signal: AbortSignal
+}
+
+/** A conversation for which a server wants an answer, as the protocol has it. */
+export interface MCPSamplingRequest {
+  /** Its messages, oldest first. */
+  readonly messages: readonly { readonly role: 'user' | 'assistant'; readonly content: MCPContent | readonly MCPContent[] }[]
+  /** Tokens of the answer, at most. */
+  readonly maxTokens: number
+  /** What the model is told before. */
+  readonly systemPrompt?: string
+  /** Which models it would like. */
+  readonly modelPreferences?: {
+    readonly hints?: readonly { readonly name?: string }[]
+    readonly costPriority?: number
+    readonly speedPriority?: number
+    readonly intelligencePriority?: number
+  }
+  /** Texts before which the answer ends. */
+  readonly stopSequences?: readonly string[]
+  /** Whatever else the protocol has. */
+  readonly [member: string]: unknown
+}
+
+/** An answer of a model. */
+export interface MCPSamplingResult {
+  readonly role: 'assistant'
+  readonly content: MCPContent
+  /** The model that gave it. */
+  readonly model: string
+  /** Such as `endTurn`, `maxTokens` or `stopSequence`. */
+  readonly stopReason?: string
+}
+
+/** What came of a form. */
+export interface MCPElicitationResult {
+  readonly action: 'accept' | 'decline' | 'cancel'
+  /** What was filled in. */
+  readonly content?: Readonly<Record<string, unknown>>
+}
+
+/** How far a call is. */
+export interface MCPProgress {
+  readonly progress: number
+  readonly total?: number
+  readonly message?: string
+}
+
+/** A message of a server for a log. */
+export interface MCPLogMessage {
+  readonly server: string
+  readonly level: MCPLogLevel
+  readonly logger?: string
+  readonly data: unknown
+}
+
+/** How much a message matters, from the least on. */
+export type MCPLogLevel = 'debug' | 'info' | 'notice' | 'warning' | 'error' | 'critical' | 'alert' | 'emergency'
 
 /** A part of what a server answers. */
 export interface MCPContent {
@@ -501,8 +577,10 @@ export interface MCPPrompt {
 export interface MCPCallOptions {
   /** Cancels the call, on the server too. */
   readonly signal?: AbortSignal | undefined
-  /** Longest wait for the answer; default 600,000 ms. */
+  /** Longest wait for the answer; default 600,000 ms. It begins anew when the server says how far it is, if `onProgress` is there. */
   readonly timeoutMs?: number
+  /** Is told how far the call is, if the server says so. */
+  readonly onProgress?: (progress: MCPProgress) => void
 }
 
 /**
@@ -539,6 +617,29 @@ export interface MCPClient extends MCPToolSource {
   listPrompts(name?: string): Promise<readonly MCPPromptInfo[]>
   /** A prompt, filled in. */
   getPrompt(server: string, prompt: string, args?: Readonly<Record<string, string>>): Promise<MCPPrompt>
+  /** What an argument of a prompt, or a variable of a resource template, may be. `context`: what the others are already. */
+  complete(
+    server: string,
+    about: { readonly prompt: string } | { readonly resource: string },
+    argument: { readonly name: string; readonly value: string },
+    context?: Readonly<Record<string, string>>,
+  ): Promise<{ readonly values: readonly string[]; readonly total?: number; readonly hasMore?: boolean }>
+  /** Asks to be told (`onResourceUpdated`) when a resource changes. A server that is started again is asked again. */
+  subscribeResource(server: string, uri: string): Promise<void>
+  /** Ends that. */
+  unsubscribeResource(server: string, uri: string): Promise<void>
+  /** From which level on a server sends log messages. */
+  setLogLevel(server: string, level: MCPLogLevel): Promise<void>
+  /** Tells the servers that they work in these directories from now on. */
+  setRoots(roots: readonly string[]): void
+  /** Calls `handler` with a server's name when its resources are others now. Returns what ends that. */
+  onResourcesChanged(handler: (server: string) => void): () => void
+  /** Calls `handler` when a resource that was subscribed to is another now. Returns what ends that. */
+  onResourceUpdated(handler: (server: string, uri: string) => void): () => void
+  /** Calls `handler` with a server's name when its prompts are others now. Returns what ends that. */
+  onPromptsChanged(handler: (server: string) => void): () => void
+  /** Calls `handler` with each log message. Returns what ends that. */
+  onLog(handler: (message: MCPLogMessage) => void): () => void
   /** Calls `handler` with a server's name when its tools are others now. Returns what ends that. */
   onToolsChanged(handler: (server: string) => void): () => void
   /** The servers that are connected now, in the order of the configuration. */
@@ -1701,6 +1802,10 @@ export interface SimseServerLimits {
   readonly streamsPerSession?: number
   /** Bytes of files kept for undoing what turns did; 0 records nothing; default 1,073,741,824. */
   readonly snapshotBytes?: number
+  /**
+   * Bytes of the definitions of tools of MCP servers that a model is told one by one; with more it is told how to find them. Default 16,384.
+   */
+  readonly mcpToldBytes?: number
   /** Commands of one client in a minute, controls counted apart; default 60,000, 0: no limit. */
   readonly commandsPerMinute?: number
   /** Largest request body; default 10,000,000 bytes. */

@@ -12,6 +12,7 @@ mod gate;
 mod permit;
 mod reply;
 mod report;
+mod sample;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -30,6 +31,7 @@ pub use batch::{run_batch, run_each};
 pub use breaker::{BreakerLimits, LoopBreaker, Repeated, Step};
 pub use call::{CallEnvironment, CallOutcome, run_call};
 pub use gate::RulesGate;
+pub use sample::TurnSampler;
 pub use turn::{Ended, Progress, TurnInput, TurnOutcome, run_turn};
 
 /// Events could not be written down. The turn ends.

@@ -33,6 +33,8 @@ impl App {
         settings.permission_mode = next.permission_mode;
         // What is kept for undoing was opened with its size.
         settings.limits.snapshot_bytes_max = self.settings().limits.snapshot_bytes_max;
+        // Tools are made ready with it.
+        settings.limits.mcp_told_bytes_max = self.settings().limits.mcp_told_bytes_max;
         let models = wiring::models(&settings, self.own_models.clone(), &self.agents)?;
         self.models.adopt(&models);
         self.sessions.adopt(&settings.limits, &settings.permissions);

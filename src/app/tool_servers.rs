@@ -4,7 +4,7 @@
 //! of one name a session has its own, and nothing of the other: names are kept apart by servers.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,12 +50,7 @@ impl ToolServers {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for names that are not apart and for too many, `RESOURCE_EXHAUSTED`.
-    pub(super) fn attach(
-        &self,
-        session: &SessionId,
-        servers: &[McpServer],
-        directory: &Path,
-    ) -> Result<(), ApiError> {
+    pub(super) fn attach(&self, session: &SessionId, servers: &[McpServer], directory: &Path) -> Result<(), ApiError> {
         let most = limit::MCP_SERVERS_OF_SESSION_MAX;
         if servers.len() > most {
             return Err(ApiError::unfit("mcpServers", format!("at most {most} servers"), servers.len().to_string()));
@@ -152,13 +147,8 @@ impl App {
     ///
     /// # Errors
     /// `NOT_FOUND`, `INVALID_ARGUMENT`, `RESOURCE_EXHAUSTED`.
-    pub async fn attach_servers(
-        &self,
-        caller: &Caller,
-        id: &SessionId,
-        servers: &[McpServer],
-    ) -> Result<(), ApiError> {
+    pub async fn attach_servers(&self, caller: &Caller, id: &SessionId, servers: &[McpServer]) -> Result<(), ApiError> {
         let view = self.session(caller, id).await?;
-        self.wardrobe.servers().attach(id, servers, &PathBuf::from(view.working_directory))
+        self.wardrobe.servers().attach(id, servers, &view.working_directory)
     }
 }

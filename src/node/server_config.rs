@@ -109,6 +109,7 @@ struct GivenLimits {
     sessions: Option<u64>,
     streams_per_session: Option<usize>,
     snapshot_bytes: Option<u64>,
+    mcp_told_bytes: Option<usize>,
     commands_per_minute: Option<u32>,
     body_bytes: Option<usize>,
     connections: Option<usize>,
@@ -132,6 +133,7 @@ impl GivenLimits {
             sessions_max: self.sessions.unwrap_or(defaults.sessions_max),
             streams_per_session_max: self.streams_per_session.unwrap_or(defaults.streams_per_session_max),
             snapshot_bytes_max: self.snapshot_bytes.unwrap_or(defaults.snapshot_bytes_max),
+            mcp_told_bytes_max: self.mcp_told_bytes.unwrap_or(defaults.mcp_told_bytes_max),
             commands_per_minute: self.commands_per_minute.unwrap_or(defaults.commands_per_minute),
         }
     }

@@ -413,6 +413,7 @@ pub(super) mod tests {
     use crate::agent::{Ended, Progress, TurnInput, TurnOutcome};
     use crate::base::BoxFuture;
     use crate::hook::NoHooks;
+    use crate::model::Models;
     use crate::model::{Model, ModelRequest, ModelStream};
     use crate::protocol::{
         ErrorBody, ErrorCode, PermissionMode, PermissionPolicy, PromptContent, PromptMode, Reasoning, SessionStatus,
@@ -442,7 +443,13 @@ pub(super) mod tests {
             _: &'a SessionSettings,
         ) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
             let (model, registry, hooks) = (Arc::new(NoModel), Arc::default(), Arc::new(NoHooks));
-            Box::pin(std::future::ready(Ok(Equipment { model, system: String::new(), registry, hooks })))
+            Box::pin(std::future::ready(Ok(Equipment {
+                model,
+                system: String::new(),
+                registry,
+                hooks,
+                models: Models::default(),
+            })))
         }
 
         fn run(&self, mut input: TurnInput, _: CancellationToken) -> BoxFuture<'static, TurnOutcome> {

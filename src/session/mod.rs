@@ -48,7 +48,7 @@ use crate::base::workspace::Workspace;
 use crate::config::Limits;
 use crate::hook::Hooks;
 use crate::host::Recording;
-use crate::model::Model;
+use crate::model::{Model, Models};
 use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId};
 use crate::store::{SessionSettings, StoreError};
 use crate::tool::Registry;
@@ -82,6 +82,8 @@ pub struct Equipment {
     pub registry: Arc<Registry>,
     /// The hooks.
     pub hooks: Arc<dyn Hooks>,
+    /// All models, for tools that ask one.
+    pub models: Models,
 }
 
 /// Gives sessions what they work with. The application fills it.

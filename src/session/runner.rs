@@ -21,7 +21,9 @@ use super::metered::{Metered, count_call, tool_name};
 use super::tally::Tally;
 use super::traced::{TurnTrace, log_span};
 use super::{Terms, Workbench};
-use crate::agent::{CallEnd, CallEnvironment, Ended, Progress, Sink, SinkError, Steering, TurnInput, Wish};
+use crate::agent::{
+    CallEnd, CallEnvironment, Ended, Gate, Progress, Sink, SinkError, Steering, TurnInput, TurnSampler, Wish,
+};
 use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
 use crate::base::trace::Origin;
@@ -279,6 +281,7 @@ async fn run(mut job: Job) -> Finished {
     job.sink.count_calls(&job.terms.meters, &equipment.registry);
     let model = Metered::over(equipment.model, Arc::clone(&job.terms.meters), job.terms.tracer.clone());
     let recorder = recorder(&job);
+    let talk = clients(&job);
     let Conversation { messages, agent } = match gathered(&mut job).await {
         Ok(conversation) => conversation,
         Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),
@@ -289,10 +292,12 @@ async fn run(mut job: Job) -> Finished {
     if let Some(recorder) = agent_works {
         recorder.command_begins().await;
     }
-    let clients = Line::new(Arc::new(clients(&job)), job.cancel.clone());
+    let gate: Arc<dyn Gate> = Arc::new(job.gate);
+    let sampler = TurnSampler { gate: Arc::clone(&gate), model: Arc::clone(&model), models: equipment.models };
+    let clients = Line::new(Arc::new(talk), job.cancel.clone()).sampling(Arc::new(sampler));
     let environment = CallEnvironment {
         registry: equipment.registry,
-        gate: Arc::new(job.gate),
+        gate,
         hooks: equipment.hooks.with_clients(clients.clone()).unwrap_or(equipment.hooks),
         clients,
         sink: Some(Arc::clone(&job.sink) as Arc<dyn Sink>),
