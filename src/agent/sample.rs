@@ -24,14 +24,19 @@ const BYTES_PER_TOKEN: usize = 4;
 /// The models of one turn.
 pub struct TurnSampler {
     /// Who gives permission.
-    pub gate: Arc<dyn Gate>,
+    gate: Arc<dyn Gate>,
     /// The model of the turn.
-    pub model: Arc<dyn Model>,
+    model: Arc<dyn Model>,
     /// The others.
-    pub models: Models,
+    models: Models,
 }
 
 impl TurnSampler {
+    /// Those of a turn with this model.
+    pub fn new(gate: &Arc<dyn Gate>, model: &Arc<dyn Model>, models: Models) -> Self {
+        Self { gate: Arc::clone(gate), model: Arc::clone(model), models }
+    }
+
     /// The first that is hinted at and can be used; else the turn's own; else the default one. Never an agent: it would work on a
     /// task of its own, with tools.
     fn choose(&self, hints: &[String]) -> Option<Arc<dyn Model>> {

@@ -293,8 +293,8 @@ async fn run(mut job: Job) -> Finished {
         recorder.command_begins().await;
     }
     let gate: Arc<dyn Gate> = Arc::new(job.gate);
-    let sampler = TurnSampler { gate: Arc::clone(&gate), model: Arc::clone(&model), models: equipment.models };
-    let clients = Line::new(Arc::new(talk), job.cancel.clone()).sampling(Arc::new(sampler));
+    let clients = Line::new(Arc::new(talk), job.cancel.clone());
+    let clients = clients.sampling(Arc::new(TurnSampler::new(&gate, &model, equipment.models)));
     let environment = CallEnvironment {
         registry: equipment.registry,
         gate,
