@@ -323,12 +323,7 @@ async fn run(mut job: Job) -> Finished {
         recorder.command_ended().await;
     }
     *scope.recorder.lock() = None;
-    if let Some(recorder) = &recorder
-        && let Some(report) = recorder.report().await
-    {
-        // A sink that fails is noticed by the actor.
-        let _ = sink.emit(EventBody::TurnChanges(report));
-    }
+    tell_changes(recorder.as_deref(), &sink).await;
     Finished {
         turn,
         ended: outcome.ended,
@@ -337,6 +332,16 @@ async fn run(mut job: Job) -> Finished {
         progress: outcome.progress,
         conversation: Some(Conversation { messages: outcome.messages, agent: outcome.agent }),
         broken: false,
+    }
+}
+
+/// Tells what the turn did to files.
+async fn tell_changes(recorder: Option<&dyn ChangeRecorder>, sink: &TurnSink) {
+    if let Some(recorder) = recorder
+        && let Some(report) = recorder.report().await
+    {
+        // A sink that fails is noticed by the actor.
+        let _ = sink.emit(EventBody::TurnChanges(report));
     }
 }
 
