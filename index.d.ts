@@ -43,6 +43,10 @@ export type SimseErrorCode =
   | 'MCP_NOT_CONNECTED'
   /** A tool of an MCP server failed. */
   | 'MCP_TOOL_ERROR'
+  /** A loop could not go on. */
+  | 'LOOP_ERROR'
+  /** A model or an agent cannot be used now. */
+  | 'PROVIDER_UNAVAILABLE'
 
 /** One place where a configuration does not fit. */
 export interface ConfigIssue {
@@ -1528,6 +1532,279 @@ export interface HookSystem {
 
 /** Creates a hook system. */
 export function createHookSystem(): HookSystem
+
+// ── Conversation and loop ───────────────────────────────────────────────────────────────────────
+
+/** How a conversation is kept. */
+export interface ConversationOptions {
+  /** The system prompt. */
+  readonly systemPrompt?: string
+  /** Messages at most, the oldest go first, a result never stays without the message that called for it; 0 (the default): no limit. */
+  readonly maxMessages?: number
+  /** Units of text beyond which `needsCompaction` is true; default 100,000. */
+  readonly autoCompactChars?: number
+  /** Tokens that pruning must save to be worth it; default 20,000. */
+  readonly pruneMinimumTokens?: number
+  /** Tokens of newest outputs that pruning spares; default 40,000. */
+  readonly pruneProtectTokens?: number
+  /** Newest turns whose outputs pruning spares; default 2. */
+  readonly pruneProtectTurns?: number
+  /** Tools whose outputs pruning spares. */
+  readonly pruneProtectedTools?: readonly string[]
+  /** How many tokens a text has. Default: a quarter of its units. */
+  readonly tokenEstimator?: (text: string) => number
+  /** Tokens that the model takes; from 80 % on `needsCompaction` is true. Default 0: not known. */
+  readonly contextWindowTokens?: number
+}
+
+/** A conversation, as a loop keeps it. */
+export interface Conversation {
+  /** Adds what the user says. */
+  addUser(content: string): void
+  /** Adds what the model says. */
+  addAssistant(content: string): void
+  /** Adds what came of a call. */
+  addToolResult(toolCallId: string, toolName: string, content: string): void
+  /** Sets the system prompt. */
+  setSystemPrompt(prompt: string): void
+  /** The system prompt. */
+  getSystemPrompt(): string | undefined
+  /** All messages, the system prompt first when there is one; frozen. */
+  toMessages(): readonly ConversationMessage[]
+  /** Takes these messages instead; a system one among them becomes the system prompt. */
+  replaceMessages(messages: readonly ConversationMessage[]): void
+  /** The conversation as one text: `[System]`, `[User]`, `[Assistant]`, `[Tool Result: name]`. */
+  serialize(): string
+  /** Forgets all messages; the system prompt stays. */
+  clear(): void
+  /** Leaves one message, `[Conversation summary]` and the summary. */
+  compact(summary: string): void
+  /** The conversation as JSON, for {@link fromJSON}. */
+  toJSON(): string
+  /**
+   * Takes the conversation that `toJSON` wrote.
+   * @throws {SimseError} `CONFIG_VALIDATION` for anything else; the conversation stays as it was.
+   */
+  fromJSON(json: string): void
+  /** Messages, the system prompt not counted. */
+  readonly messageCount: number
+  /** Units of text, the system prompt's too. */
+  readonly estimatedChars: number
+  /** Tokens, about. */
+  readonly estimatedTokens: number
+  /** Tokens as a share of the model's window, in percent; 0 where the window is not known. */
+  readonly contextUsagePercent: number
+  /** Whether it is too long. */
+  readonly needsCompaction: boolean
+}
+
+/** Creates a conversation. */
+export function createConversation(options?: ConversationOptions): Conversation
+
+/** What a pruner spares. */
+export interface ContextPrunerOptions {
+  /** Newest turns whose outputs stay; default 2. */
+  readonly protectRecentTurns?: number
+  /** Tools whose outputs stay. */
+  readonly pruneProtectedTools?: readonly string[]
+  /** Tokens that pruning must save to be worth it. Default: any. */
+  readonly pruneMinimumTokens?: number
+  /** Tokens of newest outputs that stay besides. Default: none. */
+  readonly pruneProtectTokens?: number
+}
+
+/** Takes old tool outputs out of a conversation. */
+export interface ContextPruner {
+  /**
+   * The messages with `[OUTPUT PRUNED — n chars]` for old outputs of 200 units and more; the same array when nothing goes. The newest output,
+   * the newest turns and all before the newest summary stay.
+   */
+  prune(messages: readonly ConversationMessage[]): readonly ConversationMessage[]
+}
+
+/** Creates a pruner; the server's own loop decides the same. */
+export function createContextPruner(options?: ContextPrunerOptions): ContextPruner
+
+/** What a client yields that a loop can be driven by. */
+export type StreamChunk =
+  /** A piece of the answer. */
+  | { readonly type: 'delta'; readonly text: string }
+  /** The end. */
+  | { readonly type: 'complete'; readonly usage?: LoopUsage | undefined }
+  /** What an agent does by itself, which the loop leaves to it. */
+  | { readonly type: 'tool_call'; readonly toolCall: unknown }
+  /** How that goes on. */
+  | { readonly type: 'tool_call_update'; readonly update: unknown }
+
+/** Figures of a request, such as `{promptTokens, completionTokens, totalTokens}`; those of several requests are added by name. */
+export type LoopUsage = Readonly<Record<string, number>>
+
+/** What a client is told beside the prompt. */
+export interface StreamOptions {
+  /** The loop's `serverName`. */
+  readonly serverName?: string | undefined
+  /** The loop's `agentId`. */
+  readonly agentId?: string | undefined
+  /** The loop's `signal`. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** A client that answers a text with a stream: that of {@link createACPClient}, or any object with this method. */
+export interface StreamingClient {
+  /** Answers a prompt. */
+  generateStream(prompt: string, options?: StreamOptions): AsyncIterable<StreamChunk>
+}
+
+/** Answers a text with a text. */
+export interface TextGenerationProvider {
+  /** Answers a prompt. */
+  generate(
+    prompt: string,
+    options?: { readonly signal?: AbortSignal | undefined },
+  ): Promise<string | { readonly content: string } | { readonly text: string }>
+}
+
+/** How often something is tried, and the pause before the second try, which doubles with each further one. */
+export interface RetryOptions {
+  /** Tries in all. */
+  readonly maxAttempts?: number
+  /** The first pause, in milliseconds. */
+  readonly baseDelayMs?: number
+}
+
+/** What a loop is made of. */
+export interface AgenticLoopOptions {
+  /** Who answers: an ACP client, or anything with `generateStream`. */
+  readonly acpClient: StreamingClient
+  /** The tools. */
+  readonly toolRegistry: ToolRegistry
+  /** The conversation; the loop adds to it. */
+  readonly conversation: Conversation
+  /** Takes warnings; default: the console. */
+  readonly logger?: Logger
+  /** Rounds of one run; default 10. */
+  readonly maxTurns?: number
+  /** Handed on to the client. */
+  readonly serverName?: string
+  /** Handed on to the client. */
+  readonly agentId?: string
+  /** In place of the conversation's. What tools there are is added to it. */
+  readonly systemPrompt?: string
+  /** Ends the run: the stream and the calls under way, too. */
+  readonly signal?: AbortSignal
+  /** Whether a conversation that is too long is summed up; default false. */
+  readonly autoCompact?: boolean
+  /** Who sums it up; default: `acpClient`. */
+  readonly compactionProvider?: TextGenerationProvider
+  /** What it is asked; the conversation follows. */
+  readonly compactionPrompt?: string
+  /** Takes old outputs out before each round; default: as the conversation was set up. */
+  readonly contextPruner?: ContextPruner
+  /** Run around prompts and, unless they are the registry's, around calls. */
+  readonly hooks?: HookSystem
+  /** Gets all events of the loop. */
+  readonly eventBus?: EventBus
+  /** The same call so often in a row is not run again, and the model is told so; default 3, 0: as often as it likes. */
+  readonly maxIdenticalToolCalls?: number
+  /** For a stream that breaks in a way that may pass; default 2 and 1,000 ms. Decided as {@link ModelFailure} says. */
+  readonly streamRetry?: RetryOptions
+  /** For a call whose handler throws an error of such a kind; default 2 and 500 ms. The words of an output never count. */
+  readonly toolRetry?: RetryOptions
+}
+
+/** One round. */
+export interface LoopTurn {
+  /** From 1. */
+  readonly turn: number
+  /** Whether it was the answer, or calls. */
+  readonly type: 'text' | 'tool_use'
+  /** What the model said, without its calls. */
+  readonly text?: string
+  /** Its calls. */
+  readonly toolCalls?: readonly ToolCallRequest[]
+  /** What came of them, in their order. */
+  readonly toolResults?: readonly ToolCallResult[]
+  /** Figures of the round. */
+  readonly usage?: LoopUsage
+  /** How long it took. */
+  readonly durationMs: number
+}
+
+/** What came of a run. */
+export interface AgenticLoopResult {
+  /** The model's last text; `Error: …` when the stream failed for good. */
+  readonly finalText: string
+  /** The rounds that ended. */
+  readonly turns: readonly LoopTurn[]
+  /** How many there were. */
+  readonly totalTurns: number
+  /** Whether it ended at `maxTurns`. */
+  readonly hitTurnLimit: boolean
+  /** Whether the signal ended it. */
+  readonly aborted: boolean
+  /** How long it took. */
+  readonly totalDurationMs: number
+  /** Figures of all rounds together. */
+  readonly totalUsage?: LoopUsage
+}
+
+/** Heard during a run. They hang on the loop's events; one that throws is reported and stops nothing. */
+export interface LoopCallbacks {
+  /** A round begins. */
+  onStreamStart?(): void
+  /** A piece of the reply, its `<tool_use>` blocks included. */
+  onStreamDelta?(text: string): void
+  /** A call begins. */
+  onToolCallStart?(call: ToolCallRequest): void
+  /** A call has ended. */
+  onToolCallEnd?(result: ToolCallResult): void
+  /** A round has ended. */
+  onTurnComplete?(turn: LoopTurn): void
+  /** The conversation was summed up. */
+  onCompaction?(summary: string): void
+  /** The run fails, or the model said nothing. */
+  onError?(error: Error): void
+  /** Figures of the run so far. */
+  onUsageUpdate?(usage: LoopUsage): void
+  /** The same call came so often in a row. */
+  onDoomLoop?(toolName: string, callCount: number): void
+}
+
+/** A loop. */
+export interface AgenticLoop {
+  /** Runs until the model calls no more tools. Resolves with failures, too; rejects when a run is under way. */
+  run(userInput: string, callbacks?: LoopCallbacks): Promise<AgenticLoopResult>
+}
+
+/** Creates a loop over any client that answers a text with a stream. */
+export function createAgenticLoop(options: AgenticLoopOptions): AgenticLoop
+
+// ── Prompts and instructions ────────────────────────────────────────────────────────────────────
+
+/** Finds the prompt of a model. */
+export interface ProviderPromptResolver {
+  /** The prompt of the first pattern that fits `provider/name`, else the default one, else an empty text. */
+  resolve(modelId: string): string
+}
+
+/** Creates a resolver of prompts by model. */
+export function createProviderPromptResolver(config: ProviderPromptConfig): ProviderPromptResolver
+
+/** An instruction file. */
+export interface InstructionFile {
+  /** Absolute. */
+  readonly path: string
+  /** What it says; what is too long is cut, and says so. */
+  readonly content: string
+}
+
+/**
+ * Finds the instruction files of a directory, in the order of the patterns. What cannot be read, is empty, or lies outside of the directory is
+ * left out. `autoInject` is the server's to heed.
+ */
+export function discoverInstructions(
+  options: InstructionDiscoveryOptions & { readonly rootDir: string },
+): Promise<readonly InstructionFile[]>
 
 // ── Models ──────────────────────────────────────────────────────────────────────────────────────
 

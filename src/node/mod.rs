@@ -11,6 +11,7 @@ mod breaker;
 mod bridge;
 mod cancel;
 mod chunks;
+mod context;
 mod edit;
 mod error;
 mod events;
