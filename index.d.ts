@@ -43,6 +43,10 @@ export type SimseErrorCode =
   | 'MCP_NOT_CONNECTED'
   /** A tool of an MCP server failed. */
   | 'MCP_TOOL_ERROR'
+  /** A loop could not go on. */
+  | 'LOOP_ERROR'
+  /** A model or an agent cannot be used now. */
+  | 'PROVIDER_UNAVAILABLE'
 
 /** One place where a configuration does not fit. */
 export interface ConfigIssue {
@@ -424,7 +428,83 @@ export interface MCPClientConfig {
   readonly clientName?: string
   /** Its version; default that of this package. */
   readonly clientVersion?: string
+  /** The directories that servers are told to work in; default the working directory of the process. */
+  readonly roots?: readonly string[]
+  /**
+   * Answers a server that asks for a model (`sampling/createMessage`). Without it servers are told that there is none. What is thrown is told to
+   * the server as a refusal: ask your user before you send anything to a model.
+   */
+  readonly onSampling?: (request: MCPSamplingRequest, about: MCPRequestAbout) => MCPSamplingResult | Promise<MCPSamplingResult>
+  /** Has a form filled in for a server (`elicitation/create`). Without it servers are told that there is nobody. */
+  readonly onElicitation?: (
+    request: { readonly message: string; readonly requestedSchema: Readonly<Record<string, unknown>> },
+    about: MCPRequestAbout,
+  ) => MCPElicitationResult | Promise<MCPElicitationResult>
 }
+
+/** Whose request it is. */
+export interface MCPRequestAbout {
+  /** The server that asks. */
+  readonly server: string
+  /** Fires when it waits no longer. */
+  readonly signal: AbortSignal
+}
+
+/** A conversation for which a server wants an answer, as the protocol has it. */
+export interface MCPSamplingRequest {
+  /** Its messages, oldest first. */
+  readonly messages: readonly { readonly role: 'user' | 'assistant'; readonly content: MCPContent | readonly MCPContent[] }[]
+  /** Tokens of the answer, at most. */
+  readonly maxTokens: number
+  /** What the model is told before. */
+  readonly systemPrompt?: string
+  /** Which models it would like. */
+  readonly modelPreferences?: {
+    readonly hints?: readonly { readonly name?: string }[]
+    readonly costPriority?: number
+    readonly speedPriority?: number
+    readonly intelligencePriority?: number
+  }
+  /** Texts before which the answer ends. */
+  readonly stopSequences?: readonly string[]
+  /** Whatever else the protocol has. */
+  readonly [member: string]: unknown
+}
+
+/** An answer of a model. */
+export interface MCPSamplingResult {
+  readonly role: 'assistant'
+  readonly content: MCPContent
+  /** The model that gave it. */
+  readonly model: string
+  /** Such as `endTurn`, `maxTokens` or `stopSequence`. */
+  readonly stopReason?: string
+}
+
+/** What came of a form. */
+export interface MCPElicitationResult {
+  readonly action: 'accept' | 'decline' | 'cancel'
+  /** What was filled in. */
+  readonly content?: Readonly<Record<string, unknown>>
+}
+
+/** How far a call is. */
+export interface MCPProgress {
+  readonly progress: number
+  readonly total?: number
+  readonly message?: string
+}
+
+/** A message of a server for a log. */
+export interface MCPLogMessage {
+  readonly server: string
+  readonly level: MCPLogLevel
+  readonly logger?: string
+  readonly data: unknown
+}
+
+/** How much a message matters, from the least on. */
+export type MCPLogLevel = 'debug' | 'info' | 'notice' | 'warning' | 'error' | 'critical' | 'alert' | 'emergency'
 
 /** A part of what a server answers. */
 export interface MCPContent {
@@ -501,8 +581,10 @@ export interface MCPPrompt {
 export interface MCPCallOptions {
   /** Cancels the call, on the server too. */
   readonly signal?: AbortSignal | undefined
-  /** Longest wait for the answer; default 600,000 ms. */
+  /** Longest wait for the answer; default 600,000 ms. It begins anew when the server says how far it is, if `onProgress` is there. */
   readonly timeoutMs?: number
+  /** Is told how far the call is, if the server says so. */
+  readonly onProgress?: (progress: MCPProgress) => void
 }
 
 /**
@@ -539,6 +621,29 @@ export interface MCPClient extends MCPToolSource {
   listPrompts(name?: string): Promise<readonly MCPPromptInfo[]>
   /** A prompt, filled in. */
   getPrompt(server: string, prompt: string, args?: Readonly<Record<string, string>>): Promise<MCPPrompt>
+  /** What an argument of a prompt, or a variable of a resource template, may be. `context`: what the others are already. */
+  complete(
+    server: string,
+    about: { readonly prompt: string } | { readonly resource: string },
+    argument: { readonly name: string; readonly value: string },
+    context?: Readonly<Record<string, string>>,
+  ): Promise<{ readonly values: readonly string[]; readonly total?: number; readonly hasMore?: boolean }>
+  /** Asks to be told (`onResourceUpdated`) when a resource changes. A server that is started again is asked again. */
+  subscribeResource(server: string, uri: string): Promise<void>
+  /** Ends that. */
+  unsubscribeResource(server: string, uri: string): Promise<void>
+  /** From which level on a server sends log messages. */
+  setLogLevel(server: string, level: MCPLogLevel): Promise<void>
+  /** Tells the servers that they work in these directories from now on. */
+  setRoots(roots: readonly string[]): void
+  /** Calls `handler` with a server's name when its resources are others now. Returns what ends that. */
+  onResourcesChanged(handler: (server: string) => void): () => void
+  /** Calls `handler` when a resource that was subscribed to is another now. Returns what ends that. */
+  onResourceUpdated(handler: (server: string, uri: string) => void): () => void
+  /** Calls `handler` with a server's name when its prompts are others now. Returns what ends that. */
+  onPromptsChanged(handler: (server: string) => void): () => void
+  /** Calls `handler` with each log message. Returns what ends that. */
+  onLog(handler: (message: MCPLogMessage) => void): () => void
   /** Calls `handler` with a server's name when its tools are others now. Returns what ends that. */
   onToolsChanged(handler: (server: string) => void): () => void
   /** The servers that are connected now, in the order of the configuration. */
@@ -1428,6 +1533,432 @@ export interface HookSystem {
 /** Creates a hook system. */
 export function createHookSystem(): HookSystem
 
+// ── Conversation and loop ───────────────────────────────────────────────────────────────────────
+
+/** How a conversation is kept. */
+export interface ConversationOptions {
+  /** The system prompt. */
+  readonly systemPrompt?: string
+  /** Messages at most, the oldest go first, a result never stays without the message that called for it; 0 (the default): no limit. */
+  readonly maxMessages?: number
+  /** Units of text beyond which `needsCompaction` is true; default 100,000. */
+  readonly autoCompactChars?: number
+  /** Tokens that pruning must save to be worth it; default 20,000. */
+  readonly pruneMinimumTokens?: number
+  /** Tokens of newest outputs that pruning spares; default 40,000. */
+  readonly pruneProtectTokens?: number
+  /** Newest turns whose outputs pruning spares; default 2. */
+  readonly pruneProtectTurns?: number
+  /** Tools whose outputs pruning spares. */
+  readonly pruneProtectedTools?: readonly string[]
+  /** How many tokens a text has. Default: a quarter of its units. */
+  readonly tokenEstimator?: (text: string) => number
+  /** Tokens that the model takes; from 80 % on `needsCompaction` is true. Default 0: not known. */
+  readonly contextWindowTokens?: number
+}
+
+/** A conversation, as a loop keeps it. */
+export interface Conversation {
+  /** Adds what the user says. */
+  addUser(content: string): void
+  /** Adds what the model says. */
+  addAssistant(content: string): void
+  /** Adds what came of a call. */
+  addToolResult(toolCallId: string, toolName: string, content: string): void
+  /** Sets the system prompt. */
+  setSystemPrompt(prompt: string): void
+  /** The system prompt. */
+  getSystemPrompt(): string | undefined
+  /** All messages, the system prompt first when there is one; frozen. */
+  toMessages(): readonly ConversationMessage[]
+  /** Takes these messages instead; a system one among them becomes the system prompt. */
+  replaceMessages(messages: readonly ConversationMessage[]): void
+  /** The conversation as one text: `[System]`, `[User]`, `[Assistant]`, `[Tool Result: name]`. */
+  serialize(): string
+  /** Forgets all messages; the system prompt stays. */
+  clear(): void
+  /** Leaves one message, `[Conversation summary]` and the summary. */
+  compact(summary: string): void
+  /** The conversation as JSON, for {@link fromJSON}. */
+  toJSON(): string
+  /**
+   * Takes the conversation that `toJSON` wrote.
+   * @throws {SimseError} `CONFIG_VALIDATION` for anything else; the conversation stays as it was.
+   */
+  fromJSON(json: string): void
+  /** Messages, the system prompt not counted. */
+  readonly messageCount: number
+  /** Units of text, the system prompt's too. */
+  readonly estimatedChars: number
+  /** Tokens, about. */
+  readonly estimatedTokens: number
+  /** Tokens as a share of the model's window, in percent; 0 where the window is not known. */
+  readonly contextUsagePercent: number
+  /** Whether it is too long. */
+  readonly needsCompaction: boolean
+}
+
+/** Creates a conversation. */
+export function createConversation(options?: ConversationOptions): Conversation
+
+/** What a pruner spares. */
+export interface ContextPrunerOptions {
+  /** Newest turns whose outputs stay; default 2. */
+  readonly protectRecentTurns?: number
+  /** Tools whose outputs stay. */
+  readonly pruneProtectedTools?: readonly string[]
+  /** Tokens that pruning must save to be worth it. Default: any. */
+  readonly pruneMinimumTokens?: number
+  /** Tokens of newest outputs that stay besides. Default: none. */
+  readonly pruneProtectTokens?: number
+}
+
+/** Takes old tool outputs out of a conversation. */
+export interface ContextPruner {
+  /**
+   * The messages with `[OUTPUT PRUNED — n chars]` for old outputs of 200 units and more; the same array when nothing goes. The newest output,
+   * the newest turns and all before the newest summary stay.
+   */
+  prune(messages: readonly ConversationMessage[]): readonly ConversationMessage[]
+}
+
+/** Creates a pruner; the server's own loop decides the same. */
+export function createContextPruner(options?: ContextPrunerOptions): ContextPruner
+
+/** What a client yields that a loop can be driven by. */
+export type StreamChunk =
+  /** A piece of the answer. */
+  | { readonly type: 'delta'; readonly text: string }
+  /** The end. */
+  | { readonly type: 'complete'; readonly usage?: LoopUsage | undefined }
+  /** What an agent does by itself, which the loop leaves to it. */
+  | { readonly type: 'tool_call'; readonly toolCall: unknown }
+  /** How that goes on. */
+  | { readonly type: 'tool_call_update'; readonly update: unknown }
+
+/** Figures of a request, such as `{promptTokens, completionTokens, totalTokens}`; those of several requests are added by name. */
+export type LoopUsage = Readonly<Record<string, number>>
+
+/** What a client is told beside the prompt. */
+export interface StreamOptions {
+  /** The loop's `serverName`. */
+  readonly serverName?: string | undefined
+  /** The loop's `agentId`. */
+  readonly agentId?: string | undefined
+  /** The loop's `signal`. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** A client that answers a text with a stream: that of {@link createACPClient}, or any object with this method. */
+export interface StreamingClient {
+  /** Answers a prompt. */
+  generateStream(prompt: string, options?: StreamOptions): AsyncIterable<StreamChunk>
+}
+
+/** Answers a text with a text. */
+export interface TextGenerationProvider {
+  /** Answers a prompt. */
+  generate(
+    prompt: string,
+    options?: { readonly signal?: AbortSignal | undefined },
+  ): Promise<string | { readonly content: string } | { readonly text: string }>
+}
+
+/** How often something is tried, and the pause before the second try, which doubles with each further one. */
+export interface RetryOptions {
+  /** Tries in all. */
+  readonly maxAttempts?: number
+  /** The first pause, in milliseconds. */
+  readonly baseDelayMs?: number
+}
+
+/** What a loop is made of. */
+export interface AgenticLoopOptions {
+  /** Who answers: an ACP client, or anything with `generateStream`. */
+  readonly acpClient: StreamingClient
+  /** The tools. */
+  readonly toolRegistry: ToolRegistry
+  /** The conversation; the loop adds to it. */
+  readonly conversation: Conversation
+  /** Takes warnings; default: the console. */
+  readonly logger?: Logger
+  /** Rounds of one run; default 10. */
+  readonly maxTurns?: number
+  /** Handed on to the client. */
+  readonly serverName?: string
+  /** Handed on to the client. */
+  readonly agentId?: string
+  /** In place of the conversation's. What tools there are is added to it. */
+  readonly systemPrompt?: string
+  /** Ends the run: the stream and the calls under way, too. */
+  readonly signal?: AbortSignal
+  /** Whether a conversation that is too long is summed up; default false. */
+  readonly autoCompact?: boolean
+  /** Who sums it up; default: `acpClient`. */
+  readonly compactionProvider?: TextGenerationProvider
+  /** What it is asked; the conversation follows. */
+  readonly compactionPrompt?: string
+  /** Takes old outputs out before each round; default: as the conversation was set up. */
+  readonly contextPruner?: ContextPruner
+  /** Run around prompts and, unless they are the registry's, around calls. */
+  readonly hooks?: HookSystem
+  /** Gets all events of the loop. */
+  readonly eventBus?: EventBus
+  /** The same call so often in a row is not run again, and the model is told so; default 3, 0: as often as it likes. */
+  readonly maxIdenticalToolCalls?: number
+  /** For a stream that breaks in a way that may pass; default 2 and 1,000 ms. Decided as {@link ModelFailure} says. */
+  readonly streamRetry?: RetryOptions
+  /** For a call whose handler throws an error of such a kind; default 2 and 500 ms. The words of an output never count. */
+  readonly toolRetry?: RetryOptions
+}
+
+/** One round. */
+export interface LoopTurn {
+  /** From 1. */
+  readonly turn: number
+  /** Whether it was the answer, or calls. */
+  readonly type: 'text' | 'tool_use'
+  /** What the model said, without its calls. */
+  readonly text?: string
+  /** Its calls. */
+  readonly toolCalls?: readonly ToolCallRequest[]
+  /** What came of them, in their order. */
+  readonly toolResults?: readonly ToolCallResult[]
+  /** Figures of the round. */
+  readonly usage?: LoopUsage
+  /** How long it took. */
+  readonly durationMs: number
+}
+
+/** What came of a run. */
+export interface AgenticLoopResult {
+  /** The model's last text; `Error: …` when the stream failed for good. */
+  readonly finalText: string
+  /** The rounds that ended. */
+  readonly turns: readonly LoopTurn[]
+  /** How many there were. */
+  readonly totalTurns: number
+  /** Whether it ended at `maxTurns`. */
+  readonly hitTurnLimit: boolean
+  /** Whether the signal ended it. */
+  readonly aborted: boolean
+  /** How long it took. */
+  readonly totalDurationMs: number
+  /** Figures of all rounds together. */
+  readonly totalUsage?: LoopUsage
+}
+
+/** Heard during a run. They hang on the loop's events; one that throws is reported and stops nothing. */
+export interface LoopCallbacks {
+  /** A round begins. */
+  onStreamStart?(): void
+  /** A piece of the reply, its `<tool_use>` blocks included. */
+  onStreamDelta?(text: string): void
+  /** A call begins. */
+  onToolCallStart?(call: ToolCallRequest): void
+  /** A call has ended. */
+  onToolCallEnd?(result: ToolCallResult): void
+  /** A round has ended. */
+  onTurnComplete?(turn: LoopTurn): void
+  /** The conversation was summed up. */
+  onCompaction?(summary: string): void
+  /** The run fails, or the model said nothing. */
+  onError?(error: Error): void
+  /** Figures of the run so far. */
+  onUsageUpdate?(usage: LoopUsage): void
+  /** The same call came so often in a row. */
+  onDoomLoop?(toolName: string, callCount: number): void
+}
+
+/** A loop. */
+export interface AgenticLoop {
+  /** Runs until the model calls no more tools. Resolves with failures, too; rejects when a run is under way. */
+  run(userInput: string, callbacks?: LoopCallbacks): Promise<AgenticLoopResult>
+}
+
+/** Creates a loop over any client that answers a text with a stream. */
+export function createAgenticLoop(options: AgenticLoopOptions): AgenticLoop
+
+// ── Prompts and instructions ────────────────────────────────────────────────────────────────────
+
+/** Finds the prompt of a model. */
+export interface ProviderPromptResolver {
+  /** The prompt of the first pattern that fits `provider/name`, else the default one, else an empty text. */
+  resolve(modelId: string): string
+}
+
+/** Creates a resolver of prompts by model. */
+export function createProviderPromptResolver(config: ProviderPromptConfig): ProviderPromptResolver
+
+/** An instruction file. */
+export interface InstructionFile {
+  /** Absolute. */
+  readonly path: string
+  /** What it says; what is too long is cut, and says so. */
+  readonly content: string
+}
+
+/**
+ * Finds the instruction files of a directory, in the order of the patterns. What cannot be read, is empty, or lies outside of the directory is
+ * left out. `autoInject` is the server's to heed.
+ */
+export function discoverInstructions(
+  options: InstructionDiscoveryOptions & { readonly rootDir: string },
+): Promise<readonly InstructionFile[]>
+
+// ── Models ──────────────────────────────────────────────────────────────────────────────────────
+
+/** How much a model thinks before it answers; `auto`: as much as it does by itself. */
+export type ModelReasoning = 'auto' | 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh'
+
+/** Why a model stopped: it was done, it wants its calls run, it reached its limit of tokens, or its provider cut it for its content. */
+export type ModelFinishReason = 'end_turn' | 'tool_use' | 'length' | 'content_filter'
+
+/** Tokens of a request. */
+export interface ModelUsage {
+  /** Tokens sent. */
+  readonly inputTokens?: number | undefined
+  /** Tokens received. */
+  readonly outputTokens?: number | undefined
+  /** Both together, where the provider counts otherwise. */
+  readonly totalTokens?: number | undefined
+}
+
+/** A tool, as a model is told of it. */
+export interface ModelTool {
+  /** In letters that every provider takes: `mcp:files/read` is `mcp__files__read` here. Calls by this name reach the tool. */
+  readonly name: string
+  /** What it does. */
+  readonly description: string
+  /** Its arguments: the JSON Schema of an object. */
+  readonly parameters: JsonSchemaObject
+}
+
+/** What a model is asked. */
+export interface ModelRequest {
+  /** The model's id, `provider/name`. */
+  readonly model: string
+  /** The system text; empty for none. */
+  readonly system: string
+  /** The conversation so far, oldest first: `user`, `assistant` and `tool_result`. */
+  readonly messages: readonly ConversationMessage[]
+  /** What it may call. */
+  readonly tools: readonly ModelTool[]
+  /** How much it is to think. */
+  readonly reasoning: ModelReasoning
+}
+
+/**
+ * What a model yields. A string is a piece of its answer. One that returns without `complete` is done, or wants its calls run when it
+ * made some.
+ */
+export type ModelChunk =
+  | string
+  /** A piece of its answer. */
+  | { readonly type: 'delta'; readonly text: string }
+  /** A piece of its thoughts. */
+  | { readonly type: 'reasoning'; readonly text: string }
+  /** A whole call. Arguments may be JSON in a string; what is no JSON is told to the model, and nothing runs. */
+  | {
+      readonly type: 'tool_call'
+      readonly toolCall: {
+        readonly id?: string | undefined
+        readonly name: string
+        readonly arguments?: Readonly<Record<string, unknown>> | string | undefined
+      }
+    }
+  /** A piece of a call, which belongs to the one of its `index`, else of its `id`, else to the last one. Arguments may be cut anywhere. */
+  | {
+      readonly type: 'tool_call_delta'
+      readonly index?: number | undefined
+      readonly id?: string | undefined
+      readonly name?: string | undefined
+      readonly arguments?: string | undefined
+    }
+  /** Tokens of this request so far. */
+  | { readonly type: 'usage'; readonly usage: ModelUsage }
+  /** The end: nothing behind it is read. */
+  | {
+      readonly type: 'complete'
+      readonly finishReason?: ModelFinishReason | undefined
+      readonly usage?: ModelUsage | undefined
+    }
+  /** The same as throwing it. */
+  | ({ readonly type: 'error' } & ModelFailure)
+
+/**
+ * What a model throws when it fails, of whatever class. A failure is tried again when it is `retryable`, when it has the `status` 408,
+ * 425, 429 or 5xx (`statusCode` will do), or when it or a `cause` of it has the `code` of a connection that broke (`ECONNRESET` …) or the
+ * name `TimeoutError`; never for its words. 401 and 403 mean a key that is refused, other 4xx a request that is. All else counts as a
+ * model that cannot be used now.
+ */
+export interface ModelFailure {
+  /** What happened. */
+  readonly message: string
+  /** Such as `ECONNRESET`. */
+  readonly code?: string | undefined
+  /** The HTTP status. */
+  readonly status?: number | undefined
+  /** Whether another try may help. */
+  readonly retryable?: boolean | undefined
+  /** How long to wait before it; `retry-after` among `headers` or `responseHeaders` counts, too. */
+  readonly retryAfterMs?: number | undefined
+}
+
+/** A model that is JavaScript. */
+export interface SimseModel {
+  /** `provider/name`, or a name alone for `js/name`. `acp/` and `demo/` are ours. */
+  readonly name: string
+  /**
+   * Answers a request: an async generator, or anything else that can be iterated. It is pulled no faster than its answer is
+   * taken. `signal` fires, and the generator is returned, when the answer is not wanted any more: the turn was aborted, the
+   * server stops, or nothing came for `limits.modelIdleTimeoutMs`.
+   */
+  stream(
+    request: ModelRequest,
+    signal: AbortSignal,
+  ): AsyncIterable<ModelChunk> | Iterable<ModelChunk> | Promise<AsyncIterable<ModelChunk> | Iterable<ModelChunk>>
+  /** Whether it can be shown images; default true. If not, it is told what the images are. */
+  readonly images?: boolean | undefined
+}
+
+/** A language model of the Vercel AI SDK: `v2` of AI SDK 5, `v3` of 6, `v4` of 7. */
+export interface VercelLanguageModel {
+  /** The version of its interface. */
+  readonly specificationVersion: 'v2' | 'v3' | 'v4'
+  /** Its provider, such as `openai.responses`. */
+  readonly provider: string
+  /** Its name there. */
+  readonly modelId: string
+  /** Asks it. */
+  doStream(options: never): PromiseLike<{
+    readonly stream: {
+      getReader(): { read(): Promise<{ done: boolean; value?: unknown }>; cancel(reason?: unknown): Promise<void> }
+    }
+  }>
+}
+
+/** What the AI SDK is told with each request, beside the conversation: `temperature`, `maxOutputTokens`, `headers`, `providerOptions` … */
+export type VercelCallOptions = Readonly<Record<string, unknown>>
+
+/** How a model of the AI SDK is taken. */
+export interface FromVercelModelOptions {
+  /** Its name here. Default: `provider/modelId`. */
+  readonly name?: string | undefined
+  /** Whether it can be shown images; default true. */
+  readonly images?: boolean | undefined
+  /** Options of each request, or what makes them of one. */
+  readonly callOptions?: VercelCallOptions | ((request: ModelRequest) => VercelCallOptions | undefined) | undefined
+}
+
+/**
+ * A language model of the Vercel AI SDK as a model of a server: `models: [fromVercelModel(openai('gpt-5'))]`. How much it is to think
+ * goes to it as `reasoning` (`v4`), before that as `reasoningEffort` of its provider, which those of OpenAI's kind know; others are told
+ * through `callOptions.providerOptions`. What a provider runs by itself (its own web search and the like) stays with it.
+ * @throws {SimseError} `CONFIG_VALIDATION` for what is no such model.
+ */
+export function fromVercelModel(model: VercelLanguageModel, options?: FromVercelModelOptions): SimseModel
+
 // ── Server ──────────────────────────────────────────────────────────────────────────────────────
 
 /** An ACP agent: a program that answers sessions by itself. */
@@ -1548,6 +2079,10 @@ export interface SimseServerLimits {
   readonly streamsPerSession?: number
   /** Bytes of files kept for undoing what turns did; 0 records nothing; default 1,073,741,824. */
   readonly snapshotBytes?: number
+  /**
+   * Bytes of the definitions of tools of MCP servers that a model is told one by one; with more it is told how to find them. Default 16,384.
+   */
+  readonly mcpToldBytes?: number
   /** Commands of one client in a minute, controls counted apart; default 60,000, 0: no limit. */
   readonly commandsPerMinute?: number
   /** Largest request body; default 10,000,000 bytes. */
@@ -1654,6 +2189,8 @@ export interface SimseServerConfig {
   readonly instructionDiscovery?: InstructionDiscoveryOptions
   /** The model of new sessions, `provider/name`. Default: the first that is configured, else the scripted `demo/scripted`. */
   readonly model?: string
+  /** Models that are generators of this program. The first one answers sessions that name none, unless `model` says otherwise. */
+  readonly models?: readonly SimseModel[]
   /** An endpoint that speaks chat completions. Nothing is read from the environment. */
   readonly openai?: {
     /** Such as `https://api.openai.com/v1`. */

@@ -186,3 +186,86 @@ test('the process ends by itself after disconnectAll(), and stays while a server
   const kept = await runModule(head, { limitMs: 3000 })
   assert.equal(kept.timedOut, true)
 })
+
+/** A server that wants things of its client, and tells. */
+const rich = (name) => ({
+  name,
+  command: process.execPath,
+  args: [new URL('../tests/it/support/mcp_rich.mjs', import.meta.url).pathname, join(room, name)],
+})
+const answerOf = async (...args) => JSON.parse((await args[0].callTool(...args.slice(1))).content[0].text)
+
+test('a program answers what its servers ask', async () => {
+  const asked = []
+  const { client } = clientOf([rich('asks')], {
+    roots: [room],
+    onSampling: async (request, { server, signal }) => {
+      asked.push([server, request.messages[0].content.text, request.systemPrompt, signal instanceof AbortSignal])
+      if (request.maxTokens === 1) throw new Error('not for one token')
+      return { role: 'assistant', content: { type: 'text', text: 'an answer' }, model: 'mine', stopReason: 'endTurn' }
+    },
+  })
+  await client.connect('asks')
+  const { capabilities } = heard('asks', 'initialize')[0].params
+  assert.deepEqual(capabilities, { roots: { listChanged: true }, sampling: {} })
+  const answer = await answerOf(client, 'asks', 'sample')
+  assert.deepEqual([answer.model, answer.content.text, answer.stopReason], ['mine', 'an answer', 'endTurn'])
+  assert.deepEqual(asked, [['asks', 'What is it?', 'Be brief. s3cret-key', true]])
+  const refused = await answerOf(client, 'asks', 'sample', { maxTokens: 1 })
+  assert.deepEqual(refused.error, { code: -1, message: 'not for one token' })
+  const [root] = (await answerOf(client, 'asks', 'roots')).roots
+  assert.equal(root.uri, `file://${room}`)
+  client.setRoots([join(room, 'a b'), '/'])
+  const later = await answerOf(client, 'asks', 'roots')
+  assert.deepEqual(
+    later.roots.map((each) => each.uri),
+    [`file://${room}/a%20b`, 'file:///'],
+  )
+  while (heard('asks', 'notifications/roots/list_changed').length === 0) await new Promise((soon) => setTimeout(soon, 5))
+  assert.throws(() => client.setRoots('x'), { code: 'CONFIG_VALIDATION' })
+})
+
+test('progress, log messages and changed resources are told, also after a new start', async () => {
+  const { client } = clientOf([rich('tells')])
+  const told = []
+  const ends = [
+    client.onLog((message) => told.push(['log', message])),
+    client.onResourceUpdated((server, uri) => told.push(['updated', server, uri])),
+    client.onResourcesChanged((server) => told.push(['resources', server])),
+    client.onPromptsChanged((server) => told.push(['prompts', server])),
+  ]
+  await client.connect('tells')
+  const steps = []
+  const slow = await client.callTool('tells', 'slow', {}, { timeoutMs: 400, onProgress: (step) => steps.push(step) })
+  assert.equal(slow.content[0].text, 'at last', 'it took longer than its time, and said that it goes on')
+  assert.deepEqual(steps[3], { progress: 4, total: 4, message: 'step 4 s3cret-key' })
+  await assert.rejects(client.callTool('tells', 'slow', {}, { timeoutMs: 400 }), { code: 'OPERATION_TIMEOUT' })
+  await client.setLogLevel('tells', 'error')
+  await client.subscribeResource('tells', 'mem://1')
+  await client.subscribeResource('tells', 'mem://2')
+  await client.unsubscribeResource('tells', 'mem://2')
+  assert.deepEqual(await client.complete('tells', { prompt: 'p' }, { name: 'city', value: 'pa' }, { country: 'F' }), {
+    values: ['paris'],
+    total: 1,
+  })
+  assert.deepEqual(heard('tells', 'completion/complete')[0].params.context, { arguments: { country: 'F' } })
+  await assert.rejects(client.complete('tells', {}, { name: 'a', value: '' }), { code: 'CONFIG_VALIDATION' })
+  await assert.rejects(client.setLogLevel('tells', 'loud'), { code: 'CONFIG_VALIDATION' })
+  await client.callTool('tells', 'chatter')
+  await client.callTool('tells', 'touch', { uri: 'mem://1' })
+  while (told.length < 4) await new Promise((soon) => setTimeout(soon, 5))
+  assert.deepEqual(told, [
+    ['log', { server: 'tells', level: 'warning', logger: 'l', data: 'word 0' }],
+    ['updated', 'tells', 'mem://1'],
+    ['resources', 'tells'],
+    ['prompts', 'tells'],
+  ])
+  for (const end of ends) end()
+  await assert.rejects(client.callTool('tells', 'die'), { code: 'MCP_TOOL_ERROR' })
+  await client.callTool('tells', 'chatter')
+  // The new program is told again what the one before it was told.
+  while (heard('tells', 'resources/subscribe').length < 3) await new Promise((soon) => setTimeout(soon, 5))
+  const [level] = heard('tells', 'logging/setLevel').slice(-1)
+  const [uri] = heard('tells', 'resources/subscribe').slice(-1)
+  assert.deepEqual([level.params.level, uri.params.uri, told.length], ['error', 'mem://1', 4])
+})

@@ -76,6 +76,18 @@ test('the Node example runs in a project of its own', async () => {
   assert.equal(said.err, '')
 })
 
+test('the example of a model runs', async () => {
+  const [source, ...more] = blocks('A model in JavaScript', 'js')
+  assert.equal(more.length, 0)
+  const project = join(room, 'model')
+  mkdirSync(join(project, 'node_modules'), { recursive: true })
+  symlinkSync(top, join(project, 'node_modules', 'simse'))
+  writeFileSync(join(project, 'example.mjs'), source)
+  const { said, ended } = start(process.execPath, ['example.mjs'], { cwd: project, env: environment(room) })
+  assert.equal(await ended, 0, said.err)
+  assert.deepEqual(said, { out: 'You said: hello\n', err: '' })
+})
+
 test('the client example runs beside the program', async () => {
   const [source, ...more] = blocks('A typed client', 'js')
   assert.equal(more.length, 0)

@@ -4,22 +4,30 @@ import { z } from 'zod'
 import {
   type BlockedResult,
   type ClientReply,
+  type Conversation,
+  createAgenticLoop,
+  createContextPruner,
+  createConversation,
   createEventBus,
   createHookSystem,
   createMCPClient,
+  type createProviderPromptResolver,
   createSimseServer,
   createToolPermissionResolver,
   createToolRegistry,
+  discoverInstructions,
   type EventBus,
   fuzzyMatch,
   type HookRegistration,
   type HookSystem,
   type MCPClient,
+  type ModelChunk,
   registerBashTool,
   registerExecTools,
   registerFilesystemTools,
   registerGitTools,
   registerMemoryTools,
+  type SimseModel,
   type SimseServer,
   type ToolCallRequest,
   type ToolCallResult,
@@ -186,6 +194,42 @@ async function scope(): Promise<string> {
 void scope
 // @ts-expect-error the working directory is needed
 createSimseServer({ acpServers: [] })
+
+// Models
+const poet: SimseModel = {
+  name: 'poet',
+  async *stream({ messages, tools }, signal): AsyncGenerator<ModelChunk> {
+    if (signal.aborted) return
+    yield messages.at(-1)?.content ?? ''
+    yield { type: 'tool_call', toolCall: { name: tools[0]?.name ?? 'a', arguments: {} } }
+    yield { type: 'complete', finishReason: 'tool_use', usage: { inputTokens: 1 } }
+  },
+}
+createSimseServer({ workingDirectory: '.', models: [poet, { name: 'list', stream: () => ['a'], images: false }] })
+// @ts-expect-error no such chunk
+const noModel: SimseModel = { name: 'a', stream: () => [{ type: 'text', text: 'a' }] }
+void noModel
+
+// Loop
+const conversation: Conversation = createConversation({ systemPrompt: 'a', maxMessages: 5 })
+createAgenticLoop({
+  acpClient: {
+    async *generateStream(prompt, options) {
+      yield { type: 'delta', text: `${prompt}${options?.signal?.aborted}` }
+    },
+  },
+  toolRegistry: registry,
+  conversation,
+  contextPruner: createContextPruner({ protectRecentTurns: 1 }),
+})
+  .run('go', { onTurnComplete: ({ toolResults }) => toolResults?.[0]?.output, onError: ({ message }) => message })
+  .then(({ finalText, turns }) => `${finalText}${turns.length}`)
+// @ts-expect-error a client has to stream
+createAgenticLoop({ acpClient: {}, toolRegistry: registry, conversation })
+same<ReturnType<ReturnType<typeof createProviderPromptResolver>['resolve']>, string>(true)
+discoverInstructions({ rootDir: '.' }).then(([first]) => first?.content)
+// @ts-expect-error where to look is needed
+discoverInstructions({})
 
 // MCP client
 const client: MCPClient = createMCPClient({ servers: [{ name: 'a', command: 'x' }], clientName: 'mine' }, console)

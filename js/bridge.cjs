@@ -23,10 +23,24 @@ const OVER = Object.freeze({ cancelled: true, by: 'abort', reason: 'the call tha
 const noticeLevel = oneOf('info', 'warning', 'error')
 const askOptions = shape({ timeoutMs: optional(integer(1)) })
 
+/** What `push` answers (src/node/feed.rs). */
+const UNWANTED = 0
+const FULL = 2
+
+/** A promise and what resolves it. */
+function deferred() {
+  let resolve
+  const promise = new Promise((resolved) => {
+    resolve = resolved
+  })
+  return { promise, resolve }
+}
+
 /** A call that Rust made. Its signal is made when somebody asks for it. */
 class Call {
   #controller = null
   #aborted = false
+  #room = null
   #sequence
 
   constructor(sequence) {
@@ -76,6 +90,25 @@ class Call {
   abort() {
     this.#aborted = true
     this.#controller?.abort()
+    this.drain()
+  }
+
+  /** Hands over a batch of an answer that comes in pieces; false: nobody wants it any more. */
+  push(batch) {
+    const said = bridge.push(this.#sequence, batch)
+    if (said === FULL && this.#room === null) this.#room = deferred()
+    return said !== UNWANTED
+  }
+
+  /** Waits until there is room for more; undefined where there is. */
+  room() {
+    return this.#room?.promise
+  }
+
+  /** There is room again. */
+  drain() {
+    this.#room?.resolve()
+    this.#room = null
   }
 }
 
@@ -98,6 +131,7 @@ async function run(sequence, target, operation, input) {
 
 function invoke([sequence, target, operation, input]) {
   if (operation === 'abort') running.get(sequence)?.abort()
+  else if (operation === 'drain') running.get(sequence)?.drain()
   else if (operation === 'events') batches.get(target)?.()
   else if (operation === 'release') targets.get(target)?.deref()?.release(sequence)
   else run(sequence, target, operation, input)

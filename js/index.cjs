@@ -3,9 +3,12 @@
 
 const { createLoopBreaker } = require('./breaker.cjs')
 const { createEventBus } = require('./bus.cjs')
+const { createContextPruner, createConversation } = require('./conversation.cjs')
 const { createHookSystem } = require('./hooks.cjs')
+const { createAgenticLoop } = require('./loop.cjs')
 const { createMCPClient } = require('./mcp-client.cjs')
 const { createToolPermissionResolver } = require('./permissions.cjs')
+const { createProviderPromptResolver, discoverInstructions } = require('./prompts.cjs')
 const { createToolRegistry, registerMemoryTools } = require('./registry.cjs')
 const {
   fuzzyMatch,
@@ -16,15 +19,22 @@ const {
 } = require('./host.cjs')
 const interop = require('./interop.cjs')
 const { createSimseServer } = require('./server.cjs')
+const { fromVercelModel } = require('./vercel-model.cjs')
 
 module.exports = {
+  createAgenticLoop,
+  createContextPruner,
+  createConversation,
   createEventBus,
   createHookSystem,
   createLoopBreaker,
   createMCPClient,
+  createProviderPromptResolver,
   createSimseServer,
   createToolPermissionResolver,
   createToolRegistry,
+  discoverInstructions,
+  fromVercelModel,
   fuzzyMatch,
   registerBashTool,
   registerExecTools,

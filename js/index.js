@@ -3,13 +3,19 @@
 import simse from './index.cjs'
 
 export const {
+  createAgenticLoop,
+  createContextPruner,
+  createConversation,
   createEventBus,
   createHookSystem,
   createLoopBreaker,
   createMCPClient,
+  createProviderPromptResolver,
   createSimseServer,
   createToolPermissionResolver,
   createToolRegistry,
+  discoverInstructions,
+  fromVercelModel,
   fuzzyMatch,
   registerBashTool,
   registerExecTools,

@@ -2,7 +2,8 @@
 'use strict'
 
 const { addTarget, bridge, cancelHandle, native } = require('./bridge.cjs')
-const { assertFits, fn, having, integer, optional, plain, record, shape, string, text } = require('./check.cjs')
+const { isAbsolute, resolve } = require('node:path')
+const { assertFits, fn, having, integer, list, optional, path, plain, record, shape, string, text } = require('./check.cjs')
 const { messageOf, revive, simseError } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
 const { mcpServers } = require('./server-config.cjs')
@@ -15,28 +16,60 @@ const PAGES_MAX = 100
 /** The longest that a timer can wait. */
 const FOR_EVER_MS = 0x7fff_ffff
 
-const configShape = shape({ servers: mcpServers, clientName: optional(text), clientVersion: optional(text) })
+const roots = list(path)
+const configShape = shape({
+  servers: mcpServers,
+  clientName: optional(text),
+  clientVersion: optional(text),
+  roots: optional(roots),
+  onSampling: optional(fn),
+  onElicitation: optional(fn),
+})
+const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency']
+const absolute = (paths) => paths.map((each) => (isAbsolute(each) ? each : resolve(each)))
 const optionsShape = optional(
   shape({
     signal: optional(having('addEventListener', 'removeEventListener')),
     timeoutMs: optional(integer(1, FOR_EVER_MS)),
+    onProgress: optional(fn),
   }),
 )
+const argumentShape = shape({ name: text, value: string })
+const refShape = (value, at, issues) => {
+  shape({ prompt: optional(text), resource: optional(text) })(value, at, issues)
+  if (plain(value) && (value.prompt === undefined) === (value.resource === undefined))
+    issues.push({ path: at, message: 'expected either `prompt` or `resource`' })
+}
+const levelCheck = (value, at, issues) => {
+  if (!LEVELS.includes(value)) issues.push({ path: at, message: `expected one of ${LEVELS.join(', ')}` })
+}
 const anyRecord = (value, path, issues) => {
   if (!plain(value)) issues.push({ path, message: 'expected an object' })
 }
 
 /** What Rust calls, and everything that the facade works with. */
 class State {
-  #listeners = new Set()
+  #listeners = new Map()
+  #progress = new Map()
+  #requests = 0
   #keepAlive = null
   #wanted = new Set()
+  #answers
 
   constructor(config, logger) {
     this.names = config.servers.map((server) => server.name)
     this.logger = logger
-    const { servers, clientName, clientVersion } = config
-    const settings = toJson({ servers, clientName, clientVersion, directory: process.cwd() })
+    const { servers, clientName, clientVersion, onSampling, onElicitation } = config
+    this.#answers = { 'sampling/createMessage': onSampling, 'elicitation/create': onElicitation }
+    const settings = toJson({
+      servers,
+      clientName,
+      clientVersion,
+      directory: process.cwd(),
+      roots: absolute(config.roots ?? [process.cwd()]),
+      samples: onSampling !== undefined,
+      elicits: onElicitation !== undefined,
+    })
     try {
       this.native = new native.NativeMcpClient(bridge, settings, addTarget(this))
     } catch (cause) {
@@ -50,24 +83,44 @@ class State {
   }
 
   /** A call of Rust's. */
-  async handle(operation, { server }) {
-    if (operation === 'toolsChanged') for (const listener of [...this.#listeners]) this.#tell(listener, server)
+  async handle(operation, input, call) {
+    const { server } = input
+    if (operation === 'answer') return this.#answer(input, call)
+    if (operation === 'progress') {
+      const listener = this.#progress.get(input.request)
+      if (listener) this.#tell('progress', () => listener(input.progress), server)
+      return ''
+    }
+    const { kind, ...rest } = input.news
+    const what = { log: [{ ...rest, server }], resourceUpdated: [server, rest.uri] }[kind] ?? [server]
+    for (const listener of [...(this.#listeners.get(kind) ?? [])]) this.#tell(kind, () => listener(...what), server)
     return ''
   }
 
-  #tell(listener, server) {
+  /** What a server asks of the program. What is thrown is told to the server as a refusal. */
+  async #answer({ server, method, params }, call) {
+    const answer = await this.#answers[method](params, { server, signal: call.signal })
+    return toJson(answer)
+  }
+
+  #tell(what, listener, server) {
     try {
-      listener(server)
+      listener()
     } catch (cause) {
-      this.warn(`a listener for changed tools failed: ${messageOf(cause)}`, { server, cause })
+      this.warn(`a listener for ${what} failed: ${messageOf(cause)}`, { server, cause })
     }
   }
 
-  listen(listener) {
+  listen(kind, listener) {
     // Each has an entry of its own, so that one can be taken out twice and the other stays.
-    const entry = (server) => listener(server)
-    this.#listeners.add(entry)
-    return () => void this.#listeners.delete(entry)
+    const entry = (...news) => listener(...news)
+    const entries = this.#listeners.get(kind) ?? new Set()
+    this.#listeners.set(kind, entries.add(entry))
+    return () => void entries.delete(entry)
+  }
+
+  setRoots(paths) {
+    this.native.setRoots(toJson(absolute(paths)))
   }
 
   get connected() {
@@ -106,16 +159,20 @@ class State {
   }
 
   /** One request; its answer as the protocol has it. */
-  async request(server, method, params, { signal, timeoutMs = TIMEOUT_MS } = {}) {
+  async request(server, method, params, { signal, timeoutMs = TIMEOUT_MS, onProgress } = {}) {
     signal?.throwIfAborted()
     const cancel = signal && cancelHandle(signal)
+    const progress = onProgress && ++this.#requests
+    if (onProgress) this.#progress.set(progress, onProgress)
     try {
-      return JSON.parse(await this.native.request(toJson({ server, method, params, timeoutMs }), cancel?.handle))
+      const request = toJson({ server, method, params, timeoutMs, progress })
+      return JSON.parse(await this.native.request(request, cancel?.handle))
     } catch (cause) {
       signal?.throwIfAborted()
       throw revive(cause)
     } finally {
       cancel?.release()
+      this.#progress.delete(progress)
     }
   }
 
@@ -188,6 +245,10 @@ function createMCPClient(config, logger) {
     assertFits(caller, optional(text), name, 'name')
     return state.listOf(name, method, member)
   }
+  const listening = (caller, kind) => (handler) => {
+    assertFits(caller, fn, handler, 'handler')
+    return state.listen(kind, handler)
+  }
   return Object.freeze({
     async connect(name) {
       assertFits('connect', text, name, 'name')
@@ -223,10 +284,39 @@ function createMCPClient(config, logger) {
       assertFits('getPrompt', record(string), args, 'args')
       return state.request(server, 'prompts/get', { name: prompt, arguments: args })
     },
-    onToolsChanged(handler) {
-      assertFits('onToolsChanged', fn, handler, 'handler')
-      return state.listen(handler)
+    async complete(server, about, argument, context = undefined) {
+      assertFits('complete', text, server, 'server')
+      assertFits('complete', refShape, about, 'about')
+      assertFits('complete', argumentShape, argument, 'argument')
+      assertFits('complete', optional(record(string)), context, 'context')
+      const ref = about.prompt ? { type: 'ref/prompt', name: about.prompt } : { type: 'ref/resource', uri: about.resource }
+      const params = { ref, argument, ...(context && { context: { arguments: context } }) }
+      return (await state.request(server, 'completion/complete', params)).completion
     },
+    async subscribeResource(server, uri) {
+      assertFits('subscribeResource', text, server, 'server')
+      assertFits('subscribeResource', text, uri, 'uri')
+      await state.request(server, 'resources/subscribe', { uri })
+    },
+    async unsubscribeResource(server, uri) {
+      assertFits('unsubscribeResource', text, server, 'server')
+      assertFits('unsubscribeResource', text, uri, 'uri')
+      await state.request(server, 'resources/unsubscribe', { uri })
+    },
+    async setLogLevel(server, level) {
+      assertFits('setLogLevel', text, server, 'server')
+      assertFits('setLogLevel', levelCheck, level, 'level')
+      await state.request(server, 'logging/setLevel', { level })
+    },
+    setRoots(paths) {
+      assertFits('setRoots', roots, paths, 'roots')
+      state.setRoots(paths)
+    },
+    onToolsChanged: listening('onToolsChanged', 'toolsChanged'),
+    onResourcesChanged: listening('onResourcesChanged', 'resourcesChanged'),
+    onResourceUpdated: listening('onResourceUpdated', 'resourceUpdated'),
+    onPromptsChanged: listening('onPromptsChanged', 'promptsChanged'),
+    onLog: listening('onLog', 'log'),
     get connectedServerNames() {
       return Object.freeze(state.connected)
     },

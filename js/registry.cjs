@@ -81,6 +81,8 @@ class State {
   handlers = new Map()
   /** Counts the changes of `tools`. */
   version = 0
+  /** Call → what its handler threw, of those calls that somebody asks about (js/loop-calls.cjs). */
+  thrown = new Map()
   #lastHandler = 0
 
   constructor(options) {
@@ -196,7 +198,12 @@ class State {
         return call.signal
       },
     })
-    return encodeOutput(await found.handler(value, context))
+    try {
+      return encodeOutput(await found.handler(value, context))
+    } catch (cause) {
+      if (this.thrown.has(callId)) this.thrown.set(callId, cause)
+      throw cause
+    }
   }
 
   /** Notices of a call go to the session's clients; outside a server to the bus. */
@@ -246,6 +253,13 @@ class State {
 
 /** Registry → its state, for the functions of this package that work on registries. */
 const states = new WeakMap()
+/** Method → the state of the registry that it belongs to: what is spread into another object is still known by it. */
+const owners = new WeakMap()
+
+/** The state of a registry, or of one that was put into another object; undefined for one that is not ours. */
+function findState(registry) {
+  return states.get(registry) ?? owners.get(registry.register)
+}
 
 /** The state of a registry that `createToolRegistry` made. */
 function stateOf(registry, what) {
@@ -295,10 +309,17 @@ function createToolRegistry(options = {}) {
     },
   })
   states.set(registry, state)
+  owners.set(registry.register, state)
   return registry
 }
 
 /** Registers `memory_search`, `memory_add` and `memory_delete` over a memory manager. */
 const registerMemoryTools = registrar(stateOf)
 
-module.exports = { createToolRegistry, registerMemoryTools, stateOf }
+module.exports = {
+  createToolRegistry,
+  findState,
+  isOurs: (registry) => states.has(registry),
+  registerMemoryTools,
+  stateOf,
+}

@@ -20,6 +20,7 @@ const {
 } = require('./check.cjs')
 const { HOOK_TYPES } = require('./hooks.cjs')
 const native = require('./load.cjs')
+const { modelList, nativeModel } = require('./models.cjs')
 const { permissionConfig } = require('./permissions.cjs')
 
 /** What each whole number may be, from and to, by its path: the same list that flags, variables and files are held against. */
@@ -219,6 +220,7 @@ const configShape = shape({
     shape({ patterns: optional(list(text)), rootDir: optional(text), autoInject: optional(boolean) }),
   ),
   model: optional(text),
+  models: optional(modelList),
   openai: optional(
     shape({
       baseUrl: optional(httpUrl),
@@ -267,9 +269,10 @@ function checkConfig(config) {
 
 /** The part of a checked configuration that Rust reads. */
 function nativeConfig(config) {
-  const { hooks, toolRegistry, toolPermissions, providerPrompts, ...rest } = config
+  const { hooks, models, toolRegistry, toolPermissions, providerPrompts, ...rest } = config
   return {
     ...rest,
+    ...(models && { models: models.map(nativeModel) }),
     ...(toolPermissions && {
       toolPermissions: { defaultPolicy: toolPermissions.defaultPolicy, rules: toolPermissions.rules ?? [] },
       asks: toolPermissions.onPermissionRequest !== undefined,

@@ -6,6 +6,7 @@ const { revive, simseError } = require('./errors.cjs')
 const { createHookSystem, watchHooks, HOOK_TYPES } = require('./hooks.cjs')
 const { toJson } = require('./json.cjs')
 const { endAtExit } = require('./leftovers.cjs')
+const { runModel } = require('./models.cjs')
 const { askPerson, questionOf } = require('./permissions.cjs')
 const { stateOf } = require('./registry.cjs')
 const { checkConfig, nativeConfig } = require('./server-config.cjs')
@@ -45,6 +46,7 @@ class State {
   }
 
   async handle(operation, input, call) {
+    if (operation === 'model') return runModel(this.config.models[input.at], input.request, call)
     if (operation === 'ask')
       return String(await askPerson(this.config.toolPermissions.onPermissionRequest, questionOf(input), warn))
     const notify = (text, level) => void call.notify(text, level)
@@ -140,7 +142,8 @@ class Life {
 function createSimseServer(config) {
   checkConfig(config)
   // A copy: what the caller changes later changes nothing here.
-  const life = new Life(new State({ ...config }))
+  const { models } = config
+  const life = new Life(new State({ ...config, ...(models && { models: [...models] }) }))
   const host = config.host ?? '127.0.0.1'
   const server = {
     start: () => life.start(),

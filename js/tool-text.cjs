@@ -127,8 +127,15 @@ function readCall(call) {
  * a limit, four times the reply; beyond it a block ends at its first closing tag.
  */
 function parseToolCalls(response) {
+  const { text, toolCalls } = readReply(response)
+  return Object.freeze({ text, toolCalls })
+}
+
+/** The same, and how many blocks are malformed. */
+function readReply(response) {
   const toolCalls = []
   const texts = []
+  let malformed = 0
   let inVain = 4 * response.length + 65_536
   let at = 0
   let closing = 0
@@ -141,19 +148,23 @@ function parseToolCalls(response) {
     if (closing === -1 || mentioned(response, start, closing)) {
       const end = closing === -1 ? endOfUnclosed(response, start) : -1
       texts.push(response.slice(at, end === -1 ? start : open))
+      if (end !== -1) malformed += 1
       at = end === -1 ? start : end
       continue
     }
     const aware = inVain > 0 ? endOfBlock(response, start) : closing
     const call = aware === -1 ? undefined : parseBody(response.slice(start, aware))
     if (call) toolCalls.push(readCall(call))
-    else inVain -= (aware === -1 ? response.length : aware) - start
+    else {
+      malformed += 1
+      inVain -= (aware === -1 ? response.length : aware) - start
+    }
     texts.push(response.slice(at, open))
     // A block whose JSON does not hold ends at the first closing tag, so that it cannot swallow the next one.
     at = behind(response, (call ? aware : closing) + CLOSE.length, doubled)
   }
   texts.push(response.slice(at))
-  return Object.freeze({ text: texts.join('').trim(), toolCalls: Object.freeze(toolCalls) })
+  return { text: texts.join('').trim(), toolCalls: Object.freeze(toolCalls), malformed }
 }
 
 /** Where the inside of a block begins; a tag that is written twice and more opens one block. */
@@ -176,4 +187,4 @@ function behind(text, end, doubled) {
   return end
 }
 
-module.exports = { formatForSystemPrompt, parseToolCalls, newCallId }
+module.exports = { formatForSystemPrompt, parseToolCalls, readReply, newCallId }

@@ -1,11 +1,14 @@
 /** The tools of a registry against the types of the packages that they are for; tsc reads this file, nothing runs it. */
 
+import type { LanguageModelV2, LanguageModelV3 } from '@ai-sdk/provider'
 import type Anthropic from '@anthropic-ai/sdk'
 import type { CallToolResult, Tool } from '@modelcontextprotocol/sdk/types.js'
 import { generateText, type LanguageModel, type ToolSet } from 'ai'
 import type OpenAI from 'openai'
 import {
+  createSimseServer,
   createToolRegistry,
+  fromVercelModel,
   runAnthropicToolCalls,
   runMcpToolCall,
   runOpenAIResponsesToolCalls,
@@ -48,4 +51,11 @@ export async function vercel(model: LanguageModel): Promise<void> {
   const tools: ToolSet = toVercelTools(registry)
   await generateText({ model, prompt: 'go', tools })
   await generateText({ model, prompt: 'go', tools: toVercelTools(registry, { images: false }) })
+}
+
+export function serve(model: LanguageModelV3, older: LanguageModelV2): void {
+  const models = [fromVercelModel(model), fromVercelModel(older, { name: 'old', callOptions: { temperature: 0 } })]
+  createSimseServer({ workingDirectory: '.', models })
+  // @ts-expect-error a name alone is no model
+  fromVercelModel('openai/gpt-5')
 }

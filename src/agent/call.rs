@@ -18,8 +18,8 @@ use crate::base::{limit, panics};
 use crate::hook::{Before, CallPoint, Hooks, Line, NoHooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory};
 use crate::tool::{
-    JudgedPaths, Previewed, Registry, Scope, Tool, ToolContext, ToolError, ToolOutput, bound_output, bound_parts,
-    canonical, validate_call,
+    JudgedPaths, Previewed, Registry, Scope, Tool, ToolContext, ToolError, ToolEvents, ToolOutput, bound_output,
+    bound_parts, canonical, validate_call,
 };
 
 /// Everything around a call.
@@ -336,7 +336,7 @@ impl Prepared {
             biased;
             result = &mut tool => return Run::from(result),
             () = self.context.cancel.cancelled() => Run::Stopped,
-            limit_ms = sleep(limit_ms) => Run::TimedOut(limit_ms),
+            limit_ms = sleep(limit_ms, &self.context.events) => Run::TimedOut(limit_ms),
         };
         self.context.cancel.cancel();
         let rest = tokio::time::timeout(Duration::from_millis(limit::TOOL_STOP_GRACE_MS), &mut tool).await;
@@ -394,15 +394,17 @@ impl From<Result<Result<ToolOutput, ToolError>, Box<dyn Any + Send>>> for Run {
     }
 }
 
-/// Waits out a limit; for ever when there is none.
-async fn sleep(limit_ms: Option<u64>) -> u64 {
-    match limit_ms {
-        Some(ms) => {
-            tokio::time::sleep(Duration::from_millis(ms)).await;
-            ms
+/// Waits out a limit, as often as the tool said meanwhile that it goes on; for ever when there is none.
+async fn sleep(limit_ms: Option<u64>, events: &ToolEvents) -> u64 {
+    let Some(ms) = limit_ms else { return std::future::pending().await };
+    for _ in 0..limit::TOOL_TIMEOUTS_MAX {
+        let beats = events.beats();
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        if events.beats() == beats {
+            break;
         }
-        None => std::future::pending().await,
     }
+    ms
 }
 
 fn in_ms(time: Duration) -> u64 {

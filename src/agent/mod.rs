@@ -13,6 +13,7 @@ mod permit;
 mod reply;
 mod report;
 mod rescue;
+mod sample;
 #[cfg(test)]
 mod tests;
 mod turn;
@@ -31,6 +32,7 @@ pub use batch::{run_batch, run_each};
 pub use breaker::{BreakerLimits, LoopBreaker, Repeated, Step};
 pub use call::{CallEnvironment, CallOutcome, run_call};
 pub use gate::RulesGate;
+pub use sample::TurnSampler;
 pub use turn::{Ended, Progress, TurnInput, TurnOutcome, run_turn};
 
 /// Events could not be written down. The turn ends.

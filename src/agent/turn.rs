@@ -264,6 +264,9 @@ impl Turn {
         if reply.calls.is_empty() {
             return self.answered(reply);
         }
+        for asked in &mut reply.calls {
+            self.input.environment.registry.unwrap_call(&mut asked.request);
+        }
         let Reply { text, calls, usage, original, .. } = reply;
         let requests = calls.iter().map(|asked| asked.request.clone()).collect();
         self.remember_reply((text.clone(), requests, original));
@@ -314,10 +317,15 @@ impl Turn {
     pub(super) async fn told(&self, without_images: bool) -> Messages {
         let (messages, hooks) = (&self.input.messages, &self.input.environment.hooks);
         let prunes = messages.output_tokens() >= limit::PRUNE_MINIMUM_TOKENS;
-        if !prunes && !without_images && !hooks.hears_messages() {
+        let registry = &self.input.environment.registry;
+        let retells = registry.retells(messages);
+        if !prunes && !without_images && !retells && !hooks.hears_messages() {
             return messages.clone();
         }
         let mut told = messages.to_vec();
+        if retells {
+            registry.retell(&mut told);
+        }
         if prunes {
             prune(&mut told, &PruneOptions::default());
         }

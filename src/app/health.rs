@@ -171,6 +171,8 @@ impl App {
         }
         let (programs, programs_max) = self.wardrobe.servers().programs();
         limits.push(LimitView::new("mcpPrograms", programs, programs_max));
+        let (owners, owners_max) = (self.wardrobe.servers().owners(), limit::MCP_SESSIONS_WITH_SERVERS_MAX);
+        limits.push(LimitView::new("sessionsWithMcpServers", owners, owners_max));
         let (shelves, bytes) = shelved();
         limits.push(LimitView::new("searchShelves", shelves, limit::SEARCH_SHELVES_MAX));
         limits.push(LimitView::new("searchShelfBytes", bytes, limit::SEARCH_SHELVES_BYTES_MAX));
@@ -183,7 +185,7 @@ impl App {
 
     /// How the tool servers are; None where none is configured. One that is down makes nothing unhealthy.
     fn tool_servers(&self) -> Option<serde_json::Value> {
-        let states = self.wardrobe.servers().states();
+        let states = self.wardrobe.servers().shared().states();
         let all = states.iter().all(|(_, state)| state == "connected" || state == "resting");
         let status = if all { "ok" } else { "degraded" };
         let servers: serde_json::Map<_, _> = states.into_iter().map(|(name, state)| (name, state.into())).collect();

@@ -22,6 +22,7 @@ mod rehearsal;
 mod reload;
 mod roots;
 mod settings;
+mod tool_servers;
 mod wiring;
 
 #[cfg(test)]
@@ -355,6 +356,7 @@ impl App {
         if_version: Option<u64>,
     ) -> Result<Deleted, ApiError> {
         self.live(caller, id).await?.delete(if_version).await?;
+        self.wardrobe.servers().release(id);
         self.session_count.fetch_sub(1, Ordering::AcqRel);
         Ok(Deleted { deleted: true })
     }

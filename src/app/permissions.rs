@@ -25,8 +25,8 @@ impl App {
     /// `NOT_FOUND` for the session or the tool.
     pub async fn explain(&self, caller: &Caller, call: ExplainCall) -> Result<PermissionExplanation, ApiError> {
         let ExplainCall { session_id, tool, arguments, .. } = call;
-        let subject_of = async |settings: &crate::store::SessionSettings, context: ToolContext| {
-            let registry = self.wardrobe.registry(settings).await;
+        let subject_of = async |row: &crate::store::SessionRow, context: ToolContext| {
+            let registry = self.wardrobe.registry(&row.id, &row.settings).await;
             let found = registry.get(&tool).ok_or_else(|| ApiError::not_found(format!("tool {tool}")))?;
             // It may look at the file system to resolve a path.
             let looked = tokio::task::spawn_blocking(move || Looked::at(found.as_ref(), arguments, &context)).await;
@@ -37,13 +37,13 @@ impl App {
             let row = self.store.session(&id).await.map_err(|e| store_failure(&e))?;
             let row = row.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
             let scope = self.sessions.scope(&id).unwrap_or_default();
-            let looked = subject_of(&row.settings, imagined(Some(id), scope)).await?;
+            let looked = subject_of(&row, imagined(Some(id), scope)).await?;
             let Looked { definition, subject, place, insists, problem } = looked;
             let told = live.explain((definition.name.clone(), Some(definition)), (subject, place)).await?;
             return Ok(PermissionExplanation { problem, ..insisted(told, insists) });
         }
         let row = self.session_row(caller, crate::protocol::CreateSession::default()).await?;
-        let looked = subject_of(&row.settings, imagined(None, Arc::default())).await?;
+        let looked = subject_of(&row, imagined(None, Arc::default())).await?;
         let Looked { definition, subject, place, insists, problem } = looked;
         let told = insisted(self.sessions.explain(&row, &definition, (&subject, place.as_deref())), insists);
         Ok(PermissionExplanation { problem, ..told })

@@ -36,6 +36,8 @@ impl App {
         settings.permission_mode = next.permission_mode;
         // What is kept for undoing was opened with its size.
         settings.limits.snapshot_bytes_max = self.settings().limits.snapshot_bytes_max;
+        // Tools are made ready with it.
+        settings.limits.mcp_told_bytes_max = self.settings().limits.mcp_told_bytes_max;
         let tape = self.tape.as_ref();
         let models = providers::models(&settings, self.own_models.clone(), &self.agents, tape)?;
         self.models.adopt(&models);

@@ -1,5 +1,7 @@
 //! Picks the implementations: the store, the models, the tools of a session. The only place that does.
 
+mod tools;
+
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,9 +12,10 @@ use parking_lot::Mutex;
 use super::OpenError;
 use super::providers::openai_options;
 use super::roots::{canonical, held, roots};
+use super::tool_servers::ToolServers;
 use crate::base::panics::broken;
 use crate::base::workspace::{StaleCheck, Workspace};
-use crate::base::{BoxFuture, clock, limit};
+use crate::base::{BoxFuture, clock};
 use crate::config::{InstructionDiscovery, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
@@ -21,13 +24,15 @@ use crate::memory::{Memories, Project, Wanted, memory_tools};
 use crate::model::{Embedder, Models};
 use crate::permission::Floor;
 use crate::prompt::{SystemParts, directories_up, discover, provider_prompt, system_text};
-use crate::protocol::{ApiError, ErrorBody, ErrorCode, ToolDefinition};
+use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId, ToolDefinition};
 use crate::provider::{self, Reach};
 use crate::session::{Equipment, Workbench};
 use crate::store::recall::RecallStore;
 use crate::store::snapshots::SnapshotStore;
 use crate::store::{MemoryStore, SessionSettings, SqliteStore, Store, StoreError};
 use crate::tool::{Registry, Tool};
+
+use tools::Fitted;
 
 /// The long-term memory's name in the data directory.
 const MEMORY_FILE: &str = "memory.db";
@@ -124,8 +129,10 @@ pub(super) struct Wardrobe {
     /// The embedding program's own tools, instead of ours.
     given: Option<Arc<Registry>>,
     definitions: Vec<ToolDefinition>,
-    /// Servers that every session has tools of.
-    servers: Servers,
+    /// Servers that sessions have tools of.
+    servers: ToolServers,
+    /// Definitions of their tools that a model is told one by one, in bytes.
+    told_bytes_max: usize,
     provider_prompts: ProviderPrompts,
     instructions: InstructionDiscovery,
     memories: Option<Arc<Memories>>,
@@ -133,33 +140,6 @@ pub(super) struct Wardrobe {
     recording: Option<Arc<Recording>>,
     /// What sessions were fitted out with last, newest first.
     fitted: Mutex<VecDeque<Fitted>>,
-}
-
-/// The tools of sessions that work in one place and may use the same ones. They keep nothing between calls: what
-/// belongs to a session is in its [`Scope`](crate::tool::Scope).
-struct Fitted {
-    directory: PathBuf,
-    /// As its links lead now.
-    workspace: Workspace,
-    tools: Option<Vec<String>>,
-    without_tools: Vec<String>,
-    /// Those of the tool servers, which come and go.
-    remote: Vec<Arc<dyn Tool>>,
-    registry: Arc<Registry>,
-}
-
-impl Fitted {
-    /// Whether it is what a session with these settings would be fitted out with.
-    fn fits(&self, settings: &SessionSettings, workspace: &Workspace, remote: &[Arc<dyn Tool>]) -> bool {
-        let same =
-            |(one, other): (&Arc<dyn Tool>, &Arc<dyn Tool>)| std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other));
-        self.directory == settings.working_directory
-            && self.workspace == *workspace
-            && self.tools == settings.tools
-            && self.without_tools == settings.without_tools
-            && self.remote.len() == remote.len()
-            && self.remote.iter().zip(remote).all(same)
-    }
 }
 
 impl Wardrobe {
@@ -202,7 +182,8 @@ impl Wardrobe {
             sandbox,
             given,
             definitions,
-            servers,
+            servers: ToolServers::new(servers, idle),
+            told_bytes_max: settings.limits.mcp_told_bytes_max,
             provider_prompts: settings.provider_prompts.clone(),
             instructions: settings.instructions.clone(),
             memories: None,
@@ -258,8 +239,8 @@ impl Wardrobe {
         &self.working_directory
     }
 
-    /// The servers that every session has tools of.
-    pub(super) fn servers(&self) -> &Servers {
+    /// The servers that sessions have tools of.
+    pub(super) fn servers(&self) -> &ToolServers {
         &self.servers
     }
 
@@ -269,14 +250,15 @@ impl Wardrobe {
             Some(registry) => registry.definitions().to_vec(),
             None => self.definitions.clone(),
         };
-        let more = self.memory_tools(&self.working_directory).into_iter().chain(self.servers.connected_tools());
+        let more =
+            self.memory_tools(&self.working_directory).into_iter().chain(self.servers.shared().connected_tools());
         definitions.extend(more.map(|tool| tool.definition().clone()));
         definitions
     }
 
     /// Whether a session may name this tool, which is not there: its server is not connected.
     pub(super) fn may_have(&self, tool: &str) -> bool {
-        self.servers.may_have(tool)
+        self.servers.shared().may_have(tool)
     }
 }
 
@@ -317,64 +299,6 @@ fn host_tools(workspace: Workspace, sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
 }
 
 impl Wardrobe {
-    /// The tools of a session with these settings.
-    pub(super) async fn registry(&self, settings: &SessionSettings) -> Arc<Registry> {
-        let wanted = |name: &str| settings.has_tool(name);
-        let all = settings.tools.is_none() && settings.without_tools.is_empty();
-        let wants = |prefix: &str| settings.tools.as_ref().is_none_or(|n| n.iter().any(|n| n.starts_with(prefix)));
-        self.servers.settle(wants).await;
-        let remote = self.servers.tools();
-        let Some(given) = &self.given else { return self.own_registry(settings, remote) };
-        let mut more = self.memory_tools(&settings.working_directory);
-        more.extend(remote);
-        if all && more.is_empty() {
-            return Arc::clone(given);
-        }
-        let mut registry = Registry::default();
-        registry.default_timeout_ms = given.default_timeout_ms;
-        registry.output_chars_max = given.output_chars_max;
-        registry.adopt(given, wanted);
-        registry.extend(more.into_iter().filter(|tool| wanted(&tool.definition().name)));
-        Arc::new(registry)
-    }
-
-    /// Our own tools, and those of the tool servers: the same again where a session is set as one before it was.
-    fn own_registry(&self, settings: &SessionSettings, remote: Vec<Arc<dyn Tool>>) -> Arc<Registry> {
-        let wanted = |tool: &Arc<dyn Tool>| settings.has_tool(&tool.definition().name);
-        let registry = Registry::default();
-        let workspace = self.held_workspace(&settings.working_directory);
-        let workspace = workspace.inspect_err(|problem| {
-            let directory = settings.working_directory.display();
-            tracing::warn!(%directory, problem, "a session has no host tools");
-        });
-        let mut fitted = self.fitted.lock();
-        if let Ok(workspace) = &workspace {
-            if let Some(at) = fitted.iter().position(|one| one.fits(settings, workspace, &remote))
-                && let Some(found) = fitted.remove(at)
-            {
-                let registry = Arc::clone(&found.registry);
-                fitted.push_front(found);
-                return registry;
-            }
-            registry.extend(host_tools(workspace.clone(), &self.sandbox).into_iter().filter(wanted));
-        }
-        registry.extend(self.memory_tools(&settings.working_directory).into_iter().filter(wanted));
-        registry.extend(remote.iter().filter(|tool| wanted(tool)).cloned());
-        let registry = Arc::new(registry);
-        if let Ok(workspace) = workspace {
-            fitted.truncate(limit::FITTED_MAX - 1);
-            fitted.push_front(Fitted {
-                directory: settings.working_directory.clone(),
-                workspace,
-                tools: settings.tools.clone(),
-                without_tools: settings.without_tools.clone(),
-                remote,
-                registry: Arc::clone(&registry),
-            });
-        }
-        registry
-    }
-
     /// What an agent is told before its first prompt: only what was written for it or for the session. It has a
     /// system text of its own, and reads instruction files itself.
     fn agent_prompt(&self, settings: &SessionSettings) -> String {
@@ -420,7 +344,11 @@ impl Workbench for Wardrobe {
         Some((Arc::clone(recording), self.workspace(&settings.working_directory).ok()?))
     }
 
-    fn equip<'a>(&'a self, settings: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
+    fn equip<'a>(
+        &'a self,
+        session: &'a SessionId,
+        settings: &'a SessionSettings,
+    ) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
         Box::pin(async move {
             self.place(settings).map_err(|refused| refused.0)?;
             let model = self.models.get(&settings.model).ok_or_else(|| ErrorBody {
@@ -431,12 +359,12 @@ impl Workbench for Wardrobe {
             let prompt = async {
                 if model.is_agent() { self.agent_prompt(settings) } else { self.system_prompt(settings).await }
             };
-            let (system, registry) = tokio::join!(prompt, self.registry(settings));
+            let (system, registry) = tokio::join!(prompt, self.registry(session, settings));
             // Tool servers were waited for, and a link may lie there since.
             self.place(settings).map_err(|refused| refused.0)?;
             let fallbacks = self.models.fallbacks_of(&model);
-            let small = self.models.small();
-            Ok(Equipment { model, fallbacks, system, registry, hooks: Arc::clone(&self.hooks), small })
+            let models = self.models.clone();
+            Ok(Equipment { model, fallbacks, system, registry, hooks: Arc::clone(&self.hooks), models })
         })
     }
 }

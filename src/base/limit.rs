@@ -62,6 +62,8 @@ pub const OUTPUT_CHARS_MAX: usize = 50_000;
 pub const FINDINGS_MAX: usize = 100;
 /// Longest run of a tool that sets none itself, in milliseconds.
 pub const TOOL_TIMEOUT_MS: u64 = 600_000;
+/// How often a tool's time begins anew because it says that it goes on.
+pub const TOOL_TIMEOUTS_MAX: u32 = 12;
 /// Prompts that may wait in one session.
 pub const QUEUED_PROMPTS_MAX: usize = 100;
 /// Bytes of the prompts that may wait in one session, those for a running turn among them.
@@ -351,6 +353,10 @@ pub const SETTLED_REQUESTS_MAX: usize = 500;
 pub const GRANTS_MAX: usize = 1_000;
 /// Longest name of an MCP server in characters.
 pub const MCP_SERVER_NAME_CHARS_MAX: usize = 64;
+/// MCP servers that belong to one session.
+pub const MCP_SERVERS_OF_SESSION_MAX: usize = 32;
+/// Sessions that have MCP servers of their own.
+pub const MCP_SESSIONS_WITH_SERVERS_MAX: usize = 1_000;
 /// Longest start of an MCP server, in milliseconds: process or connection, negotiation and list of tools together.
 /// Long, because a package runner may have to install it first.
 pub const MCP_CONNECT_TIMEOUT_MS: u64 = 30_000;
@@ -368,6 +374,28 @@ pub const MCP_STOP_GRACE_MS: u64 = 1_000;
 pub const MCP_PING_TIMEOUT_MS: u64 = 5_000;
 /// Longest message of an MCP server, in bytes.
 pub const MCP_MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Answers of models that an MCP server may have for one call.
+pub const MCP_SAMPLES_OF_CALL_MAX: usize = 32;
+/// What an MCP server may ask a model at once, in bytes of JSON.
+pub const MCP_SAMPLE_BYTES_MAX: usize = 4 << 20;
+/// Tokens of an answer that an MCP server has of a model.
+pub const MCP_SAMPLE_TOKENS_MAX: u32 = 16_384;
+/// Log messages of an MCP server in ten seconds that go into our log.
+pub const MCP_LOG_MESSAGES_MAX: usize = 200;
+/// Resources of an MCP server that a program is subscribed to.
+pub const MCP_SUBSCRIPTIONS_MAX: usize = 1_000;
+/// Definitions of tools of MCP servers that a model is told one by one, in bytes; with more it is told how to find them.
+pub const MCP_TOLD_BYTES_MAX: usize = 16 << 10;
+/// What a model is told at once of servers and tools that are not told one by one, in bytes.
+pub const DEFERRED_INDEX_BYTES: usize = 900;
+/// Tools that a search for them shows whole.
+pub const DEFERRED_FOUND_MAX: usize = 8;
+/// The same in bytes.
+pub const DEFERRED_FOUND_BYTES: usize = 16 << 10;
+/// Of a tool's description in it, in bytes.
+pub const DEFERRED_DESCRIPTION_BYTES: usize = 1_500;
+/// Names of tools that a search for them tells of, in bytes.
+pub const DEFERRED_NAMES_BYTES: usize = 8 << 10;
 /// Tools that are taken from one MCP server.
 pub const MCP_TOOLS_MAX: usize = 1_000;
 /// Pages of one list of an MCP server.

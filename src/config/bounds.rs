@@ -33,7 +33,7 @@ const MANY: u64 = 1_000_000;
 const MS: u64 = limit::SET_MS_MAX;
 
 /// All of them.
-pub const BOUNDS: [Bounds; 23] = [
+pub const BOUNDS: [Bounds; 24] = [
     of("port", "port", 0, u16::MAX as u64),
     of("memory_max_results", "memory.maxResults", 1, limit::MEMORY_RESULTS_MAX as u64),
     of("model_idle_timeout_ms", "limits.modelIdleTimeoutMs", 1, MS),
@@ -52,6 +52,7 @@ pub const BOUNDS: [Bounds; 23] = [
     of("sessions_max", "limits.sessions", 1, 1_000 * MANY),
     of("streams_per_session_max", "limits.streamsPerSession", 1, MANY),
     of("snapshot_bytes_max", "limits.snapshotBytes", 0, 1 << 50),
+    of("mcp_told_bytes_max", "limits.mcpToldBytes", 0, 1 << 30),
     of("commands_per_minute", "limits.commandsPerMinute", 0, 1_000 * MANY),
     of("connections_max", "limits.connections", 1, MANY),
     // All that is not whole yet has no more room than that.
@@ -118,7 +119,7 @@ mod tests {
         let table = [
             ("queued_prompts_max", limits.queued_prompts_max as u64), ("queued_bytes_max", limits.queued_bytes_max as u64), ("turns_max", limits.turns_max as u64), ("sessions_max", limits.sessions_max),
             ("streams_per_session_max", limits.streams_per_session_max as u64), ("snapshot_bytes_max", limits.snapshot_bytes_max),
-            ("commands_per_minute", limits.commands_per_minute.into()), ("max_iterations", limits.max_iterations.into()),
+            ("commands_per_minute", limits.commands_per_minute.into()), ("mcp_told_bytes_max", limits.mcp_told_bytes_max as u64), ("max_iterations", limits.max_iterations.into()),
             ("interrupt_grace_ms", limits.interrupt_grace_ms), ("agent_idle_ms", limits.agent_idle_ms),
             ("connections_max", limit::CONNECTIONS_MAX as u64), ("body_bytes_max", limit::BODY_BYTES_MAX as u64),
         ];

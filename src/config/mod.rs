@@ -260,6 +260,8 @@ pub struct Limits {
     pub streams_per_session_max: usize,
     /// Contents of files that are kept for undoing, in bytes. 0: what turns do to files is not recorded.
     pub snapshot_bytes_max: u64,
+    /// Bytes of definitions of MCP servers' tools that a model is told one by one.
+    pub mcp_told_bytes_max: usize,
     /// Commands of one client in a minute; 0: as many as it likes.
     pub commands_per_minute: u32,
 }
@@ -280,6 +282,7 @@ impl Default for Limits {
             sessions_max: limit::SESSIONS_MAX,
             streams_per_session_max: limit::STREAMS_PER_SESSION_MAX,
             snapshot_bytes_max: limit::SNAPSHOT_BYTES_MAX,
+            mcp_told_bytes_max: limit::MCP_TOLD_BYTES_MAX,
             commands_per_minute: limit::COMMANDS_PER_MINUTE,
         }
     }

@@ -255,6 +255,9 @@ options! {
     /// Bytes of files that are kept for undoing what turns did; 0 records nothing [default: 1073741824]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     snapshot_bytes_max: u64,
+    /// Bytes of the definitions of tools of MCP servers that a model is told one by one; with more it is told how to find them [default: 16384]
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    mcp_told_bytes_max: usize,
     /// Commands of one client in a minute, controls counted apart; 0: no limit [default: 60000]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     commands_per_minute: u32,

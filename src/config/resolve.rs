@@ -291,6 +291,7 @@ fn settings(
         sessions_max: all.sessions_max.unwrap_or(defaults.sessions_max),
         streams_per_session_max: all.streams_per_session_max.unwrap_or(defaults.streams_per_session_max),
         snapshot_bytes_max: all.snapshot_bytes_max.unwrap_or(defaults.snapshot_bytes_max),
+        mcp_told_bytes_max: all.mcp_told_bytes_max.unwrap_or(defaults.mcp_told_bytes_max),
         commands_per_minute: all.commands_per_minute.unwrap_or(defaults.commands_per_minute),
     };
     Ok(settings)

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::Sampler;
 use crate::base::BoxFuture;
 use crate::protocol::{ApiError, ClientQuestion, ClientReply, Display, NoticeLevel, SessionId, VerdictSource};
 
@@ -60,6 +61,7 @@ pub struct Line {
     clients: Option<Arc<dyn Clients>>,
     call_id: Option<String>,
     cancel: Option<CancellationToken>,
+    sampler: Option<Arc<dyn Sampler>>,
 }
 
 impl fmt::Debug for Line {
@@ -71,7 +73,23 @@ impl fmt::Debug for Line {
 impl Line {
     /// A line to these clients. Its questions end when `cancel` fires.
     pub fn new(clients: Arc<dyn Clients>, cancel: CancellationToken) -> Self {
-        Self { clients: Some(clients), call_id: None, cancel: Some(cancel) }
+        Self { clients: Some(clients), call_id: None, cancel: Some(cancel), sampler: None }
+    }
+
+    /// The same, over which models can be asked too.
+    #[must_use]
+    pub fn sampling(self, sampler: Arc<dyn Sampler>) -> Self {
+        Self { sampler: Some(sampler), ..self }
+    }
+
+    /// Who has models answer. None: nobody.
+    pub fn sampler(&self) -> Option<&Arc<dyn Sampler>> {
+        self.sampler.as_ref()
+    }
+
+    /// The call that speaks.
+    pub fn call_id(&self) -> Option<&str> {
+        self.call_id.as_deref()
     }
 
     /// The same for what one call says.

@@ -4,6 +4,7 @@
 //! A hook that fails: before a tool it blocks the call, with the reason; elsewhere the value before it is kept.
 
 mod clients;
+mod sampler;
 mod system;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use crate::base::BoxFuture;
 use crate::protocol::{Message, ToolCallRequest, ToolCallResult};
 
 pub use clients::{Asked, Clients, Line, Notice};
+pub use sampler::{NotSampled, SampleRequest, SampleStop, Sampled, Sampler};
 pub use system::{Answer, Handle, Handle2, Handler, HookSystem, Registration};
 
 /// What a hook before a tool says.

@@ -57,7 +57,7 @@ pub(super) async fn ask(
         }
     };
     if let Some(underway) = underway {
-        underway.sent(&handle.id);
+        underway.sent(&handle.id, &handle.progress_token);
     }
     let answer = tokio::select! {
         biased;

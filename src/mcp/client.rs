@@ -9,16 +9,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rmcp::model::{ClientRequest, ErrorCode};
 use serde_json::{Map, Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::ask::{AskError, ask};
 use super::link::{Link, Status};
-use super::{DuplicateServer, Identity, Place, ToolsChanged, check_names};
+use super::{DuplicateServer, Identity, OnProgress, Place, Program, check_names};
 use crate::config::McpServer;
+use crate::tool::Line;
 
 /// What can be asked.
-const METHODS: [&str; 7] = [
+const METHODS: [&str; 11] = [
     "tools/list",
     "tools/call",
     "resources/list",
@@ -26,6 +28,10 @@ const METHODS: [&str; 7] = [
     "resources/read",
     "prompts/list",
     "prompts/get",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "completion/complete",
+    "logging/setLevel",
 ];
 
 /// Why a server did not do what it was asked for. The texts are sentences.
@@ -61,19 +67,20 @@ struct Running {
 }
 
 impl Client {
-    /// A client of these servers; their programs start in `directory` unless they name another. Starts nothing.
+    /// A client of these servers; their programs start in `directory` unless they name another, and are told to work in `roots`.
+    /// Starts nothing.
     ///
     /// # Errors
     /// [`DuplicateServer`].
     pub fn new(
         servers: Vec<McpServer>,
-        directory: PathBuf,
+        (directory, roots): (PathBuf, Vec<PathBuf>),
         identity: Identity,
-        tools_changed: ToolsChanged,
+        program: Program,
     ) -> Result<Self, DuplicateServer> {
         check_names(&servers)?;
-        let place =
-            Arc::new(Place { directory, identity, tools_changed: Some(tools_changed), has_clients: false, idle: None });
+        let (roots, program) = (watch::Sender::new(roots), Some(program));
+        let place = Arc::new(Place { directory, identity, roots, program, has_clients: false, idle: None });
         Ok(Self { servers, place, running: Mutex::default() })
     }
 
@@ -124,6 +131,11 @@ impl Client {
         running.tasks.wait().await;
     }
 
+    /// Tells the servers that they work in these directories from now on.
+    pub fn set_roots(&self, roots: Vec<PathBuf>) {
+        self.place.roots.send_replace(roots);
+    }
+
     /// The servers that are connected now, in the order of the configuration.
     pub fn connected(&self) -> Vec<String> {
         let running = self.running.lock();
@@ -139,7 +151,7 @@ impl Client {
         &self,
         name: &str,
         (method, params): (&str, Map<String, Value>),
-        cancel: &CancellationToken,
+        (on_progress, cancel): (Option<OnProgress>, &CancellationToken),
     ) -> Result<Value, ClientError> {
         let link = self.running.lock().get(name).map(|running| Arc::clone(&running.link));
         let link =
@@ -147,9 +159,11 @@ impl Client {
         if !METHODS.contains(&method) {
             return Err(ClientError::Failed(format!("expected one of {}, got `{method}`", METHODS.join(", "))));
         }
+        let told = params.clone();
         let request: ClientRequest = serde_json::from_value(json!({ "method": method, "params": params }))
             .map_err(|error| ClientError::Failed(format!("{method}: {error}")))?;
-        let answer = match ask(&link, (request, None), cancel).await {
+        let underway = link.calls().begin(&Line::default(), on_progress);
+        let answer = match ask(&link, (request, Some(&underway)), cancel).await {
             // What a server does not have, it has none of.
             Err(AskError::Refused(error)) if error.code == ErrorCode::METHOD_NOT_FOUND && method.ends_with("/list") => {
                 return Ok(json!({}));
@@ -164,6 +178,7 @@ impl Client {
             }
             AskError::Broken(why) => ClientError::Failed(why),
         })?;
+        link.remember(method, &told);
         serde_json::to_value(answer).map_err(|error| ClientError::Failed(error.to_string()))
     }
 }

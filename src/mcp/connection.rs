@@ -7,30 +7,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use rmcp::model::{
-    ClientCapabilities, ClientConfig, ClientRequest, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationCapability, ErrorCode, Extensions, FormElicitationCapability, Implementation,
-    PingRequest, ProtocolVersion,
-};
+use rmcp::model::{ClientRequest, PingRequest, ServerCapabilities};
 use rmcp::service::{
-    ClientLifecycleMode, NotificationContext, RequestContext, RunningService, RunningServiceCancellationToken,
-    serve_client_with_lifecycle,
+    ClientLifecycleMode, RunningService, RunningServiceCancellationToken, serve_client_with_lifecycle,
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{ClientHandler, ErrorData, Peer, RoleClient};
-use serde_json::Value;
+use rmcp::{Peer, RoleClient};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::Place;
 use super::elicit::Calls;
 use super::explain::{not_begun, request_failed};
+use super::handler::Handler;
 use super::listing::{Listed, list_tools};
 use super::pipe::{Fault, Guarded, LastWords, drain, with_last_words};
-use super::{Identity, Place};
 use crate::base::panics::broken;
 use crate::base::process::{Ending, Invocation, Piped, environment, spawn};
 use crate::base::secrets::Secrets;
@@ -41,89 +35,6 @@ use crate::config::{McpServer, McpTransport, inherited_environment};
 const REST_WAIT: Duration = Duration::from_millis(500);
 /// How long the protocol has to say goodbye.
 const GOODBYE_WAIT: Duration = Duration::from_secs(2);
-
-/// What the server is told about us, and what we do about its notifications.
-///
-/// Offers no sampling and no roots: a server that asks for them is refused by the protocol. Forms for a person to fill in are
-/// offered where there are sessions. Progress and log messages are passed over.
-struct Handler {
-    server: String,
-    /// Never repeated when it says them.
-    secrets: Secrets,
-    identity: Identity,
-    tools_changed: Arc<Notify>,
-    /// The calls whose clients can be asked. None: there are no clients.
-    calls: Option<Arc<Calls>>,
-}
-
-impl Handler {
-    fn capabilities(&self) -> ClientCapabilities {
-        let mut capabilities = ClientCapabilities::default();
-        let form = || ElicitationCapability::new().with_form(FormElicitationCapability::new());
-        capabilities.elicitation = self.calls.as_ref().map(|_| form());
-        capabilities
-    }
-
-    async fn elicit(
-        &self,
-        (message, schema): (&str, &Value),
-        asked: (&Extensions, &CancellationToken),
-    ) -> Result<ElicitResult, ErrorData> {
-        match &self.calls {
-            Some(calls) => {
-                let (message, schema) = (self.secrets.hide(message), self.secrets.hidden_in(schema.clone()));
-                calls.elicit(&self.server, (&message, &schema), asked).await
-            }
-            None => Ok(ElicitResult::new(ElicitationAction::Decline)),
-        }
-    }
-}
-
-impl ClientHandler for Handler {
-    fn get_info(&self) -> ClientConfig {
-        let own = Implementation::new(self.identity.name.clone(), self.identity.version.clone());
-        // The newest that begins with `initialize`, which every server of today answers.
-        ClientConfig::new(self.capabilities(), own).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
-    }
-
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.tools_changed.notify_one();
-    }
-
-    async fn create_elicitation(
-        &self,
-        request: ElicitRequestParams,
-        context: RequestContext<RoleClient>,
-    ) -> Result<ElicitResult, ErrorData> {
-        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
-            return Err(ErrorData::invalid_params("mode: expected `form`", None));
-        };
-        let schema = serde_json::to_value(requested_schema)
-            .map_err(|error| ErrorData::invalid_params(format!("requestedSchema: {error}"), None))?;
-        self.elicit((&message, &schema), (&context.extensions, &context.ct)).await
-    }
-
-    /// What the protocol's own types do not take: a form all the same, perhaps.
-    async fn on_custom_request(
-        &self,
-        request: CustomRequest,
-        context: RequestContext<RoleClient>,
-    ) -> Result<CustomResult, ErrorData> {
-        if request.method != "elicitation/create" {
-            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
-        }
-        let params = request.params.unwrap_or_default();
-        if params["mode"].as_str().is_some_and(|mode| mode != "form") {
-            return Err(ErrorData::invalid_params("mode: expected `form`", None));
-        }
-        let Some(message) = params["message"].as_str() else {
-            return Err(ErrorData::invalid_params("message: expected a string", None));
-        };
-        let asked = (&context.extensions, &context.ct);
-        let result = self.elicit((message, &params["requestedSchema"]), asked).await?;
-        serde_json::to_value(result).map(CustomResult).map_err(|e| ErrorData::internal_error(e.to_string(), None))
-    }
-}
 
 /// What is looked after while the connection lives.
 pub(super) struct Tending {
@@ -140,6 +51,12 @@ impl Tending {
     /// Waits for word that the tools are others now.
     pub(super) async fn tools_changed(&self) {
         self.tools_changed.notified().await;
+    }
+
+    /// Tells it that the roots are others now. One that cannot be told is noticed elsewhere.
+    pub(super) async fn roots_changed(&self) {
+        let told = timeout(GOODBYE_WAIT, self.peer.notify_roots_list_changed());
+        drop(told.await);
     }
 
     /// Whether it still answers; an error is an answer too.
@@ -178,23 +95,16 @@ impl Connection {
     /// Why it did not work, as the end of a sentence.
     pub(super) async fn open(
         spec: &McpServer,
-        place: &Place,
+        place: &Arc<Place>,
         calls: &Arc<Calls>,
     ) -> Result<(Self, Vec<Listed>), String> {
         let tools_changed = Arc::new(Notify::new());
-        let handler = Handler {
-            server: spec.name.clone(),
-            secrets: spec.secrets(),
-            identity: place.identity.clone(),
-            tools_changed: Arc::clone(&tools_changed),
-            calls: place.has_clients.then(|| Arc::clone(calls)),
-        };
+        let handler = Handler::new(spec, (place, calls), Arc::clone(&tools_changed));
         let connection = match &spec.transport {
             McpTransport::Stdio { .. } => Self::start(spec, &place.directory, handler).await?,
             McpTransport::Http { url, headers } => Self::reach(url, headers, handler).await?,
         };
-        let offers_tools = connection.peer.peer_info().is_some_and(|info| info.capabilities.tools.is_some());
-        if !offers_tools {
+        if connection.offers().tools.is_none() {
             return Ok((connection, Vec::new()));
         }
         match list_tools(&connection.peer, &spec.name).await {
@@ -229,7 +139,7 @@ impl Connection {
         // Ours breaks off first; what the protocol finds too long it would drop, and the caller would wait.
         let transport = AsyncRwTransport::new_client(guarded, input)
             .with_max_line_length(limit::MCP_MESSAGE_BYTES_MAX + CHUNK_SLACK_BYTES);
-        let tools_changed = Arc::clone(&handler.tools_changed);
+        let tools_changed = handler.tools_changed();
         let begun = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
         let process =
             Process { piped, fault, words, secrets: spec.secrets(), _draining: AbortOnDropHandle::new(draining) };
@@ -249,7 +159,7 @@ impl Connection {
             .custom_headers(headers)
             .max_sse_event_size(limit::MCP_MESSAGE_BYTES_MAX);
         let transport = StreamableHttpClientTransport::with_client(client, config);
-        let tools_changed = Arc::clone(&handler.tools_changed);
+        let tools_changed = handler.tools_changed();
         let begun = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
         let service = begun.map_err(|error| not_begun(&error, Some(url)))?;
         Ok(Self::new(service, tools_changed, (Some(url.to_owned()), None)))
@@ -272,6 +182,11 @@ impl Connection {
 
     pub(super) fn peer(&self) -> &Peer<RoleClient> {
         &self.peer
+    }
+
+    /// What the server says that it can do.
+    pub(super) fn offers(&self) -> ServerCapabilities {
+        self.peer.peer_info().map(|info| info.capabilities.clone()).unwrap_or_default()
     }
 
     pub(super) fn tending(&self) -> Tending {

@@ -82,7 +82,7 @@ fn piece(block: ContentBlock) -> Piece {
         ContentBlock::Text(text) => Piece { is_text: true, text: text.text, image: None },
         ContentBlock::Image(image) => shown_image(image),
         ContentBlock::Audio(audio) => described(binary("audio", Some(&audio.mime_type), &audio.data)),
-        ContentBlock::Resource(embedded) => described(resource(embedded.resource)),
+        ContentBlock::Resource(embedded) => resource_piece(embedded.resource),
         ContentBlock::ResourceLink(link) => described(linked(&link)),
         _ => described("[content of an unknown kind]".to_owned()),
     }
@@ -92,15 +92,46 @@ fn described(text: String) -> Piece {
     Piece { is_text: false, text, image: None }
 }
 
-fn shown_image(image: ImageContent) -> Piece {
+/// An image that models can be shown. None: another kind, or none at all.
+pub(super) fn image(image: &ImageContent) -> Option<Part> {
     let media_type = image.mime_type.to_ascii_lowercase();
     let is_base64 = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=');
     let fits = !image.data.is_empty() && image.data.len().is_multiple_of(4) && image.data.bytes().all(is_base64);
-    if !fits || !SHOWN_IMAGES.contains(&media_type.as_str()) {
-        return described(binary("image", Some(&image.mime_type), &image.data));
+    let shown = fits && SHOWN_IMAGES.contains(&media_type.as_str());
+    shown.then(|| Part::Image { media_type, data: image.data.clone() })
+}
+
+fn shown_image(content: ImageContent) -> Piece {
+    match image(&content) {
+        None => described(binary("image", Some(&content.mime_type), &content.data)),
+        Some(part) => {
+            let kind = content.mime_type.to_ascii_lowercase();
+            let text = format!("[image, {kind}, {} bytes]", decoded_bytes(&content.data));
+            Piece { is_text: false, text, image: Some(part) }
+        }
     }
-    let text = format!("[image, {media_type}, {} bytes]", decoded_bytes(&image.data));
-    Piece { is_text: false, text, image: Some(Part::Image { media_type, data: image.data }) }
+}
+
+/// What a server read, as text and images.
+pub(super) fn read_resource(contents: Vec<ResourceContents>) -> ToolOutput {
+    let pieces: Vec<Piece> = contents.into_iter().map(resource_piece).collect();
+    let (mut texts, mut parts) = (Vec::with_capacity(pieces.len()), Vec::new());
+    for piece in pieces {
+        texts.push(piece.text);
+        parts.extend(piece.image);
+    }
+    ToolOutput { text: texts.join("\n"), parts, details: None }
+}
+
+fn resource_piece(contents: ResourceContents) -> Piece {
+    if let ResourceContents::BlobResourceContents { mime_type: Some(kind), blob, .. } = &contents {
+        let part = image(&ImageContent::new(blob.clone(), kind.clone()));
+        if part.is_some() {
+            let text = resource(contents).replace(", not shown", "");
+            return Piece { is_text: false, text, image: part };
+        }
+    }
+    described(resource(contents))
 }
 
 fn resource(contents: ResourceContents) -> String {

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rmcp::ErrorData;
-use rmcp::model::{ElicitResult, ElicitationAction, Extensions, RequestId};
+use rmcp::model::{ElicitResult, ElicitationAction, Extensions, ProgressToken, RequestId};
 use rmcp::service::InboundStreamOrigin;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::{OnProgress, Progress};
 use crate::protocol::{FormReply, SessionId};
 use crate::tool::{Form, Line};
 
@@ -69,7 +70,6 @@ impl Left {
     }
 }
 
-#[derive(Debug)]
 struct Call {
     number: u64,
     /// The protocol's id of it. None: it was not sent yet.
@@ -77,8 +77,26 @@ struct Call {
     /// The server may have it, and has not answered it.
     owed: bool,
     line: Line,
+    /// What its progress is told under.
+    token: Option<ProgressToken>,
+    on_progress: Option<OnProgress>,
+    /// Answers of models that were asked for.
+    samples: usize,
     /// Fires when the call is over.
     over: CancellationToken,
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call").field("number", &self.number).field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Call {
+    fn audience(&self, line: Line, calls: Vec<CancellationToken>) -> Audience {
+        let call_id = self.line.call_id().unwrap_or_default().to_owned();
+        Audience { line, call_id, number: self.number, calls }
+    }
 }
 
 /// A call that runs, until it is dropped.
@@ -99,9 +117,12 @@ impl Underway {
         self.with(|call| call.owed = true);
     }
 
-    /// The call was sent under this id.
-    pub(super) fn sent(&self, id: &RequestId) {
-        self.with(|call| call.id = Some(id.clone()));
+    /// The call was sent under this id, and its progress is told under this token.
+    pub(super) fn sent(&self, id: &RequestId, token: &ProgressToken) {
+        self.with(|call| {
+            call.id = Some(id.clone());
+            call.token = Some(token.clone());
+        });
         self.calls.sent.notify_waiters();
     }
 
@@ -140,14 +161,25 @@ impl Drop for Underway {
 
 /// Who is asked, and how long there is somebody who wants to know.
 #[derive(Debug)]
-struct Audience {
+pub(super) struct Audience {
     line: Line,
+    /// The call that it belongs to, or the first of those that it may belong to.
+    call_id: String,
+    number: u64,
     calls: Vec<CancellationToken>,
 }
 
 impl Audience {
+    pub(super) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    pub(super) fn call_id(&self) -> &str {
+        &self.call_id
+    }
+
     /// Waits for the end of the last call that the question may belong to.
-    async fn over(&self) {
+    pub(super) async fn over(&self) {
         for call in &self.calls {
             call.cancelled().await;
         }
@@ -155,19 +187,55 @@ impl Audience {
 }
 
 impl Calls {
-    /// Takes a call in whose questions go over this line.
-    pub(super) fn begin(self: &Arc<Self>, line: &Line) -> Underway {
+    /// Takes a call in whose questions go over this line, and whose progress is told there.
+    pub(super) fn begin(self: &Arc<Self>, line: &Line, on_progress: Option<OnProgress>) -> Underway {
         let over = CancellationToken::new();
         let mut running = self.running.lock();
         running.next += 1;
         let number = running.next;
-        running.calls.push(Call { number, id: None, owed: false, line: line.clone(), over: over.clone() });
+        running.calls.push(Call {
+            number,
+            id: None,
+            owed: false,
+            line: line.clone(),
+            token: None,
+            on_progress,
+            samples: 0,
+            over: over.clone(),
+        });
         Underway { calls: Arc::clone(self), number, _over: over.drop_guard() }
     }
 
     /// A new connection: nobody knows of calls that were left on the one before.
     pub(super) fn begin_anew(&self) {
         self.running.lock().left.clear();
+    }
+
+    /// Tells a call of its progress. One that is over, or that was only just sent, is not told.
+    pub(super) fn goes_on(&self, token: &ProgressToken, progress: Progress) {
+        let running = self.running.lock();
+        let told = running.calls.iter().find(|call| call.token.as_ref() == Some(token));
+        let told = told.and_then(|call| call.on_progress.clone());
+        drop(running);
+        if let Some(told) = told {
+            told(progress);
+        }
+    }
+
+    /// Whose model is asked, and how often it was for the same call, this time included. An error: why that is nobody's.
+    pub(super) async fn samples_for(
+        &self,
+        origin: Option<&InboundStreamOrigin>,
+    ) -> Result<(Audience, usize), &'static str> {
+        let audience = self.audience(origin).await?;
+        let mut running = self.running.lock();
+        let Some(call) = running.calls.iter_mut().find(|call| call.number == audience.number) else {
+            return Err("the call that it asks for is over");
+        };
+        call.samples += 1;
+        let samples = call.samples;
+        drop(running);
+        Ok((audience, samples))
     }
 
     /// The clients of the call that a question belongs to. An error: why that is nobody.
@@ -191,7 +259,7 @@ impl Calls {
     fn of_call(&self, id: &RequestId) -> Option<Audience> {
         let running = self.running.lock();
         let call = running.calls.iter().find(|call| call.id.as_ref() == Some(id))?;
-        Some(Audience { line: call.line.clone(), calls: vec![call.over.clone()] })
+        Some(call.audience(call.line.clone(), vec![call.over.clone()]))
     }
 
     fn only_one(&self) -> Result<Audience, &'static str> {
@@ -207,7 +275,7 @@ impl Calls {
             return Err("it works for several sessions, and does not say for which it asks");
         }
         let line = if others.is_empty() { first.line.clone() } else { first.line.for_turn() };
-        Ok(Audience { line, calls: running.calls.iter().map(|call| call.over.clone()).collect() })
+        Ok(first.audience(line, running.calls.iter().map(|call| call.over.clone()).collect()))
     }
 
     /// Puts what the server `name` wants to a person, until there is an answer, or nobody wants it any more.
@@ -308,13 +376,13 @@ mod tests {
     async fn what_is_asked_for_a_call_that_was_left_goes_to_nobody_else() {
         let calls = Arc::new(Calls::default());
         let leave = |line: &Line| {
-            let call = calls.begin(line);
+            let call = calls.begin(line, None);
             call.sending();
-            call.sent(&id(1));
+            call.sent(&id(1), &ProgressToken(id(1)));
             call.until_read()
         };
         let asks = async |line: &Line| {
-            let call = calls.begin(line);
+            let call = calls.begin(line, None);
             call.sending();
             let audience = calls.audience(None).await;
             call.answered();
@@ -322,7 +390,7 @@ mod tests {
         };
         let (mine, later, others) = (turn_of("mine"), turn_of("mine"), turn_of("others"));
         assert!(asks(&mine).await && asks(&others).await, "all were answered");
-        drop(calls.begin(&mine));
+        drop(calls.begin(&mine, None));
         assert!(asks(&others).await, "one that was not sent is unknown to the server");
         let read = leave(&mine);
         assert!(!asks(&later).await && !asks(&others).await, "whose is it?");
@@ -356,7 +424,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_that_was_faster_than_the_end_of_its_call_is_told() {
         let calls = Arc::new(Calls::default());
-        let call = calls.begin(&Line::new(Arc::new(Faster), CancellationToken::new()));
+        let call = calls.begin(&Line::new(Arc::new(Faster), CancellationToken::new()), None);
         let schema = serde_json::json!({
             "type": "object", "properties": { "sure": { "type": "boolean" } }, "required": ["sure"],
         });
@@ -379,13 +447,13 @@ mod tests {
         let calls = Arc::new(Calls::default());
         assert!(calls.audience(None).await.is_err(), "no call runs");
         let (one, other) = (line(), line());
-        let first = calls.begin(&one.for_call("a"));
+        let first = calls.begin(&one.for_call("a"), None);
         let alone = calls.audience(None).await.expect("the only one");
         assert!(alone.line.joins(&one) && format!("{:?}", alone.line).contains("\"a\""), "{alone:?}");
-        let second = calls.begin(&one.for_call("b"));
+        let second = calls.begin(&one.for_call("b"), None);
         let both = calls.audience(None).await.expect("one turn");
         assert!(both.line.joins(&one) && format!("{:?}", both.line).contains("call_id: None"), "{both:?}");
-        let third = calls.begin(&other.for_call("c"));
+        let third = calls.begin(&other.for_call("c"), None);
         assert!(calls.audience(None).await.is_err(), "whose is it?");
         drop(third);
         drop(first);
@@ -398,15 +466,15 @@ mod tests {
     async fn over_http_it_is_the_call_whose_answer_it_came_with() {
         let calls = Arc::new(Calls::default());
         let (one, other) = (line(), line());
-        let (first, second) = (calls.begin(&one), calls.begin(&other));
-        first.sent(&id(1));
+        let (first, second) = (calls.begin(&one, None), calls.begin(&other, None));
+        first.sent(&id(1), &ProgressToken(id(1)));
         let of = |number| InboundStreamOrigin::OutboundRequest(id(number));
         assert!(calls.audience(Some(&of(1))).await.expect("sent").line.joins(&one));
         // The question may be faster than the word that its call was sent.
         let origin = of(2);
         let (asked, ()) = tokio::join!(calls.audience(Some(&origin)), async {
             tokio::task::yield_now().await;
-            second.sent(&id(2));
+            second.sent(&id(2), &ProgressToken(id(2)));
         });
         assert!(asked.expect("sent meanwhile").line.joins(&other));
         drop(second);

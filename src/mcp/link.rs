@@ -3,26 +3,26 @@
 //! A task of its own ([`Link::supervise`]) is the only one that changes the status; everybody else reads it, and
 //! says that the server is needed.
 
-use std::path::Path;
+mod life;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use parking_lot::Mutex;
+use rmcp::model::{ClientRequest, ServerCapabilities};
 use rmcp::{ErrorData, Peer, RoleClient};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep_until, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::{Instant, timeout};
 
 use super::Place;
-use super::connection::{Connection, Tending};
 use super::elicit::Calls;
-use super::explain::refusal;
-use super::listing::{Listed, list_tools};
+use super::explain::{refusal, request_failed};
+use super::handler::own_level;
 use super::pipe::without_last_words;
-use super::tool::McpTool;
 use crate::base::limit;
 use crate::base::secrets::Secrets;
 use crate::config::{McpServer, McpTransport};
@@ -56,6 +56,16 @@ pub(super) struct Link {
     used: watch::Sender<Used>,
     /// No start has succeeded or been waited out, and at most one has failed.
     is_new: AtomicBool,
+    told_of: Mutex<Told>,
+    /// Whether it offers resources, as it said last.
+    has_resources: AtomicBool,
+}
+
+/// What a server was told that it forgets with its connection.
+#[derive(Default)]
+struct Told {
+    level: Option<Value>,
+    uris: BTreeSet<String>,
 }
 
 /// Where the server stands.
@@ -94,14 +104,6 @@ impl Drop for InUse<'_> {
     }
 }
 
-/// How one run of the server ended.
-enum Life {
-    Stopped,
-    Rested,
-    NeverBegan(String),
-    Ended { reason: String, after: Duration },
-}
-
 impl Link {
     pub(super) fn new(spec: McpServer, place: Arc<Place>) -> Self {
         Self {
@@ -117,6 +119,8 @@ impl Link {
             in_doubt: AtomicBool::new(false),
             used: watch::Sender::new(Used { requests: 0, since: Instant::now() }),
             is_new: AtomicBool::new(true),
+            told_of: Mutex::default(),
+            has_resources: AtomicBool::new(false),
         }
     }
 
@@ -155,8 +159,60 @@ impl Link {
         self.told(refusal(error))
     }
 
+    /// The name of the tool of ours that such a request is of.
+    pub(super) fn tool_name(&self, request: &ClientRequest) -> String {
+        match request {
+            ClientRequest::CallToolRequest(call) => format!("{}{}", self.prefix, call.params.name),
+            other => format!("{}{}", self.prefix, other.method()),
+        }
+    }
+
     pub(super) fn calls(&self) -> &Arc<Calls> {
         &self.calls
+    }
+
+    /// Where it is told to work.
+    pub(super) fn set_roots(&self, roots: &[PathBuf]) {
+        self.place.roots.send_if_modified(|now| {
+            let changes = now != roots;
+            if changes {
+                *now = roots.to_vec();
+            }
+            changes
+        });
+    }
+
+    /// What it was told and has to be told again when it was started anew.
+    pub(super) fn remember(&self, method: &str, params: &Map<String, Value>) {
+        let mut told = self.told_of.lock();
+        let uri = || params.get("uri").and_then(Value::as_str).unwrap_or_default().to_owned();
+        match method {
+            "resources/subscribe" if told.uris.len() < limit::MCP_SUBSCRIPTIONS_MAX => drop(told.uris.insert(uri())),
+            "resources/unsubscribe" => drop(told.uris.remove(&uri())),
+            "logging/setLevel" => told.level = params.get("level").cloned(),
+            _ => {}
+        }
+    }
+
+    /// Tells a new connection what the one before it was told. What fails is left out: a server may have forgotten a resource.
+    async fn remind(&self, peer: &Peer<RoleClient>, offers: &ServerCapabilities) {
+        let (level, uris) = {
+            let told = self.told_of.lock();
+            (told.level.clone(), told.uris.clone())
+        };
+        let own = || serde_json::to_value(own_level()).unwrap_or_default();
+        let mut requests = Vec::new();
+        if offers.logging.is_some() {
+            requests.push(json!({ "method": "logging/setLevel", "params": { "level": level.unwrap_or_else(own) } }));
+        }
+        requests.extend(uris.iter().map(|uri| json!({ "method": "resources/subscribe", "params": { "uri": uri } })));
+        for request in requests {
+            let Ok(request) = serde_json::from_value::<ClientRequest>(request) else { continue };
+            if let Err(error) = peer.send_request(request).await {
+                let why = self.told(request_failed(&error, None));
+                tracing::debug!(server = self.name(), why, "an MCP server was not told again what it had been told");
+            }
+        }
     }
 
     /// Where a program of it starts.
@@ -304,196 +360,5 @@ impl Link {
         } else {
             format!("{text} (not tried again for {} s)", pause.as_secs())
         }
-    }
-
-    /// Keeps the server until `stop`.
-    pub(super) async fn supervise(self: Arc<Self>, stop: CancellationToken) {
-        let (mut starts, mut failures) = (0, 0);
-        loop {
-            starts += 1;
-            self.status.send_replace(Status::Connecting);
-            let reason = match self.live(&stop).await {
-                Life::Stopped => break,
-                Life::Rested => {
-                    failures = 0;
-                    let is_wanted = tokio::select! {
-                        () = stop.cancelled() => false,
-                        () = self.demand.notified() => true,
-                    };
-                    if is_wanted {
-                        continue;
-                    }
-                    break;
-                }
-                Life::NeverBegan(reason) => {
-                    let reason = self.told(reason);
-                    failures += 1;
-                    tracing::warn!(server = self.name(), reason, "an MCP server could not be started");
-                    reason
-                }
-                Life::Ended { reason, after } => {
-                    let reason = self.told(reason);
-                    failures = if after >= Duration::from_millis(limit::MCP_STABLE_MS) { 1 } else { failures + 1 };
-                    tracing::warn!(server = self.name(), reason, "an MCP server ended");
-                    reason
-                }
-            };
-            // Who asked for this start has its answer.
-            let _ = self.demand.notified().now_or_never();
-            let retry_at = Instant::now() + pause(failures);
-            if failures > 1 {
-                self.is_new.store(false, Ordering::Release);
-            }
-            self.status.send_replace(Status::Down(Arc::new(Down { reason, retry_at, starts })));
-            let next = async {
-                self.demand.notified().await;
-                sleep_until(retry_at).await;
-            };
-            tokio::select! {
-                () = stop.cancelled() => break,
-                () = next => {}
-            }
-        }
-        self.list(Vec::new());
-        self.is_new.store(false, Ordering::Release);
-        self.status.send_replace(Status::Closed);
-    }
-
-    /// One run: start, tools, end.
-    async fn live(self: &Arc<Self>, stop: &CancellationToken) -> Life {
-        let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
-        self.calls.begin_anew();
-        let opening = timeout(most, Connection::open(&self.spec, &self.place, &self.calls));
-        let opened = tokio::select! {
-            biased;
-            () = stop.cancelled() => return Life::Stopped,
-            opened = opening => opened,
-        };
-        let (mut connection, listed) = match opened {
-            Ok(Ok(opened)) => opened,
-            Ok(Err(reason)) => return Life::NeverBegan(reason),
-            Err(_) => return Life::NeverBegan(format!("it did not get ready within {} s", most.as_secs())),
-        };
-        let began = Instant::now();
-        tracing::info!(server = self.name(), tools = listed.len(), "an MCP server is connected");
-        self.list(listed);
-        self.is_new.store(false, Ordering::Release);
-        self.in_doubt.store(false, Ordering::Release);
-        self.status.send_replace(Status::Ready(connection.peer().clone()));
-        self.used.send_modify(|used| used.since = Instant::now());
-        let tending = connection.tending();
-        let gone = tokio::select! {
-            biased;
-            () = stop.cancelled() => {
-                connection.close(None).await;
-                return Life::Stopped;
-            }
-            () = connection.ended() => None,
-            reason = self.tend(tending) => Some(reason),
-            () = self.rests() => {
-                connection.close(None).await;
-                tracing::info!(server = self.name(), "an MCP server rests until it is needed");
-                return Life::Rested;
-            }
-        };
-        Life::Ended { reason: connection.close(gone).await, after: began.elapsed() }
-    }
-
-    /// Waits until nobody has asked a program anything for as long as it may idle, and says that it rests. Whoever asks
-    /// from then on sees that; whoever asked before keeps it.
-    async fn rests(&self) {
-        let idle = match self.spec.transport {
-            McpTransport::Stdio { .. } => self.place.idle,
-            // There is nothing of it in our memory that would be worth a session lost.
-            McpTransport::Http { .. } => None,
-        };
-        let Some(idle) = idle else { return std::future::pending().await };
-        let mut changes = self.used.subscribe();
-        loop {
-            let Used { requests, since } = *changes.borrow_and_update();
-            if requests == 0 {
-                // The sender lives as long as `self`.
-                tokio::select! {
-                    () = sleep_until(since + idle) => {}
-                    _ = changes.changed() => continue,
-                }
-            } else {
-                let _ = changes.changed().await;
-                continue;
-            }
-            let mut now_rests = false;
-            self.used.send_if_modified(|used| {
-                now_rests = used.requests == 0 && used.since + idle <= Instant::now();
-                if now_rests {
-                    // What was demanded earlier has been had.
-                    let _ = self.demand.notified().now_or_never();
-                    self.status.send_replace(Status::Resting);
-                }
-                false
-            });
-            if now_rests {
-                return;
-            }
-        }
-    }
-
-    /// Lists again what has changed. Ends with a reason when the server no longer answers.
-    async fn tend(self: &Arc<Self>, tending: Tending) -> String {
-        loop {
-            tokio::select! {
-                () = tending.tools_changed() => {
-                    let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
-                    match timeout(most, list_tools(tending.peer(), self.name())).await {
-                        Ok(Ok(listed)) => {
-                            self.list(listed);
-                            self.place.tools_changed.as_ref().inspect(|tell| tell(self.name()));
-                        }
-                        Ok(Err(reason)) => self.keep_old_list(&reason),
-                        Err(_) => self.keep_old_list("it did not answer in time"),
-                    }
-                }
-                () = self.doubt.notified() => {
-                    let most = Duration::from_millis(limit::MCP_PING_TIMEOUT_MS);
-                    match timeout(most, tending.ping()).await {
-                        Ok(Ok(())) => self.no_doubt(),
-                        Ok(Err(reason)) => return reason,
-                        Err(_) => return "it no longer answers".to_owned(),
-                    }
-                }
-            }
-        }
-    }
-
-    fn keep_old_list(&self, reason: &str) {
-        let reason = self.secrets.hide(reason);
-        tracing::warn!(server = self.name(), %reason, "an MCP server did not list its tools again; the old list stays");
-    }
-
-    fn list(self: &Arc<Self>, listed: Vec<Listed>) {
-        let tools = listed.into_iter().map(|mut one| {
-            one.definition.description = self.told(one.definition.description);
-            let parameters = std::mem::take(&mut one.definition.parameters);
-            one.definition.parameters = parameters.into_iter().map(|(word, v)| (word, self.told_in_texts(v))).collect();
-            Arc::new(McpTool::new(one, Arc::clone(self))) as Arc<dyn Tool>
-        });
-        *self.tools.lock() = tools.collect();
-    }
-}
-
-/// The pause after that many failures in a row.
-fn pause(failures: u32) -> Duration {
-    let doublings = failures.saturating_sub(1).min(20);
-    let ms = limit::MCP_RETRY_MS.saturating_mul(1 << doublings).min(limit::MCP_RETRY_MS_MAX);
-    Duration::from_millis(ms)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_pause_grows_up_to_a_limit() {
-        let seconds: Vec<u128> = [1, 2, 3, 8, 9, u32::MAX].map(|failures| pause(failures).as_millis()).into();
-        assert_eq!(seconds, [500, 1_000, 2_000, 60_000, 60_000, 60_000]);
     }
 }

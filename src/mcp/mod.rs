@@ -8,7 +8,8 @@
 //!
 //! - `link`: one server's life. `ask`: one request to it. `connection`: one run of it: process or HTTP session, negotiation, end.
 //! - `listing`: its list of tools, bounded. `tool`: one of them. `content`: what a call answered, as text.
-//! - `elicit`: what a server asks a person meanwhile.
+//! - `handler`: what a server is told about us, asks of us and tells by itself. `elicit`: what it asks a person meanwhile, `sample`:
+//!   a model. `resource`: its resources as tools.
 //! - `pipe`: what comes out of a server's process. `explain`: what went wrong, in our words.
 //!
 //! Invariants: a program that was started is ended with its group, at the latest when [`Servers`] are dropped; a
@@ -21,23 +22,27 @@ mod connection;
 mod content;
 mod elicit;
 mod explain;
+mod handler;
 #[cfg(test)]
 #[path = "../../fuzz/src/inside/servers.rs"]
 mod inside;
 mod link;
 mod listing;
 mod pipe;
+mod resource;
+mod sample;
 mod tool;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::base::limit;
+use crate::base::{BoxFuture, limit};
 use crate::config::{McpServer, McpTransport};
 use crate::tool::Tool;
 
@@ -61,19 +66,88 @@ impl Default for Identity {
     }
 }
 
-/// Is told the name of a server whose tools are others now. Must not block.
-pub type ToolsChanged = Box<dyn Fn(&str) + Send + Sync>;
+/// What a server tells by itself.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum News {
+    /// Its tools are others now.
+    ToolsChanged,
+    /// Its resources are others now.
+    ResourcesChanged,
+    /// Its prompts are others now.
+    PromptsChanged,
+    /// A resource that was subscribed to is another now.
+    ResourceUpdated {
+        /// Which.
+        uri: String,
+    },
+    /// A message for a log.
+    Log {
+        /// How much it matters, in the protocol's words.
+        level: String,
+        /// What of the server says it.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        logger: Option<String>,
+        /// What it says.
+        data: serde_json::Value,
+    },
+}
+
+/// How far a request is.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Progress {
+    /// So far.
+    pub progress: f64,
+    /// Of how much, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<f64>,
+    /// In words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// Is told how far a request is. Must not block.
+pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
+
+/// Answers a server: `{server, method, params}` in the protocol's words; its result, or why it is refused.
+pub type Answering = Arc<
+    dyn Fn(serde_json::Value, CancellationToken) -> BoxFuture<'static, Result<serde_json::Value, String>> + Send + Sync,
+>;
+
+/// A program that connects servers by itself, and speaks for its user.
+#[derive(Clone)]
+pub struct Program {
+    /// Is told what a server of this name tells. Must not block.
+    pub told: Arc<dyn Fn(&str, News) + Send + Sync>,
+    /// Answers what servers ask.
+    pub answer: Answering,
+    /// Whether it has models answer (`sampling/createMessage`).
+    pub samples: bool,
+    /// Whether it has forms filled in (`elicitation/create`).
+    pub elicits: bool,
+}
 
 /// What the servers of one owner have in common.
 struct Place {
     /// Where their programs start.
     directory: PathBuf,
     identity: Identity,
-    tools_changed: Option<ToolsChanged>,
+    /// The directories that servers are told to work in.
+    roots: watch::Sender<Vec<PathBuf>>,
+    /// None: nobody but sessions.
+    program: Option<Program>,
     /// Whether there are sessions, whose clients can be asked.
     has_clients: bool,
     /// Rest after which the program of a server is ended until it is needed again. None: never.
     idle: Option<Duration>,
+}
+
+impl Place {
+    fn tell(&self, server: &str, news: News) {
+        if let Some(program) = &self.program {
+            (program.told)(server, news);
+        }
+    }
 }
 
 /// Two servers have one name.
@@ -110,11 +184,17 @@ impl Servers {
     pub fn new(configured: &[McpServer], directory: &Path, idle: Option<Duration>) -> Result<Self, DuplicateServer> {
         check_names(configured)?;
         let (directory, identity) = (directory.to_owned(), Identity::default());
-        let place = Place { directory, identity, tools_changed: None, has_clients: true, idle };
+        let roots = watch::Sender::new(vec![directory.clone()]);
+        let place = Place { directory, identity, roots, program: None, has_clients: true, idle };
         let place = Arc::new(place);
         let links = configured.iter().map(|server| Arc::new(Link::new(server.clone(), Arc::clone(&place)))).collect();
         let stop = CancellationToken::new();
         Ok(Self { links, tasks: TaskTracker::new(), _stop: stop.clone().drop_guard(), stop })
+    }
+
+    /// How they are configured, in that order.
+    pub fn configured(&self) -> impl Iterator<Item = &McpServer> {
+        self.links.iter().map(|link| link.spec())
     }
 
     /// Begins to start all of them, in the background. Once; inside a runtime.
@@ -144,6 +224,13 @@ impl Servers {
     /// The tools of the servers that are connected now, or rest.
     pub fn connected_tools(&self) -> Vec<Arc<dyn Tool>> {
         self.links.iter().filter(|link| link.is_ready()).flat_map(|link| link.tools().to_vec()).collect()
+    }
+
+    /// Tells the servers that they work in these directories from now on.
+    pub fn set_roots(&self, roots: &[PathBuf]) {
+        for link in &self.links {
+            link.set_roots(roots);
+        }
     }
 
     /// How many programs run or are being started, and how many there are at most.

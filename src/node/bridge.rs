@@ -21,6 +21,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{envelope, parse, to_json};
+use super::feed::Inlet;
 use super::leftovers::Leftovers;
 use super::text::{JsText, js_text};
 use crate::hook::Line;
@@ -40,19 +41,23 @@ pub(super) enum CallFailure {
     Aborted,
 }
 
-type Answer = Result<String, CallFailure>;
+/// What JavaScript answers.
+pub(super) type Answer = Result<String, CallFailure>;
 
 /// What Rust calls JavaScript with.
 pub(super) struct Bridge {
     wake: Wake,
     /// What JavaScript has not taken yet, as the inside of a JSON array of `[sequence, target, operation, input]`. Operation
-    /// `abort` means: the call of that sequence is not wanted any more, `release`: the handler of that number is not.
+    /// `abort` means: the call of that sequence is not wanted any more, `drain`: it may push again, `release`: the handler
+    /// of that number is not wanted.
     /// Bounded by the calls that wait.
     outbox: Mutex<String>,
-    waiting: Mutex<HashMap<u32, oneshot::Sender<Answer>>>,
+    pub(super) waiting: Mutex<HashMap<u32, oneshot::Sender<Answer>>>,
+    /// Where calls that answer in pieces put them, by sequence.
+    pub(super) feeds: Mutex<HashMap<u32, Arc<Inlet>>>,
     /// The lines to clients of the calls that have one, by sequence.
     lines: Mutex<HashMap<u32, Line>>,
-    next: AtomicU32,
+    pub(super) next: AtomicU32,
     /// What ends with the environment.
     pub(super) leftovers: Arc<Leftovers>,
 }
@@ -79,7 +84,7 @@ impl Drop for Call<'_> {
 
 impl Bridge {
     /// Puts a call into the outbox. `input` is JSON. False: nobody takes it any more.
-    fn send(&self, sequence: u32, target: u32, operation: &str, input: &str) -> bool {
+    pub(super) fn send(&self, sequence: u32, target: u32, operation: &str, input: &str) -> bool {
         let mut outbox = self.outbox.lock();
         let first = outbox.is_empty();
         if !first {
@@ -220,7 +225,8 @@ impl NativeBridge {
         let leftovers = Arc::<Leftovers>::default();
         env.add_env_cleanup_hook(Arc::clone(&leftovers), |leftovers| leftovers.end())?;
         let (outbox, waiting, lines) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Ok(Self { inner: Arc::new(Bridge { wake, outbox, waiting, lines, next: AtomicU32::new(1), leftovers }) })
+        let feeds = Mutex::default();
+        Ok(Self { inner: Arc::new(Bridge { wake, outbox, waiting, feeds, lines, next: AtomicU32::new(1), leftovers }) })
     }
 
     /// Takes the calls that wait: a JSON array of `[sequence, target, operation, input]`.

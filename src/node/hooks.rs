@@ -186,7 +186,7 @@ impl Hooks for JsHooks {
 }
 
 /// A message in the form of typescript-api.md §7; what that form has no room for stands beside it.
-fn show_message(message: &Message) -> Value {
+pub(super) fn show_message(message: &Message) -> Value {
     match message {
         Message::User(parts) => match parts.as_slice() {
             [Part::Text { text }] => json!({ "role": "user", "content": text }),

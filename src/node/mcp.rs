@@ -9,15 +9,17 @@ use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::bridge::{Bridge, NativeBridge};
+use super::bridge::{Bridge, CallFailure, NativeBridge};
 use super::cancel::{CancelHandle, token_of};
 use super::error::{envelope, parse, to_json};
 use super::text::{JsText, js_text};
 use super::tool::HandlerOutput;
+use crate::base::BoxFuture;
 use crate::config::McpServer;
-use crate::mcp::{Client, ClientError, Identity, read_answer};
+use crate::mcp::{Client, ClientError, Identity, News, OnProgress, Program, Progress, read_answer};
 
 /// What a client is made with.
 #[derive(Debug, Deserialize)]
@@ -28,6 +30,13 @@ struct Config {
     client_version: Option<String>,
     /// Where programs start that name no directory.
     directory: PathBuf,
+    /// The directories that servers are told to work in.
+    roots: Vec<PathBuf>,
+    /// Whether the program answers what servers ask models, and whether it has forms filled in.
+    #[serde(default)]
+    samples: bool,
+    #[serde(default)]
+    elicits: bool,
 }
 
 /// A request in the protocol's words.
@@ -38,12 +47,17 @@ struct Request {
     method: String,
     params: Map<String, Value>,
     timeout_ms: u64,
+    /// Under which number its progress is told. None: it is not.
+    #[serde(default)]
+    progress: Option<u64>,
 }
 
 /// A client.
 #[napi]
 pub struct NativeMcpClient {
     client: Arc<Client>,
+    bridge: Arc<Bridge>,
+    target: u32,
 }
 
 #[napi]
@@ -58,13 +72,14 @@ impl NativeMcpClient {
             version: config.client_version.unwrap_or(own.version),
         };
         let bridge = Arc::clone(&bridge.inner);
-        let tools_changed = Box::new(move |server: &str| tell(&bridge, target, server));
-        let client = Client::new(config.servers, config.directory, identity, tools_changed).map_err(|error| {
+        let program = program(&bridge, target, (config.samples, config.elicits));
+        let places = (config.directory, config.roots);
+        let client = Client::new(config.servers, places, identity, program).map_err(|error| {
             let issues =
                 json!({ "issues": [{ "path": format!("servers.{}.name", error.at), "message": error.to_string() }] });
             envelope("CONFIG_VALIDATION", format!("createMCPClient: {error}"), issues)
         })?;
-        Ok(Self { client: Arc::new(client) })
+        Ok(Self { client: Arc::new(client), bridge, target })
     }
 
     /// Connects a server.
@@ -90,6 +105,13 @@ impl NativeMcpClient {
         to_json(&self.client.connected())
     }
 
+    /// Tells the servers that they work in these directories from now on; a list in JSON.
+    #[napi(catch_unwind)]
+    pub fn set_roots(&self, roots: String) -> napi::Result<()> {
+        self.client.set_roots(parse("setRoots", &roots)?);
+        Ok(())
+    }
+
     /// Sends a [`Request`]; the answer in JSON.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn request<'env>(
@@ -102,33 +124,73 @@ impl NativeMcpClient {
         // A cancellation of this request alone: the time-out fires it too.
         let cancel = token_of(cancel).child_token();
         let client = Arc::clone(&self.client);
-        env.spawn_future(async move { Ok(js_text(to_json(&send(&client, request, &cancel).await?))) })
+        let teller = (Arc::clone(&self.bridge), self.target);
+        env.spawn_future(async move { Ok(js_text(to_json(&send(&client, request, (teller, &cancel)).await?))) })
     }
 }
 
-async fn send(client: &Client, request: Request, cancel: &CancellationToken) -> napi::Result<Value> {
-    let Request { server, method, params, timeout_ms } = request;
-    let asked = client.request(&server, (&method, params), cancel);
+async fn send(
+    client: &Client,
+    request: Request,
+    ((bridge, target), cancel): ((Arc<Bridge>, u32), &CancellationToken),
+) -> napi::Result<Value> {
+    let Request { server, method, params, timeout_ms, progress } = request;
+    let goes_on = Arc::new(Notify::new());
+    let on_progress = progress.map(|number| {
+        let (goes_on, server) = (Arc::clone(&goes_on), server.clone());
+        let told = move |progress: Progress| {
+            goes_on.notify_one();
+            tell(&bridge, target, ("progress", json!({ "server": server, "request": number, "progress": progress })));
+        };
+        Arc::new(told) as OnProgress
+    });
+    let asked = client.request(&server, (&method, params), (on_progress, cancel));
     tokio::pin!(asked);
-    let answer = tokio::select! {
-        biased;
-        answer = &mut asked => answer,
-        () = tokio::time::sleep(Duration::from_millis(timeout_ms)) => {
-            cancel.cancel();
-            // It tells the server.
-            drop(asked.await);
-            let message = format!("Operation \"mcp:{server}:{method}\" timed out after {timeout_ms}ms");
-            return Err(envelope("OPERATION_TIMEOUT", message, json!({ "server": server, "timeoutMs": timeout_ms })));
+    let answer = loop {
+        tokio::select! {
+            biased;
+            answer = &mut asked => break answer,
+            // What goes on may take its time.
+            () = goes_on.notified() => {}
+            () = tokio::time::sleep(Duration::from_millis(timeout_ms)) => {
+                cancel.cancel();
+                // It tells the server.
+                drop(asked.await);
+                let message = format!("Operation \"mcp:{server}:{method}\" timed out after {timeout_ms}ms");
+                let about = json!({ "server": server, "timeoutMs": timeout_ms });
+                return Err(envelope("OPERATION_TIMEOUT", message, about));
+            }
         }
     };
     answer.map_err(|error| client_error(&error, &server))
 }
 
-fn tell(bridge: &Arc<Bridge>, target: u32, server: &str) {
-    let (bridge, input) = (Arc::clone(bridge), to_json(&json!({ "server": server })));
+/// The program in JavaScript.
+fn program(bridge: &Arc<Bridge>, target: u32, (samples, elicits): (bool, bool)) -> Program {
+    let (telling, asking) = (Arc::clone(bridge), Arc::clone(bridge));
+    let told = move |server: &str, news: News| {
+        tell(&telling, target, ("news", json!({ "server": server, "news": news })));
+    };
+    let answer = move |input: Value, cancel: CancellationToken| -> BoxFuture<'static, Result<Value, String>> {
+        let bridge = Arc::clone(&asking);
+        Box::pin(async move {
+            let answer = bridge.call(target, "answer", to_json(&input), &cancel).await;
+            let answer = answer.map_err(|error| match error {
+                CallFailure::Threw(message) | CallFailure::BadInput(message) => message,
+                CallFailure::Aborted => "aborted".to_owned(),
+            })?;
+            serde_json::from_str(&answer).map_err(|error| error.to_string())
+        })
+    };
+    Program { told: Arc::new(told), answer: Arc::new(answer), samples, elicits }
+}
+
+/// Tells JavaScript something in the order in which it came.
+fn tell(bridge: &Arc<Bridge>, target: u32, (what, input): (&'static str, Value)) {
+    let (bridge, input) = (Arc::clone(bridge), to_json(&input));
     tokio::spawn(async move {
         // A listener that throws is told about in JavaScript, and a client that is gone needs no news.
-        let _ = bridge.call(target, "toolsChanged", input, &CancellationToken::new()).await;
+        let _ = bridge.call(target, what, input, &CancellationToken::new()).await;
     });
 }
 

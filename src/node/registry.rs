@@ -223,6 +223,13 @@ impl NativeRegistry {
         self.add_all(options.tools()?)
     }
 
+    /// Whether the same call again is sensible: it looks at something that goes on. `arguments` is a JSON object.
+    #[napi(catch_unwind)]
+    pub fn may_repeat(&self, name: String, arguments: String) -> napi::Result<bool> {
+        let arguments: crate::tool::Arguments = parse("arguments", &arguments)?;
+        Ok(self.environment.registry.get(&name).is_some_and(|tool| tool.may_repeat(&arguments)))
+    }
+
     /// All tools as models' interfaces take them: a list of [`WireTool`].
     #[napi(catch_unwind)]
     pub fn wire_tools(&self) -> JsText {

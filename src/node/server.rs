@@ -14,6 +14,7 @@ use super::bridge::{Bridge, NativeBridge};
 use super::error::{envelope, parse, to_json};
 use super::gate::JsAsker;
 use super::hooks::JsHooks;
+use super::model::JsModel;
 use super::registry::NativeRegistry;
 use super::server_config::ServerConfig;
 use crate::app::{App, Extras, OpenError};
@@ -92,7 +93,8 @@ impl NativeServer {
         let hooks =
             JsHooks { bridge: Arc::clone(bridge), target, mask: Arc::clone(&self.hook_mask), line: Line::default() };
         let asker = config.asks.then(|| Arc::new(JsAsker { bridge: Arc::clone(bridge), target }) as _);
-        Extras { registry, hooks: Some(Arc::new(hooks) as Arc<dyn Hooks>), asker, ..Extras::default() }
+        let models = JsModel::all(&config.models, (bridge, target), config.model_idle_timeout());
+        Extras { registry, hooks: Some(Arc::new(hooks) as Arc<dyn Hooks>), asker, models }
     }
 }
 

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::error::envelope;
+use super::model::GivenModel;
 use crate::base::limit;
 use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
@@ -42,6 +43,9 @@ pub(super) struct ServerConfig {
     sandbox_network: bool,
     data_directory: Option<PathBuf>,
     model: Option<String>,
+    /// Those of JavaScript, their functions taken out.
+    #[serde(default)]
+    pub(super) models: Vec<GivenModel>,
     openai: Option<OpenAi>,
     #[serde(default)]
     providers: Vec<Provider>,
@@ -117,6 +121,7 @@ struct GivenLimits {
     sessions: Option<u64>,
     streams_per_session: Option<usize>,
     snapshot_bytes: Option<u64>,
+    mcp_told_bytes: Option<usize>,
     commands_per_minute: Option<u32>,
     body_bytes: Option<usize>,
     connections: Option<usize>,
@@ -140,6 +145,7 @@ impl GivenLimits {
             sessions_max: self.sessions.unwrap_or(defaults.sessions_max),
             streams_per_session_max: self.streams_per_session.unwrap_or(defaults.streams_per_session_max),
             snapshot_bytes_max: self.snapshot_bytes.unwrap_or(defaults.snapshot_bytes_max),
+            mcp_told_bytes_max: self.mcp_told_bytes.unwrap_or(defaults.mcp_told_bytes_max),
             commands_per_minute: self.commands_per_minute.unwrap_or(defaults.commands_per_minute),
         }
     }
@@ -171,6 +177,11 @@ pub fn known_providers() -> String {
 }
 
 impl ServerConfig {
+    /// Longest silence of a model.
+    pub(super) fn model_idle_timeout(&self) -> Duration {
+        Duration::from_millis(self.limits.model_idle_timeout_ms.unwrap_or(limit::MODEL_IDLE_TIMEOUT_MS))
+    }
+
     /// The engine's settings, where to listen, and how long a stop waits for turns.
     pub(super) fn resolve(self) -> napi::Result<(Settings, ListenOptions, Duration)> {
         let working_directory = directory("workingDirectory", &self.working_directory)?;

@@ -413,6 +413,7 @@ pub(super) mod tests {
     use crate::agent::{Ended, Progress, TurnInput, TurnOutcome};
     use crate::base::BoxFuture;
     use crate::hook::NoHooks;
+    use crate::model::Models;
     use crate::model::{Model, ModelRequest, ModelStream};
     use crate::protocol::{
         ErrorBody, ErrorCode, PermissionMode, PermissionPolicy, PromptContent, PromptMode, Reasoning, SessionStatus,
@@ -436,7 +437,11 @@ pub(super) mod tests {
     struct Bench;
 
     impl Workbench for Bench {
-        fn equip<'a>(&'a self, _: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
+        fn equip<'a>(
+            &'a self,
+            _: &'a SessionId,
+            _: &'a SessionSettings,
+        ) -> BoxFuture<'a, Result<Equipment, ErrorBody>> {
             let (model, registry, hooks) = (Arc::new(NoModel), Arc::default(), Arc::new(NoHooks));
             Box::pin(std::future::ready(Ok(Equipment {
                 model,
@@ -444,7 +449,7 @@ pub(super) mod tests {
                 system: String::new(),
                 registry,
                 hooks,
-                small: None,
+                models: Models::default(),
             })))
         }
 

@@ -49,8 +49,8 @@ use crate::base::workspace::Workspace;
 use crate::config::Limits;
 use crate::hook::Hooks;
 use crate::host::Recording;
-use crate::model::Model;
-use crate::protocol::{ApiError, ErrorBody, ErrorCode};
+use crate::model::{Model, Models};
+use crate::protocol::{ApiError, ErrorBody, ErrorCode, SessionId};
 use crate::store::{SessionSettings, StoreError};
 use crate::tool::Registry;
 use parking_lot::RwLock;
@@ -85,8 +85,8 @@ pub struct Equipment {
     pub registry: Arc<Registry>,
     /// The hooks.
     pub hooks: Arc<dyn Hooks>,
-    /// The model that finds titles. None: sessions get none by themselves.
-    pub small: Option<Arc<dyn Model>>,
+    /// All models, for tools that ask one.
+    pub models: Models,
 }
 
 /// Gives sessions what they work with. The application fills it.
@@ -95,7 +95,11 @@ pub trait Workbench: Send + Sync + 'static {
     ///
     /// # Errors
     /// Why the turn cannot be run: its model is gone, its directory is.
-    fn equip<'a>(&'a self, settings: &'a SessionSettings) -> BoxFuture<'a, Result<Equipment, ErrorBody>>;
+    fn equip<'a>(
+        &'a self,
+        session: &'a SessionId,
+        settings: &'a SessionSettings,
+    ) -> BoxFuture<'a, Result<Equipment, ErrorBody>>;
 
     /// Whether the session may work where it does: roots may be others than when it was made, and a link may lie there now.
     ///

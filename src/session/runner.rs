@@ -21,7 +21,9 @@ use super::metered::{Metered, count_call, tool_name};
 use super::tally::Tally;
 use super::traced::{TurnTrace, log_span};
 use super::{Terms, Workbench, titling};
-use crate::agent::{CallEnd, CallEnvironment, Ended, Progress, Sink, SinkError, Steering, TurnInput, Wish};
+use crate::agent::{
+    CallEnd, CallEnvironment, Ended, Gate, Progress, Sink, SinkError, Steering, TurnInput, TurnSampler, Wish,
+};
 use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
 use crate::base::trace::Origin;
@@ -270,7 +272,7 @@ async fn run(mut job: Job) -> Finished {
     let equipped = tokio::select! {
         biased;
         () = job.cancel.cancelled() => return Finished { broken: job.progress.begun, ..over(turn, Ended::Aborted) },
-        equipped = job.bench.equip(&job.settings) => equipped,
+        equipped = job.bench.equip(&job.live.id, &job.settings) => equipped,
     };
     let equipment = match equipped {
         Ok(equipment) => equipment,
@@ -280,8 +282,9 @@ async fn run(mut job: Job) -> Finished {
     let (meters, tracer) = (Arc::clone(&job.terms.meters), job.terms.tracer.clone());
     let metered = |model| Metered::over(model, Arc::clone(&meters), tracer.clone());
     let model = metered(equipment.model);
-    let small = equipment.small.filter(|_| job.settings.title.is_none()).map(metered);
+    let small = equipment.models.small().filter(|_| job.settings.title.is_none()).map(metered);
     let recorder = recorder(&job);
+    let talk = clients(&job);
     let Conversation { messages, agent } = match gathered(&mut job).await {
         Ok(conversation) => conversation,
         Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),
@@ -293,10 +296,12 @@ async fn run(mut job: Job) -> Finished {
         recorder.command_begins().await;
     }
     let live = Arc::clone(&job.live);
-    let clients = Line::new(Arc::new(clients(&job)), job.cancel.clone());
+    let gate: Arc<dyn Gate> = Arc::new(job.gate);
+    let clients = Line::new(Arc::new(talk), job.cancel.clone());
+    let clients = clients.sampling(Arc::new(TurnSampler::new(&gate, &model, equipment.models)));
     let environment = CallEnvironment {
         registry: equipment.registry,
-        gate: Arc::new(job.gate),
+        gate,
         hooks: equipment.hooks.with_clients(clients.clone()).unwrap_or(equipment.hooks),
         clients,
         sink: Some(Arc::clone(&job.sink) as Arc<dyn Sink>),
@@ -323,16 +328,9 @@ async fn run(mut job: Job) -> Finished {
         recorder.command_ended().await;
     }
     *scope.recorder.lock() = None;
-    if let Some(recorder) = &recorder
-        && let Some(report) = recorder.report().await
-    {
-        // A sink that fails is noticed by the actor.
-        let _ = sink.emit(EventBody::TurnChanges(report));
-    }
-    if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed)
-        && let Some(asked) = titling::first_prompt(&outcome.messages)
-    {
-        titling::begin(live, small, (asked, outcome.final_text.clone()));
+    tell_changes(recorder.as_deref(), &sink).await;
+    if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed) {
+        titling::begin(live, small, (&outcome.messages, &outcome.final_text));
     }
     Finished {
         turn,
@@ -342,6 +340,16 @@ async fn run(mut job: Job) -> Finished {
         progress: outcome.progress,
         conversation: Some(Conversation { messages: outcome.messages, agent: outcome.agent }),
         broken: false,
+    }
+}
+
+/// Tells what the turn did to files.
+async fn tell_changes(recorder: Option<&dyn ChangeRecorder>, sink: &TurnSink) {
+    if let Some(recorder) = recorder
+        && let Some(report) = recorder.report().await
+    {
+        // A sink that fails is noticed by the actor.
+        let _ = sink.emit(EventBody::TurnChanges(report));
     }
 }
 

@@ -24,7 +24,7 @@ const SHOWN_BYTES_MAX: usize = 2_000;
 const WAIT: Duration = Duration::from_secs(30);
 
 /// Whether the conversation is one turn long, so that its session may want a title; what was asked, if it was said in words.
-pub(super) fn first_prompt(messages: &Messages) -> Option<String> {
+fn first_prompt(messages: &Messages) -> Option<String> {
     let mut prompts = messages.iter().filter_map(|message| match message {
         Message::User(parts) => Some(parts),
         Message::Assistant { .. } | Message::ToolResult { .. } => None,
@@ -37,8 +37,10 @@ pub(super) fn first_prompt(messages: &Messages) -> Option<String> {
     said.filter(|_| more.is_none())
 }
 
-/// Finds a title for a session, in the background.
-pub(super) fn begin(live: Arc<Live>, small: Arc<dyn Model>, (asked, answered): (String, String)) {
+/// Finds a title for a session whose first turn this was, in the background.
+pub(super) fn begin(live: Arc<Live>, small: Arc<dyn Model>, (messages, answered): (&Messages, &str)) {
+    let Some(asked) = first_prompt(messages) else { return };
+    let answered = answered.to_owned();
     tokio::spawn(async move {
         let Ok(Some(title)) = tokio::time::timeout(WAIT, title(small.as_ref(), &asked, &answered)).await else {
             tracing::debug!(session = %live.id, model = small.id(), "no title was found for a session");

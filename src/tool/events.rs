@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::protocol::EventBody;
 
@@ -16,12 +17,14 @@ pub struct ToolEvents {
     take: Option<Take>,
     /// None: always.
     wanted: Option<Wanted>,
+    /// How often it was said that the work goes on.
+    beats: Arc<AtomicU64>,
 }
 
 impl ToolEvents {
     /// Hands each event to `take`, which must not block.
     pub fn new(take: impl Fn(EventBody) + Send + Sync + 'static) -> Self {
-        Self { take: Some(Arc::new(take)), wanted: None }
+        Self { take: Some(Arc::new(take)), ..Self::default() }
     }
 
     /// The same; `wanted` says whether somebody listens now.
@@ -38,6 +41,16 @@ impl ToolEvents {
     /// Whether somebody listens now: what is only a preview need not be published else.
     pub fn are_wanted(&self) -> bool {
         self.are_taken() && self.wanted.as_ref().is_none_or(|wanted| wanted())
+    }
+
+    /// Says that the work goes on: the time that the call may take begins anew, within bounds.
+    pub fn goes_on(&self) {
+        self.beats.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was said.
+    pub fn beats(&self) -> u64 {
+        self.beats.load(Ordering::Relaxed)
     }
 
     /// Hands in an event. Never blocks.

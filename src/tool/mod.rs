@@ -5,6 +5,7 @@
 
 mod aliases;
 mod changes;
+mod deferred;
 mod estate;
 mod events;
 mod form;
@@ -40,6 +41,7 @@ use crate::protocol::{Part, SessionId, ToolDefinition};
 
 pub use aliases::canonical;
 pub use changes::{ChangeRecorder, Recorded};
+pub use deferred::told_bytes;
 pub use estate::{Estate, Share, end_estates};
 pub use events::ToolEvents;
 pub use form::Form;

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::aliases::proper_name;
+use super::deferred;
 use super::{Scope, Tool};
 use crate::base::{clock, limit};
-use crate::protocol::{ToolDefinition, ToolMetrics};
+use crate::protocol::{Message, ToolCallRequest, ToolDefinition, ToolMetrics};
 
 /// A definition that cannot be registered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +40,8 @@ impl Entry {
 /// Tools by name.
 pub struct Registry {
     entries: RwLock<Vec<Entry>>,
+    /// The names of those that models are not told of one by one.
+    deferred: RwLock<HashSet<Arc<str>>>,
     /// The definitions of all of them. None: not asked for since something changed.
     told: Mutex<Option<Arc<[ToolDefinition]>>>,
     /// Longest run of a tool that sets none itself; None: no limit.
@@ -59,6 +62,7 @@ impl Default for Registry {
     fn default() -> Self {
         Self {
             entries: RwLock::default(),
+            deferred: RwLock::default(),
             told: Mutex::default(),
             default_timeout_ms: Some(limit::TOOL_TIMEOUT_MS),
             output_chars_max: limit::OUTPUT_CHARS_MAX,
@@ -99,6 +103,52 @@ impl Registry {
         self.append(tools.into_iter().map(Entry::new).filter(|e| !e.name.is_empty()).collect());
     }
 
+    /// The same for tools that models are not told of one by one: two tools beside them find and call them. Once.
+    pub fn defer(&self, tools: Vec<Arc<dyn Tool>>) {
+        let taken: HashSet<Arc<str>> = self.entries.read().iter().map(|e| Arc::clone(&e.name)).collect();
+        let free = |tool: &Arc<dyn Tool>| !taken.contains(tool.definition().name.as_str());
+        let tools: Vec<Arc<dyn Tool>> = tools.into_iter().filter(free).collect();
+        if tools.is_empty() {
+            return;
+        }
+        let names = tools.iter().map(|tool| Arc::from(tool.definition().name.as_str()));
+        self.deferred.write().extend(names);
+        self.extend(deferred::deferring(&tools));
+        self.extend(tools);
+    }
+
+    fn is_deferred(&self, name: &str) -> bool {
+        self.deferred.read().contains(name)
+    }
+
+    /// Makes the call that is meant of one that goes the way round to a tool that was deferred.
+    pub fn unwrap_call(&self, request: &mut ToolCallRequest) {
+        let deferred = self.deferred.read();
+        if deferred.is_empty() {
+            return;
+        }
+        let find = |given: &str| {
+            let spelt = || deferred.iter().find(|name| deferred::is_spelt(given, name));
+            deferred.get(given).or_else(spelt).map(|name| name.to_string())
+        };
+        deferred::unwrap(request, find);
+        if self.get(&request.name).is_none()
+            && let Some(name) = find(&request.name)
+        {
+            request.name = name;
+        }
+    }
+
+    /// Whether a conversation has calls that [`retell`](Self::retell) puts in other words.
+    pub fn retells(&self, messages: &[Message]) -> bool {
+        !self.deferred.read().is_empty() && deferred::has_call(messages, |name| self.is_deferred(name))
+    }
+
+    /// Puts calls of tools that were deferred as the model made them.
+    pub fn retell(&self, messages: &mut [Message]) {
+        deferred::retell(messages, |name| self.is_deferred(name));
+    }
+
     fn append(&self, mut new: Vec<Entry>) {
         let mut entries = self.entries.write();
         let mut taken: HashSet<Arc<str>> = entries.iter().map(|e| Arc::clone(&e.name)).collect();
@@ -131,10 +181,12 @@ impl Registry {
         find(name).or_else(|| find(proper_name(name)?))
     }
 
-    /// All definitions, in the order of registration. The same ones again until a tool comes or goes.
+    /// All definitions that models are told of, in the order of registration. The same ones again until a tool comes or goes.
     pub fn definitions(&self) -> Arc<[ToolDefinition]> {
         let mut told = self.told.lock();
-        let make = || self.entries.read().iter().map(|e| e.tool.definition().clone()).collect();
+        let deferred = self.deferred.read();
+        let is_told = |e: &&Entry| !deferred.contains(&e.name);
+        let make = || self.entries.read().iter().filter(is_told).map(|e| e.tool.definition().clone()).collect();
         Arc::clone(told.get_or_insert_with(make))
     }
 

@@ -28,6 +28,7 @@ mod main_job;
 mod malformed;
 mod mcp;
 mod mcp_http;
+mod mcp_rich;
 mod memory;
 mod metrics;
 mod names;

@@ -320,3 +320,31 @@ async fn what_a_server_says_of_its_tools_shows_no_secret() {
     assert_eq!(parameters["properties"]["a"]["enum"][1], "b", "{parameters}");
     house.close().await;
 }
+
+#[tokio::test]
+async fn servers_of_a_session_are_its_own_and_end_with_it() {
+    let (shared, own, next) = (Scripted::new("plain"), Scripted::new("stray"), Scripted::new("plain"));
+    let house = house(vec![shared.entry("s"), shared.entry("t")]).await;
+    let (one, other) = (house.session(json!({})).await, house.session(json!({})).await);
+    let caller = simse::app::Caller::default();
+    let id: simse::protocol::SessionId = one.parse().unwrap();
+    let twice = house.app.attach_servers(&caller, &id, &[own.entry("s"), own.entry("s")]).await.unwrap_err();
+    assert!(twice.to_string().contains("mcpServers[1].name"), "{twice}");
+    house.app.attach_servers(&caller, &id, &[own.entry("s")]).await.unwrap();
+    let echo = json!({ "text": "hi" });
+    for (session, tool) in [(&one, "mcp:s/echo"), (&one, "mcp:t/echo"), (&other, "mcp:s/echo")] {
+        assert_eq!(call(&house, session, tool, echo.clone()).await, ("echo: hi".into(), false), "{session} {tool}");
+    }
+    assert_eq!(own.heard("tools/call").len(), 1, "of two of one name a session has its own");
+    assert_eq!(shared.heard("tools/call").len(), 2);
+    // Others take their place, and those before end.
+    house.app.attach_servers(&caller, &id, &[next.entry("u")]).await.unwrap();
+    own.leaves_nobody().await;
+    assert_eq!(call(&house, &one, "mcp:s/echo", echo.clone()).await, ("echo: hi".into(), false));
+    assert_eq!((shared.heard("tools/call").len(), next.living().len()), (3, 2));
+    assert_eq!(house.call("DELETE", &format!("/sessions/{one}"), None).await.status, 200);
+    next.leaves_nobody().await;
+    assert!(!shared.living().is_empty());
+    house.close().await;
+    shared.leaves_nobody().await;
+}

@@ -302,7 +302,7 @@ async fn a_recording_that_cannot_be_used_is_told_by_its_line() {
     };
     let line = r#"{"v":2,"model":"a/b","wire":"openai-chat","sha256":"","request":{},"status":200,"contentType":"","pieces":[],"ended":"end"}"#;
     for (text, want) in [("{", "line 1: EOF"), (line, "line 1: expected version 1"), ("\n\n[]", "line 3")] {
-        let error = open(text).await.err().expect("refused").to_string();
+        let error = open(text).await.expect_err("refused").to_string();
         assert!(error.contains("replay_models): expected a recording") && error.contains(want), "{error}");
     }
 }

@@ -133,7 +133,7 @@ async fn room_is_made_once_and_then_the_failure_has_its_kind() {
     let outcome = run_turn(long_input(&never, &log), CancellationToken::new()).await;
     let Ended::Failed(error) = &outcome.ended else { panic!("{:?}", outcome.ended) };
     assert_eq!(error.details, Some(json!({ "kind": "context_overflow" })));
-    let asked: Vec<usize> = never.asked.lock().iter().map(|request| chars(request)).collect();
+    let asked: Vec<usize> = never.asked.lock().iter().map(chars).collect();
     assert!(asked.len() == 2 && asked[1] < asked[0] / 4, "{asked:?}");
     assert_eq!((prunes(&log), retries(&log)), (1, vec![(2, None)]));
     let words = log.words();

@@ -1,0 +1,159 @@
+//! What tool servers want of a session while they work, and what they tell: answers of models, roots, progress, resources.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use simse::config::{McpServer, Settings};
+use simse::protocol::{PermissionPolicy, PermissionRule};
+use simse::server::ListenOptions;
+use tempfile::TempDir;
+
+use crate::mcp::{call, names, until};
+use crate::support::house::{Does, House};
+
+struct Rich {
+    room: TempDir,
+    house: House,
+}
+
+impl Rich {
+    async fn open(change: impl FnOnce(&mut Settings)) -> Self {
+        let room = tempfile::tempdir().unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/mcp_rich.mjs");
+        let entry = json!({ "name": "r", "command": "node", "args": [script, room.path().join("log")], "env": { "API_KEY": "s3cret-key" } });
+        let server: McpServer = serde_json::from_value(entry).unwrap();
+        let house = House::with(ListenOptions::default(), |settings| {
+            settings.mcp_servers = vec![server];
+            settings.permissions.default_policy = PermissionPolicy::Allow;
+            change(settings);
+        })
+        .await;
+        Self { room, house }
+    }
+
+    fn heard(&self, method: &str) -> Vec<Value> {
+        let path: PathBuf = self.room.path().join("log");
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let notes = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        notes.filter(|note| note["method"] == method).collect()
+    }
+}
+
+fn sampling(policy: PermissionPolicy) -> impl FnOnce(&mut Settings) {
+    move |settings| {
+        let rule =
+            PermissionRule { tool: "sampling:*".into(), pattern: None, policy, category: None, annotations: None };
+        settings.permissions.rules.push(rule);
+    }
+}
+
+#[tokio::test]
+async fn a_server_has_an_answer_of_a_model_once_a_person_said_yes() {
+    let rich = Rich::open(sampling(PermissionPolicy::Ask)).await;
+    let house = &rich.house;
+    let session = house.session(json!({})).await;
+    let path = format!("/sessions/{session}");
+    let mut events = house.events(&session, "").await;
+    for (answer, want) in [("allow", "It is a test."), ("deny", "it is not allowed")] {
+        house.round(&[Does::Calls("mcp:r/sample", json!({ "temperature": 0.5 }))]);
+        if answer == "allow" {
+            house.round(&[Does::Says("It is "), Does::Says("a test.")]);
+        }
+        assert_eq!(house.call("POST", &format!("{path}/prompt"), Some(json!({ "prompt": "go" }))).await.status, 202);
+        let asked = events.until("permission.request").await.pop().unwrap().data["payload"].clone();
+        assert_eq!(asked["toolName"], "sampling:r");
+        let args = &asked["args"];
+        assert_eq!((&args["model"], &args["maxTokens"]), (&json!("test/puppet"), &json!(50)));
+        assert_eq!(args["messages"][0]["content"][0], "What is it?");
+        let system = args["systemPrompt"].as_str().unwrap();
+        assert!(system.starts_with("Be brief.") && !system.contains("s3cret-key"), "{system}");
+        let feedback = json!({ "requestId": asked["requestId"], "decision": answer });
+        assert_eq!(house.call("POST", &format!("{path}/feedback"), Some(feedback)).await.status, 200);
+        let seen = events.until("session.completed").await;
+        let end = seen.iter().find(|frame| frame.kind() == "tool.call.end").unwrap();
+        let output = end.data["payload"]["output"].as_str().unwrap();
+        assert!(output.contains(want), "{output}");
+        if answer == "allow" {
+            let said: Value = serde_json::from_str(output).unwrap();
+            assert_eq!(
+                (&said["model"], &said["stopReason"], &said["role"]),
+                (&json!("test/puppet"), &json!("endTurn"), &json!("assistant"))
+            );
+            let told = seen.iter().find(|frame| frame.kind() == "client.notice").unwrap();
+            assert!(told.data["payload"]["text"].as_str().unwrap().contains("`r` had an answer"));
+        }
+    }
+    rich.house.close().await;
+}
+
+#[tokio::test]
+async fn what_a_rule_says_needs_no_question_and_what_is_not_offered_is_refused() {
+    let rich = Rich::open(sampling(PermissionPolicy::Allow)).await;
+    let session = rich.house.session(json!({})).await;
+    let asks = async |arguments: Value, says: Option<&'static str>| {
+        rich.house.round(&[Does::Calls("mcp:r/sample", arguments)]);
+        says.inspect(|says| rich.house.round(&[Does::Says(says)]));
+        rich.house.prompt(&session, "go").await;
+        let history = rich.house.call("GET", &format!("/sessions/{session}/history?limit=1000"), None).await.json();
+        let items = history["items"].as_array().unwrap().clone();
+        let last = items.iter().rfind(|item| item["output"].is_string()).unwrap();
+        serde_json::from_str::<Value>(last["output"].as_str().unwrap()).unwrap()
+    };
+    let cut = asks(json!({ "maxTokens": 2 }), Some("0123456789")).await;
+    assert_eq!((&cut["content"]["text"], &cut["stopReason"]), (&json!("01234567"), &json!("maxTokens")));
+    let stopped = asks(json!({ "stopSequences": ["STOP"] }), Some("one STOP two")).await;
+    assert_eq!((&stopped["content"]["text"], &stopped["stopReason"]), (&json!("one "), &json!("stopSequence")));
+    let tools = asks(json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object" } }] }), None).await;
+    assert!(tools["error"]["message"].as_str().unwrap().starts_with("tools: expected none"), "{tools}");
+    let audio = json!({ "messages": [{ "role": "user", "content": { "type": "audio", "data": "AAEC", "mimeType": "audio/wav" } }] });
+    assert_eq!(asks(audio, None).await["error"]["code"], -32602);
+    rich.house.close().await;
+}
+
+#[tokio::test]
+async fn a_server_is_told_where_work_is_done_and_a_call_that_goes_on_may_take_its_time() {
+    let rich = Rich::open(|_| {}).await;
+    let house = &rich.house;
+    let session = house.session(json!({})).await;
+    let (roots, failed) = call(house, &session, "mcp:r/roots", json!({})).await;
+    let roots: Value = serde_json::from_str(&roots).unwrap();
+    let work = house.work.path().canonicalize().unwrap();
+    assert_eq!((failed, &roots["roots"][0]["uri"]), (false, &json!(format!("file://{}", work.display()))));
+    // Its level is that of our log; nothing of it fails a call.
+    until("it was told a level", || !rich.heard("logging/setLevel").is_empty()).await;
+    assert_eq!(call(house, &session, "mcp:r/chatter", json!({ "count": 500 })).await, ("said".into(), false));
+    let mut events = house.events(&session, "?after=0").await;
+    assert_eq!(call(house, &session, "mcp:r/slow", json!({})).await, ("at last".into(), false));
+    let mut shown = Vec::new();
+    while !shown.iter().any(|text: &String| text.contains("4/4")) {
+        let seen = events.until("tool.call.output").await;
+        let payload = seen.last().unwrap().data["payload"].clone();
+        assert_eq!(payload["name"], "mcp:r/slow");
+        shown.push(payload["text"].as_str().unwrap().to_owned());
+    }
+    assert!(shown.iter().all(|text| text.starts_with("[progress ") && !text.contains("s3cret-key")), "{shown:?}");
+    rich.house.close().await;
+}
+
+#[tokio::test]
+async fn resources_are_tools_of_their_server() {
+    let rich = Rich::open(|_| {}).await;
+    let house = &rich.house;
+    let session = house.session(json!({})).await;
+    let (list, _) = call(house, &session, "mcp:r/resources/list", json!({})).await;
+    assert_eq!(
+        list,
+        "mem://1 \"one\" (text/plain): The first.\ntemplate mem://{n} \"any\"\n(more with the cursor \"c\\\"2\")"
+    );
+    let (rest, _) = call(house, &session, "mcp:r/resources/list", json!({ "cursor": "c\"2" })).await;
+    assert_eq!(rest, "mem://2 \"two\"");
+    let (read, failed) = call(house, &session, "mcp:r/resources/read", json!({ "uri": "mem://7" })).await;
+    assert_eq!(
+        (read.as_str(), failed),
+        ("[resource mem://7 (text/plain)]\ninside mem://7\n[resource mem://7, image/png, 4 bytes]", false)
+    );
+    let (bad, failed) = call(house, &session, "mcp:r/resources/read", json!({})).await;
+    assert!(failed && bad.contains("\"uri\""), "{bad}");
+    assert!(names(house).contains(&"mcp:r/resources/read".to_owned()));
+    rich.house.close().await;
+}
