@@ -486,6 +486,30 @@ export interface ClientResponseEvent {
 }
 
 /**
+ * The conversation did not fit into the model's window: old outputs, and then old messages, are no longer shown to it.
+ * They stay in the log.
+ */
+export interface CompactionPruneEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'compaction.prune'
+  /** What there is to know about it. */
+  readonly payload: {
+    /** Messages that are left. */
+    readonly messageCount: number
+    /** Their length, about. */
+    readonly estimatedChars: number
+  }
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/**
  * Changes to a session's settings, from the next turn on: `PATCH /sessions/:id`, or beside a prompt. What is not named
  * stays as it is.
  */
@@ -734,6 +758,7 @@ export type Event =
   | StreamDeltaEvent
   | StreamReasoningEvent
   | StreamRetryEvent
+  | CompactionPruneEvent
   | StreamCompleteEvent
   | ToolCallStartEvent
   | ToolCallOutputEvent
@@ -972,6 +997,23 @@ export type EventBody =
         readonly delayMs: number
         /** Why. */
         readonly error: string
+        /** The model that is asked now, where it is another one than before: a fallback. */
+        readonly model?: string
+      }
+    }
+  /**
+   * The conversation did not fit into the model's window: old outputs, and then old messages, are no longer shown to
+   * it. They stay in the log.
+   */
+  | {
+      /** What happened. */
+      readonly type: 'compaction.prune'
+      /** What there is to know about it. */
+      readonly payload: {
+        /** Messages that are left. */
+        readonly messageCount: number
+        /** Their length, about. */
+        readonly estimatedChars: number
       }
     }
   /** The model's text of one round, whole. */
@@ -982,6 +1024,8 @@ export type EventBody =
       readonly payload: {
         /** The text; may be empty when it only called tools. */
         readonly text: string
+        /** The reply in its provider's own words, where the model wants them back as they were. Not for people. */
+        readonly original?: Original
       }
     }
   /** A call was announced. */
@@ -1322,7 +1366,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -1711,7 +1755,19 @@ export interface ModelList {
   readonly models: readonly ModelView[]
 }
 
-/** A model that sessions can use. */
+/** Prices in US dollars for a million tokens. */
+export interface ModelPrices {
+  /** Sent. */
+  readonly input: number
+  /** Received, reasoning included. */
+  readonly output: number
+  /** Sent, and found in the provider's cache. */
+  readonly cacheRead?: number
+  /** Sent, and put into the provider's cache. */
+  readonly cacheWrite?: number
+}
+
+/** A model that sessions can use. What is absent is not known. */
 export interface ModelView {
   /** `provider/name`. */
   readonly id: string
@@ -1721,6 +1777,22 @@ export interface ModelView {
   readonly reason?: string
   /** Whether new sessions get it. */
   readonly default: boolean
+  /** Its name for people. */
+  readonly label?: string
+  /** Tokens of its window: what is sent and what is received together. */
+  readonly contextTokens?: number
+  /** Tokens of one reply, at most. */
+  readonly outputTokens?: number
+  /** Whether it can be shown images. If not, it is told what they are. */
+  readonly images?: boolean
+  /** Whether it calls tools. */
+  readonly tools?: boolean
+  /** Whether it can think before it answers. */
+  readonly reasoning?: boolean
+  /** Whether its answer can be held to a schema. */
+  readonly structuredOutput?: boolean
+  /** What its tokens cost. */
+  readonly prices?: ModelPrices
 }
 
 /** How much a notice matters. */
@@ -1746,6 +1818,19 @@ export interface OpenCall {
   readonly output?: string
   /** Bytes of it that are left out in front; absent when none are. */
   readonly skippedBytes?: number
+}
+
+/**
+ * A model's reply in the words of the wire that it came over: what has to be given back to it as it was, such as signed
+ * or encrypted reasoning. Only the model that it came from is given it; others are told the text and the calls.
+ */
+export interface Original {
+  /** The wire, such as `anthropic-messages`. */
+  readonly wire: string
+  /** The model, `provider/name`. */
+  readonly model: string
+  /** Its parts, in their order, as they came. */
+  readonly items: readonly unknown[]
 }
 
 /** A piece of a message's content. */
@@ -2359,6 +2444,8 @@ export interface StreamCompleteEvent {
   readonly payload: {
     /** The text; may be empty when it only called tools. */
     readonly text: string
+    /** The reply in its provider's own words, where the model wants them back as they were. Not for people. */
+    readonly original?: Original
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -2420,6 +2507,8 @@ export interface StreamRetryEvent {
     readonly delayMs: number
     /** Why. */
     readonly error: string
+    /** The model that is asked now, where it is another one than before: a fallback. */
+    readonly model?: string
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -2852,6 +2941,8 @@ export type TurnStop =
   | 'max_tokens'
   /** The provider cut the answer for its content. */
   | 'content_filter'
+  /** The model refused to answer. */
+  | 'refusal'
   /** The limit of rounds with the model. */
   | 'max_iterations'
   /** A client aborted it. */
@@ -2911,6 +3002,14 @@ export interface Usage {
   readonly outputTokens: number
   /** Both together, as the provider says. */
   readonly totalTokens: number
+  /** Of the tokens sent, those that the provider had in its cache. */
+  readonly cachedInputTokens?: number
+  /** Of the tokens sent, those that it put into its cache. */
+  readonly cacheWriteTokens?: number
+  /** Of the tokens received, those that nobody is shown: the model's reasoning. */
+  readonly reasoningTokens?: number
+  /** What they cost, where the prices are known. */
+  readonly costUsd?: number
 }
 
 /** What a verdict rests on. */

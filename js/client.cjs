@@ -1371,6 +1371,7 @@ const EVENT_TYPES = Object.freeze([
   'stream.delta',
   'stream.reasoning',
   'stream.retry',
+  'compaction.prune',
   'stream.complete',
   'tool.call.start',
   'tool.call.output',

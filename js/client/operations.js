@@ -440,6 +440,7 @@ export const EVENT_TYPES = Object.freeze([
   'stream.delta',
   'stream.reasoning',
   'stream.retry',
+  'compaction.prune',
   'stream.complete',
   'tool.call.start',
   'tool.call.output',
