@@ -40,19 +40,25 @@ impl Show {
     }
 }
 
+/// A model is asked once more, or another one.
+fn again((attempt, delay_ms): (u32, u64), error: &str, model: Option<&str>) -> String {
+    let error = short(error, 200);
+    match model {
+        Some(model) => format!("  ! the model failed ({error}); {model} is asked instead"),
+        None => format!("  ! the model's stream broke ({error}); attempt {attempt} in {delay_ms} ms"),
+    }
+}
+
 /// One event in words. None: there is nothing to say about it.
 fn told(body: &EventBody) -> Option<String> {
     Some(match body {
         EventBody::SessionPrompt { prompt, .. } => format!("  prompt: {}", short(prompt, 400)),
         EventBody::SessionSteer { prompt, .. } => format!("  added to the prompt: {}", short(prompt, 400)),
-        EventBody::StreamRetry { error, model: Some(model), .. } => {
-            format!("  ! the model failed ({}); {model} is asked instead", short(error, 200))
-        }
         EventBody::CompactionPrune { message_count, .. } => {
             format!("  ! the conversation did not fit; {message_count} messages of it are left, old outputs shortened")
         }
-        EventBody::StreamRetry { attempt, delay_ms, error, model: None } => {
-            format!("  ! the model's stream broke ({}); attempt {attempt} in {delay_ms} ms", short(error, 200))
+        EventBody::StreamRetry { attempt, delay_ms, error, model } => {
+            again((*attempt, *delay_ms), error, model.as_deref())
         }
         EventBody::ToolCallStart { name, args, .. } => format!("\n  > {}", call(name, args)),
         EventBody::ToolCallEnd { output, is_error, duration_ms, .. } => {

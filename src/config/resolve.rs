@@ -220,6 +220,7 @@ fn settings(
     from: &Surroundings,
 ) -> Result<Settings, ConfigError> {
     let collector = telemetry::collector(&all)?;
+    let everything = all.clone();
     let said = all.cwd.is_some();
     let cwd = all.cwd.unwrap_or_else(|| from.directory.clone());
     let mut settings = Settings::new(directory("cwd", &from.directory.join(cwd))?);
@@ -245,6 +246,28 @@ fn settings(
         hidden: own_places(own, config_file, from),
         settings: config_file.map(Path::to_owned),
     };
+    models(&mut settings, &everything, from);
+    settings.permissions = default_permissions();
+    if let Some(policy) = all.default_policy {
+        settings.permissions.default_policy = policy;
+    }
+    settings.permission_mode = all.permission_mode.unwrap_or_default();
+    settings.permissions.rules.extend(all.permissions.unwrap_or_default().rules);
+    settings.acp_servers = all.acp_servers.unwrap_or_default();
+    settings.mcp_servers = all.mcp_servers.unwrap_or_default();
+    settings.memory = MemorySettings {
+        enabled: all.memory.unwrap_or(settings.memory.enabled),
+        embedding_model: all.memory_embedding_model,
+        similarity_threshold: all.memory_similarity_threshold.unwrap_or(settings.memory.similarity_threshold),
+        results: all.memory_max_results.unwrap_or(settings.memory.results),
+    };
+    settings.limits = limits(&everything);
+    Ok(settings)
+}
+
+/// The models, and where their answers come from.
+fn models(settings: &mut Settings, all: &Options, from: &Surroundings) {
+    let all = all.clone();
     settings.model = all.model;
     settings.openai = OpenAiSettings {
         base_url: all.openai_base_url,
@@ -262,22 +285,12 @@ fn settings(
         (None, Some(path)) => TapeSettings::Record(from.directory.join(path)),
         (None, None) => TapeSettings::Off,
     };
-    settings.permissions = default_permissions();
-    if let Some(policy) = all.default_policy {
-        settings.permissions.default_policy = policy;
-    }
-    settings.permission_mode = all.permission_mode.unwrap_or_default();
-    settings.permissions.rules.extend(all.permissions.unwrap_or_default().rules);
-    settings.acp_servers = all.acp_servers.unwrap_or_default();
-    settings.mcp_servers = all.mcp_servers.unwrap_or_default();
-    settings.memory = MemorySettings {
-        enabled: all.memory.unwrap_or(settings.memory.enabled),
-        embedding_model: all.memory_embedding_model,
-        similarity_threshold: all.memory_similarity_threshold.unwrap_or(settings.memory.similarity_threshold),
-        results: all.memory_max_results.unwrap_or(settings.memory.results),
-    };
+}
+
+/// Limits and waits.
+fn limits(all: &Options) -> Limits {
     let defaults = Limits::default();
-    settings.limits = Limits {
+    Limits {
         permission_timeout_ms: all.permission_timeout_ms.unwrap_or(defaults.permission_timeout_ms),
         client_grace_ms: all.client_grace_ms.unwrap_or(defaults.client_grace_ms),
         interrupt_grace_ms: all.interrupt_grace_ms.unwrap_or(defaults.interrupt_grace_ms),
@@ -293,8 +306,7 @@ fn settings(
         snapshot_bytes_max: all.snapshot_bytes_max.unwrap_or(defaults.snapshot_bytes_max),
         mcp_told_bytes_max: all.mcp_told_bytes_max.unwrap_or(defaults.mcp_told_bytes_max),
         commands_per_minute: all.commands_per_minute.unwrap_or(defaults.commands_per_minute),
-    };
-    Ok(settings)
+    }
 }
 
 /// What is wrong with the values.

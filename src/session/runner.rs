@@ -22,7 +22,8 @@ use super::tally::Tally;
 use super::traced::{TurnTrace, log_span};
 use super::{Terms, Workbench, titling};
 use crate::agent::{
-    CallEnd, CallEnvironment, Ended, Gate, Progress, Sink, SinkError, Steering, TurnInput, TurnSampler, Wish,
+    CallEnd, CallEnvironment, Ended, Gate, Progress, Sink, SinkError, Steering, TurnInput, TurnOutcome, TurnSampler,
+    Wish,
 };
 use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
@@ -269,14 +270,13 @@ fn clients(job: &Job) -> SessionClients {
 async fn run(mut job: Job) -> Finished {
     let turn = job.turn.clone();
     // It may wait for tool servers.
-    let equipped = tokio::select! {
+    let equipment = tokio::select! {
         biased;
         () = job.cancel.cancelled() => return Finished { broken: job.progress.begun, ..over(turn, Ended::Aborted) },
-        equipped = job.bench.equip(&job.live.id, &job.settings) => equipped,
-    };
-    let equipment = match equipped {
-        Ok(equipment) => equipment,
-        Err(error) => return unbegun(turn, error, &job.progress),
+        equipped = job.bench.equip(&job.live.id, &job.settings) => match equipped {
+            Ok(equipment) => equipment,
+            Err(error) => return unbegun(turn, error, &job.progress),
+        },
     };
     job.sink.count_calls(&job.terms.meters, &equipment.registry);
     let (meters, tracer) = (Arc::clone(&job.terms.meters), job.terms.tracer.clone());
@@ -332,6 +332,11 @@ async fn run(mut job: Job) -> Finished {
     if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed) {
         titling::begin(live, small, (&outcome.messages, &outcome.final_text));
     }
+    finished(turn, outcome)
+}
+
+/// A turn whose loop has ended.
+fn finished(turn: TurnId, outcome: TurnOutcome) -> Finished {
     Finished {
         turn,
         ended: outcome.ended,
