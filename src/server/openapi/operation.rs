@@ -28,8 +28,10 @@ pub(crate) struct Operation {
     pub(super) errors: Vec<u16>,
     /// Whether it needs no token.
     pub(super) open: bool,
-    /// Whether it is a door to something else than requests and answers, with what passes there.
+    /// Whether it is a door to something else than requests and answers.
     pub(super) door: bool,
+    /// Whether what passes there is ours to describe.
+    pub(super) messages: bool,
 }
 
 /// A parameter of the query or the head.
@@ -66,6 +68,7 @@ pub(crate) fn operation(id: &'static str, summary: &'static str) -> Operation {
         errors: Vec::new(),
         open: false,
         door: false,
+        messages: false,
     }
 }
 
@@ -153,8 +156,13 @@ impl Operation {
         Self { open: true, ..self }
     }
 
-    /// It is a door to something else than requests and answers.
+    /// It is a door to something else than requests and answers, with our own messages.
     pub(crate) fn door(self) -> Self {
+        Self { door: true, messages: true, ..self }
+    }
+
+    /// It is a door to a protocol that has schemas of its own.
+    pub(crate) fn foreign_door(self) -> Self {
         Self { door: true, ..self }
     }
 
