@@ -388,3 +388,32 @@ test('what a turn ends with is told as the protocol calls it', { timeout: 60_000
   assert.deepEqual(editor.seen.faults, [])
   assert.equal(await editor.pipe.end(), 0)
 })
+
+test('a message goes into a turn that runs, and its prompt still has its answer', { timeout: 60_000 }, async () => {
+  let go
+  const waits = new Promise((resolve) => {
+    go = resolve
+  })
+  let begun
+  const asked = new Promise((resolve) => {
+    begun = resolve
+  })
+  const slow = {
+    ...call('fs_list', { path: '.' }),
+    pace() {
+      begun()
+      return waits
+    },
+  }
+  const where = await place([slow, { text: 'with it' }])
+  const editor = await piped(where)
+  const { sessionId } = await editor.request('session/new', { cwd: where.work, mcpServers: [] })
+  const prompted = editor.request('session/prompt', { sessionId, prompt: text('go') })
+  await asked
+  const steered = await editor.request('_session/steering', { sessionId, prompt: text('more') })
+  assert.deepEqual(steered, { outcome: 'injected' })
+  go()
+  assert.equal((await prompted).stopReason, 'end_turn')
+  assert.equal(where.model.requests[1].messages.at(-1).content, 'more')
+  assert.equal(await editor.pipe.end(), 0)
+})

@@ -47,6 +47,10 @@ pub(super) async fn run(arguments: Acp) -> Exit {
         Ok(streams) => streams,
         Err(cause) => return refuse(LogFormat::Text, Exit::CannotStart, format!("stdout cannot be used: {cause}")),
     };
+    if let Some(flag) = of_a_door(&arguments.options) {
+        let words = format!("{flag} is of no use here: the door of an editor's agent is on this machine, on any port");
+        return refuse(LogFormat::Text, Exit::Usage, words);
+    }
     // The editor is this user's, and says where to work: its projects lie where they lie.
     let own = Options { root: Some(vec![PathBuf::from("/")]), ..Options::default() };
     let launch = match Launch::resolve(arguments.options, arguments.config, own) {
@@ -61,6 +65,21 @@ pub(super) async fn run(arguments: Acp) -> Exit {
     log.deliver().await;
     log.flush();
     exit
+}
+
+/// A flag about where a server listens. What a configuration file says of that is for `simse serve`.
+fn of_a_door(options: &Options) -> Option<&'static str> {
+    let flags = [
+        (options.port.is_some(), "--port"),
+        (options.host.is_some(), "--host"),
+        (options.allow_public.is_some(), "--allow-public"),
+        (options.no_auth.is_some(), "--no-auth"),
+        (options.tls_cert.is_some(), "--tls-cert"),
+        (options.tls_key.is_some(), "--tls-key"),
+        (options.socket.is_some(), "--socket"),
+        (options.port_file.is_some(), "--port-file"),
+    ];
+    flags.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
 }
 
 /// The door of a server that an editor has started: for this machine, on any port, with the token.

@@ -43,10 +43,6 @@ impl Client {
         self.socket.say(message).await;
     }
 
-    async fn raw(&mut self, text: &str) {
-        self.socket.frame(1, text.as_bytes()).await;
-    }
-
     /// The next message that is like that; those before it are kept.
     async fn next(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
@@ -316,7 +312,7 @@ async fn over_http_a_connection_is_its_callers_alone() {
     assert_eq!(reply.status, 406, "no event stream is wanted");
     let again =
         post(&client.connection).json(&ask(2, "initialize", json!({ "protocolVersion": 1 }))).send(house.address).await;
-    assert_eq!((again.status, &again.json()["error"]["code"]), (400, &json!(-32600)));
+    assert_eq!((again.status, &again.json()["error"]["details"]["jsonRpcCode"]), (400, &json!(-32600)));
     let wrong = house.call("POST", "/acp", Some(ask(3, "initialize", json!({})))).await;
     assert_eq!(wrong.json()["error"]["data"]["details"]["field"], "protocolVersion");
     house.close().await;
@@ -374,6 +370,16 @@ async fn the_pipe_carries_lines_of_the_protocol_and_nothing_else() {
     let (code, _, said) = ended(child).await;
     assert_eq!(code, Some(0), "{said}");
     assert!(!home.path().join(".local/share/simse/server.json").exists(), "the door is closed");
+}
+
+#[tokio::test]
+async fn what_is_of_no_use_to_an_agent_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    for arguments in [&["acp", "--port", "1"][..], &["acp", "--socket", "s"], &["acp", "--no-auth"]] {
+        let (code, out, said) = ended(simse(home.path()).args(arguments).spawn().unwrap()).await;
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{said}");
+        assert!(said.contains(arguments[1]), "{said}");
+    }
 }
 
 /// A directory that a server has without a word of where it is cannot be shared.

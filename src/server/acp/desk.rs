@@ -3,7 +3,8 @@
 //! A task follows the log and says what there is to say, one thing after the other. A client that takes nothing is waited for:
 //! the events stay in the log.
 //!
-//! Invariant: who waits for a turn hears of its end when all that was to be said of it has been said.
+//! Invariant: who waits for a turn hears of its end when all that was to be said of it has been said, and nothing more is said
+//! before it has had its answer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::Core;
 use super::options::{Choice, mode_id, options};
 use super::shown::Tools;
-use super::told::{Said, Teller};
+use super::told::{Said, Teller, TurnEnd};
 use crate::app::EventReader;
 use crate::base::{clock, limit};
 use crate::protocol::{ApiError, ErrorCode, EventBody, RequestId, SessionId, SessionView, TurnId};
@@ -38,11 +39,19 @@ struct Turns {
     /// Prompts that were handed in and have no turn yet.
     expected: usize,
     /// Its turns that have not ended, and who waits for the end.
-    own: HashMap<TurnId, Option<oneshot::Sender<()>>>,
+    own: HashMap<TurnId, oneshot::Sender<Heard>>,
     /// Those that are to end as soon as they begin.
     cancelled: HashSet<TurnId>,
     /// What it has put into running turns and has not come up in the log.
     steered: Vec<String>,
+}
+
+/// What who waits for a turn is told of its end.
+pub(super) struct Heard {
+    /// How it ended.
+    pub(super) end: TurnEnd,
+    /// Held until the answer has been said.
+    pub(super) _answering: oneshot::Sender<()>,
 }
 
 /// What a client knows of a session's settings.
@@ -83,11 +92,16 @@ impl Desk {
     }
 
     /// It has become this turn. Gives back what tells of its end.
-    pub(super) fn assign(&self, turn: TurnId) -> oneshot::Receiver<()> {
+    pub(super) fn assign(&self, turn: TurnId) -> oneshot::Receiver<Heard> {
         let (ended, end) = oneshot::channel();
-        self.turns.lock().own.insert(turn, Some(ended));
+        self.turns.lock().own.insert(turn, ended);
         self.unexpect();
         end
+    }
+
+    /// It has become this turn, for whose end nobody waits.
+    pub(super) fn adopt(&self, turn: &TurnId) {
+        drop(self.assign(turn.clone()));
     }
 
     /// The turn is to end as soon as it begins.
@@ -131,12 +145,17 @@ impl Desk {
         self.turns.lock().cancelled.remove(turn)
     }
 
-    fn ended(&self, turn: &TurnId) {
-        let mut turns = self.turns.lock();
-        turns.cancelled.remove(turn);
-        if let Some(Some(waiter)) = turns.own.remove(turn) {
-            // Who no longer waits does not miss it.
-            let _ = waiter.send(());
+    /// A turn has ended. Waits until who waits for it has its answer.
+    async fn ended(&self, turn: &TurnId, end: TurnEnd) {
+        let waiter = {
+            let mut turns = self.turns.lock();
+            turns.cancelled.remove(turn);
+            turns.own.remove(turn)
+        };
+        let (_answering, answered) = oneshot::channel();
+        if waiter.is_some_and(|waiter| waiter.send(Heard { end, _answering }).is_ok()) {
+            // It is dropped when that is done.
+            let _ = answered.await;
         }
     }
 
@@ -375,11 +394,11 @@ impl Follower {
                 self.open.retain(|(body, _)| request_of(body) != Some(&request));
                 core.withdraw(&desk.id, &request).await;
             }
-            Said::Configured | Said::Ended(_) if self.is_past() => {}
+            Said::Configured | Said::Ended(..) if self.is_past() => {}
             Said::Configured => return self.configured(false).await,
-            Said::Ended(turn) => {
+            Said::Ended(turn, end) => {
                 let listens = self.configured(true).await;
-                desk.ended(&turn);
+                desk.ended(&turn, end).await;
                 return listens;
             }
         }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::Peer;
 use super::outlet::Outlet;
-use super::rpc::{self, Incoming, Refusal};
+use super::rpc::{self, Incoming};
 use super::streams::{Frame, Reader, Streams, Unread};
 use crate::app::Caller;
 use crate::base::limit;
@@ -96,7 +96,7 @@ pub(in crate::server) async fn post(mut call: Call) -> Answer {
     let body = call.bytes().await?;
     let incoming = match rpc::read(&body) {
         Ok(incoming) => incoming,
-        Err(refusal) => return Ok(refused(refusal)),
+        Err((_, error)) => return Err(error.refusal().into()),
     };
     let opens = matches!(&incoming, Incoming::Request { method, .. } if method == "initialize");
     if opens && !call.head.headers.contains_key(&CONNECTION) {
@@ -112,7 +112,7 @@ pub(in crate::server) async fn post(mut call: Call) -> Answer {
     let _turn = connection.order.lock().await;
     match connection.peer.accept(incoming).await {
         Ok(()) => Ok(empty()),
-        Err(refusal) => Ok(refused(refusal)),
+        Err((_, error)) => Err(error.refusal().into()),
     }
 }
 
@@ -125,13 +125,13 @@ fn initialize(call: &Call, incoming: Incoming) -> Answer {
     let peer = Peer::new(Arc::clone(&call.shared.app), call.caller.clone(), Outlet::Streams(Arc::clone(&streams)));
     let answer = peer.core.initialize(&params);
     if answer.is_err() {
-        return Ok(message(StatusCode::OK, rpc::response(&id, answer)));
+        return Ok(message(rpc::response(&id, answer)));
     }
     let connection = Connection { caller: call.caller.clone(), peer, streams, order: tokio::sync::Mutex::default() };
     let connection = Arc::new(connection);
     let name = call.shared.acp.add(Arc::clone(&connection))?;
     tokio::spawn(watch(Arc::downgrade(&call.shared), Arc::downgrade(&connection), name.clone()));
-    let mut response = message(StatusCode::OK, rpc::response(&id, answer));
+    let mut response = message(rpc::response(&id, answer));
     if let Ok(name) = HeaderValue::try_from(name) {
         response.headers_mut().insert(CONNECTION, name);
     }
@@ -252,13 +252,8 @@ fn empty() -> Response {
     response
 }
 
-fn message(status: StatusCode, text: String) -> Response {
+fn message(text: String) -> Response {
     // It was written as JSON just now.
     let value: Value = serde_json::from_str(&text).unwrap_or_default();
-    json_answer(status, &value)
-}
-
-/// A message that was not taken, and why, in the words of the protocol.
-fn refused((id, error): Refusal) -> Response {
-    message(StatusCode::BAD_REQUEST, rpc::response(&id, Err(error)))
+    json_answer(StatusCode::OK, &value)
 }

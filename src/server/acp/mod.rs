@@ -179,10 +179,10 @@ impl Peer {
         };
         let core = Arc::clone(core);
         core.clone().tasks.spawn(async move {
-            let answer = match begun {
+            let (answer, _heard) = match begun {
                 Some(Ok(prompt)) => core.finish_prompt(prompt, &cancel).await,
-                Some(Err(error)) => Err(error.into()),
-                None => core.perform((&method, &params), &cancel).await,
+                Some(Err(error)) => (Err(error.into()), None),
+                None => (core.perform((&method, &params), &cancel).await, None),
             };
             core.requests.lock().remove(&id.to_string());
             // Where a session is told anew, nobody may listen to its own stream yet: the answer is on the connection's, behind all that
@@ -216,6 +216,11 @@ impl Peer {
             // Nobody waits for an answer, and what is not understood is left alone.
             _ => tracing::debug!(method, "a notification that is not understood"),
         }
+    }
+
+    /// Waits until all that was asked has been done, but for turns.
+    async fn settled(&self) {
+        self.core.settled().await;
     }
 
     /// Waits until nobody works for it any more.

@@ -6,6 +6,7 @@
 //! Invariant: nothing but whole lines of the protocol is written into the output.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, BufReader};
@@ -17,6 +18,9 @@ use crate::protocol::{ApiError, ErrorCode};
 use crate::server::lines::{Line, line};
 use crate::server::out;
 use crate::server::stdio::{LAST_LINES, write};
+
+/// How long the end of the input waits for what was asked just before it.
+const SETTLING: Duration = Duration::from_secs(5);
 
 /// The two ends of a pipe to a client of the protocol.
 #[derive(Debug)]
@@ -54,6 +58,10 @@ where
         () = stop.cancelled() => true,
         () = out.closed() => false,
     };
+    if !out.is_closed() {
+        // Who has just prompted and closed the input wants the turn.
+        drop(tokio::time::timeout(SETTLING, peer.settled()).await);
+    }
     let mut ending = Box::pin(ending);
     let stored = tokio::select! {
         biased;

@@ -5,13 +5,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::desk::Desk;
+use super::desk::{Desk, Heard};
 use super::rpc::{Params, RpcError};
+use super::told::TurnEnd;
 use super::{Answer, Core, content, outcome, params, session_id};
 use crate::app::{Aborted, Accepted, Command, Request, Submitted};
 use crate::protocol::{
@@ -20,6 +22,9 @@ use crate::protocol::{
 
 /// How often a message is tried to be put into a turn that ends meanwhile.
 const STEER_ATTEMPTS: usize = 5;
+
+/// Pause between two looks at whether something is done.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// A prompt that has no answer yet.
 pub(super) struct Pending {
@@ -58,15 +63,20 @@ impl Core {
         Ok(Begun { pending, desk, submitted })
     }
 
-    /// Waits for the end of its turn and says how that was.
-    pub(super) async fn finish_prompt(self: &Arc<Self>, begun: Begun, cancel: &CancellationToken) -> Answer {
+    /// Waits for the end of its turn and says how that was. What is given back beside that is held until it has been said.
+    pub(super) async fn finish_prompt(
+        self: &Arc<Self>,
+        begun: Begun,
+        cancel: &CancellationToken,
+    ) -> (Answer, Option<Heard>) {
         let pending = Arc::clone(&begun.pending);
-        let answer = self.turn_of(begun, cancel).await;
+        let mut heard = None;
+        let answer = self.turn_of(begun, cancel, &mut heard).await;
         self.prompts.lock().retain(|one| !Arc::ptr_eq(one, &pending));
-        answer
+        (answer, heard)
     }
 
-    async fn turn_of(self: &Arc<Self>, begun: Begun, cancel: &CancellationToken) -> Answer {
+    async fn turn_of(self: &Arc<Self>, begun: Begun, cancel: &CancellationToken, heard: &mut Option<Heard>) -> Answer {
         let Begun { pending, desk, submitted } = begun;
         let accepted = outcome::<Accepted>(submitted.end().await);
         let turn = match accepted {
@@ -82,32 +92,51 @@ impl Core {
         if pending.cancelled.load(Ordering::Acquire) {
             self.abort(&desk, &turn);
         }
-        let (taken_back, told) = tokio::select! {
+        let taken_back = tokio::select! {
             biased;
-            told = &mut ended => (false, told.is_ok()),
+            told = &mut ended => {
+                *heard = told.ok();
+                false
+            }
             () = cancel.cancelled() => {
                 // A client that goes leaves its turn to the others.
                 if self.over.is_cancelled() {
                     return Err(RpcError::cancelled());
                 }
                 self.abort(&desk, &turn);
-                (true, ended.await.is_ok())
+                *heard = ended.await.ok();
+                true
             }
         };
         if taken_back {
             return Err(RpcError::cancelled());
         }
-        let record = self.app.turn(&self.caller, &pending.session, &turn).await?;
-        if !told && !record.status.is_terminal() {
-            // The session was left, or the server stops.
-            if pending.cancelled.load(Ordering::Acquire) {
-                return Ok(json!({ "stopReason": "cancelled" }));
+        let record = self.app.turn(&self.caller, &pending.session, &turn).await;
+        match (record, heard.as_ref().map(|heard| &heard.end)) {
+            (Ok(record), _) if record.status.is_terminal() => ended_as(&record),
+            // The server has stopped with the turn: its last event was the last that could be read.
+            (_, Some(TurnEnd::Completed)) => Ok(json!({ "stopReason": "end_turn" })),
+            (_, Some(TurnEnd::Stopped)) => Ok(json!({ "stopReason": "cancelled" })),
+            (_, Some(TurnEnd::Failed(error))) => Err(ApiError(error.clone()).into()),
+            // The session was left, or deleted.
+            (Ok(_), None) if pending.cancelled.load(Ordering::Acquire) => Ok(json!({ "stopReason": "cancelled" })),
+            (Ok(_), None) => {
+                let message = "the turn goes on, and is told here no more";
+                Err(ApiError::new(ErrorCode::UpstreamUnavailable, message).into())
             }
-            return Err(
-                ApiError::new(ErrorCode::UpstreamUnavailable, "the turn goes on, and is told here no more").into()
-            );
+            (Err(error), None) => Err(error.into()),
         }
-        ended_as(&record)
+    }
+
+    /// Waits until all that was asked has been done, but for turns.
+    pub(super) async fn settled(&self) {
+        let under_way = || {
+            let begun = self.prompts.lock().iter().filter(|pending| pending.turn.lock().is_some()).count();
+            self.requests.lock().len() > begun
+        };
+        while under_way() {
+            tokio::time::sleep(LOOK).await;
+        }
     }
 
     /// Ends a turn as soon as it can be: now, or when it begins.
@@ -166,7 +195,7 @@ impl Core {
             if running.is_none() && waits {
                 return Ok(json!({ "outcome": "promptRequired", "reason": "noRunningTurn" }));
             }
-            match self.steer_at(&desk, (&parts, &text), view.version).await {
+            match self.steer_at(&desk, (&parts, &text), (running.as_ref(), view.version)).await {
                 Ok(turn) if Some(&turn) == running.as_ref() => return Ok(json!({ "outcome": "injected" })),
                 Ok(_) => return Ok(json!({ "outcome": "startedNewTurn" })),
                 Err(error) if error.code() == ErrorCode::Conflict => {}
@@ -176,25 +205,26 @@ impl Core {
         Ok(json!({ "outcome": "failed", "reason": "the session changed meanwhile, again and again" }))
     }
 
-    /// Puts it into the turn of a session that has this version. Gives back the turn.
+    /// Puts it into the running turn of a session that has this version. Gives back the turn that it went into.
     async fn steer_at(
         self: &Arc<Self>,
         desk: &Arc<Desk>,
         (parts, text): (&[Part], &str),
-        version: u64,
+        (running, version): (Option<&TurnId>, u64),
     ) -> Result<TurnId, ApiError> {
         desk.steers(text);
         desk.expect();
         let body = json!({ "prompt": parts, "ifVersion": version });
         let accepted: Result<Accepted, ApiError> = self.carry_out("steer", Some(&desk.id), &body).await;
         match accepted {
-            Ok(Accepted { turn_id, status: TurnStatus::Queued | TurnStatus::Running, .. }) => {
-                // Where it begins a turn, that one is this client's; nobody waits for its end.
-                drop(desk.assign(turn_id.clone()));
+            Ok(Accepted { turn_id, .. }) if Some(&turn_id) == running => {
+                desk.unexpect();
                 Ok(turn_id)
             }
             Ok(Accepted { turn_id, .. }) => {
-                desk.unexpect();
+                // It has begun a turn, for whose end nobody waits; its prompt is known here.
+                desk.adopt(&turn_id);
+                desk.knows_steered(text);
                 Ok(turn_id)
             }
             Err(error) => {

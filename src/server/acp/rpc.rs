@@ -124,6 +124,17 @@ impl RpcError {
         Self::plain(REQUEST_CANCELLED, "Request cancelled")
     }
 
+    /// As HTTP tells it, where a message is not taken at all.
+    pub(super) fn refusal(&self) -> ApiError {
+        let code = match self.code {
+            EXHAUSTED => ErrorCode::ResourceExhausted,
+            _ => ErrorCode::InvalidArgument,
+        };
+        let details =
+            json!({ "field": "body", "expected": "a message that can be taken now", "jsonRpcCode": self.code });
+        ApiError::new(code, self.message.clone()).with_details(details)
+    }
+
     /// As it is sent.
     pub(super) fn body(&self) -> Value {
         let mut body = json!({ "code": self.code, "message": self.message });

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::content::{block, text_block};
 use super::params::Client;
 use super::shown::{Tools, changes, content, locations, printed};
-use crate::protocol::{Event, EventBody, NoticeLevel, Part, RequestId, TurnId};
+use crate::protocol::{ErrorBody, Event, EventBody, NoticeLevel, Part, RequestId, TurnId};
 
 /// Of what a running call has printed so much is shown, in bytes: its end.
 const PRINTED_BYTES_MAX: usize = 8 << 10;
@@ -35,7 +35,18 @@ pub(super) enum Said {
     /// A message was put into a turn.
     Steered(String, Vec<Value>),
     /// A turn has ended.
-    Ended(TurnId),
+    Ended(TurnId, TurnEnd),
+}
+
+/// How a turn ended, as far as its last event tells.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum TurnEnd {
+    /// By itself.
+    Completed,
+    /// By an error.
+    Failed(ErrorBody),
+    /// By a client, or by a stop.
+    Stopped,
 }
 
 /// What a message has said so far.
@@ -157,9 +168,9 @@ impl Teller {
             EventBody::SessionSteer { prompt, parts, .. } => {
                 self.out.push(Said::Steered(prompt.clone(), user(event.seq, prompt, parts)));
             }
-            EventBody::SessionCompleted { .. } | EventBody::SessionError { .. } | EventBody::Abort { .. } => {
-                self.out.extend(event.turn_id.clone().map(Said::Ended));
-            }
+            EventBody::SessionCompleted { .. } => self.ended(event, TurnEnd::Completed),
+            EventBody::SessionError { error, .. } => self.ended(event, TurnEnd::Failed(error)),
+            EventBody::Abort { .. } => self.ended(event, TurnEnd::Stopped),
             EventBody::SessionConfigured(_) => self.out.push(Said::Configured),
             EventBody::StreamStart {} => self.begin(event.seq),
             EventBody::StreamDelta { text } => self.text(event.seq, &text),
@@ -194,6 +205,10 @@ impl Teller {
             // How a session came to be, how turns wait and hold, and what stands on screens: no update is for that.
             _ => {}
         }
+    }
+
+    fn ended(&mut self, event: &Event, end: TurnEnd) {
+        self.out.extend(event.turn_id.clone().map(|turn| Said::Ended(turn, end)));
     }
 
     fn changed(&mut self, what: &str, paths: &[String]) {

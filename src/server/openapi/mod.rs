@@ -18,8 +18,8 @@ use super::routes::table::Row;
 use schemas::Schemas;
 
 pub(crate) use operation::{
-    Operation, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation, page_limit,
-    position, query, types,
+    Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
+    page_limit, position, query, types,
 };
 pub(crate) use schemas::reference;
 

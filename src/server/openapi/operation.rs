@@ -315,6 +315,16 @@ pub(crate) fn last_event_id() -> Parameter {
     Parameter { place: "header", ..query("Last-Event-ID", description, schema) }
 }
 
+/// `Acp-Connection-Id` and `Acp-Session-Id`: whom a message or a stream belongs to.
+pub(crate) fn acp_names() -> [Parameter; 2] {
+    let connection = "The connection: what the answer to `initialize` has in this header.";
+    let session = "The session that the message or the stream belongs to, where it belongs to one.";
+    [("Acp-Connection-Id", connection), ("Acp-Session-Id", session)].map(|(name, description)| Parameter {
+        place: "header",
+        ..query(name, description, json!({ "type": "string", "pattern": "^[!-~]{1,1024}$" }))
+    })
+}
+
 fn idempotency_key() -> Parameter {
     let schema = json!({ "type": "string", "pattern": format!("^[!-~]([ -~]{{0,{}}}[!-~])?$", limit::COMMAND_ID_BYTES_MAX - 2) });
     let description = "What is sent again under the same key is done once, and answered alike. The same key with other content is a conflict.";

@@ -14,8 +14,8 @@ use crate::protocol::{
     ModelList, Page, PermissionExplanation, Prompt, Proof, SessionView, ToolList, TurnRecord, Undo, Undone,
 };
 use crate::server::openapi::{
-    Operation, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation, page_limit,
-    position, query, reference, types,
+    Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
+    page_limit, position, query, reference, types,
 };
 use crate::server::{Shared, acp, lifecycle, metrics, ws};
 
@@ -269,8 +269,11 @@ fn server() -> Vec<Row> {
 
 /// The Agent Client Protocol: its own messages, whose schemas it has itself.
 fn agent() -> Vec<Row> {
+    let [connection, session] = acp_names();
     let post = operation("acp.post", "A message of the Agent Client Protocol; `initialize` opens a connection.")
         .more("JSON-RPC, as the protocol has it. The answer to `initialize` names the connection in `Acp-Connection-Id`; all other messages bring that header, and `Acp-Session-Id` where their parameters name a session, and what comes of them is on the streams.")
+        .takes(connection.clone())
+        .takes(session.clone())
         .full_body(|_| serde_json::json!({ "type": "object", "required": ["jsonrpc"] }))
         .example(serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": 1 } }))
         .answers_with(200, "The answer to `initialize`.", "application/json", |_| {
@@ -281,6 +284,9 @@ fn agent() -> Vec<Row> {
         .refuses(&[404])
         .foreign_door();
     let get = operation("acp.get", "The messages of a connection, or of one of its sessions; or a WebSocket.")
+        .takes(connection.clone())
+        .takes(session)
+        .takes(last_event_id())
         .answers_with(
             200,
             "The stream: one frame a message, with its number as `id`.",
@@ -290,8 +296,11 @@ fn agent() -> Vec<Row> {
         .switches(101, "The WebSocket is open.")
         .refuses(&[404, 406, 409, 426])
         .foreign_door();
-    let delete =
-        operation("acp.delete", "Ends a connection.").switches(202, "It is over.").refuses(&[404]).foreign_door();
+    let delete = operation("acp.delete", "Ends a connection.")
+        .takes(connection)
+        .switches(202, "It is over.")
+        .refuses(&[404])
+        .foreign_door();
     vec![
         row(POST, "/acp", acp::http::post, post),
         row(GET, "/acp", acp::http::get, get),
