@@ -266,7 +266,7 @@ test('sessions are those of all doors: settings, prompts and answers of others a
   assert.deepEqual(editor.seen.faults, [])
   // The server goes: the editor's agent says so and ends.
   await server.kill()
-  const [code] = await new Promise((ended) => editor.pipe.child.on('close', (...how) => ended(how)))
+  const [code] = await editor.pipe.closed
   assert.equal(code, 1)
   assert.match(editor.pipe.said(), /the server that the sessions are in is gone/)
 })

@@ -94,6 +94,7 @@ export function agentOverPipe({ args = [], env = {}, cwd }) {
   const closed = once(child, 'close')
   return {
     child,
+    closed,
     stream: acp.ndJsonStream(Writable.toWeb(child.stdin), Readable.toWeb(child.stdout)),
     said: () => said,
     async end() {
