@@ -58,6 +58,10 @@ impl ToolServers {
         let made = Servers::new(servers, directory, self.idle)
             .map_err(|error| ApiError::invalid(&format!("mcpServers[{}].name", error.at), "a name of its own"))?;
         let mut own = self.own.lock();
+        // Who opens a session again brings the same ones again: they go on.
+        if own.get(session).is_some_and(|before| before.configured().eq(servers)) {
+            return Ok(());
+        }
         if own.len() >= limit::MCP_SESSIONS_WITH_SERVERS_MAX && !own.contains_key(session) {
             let message = "too many sessions have tool servers of their own; delete some";
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));

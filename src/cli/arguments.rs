@@ -35,6 +35,12 @@ pub(super) enum Command {
     /// directory). Ctrl-C or SIGTERM stops it: running turns get some seconds to finish, everything is stored.
     #[command(after_help = EXIT_CODES)]
     Serve(Serve),
+    /// Be the agent of an editor, over stdin and stdout (Agent Client Protocol)
+    ///
+    /// For Zed and other editors that start agents. The sessions are those of the data directory.
+    /// Where no --root is named, the editor may open sessions in any directory.
+    #[command(after_help = EXIT_CODES)]
+    Acp(Acp),
     /// Show a whole job: a session on a small repository with a failing test, or on a directory of yours
     ///
     /// Without --prompt it makes a small git repository with a failing test in a temporary directory, and an
@@ -192,6 +198,16 @@ pub(super) struct Serve {
     /// Serve the program that started it, over stdin and stdout, one JSON object a line; no port is opened
     #[arg(long, conflicts_with_all = ["port", "host", "allow_public", "no_auth", "port_file"])]
     pub(super) stdio: bool,
+    /// Configuration file [default: ~/.config/simse/config.toml, when it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) options: Options,
+}
+
+/// `simse acp`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Acp {
     /// Configuration file [default: ~/.config/simse/config.toml, when it is there]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,

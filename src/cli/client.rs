@@ -60,12 +60,16 @@ pub(super) enum Way {
 }
 
 /// A connection, either way.
-trait Line: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Line: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Line for T {}
 type Connection = BufReader<Box<dyn Line>>;
 
 impl Way {
-    async fn connect(&self) -> std::io::Result<Box<dyn Line>> {
+    /// A connection to it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) async fn connect(&self) -> std::io::Result<Box<dyn Line>> {
         match self {
             Self::Network(authority) => {
                 let connection = TcpStream::connect(authority).await?;
@@ -76,7 +80,8 @@ impl Way {
         }
     }
 
-    fn host(&self) -> &str {
+    /// What it is called in requests.
+    pub(super) fn host(&self) -> &str {
         match self {
             Self::Network(authority) => authority,
             Self::Socket(_) => "localhost",

@@ -4,6 +4,7 @@
 
 pub mod example_repository;
 
+mod acp;
 mod activation;
 mod arguments;
 mod check;
@@ -81,10 +82,11 @@ pub fn main() -> ExitCode {
             return Exit::CannotStart.into();
         }
     };
-    let serves = matches!(arguments.command, Command::Serve(_) | Command::Start(_));
+    let serves = matches!(arguments.command, Command::Serve(_) | Command::Acp(_) | Command::Start(_));
     let exit = runtime.block_on(async {
         match arguments.command {
             Command::Serve(arguments) => serve::run(arguments).await,
+            Command::Acp(arguments) => acp::run(arguments).await,
             Command::Start(arguments) => start::run(arguments).await,
             Command::Token(arguments) => token::run(arguments),
             Command::Config(arguments) => config::run(arguments).await,

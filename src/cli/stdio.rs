@@ -30,6 +30,13 @@ pub(super) struct Streams {
     output: File,
 }
 
+impl Streams {
+    /// Input and output, to be read and written in the background.
+    pub(super) fn files(self) -> (tokio::fs::File, tokio::fs::File) {
+        (tokio::fs::File::from_std(self.input), tokio::fs::File::from_std(self.output))
+    }
+}
+
 /// Takes stdin and stdout for the protocol. From then on what is printed goes to stderr.
 ///
 /// # Errors
@@ -60,12 +67,8 @@ pub(super) async fn run(launch: &Launch, streams: Streams, (given, log): Told<'_
     let reloader = Reloader::new(given, launch.clone(), (Arc::clone(&app), log.clone(), Supervised::default()));
     let grace = reloader.grace();
     let reloading = AbortOnDropHandle::new(tokio::spawn(reloader.run(end.clone())));
-    let pipe = Pipe {
-        input: tokio::fs::File::from_std(streams.input),
-        output: tokio::fs::File::from_std(streams.output),
-        line_bytes_max: launch.listen.body_bytes_max,
-        grace,
-    };
+    let (input, output) = streams.files();
+    let pipe = Pipe { input, output, line_bytes_max: launch.listen.body_bytes_max, grace };
     let served = serve_pipe(app, pipe, stop).await;
     end.cancel();
     drop(reloading.await);

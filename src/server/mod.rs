@@ -1,5 +1,6 @@
 //! The HTTP door: routes, event streams, and the guard before them. Speaks to [`App`] and to nothing below it.
 
+mod acp;
 mod answer;
 mod call;
 mod connection;
@@ -52,6 +53,7 @@ use self::listen::{Ends, Listeners};
 use self::socket::Socket;
 use self::tls::Tls;
 
+pub use self::acp::{AcpPipe, bridge_acp_pipe, serve_acp_pipe};
 pub use self::openapi::pretty as openapi_document;
 pub use self::stdio::{Pipe, serve_pipe};
 pub use self::tls::TlsFiles;
@@ -185,6 +187,8 @@ pub(crate) struct Shared {
     outs: out::Outs,
     /// What is not whole yet.
     intake: Arc<Intake>,
+    /// ACP clients over HTTP.
+    acp: acp::http::Connections,
 }
 
 impl Shared {
@@ -202,6 +206,7 @@ impl Shared {
             LimitView::new("tokenNames", self.guard.keys().names(), limit::TOKEN_NAMES_MAX),
             LimitView::new("framesOfASocket", frames, limit::FRAMES_WAITING_MAX),
             LimitView::new("frameBytesOfASocket", frame_bytes, limit::FRAMES_WAITING_BYTES_MAX),
+            LimitView::new("acpConnections", self.acp.count(), limit::ACP_CONNECTIONS_MAX),
         ];
         limits.extend(self.app.limits());
         limits
@@ -281,6 +286,7 @@ impl Server {
             accepting: closing,
             outs: out::Outs::default(),
             intake,
+            acp: acp::http::Connections::default(),
         };
         let shared = Arc::new(shared);
         let router = routes::router(Arc::clone(&shared));

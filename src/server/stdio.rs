@@ -21,7 +21,7 @@ use crate::app::{App, Caller};
 use crate::protocol::{ApiError, ErrorCode};
 
 /// What is left of the time to stop when all turns have ended: for lines that are on their way.
-const LAST_LINES: Duration = Duration::from_secs(1);
+pub(super) const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The two ends of a pipe.
 #[derive(Debug)]
@@ -80,7 +80,8 @@ where
     stored
 }
 
-async fn write<W: AsyncWrite + Unpin>(mut output: W, mut frames: mpsc::Receiver<Frame>) {
+/// Writes the frames that come, each as a line.
+pub(super) async fn write<W: AsyncWrite + Unpin>(mut output: W, mut frames: mpsc::Receiver<Frame>) {
     let written = async {
         while let Some(mut frame) = frames.recv().await {
             frame.text.push('\n');

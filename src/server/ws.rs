@@ -1,5 +1,7 @@
 //! The WebSocket: one message a frame of text, pings on a silent line, and an orderly end.
 //!
+//! What passes on it is our own dialogue (`/ws`), or the Agent Client Protocol (`/acp`).
+//!
 //! Reading and writing are tasks of their own, so that a client that writes much before it reads cannot lock itself
 //! and us up. A client that takes nothing is cut off by the connection's write deadline; one that does not answer
 //! pings, by the time that a pong may take. Either comes back and goes on by `after`.
@@ -30,6 +32,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use super::acp::Peer;
 use super::answer::{Answer, Failure};
 use super::call::Call;
 use super::dialogue::{Dialogue, ready, shutdown};
@@ -51,8 +54,48 @@ const LINGER: Duration = Duration::from_secs(1);
 type Line = Pieces<TokioIo<Upgraded>>;
 type WebSocket = WebSocketStream<Line>;
 
+/// What is spoken on a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Language {
+    /// Our own.
+    Own,
+    /// The Agent Client Protocol.
+    Acp,
+}
+
+/// Whoever takes the messages of a socket.
+enum Talk {
+    Own(Box<Dialogue>),
+    Acp(Peer),
+}
+
+impl Talk {
+    async fn take(&mut self, text: &[u8]) -> bool {
+        match self {
+            Self::Own(dialogue) => dialogue.take(text).await,
+            Self::Acp(peer) => peer.take(text).await,
+        }
+    }
+
+    async fn refuse(&self, error: ApiError) -> bool {
+        match self {
+            Self::Own(dialogue) => dialogue.refuse((None, None), error).await,
+            Self::Acp(peer) => peer.refuse(error).await,
+        }
+    }
+}
+
 /// Turns the request into a socket.
 pub(super) async fn open(call: Call) -> Answer {
+    open_in(call, Language::Own).await
+}
+
+/// The same for a client of the Agent Client Protocol.
+pub(super) async fn open_acp(call: Call) -> Answer {
+    open_in(call, Language::Acp).await
+}
+
+async fn open_in(call: Call, language: Language) -> Answer {
     call.no_query()?;
     let Call { shared, caller, mut head, .. } = call;
     let (berth, upgrade) = (head.extensions.remove::<Berth>(), head.extensions.remove::<OnUpgrade>());
@@ -66,7 +109,7 @@ pub(super) async fn open(call: Call) -> Answer {
     tokio::spawn(async move {
         match (upgrade.await, berth) {
             (Ok(line), Some(berth)) => {
-                let serving = Box::pin(serve(TokioIo::new(line), shared, caller));
+                let serving = Box::pin(serve(TokioIo::new(line), shared, (caller, language)));
                 berth.hold(serving).await;
             }
             (Ok(_), None) => tracing::error!("a socket without a berth"),
@@ -104,7 +147,7 @@ impl End {
     }
 }
 
-async fn serve(line: TokioIo<Upgraded>, shared: Arc<Shared>, caller: Caller) {
+async fn serve(line: TokioIo<Upgraded>, shared: Arc<Shared>, (caller, language): (Caller, Language)) {
     let _open = shared.app.meters().sockets.enter();
     let (socket, fault) = socket(line, &shared).await;
     let (sink, stream) = socket.split();
@@ -113,12 +156,19 @@ async fn serve(line: TokioIo<Upgraded>, shared: Arc<Shared>, caller: Caller) {
     let gone = CancellationToken::new();
     let (heard, hearing) = watch::channel(Instant::now());
     let (end, ending) = watch::channel(None);
-    out.say(ready("websocket")).await;
+    if language == Language::Own {
+        out.say(ready("websocket")).await;
+    }
     let (answer, answers) = mpsc::channel(1);
-    let writer = Writer { sink, frames, answers, hearing, ending, gone: gone.clone(), shared: Arc::clone(&shared) };
+    let (gone_too, shared_too) = (gone.clone(), Arc::clone(&shared));
+    let writer = Writer { sink, frames, answers, hearing, ending, gone: gone_too, shared: shared_too, language };
     let writing = tokio::spawn(writer.run());
-    let dialogue = Dialogue::new(Arc::clone(&shared.app), caller, out);
-    let mut reader = Reader { stream, fault, heard, answer, dialogue };
+    let app = Arc::clone(&shared.app);
+    let talk = match language {
+        Language::Own => Talk::Own(Box::new(Dialogue::new(app, caller, out))),
+        Language::Acp => Talk::Acp(Peer::on_line(app, caller, out)),
+    };
+    let mut reader = Reader { stream, fault, heard, answer, talk };
     let ended = tokio::select! {
         ended = reader.run() => ended,
         () = gone.cancelled() => None,
@@ -162,7 +212,7 @@ struct Reader {
     heard: watch::Sender<Instant>,
     /// Has the answer to a ping written.
     answer: mpsc::Sender<oneshot::Sender<()>>,
-    dialogue: Dialogue,
+    talk: Talk,
 }
 
 impl Reader {
@@ -177,10 +227,10 @@ impl Reader {
             };
             self.heard.send_replace(Instant::now());
             let goes_on = match message {
-                Message::Text(text) => self.dialogue.take(text.as_bytes()).await,
+                Message::Text(text) => self.talk.take(text.as_bytes()).await,
                 Message::Binary(_) => {
                     let error = ApiError::invalid("message", "a frame of text, not a binary one");
-                    self.dialogue.refuse((None, None), error).await
+                    self.talk.refuse(error).await
                 }
                 // tungstenite has put its answer beside what is to be written, however much that is.
                 Message::Ping(_) => {
@@ -220,6 +270,7 @@ struct Writer {
     /// Fires when nothing can be written any more.
     gone: CancellationToken,
     shared: Arc<Shared>,
+    language: Language,
 }
 
 impl Writer {
@@ -238,7 +289,8 @@ impl Writer {
     async fn write(&mut self) -> Option<End> {
         let (ping, pong) = (Duration::from_millis(limit::PING_MS), Duration::from_millis(limit::PONG_MS));
         let mut pinged = None;
-        let mut stopping = self.shared.accepting.is_cancelled();
+        // The other protocol has no word for it.
+        let mut stopping = self.shared.accepting.is_cancelled() || self.language == Language::Acp;
         let farewell = || Message::Text(shutdown(self.shared.options.shutdown_grace).into());
         loop {
             let heard = *self.hearing.borrow();

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "in tests an unwrap is an assertion")]
 
 mod acp;
+mod acp_agent;
 mod activation;
 mod attack;
 mod changes;

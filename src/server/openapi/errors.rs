@@ -21,6 +21,7 @@ pub(crate) const STATUSES: &[Status] = &[
     of(403, "Forbidden", ErrorCode::Forbidden, "The `Host` or the `Origin` is not the server's own, or the token's role is too small."),
     of(404, "NotFound", ErrorCode::NotFound, "There is nothing by that name, or it is another client's."),
     of(405, "MethodNotAllowed", ErrorCode::InvalidArgument, "The route does not take this method; `Allow` names those that it takes."),
+    of(406, "NotAcceptable", ErrorCode::InvalidArgument, "The request takes no form that the answer has."),
     of(408, "RequestTimeout", ErrorCode::Timeout, "The request did not come in time."),
     of(409, "Conflict", ErrorCode::Conflict, "It does not fit the present state: read that, then decide anew."),
     of(413, "PayloadTooLarge", ErrorCode::PayloadTooLarge, "The body is larger than the limit, which `details` names."),
@@ -82,6 +83,7 @@ pub(super) fn headers() -> Value {
         json!({ "description": description, "required": required, "schema": schema })
     };
     json!({
+        "Acp-Connection-Id": text("The connection, which all further messages name.", false, json!({ "pattern": "^[0-9a-f]{32}$" })),
         "X-Request-Id": text("The request's id, the same as in the server's log: the one that was sent, or a new one.", true, json!({})),
         "ETag": text("The session's version.", false, json!({ "pattern": "^\"[0-9]+\"$" })),
         "Location": text("The path of what was made.", true, json!({ "pattern": "^/sessions/" })),

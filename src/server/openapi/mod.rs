@@ -18,8 +18,8 @@ use super::routes::table::Row;
 use schemas::Schemas;
 
 pub(crate) use operation::{
-    Operation, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation, page_limit,
-    position, query, types,
+    Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
+    page_limit, position, query, types,
 };
 pub(crate) use schemas::reference;
 
@@ -34,7 +34,7 @@ pub(crate) fn document(rows: &[Row]) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for row in rows {
         let mut written = row.operation.written((&row.method, row.path), &mut schemas);
-        if row.operation.door {
+        if row.operation.messages {
             written["x-simse-messages"] = messages.clone();
         }
         let path = paths.entry(row.path).or_insert_with(|| path(row.path, &mut schemas));

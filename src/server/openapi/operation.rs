@@ -28,8 +28,10 @@ pub(crate) struct Operation {
     pub(super) errors: Vec<u16>,
     /// Whether it needs no token.
     pub(super) open: bool,
-    /// Whether it is a door to something else than requests and answers, with what passes there.
+    /// Whether it is a door to something else than requests and answers.
     pub(super) door: bool,
+    /// Whether what passes there is ours to describe.
+    pub(super) messages: bool,
 }
 
 /// A parameter of the query or the head.
@@ -66,6 +68,7 @@ pub(crate) fn operation(id: &'static str, summary: &'static str) -> Operation {
         errors: Vec::new(),
         open: false,
         door: false,
+        messages: false,
     }
 }
 
@@ -153,8 +156,13 @@ impl Operation {
         Self { open: true, ..self }
     }
 
-    /// It is a door to something else than requests and answers.
+    /// It is a door to something else than requests and answers, with our own messages.
     pub(crate) fn door(self) -> Self {
+        Self { door: true, messages: true, ..self }
+    }
+
+    /// It is a door to a protocol that has schemas of its own.
+    pub(crate) fn foreign_door(self) -> Self {
         Self { door: true, ..self }
     }
 
@@ -305,6 +313,16 @@ pub(crate) fn last_event_id() -> Parameter {
     let schema = json!({ "type": "string", "pattern": "^[0-9]{1,19}$" });
     let description = "The number of the last event that was seen: the stream goes on behind it. Goes before `after`.";
     Parameter { place: "header", ..query("Last-Event-ID", description, schema) }
+}
+
+/// `Acp-Connection-Id` and `Acp-Session-Id`: whom a message or a stream belongs to.
+pub(crate) fn acp_names() -> [Parameter; 2] {
+    let connection = "The connection: what the answer to `initialize` has in this header.";
+    let session = "The session that the message or the stream belongs to, where it belongs to one.";
+    [("Acp-Connection-Id", connection), ("Acp-Session-Id", session)].map(|(name, description)| Parameter {
+        place: "header",
+        ..query(name, description, json!({ "type": "string", "pattern": "^[!-~]{1,1024}$" }))
+    })
 }
 
 fn idempotency_key() -> Parameter {

@@ -14,10 +14,10 @@ use crate::protocol::{
     ModelList, Page, PermissionExplanation, Prompt, Proof, SessionView, ToolList, TurnRecord, Undo, Undone,
 };
 use crate::server::openapi::{
-    Operation, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation, page_limit,
-    position, query, reference, types,
+    Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
+    page_limit, position, query, reference, types,
 };
-use crate::server::{Shared, lifecycle, metrics, ws};
+use crate::server::{Shared, acp, lifecycle, metrics, ws};
 
 /// One route.
 pub(crate) struct Row {
@@ -43,6 +43,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(file_changes());
     rows.extend(permissions());
     rows.extend(server());
+    rows.extend(agent());
     rows
 }
 
@@ -263,5 +264,46 @@ fn server() -> Vec<Row> {
         row(GET, "/metrics", metrics::show, metrics),
         row(GET, "/openapi.json", super::document, openapi),
         row(GET, "/ws", ws::open, socket),
+    ]
+}
+
+/// The Agent Client Protocol: its own messages, whose schemas it has itself.
+fn agent() -> Vec<Row> {
+    let [connection, session] = acp_names();
+    let post = operation("acp.post", "A message of the Agent Client Protocol; `initialize` opens a connection.")
+        .more("JSON-RPC, as the protocol has it. The answer to `initialize` names the connection in `Acp-Connection-Id`; all other messages bring that header, and `Acp-Session-Id` where their parameters name a session, and what comes of them is on the streams.")
+        .takes(connection.clone())
+        .takes(session.clone())
+        .full_body(|_| serde_json::json!({ "type": "object", "required": ["jsonrpc"] }))
+        .example(serde_json::json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": { "protocolVersion": 1 } }))
+        .answers_with(200, "The answer to `initialize`.", "application/json", |_| {
+            serde_json::json!({ "type": "object", "required": ["jsonrpc"] })
+        })
+        .headers(&["Acp-Connection-Id"])
+        .switches(202, "It is taken.")
+        .refuses(&[404])
+        .foreign_door();
+    let get = operation("acp.get", "The messages of a connection, or of one of its sessions; or a WebSocket.")
+        .takes(connection.clone())
+        .takes(session)
+        .takes(last_event_id())
+        .answers_with(
+            200,
+            "The stream: one frame a message, with its number as `id`.",
+            "text/event-stream",
+            |_| serde_json::json!({ "type": "object", "required": ["jsonrpc"] }),
+        )
+        .switches(101, "The WebSocket is open.")
+        .refuses(&[404, 406, 409, 426])
+        .foreign_door();
+    let delete = operation("acp.delete", "Ends a connection.")
+        .takes(connection)
+        .switches(202, "It is over.")
+        .refuses(&[404])
+        .foreign_door();
+    vec![
+        row(POST, "/acp", acp::http::post, post),
+        row(GET, "/acp", acp::http::get, get),
+        row(DELETE, "/acp", acp::http::delete, delete),
     ]
 }

@@ -26,9 +26,14 @@ impl Socket {
 
     /// The same at an address.
     pub async fn open_at(address: SocketAddr, head: &str) -> Result<Self, String> {
+        Self::open_path(address, "/ws", head).await
+    }
+
+    /// The same at another path.
+    pub async fn open_path(address: SocketAddr, path: &str, head: &str) -> Result<Self, String> {
         let mut stream = TcpStream::connect(address).await.unwrap();
         let head = format!(
-            "GET /ws HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{head}\r\n",
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{head}\r\n",
             address
         );
         stream.write_all(head.as_bytes()).await.unwrap();
