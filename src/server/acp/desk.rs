@@ -209,7 +209,7 @@ pub(super) fn info(view: &SessionView) -> Value {
 impl Core {
     /// What can be chosen from now.
     pub(super) fn choice(&self) -> Choice {
-        Choice { models: self.app.models(), agents: self.app.agents() }
+        Choice { models: self.app.listed_models(), agents: self.app.agents() }
     }
 
     /// The session as the client has it open; opens it if need be.

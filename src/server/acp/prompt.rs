@@ -241,18 +241,26 @@ fn ended_as(record: &TurnRecord) -> Answer {
     let reason = match (record.status, record.stop_reason) {
         (TurnStatus::Failed, reason) if reason != Some(TurnStop::MaxIterations) => return Err(failed(record)),
         (_, Some(TurnStop::MaxTokens)) => "max_tokens",
-        (_, Some(TurnStop::ContentFilter)) => "refusal",
+        (_, Some(TurnStop::ContentFilter | TurnStop::Refusal)) => "refusal",
         (_, Some(TurnStop::MaxIterations)) => "max_turn_requests",
         (TurnStatus::Aborted | TurnStatus::Interrupted, _) | (_, Some(TurnStop::Aborted | TurnStop::Interrupted)) => {
             "cancelled"
         }
         _ => "end_turn",
     };
-    let Usage { input_tokens, output_tokens, total_tokens } = record.usage;
+    let Usage { input_tokens, output_tokens, total_tokens, .. } = record.usage;
     let mut answer = json!({ "stopReason": reason });
     if total_tokens > 0 {
         answer["usage"] =
             json!({ "inputTokens": input_tokens, "outputTokens": output_tokens, "totalTokens": total_tokens });
+        let more = [
+            ("cachedReadTokens", record.usage.cached_input_tokens),
+            ("cachedWriteTokens", record.usage.cache_write_tokens),
+            ("thoughtTokens", record.usage.reasoning_tokens),
+        ];
+        for (name, tokens) in more.into_iter().filter(|(_, tokens)| *tokens > 0) {
+            answer["usage"][name] = tokens.into();
+        }
     }
     Ok(answer)
 }

@@ -176,7 +176,7 @@ impl Teller {
             EventBody::StreamDelta { text } => self.text(event.seq, &text),
             EventBody::StreamReasoning { text } => self.think(&text),
             EventBody::StreamRetry { .. } => self.retry(event.seq),
-            EventBody::StreamComplete { text } => self.complete(event.seq, text),
+            EventBody::StreamComplete { text, .. } => self.complete(event.seq, text),
             EventBody::ToolCallStart { call_id, name, args } => self.start(call(&call_id), name, args),
             EventBody::ToolCallOutput { call_id, text, .. } => self.printed(call(&call_id), &text),
             EventBody::ToolCallEnd { call_id, output, is_error, parts, details, duration_ms, .. } => {
@@ -199,6 +199,11 @@ impl Teller {
             EventBody::LoopDoomLoop { tool_name, call_count, .. } => {
                 let words = format!("The call of {tool_name} came {call_count} times in a row and was not run again.");
                 self.notice(NoticeLevel::Warning, &words, None);
+            }
+            EventBody::CompactionPrune { .. } => {
+                let words =
+                    "The conversation did not fit into the model's window: old outputs are no longer shown to it.";
+                self.notice(NoticeLevel::Info, words, None);
             }
             EventBody::ChangesUndone { paths, .. } => self.changed("Undone", &paths),
             EventBody::ChangesRedone { paths, .. } => self.changed("Done again", &paths),
