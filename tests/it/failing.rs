@@ -253,6 +253,7 @@ async fn whatever_breaks_a_stream_one_reply_is_left_and_its_call_runs_once() {
             ("silence behind a call", steps(&called, Step::Hang)),
             ("too many requests", Answer::status(429, &[], "{\"error\":{\"message\":\"slowly\",\"type\":\"tokens\",\"code\":\"rate_limit_exceeded\"}}")),
             ("overloaded", Answer::status(529, &[], "{\"error\":{\"message\":\"busy\",\"type\":\"overloaded_error\"}}")),
+            ("inside a whole that is not streamed", steps("{\"choices\": [{\"message\": {\"content\": \"so f", Step::Cut).under(200, &[("content-type", "application/json")])),
             ("a gateway", Answer::status(502, &[], "<html>bad gateway</html>")),
         ];
         for (what, bad) in table {
@@ -370,6 +371,9 @@ async fn garbage_fails_with_its_kind_and_strange_bytes_do_not() {
             assert_eq!((came.kind().as_str(), came.server.requests().len()), ("malformed", 1), "{api:?} {garbage}");
             assert_eq!(came.texts(), ["a"], "what was said before stays said");
         }
+        let page = Answer::status(200, &[("content-type", "text/html; charset=utf-8")], "<html>welcome</html>");
+        let came = Came::of(api, vec![page], |_| {}).await;
+        assert_eq!((came.kind().as_str(), came.server.requests().len()), ("malformed", 1), "{api:?}");
         let whole = says.text("ä😀") + &says.end("stop");
         for body in [format!("\u{FEFF}{whole}"), whole.replace('\n', "\r\n"), format!(": note\n\n{whole}")] {
             for size in [1, 5] {

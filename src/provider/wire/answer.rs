@@ -63,14 +63,22 @@ impl Answering {
     /// The rest of the body, at most `bytes_max` of it. What is not UTF-8 is replaced. A broken end is the end.
     pub(super) async fn text(&mut self, bytes_max: usize) -> String {
         let mut bytes = Vec::new();
-        while let Ok(Some(piece)) = self.chunk().await {
-            let room = bytes_max - bytes.len();
-            bytes.extend_from_slice(piece.get(..room).unwrap_or(&piece));
-            if bytes.len() == bytes_max {
-                break;
-            }
-        }
+        while let Ok(Some(piece)) = self.chunk().await
+            && !fill(&mut bytes, &piece, bytes_max)
+        {}
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The rest of the body to its end, at most `bytes_max` of it. What is not UTF-8 is replaced.
+    ///
+    /// # Errors
+    /// As [`Answer::chunk`]: what there is of it is not the whole.
+    pub(super) async fn whole(&mut self, bytes_max: usize) -> Result<String, HttpError> {
+        let mut bytes = Vec::new();
+        while let Some(piece) = self.chunk().await?
+            && !fill(&mut bytes, &piece, bytes_max)
+        {}
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// Shortens (or lengthens) the silence that is waited for.
@@ -89,4 +97,11 @@ impl Answering {
             answer.finish();
         }
     }
+}
+
+/// Adds as much of a piece as there is room for. Whether there is no more.
+fn fill(bytes: &mut Vec<u8>, piece: &[u8], bytes_max: usize) -> bool {
+    let room = bytes_max - bytes.len();
+    bytes.extend_from_slice(piece.get(..room).unwrap_or(piece));
+    bytes.len() == bytes_max
 }

@@ -249,10 +249,15 @@ impl Talk {
         let mut assembler = endpoint.wire.assembler(&endpoint.spec, redact.clone());
         if answer.content_type() == "application/json" {
             // A server that does not stream: the same words in one piece.
-            let body = answer.text(limit::MODEL_REPLY_BYTES_MAX).await;
+            let body = answer.whole(limit::MODEL_REPLY_BYTES_MAX).await;
+            let body = body.map_err(|error| redact.error(from_http(&error)))?;
             assembler.take_whole(&body).map_err(|error| endpoint.refused(error))?;
             self.hand_out(assembler.as_mut());
             return Ok(Phase::Over);
+        }
+        if answer.content_type() == "text/html" {
+            let words = "the model's provider answered with a page for people (text/html): is the base URL right?";
+            return Err(ModelError::Malformed(words.to_owned()));
         }
         let reader = SseReader::new(limit::MODEL_EVENT_BYTES_MAX);
         Ok(Phase::Listening(Box::new(Listening { answer, reader, assembler, redact })))

@@ -118,6 +118,11 @@ impl Answer {
         Self { status, headers: headers.iter().map(own).collect(), steps: vec![Step::Send(body.to_owned().into())] }
     }
 
+    /// The same under another status and with other headers.
+    pub fn under(self, status: u16, headers: &[(&str, &str)]) -> Self {
+        Self { steps: self.steps, ..Self::status(status, headers, "") }
+    }
+
     /// A text whose connection is cut in its middle.
     pub fn cut(deltas: &[&str]) -> Self {
         let bytes: String = deltas.iter().map(|delta| text_chunk(delta)).collect();
