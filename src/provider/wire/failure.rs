@@ -87,7 +87,9 @@ pub(in crate::provider) fn from_http(error: &HttpError) -> ModelError {
 /// A status that is no success.
 pub(in crate::provider) fn from_status(status: u16, retry_after: Option<Duration>, body: &str) -> ModelError {
     let parsed: Option<Value> = serde_json::from_str(body).ok();
-    let error = parsed.as_ref().map(|v| v.get("error").unwrap_or(v));
+    // Google's OpenAI-compatible endpoint wraps it in a list.
+    let parsed = parsed.as_ref().map(|value| value.get(0).unwrap_or(value));
+    let error = parsed.map(|value| value.get("error").unwrap_or(value));
     let said = error.and_then(message_of).unwrap_or_else(|| body.trim().to_owned());
     let said = if said.is_empty() { String::new() } else { format!(": {}", clip(&said)) };
     let text = format!("the model's provider answered with status {status}{said}");
@@ -154,7 +156,13 @@ fn as_status(value: &Value) -> Option<u64> {
 fn message_of(error: &Value) -> Option<String> {
     let fields = ["message", "detail", "error", "title"];
     let text = error.as_str().or_else(|| fields.iter().find_map(|field| error.get(*field)?.as_str()))?;
-    (!text.trim().is_empty()).then(|| text.trim().to_owned())
+    let text = text.trim();
+    // What a router was told by whom it asked says more than its own words.
+    let raw = error.get("metadata").and_then(|more| more.get("raw")).and_then(Value::as_str).map(str::trim);
+    match raw.filter(|raw| !raw.is_empty()) {
+        Some(raw) => Some(format!("{text}: {raw}")),
+        None => (!text.is_empty()).then(|| text.to_owned()),
+    }
 }
 
 fn clip(text: &str) -> String {
@@ -167,4 +175,35 @@ fn clip(text: &str) -> String {
 /// A stream that ended too early.
 pub(in crate::provider) fn cut_short() -> ModelError {
     transient("the model's stream ended before its reply was whole".to_owned(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_an_error_is_where_servers_put_it_elsewhere() {
+        let routed = json!({ "error": { "code": 400, "message": "Provider returned error",
+            "metadata": { "raw": "{\"error\":{\"message\":\"prompt is too long: 9 tokens > 8 maximum\"}}" } } });
+        #[rustfmt::skip]
+        let table = [
+            (400, routed.clone(), "context_overflow", "prompt is too long"),
+            (400, json!([{ "error": { "code": 400, "message": "API key not valid", "status": "INVALID_ARGUMENT" } }]), "refused", "API key not valid"),
+            (400, json!({ "error": "The number of tokens to keep from the initial prompt is greater than the context length" }), "context_overflow", "greater than"),
+            (400, json!({ "object": "error", "message": "This model's maximum context length is 8 tokens.", "type": "BadRequestError", "code": 400 }), "context_overflow", "maximum"),
+            (400, json!({ "detail": "no" }), "refused", "status 400: no"),
+            (429, json!({ "error": { "code": "insufficient_quota", "message": "pay" } }), "quota", "pay"),
+            (500, json!({ "error": { "code": 500, "message": "context size has been exceeded", "type": "server_error" } }), "context_overflow", "exceeded"),
+            (413, json!({ "error": { "message": "too large" } }), "context_overflow", "too large"),
+            (500, json!({ "error": {} }), "transient", "status 500"),
+        ];
+        for (status, body, kind, words) in table {
+            let error = from_status(status, None, &body.to_string());
+            assert_eq!(error.kind(), kind, "{body}");
+            assert!(error.to_string().contains(words), "{error}");
+        }
+        assert_eq!(from_object(&routed["error"]).kind(), "context_overflow");
+    }
 }
