@@ -266,11 +266,40 @@ pub mod provider {
         pub mod inside;
     }
 
+    mod wire {
+        //! What all wires have in common, as far as answers are read.
+
+        mod assemble;
+        mod calls;
+        mod failure;
+        mod overflow;
+        mod words;
+
+        pub(super) use assemble::{Assemble, State};
+        pub(super) use calls::call_of;
+        pub(super) use failure::{Redactor, cut_short, from_object, from_status};
+        pub(super) use words::{Shared, Words};
+    }
+
+    mod responses {
+        //! What an endpoint streams that speaks Responses.
+
+        mod assemble;
+
+        pub(super) use assemble::Assembler;
+
+        /// The wire's name.
+        const NAME: &str = "openai-responses";
+    }
+
     pub mod openai {
         //! What an OpenAI-compatible endpoint streams.
 
         mod assemble;
-        mod failure;
+        mod own;
+
+        /// The wire's name.
+        const NAME: &str = "openai-chat";
 
         #[path = "../../../fuzz/src/inside/answers.rs"]
         pub mod inside;

@@ -1,5 +1,5 @@
-//! What an OpenAI-compatible endpoint streams: one end and nothing behind it, the key nowhere, and calls that are the
-//! same in whatever pieces they come.
+//! What endpoints of OpenAI and others stream, over chat completions and over Responses: one end and nothing behind it, the key
+//! nowhere, and calls that are the same in whatever pieces they come.
 
 use arbitrary::{Result, Unstructured};
 use secrecy::SecretString;
@@ -9,7 +9,8 @@ use super::assemble::Assembler;
 use crate::base::sse::SseReader;
 use crate::model::{ModelError, ModelEvent};
 use crate::protocol::ToolCallRequest;
-use crate::provider::wire::{Assemble as _, Redactor, State, from_status};
+use crate::provider::responses;
+use crate::provider::wire::{Assemble, Redactor, State, from_status};
 
 /// What must be told to nobody.
 const KEY: &str = "k3y";
@@ -17,23 +18,16 @@ const KEY: &str = "k3y";
 const LINE_BYTES_MAX: usize = 4096;
 
 /// The property of the target `answers`. The first letter says of what: a (s)tream, a (w)hole answer, an (e)rror's body,
-/// (c)alls in pieces.
+/// (c)alls in pieces; of Responses a stream of (i)tems, and a whole (r)esponse.
 pub fn holds(data: &[u8]) {
     match data.split_first() {
-        Some((b's', [size, stream @ ..])) => {
-            let whole = read(&mut std::iter::once(stream));
-            let pieces = read(&mut stream.chunks(usize::from(*size % 9) + 1));
-            assert_eq!(whole, pieces, "{:?}", String::from_utf8_lossy(stream));
-        }
-        Some((b'w', body)) => {
-            let mut assembler = assembler();
-            let taken = assembler.take_whole(&String::from_utf8_lossy(body));
-            let events: Vec<ModelEvent> = assembler.drain().collect();
-            told(&events, &taken, assembler.state());
-        }
+        Some((b's', [size, stream @ ..])) => in_pieces(stream, *size, &|| Box::new(assembler())),
+        Some((b'i', [size, stream @ ..])) => in_pieces(stream, *size, &|| Box::new(of_items())),
+        Some((b'w', body)) => whole(body, assembler()),
+        Some((b'r', body)) => whole(body, of_items()),
         Some((b'e', [status, body @ ..])) => {
             let error = from_status(400 + u16::from(*status), None, &String::from_utf8_lossy(body));
-            let error = assembler().redact(error);
+            let error = redactor().error(error);
             assert!(!error.to_string().contains(KEY), "{error}");
         }
         Some((b'c', data)) => drop(calls(&mut Unstructured::new(data))),
@@ -41,15 +35,35 @@ pub fn holds(data: &[u8]) {
     }
 }
 
+fn redactor() -> Redactor {
+    Redactor::new(Some(&SecretString::from(KEY)), "http://localhost/v1")
+}
+
 fn assembler() -> Assembler {
-    Assembler::new("openai/m", Redactor::new(Some(&SecretString::from(KEY)), "http://localhost/v1"))
+    Assembler::new("openai/m", redactor())
+}
+
+fn of_items() -> responses::Assembler {
+    responses::Assembler::new("openai/m", redactor())
+}
+
+fn whole(body: &[u8], mut assembler: impl Assemble) {
+    let taken = assembler.take_whole(&String::from_utf8_lossy(body));
+    let events: Vec<ModelEvent> = assembler.drain().collect();
+    told(&events, &taken, assembler.state());
+}
+
+fn in_pieces(stream: &[u8], size: u8, assembler: &dyn Fn() -> Box<dyn Assemble>) {
+    let whole = read(assembler(), &mut std::iter::once(stream));
+    let pieces = read(assembler(), &mut stream.chunks(usize::from(size % 9) + 1));
+    assert_eq!(whole, pieces, "{:?}", String::from_utf8_lossy(stream));
 }
 
 type Told = (Vec<ModelEvent>, std::result::Result<(), ModelError>);
 
 /// What a stream says, as the provider reads it.
-fn read(pieces: &mut dyn Iterator<Item = &[u8]>) -> Told {
-    let (mut assembler, mut reader) = (assembler(), SseReader::new(LINE_BYTES_MAX));
+fn read(mut assembler: Box<dyn Assemble>, pieces: &mut dyn Iterator<Item = &[u8]>) -> Told {
+    let mut reader = SseReader::new(LINE_BYTES_MAX);
     let mut events = Vec::new();
     let mut broken = None;
     for piece in pieces {
@@ -159,5 +173,5 @@ fn calls(u: &mut Unstructured<'_>) -> Result<()> {
 
 #[test]
 fn every_input_holds() {
-    crate::base::replay::replay("answers", b"swec", holds);
+    crate::base::replay::replay("answers", b"swecir", holds);
 }

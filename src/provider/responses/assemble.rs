@@ -145,7 +145,7 @@ struct Call {
 }
 
 /// One stream's state.
-pub(super) struct Assembler {
+pub(in crate::provider) struct Assembler {
     model: String,
     redact: Redactor,
     events: Vec<ModelEvent>,
@@ -160,7 +160,7 @@ pub(super) struct Assembler {
 }
 
 impl Assembler {
-    pub(super) fn new(model: &str, redact: Redactor) -> Self {
+    pub(in crate::provider) fn new(model: &str, redact: Redactor) -> Self {
         Self {
             model: model.to_owned(),
             redact,

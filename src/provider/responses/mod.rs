@@ -17,7 +17,7 @@ use super::wire::{Assemble, KeyHeader, Redactor, Spec, Told, Wire, route_url};
 use crate::model::{ModelError, ModelRequest};
 use crate::protocol::ToolDefinition;
 
-use assemble::Assembler;
+pub(super) use assemble::Assembler;
 
 /// Its name, as settings and replies in its words have it.
 const NAME: &str = "openai-responses";

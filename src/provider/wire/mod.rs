@@ -1,5 +1,5 @@
 //! What all wires of models over HTTP have in common. A wire says how a request is written and how its answer is read
-//! ([`Wire`], [`Assemble`]: pure); everything else is the same for all of them and stands here.
+//! ([`Wire`], `assemble`: pure); everything else is the same for all of them and stands here.
 //!
 //! - `model`: one request and its answer, from bytes to events; `count`: what a request would cost
 //! - `place`: where a provider is, how one shows who one is, and how much may be asked of it at once
@@ -12,6 +12,7 @@
 //! most `MODEL_REPLY_BYTES_MAX` and waits at most the idle time-out for its next byte.
 
 mod answer;
+mod assemble;
 mod calls;
 mod count;
 mod failure;
@@ -29,9 +30,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::model::{ModelError, ModelEvent, ModelFacts, ModelRequest, WireNames};
+use crate::model::{ModelError, ModelFacts, ModelRequest, WireNames};
 use crate::protocol::ToolDefinition;
 
+pub(super) use assemble::{Assemble, State};
 pub(super) use calls::call_of;
 pub(super) use failure::{BODY_BYTES_MAX, Redactor, cut_short, from_http, from_object, from_status};
 pub use gate::GateOptions;
@@ -96,44 +98,6 @@ pub(super) trait Wire: Send + Sync + 'static {
     fn counted(&self, _body: &str) -> Option<u64> {
         None
     }
-}
-
-/// Reads one answer: text in, events out.
-pub(super) trait Assemble: Send {
-    /// Takes one event of the stream: its name, which may be empty, and its data.
-    ///
-    /// # Errors
-    /// What the event says, or what is wrong with it. Nothing more is to be taken then.
-    fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError>;
-
-    /// Takes an answer that is not streamed.
-    ///
-    /// # Errors
-    /// As [`Assemble::take`].
-    fn take_whole(&mut self, body: &str) -> Result<(), ModelError>;
-
-    /// The stream ended.
-    ///
-    /// # Errors
-    /// [`ModelError::Transient`] when the reply is not whole.
-    fn close(&mut self) -> Result<(), ModelError>;
-
-    /// The events that are whole, in order. Tools have the names of the wire.
-    fn drain(&mut self) -> std::vec::Drain<'_, ModelEvent>;
-
-    /// How far it is.
-    fn state(&self) -> State;
-}
-
-/// How far a stream is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    /// More will come.
-    Talking,
-    /// The model has given its reason to stop; tokens may follow.
-    Stopped,
-    /// The last event was given out.
-    Done,
 }
 
 /// Which header a key stands in.

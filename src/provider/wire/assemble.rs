@@ -1,0 +1,41 @@
+//! How an answer is read, whatever its wire: text in, events out.
+
+use crate::model::{ModelError, ModelEvent};
+
+/// Reads one answer: text in, events out.
+pub(in crate::provider) trait Assemble: Send {
+    /// Takes one event of the stream: its name, which may be empty, and its data.
+    ///
+    /// # Errors
+    /// What the event says, or what is wrong with it. Nothing more is to be taken then.
+    fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError>;
+
+    /// Takes an answer that is not streamed.
+    ///
+    /// # Errors
+    /// As [`Assemble::take`].
+    fn take_whole(&mut self, body: &str) -> Result<(), ModelError>;
+
+    /// The stream ended.
+    ///
+    /// # Errors
+    /// [`ModelError::Transient`] when the reply is not whole.
+    fn close(&mut self) -> Result<(), ModelError>;
+
+    /// The events that are whole, in order. Tools have the names of the wire.
+    fn drain(&mut self) -> std::vec::Drain<'_, ModelEvent>;
+
+    /// How far it is.
+    fn state(&self) -> State;
+}
+
+/// How far a stream is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::provider) enum State {
+    /// More will come.
+    Talking,
+    /// The model has given its reason to stop; tokens may follow.
+    Stopped,
+    /// The last event was given out.
+    Done,
+}
