@@ -115,6 +115,8 @@ impl Blur {
                 both(&|_, line| line.get(common..).unwrap_or("").to_owned())
             }
             Self::IndentAdded => both(&|_, line| if line.is_empty() { String::new() } else { format!("    {line}") }),
+            // A quote that shows one level alone does not tell how wide a level is: deeper lines of the new text are a guess.
+            Self::IndentHalved if levels(&case.old) < 2 && levels(&case.new) > 1 => return None,
             Self::IndentHalved => both(&|_, line| reindented(line, "    ", "  ")),
             Self::InnerBlanks => both(&|_, line| {
                 let start = line.len() - line.trim_start().len();
@@ -158,6 +160,12 @@ impl Blur {
         let lines = file.lines().map(line);
         lines.filter(|line| self != Self::BlankLinesLost || !line.is_empty()).collect()
     }
+}
+
+/// How many different indentations a text has.
+fn levels(text: &str) -> usize {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| line.len() - line.trim_start().len()).collect::<std::collections::BTreeSet<_>>().len()
 }
 
 impl Case {
