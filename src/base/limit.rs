@@ -515,7 +515,7 @@ pub const MCP_REPLAY_BYTES_MAX: usize = 1 << 20;
 /// Streams of one MCP client that have ended and are kept for the same.
 pub const MCP_ENDED_STREAMS_MAX: usize = 16;
 /// Resources to which one MCP client is subscribed.
-pub const MCP_SUBSCRIPTIONS_MAX: usize = 256;
+pub const MCP_CLIENT_SUBSCRIPTIONS_MAX: usize = 256;
 /// How long an answer may take before it becomes a stream.
 pub const MCP_STREAM_AFTER_MS: u64 = 500;
 /// How long an MCP client is to wait before it reads a stream again whose line broke.

@@ -31,8 +31,8 @@ impl Watched {
     /// # Errors
     /// When there are too many, or it cannot be read.
     pub(super) async fn add(&self, peer: &Arc<Peer>, uri: &str, resource: Resource) -> Result<(), RpcError> {
-        if self.0.lock().len() >= limit::MCP_SUBSCRIPTIONS_MAX {
-            let message = format!("{} subscriptions are there already", limit::MCP_SUBSCRIPTIONS_MAX);
+        if self.0.lock().len() >= limit::MCP_CLIENT_SUBSCRIPTIONS_MAX {
+            let message = format!("{} subscriptions are there already", limit::MCP_CLIENT_SUBSCRIPTIONS_MAX);
             return Err(RpcError::new(wire::INTERNAL, message));
         }
         let (weak, uri) = (Arc::downgrade(peer), uri.to_owned());
