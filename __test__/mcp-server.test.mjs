@@ -86,7 +86,15 @@ for (const [way, connect] of [
     assert.equal(client.getServerVersion().name, 'simse')
     const { tools } = await client.listTools()
     const named = Object.fromEntries(tools.map((tool) => [tool.name, tool]))
-    for (const name of ['fs_read', 'fs_write', 'bash', 'exec_command', 'git_status', 'session_prompt', 'session_wait']) {
+    for (const name of [
+      'fs_read',
+      'fs_write',
+      'bash',
+      'exec_command',
+      'git_status',
+      'session_prompt',
+      'session_wait',
+    ]) {
       assert.equal(named[name]?.inputSchema.type, 'object', name)
     }
     assert.equal(named.fs_read.annotations.readOnlyHint, true)
@@ -109,8 +117,7 @@ for (const [way, connect] of [
     assert.equal(progress.join(''), textOf(ran), 'all of it came while it ran')
     assert.match(asked[1].message, /line \$i/)
 
-    const png =
-      'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=='
+    const png = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=='
     writeFileSync(join(work, 'dot.png'), Buffer.from(png, 'base64'))
     const shown = await client.callTool({ name: 'view_image', arguments: { path: 'dot.png' } })
     const image = shown.content.find((part) => part.type === 'image')
@@ -133,7 +140,10 @@ for (const [way, connect] of [
     assert.equal((await touch('allowed')).isError, false)
     answer = accept('deny')
     assert.equal((await touch('allowed')).isError, false, 'it was allowed for always')
-    assert.deepEqual(['declined', 'denied', 'allowed'].map((name) => existsSync(join(work, name))), [false, false, true])
+    assert.deepEqual(
+      ['declined', 'denied', 'allowed'].map((name) => existsSync(join(work, name))),
+      [false, false, true],
+    )
   })
 
   test(`a client without forms is refused over ${way}, with the reason`, async () => {
@@ -176,7 +186,10 @@ for (const [way, connect] of [
     await client.callTool({ name: 'session_prompt', arguments: { prompt: 'x', title: 'Mine' } })
     const { contents } = await client.readResource({ uri: 'simse://sessions' })
     const { items } = JSON.parse(contents[0].text)
-    assert.deepEqual(items.map((item) => item.title), ['Mine', 'MCP: sdk 1.0'])
+    assert.deepEqual(
+      items.map((item) => item.title),
+      ['Mine', 'MCP: sdk 1.0'],
+    )
     const ref = { type: 'ref/resource', uri: 'simse://sessions/{sessionId}' }
     const { completion } = await client.complete({ ref, argument: { name: 'sessionId', value: items[0].sessionId } })
     assert.deepEqual(completion.values, [items[0].sessionId])

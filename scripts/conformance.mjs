@@ -1,7 +1,7 @@
 /**
  * Holds the MCP server against the official conformance suite: installs it into a cache, starts `simse serve` with the suite's fixtures
  * on a free port, runs the server scenarios, and ends with their exit code. `node scripts/conformance.mjs [PROGRAM] [--suite NAME]`; what
- * else is given goes to the suite. With `--if-possible` a suite that cannot be installed is said and is no failure.
+ * else is given goes to the suite. Exit code 3: the suite, or a Node that it runs on, cannot be installed.
  */
 
 import { spawn, spawnSync } from 'node:child_process'
@@ -15,16 +15,14 @@ import { fileURLToPath } from 'node:url'
 const VERSION = process.env.SIMSE_CONFORMANCE_VERSION ?? '0.1.16'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
-const given = process.argv.slice(2)
-const ifPossible = given.includes('--if-possible')
-const rest = given.filter((each) => each !== '--if-possible')
+const rest = process.argv.slice(2)
 const program = rest[0] === undefined || rest[0].startsWith('--') ? undefined : rest.shift()
 const simse = program ?? [join(root, 'target/debug/simse'), join(root, 'target/release/simse')].find(existsSync)
 
-/** Ends, saying why; without a failure where that was agreed on. */
-function giveUp(why) {
+/** Ends, saying why. */
+function giveUp(why, code) {
   console.error(`conformance: ${why}`)
-  process.exit(ifPossible ? 0 : 1)
+  process.exit(code)
 }
 
 /** A Node that the suite runs on: this one, or one from npm. */
@@ -46,11 +44,11 @@ const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache'), 'sim
 const place = join(cache, `mcp-conformance-${VERSION}`)
 const suite = join(place, 'node_modules/@modelcontextprotocol/conformance/dist/index.js')
 if (!existsSync(suite) && !install(place, `@modelcontextprotocol/conformance@${VERSION}`)) {
-  giveUp(`left out: the suite ${VERSION} cannot be installed`)
+  giveUp(`the suite ${VERSION} cannot be installed`, 3)
 }
 const node = nodeFor(cache)
-if (node === undefined) giveUp('left out: the suite needs Node 22')
-if (simse === undefined) giveUp('no program to look at: cargo build, or name one')
+if (node === undefined) giveUp('the suite needs Node 22, which cannot be installed', 3)
+if (simse === undefined) giveUp('no program to look at: cargo build, or name one', 1)
 
 const room = mkdtempSync(join(tmpdir(), 'simse-conformance-'))
 const port = join(room, 'port')

@@ -225,34 +225,37 @@ async fn a_call_runs_in_a_session_as_any_other_and_can_be_undone() {
     let mut client = Mcp::open(house.address, true, &[]).await;
     let file = house.work.path().join("notes.txt");
     std::fs::write(&file, "one\n").unwrap();
-    // What it never read it may not change.
+    client.call("fs_read", json!({ "path": "notes.txt" })).await;
+    std::fs::write(&file, "one\nand more\n").unwrap();
+    // It was changed since: what one call saw, the next one knows.
     let edit = json!({ "path": "notes.txt", "oldString": "one", "newString": "two" });
-    let mut blind = client.start_call("fs_edit", edit.clone()).await;
-    let asked = client.decide(&mut blind, accept("allow")).await;
-    assert!(asked["params"]["message"].as_str().unwrap().contains("+two"), "{asked}");
+    let mut stale = client.start_call("fs_edit", edit.clone()).await;
+    let asked = client.decide(&mut stale, accept("allow")).await;
+    assert!(asked["params"]["message"].as_str().unwrap().contains("fs_edit"), "{asked}");
     assert_eq!(asked["params"]["mode"], "form");
-    let result = until(&mut blind, "").await["result"].clone();
+    let result = until(&mut stale, "").await["result"].clone();
     assert_eq!(result["isError"], true, "{result}");
     client.call("fs_read", json!({ "path": "notes.txt" })).await;
     let mut edits = client.start_call("fs_edit", edit).await;
-    client.decide(&mut edits, accept("allow_always")).await;
+    let asked = client.decide(&mut edits, accept("allow_always")).await;
+    assert!(asked["params"]["message"].as_str().unwrap().contains("+two"), "{asked}");
     let result = until(&mut edits, "").await["result"].clone();
     assert_eq!(result["isError"], false, "{result}");
     assert!(result["structuredContent"]["details"].is_object(), "{result}");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "two\n");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "two\nand more\n");
     let id = session(&house, &[]).await;
     let view = house.call("GET", &format!("/sessions/{id}"), None).await.json();
     assert_eq!((view["title"].as_str(), view["model"].as_str()), (Some("MCP: raw 1"), Some("client/calls")));
     let events = log(&house, &id).await;
     let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
-    assert_eq!((of("tool.call.start"), of("tool.call.end"), of("permission.request")), (3, 3, 2));
-    assert_eq!((of("session.prompt"), of("session.completed")), (3, 3));
+    assert_eq!((of("tool.call.start"), of("tool.call.end"), of("permission.request")), (4, 4, 2));
+    assert_eq!((of("session.prompt"), of("session.completed")), (4, 4));
     // The next like it is not asked about: it is answered at once, as JSON.
     let again = client.call("fs_edit", json!({ "path": "notes.txt", "oldString": "two", "newString": "three" })).await;
     assert_eq!(again["isError"], false, "{again}");
     let undone = house.call("POST", &format!("/sessions/{id}/undo"), Some(json!({}))).await;
     assert_eq!(undone.status, 200, "{undone:?}");
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "two\n");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "two\nand more\n");
     house.close().await;
 }
 
@@ -550,7 +553,7 @@ async fn a_pipe_answers_everything_and_ends_in_order() {
     let work = home.path().join("work");
     std::fs::create_dir(&work).unwrap();
     let config = home.path().join("config.toml");
-    std::fs::write(&config, "[permissions]\ndefault_policy = \"allow\"\n").unwrap();
+    std::fs::write(&config, "[[permissions.rules]]\ntool = \"bash\"\npolicy = \"allow\"\n").unwrap();
     let mut command = simse(home.path());
     command.args(["mcp", "--body-bytes-max", "20000", "--log-level", "debug", "--config"]).arg(&config);
     let mut child = command.current_dir(&work).stdin(Stdio::piped()).spawn().unwrap();

@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::methods::{Called, Outcome};
-use super::peer::{Lane, Peer};
-use super::questions::{self, Open};
+use super::peer::{Lane, Peer, Question};
+use super::questions;
 use super::stream::Stream;
 use super::tools;
 use super::wire::{self, RpcError};
@@ -49,7 +49,7 @@ struct Listener {
     progress: Option<Value>,
     told: u64,
     /// Questions about it, each until it has its end.
-    open: HashMap<RequestId, Open>,
+    open: HashMap<RequestId, Question>,
     /// A question came that its client could not be asked.
     unasked: bool,
     ended: Option<oneshot::Sender<bool>>,

@@ -102,6 +102,7 @@ async fn take(mut call: Call) -> Result<Response, Refusal> {
     };
     if let [Incoming::Request(request)] = messages.as_slice()
         && request.method == "initialize"
+        && peer(&call).is_err()
     {
         return initialize((&Arc::clone(&call.shared), &call.caller.clone()), request.clone()).await;
     }

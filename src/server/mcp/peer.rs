@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
@@ -221,31 +221,23 @@ impl Peer {
         Ok(cancel)
     }
 
-    /// Asks the client and waits for its answer, until `until` ends or the client does: then there is none, and it is told that
-    /// nobody waits any more. From who has fallen silent comes an error.
-    pub(super) async fn ask(
-        &self,
-        stream: &Stream,
+    /// Asks the client something. Its answer comes, or an error from who has fallen silent; none comes when the question is
+    /// taken back, which is what its end does to one that is open.
+    pub(super) fn question(
+        self: &Arc<Self>,
+        stream: &Arc<Stream>,
         (method, params): (&str, &Value),
-        until: impl Future<Output = &'static str>,
-    ) -> Option<Result<Value, RpcError>> {
+    ) -> (Question, oneshot::Receiver<Result<Value, RpcError>>) {
         let id = self.next_question.fetch_add(1, Ordering::Relaxed);
         let (sender, answer) = oneshot::channel();
-        self.asked.lock().insert(id, sender);
-        let question = Asked { peer: self, id };
-        stream.say(wire::request(id, method, params));
-        let why = tokio::select! {
-            biased;
-            answer = answer => return answer.ok(),
-            () = self.over.cancelled() => return None,
-            () = self.silent.cancelled() => {
-                return Some(Err(RpcError::new(INTERNAL, "nothing more comes from the client")));
+        match self.silent.is_cancelled() {
+            true => drop(sender.send(Err(silence()))),
+            false => {
+                self.asked.lock().insert(id, sender);
+                stream.say(wire::request(id, method, params));
             }
-            why = until => why,
-        };
-        drop(question);
-        stream.say(wire::notification("notifications/cancelled", &json!({ "requestId": id, "reason": why })));
-        None
+        }
+        (Question { peer: Arc::downgrade(self), stream: Arc::clone(stream), id }, answer)
     }
 
     /// How much it wants to hear.
@@ -265,6 +257,9 @@ impl Peer {
     /// Nothing more comes from it; what it has asked for goes on.
     pub(super) fn fall_silent(&self) {
         self.silent.cancel();
+        for (_, waiting) in std::mem::take(&mut *self.asked.lock()) {
+            let _ = waiting.send(Err(silence()));
+        }
     }
 
     /// It is gone: what it asked for is given up.
@@ -279,14 +274,23 @@ impl Peer {
     }
 }
 
-/// A question that nobody waits for any more is none.
-struct Asked<'a> {
-    peer: &'a Peer,
+fn silence() -> RpcError {
+    RpcError::new(INTERNAL, "nothing more comes from the client")
+}
+
+/// A question to the client. At its end one without an answer is taken back.
+pub(super) struct Question {
+    peer: Weak<Peer>,
+    stream: Arc<Stream>,
     id: u64,
 }
 
-impl Drop for Asked<'_> {
+impl Drop for Question {
     fn drop(&mut self) {
-        self.peer.asked.lock().remove(&self.id);
+        let Some(peer) = self.peer.upgrade() else { return };
+        if peer.asked.lock().remove(&self.id).is_some() {
+            let params = json!({ "requestId": self.id, "reason": "nobody waits for the answer any more" });
+            self.stream.say(wire::notification("notifications/cancelled", &params));
+        }
     }
 }

@@ -6,9 +6,8 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use tokio::sync::oneshot;
 
-use super::peer::Peer;
+use super::peer::{Peer, Question};
 use super::stream::Stream;
 use super::wire::RpcError;
 use crate::base::limit;
@@ -17,11 +16,6 @@ use crate::protocol::{ClientQuestion, Decision, EventBody, Feedback, RequestId, 
 /// Told beside a refusal of what this client could not be asked.
 pub(super) const CANNOT_ASK: &str = "This MCP client does not offer elicitation (forms), so it could not be asked. A rule, a \
     permission mode or a grant of the server can allow the call, or another client that is connected to the session.";
-
-/// A form that is open. Dropped when its question has an end: then it is taken back.
-pub(super) struct Open {
-    _ends: oneshot::Sender<()>,
-}
 
 /// A form, and how its answer is read.
 struct Form {
@@ -35,31 +29,31 @@ enum Read {
     Client(ClientQuestion),
 }
 
-/// Puts a question to the client. None: it cannot be asked.
-pub(super) fn put(peer: &Arc<Peer>, session: &SessionId, (stream, asked): (&Arc<Stream>, EventBody)) -> Option<Open> {
+/// Puts a question to the client. None: it cannot be asked. The form is taken back when what this gives is dropped.
+pub(super) fn put(
+    peer: &Arc<Peer>,
+    session: &SessionId,
+    (stream, asked): (&Arc<Stream>, EventBody),
+) -> Option<Question> {
     let hello = peer.hello().filter(|hello| hello.fills_forms)?;
     peer.caller.needs(crate::protocol::Access::Work).ok()?;
     let titled = hello.version >= "2025-11-25";
     let (request_id, form) = form_of(asked, titled)?;
-    let (ends, ended) = oneshot::channel::<()>();
-    let (peer, session, stream) = (Arc::clone(peer), session.clone(), Arc::clone(stream));
+    let mut params = json!({ "message": form.message, "requestedSchema": form.schema });
+    if titled {
+        params["mode"] = "form".into();
+    }
+    let (question, answer) = peer.question(stream, ("elicitation/create", &params));
+    let (peer, session) = (Arc::clone(peer), session.clone());
     tokio::spawn(async move {
-        let mut params = json!({ "message": form.message, "requestedSchema": form.schema });
-        if titled {
-            params["mode"] = "form".into();
-        }
-        let until = async {
-            let _ = ended.await;
-            "the question has its answer, or is over"
-        };
-        let Some(answer) = peer.ask(&stream, ("elicitation/create", &params), until).await else { return };
+        let Ok(answer) = answer.await else { return };
         let feedback = form.read.feedback(request_id, answer);
         // Somebody may have been faster.
         if let Err(error) = peer.app.feedback(&peer.caller, &session, feedback).await {
             tracing::debug!(%error, "the answer of an MCP client came to nothing");
         }
     });
-    Some(Open { _ends: ends })
+    Some(question)
 }
 
 fn form_of(asked: EventBody, titled: bool) -> Option<(RequestId, Form)> {

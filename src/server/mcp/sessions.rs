@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::calls;
 use super::methods::{Called, Outcome};
-use super::peer::{Lane, Peer};
-use super::questions::{self, Open};
+use super::peer::{Lane, Peer, Question};
+use super::questions;
 use super::tools::{failure, text};
 use super::wire::RpcError;
 use crate::app::{EventPage, EventReader, parse_json};
@@ -279,7 +279,7 @@ struct Watching<'a> {
     session: &'a SessionId,
     progress: Option<Value>,
     told: u64,
-    open: HashMap<RequestId, Open>,
+    open: HashMap<RequestId, Question>,
 }
 
 impl Watching<'_> {
