@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use simse::config::Storage;
 use simse::protocol::PermissionPolicy;
 use simse::server::ListenOptions;
 use tokio::io::AsyncWriteExt as _;
@@ -221,7 +222,11 @@ async fn what_is_wrong_is_told_as_the_protocol_has_it() {
 
 #[tokio::test]
 async fn a_call_runs_in_a_session_as_any_other_and_can_be_undone() {
-    let house = House::open().await;
+    let data = tempfile::tempdir().unwrap();
+    let house = House::with(ListenOptions::default(), |settings| {
+        settings.storage = Storage::Directory(data.path().to_owned());
+    })
+    .await;
     let mut client = Mcp::open(house.address, true, &[]).await;
     let file = house.work.path().join("notes.txt");
     std::fs::write(&file, "one\n").unwrap();
