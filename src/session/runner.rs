@@ -331,11 +331,11 @@ async fn run(mut job: Job) -> Finished {
     if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed) {
         titling::begin(live, small, (&outcome.messages, &outcome.final_text));
     }
-    finished(turn, outcome)
+    finished(turn, outcome, carries)
 }
 
-/// A turn whose loop has ended.
-fn finished(turn: TurnId, outcome: TurnOutcome) -> Finished {
+/// A turn whose loop has ended. Who only carries has seen nothing of the conversation.
+fn finished(turn: TurnId, outcome: TurnOutcome, carries: bool) -> Finished {
     Finished {
         turn,
         ended: outcome.ended,
