@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::{App, Caller, Live, NewPrompt};
+use super::{App, Caller, EventReader, Live, NewPrompt};
 use crate::model::Errand;
 use crate::protocol::{Access, ApiError, CreateSession, PromptContent, PromptMode, SessionId, SessionView, TurnRecord};
 use crate::provider::{ERRANDS_MODEL_ID, Errands, HandedIn};
@@ -12,6 +12,15 @@ use crate::provider::{ERRANDS_MODEL_ID, Errands, HandedIn};
 pub use crate::model::{Carried, Errand as ClientCall};
 
 impl App {
+    /// Reads the events of a session behind number `after`, as [`Self::events`], for who is nobody who could be asked.
+    ///
+    /// # Errors
+    /// As [`Self::events`].
+    pub async fn overhear(&self, caller: &Caller, id: &SessionId, after: u64) -> Result<EventReader, ApiError> {
+        let streams_max = self.settings().limits.streams_per_session_max;
+        Ok(self.live(caller, id).await?.read(after, streams_max)?.unattended())
+    }
+
     /// A session for the calls of a client; `body` says all but the model.
     ///
     /// # Errors

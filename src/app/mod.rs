@@ -471,15 +471,6 @@ impl App {
         self.live(caller, id).await?.read(after, streams_max)
     }
 
-    /// The same for a reader that is nobody who could be asked.
-    ///
-    /// # Errors
-    /// As [`Self::events`].
-    pub async fn overhear(&self, caller: &Caller, id: &SessionId, after: u64) -> Result<EventReader, ApiError> {
-        let streams_max = self.settings().limits.streams_per_session_max;
-        Ok(self.live(caller, id).await?.read(after, streams_max)?.unattended())
-    }
-
     async fn live(&self, caller: &Caller, id: &SessionId) -> Result<Arc<Live>, ApiError> {
         self.sessions.live(caller.client.as_ref(), id).await
     }
