@@ -7,7 +7,7 @@
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import process from 'node:process'
 import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -16,7 +16,7 @@ const VERSION = process.env.SIMSE_CONFORMANCE_VERSION ?? '0.1.16'
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
 const rest = process.argv.slice(2)
-const program = rest[0] === undefined || rest[0].startsWith('--') ? undefined : rest.shift()
+const program = rest[0] === undefined || rest[0].startsWith('--') ? undefined : resolve(rest.shift())
 const simse = program ?? [join(root, 'target/debug/simse'), join(root, 'target/release/simse')].find(existsSync)
 
 /** Ends, saying why. */
@@ -54,7 +54,7 @@ const room = mkdtempSync(join(tmpdir(), 'simse-conformance-'))
 const port = join(room, 'port')
 const options = ['--no-auth', '--port', '0', '--port-file', port, '--data-dir', join(room, 'data'), '--mcp-fixtures']
 const server = spawn(simse, ['serve', ...options], { cwd: room, stdio: ['ignore', 'ignore', 'inherit'] })
-const ended = new Promise((resolve) => server.once('exit', resolve))
+const ended = new Promise((known) => server.once('exit', known))
 let code = 1
 try {
   for (let tries = 0; !existsSync(port) && server.exitCode === null && tries < 600; tries += 1) await setTimeout(50)
@@ -68,7 +68,7 @@ try {
   run.stdout.on('data', (piece) => {
     said += piece
   })
-  code = await new Promise((resolve) => run.once('close', resolve))
+  code = await new Promise((known) => run.once('close', known))
   console.log(said.slice(Math.max(0, said.lastIndexOf('=== SUMMARY ==='))).trim())
 } finally {
   server.kill('SIGTERM')
