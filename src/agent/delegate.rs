@@ -15,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::turn::{NO_RESPONSE, Turn, model_failure, no_response};
-use super::wants::{Job, ask, fill, run};
+use super::wants::{Job, ask, carry, fill, run};
 use super::{CallEnd, CallFate, Ended, Sink, SinkError, Steering, Wish};
 use crate::base::BoxFuture;
 use crate::context::bound_images;
 use crate::model::{
-    AgentEvent, AgentRequest, AgentSession, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason,
+    AgentEvent, AgentRequest, AgentSession, Carried, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason,
 };
 use crate::protocol::{
     ErrorBody, ErrorCode, EventBody, Message, Part, Reasoning, RoundKind, ToolCallRequest, ToolCallResult, Usage,
@@ -111,6 +111,7 @@ impl Turn {
             output_schema: None,
             cache_key: None,
             agent: Some(AgentRequest {
+                host: self.input.environment.session.clone(),
                 directory: self.input.directory.clone(),
                 session: known.map(|session| session.id.clone()),
                 unheard,
@@ -291,6 +292,12 @@ impl Scene {
                 self.jobs.push(fill(self.environment.clone(), *form, self.jobs_cancel.clone(), reply));
                 Ok(())
             }
+            AgentEvent::Carry(errand, reply) => {
+                self.hush()?;
+                self.announce(errand.request.clone());
+                self.jobs.push(carry(self.environment.clone(), *errand, self.jobs_cancel.clone(), reply));
+                Ok(())
+            }
             AgentEvent::Run(call, reply) => {
                 self.hush()?;
                 self.announce(call.request.clone());
@@ -366,6 +373,13 @@ impl Scene {
     fn done(&mut self, job: Job) {
         match job {
             Job::Answered => {}
+            Job::Carried(outcome, reply) => {
+                let CallOutcome { result, findings, failure, .. } = *outcome;
+                if let Some(called) = self.running(&result.id) {
+                    called.result = Some(result.clone());
+                }
+                reply.send(Carried { result, findings, failure });
+            }
             Job::Ran(outcome, reply) => {
                 let CallOutcome { result, findings, .. } = *outcome;
                 self.findings.extend(findings.into_iter().map(|text| Part::Text { text }));

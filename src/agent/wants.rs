@@ -1,15 +1,17 @@
 //! What an agent wants of us while it works: permission, a form filled in, a call of ours. Each runs beside its stream, ends soon
 //! after it is told to, and answers once; what is not answered is a no.
 
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::{Either, select};
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, finish_soon, run_call};
 use super::{Gate, GateQuestion, Preview};
 use crate::base::BoxFuture;
 use crate::hook::Before;
-use crate::model::{FormRequest, HostCall, Question, Reply};
+use crate::model::{Carried, Errand, FormRequest, HostCall, Question, Reply};
 use crate::protocol::{FormReply, PermissionVerdict, ToolCallResult, VerdictSource};
 use crate::tool::{Arguments, Form};
 
@@ -19,6 +21,8 @@ pub(super) enum Job {
     Answered,
     /// A call of ours is over; the agent still waits for its result.
     Ran(Box<CallOutcome>, Reply<ToolCallResult>),
+    /// A client's call is over; the client still waits for what came of it.
+    Carried(Box<CallOutcome>, Reply<Carried>),
 }
 
 /// Puts an agent's question: to the hooks, then to the gate.
@@ -88,6 +92,29 @@ pub(super) fn run(
         }
         let outcome = run_call(&environment, call.request, &cancel).await;
         Job::Ran(Box::new(outcome), reply)
+    })
+}
+
+/// Runs a call of ours that a client wants. What it has changed, later calls of the session know, as with a model's calls.
+pub(super) fn carry(
+    environment: CallEnvironment,
+    errand: Errand,
+    cancel: CancellationToken,
+    reply: Reply<Carried>,
+) -> BoxFuture<'static, Job> {
+    Box::pin(async move {
+        let both = cancel.child_token();
+        let outcome = {
+            let run = pin!(run_call(&environment, errand.request, &both));
+            match select(run, pin!(errand.cancel.cancelled())).await {
+                Either::Left((outcome, _)) => outcome,
+                Either::Right(((), run)) => {
+                    both.cancel();
+                    run.await
+                }
+            }
+        };
+        Job::Carried(Box::new(outcome), reply)
     })
 }
 

@@ -35,7 +35,8 @@ pub struct LifecycleReader {
     told_since: Option<u64>,
     /// Changes when there is more, breaks when there will be none.
     more: watch::Receiver<()>,
-    _here: Attending,
+    /// None: who reads is nobody who could be asked.
+    _here: Option<Attending>,
 }
 
 impl std::fmt::Debug for LifecycleReader {
@@ -71,7 +72,7 @@ impl App {
                 return Err(ApiError::unfit("after", expected, place));
             }
         };
-        let _here = self.attend(caller);
+        let _here = Some(self.attend(caller));
         let forgotten_at = self.store.ends_kept().forgotten_at;
         let told_since = (forgotten_at > 0).then(|| forgotten_at + 1);
         Ok(LifecycleReader { store: Arc::clone(&self.store), client, position, told_since, more, _here })
@@ -79,6 +80,13 @@ impl App {
 }
 
 impl LifecycleReader {
+    /// The same for who reads along and could not be asked anything.
+    #[must_use]
+    pub fn unattended(mut self) -> Self {
+        self._here = None;
+        self
+    }
+
     /// The place up to which everything was given out.
     pub fn position(&self) -> u64 {
         self.position

@@ -9,6 +9,7 @@ mod bounds;
 mod changes;
 mod command;
 mod controls;
+mod errands;
 mod health;
 mod judged;
 mod lifecycle;
@@ -50,7 +51,7 @@ use crate::protocol::{
     Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, GrantScope, Page, Prompt, SessionId,
     SessionView, TokenRole, TurnId, TurnRecord, TurnStatus,
 };
-use crate::provider::{AcpAgent, Tape};
+use crate::provider::{AcpAgent, Errands, Tape};
 pub use crate::session::{Accepted, Attending, EventReader, Resolved};
 use crate::session::{
     GrantBook, Live, Manager, NewPrompt, Receipt, Says, ServerRules, Terms, Workbench, disown_all, store_failure,
@@ -69,6 +70,7 @@ pub use reload::Configuration;
 
 use command::Commands;
 pub use controls::{Aborted, Interrupted, Paused, Resumed};
+pub use errands::{Carried, ClientCall};
 pub use judged::{Judged, Namesakes};
 use offers::LocalModels;
 use wiring::Wardrobe;
@@ -146,6 +148,8 @@ pub struct App {
     tape: Option<Arc<Tape>>,
     /// Models on this machine, and when they were looked for.
     local_models: tokio::sync::Mutex<LocalModels>,
+    /// Calls that clients make themselves.
+    errands: Errands,
     agents: Vec<Arc<AcpAgent>>,
     wardrobe: Arc<Wardrobe>,
     sessions: Manager,
@@ -190,6 +194,8 @@ impl App {
         let agents = agents::configured(&settings, tools.as_deref())?;
         let tape = providers::tape(&settings).await?;
         let models = providers::models(&settings, extras.models.clone(), &agents, tape.as_ref())?;
+        let errands = Errands::default();
+        let models = models.with_unlisted(vec![Arc::new(errands.clone())]);
         let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
         let memories = wiring::memories(&settings, data_directory.as_deref()).await?;
         let kept = data_directory.as_deref();
@@ -233,6 +239,7 @@ impl App {
             models,
             tape,
             local_models: tokio::sync::Mutex::default(),
+            errands,
             agents,
             wardrobe,
             sessions,

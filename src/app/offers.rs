@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{App, agents, providers};
 use crate::base::limit;
 use crate::model::{Model, ModelFacts};
 use crate::protocol::{AgentView, ModelPrices, ModelView, ToolDefinition};
+use crate::tool::told_schema;
 
 /// When models on this machine were looked for. None: they were not.
 #[derive(Debug, Default)]
@@ -18,6 +20,12 @@ impl App {
     /// The tools that sessions have now. A tool server adds its own once it is connected.
     pub fn tools(&self) -> Vec<ToolDefinition> {
         self.wardrobe.definitions()
+    }
+
+    /// The same, each with the JSON Schema of its arguments as every client's interface takes it.
+    pub fn offered_tools(&self) -> Vec<(ToolDefinition, Value)> {
+        let schema = |definition: ToolDefinition| (told_schema(&definition), definition);
+        self.tools().into_iter().map(schema).map(|(schema, definition)| (definition, schema)).collect()
     }
 
     /// The agents that sessions can name.

@@ -1,4 +1,8 @@
-//! Every default limit, in one place. Units come last in the names.
+//! Every default limit, in one place (those of clients of foreign protocols beside it). Units come last in the names.
+
+mod foreign;
+
+pub use foreign::*;
 
 /// Longest wait that can be set: a year, which every timer can run.
 pub const SET_MS_MAX: u64 = 365 * 86_400_000;
@@ -488,13 +492,3 @@ pub const CHANGES_DIFF_BYTES_MAX: usize = 12_000;
 pub const CHANGE_DIFF_BYTES_MAX: usize = 1 << 20;
 /// Turns that a report of changes lists, the newest ones.
 pub const CHANGED_TURNS_MAX: usize = 100;
-/// Requests of one ACP client that are under way at once.
-pub const ACP_REQUESTS_MAX: usize = 256;
-/// ACP clients over HTTP, at most.
-pub const ACP_CONNECTIONS_MAX: usize = 1_000;
-/// Streams of one of them: its own, and one for each session.
-pub const ACP_STREAMS_MAX: usize = 512;
-/// Longest time in which such a client may take nothing of what waits for it, where that is as much as may wait.
-pub const ACP_STALL_MS: u64 = 60_000;
-/// After so long without a stream that is read and a message, such a client is no longer expected.
-pub const ACP_DESERTED_MS: u64 = 120_000;

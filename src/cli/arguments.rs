@@ -41,6 +41,13 @@ pub(super) enum Command {
     /// Where no --root is named, the editor may open sessions in any directory.
     #[command(after_help = EXIT_CODES)]
     Acp(Acp),
+    /// Serve the program that started it as an MCP server, over stdin and stdout; no port is opened
+    ///
+    /// Its tools are those of a session in the current directory (or --cwd), under the permission rules; what is to be asked is put
+    /// to the MCP client as a form (elicitation). Without --data-dir it takes the first free data directory of its own for that
+    /// directory, so that several can run at once. It ends in order with the end of its input.
+    #[command(after_help = EXIT_CODES)]
+    Mcp(Mcp),
     /// Show a whole job: a session on a small repository with a failing test, or on a directory of yours
     ///
     /// Without --prompt it makes a small git repository with a failing test in a temporary directory, and an
@@ -198,6 +205,22 @@ pub(super) struct Serve {
     /// Serve the program that started it, over stdin and stdout, one JSON object a line; no port is opened
     #[arg(long, conflicts_with_all = ["port", "host", "allow_public", "no_auth", "port_file"])]
     pub(super) stdio: bool,
+    /// Show what the conformance suite of MCP looks for
+    #[arg(long, hide = true)]
+    pub(super) mcp_fixtures: bool,
+    /// Configuration file [default: ~/.config/simse/config.toml, when it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) options: Options,
+}
+
+/// `simse mcp`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Mcp {
+    /// Show what the conformance suite of MCP looks for
+    #[arg(long, hide = true)]
+    pub(super) mcp_fixtures: bool,
     /// Configuration file [default: ~/.config/simse/config.toml, when it is there]
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,

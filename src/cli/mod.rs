@@ -14,6 +14,7 @@ mod copies;
 mod descriptors;
 mod job;
 mod log;
+mod mcp;
 mod panics;
 mod program;
 mod rehearsal;
@@ -82,11 +83,12 @@ pub fn main() -> ExitCode {
             return Exit::CannotStart.into();
         }
     };
-    let serves = matches!(arguments.command, Command::Serve(_) | Command::Acp(_) | Command::Start(_));
+    let serves = matches!(arguments.command, Command::Serve(_) | Command::Acp(_) | Command::Mcp(_) | Command::Start(_));
     let exit = runtime.block_on(async {
         match arguments.command {
             Command::Serve(arguments) => serve::run(arguments).await,
             Command::Acp(arguments) => acp::run(arguments).await,
+            Command::Mcp(arguments) => mcp::run(arguments).await,
             Command::Start(arguments) => start::run(arguments).await,
             Command::Token(arguments) => token::run(arguments),
             Command::Config(arguments) => config::run(arguments).await,

@@ -201,6 +201,7 @@ pub(super) fn options(launch: &Launch, token: Option<SecretString>) -> ListenOpt
         heartbeat: Duration::from_millis(launch.listen.heartbeat_ms),
         shutdown_grace: Duration::from_millis(launch.shutdown_grace_ms),
         metrics_open: launch.listen.metrics_open,
+        mcp_fixtures: launch.listen.mcp_fixtures,
     }
 }
 

@@ -33,6 +33,7 @@ pub(super) async fn run(arguments: Serve) -> Exit {
         Ok(launch) => launch,
         Err(error) => return refuse(LogFormat::Text, Exit::Usage, error),
     };
+    launch.listen.mcp_fixtures = arguments.mcp_fixtures;
     let passed = match activate(&mut launch, arguments.stdio) {
         Ok(passed) => passed,
         Err(error) => return refuse(launch.log_format, Exit::CannotStart, error),

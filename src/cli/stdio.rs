@@ -26,8 +26,8 @@ const ABOVE_STREAMS: i32 = 3;
 
 /// The two ends of the pipe.
 pub(super) struct Streams {
-    input: File,
-    output: File,
+    pub(super) input: File,
+    pub(super) output: File,
 }
 
 impl Streams {

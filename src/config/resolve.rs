@@ -102,6 +102,8 @@ pub struct Listen {
     pub heartbeat_ms: u64,
     /// Whether `GET /metrics` needs no token.
     pub metrics_open: bool,
+    /// Whether `/mcp` shows what the conformance suite of MCP looks for: never by a setting.
+    pub mcp_fixtures: bool,
 }
 
 /// The outside, as far as settings come from there.
@@ -183,6 +185,7 @@ pub(super) fn launch_of(
         write_timeout_ms: all.write_timeout_ms.unwrap_or(limit::WRITE_TIMEOUT_MS),
         heartbeat_ms: all.heartbeat_ms.unwrap_or(limit::HEARTBEAT_MS),
         metrics_open: all.metrics_open.unwrap_or(false),
+        mcp_fixtures: false,
     };
     Ok(Launch {
         listen,

@@ -3,15 +3,17 @@
 //! Such a model answers one request with a whole turn. It keeps sessions of its own, so it is told what of
 //! the conversation it knows already ([`AgentSession`]), and what it wants of its host comes as events with a
 //! reply channel: permission ([`AgentEvent::Ask`]), calls that the host runs ([`AgentEvent::Run`]), and forms ([`AgentEvent::Fill`]).
-//! A reply that is dropped unsent is a no.
+//! A reply that is dropped unsent is a no. What a client of ours wants done with our tools comes the same way
+//! ([`AgentEvent::Carry`]), from a model that does nothing else.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::permission::Subject;
-use crate::protocol::{FormReply, PermissionVerdict, ToolCallRequest, ToolCallResult, ToolDefinition};
+use crate::protocol::{ErrorBody, FormReply, PermissionVerdict, ToolCallRequest, ToolCallResult, ToolDefinition};
 
 /// The session that an agent keeps for one of ours, and how much of the conversation it has heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,28 @@ pub enum AgentEvent {
     Run(Box<HostCall>, Reply<ToolCallResult>),
     /// It wants a person to fill in a form.
     Fill(Box<FormRequest>, Reply<FormReply>),
+    /// A client of ours wants a call of ours run, as a model's would be. It works on what earlier calls of its session saw.
+    Carry(Box<Errand>, Reply<Carried>),
+}
+
+/// A call that a client wants run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Errand {
+    /// The call.
+    pub request: ToolCallRequest,
+    /// Aborts this call and no other.
+    pub cancel: CancellationToken,
+}
+
+/// What came of one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Carried {
+    /// Its result.
+    pub result: ToolCallResult,
+    /// What hooks found in it.
+    pub findings: Vec<String>,
+    /// Why it failed, when it failed by itself.
+    pub failure: Option<ErrorBody>,
 }
 
 /// A form that an agent wants filled in.

@@ -20,9 +20,9 @@ use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::BoxFuture;
-use crate::protocol::{Original, Reasoning, ToolCallRequest, ToolDefinition, Usage};
+use crate::protocol::{Original, Reasoning, SessionId, ToolCallRequest, ToolDefinition, Usage};
 
-pub use agent::{AgentEvent, AgentSession, FormRequest, HostCall, Question, Reply};
+pub use agent::{AgentEvent, AgentSession, Carried, Errand, FormRequest, HostCall, Question, Reply};
 pub use embed::{Embedder, Vectors};
 pub use facts::{ModelFacts, Prices};
 pub use messages::Messages;
@@ -50,6 +50,8 @@ pub struct ModelRequest {
 /// What an agent is told beside the conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AgentRequest {
+    /// The session of ours that it works for, where there is one.
+    pub host: Option<SessionId>,
     /// Where the session works; absolute.
     pub directory: PathBuf,
     /// The session of its own that goes on, if it has one. It may turn out to be gone.
@@ -237,6 +239,12 @@ pub trait Model: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
+    /// Whether it only hands on what a client wants done ([`AgentEvent::Carry`]): it has no tools of its own, and no use for
+    /// the conversation.
+    fn only_carries(&self) -> bool {
+        false
+    }
+
     /// Asks it. Nothing is sent before the stream is polled; it ends soon after `cancel` fires.
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream;
 }
@@ -245,6 +253,8 @@ pub trait Model: Send + Sync + 'static {
 #[derive(Clone, Default)]
 pub struct Models {
     now: Arc<RwLock<Listed>>,
+    /// Those that can be had and are not shown.
+    unlisted: Arc<[Arc<dyn Model>]>,
 }
 
 /// Makes a model of an id that is not listed, such as `openai/anything`.
@@ -271,7 +281,13 @@ impl Models {
     /// Models and the id of the default one.
     pub fn new(entries: Vec<Arc<dyn Model>>, default_id: impl Into<String>) -> Self {
         let listed = Listed { entries, default_id: default_id.into(), ..Listed::default() };
-        Self { now: Arc::new(RwLock::new(listed)) }
+        Self { now: Arc::new(RwLock::new(listed)), unlisted: Arc::default() }
+    }
+
+    /// The same, with models that can be had and are not shown. They stay through [`Self::adopt`].
+    #[must_use]
+    pub fn with_unlisted(self, unlisted: Vec<Arc<dyn Model>>) -> Self {
+        Self { unlisted: unlisted.into(), ..self }
     }
 
     /// The same, with a maker for ids that are not listed.
@@ -328,7 +344,8 @@ impl Models {
     /// The model of that id. None when nothing provides it.
     pub fn get(&self, id: &str) -> Option<Arc<dyn Model>> {
         let now = self.now.read().clone();
-        let listed = now.entries.iter().chain(&now.found).find(|model| model.id() == id).cloned();
+        let mut all = now.entries.iter().chain(&now.found).chain(self.unlisted.iter());
+        let listed = all.find(|model| model.id() == id).cloned();
         listed.or_else(|| now.open.as_ref().and_then(|open| open(id)))
     }
 

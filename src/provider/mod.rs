@@ -4,6 +4,7 @@ mod acp;
 mod anthropic;
 mod catalog;
 mod demo;
+mod errands;
 mod openai;
 mod responses;
 mod wire;
@@ -23,6 +24,7 @@ use wire::{HttpModel, Spec, Wire};
 
 pub use acp::{AcpAgent, AcpLoad, AcpOptions};
 pub use demo::DEMO_MODEL_ID;
+pub use errands::{ERRANDS_MODEL_ID, Errands, HandedIn};
 pub use openai::OpenAiOptions;
 pub use wire::{GateOptions, Key, Place, Reach, Tape, TapeError};
 

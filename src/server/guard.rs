@@ -223,6 +223,8 @@ impl Wrong {
 fn access(method: &Method, path: &str) -> Access {
     match (method.as_str(), path) {
         ("GET" | "HEAD", _) | ("POST", "/permissions/explain") => Access::Read,
+        // What each message wants is seen there (`mcp`).
+        ("POST" | "DELETE", "/mcp") => Access::Read,
         _ => Access::Work,
     }
 }
@@ -392,7 +394,7 @@ mod tests {
             ("GET", "/sessions", Read), ("HEAD", "/sessions", Read), ("GET", "/sessions/s/events", Read),
             ("GET", "/sessions/s/turns/t", Read), ("GET", "/nowhere", Read), ("GET", "/metrics", Read),
             ("POST", "/permissions/explain", Read), ("POST", "/permissions/explain/", Work),
-            ("GET", "/ws", Read), ("POST", "/sessions", Work), ("POST", "/sessions/s/prompt", Work),
+            ("POST", "/mcp", Read), ("DELETE", "/mcp", Read), ("PUT", "/mcp", Work), ("GET", "/ws", Read), ("POST", "/sessions", Work), ("POST", "/sessions/s/prompt", Work),
             ("PATCH", "/sessions/s", Work), ("DELETE", "/sessions/s", Work), ("BREW", "/sessions", Work),
             ("POST", "/sessions/s/feedback", Work), ("DELETE", "/permissions/grants/g", Work), ("POST", "/nowhere", Work),
             ("OPTIONS", "/sessions", Work), ("get", "/sessions", Work),

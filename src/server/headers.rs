@@ -7,7 +7,7 @@ use super::query::number;
 use crate::protocol::ApiError;
 
 /// Where a stream goes on.
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// A request's id.
 pub(super) const REQUEST_ID: &str = "x-request-id";
 

@@ -123,6 +123,7 @@ pub(super) async fn run(listeners: Listeners, router: Router, shared: Arc<Shared
     drop(listeners);
     // An error means that the server was dropped without a stop: then nothing is waited for.
     let grace = ends.drain.wait_for(Option::is_some).await.ok().and_then(|grace| *grace).unwrap_or_default();
+    door.shared.mcp.end();
     door.leaving.cancel();
     door.tasks.close();
     if tokio::time::timeout(grace, door.tasks.wait()).await.is_err() {

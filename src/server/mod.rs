@@ -19,6 +19,7 @@ mod lifecycle;
 mod lines;
 mod listen;
 mod log;
+mod mcp;
 mod metrics;
 mod openapi;
 mod out;
@@ -54,6 +55,7 @@ use self::socket::Socket;
 use self::tls::Tls;
 
 pub use self::acp::{AcpPipe, bridge_acp_pipe, serve_acp_pipe};
+pub use self::mcp::serve_mcp;
 pub use self::openapi::pretty as openapi_document;
 pub use self::stdio::{Pipe, serve_pipe};
 pub use self::tls::TlsFiles;
@@ -99,6 +101,8 @@ pub struct ListenOptions {
     pub shutdown_grace: Duration,
     /// Whether `GET /metrics` needs no token.
     pub metrics_open: bool,
+    /// Whether `/mcp` shows what the conformance suite of MCP looks for.
+    pub mcp_fixtures: bool,
 }
 
 impl Default for ListenOptions {
@@ -121,6 +125,7 @@ impl Default for ListenOptions {
             write_timeout: Duration::from_millis(limit::WRITE_TIMEOUT_MS),
             shutdown_grace: Duration::from_millis(limit::SHUTDOWN_GRACE_MS),
             metrics_open: false,
+            mcp_fixtures: false,
         }
     }
 }
@@ -189,6 +194,8 @@ pub(crate) struct Shared {
     intake: Arc<Intake>,
     /// ACP clients over HTTP.
     acp: acp::http::Connections,
+    /// Clients of `/mcp`.
+    mcp: mcp::Peers,
 }
 
 impl Shared {
@@ -204,6 +211,7 @@ impl Shared {
             LimitView::new("unfinishedBytes", self.intake.used(), self.options.unfinished_bytes_max),
             LimitView::new("tokens", self.guard.keys().count(), limit::TOKENS_MAX),
             LimitView::new("tokenNames", self.guard.keys().names(), limit::TOKEN_NAMES_MAX),
+            LimitView::new("mcpClients", self.mcp.count(), limit::MCP_SESSIONS_MAX),
             LimitView::new("framesOfASocket", frames, limit::FRAMES_WAITING_MAX),
             LimitView::new("frameBytesOfASocket", frame_bytes, limit::FRAMES_WAITING_BYTES_MAX),
             LimitView::new("acpConnections", self.acp.count(), limit::ACP_CONNECTIONS_MAX),
@@ -274,6 +282,7 @@ impl Server {
         let refusals = Arc::new(Semaphore::new(listen::REFUSALS_MAX));
         let intake = Intake::new(options.unfinished_bytes_max);
         let proof_key = ProofKey::random();
+        let mcp = mcp::Peers::new(options.mcp_fixtures);
         let shared = Shared {
             app,
             guard,
@@ -287,6 +296,7 @@ impl Server {
             outs: out::Outs::default(),
             intake,
             acp: acp::http::Connections::default(),
+            mcp,
         };
         let shared = Arc::new(shared);
         let router = routes::router(Arc::clone(&shared));

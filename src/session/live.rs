@@ -129,6 +129,11 @@ impl Live {
         self.mail.max_capacity() - self.mail.capacity()
     }
 
+    /// Which one it is.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
     /// Whose it is; None: everyone's without a client id.
     pub fn client(&self) -> Option<&ClientId> {
         self.client.as_ref()
@@ -339,7 +344,7 @@ impl Live {
         // Who looks for a reader finds it from now on; what came before waits no longer.
         self.journal.hasten();
         let over = Box::pin(self.over.clone().cancelled_owned());
-        let reader = EventReader { live: Arc::clone(self), position: after, changed, over, _here: guard };
+        let reader = EventReader { live: Arc::clone(self), position: after, changed, over, _here: Some(guard) };
         if open >= streams_max {
             let message = format!("session {} has {streams_max} open event streams already", self.id);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
@@ -409,10 +414,18 @@ pub struct EventReader {
     changed: watch::Receiver<u64>,
     /// The session is no longer there. Made once, not for each wait.
     over: Pin<Box<WaitForCancellationFutureOwned>>,
-    _here: ClientGuard,
+    /// None: who reads is nobody who could be asked.
+    _here: Option<ClientGuard>,
 }
 
 impl EventReader {
+    /// The same for who reads along and could not be asked anything.
+    #[must_use]
+    pub fn unattended(mut self) -> Self {
+        self._here = None;
+        self
+    }
+
     /// Number of the last event given out.
     pub fn position(&self) -> u64 {
         self.position

@@ -104,6 +104,10 @@ impl Model for Metered {
         self.model.is_agent()
     }
 
+    fn only_carries(&self) -> bool {
+        self.model.only_carries()
+    }
+
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
         let meter = self.meters.models.of(self.model.id());
         let origin = Origin::current();

@@ -29,8 +29,8 @@ use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
 use crate::base::trace::Origin;
 use crate::hook::Line;
-use crate::model::StopReason;
 use crate::model::retry::RetryPolicy;
+use crate::model::{Model, StopReason};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, Part, TurnId, TurnStatus};
 use crate::store::{SessionSettings, StoreError, Waiting};
 use crate::tool::{ChangeRecorder, Registry, Scope};
@@ -284,14 +284,13 @@ async fn run(mut job: Job) -> Finished {
     let model = metered(equipment.model);
     let small = equipment.models.small().filter(|_| job.settings.title.is_none()).map(metered);
     let recorder = recorder(&job);
-    let talk = clients(&job);
-    let Conversation { messages, agent } = match gathered(&mut job).await {
+    let (talk, carries) = (clients(&job), model.only_carries());
+    let Conversation { messages, agent } = match gathered(&mut job, carries).await {
         Ok(conversation) => conversation,
         Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),
     };
     let (scope, sink) = (Arc::clone(&job.scope), Arc::clone(&job.sink));
-    // Its calls are not made here.
-    let agent_works = recorder.as_ref().filter(|_| model.is_agent());
+    let agent_works = recorder.as_ref().filter(|_| works_elsewhere(model.as_ref()));
     if let Some(recorder) = agent_works {
         recorder.command_begins().await;
     }
@@ -332,18 +331,18 @@ async fn run(mut job: Job) -> Finished {
     if let Some(small) = small.filter(|_| outcome.ended == Ended::Completed) {
         titling::begin(live, small, (&outcome.messages, &outcome.final_text));
     }
-    finished(turn, outcome)
+    finished(turn, outcome, carries)
 }
 
-/// A turn whose loop has ended.
-fn finished(turn: TurnId, outcome: TurnOutcome) -> Finished {
+/// A turn whose loop has ended. Who only carries has seen nothing of the conversation.
+fn finished(turn: TurnId, outcome: TurnOutcome, carries: bool) -> Finished {
     Finished {
         turn,
         ended: outcome.ended,
         final_text: outcome.final_text,
         stop: outcome.stop,
         progress: outcome.progress,
-        conversation: Some(Conversation { messages: outcome.messages, agent: outcome.agent }),
+        conversation: (!carries).then_some(Conversation { messages: outcome.messages, agent: outcome.agent }),
         broken: false,
     }
 }
@@ -363,8 +362,16 @@ fn unbegun(turn: TurnId, error: ErrorBody, progress: &Progress) -> Finished {
     Finished { broken: progress.begun, ..over(turn, Ended::Failed(error)) }
 }
 
-/// The conversation that the turn begins or goes on with.
-async fn gathered(job: &mut Job) -> Result<Conversation, StoreError> {
+/// Whether the calls of a turn with this model are not made here.
+fn works_elsewhere(model: &dyn Model) -> bool {
+    model.is_agent() && !model.only_carries()
+}
+
+/// The conversation that the turn begins or goes on with. Who only carries needs none.
+async fn gathered(job: &mut Job, carries: bool) -> Result<Conversation, StoreError> {
+    if carries {
+        return Ok(Conversation::default());
+    }
     let Some(mut conversation) = job.conversation.take() else {
         let (conversation, findings) = conversation(&job.live, &job.progress.held.calls).await?;
         job.progress.findings = findings;

@@ -30,6 +30,7 @@ mod malformed;
 mod mcp;
 mod mcp_http;
 mod mcp_rich;
+mod mcp_server;
 mod memory;
 mod metrics;
 mod names;

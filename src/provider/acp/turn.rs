@@ -463,7 +463,7 @@ fn size(event: &ModelEvent) -> usize {
         ModelEvent::Agent(AgentEvent::CallEnded(result)) => result.output.len() + 100,
         ModelEvent::Agent(AgentEvent::Run(call, _)) => call.request.arguments.values().map(value_size).sum(),
         ModelEvent::Agent(AgentEvent::Fill(form, _)) => form.message.len() + value_size(&form.schema),
-        ModelEvent::Agent(AgentEvent::Session { .. } | AgentEvent::Ask(..))
+        ModelEvent::Agent(AgentEvent::Session { .. } | AgentEvent::Ask(..) | AgentEvent::Carry(..))
         | ModelEvent::Call(_)
         | ModelEvent::BadCall { .. }
         | ModelEvent::Usage(_)

@@ -15,7 +15,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::routes::table::Row;
-use schemas::Schemas;
+pub(crate) use schemas::Schemas;
 
 pub(crate) use operation::{
     Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,

@@ -17,7 +17,7 @@ use crate::server::openapi::{
     Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
     page_limit, position, query, reference, types,
 };
-use crate::server::{Shared, acp, lifecycle, metrics, ws};
+use crate::server::{Shared, acp, lifecycle, mcp, metrics, ws};
 
 /// One route.
 pub(crate) struct Row {
@@ -44,6 +44,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(permissions());
     rows.extend(server());
     rows.extend(agent());
+    rows.extend(protocols());
     rows
 }
 
@@ -306,4 +307,42 @@ fn agent() -> Vec<Row> {
         row(GET, "/acp", acp::http::get, get),
         row(DELETE, "/acp", acp::http::delete, delete),
     ]
+}
+
+/// Doors of protocols that are written down elsewhere.
+fn protocols() -> Vec<Row> {
+    let post = operation("mcp.post", "The tools and sessions as an MCP server: messages of a client.")
+        .more("Streamable HTTP of the Model Context Protocol, versions 2024-11-05 to 2025-11-25: see docs/mcp.md.")
+        .full_body(|_| serde_json::json!({ "type": ["object", "array"] }))
+        .answers_with(200, "An answer, or a stream that ends with it.", "application/json", rpc)
+        .answers_with(200, "", "text/event-stream", |_| serde_json::json!({ "type": "string" }))
+        .switches(202, "It was taken, and there is nothing to answer.");
+    let get = operation("mcp.get", "What an MCP client is told by itself, or the rest of a stream whose line broke.")
+        .answers_with(200, "The stream.", "text/event-stream", |_| serde_json::json!({ "type": "string" }));
+    let delete = operation("mcp.delete", "Ends an MCP client's session: what it has asked for is given up.")
+        .switches(204, "It has ended.");
+    let refused = |operation: Operation| {
+        operation
+            .answers_with(
+                400,
+                "No message, no session named, or a version that is not spoken.",
+                "application/json",
+                rpc,
+            )
+            .answers_with(404, "No such session of the protocol: initialize anew.", "application/json", rpc)
+            .foreign_door()
+    };
+    let strict = |operation: Operation| {
+        operation.answers_with(406, "`Accept` names not all that may come.", "application/json", rpc)
+    };
+    vec![
+        row(POST, "/mcp", mcp::http::post, refused(strict(post))),
+        row(GET, "/mcp", mcp::http::get, refused(strict(get))),
+        row(DELETE, "/mcp", mcp::http::delete, refused(delete)),
+    ]
+}
+
+/// A message in JSON-RPC; or the envelope of errors, where it came no further.
+fn rpc(_: &mut crate::server::openapi::Schemas) -> serde_json::Value {
+    serde_json::json!({ "type": "object" })
 }

@@ -247,6 +247,21 @@ impl Stream {
         tokio::time::timeout(PATIENCE, reading).await.expect("no frame came")
     }
 
+    /// The next frame of an event stream as it stands. None: its end.
+    pub async fn raw_frame(&mut self) -> Option<String> {
+        let reading = async {
+            loop {
+                if let Some(end) = self.buffer.windows(2).position(|two| two == b"\n\n") {
+                    let frame: Vec<u8> = self.buffer.drain(..end + 2).collect();
+                    return Some(String::from_utf8(frame).unwrap());
+                }
+                let piece = self.piece().await?;
+                self.buffer.extend(piece);
+            }
+        };
+        tokio::time::timeout(PATIENCE, reading).await.expect("no frame came")
+    }
+
     /// The next event that is no comment. Panics at the end, and when none comes in time.
     pub async fn event(&mut self) -> Frame {
         let reading = async {

@@ -1,0 +1,81 @@
+//! Calls that a client makes itself, without a model: each runs in a session, and there as any call of a model does.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::{App, Caller, EventReader, Live, NewPrompt};
+use crate::model::Errand;
+use crate::protocol::{Access, ApiError, CreateSession, PromptContent, PromptMode, SessionId, SessionView, TurnRecord};
+use crate::provider::{ERRANDS_MODEL_ID, Errands, HandedIn};
+
+pub use crate::model::{Carried, Errand as ClientCall};
+
+impl App {
+    /// Reads the events of a session behind number `after`, as [`Self::events`], for who is nobody who could be asked.
+    ///
+    /// # Errors
+    /// As [`Self::events`].
+    pub async fn overhear(&self, caller: &Caller, id: &SessionId, after: u64) -> Result<EventReader, ApiError> {
+        let streams_max = self.settings().limits.streams_per_session_max;
+        Ok(self.live(caller, id).await?.read(after, streams_max)?.unattended())
+    }
+
+    /// A session for the calls of a client; `body` says all but the model.
+    ///
+    /// # Errors
+    /// As [`Self::create_session`].
+    pub async fn create_call_session(&self, caller: &Caller, body: CreateSession) -> Result<SessionView, ApiError> {
+        caller.needs(Access::Work)?;
+        let body = CreateSession { model: Some(ERRANDS_MODEL_ID.to_owned()), agent: None, ..body };
+        self.create_session(caller, body).await
+    }
+
+    /// Runs one call in such a session: hooks, permission, tool, log, and the record of what it changed. What fails inside is a
+    /// result; an error says that it did not come to run. It runs on when nobody waits any more, until its token fires.
+    ///
+    /// # Errors
+    /// `FORBIDDEN` for the role, `NOT_FOUND`, `CONFLICT` (another model answers in the session, it is paused, its turn was ended),
+    /// `RESOURCE_EXHAUSTED`.
+    pub async fn call(&self, caller: &Caller, id: &SessionId, call: Errand) -> Result<Carried, ApiError> {
+        caller.needs(Access::Work)?;
+        let live = self.live(caller, id).await?;
+        let model = live.view().await?.model;
+        if model != ERRANDS_MODEL_ID {
+            let message = format!("session {id} is answered by `{model}` and runs no calls of a client any more");
+            return Err(ApiError::conflict(message));
+        }
+        let about = call.request.name.clone();
+        let HandedIn { answer, turn } = self.errands.hand_in(id, call);
+        if let Some(begun) = turn {
+            tokio::spawn(ask_for_turn((self.errands.clone(), live), about, begun));
+        }
+        answer.await.unwrap_or_else(|_| Err(ApiError::conflict("the call was given up")))
+    }
+}
+
+/// Has a turn begun for what lies on the desk; where that comes to nothing, those who wait are told.
+async fn ask_for_turn((errands, live): (Errands, Arc<Live>), about: String, begun: oneshot::Receiver<()>) {
+    let prompt = NewPrompt {
+        content: PromptContent::Text(format!("[call of a client: {about}]")),
+        mode: PromptMode::Queue,
+        configure: None,
+        if_version: None,
+        receipt: None,
+    };
+    let error = match live.prompt(prompt).await {
+        Ok(accepted) => tokio::select! {
+            biased;
+            _ = begun => return,
+            record = live.wait(&accepted.turn_id) => record.map_or_else(|error| error, |record| unbegun(&record)),
+        },
+        Err(error) => error,
+    };
+    errands.fail(live.id(), &error);
+}
+
+/// Why the calls of a turn that is over have not begun.
+fn unbegun(record: &TurnRecord) -> ApiError {
+    let why = record.error.as_ref().map(|error| error.message.clone()).or_else(|| record.reason.clone());
+    ApiError::conflict(format!("the turn of the call ended before the call began: {}", why.unwrap_or_default()))
+}

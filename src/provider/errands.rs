@@ -1,0 +1,325 @@
+//! The calls of clients that drive our tools themselves, as turns: a model that says nothing and hands on what it was given.
+//!
+//! A call is put on the desk of its session; the turn that is on takes it from there, and where none is on, one is asked for.
+//! So such a call is logged, asked about, recorded and undone as any other, and several run side by side in one turn.
+//! It is not an agent of anybody's: it has no process, and keeps nothing between turns.
+//!
+//! Invariants: each call that is put on a desk has one answer, whatever becomes of its turn; a turn ends as soon as none of its
+//! calls is left, and what comes behind its end is for the next one.
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, FuturesUnordered};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::model::{AgentEvent, Carried, Errand, Model, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::model::{Reply, StopReason};
+use crate::protocol::{ApiError, SessionId};
+
+/// The id of the model of sessions that run a client's own calls.
+pub const ERRANDS_MODEL_ID: &str = "client/calls";
+
+/// What it answers to a prompt, which it cannot work on.
+const NOTHING_TO_DO: &str = "This session runs the calls of a client and has no model. Give it one to prompt it.";
+
+/// What came of a call, or why nothing did.
+type Told = oneshot::Sender<Result<Carried, ApiError>>;
+
+/// The desks of all sessions, and the model that works at them.
+#[derive(Clone, Default)]
+pub struct Errands {
+    desks: Arc<Mutex<HashMap<SessionId, Desk>>>,
+}
+
+#[derive(Default)]
+struct Desk {
+    waiting: VecDeque<(Errand, Told)>,
+    /// Wakes the turn that is on.
+    bell: Option<Arc<Notify>>,
+    /// A turn was asked for and has not begun; dropped when it does.
+    called: Option<oneshot::Sender<()>>,
+}
+
+impl Desk {
+    fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.bell.is_none() && self.called.is_none()
+    }
+}
+
+impl std::fmt::Debug for Errands {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Errands").field("desks", &self.desks.lock().len()).finish()
+    }
+}
+
+/// A call that was put on a desk.
+pub struct HandedIn {
+    /// What comes of it.
+    pub answer: oneshot::Receiver<Result<Carried, ApiError>>,
+    /// A turn has to be asked for; it breaks once that has begun.
+    pub turn: Option<oneshot::Receiver<()>>,
+}
+
+impl Errands {
+    /// Puts a call on the desk of its session.
+    pub fn hand_in(&self, session: &SessionId, errand: Errand) -> HandedIn {
+        let (told, answer) = oneshot::channel();
+        let mut desks = self.desks.lock();
+        let desk = desks.entry(session.clone()).or_default();
+        desk.waiting.push_back((errand, told));
+        if let Some(bell) = &desk.bell {
+            bell.notify_one();
+        }
+        let wanted = desk.bell.is_none() && desk.called.is_none();
+        let turn = wanted.then(|| {
+            let (called, begun) = oneshot::channel();
+            desk.called = Some(called);
+            begun
+        });
+        HandedIn { answer, turn }
+    }
+
+    /// The turn that was asked for will not come: what waits for it is told why.
+    pub fn fail(&self, session: &SessionId, error: &ApiError) {
+        let left = {
+            let mut desks = self.desks.lock();
+            let Some(desk) = desks.get_mut(session).filter(|desk| desk.bell.is_none()) else { return };
+            desk.called = None;
+            let left = std::mem::take(&mut desk.waiting);
+            desks.remove(session);
+            left
+        };
+        for (_, told) in left {
+            let _ = told.send(Err(error.clone()));
+        }
+    }
+
+    fn open(&self, session: SessionId, cancel: CancellationToken) -> Shift {
+        let bell = Arc::<Notify>::default();
+        let mut desks = self.desks.lock();
+        let desk = desks.entry(session.clone()).or_default();
+        desk.called = None;
+        desk.bell = Some(Arc::clone(&bell));
+        drop(desks);
+        Shift {
+            errands: self.clone(),
+            session,
+            bell,
+            cancel,
+            running: FuturesUnordered::new(),
+            any: false,
+            over: false,
+        }
+    }
+}
+
+impl Model for Errands {
+    fn id(&self) -> &str {
+        ERRANDS_MODEL_ID
+    }
+
+    fn is_agent(&self) -> bool {
+        true
+    }
+
+    fn only_carries(&self) -> bool {
+        true
+    }
+
+    fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
+        let Some(session) = request.agent.and_then(|agent| agent.host) else {
+            let error = ModelError::Refused("the calls of a client need a session".to_owned());
+            return Box::pin(stream::iter([Err(error)]));
+        };
+        let shift = self.open(session, cancel);
+        Box::pin(stream::unfold(shift, |mut shift| async move { Some((Ok(shift.next().await?), shift)) }))
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One turn at a desk.
+struct Shift {
+    errands: Errands,
+    session: SessionId,
+    bell: Arc<Notify>,
+    cancel: CancellationToken,
+    /// Each ends when its client has been told.
+    running: FuturesUnordered<Running>,
+    any: bool,
+    over: bool,
+}
+
+impl Shift {
+    async fn next(&mut self) -> Option<ModelEvent> {
+        while !self.over {
+            if self.cancel.is_cancelled() {
+                // Nothing more is taken; what runs is waited for.
+                self.close(true);
+            } else if let Some((errand, told)) = self.take() {
+                return Some(self.carry(errand, told));
+            } else if self.running.is_empty() && !self.any {
+                self.any = true;
+                return Some(ModelEvent::Text(NOTHING_TO_DO.to_owned()));
+            }
+            if self.running.is_empty() {
+                if self.close(false) {
+                    self.over = true;
+                    return Some(ModelEvent::Finished(StopReason::EndTurn));
+                }
+                continue;
+            }
+            let (cancel, stopped) = (self.cancel.clone(), self.cancel.is_cancelled());
+            tokio::select! {
+                biased;
+                Some(()) = self.running.next() => {}
+                () = cancel.cancelled(), if !stopped => {}
+                () = self.bell.notified() => {}
+            }
+        }
+        None
+    }
+
+    fn take(&self) -> Option<(Errand, Told)> {
+        self.errands.desks.lock().get_mut(&self.session)?.waiting.pop_front()
+    }
+
+    fn carry(&mut self, errand: Errand, told: Told) -> ModelEvent {
+        self.any = true;
+        let (reply, answer) = Reply::channel();
+        self.running.push(Box::pin(async move {
+            let _ = told.send(answer.await.map_err(|_| aborted()));
+        }));
+        ModelEvent::Agent(AgentEvent::Carry(Box::new(errand), reply))
+    }
+
+    /// Leaves the desk, where nothing waits on it; with `force` what waits is told that it will not be. False: something waits.
+    fn close(&self, force: bool) -> bool {
+        let left = {
+            let mut desks = self.errands.desks.lock();
+            let Some(desk) = desks.get_mut(&self.session) else { return true };
+            // Another turn is on, or asked for.
+            if !desk.bell.as_ref().is_some_and(|bell| Arc::ptr_eq(bell, &self.bell)) {
+                return true;
+            }
+            if !force && !desk.waiting.is_empty() {
+                return false;
+            }
+            desk.bell = None;
+            let left = std::mem::take(&mut desk.waiting);
+            if desk.is_idle() {
+                desks.remove(&self.session);
+            }
+            left
+        };
+        for (_, told) in left {
+            let _ = told.send(Err(aborted()));
+        }
+        true
+    }
+}
+
+impl Drop for Shift {
+    fn drop(&mut self) {
+        self.close(true);
+    }
+}
+
+fn aborted() -> ApiError {
+    ApiError::conflict("the turn of the call was ended before the call was")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Map;
+
+    use super::*;
+    use crate::model::AgentRequest;
+    use crate::protocol::{ToolCallRequest, ToolCallResult};
+
+    fn errand(id: &str) -> Errand {
+        let request = ToolCallRequest { id: id.to_owned(), name: "t".to_owned(), arguments: Map::new() };
+        Errand { request, cancel: CancellationToken::new() }
+    }
+
+    fn begin(errands: &Errands, session: &SessionId, cancel: &CancellationToken) -> ModelStream {
+        let agent = Some(AgentRequest { host: Some(session.clone()), ..AgentRequest::default() });
+        errands.stream(ModelRequest { agent, ..ModelRequest::default() }, cancel.clone())
+    }
+
+    async fn carried(stream: &mut ModelStream) -> (String, Reply<Carried>) {
+        match stream.next().await {
+            Some(Ok(ModelEvent::Agent(AgentEvent::Carry(errand, reply)))) => (errand.request.id.clone(), reply),
+            other => panic!("expected a call, got {other:?}"),
+        }
+    }
+
+    fn done(id: &str) -> Carried {
+        let (id, name, output) = (id.to_owned(), "t".to_owned(), String::new());
+        let result =
+            ToolCallResult { id, name, output, is_error: false, duration_ms: None, parts: Vec::new(), details: None };
+        Carried { result, findings: Vec::new(), failure: None }
+    }
+
+    #[tokio::test]
+    async fn one_turn_is_asked_for_and_takes_what_comes_while_it_is_on() {
+        let (errands, session, cancel) = (Errands::default(), SessionId::generate(), CancellationToken::new());
+        let first = errands.hand_in(&session, errand("1"));
+        let second = errands.hand_in(&session, errand("2"));
+        assert!(first.turn.is_some() && second.turn.is_none());
+        let mut stream = begin(&errands, &session, &cancel);
+        assert!(first.turn.unwrap().await.is_err(), "it has begun");
+        let (one, reply_one) = carried(&mut stream).await;
+        let (two, reply_two) = carried(&mut stream).await;
+        assert_eq!((one.as_str(), two.as_str()), ("1", "2"));
+        let third = errands.hand_in(&session, errand("3"));
+        assert!(third.turn.is_none());
+        reply_two.send(done("2"));
+        let (three, reply_three) = carried(&mut stream).await;
+        assert_eq!(three, "3");
+        reply_one.send(done("1"));
+        reply_three.send(done("3"));
+        assert_eq!(stream.next().await, Some(Ok(ModelEvent::Finished(StopReason::EndTurn))));
+        for handed in [first.answer, second.answer, third.answer] {
+            assert!(handed.await.unwrap().is_ok());
+        }
+        assert!(errands.desks.lock().is_empty());
+        assert!(errands.hand_in(&session, errand("4")).turn.is_some(), "that turn is over");
+    }
+
+    #[tokio::test]
+    async fn whatever_becomes_of_the_turn_each_call_is_answered() {
+        let (errands, session, cancel) = (Errands::default(), SessionId::generate(), CancellationToken::new());
+        let failed = errands.hand_in(&session, errand("1"));
+        errands.fail(&session, &ApiError::conflict("paused"));
+        assert_eq!(failed.answer.await.unwrap(), Err(ApiError::conflict("paused")));
+        // Aborted: one runs, one comes too late, and one is handed in for the turn after it.
+        let running = errands.hand_in(&session, errand("2"));
+        let mut stream = begin(&errands, &session, &cancel);
+        let (_, reply) = carried(&mut stream).await;
+        let late = errands.hand_in(&session, errand("3"));
+        cancel.cancel();
+        drop(reply);
+        assert_eq!(stream.next().await, Some(Ok(ModelEvent::Finished(StopReason::EndTurn))));
+        assert_eq!(running.answer.await.unwrap(), Err(aborted()));
+        assert_eq!(late.answer.await.unwrap(), Err(aborted()));
+        let dropped = errands.hand_in(&session, errand("4"));
+        drop(begin(&errands, &session, &CancellationToken::new()));
+        assert_eq!(dropped.answer.await.unwrap(), Err(aborted()));
+        assert!(errands.desks.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_prompt_is_told_that_there_is_no_model() {
+        let (errands, session) = (Errands::default(), SessionId::generate());
+        let mut stream = begin(&errands, &session, &CancellationToken::new());
+        assert_eq!(stream.next().await, Some(Ok(ModelEvent::Text(NOTHING_TO_DO.to_owned()))));
+        assert_eq!(stream.next().await, Some(Ok(ModelEvent::Finished(StopReason::EndTurn))));
+        assert_eq!(stream.next().await, None);
+    }
+}

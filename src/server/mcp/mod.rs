@@ -1,0 +1,96 @@
+//! simse as an MCP server: the host tools, sessions as tools and resources, over HTTP and over a pipe.
+//!
+//! What a client calls runs in a session of its own (`calls`), as a model's call would; here is nothing but the protocol. The
+//! wire is our own (`docs/adr/0089`): rmcp stays the client's.
+//!
+//! Invariants: whoever speaks has come past the guard, or holds the pipe; all that is kept of a client has a bound, and goes with it.
+
+mod calls;
+mod fixtures;
+mod hello;
+pub(super) mod http;
+mod methods;
+mod peer;
+mod pipe;
+mod questions;
+mod resources;
+mod sessions;
+mod stream;
+mod tools;
+mod watch;
+mod wire;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+pub use pipe::serve_mcp;
+
+use self::peer::Peer;
+use crate::app::{App, Caller};
+use crate::base::limit;
+use crate::protocol::{ApiError, ErrorCode};
+
+/// The clients that speak over HTTP.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    /// By the ids that they were told.
+    open: Mutex<HashMap<String, Arc<Peer>>>,
+    fixtures: bool,
+}
+
+impl Peers {
+    /// None yet; with what the conformance suite looks for, or without.
+    pub(super) fn new(fixtures: bool) -> Self {
+        Self { open: Mutex::default(), fixtures }
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.open.lock().len()
+    }
+
+    /// A session for a client that begins.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED`.
+    fn make(&self, app: &Arc<App>, caller: &Caller) -> Result<Arc<Peer>, ApiError> {
+        let mut open = self.open.lock();
+        if open.len() >= limit::MCP_SESSIONS_MAX {
+            open.retain(|_, peer| {
+                let idle = peer.is_idle();
+                if idle {
+                    peer.end();
+                }
+                !idle
+            });
+        }
+        if open.len() >= limit::MCP_SESSIONS_MAX {
+            let message = format!("{} MCP clients are connected already", limit::MCP_SESSIONS_MAX);
+            return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
+        }
+        // Nobody guesses it; and who knew it would still have to be the same caller.
+        let id = format!("mcp_{}", uuid::Uuid::new_v4().simple());
+        let peer = Peer::new(id.clone(), (Arc::clone(app), caller.clone()), self.fixtures);
+        open.insert(id, Arc::clone(&peer));
+        Ok(peer)
+    }
+
+    /// The session of that id, if it is this caller's.
+    fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Peer>> {
+        self.open.lock().get(id).filter(|peer| peer.caller == *caller).cloned()
+    }
+
+    /// It has ended.
+    fn remove(&self, peer: &Peer) {
+        self.open.lock().remove(&peer.id);
+        peer.end();
+    }
+
+    /// All of them have.
+    pub(super) fn end(&self) {
+        let open = std::mem::take(&mut *self.open.lock());
+        open.values().for_each(|peer| peer.end());
+    }
+}
