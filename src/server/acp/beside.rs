@@ -1,5 +1,4 @@
-//! What is told beside the conversation: plans, commands and fill levels of agents, how full a model's window is, and what it is
-//! no longer shown. Pure.
+//! What is told beside the conversation: plans, commands and fill levels of agents, and how full a model's window is. Pure.
 //!
 //! Of each only the newest counts, so that a log that is told again tells it as well.
 
@@ -25,7 +24,7 @@ impl Beside {
     /// The update that an event is, if it is about any of this.
     pub(super) fn take(&mut self, client: Client, event: &Event) -> Option<Value> {
         let kind = event.kind.as_ref();
-        if !matches!(kind, "turn.complete" | "compaction.prune") && !kind.starts_with("agent.") {
+        if kind != "turn.complete" && !kind.starts_with("agent.") {
             return None;
         }
         let payload: Value = serde_json::from_str(event.payload.get()).ok()?;
@@ -42,10 +41,6 @@ impl Beside {
             }
             "agent.compaction" if client.compactions => Some(compaction(&payload)),
             "agent.compaction" => note(client, "The agent makes its context shorter."),
-            "compaction.prune" => note(
-                client,
-                "The conversation did not fit into the model's window: it is no longer shown the oldest of it.",
-            ),
             _ => None,
         }
     }
@@ -158,9 +153,10 @@ mod tests {
             assert_eq!(beside.take(all, &event(kind, &payload)), Some(want), "{kind} {payload}");
         }
         assert_eq!(beside.usage(Some(0.25)).expect("known")["cost"], json!({ "amount": 0.25, "currency": "USD" }));
-        let prune = event("compaction.prune", &json!({ "messageCount": 1, "estimatedChars": 2 }));
-        assert_eq!(beside.take(all, &prune).expect("a notice")["sessionUpdate"], "notice");
-        assert_eq!(beside.take(Client::default(), &prune), None);
+        let shorter = event("agent.compaction", &json!({ "compactionId": "c", "status": "in_progress" }));
+        let notices = Client { notices: true, ..Client::default() };
+        assert_eq!(beside.take(notices, &shorter).expect("a notice")["sessionUpdate"], "notice");
+        assert_eq!(beside.take(Client::default(), &shorter), None);
         assert_eq!(beside.take(all, &event("agent.session", &json!({}))), None);
         let unknown = event("turn.complete", &json!({ "usage": { "totalTokens": 7 } }));
         assert_eq!(Beside::default().take(all, &unknown), None, "nobody knows how large the window is");
