@@ -15,7 +15,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::Core;
-use super::options::{Choice, mode_id, options};
+use super::options::{Choice, mode_id, options, window};
 use super::shown::Tools;
 use super::told::{Said, Teller, TurnEnd};
 use crate::app::EventReader;
@@ -247,7 +247,8 @@ impl Core {
             }
         };
         let tools = Tools::new(self.app.tools());
-        let teller = Teller::new(self.client(), (view.working_directory.clone(), tools), replay_until);
+        let mut teller = Teller::new(self.client(), (view.working_directory.clone(), tools), replay_until);
+        teller.beside.window = window(&view, &choice);
         let stop = self.over.child_token();
         let before = std::mem::replace(&mut *desk.following.lock(), stop.clone());
         before.cancel();
@@ -374,7 +375,7 @@ impl Follower {
     }
 
     async fn say(&mut self, said: Said) -> bool {
-        let (core, desk) = (&self.core, &self.desk);
+        let (core, desk) = (&Arc::clone(&self.core), &Arc::clone(&self.desk));
         match said {
             Said::Update(update) => return core.update(&desk.id, update).await,
             Said::Begun(turn, chunks) => {
@@ -415,17 +416,25 @@ impl Follower {
     }
 
     /// Tells what is other than it was. `ended`: a turn has, so that it has changed in any case.
-    async fn configured(&self, ended: bool) -> bool {
+    async fn configured(&mut self, ended: bool) -> bool {
         let mut known = self.desk.known.lock().await;
         let Ok(view) = self.core.app.session(&self.core.caller, &self.desk.id).await else { return true };
-        let mut updates = known.learn(&view, &self.core.choice());
+        let choice = self.core.choice();
+        let mut updates = known.learn(&view, &choice);
         drop(known);
+        self.teller.beside.window = window(&view, &choice);
         if ended {
             updates.retain(|update| update["sessionUpdate"] != "session_info_update");
+            updates.extend(cost(&view).and_then(|cost| self.teller.beside.usage(Some(cost))));
             updates.push(info(&view));
         }
         self.all(updates).await
     }
+}
+
+/// What a session has cost so far, in dollars, where that is known.
+fn cost(view: &SessionView) -> Option<f64> {
+    Some(view.usage.cost).filter(|cost| !cost.is_zero()).map(|cost| cost.dollars())
 }
 
 /// The id of a question.

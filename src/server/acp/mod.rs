@@ -4,7 +4,8 @@
 //! read from the log.
 //!
 //! - `rpc`: the envelope of messages. `params`: what stands in them. `content`: blocks of prompts. `options`: what can be set.
-//! - `told`: from events to updates. `shown`: calls in them. `desk`: one session on one connection. `ask`: questions to the client.
+//! - `told`: from events to updates. `shown`: calls in them. `beside`: what is told
+//!   beside the conversation. `desk`: one session on one connection. `ask`: questions to the client.
 //! - `sessions`, `prompt`: the methods. `servers`: tool servers that an editor brings along. `outlet`: where messages go. `pipe`, `http`, `streams`: what carries them. `bridge`: a pipe to
 //!   a server that runs elsewhere.
 //!
@@ -12,6 +13,7 @@
 //! before the answer to its prompt. What a client does not take stays in the log.
 
 mod ask;
+mod beside;
 mod bridge;
 mod content;
 mod desk;

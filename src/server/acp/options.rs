@@ -34,6 +34,11 @@ pub(super) struct Choice {
     pub(super) agents: Vec<AgentView>,
 }
 
+/// Tokens of the window of a session's model, where that is known.
+pub(super) fn window(view: &SessionView, choice: &Choice) -> Option<u64> {
+    choice.models.iter().find(|model| model.id == view.model)?.context_tokens
+}
+
 /// The mode's name.
 pub(super) fn mode_id(mode: PermissionMode) -> &'static str {
     MODES.iter().find(|(one, ..)| *one == mode).map_or("ask", |(_, id, ..)| id)

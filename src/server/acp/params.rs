@@ -30,6 +30,8 @@ pub(super) struct Capabilities {
 struct SessionCapabilities {
     #[serde(default)]
     notices: Option<Value>,
+    #[serde(default)]
+    compaction: Option<Value>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -43,6 +45,8 @@ struct ElicitationCapabilities {
 pub(super) struct Client {
     /// It shows notices.
     pub(super) notices: bool,
+    /// It shows that a context is made shorter.
+    pub(super) compactions: bool,
     /// It puts forms before a person.
     pub(super) forms: bool,
     /// It draws terminals out of `_meta` (an extension of Zed).
@@ -55,6 +59,7 @@ impl Capabilities {
         let session = self.session.as_ref();
         Client {
             notices: session.is_some_and(|session| session.notices.is_some()),
+            compactions: session.is_some_and(|session| session.compaction.is_some()),
             forms: self.elicitation.as_ref().is_some_and(|elicitation| elicitation.form.is_some()),
             terminals: self.meta.as_ref().is_some_and(|meta| meta["terminal_output"] == true),
         }

@@ -239,9 +239,9 @@ impl Core {
 /// How a turn ended, in the words of the protocol.
 fn ended_as(record: &TurnRecord) -> Answer {
     let reason = match (record.status, record.stop_reason) {
+        (_, Some(TurnStop::ContentFilter | TurnStop::Refusal)) => "refusal",
         (TurnStatus::Failed, reason) if reason != Some(TurnStop::MaxIterations) => return Err(failed(record)),
         (_, Some(TurnStop::MaxTokens)) => "max_tokens",
-        (_, Some(TurnStop::ContentFilter | TurnStop::Refusal)) => "refusal",
         (_, Some(TurnStop::MaxIterations)) => "max_turn_requests",
         (TurnStatus::Aborted | TurnStatus::Interrupted, _) | (_, Some(TurnStop::Aborted | TurnStop::Interrupted)) => {
             "cancelled"

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use serde_json::{Map, Value, json};
 
+use super::beside::Beside;
 use super::content::{block, text_block};
 use super::params::Client;
 use super::shown::{Tools, changes, content, locations, printed};
@@ -83,6 +84,8 @@ pub(super) struct Teller {
     calls: HashMap<String, Running>,
     /// Calls that have printed something that was not shown yet.
     printing: Vec<String>,
+    /// What is told beside the conversation.
+    pub(super) beside: Beside,
     out: Vec<Said>,
 }
 
@@ -99,6 +102,7 @@ impl Teller {
             thought: Message::default(),
             calls: HashMap::new(),
             printing: Vec::new(),
+            beside: Beside::default(),
             out: Vec::new(),
         }
     }
@@ -108,6 +112,10 @@ impl Teller {
         for event in events {
             if self.replaying && event.seq > self.replay_until {
                 self.catch_up();
+            }
+            if let Some(update) = self.beside.take(self.client, event) {
+                self.flush();
+                self.update(update);
             }
             if let Some(body) = event.body() {
                 self.take(event, body);
