@@ -1361,6 +1361,40 @@ export interface EventPayloads {
   'loop.complete': Readonly<Record<string, unknown>>
   /** The turn is answered by an agent, in this session of its own. */
   'agent.session': { readonly model: string; readonly agentSessionId: string }
+  /** The agent's plan, whole; one of the same `planId`, or also without one, takes its place. */
+  'agent.plan': {
+    readonly planId?: string
+    readonly entries: readonly { readonly content: string; readonly priority: string; readonly status: string }[]
+    readonly text?: string
+  }
+  /** The commands that the agent understands, all of them. */
+  'agent.commands': {
+    readonly commands: readonly { readonly name: string; readonly description: string; readonly hint?: string }[]
+  }
+  /** What the agent's session can be set to (`agentOptions`) and is set to, all of it. */
+  'agent.options': {
+    readonly options: readonly {
+      readonly id: string
+      readonly name: string
+      readonly description?: string
+      readonly category?: string
+      readonly value: string | boolean
+      readonly values?: readonly { readonly value: string; readonly name: string; readonly description?: string }[]
+    }[]
+  }
+  /** How full the agent's context is. */
+  'agent.usage': {
+    readonly used: number
+    readonly size: number
+    readonly cost?: { readonly amount: number; readonly currency: string }
+  }
+  /** The agent makes its context shorter. */
+  'agent.compaction': {
+    readonly compactionId: string
+    readonly status: string
+    readonly summary?: string
+    readonly error?: string
+  }
   /** The same call came again and again. */
   'loop.doom_loop': {
     readonly toolName: string
@@ -1963,10 +1997,12 @@ export function fromVercelModel(model: VercelLanguageModel, options?: FromVercel
 
 /** An ACP agent: a program that answers sessions by itself. */
 export interface ACPServerEntry {
-  /** 1 to 64 characters without blanks and `/`, and not `simse`. Sessions name it as `agent`; their model is then `acp/<name>`. */
-  readonly name: string
-  /** The program; with a slash, relative to `cwd`. */
-  readonly command: string
+  /** An agent that is known: it fills in what is left out here, `name`, `command`, `args`, `files`, `terminals`. */
+  readonly profile?: 'claude' | 'codex' | 'gemini' | 'opencode' | 'qwen' | 'pi' | 'goose' | 'kimi'
+  /** 1 to 64 characters without blanks and `/`, and not `simse`. Sessions name it as `agent`; their model is then `acp/<name>`. Default: the profile's. */
+  readonly name?: string
+  /** The program; with a slash, relative to `cwd`. Default: the profile's. */
+  readonly command?: string
   /** Its arguments. */
   readonly args?: readonly string[]
   /** Where it starts, relative to `workingDirectory`, which is the default. Sessions name directories of their own. */
@@ -1979,6 +2015,12 @@ export interface ACPServerEntry {
   readonly timeoutMs?: number
   /** What happens when it asks for permission: it gets it, our rules and clients decide (the default), or it is refused. */
   readonly permissionPolicy?: 'auto-approve' | 'prompt' | 'deny'
+  /** How it is logged in to when it wants that: the id of one of its own methods. An error names those that it knows. */
+  readonly authMethod?: string
+  /** Whether it is offered to have files read and written by our tools. Default: true, unless its profile knows better. */
+  readonly files?: boolean
+  /** Whether it is offered to have commands run by our tools. Default: as with `files`. */
+  readonly terminals?: boolean
 }
 
 /** An MCP server: a program that is started, or an address. */
