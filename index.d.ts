@@ -47,6 +47,8 @@ export type SimseErrorCode =
   | 'LOOP_ERROR'
   /** A model or an agent cannot be used now. */
   | 'PROVIDER_UNAVAILABLE'
+  /** A model or an agent failed. */
+  | 'PROVIDER_ERROR'
 
 /** One place where a configuration does not fit. */
 export interface ConfigIssue {
@@ -434,7 +436,10 @@ export interface MCPClientConfig {
    * Answers a server that asks for a model (`sampling/createMessage`). Without it servers are told that there is none. What is thrown is told to
    * the server as a refusal: ask your user before you send anything to a model.
    */
-  readonly onSampling?: (request: MCPSamplingRequest, about: MCPRequestAbout) => MCPSamplingResult | Promise<MCPSamplingResult>
+  readonly onSampling?: (
+    request: MCPSamplingRequest,
+    about: MCPRequestAbout,
+  ) => MCPSamplingResult | Promise<MCPSamplingResult>
   /** Has a form filled in for a server (`elicitation/create`). Without it servers are told that there is nobody. */
   readonly onElicitation?: (
     request: { readonly message: string; readonly requestedSchema: Readonly<Record<string, unknown>> },
@@ -453,7 +458,10 @@ export interface MCPRequestAbout {
 /** A conversation for which a server wants an answer, as the protocol has it. */
 export interface MCPSamplingRequest {
   /** Its messages, oldest first. */
-  readonly messages: readonly { readonly role: 'user' | 'assistant'; readonly content: MCPContent | readonly MCPContent[] }[]
+  readonly messages: readonly {
+    readonly role: 'user' | 'assistant'
+    readonly content: MCPContent | readonly MCPContent[]
+  }[]
   /** Tokens of the answer, at most. */
   readonly maxTokens: number
   /** What the model is told before. */
@@ -1665,6 +1673,8 @@ export type StreamChunk =
   | { readonly type: 'delta'; readonly text: string }
   /** The end. */
   | { readonly type: 'complete'; readonly usage?: LoopUsage | undefined }
+  /** A piece of the model's thoughts, which is no part of the answer. */
+  | { readonly type: 'reasoning'; readonly text: string }
   /** What an agent does by itself, which the loop leaves to it. */
   | { readonly type: 'tool_call'; readonly toolCall: unknown }
   /** How that goes on. */
@@ -1681,6 +1691,8 @@ export interface StreamOptions {
   readonly agentId?: string | undefined
   /** The loop's `signal`. */
   readonly signal?: AbortSignal | undefined
+  /** Always true: a prompt of the loop's is the whole conversation, and belongs to no session that has heard another. */
+  readonly newSession?: boolean | undefined
 }
 
 /** A client that answers a text with a stream: that of {@link createACPClient}, or any object with this method. */
@@ -1839,6 +1851,182 @@ export interface InstructionFile {
 export function discoverInstructions(
   options: InstructionDiscoveryOptions & { readonly rootDir: string },
 ): Promise<readonly InstructionFile[]>
+
+// ── ACP client ──────────────────────────────────────────────────────────────────────────────────
+
+/** What a client of ACP agents is made with. */
+export interface ACPClientConfig {
+  /** The agents; none is started before it is needed. */
+  readonly servers: readonly ACPServerEntry[]
+  /** The one that is meant when none is named; default: the first. */
+  readonly defaultServer?: string
+  /** The mode or agent of its own that the default server's sessions are set to, unless its entry names one. */
+  readonly defaultAgent?: string
+}
+
+/** What a client of ACP agents works with. */
+export interface ACPClientOptions {
+  /** Decides what agents ask under the policy `prompt`, which is the default. Without one it is a no. */
+  readonly permissionResolver?: ToolPermissionResolver
+  /** Gets `permission.request` and `permission.response`. */
+  readonly eventBus?: EventBus
+  /** Takes warnings; default: the console. */
+  readonly logger?: Logger
+  /** Where programs and sessions are that name no directory; default: the process's. */
+  readonly workingDirectory?: string
+}
+
+/** How an agent is prompted. */
+export interface ACPPromptOptions {
+  /** The server; default: the client's. */
+  readonly serverName?: string | undefined
+  /** The mode or agent of its own that is to answer, from now on in that session. One that it does not offer is refused. */
+  readonly agentId?: string | undefined
+  /** Told to a session that is new. */
+  readonly systemPrompt?: string | undefined
+  /** The session to go on with, and from now on. Default: the one of the prompt before. */
+  readonly sessionId?: string | undefined
+  /** Whether this prompt gets a session of its own, which is closed behind it; such prompts run beside each other. Default: false. */
+  readonly newSession?: boolean | undefined
+  /** Where such a session works. */
+  readonly workingDirectory?: string | undefined
+  /** Cancels the turn: the agent is told, and ends it in order. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** An answer. */
+export interface ACPResult {
+  /** Its text. */
+  readonly content: string
+  /** The agent or mode that gave it, as far as it is known; else the server's name. */
+  readonly agentId: string
+  /** The server. */
+  readonly serverName: string
+  /** The session that it was given in. */
+  readonly sessionId: string
+  /** Tokens, where the agent tells them. */
+  readonly usage?: { readonly inputTokens: number; readonly outputTokens: number; readonly totalTokens: number }
+  /** Why it ended. */
+  readonly stopReason: 'end_turn' | 'max_tokens' | 'refusal'
+}
+
+/** What comes of a stream. */
+export type ACPChunk =
+  /** A piece of the answer. */
+  | { readonly type: 'delta'; readonly text: string }
+  /** A piece of the agent's thoughts. */
+  | { readonly type: 'reasoning'; readonly text: string }
+  /** The agent has begun a call of its own. */
+  | { readonly type: 'tool_call'; readonly toolCall: ToolCallRequest }
+  /** It has ended. */
+  | {
+      readonly type: 'tool_call_update'
+      readonly update: ToolCallResult & { readonly status: 'completed' | 'failed' }
+    }
+  /** The end. */
+  | {
+      readonly type: 'complete'
+      readonly usage?: ACPResult['usage']
+      readonly stopReason: ACPResult['stopReason']
+      readonly sessionId: string
+    }
+
+/** An agent or mode that a server offers. */
+export interface ACPAgentInfo {
+  /** What `agentId` calls it. */
+  readonly id: string
+  /** Its name, for people. */
+  readonly name: string
+  /** What it is for. */
+  readonly description?: string
+  /** Who offers it. */
+  readonly serverName: string
+}
+
+/** A session of an agent's. */
+export interface ACPSessionInfo {
+  /** The agent's own id of it. */
+  readonly sessionId: string
+  /** Where it works. */
+  readonly cwd: string
+  /** What the agent calls it. */
+  readonly title?: string
+  /** When something happened in it, as the agent writes it. */
+  readonly updatedAt?: string
+}
+
+/** How a server is. */
+export interface ACPServerHealth {
+  /** The server. */
+  readonly serverName: string
+  /** Whether its program is there to be started. */
+  readonly available: boolean
+  /** Why not. */
+  readonly reason?: string
+  /** Whether it runs. */
+  readonly running: boolean
+  /** Sessions that are open in it. */
+  readonly openSessions?: number
+  /** Messages that it has not read. */
+  readonly unreadMessages?: number
+}
+
+/**
+ * Drives ACP agents. What an agent's program or its protocol does wrong rejects with `PROVIDER_UNAVAILABLE` (it cannot be used now) or
+ * `PROVIDER_ERROR`; a name that is none of the client's with `CONFIG_VALIDATION`.
+ */
+export interface ACPClient extends AsyncDisposable {
+  /** Starts all programs. Rejects when none of them can be; of one among others that cannot there is a warning. */
+  initialize(): Promise<void>
+  /** Ends all programs with all that they have started. The client is of no use any more. */
+  dispose(): Promise<void>
+  /** The agents or modes that a server offers; one that offers none is itself the one. */
+  listAgents(serverName?: string): Promise<readonly ACPAgentInfo[]>
+  /** One of them; `undefined`: there is none of that id. */
+  getAgent(id: string, serverName?: string): Promise<ACPAgentInfo | undefined>
+  /** Prompts an agent and waits for the whole answer. Prompts go to one session, one after the other. */
+  generate(prompt: string, options?: ACPPromptOptions): Promise<ACPResult>
+  /**
+   * The same with a whole conversation, its newest message of the user at the end. What the session has heard is not told again; a
+   * conversation that does not go on from there gets a session of its own.
+   */
+  chat(
+    messages: readonly Pick<ConversationMessage, 'role' | 'content'>[],
+    options?: ACPPromptOptions,
+  ): Promise<ACPResult>
+  /** Prompts an agent and yields what comes. Who leaves it cancels the turn. */
+  generateStream(prompt: string, options?: ACPPromptOptions): AsyncGenerator<ACPChunk, void, undefined>
+  /** Whether a server's program is there to be started. */
+  isAvailable(serverName?: string): Promise<boolean>
+  /** What all servers get when they ask for permission, from now on. */
+  setPermissionPolicy(policy: 'auto-approve' | 'prompt' | 'deny'): void
+  /** The sessions that an agent has; of one that lists none, those that this client has opened. */
+  listSessions(serverName?: string): Promise<readonly ACPSessionInfo[]>
+  /** Goes on with a session, also one of an earlier program. Rejects when the agent cannot. */
+  loadSession(sessionId: string, serverName?: string): Promise<{ readonly sessionId: string }>
+  /** Deletes a session. Rejects when the agent deletes none. */
+  deleteSession(sessionId: string, serverName?: string): Promise<void>
+  /** Sets a session's mode; one that is not offered is refused. */
+  setSessionMode(sessionId: string, mode: string, serverName?: string): Promise<void>
+  /** Sets a session's model; one that is not offered is refused. */
+  setSessionModel(sessionId: string, model: string, serverName?: string): Promise<void>
+  /** How a server is; asks and starts nobody. */
+  getServerHealth(serverName?: string): ACPServerHealth
+  /** The servers' names, in their order. */
+  readonly serverNames: readonly string[]
+  /** How many there are. */
+  readonly serverCount: number
+  /** The one that is meant when none is named. */
+  readonly defaultServerName: string
+  /** The mode or agent that its sessions are set to. */
+  readonly defaultAgent: string | undefined
+}
+
+/**
+ * Creates a client of ACP agents.
+ * @throws {SimseError} `CONFIG_VALIDATION` that names every field which does not fit.
+ */
+export function createACPClient(config: ACPClientConfig, options?: ACPClientOptions): ACPClient
 
 // ── Models ──────────────────────────────────────────────────────────────────────────────────────
 

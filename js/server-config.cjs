@@ -294,4 +294,4 @@ function nativeConfig(config) {
   }
 }
 
-module.exports = { checkConfig, nativeConfig, mcpServers: named(mcpServer) }
+module.exports = { checkConfig, nativeConfig, acpServers: named(acpServer), mcpServers: named(mcpServer) }

@@ -1,5 +1,6 @@
 //! The agents that a session can name: our own loop, and the configured external ones.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,25 +40,39 @@ pub(super) fn configured(settings: &Settings, tools: Option<&[String]>) -> Resul
 }
 
 fn options(settings: &Settings, server: &AcpServer, serves: AcpServices) -> AcpOptions {
-    let directory = server.cwd.clone().unwrap_or_default();
     AcpOptions {
-        name: server.name.clone(),
-        command: server.command.clone(),
-        args: server.args.clone(),
-        directory: settings.working_directory.join(directory),
-        environment: trusted_environment(inherited_environment(), &server.env),
-        secrets: server.secrets(),
-        default_agent: server.default_agent.clone(),
-        timeout: Duration::from_millis(server.timeout_ms.unwrap_or(limit::ACP_TIMEOUT_MS)),
         policy: server.permission_policy.unwrap_or(AcpPermissionPolicy::Prompt),
-        auth_method: server.auth_method.clone(),
         serves: AcpServices {
             reads: serves.reads && server.files,
             writes: serves.writes && server.files,
             commands: serves.commands && server.terminals,
         },
         idle: Some(settings.limits.agent_idle_ms).filter(|idle| *idle > 0).map(Duration::from_millis),
+        ..alone(server, &settings.working_directory)
     }
+}
+
+/// An agent by itself: it asks about everything, is served nothing, and stays.
+fn alone(server: &AcpServer, directory: &Path) -> AcpOptions {
+    AcpOptions {
+        name: server.name.clone(),
+        command: server.command.clone(),
+        args: server.args.clone(),
+        directory: directory.join(server.cwd.clone().unwrap_or_default()),
+        environment: trusted_environment(inherited_environment(), &server.env),
+        secrets: server.secrets(),
+        default_agent: server.default_agent.clone(),
+        timeout: Duration::from_millis(server.timeout_ms.unwrap_or(limit::ACP_TIMEOUT_MS)),
+        auth_method: server.auth_method.clone(),
+        policy: AcpPermissionPolicy::Prompt,
+        serves: AcpServices::default(),
+        idle: None,
+    }
+}
+
+/// An agent that a program drives without sessions of ours. Starts nothing.
+pub fn acp_agent(server: &AcpServer, directory: &Path) -> AcpAgent {
+    AcpAgent::new(alone(server, directory))
 }
 
 /// All agents, our own first. Looks for programs on the disk and starts none.

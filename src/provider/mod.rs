@@ -21,7 +21,7 @@ use openai::Chat;
 use responses::Responses;
 use wire::{HttpModel, Spec, Wire};
 
-pub use acp::{AcpAgent, AcpLoad, AcpOptions, AcpServices};
+pub use acp::{AcpAbilities, AcpAgent, AcpLoad, AcpOptions, AcpServices, AcpSession};
 pub use demo::DEMO_MODEL_ID;
 pub use openai::OpenAiOptions;
 pub use wire::{GateOptions, Key, Place, Reach, Tape, TapeError};

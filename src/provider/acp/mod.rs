@@ -8,6 +8,7 @@
 //! - `turn`: one prompt and everything until its end
 //! - `terminals`: the commands that are run for it
 //! - `calls`: the agent's tool calls in our terms
+//! - `client`: what a program does with an agent by hand
 //! - `context`: what a prompt says
 //!
 //! One program serves all sessions of a configured server. It starts at the first prompt, and a program that is
@@ -16,6 +17,7 @@
 //! (docs/adr/0016-acp-agents-are-models.md).
 
 mod calls;
+mod client;
 mod connection;
 mod context;
 #[cfg(test)]
@@ -44,6 +46,7 @@ use crate::config::{AcpPermissionPolicy, AcpProfile, find_program_in};
 use crate::model::{Model, ModelError, ModelRequest, ModelStream};
 use crate::protocol::ACP_PREFIX;
 
+pub use client::{AcpAbilities, AcpSession};
 use connection::{Connection, Fault};
 use session::Abilities;
 

@@ -30,8 +30,12 @@ pub(super) struct Opened {
 /// What an agent says that it can do.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Abilities {
-    load: bool,
-    resume: bool,
+    pub load: bool,
+    pub resume: bool,
+    /// It lists sessions, deletes and closes them.
+    pub list: bool,
+    pub delete: bool,
+    pub close: bool,
     images: bool,
     steers: bool,
     /// How it can be logged in to: ids, and names for people.
@@ -122,7 +126,7 @@ impl Agent {
     }
 
     /// The running program, started and greeted when there is none.
-    async fn connect(&self) -> Result<(Arc<Connection>, Abilities, InUse), ModelError> {
+    pub async fn connect(&self) -> Result<(Arc<Connection>, Abilities, InUse), ModelError> {
         let mut current = self.current.lock().await;
         if let Some(running) = current.as_ref() {
             let connection = &running.connection;
@@ -216,6 +220,9 @@ impl Agent {
         Ok(Abilities {
             load: can.load_session,
             resume: can.session_capabilities.resume.is_some(),
+            list: can.session_capabilities.list.is_some(),
+            delete: can.session_capabilities.delete.is_some(),
+            close: can.session_capabilities.close.is_some(),
             images: can.prompt_capabilities.image,
             steers,
             logins: greeted.auth_methods.iter().map(|one| (one.id().to_string(), one.name().to_owned())).collect(),
