@@ -2033,8 +2033,8 @@ export function createACPClient(config: ACPClientConfig, options?: ACPClientOpti
 /** How much a model thinks before it answers; `auto`: as much as it does by itself. */
 export type ModelReasoning = 'auto' | 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh'
 
-/** Why a model stopped: it was done, it wants its calls run, it reached its limit of tokens, or its provider cut it for its content. */
-export type ModelFinishReason = 'end_turn' | 'tool_use' | 'length' | 'content_filter'
+/** Why a model stopped: it was done, it wants its calls run, it reached its limit of tokens, its provider cut it for its content, or it does not want to answer. */
+export type ModelFinishReason = 'end_turn' | 'tool_use' | 'length' | 'content_filter' | 'refusal'
 
 /** Tokens of a request. */
 export interface ModelUsage {
@@ -2044,6 +2044,12 @@ export interface ModelUsage {
   readonly outputTokens?: number | undefined
   /** Both together, where the provider counts otherwise. */
   readonly totalTokens?: number | undefined
+  /** Of the tokens sent, those that the provider had in its cache. */
+  readonly cachedInputTokens?: number | undefined
+  /** Of the tokens sent, those that it put into its cache. */
+  readonly cacheWriteTokens?: number | undefined
+  /** Of the tokens received, those of its thoughts. */
+  readonly reasoningTokens?: number | undefined
 }
 
 /** A tool, as a model is told of it. */
@@ -2111,8 +2117,9 @@ export type ModelChunk =
 /**
  * What a model throws when it fails, of whatever class. A failure is tried again when it is `retryable`, when it has the `status` 408,
  * 425, 429 or 5xx (`statusCode` will do), or when it or a `cause` of it has the `code` of a connection that broke (`ECONNRESET` …) or the
- * name `TimeoutError`; never for its words. 401 and 403 mean a key that is refused, other 4xx a request that is. All else counts as a
- * model that cannot be used now.
+ * name `TimeoutError`; never for its words. 401 and 403 mean a key that is refused, other 4xx a request that is. The codes `CONTEXT_OVERFLOW`,
+ * `QUOTA` and `CONTENT_FILTER` say that the conversation does not fit, that nothing is left to be used, and that the content is not taken. All
+ * else counts as a model that cannot be used now.
  */
 export interface ModelFailure {
   /** What happened. */
@@ -2127,8 +2134,35 @@ export interface ModelFailure {
   readonly retryAfterMs?: number | undefined
 }
 
+/** What is known of a model. */
+export interface SimseModelFacts {
+  /** Its name for people. */
+  readonly label?: string | undefined
+  /** Tokens of its window. */
+  readonly contextTokens?: number | undefined
+  /** Tokens of one reply, at most. */
+  readonly outputTokens?: number | undefined
+  /** Whether it can be shown images; default true. If not, it is told what the images are. */
+  readonly images?: boolean | undefined
+  /** Whether it can think before it answers; default true. */
+  readonly reasoning?: boolean | undefined
+  /** Prices in US dollars for a million tokens. Of the tokens that it tells the server tells what they cost. */
+  readonly prices?:
+    | {
+        /** Sent. */
+        readonly input: number
+        /** Received. */
+        readonly output: number
+        /** Sent, and found in the provider's cache; default: as any sent. */
+        readonly cacheRead?: number | undefined
+        /** Sent, and put into the provider's cache; default: as any sent. */
+        readonly cacheWrite?: number | undefined
+      }
+    | undefined
+}
+
 /** A model that is JavaScript. */
-export interface SimseModel {
+export interface SimseModel extends SimseModelFacts {
   /** `provider/name`, or a name alone for `js/name`. `acp/` and `demo/` are ours. */
   readonly name: string
   /**
@@ -2140,8 +2174,6 @@ export interface SimseModel {
     request: ModelRequest,
     signal: AbortSignal,
   ): AsyncIterable<ModelChunk> | Iterable<ModelChunk> | Promise<AsyncIterable<ModelChunk> | Iterable<ModelChunk>>
-  /** Whether it can be shown images; default true. If not, it is told what the images are. */
-  readonly images?: boolean | undefined
 }
 
 /** A language model of the Vercel AI SDK: `v2` of AI SDK 5, `v3` of 6, `v4` of 7. */
@@ -2164,11 +2196,9 @@ export interface VercelLanguageModel {
 export type VercelCallOptions = Readonly<Record<string, unknown>>
 
 /** How a model of the AI SDK is taken. */
-export interface FromVercelModelOptions {
+export interface FromVercelModelOptions extends SimseModelFacts {
   /** Its name here. Default: `provider/modelId`. */
   readonly name?: string | undefined
-  /** Whether it can be shown images; default true. */
-  readonly images?: boolean | undefined
   /** Options of each request, or what makes them of one. */
   readonly callOptions?: VercelCallOptions | ((request: ModelRequest) => VercelCallOptions | undefined) | undefined
 }
