@@ -160,7 +160,7 @@ test('failures have codes: of a turn, of a program that ends, of one that is not
 })
 
 test('a prompt may take longer than a request', async () => {
-  const acp = client([agent({ timeoutMs: 2000 })])
+  const acp = client([agent({ timeoutMs: 6000 })])
   await acp.generate('hello')
   const controller = new AbortController()
   const stream = acp.generateStream('slow', { signal: controller.signal })
@@ -171,7 +171,7 @@ test('a prompt may take longer than a request', async () => {
       () => 'ended',
       () => 'ended',
     ),
-    new Promise((later) => setTimeout(later, 2500, 'runs')),
+    new Promise((later) => setTimeout(later, 6500, 'runs')),
   ])
   assert.equal(early, 'runs')
   controller.abort()
