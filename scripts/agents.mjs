@@ -1,9 +1,11 @@
-// Real agents under the real server: each one installed from its package registry answers a turn with a command, a turn that
-// writes a file after a question, a cancel, and a turn after a restart of the server, against a scripted model on this machine.
-// Not part of `npm test`: it downloads up to a gigabyte. `npm run agents`, or `npm run agents -- codex pi`.
-//
-//   SIMSE_BIN      the program; default: target/debug/simse
-//   AGENTS_CACHE   where the packages are installed; default: ~/.cache/simse/agents
+/**
+ * Real agents under the real server: each one installed from its package registry answers a turn with a command, a turn that
+ * writes a file after a question, a cancel, and a turn after a restart of the server, against a scripted model on this machine.
+ * Not part of `npm test`: it downloads up to a gigabyte. `npm run agents`, or `npm run agents -- codex pi`.
+ *
+ * SIMSE_BIN      the program; default: target/debug/simse
+ * AGENTS_CACHE   where the packages are installed; default: ~/.cache/simse/agents
+ */
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'

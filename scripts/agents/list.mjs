@@ -1,4 +1,6 @@
-// The agents that are tried: what is installed, and how each is pointed at the scripted model. Each gets a home of its own.
+/**
+ * The agents that are tried: what is installed, and how each is pointed at the scripted model. Each gets a home of its own.
+ */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
