@@ -218,10 +218,142 @@ export interface Accepted {
   readonly version: number
 }
 
+/** What an agent's session can be set to, and is set to. */
+export interface AgentChoices {
+  /** All of them. The agent's modes are the option of the category `mode`. */
+  readonly options: readonly AgentOption[]
+}
+
+/** A command of an agent. */
+export interface AgentCommand {
+  /** Its name, without the slash. */
+  readonly name: string
+  /** What it does. */
+  readonly description: string
+  /** What may follow it. */
+  readonly hint?: string
+}
+
+/** The commands that an agent understands at the front of a prompt, as `/name`. */
+export interface AgentCommands {
+  /** All of them. */
+  readonly commands: readonly AgentCommand[]
+}
+
+/** The commands that the agent understands, all of them. */
+export interface AgentCommandsEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'agent.commands'
+  /** The commands that an agent understands at the front of a prompt, as `/name`. */
+  readonly payload: AgentCommands
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** An agent makes its context shorter. */
+export interface AgentCompaction {
+  /** Which time it is, in the agent's words. */
+  readonly compactionId: string
+  /** `in_progress`, `completed`, `failed`, or a later word. */
+  readonly status: string
+  /** What it keeps in the place of what it leaves out. */
+  readonly summary?: string
+  /** Why it failed. */
+  readonly error?: string
+}
+
+/** The agent makes its context shorter. */
+export interface AgentCompactionEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'agent.compaction'
+  /** An agent makes its context shorter. */
+  readonly payload: AgentCompaction
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** An amount of money. */
+export interface AgentCost {
+  /** How much. */
+  readonly amount: number
+  /** Of what, such as `USD`. */
+  readonly currency: string
+}
+
 /** Answer of `GET /agents`. */
 export interface AgentList {
   /** The agents. */
   readonly agents: readonly AgentView[]
+}
+
+/** An option of an agent's session. */
+export interface AgentOption {
+  /** What `agentOptions` calls it. */
+  readonly id: string
+  /** Its name, for people. */
+  readonly name: string
+  /** What it is. */
+  readonly description?: string
+  /** What it is about, such as `mode`, `model` or `thought_level`. */
+  readonly category?: string
+  /** What it is set to. */
+  readonly value: AgentSetting
+  /** What it can be set to; none of one that is true or false. */
+  readonly values?: readonly AgentValue[]
+}
+
+/** What the agent's session can be set to and is set to, all of it. */
+export interface AgentOptionsEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'agent.options'
+  /** What an agent's session can be set to, and is set to. */
+  readonly payload: AgentChoices
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** The plan of an agent. A later one with the same id, or also without one, takes its place. */
+export interface AgentPlan {
+  /** Its id, of an agent that has several. */
+  readonly planId?: string
+  /** Its steps, in their order; none: there is no plan any more. */
+  readonly entries: readonly PlanEntry[]
+  /** The plan as a text, of an agent that tells it so. */
+  readonly text?: string
+}
+
+/** The agent's plan, whole. */
+export interface AgentPlanEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'agent.plan'
+  /** The plan of an agent. A later one with the same id, or also without one, takes its place. */
+  readonly payload: AgentPlan
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
 }
 
 /** The turn is answered by an agent, in this session of its own. */
@@ -243,6 +375,67 @@ export interface AgentSessionEvent {
   readonly turnId?: TurnId
   /** When, in milliseconds since 1970. */
   readonly at: number
+}
+
+/** What an option of an agent is set to. */
+export type AgentSetting =
+  /** On or off. */
+  | boolean
+  /** The `value` of one of its values. */
+  | string
+
+/** Answer of `GET /sessions/:id/agent`: what the agent of a session has said last. */
+export interface AgentState {
+  /** The agent. */
+  readonly agent: string
+  /** The agent's own id of its session; absent before the first prompt. */
+  readonly agentSessionId?: string
+  /** What its session can be set to (`agentOptions`), and is set to; none before the first prompt. */
+  readonly options: readonly AgentOption[]
+  /** What was chosen of these for the session. Set again whenever the agent's session is opened. */
+  readonly chosen: Readonly<Record<string, AgentSetting>>
+  /** The commands that it understands. */
+  readonly commands: readonly AgentCommand[]
+  /** Its plans. */
+  readonly plans: readonly AgentPlan[]
+  /** How full its context is. */
+  readonly usage?: AgentUsage
+}
+
+/** How full an agent's context is, and what its session has cost. */
+export interface AgentUsage {
+  /** Tokens in its context now. */
+  readonly used: number
+  /** Tokens that it holds. */
+  readonly size: number
+  /** What the session has cost so far, where the agent knows. */
+  readonly cost?: AgentCost
+}
+
+/** How full the agent's context is. */
+export interface AgentUsageEvent {
+  /** Its number in its session, from 1. */
+  readonly seq: number
+  /** What happened. */
+  readonly type: 'agent.usage'
+  /** How full an agent's context is, and what its session has cost. */
+  readonly payload: AgentUsage
+  /** Its session. */
+  readonly sessionId: SessionId
+  /** Its turn. */
+  readonly turnId?: TurnId
+  /** When, in milliseconds since 1970. */
+  readonly at: number
+}
+
+/** What an option can be set to. */
+export interface AgentValue {
+  /** What `agentOptions` calls it. */
+  readonly value: string
+  /** Its name, for people. */
+  readonly name: string
+  /** What it is. */
+  readonly description?: string
 }
 
 /** An agent that sessions can use. */
@@ -516,8 +709,12 @@ export interface CompactionPruneEvent {
 export interface Configure {
   /** Another model, `provider/name`, or `acp/NAME` for an agent. */
   readonly model?: string
-  /** How much the model thinks before it answers. An agent decides that itself. */
+  /** How much the model thinks before it answers. Of an agent: its option of the category `thought_level`. */
   readonly reasoning?: Reasoning
+  /**
+   * What the options of its agent are set to, those that are not named as the agent has them. Gone with another agent.
+   */
+  readonly agentOptions?: Readonly<Record<string, AgentSetting>>
   /** Another title; empty: none. */
   readonly title?: string
   /** Other instructions; empty: none. */
@@ -540,8 +737,12 @@ export interface Configure {
 export interface ConfigureInput {
   /** Another model, `provider/name`, or `acp/NAME` for an agent. */
   readonly model?: string | null | undefined
-  /** How much the model thinks before it answers. An agent decides that itself. */
+  /** How much the model thinks before it answers. Of an agent: its option of the category `thought_level`. */
   readonly reasoning?: Reasoning | null | undefined
+  /**
+   * What the options of its agent are set to, those that are not named as the agent has them. Gone with another agent.
+   */
+  readonly agentOptions?: Readonly<Record<string, AgentSetting>> | null | undefined
   /** Another title; empty: none. */
   readonly title?: string | null | undefined
   /** Other instructions; empty: none. */
@@ -561,8 +762,12 @@ export interface ConfigureInput {
 export interface Configured {
   /** Another model, `provider/name`, or `acp/NAME` for an agent. */
   readonly model?: string
-  /** How much the model thinks before it answers. An agent decides that itself. */
+  /** How much the model thinks before it answers. Of an agent: its option of the category `thought_level`. */
   readonly reasoning?: Reasoning
+  /**
+   * What the options of its agent are set to, those that are not named as the agent has them. Gone with another agent.
+   */
+  readonly agentOptions?: Readonly<Record<string, AgentSetting>>
   /** Another title; empty: none. */
   readonly title?: string
   /** Other instructions; empty: none. */
@@ -621,6 +826,8 @@ export interface CreateSession {
   readonly tools?: readonly string[] | null | undefined
   /** How much its model thinks before it answers. Default: `auto`. */
   readonly reasoning?: Reasoning | null | undefined
+  /** What the options of its agent are set to (`GET /sessions/:id/agent`). Default: as the agent has them. */
+  readonly agentOptions?: Readonly<Record<string, AgentSetting>> | null | undefined
   /**
    * Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's
    * may become `allow`).
@@ -754,6 +961,11 @@ export type Event =
   | LoopCompleteEvent
   | LoopDoomLoopEvent
   | AgentSessionEvent
+  | AgentPlanEvent
+  | AgentCommandsEvent
+  | AgentOptionsEvent
+  | AgentUsageEvent
+  | AgentCompactionEvent
   | StreamStartEvent
   | StreamDeltaEvent
   | StreamReasoningEvent
@@ -957,6 +1169,41 @@ export type EventBody =
         /** The agent's own id of its session. */
         readonly agentSessionId: string
       }
+    }
+  /** The agent's plan, whole. */
+  | {
+      /** What happened. */
+      readonly type: 'agent.plan'
+      /** The plan of an agent. A later one with the same id, or also without one, takes its place. */
+      readonly payload: AgentPlan
+    }
+  /** The commands that the agent understands, all of them. */
+  | {
+      /** What happened. */
+      readonly type: 'agent.commands'
+      /** The commands that an agent understands at the front of a prompt, as `/name`. */
+      readonly payload: AgentCommands
+    }
+  /** What the agent's session can be set to and is set to, all of it. */
+  | {
+      /** What happened. */
+      readonly type: 'agent.options'
+      /** What an agent's session can be set to, and is set to. */
+      readonly payload: AgentChoices
+    }
+  /** How full the agent's context is. */
+  | {
+      /** What happened. */
+      readonly type: 'agent.usage'
+      /** How full an agent's context is, and what its session has cost. */
+      readonly payload: AgentUsage
+    }
+  /** The agent makes its context shorter. */
+  | {
+      /** What happened. */
+      readonly type: 'agent.compaction'
+      /** An agent makes its context shorter. */
+      readonly payload: AgentCompaction
     }
   /** A round with the model begins. */
   | {
@@ -1366,7 +1613,7 @@ export interface EventPage {
 }
 
 /** The types of events. */
-export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
+export type EventType = 'session.created' | 'session.prompt' | 'session.steer' | 'session.completed' | 'session.error' | 'session.configured' | 'turn.queued' | 'turn.control' | 'turn.paused' | 'turn.resumed' | 'loop.start' | 'loop.complete' | 'loop.doom_loop' | 'agent.session' | 'agent.plan' | 'agent.commands' | 'agent.options' | 'agent.usage' | 'agent.compaction' | 'stream.start' | 'stream.delta' | 'stream.reasoning' | 'stream.retry' | 'compaction.prune' | 'stream.complete' | 'tool.call.start' | 'tool.call.output' | 'tool.call.end' | 'tool.call.error' | 'tool.timeout' | 'turn.complete' | 'permission.request' | 'permission.response' | 'permission.granted' | 'permission.revoked' | 'client.request' | 'client.response' | 'client.notice' | 'client.display' | 'memory.add' | 'memory.search' | 'memory.delete' | 'turn.changes' | 'changes.undone' | 'changes.redone' | 'session.forked' | 'abort'
 
 /** `POST /permissions/explain`: what would happen to this call. */
 export type ExplainCall = {
@@ -2071,6 +2318,16 @@ export interface PermissionRuleInput {
   readonly annotations?: ToolAnnotationsInput | null | undefined
 }
 
+/** A step of a plan. */
+export interface PlanEntry {
+  /** What is to be done. */
+  readonly content: string
+  /** `high`, `medium` or `low`. */
+  readonly priority: string
+  /** `pending`, `in_progress` or `completed`. */
+  readonly status: string
+}
+
 /** `POST /sessions/:id/prompt`. */
 export interface Prompt {
   /** What the user says; not empty. */
@@ -2389,6 +2646,8 @@ export interface SessionView {
   readonly model: string
   /** How much its model thinks before it answers. */
   readonly reasoning: Reasoning
+  /** What the options of its agent are set to, as far as that was chosen here. */
+  readonly agentOptions?: Readonly<Record<string, AgentSetting>>
   /** The tools it may use, in a form that `tools` of its settings takes. Absent: all. */
   readonly tools?: readonly string[]
   /** How much it does without asking. */
@@ -3116,6 +3375,8 @@ export interface SessionsClient {
     /** With `events`: only events of these types. */
     readonly types?: readonly EventType[] | undefined
   } & { readonly events: true }): PagedList<Event>
+  /** What the agent of a session has said of itself last: its options, its commands, its plans. */
+  agent(sessionId: string, options?: CallOptions): Promise<AgentState>
   /** The records of a session's turns, the newest first. */
   turns(sessionId: string, options?: CallOptions & {
     /** The `nextCursor` of the page before. Default: the first page. */

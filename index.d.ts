@@ -47,6 +47,8 @@ export type SimseErrorCode =
   | 'LOOP_ERROR'
   /** A model or an agent cannot be used now. */
   | 'PROVIDER_UNAVAILABLE'
+  /** A model or an agent failed. */
+  | 'PROVIDER_ERROR'
 
 /** One place where a configuration does not fit. */
 export interface ConfigIssue {
@@ -434,7 +436,10 @@ export interface MCPClientConfig {
    * Answers a server that asks for a model (`sampling/createMessage`). Without it servers are told that there is none. What is thrown is told to
    * the server as a refusal: ask your user before you send anything to a model.
    */
-  readonly onSampling?: (request: MCPSamplingRequest, about: MCPRequestAbout) => MCPSamplingResult | Promise<MCPSamplingResult>
+  readonly onSampling?: (
+    request: MCPSamplingRequest,
+    about: MCPRequestAbout,
+  ) => MCPSamplingResult | Promise<MCPSamplingResult>
   /** Has a form filled in for a server (`elicitation/create`). Without it servers are told that there is nobody. */
   readonly onElicitation?: (
     request: { readonly message: string; readonly requestedSchema: Readonly<Record<string, unknown>> },
@@ -453,7 +458,10 @@ export interface MCPRequestAbout {
 /** A conversation for which a server wants an answer, as the protocol has it. */
 export interface MCPSamplingRequest {
   /** Its messages, oldest first. */
-  readonly messages: readonly { readonly role: 'user' | 'assistant'; readonly content: MCPContent | readonly MCPContent[] }[]
+  readonly messages: readonly {
+    readonly role: 'user' | 'assistant'
+    readonly content: MCPContent | readonly MCPContent[]
+  }[]
   /** Tokens of the answer, at most. */
   readonly maxTokens: number
   /** What the model is told before. */
@@ -1361,6 +1369,40 @@ export interface EventPayloads {
   'loop.complete': Readonly<Record<string, unknown>>
   /** The turn is answered by an agent, in this session of its own. */
   'agent.session': { readonly model: string; readonly agentSessionId: string }
+  /** The agent's plan, whole; one of the same `planId`, or also without one, takes its place. */
+  'agent.plan': {
+    readonly planId?: string
+    readonly entries: readonly { readonly content: string; readonly priority: string; readonly status: string }[]
+    readonly text?: string
+  }
+  /** The commands that the agent understands, all of them. */
+  'agent.commands': {
+    readonly commands: readonly { readonly name: string; readonly description: string; readonly hint?: string }[]
+  }
+  /** What the agent's session can be set to (`agentOptions`) and is set to, all of it. */
+  'agent.options': {
+    readonly options: readonly {
+      readonly id: string
+      readonly name: string
+      readonly description?: string
+      readonly category?: string
+      readonly value: string | boolean
+      readonly values?: readonly { readonly value: string; readonly name: string; readonly description?: string }[]
+    }[]
+  }
+  /** How full the agent's context is. */
+  'agent.usage': {
+    readonly used: number
+    readonly size: number
+    readonly cost?: { readonly amount: number; readonly currency: string }
+  }
+  /** The agent makes its context shorter. */
+  'agent.compaction': {
+    readonly compactionId: string
+    readonly status: string
+    readonly summary?: string
+    readonly error?: string
+  }
   /** The same call came again and again. */
   'loop.doom_loop': {
     readonly toolName: string
@@ -1631,6 +1673,8 @@ export type StreamChunk =
   | { readonly type: 'delta'; readonly text: string }
   /** The end. */
   | { readonly type: 'complete'; readonly usage?: LoopUsage | undefined }
+  /** A piece of the model's thoughts, which is no part of the answer. */
+  | { readonly type: 'reasoning'; readonly text: string }
   /** What an agent does by itself, which the loop leaves to it. */
   | { readonly type: 'tool_call'; readonly toolCall: unknown }
   /** How that goes on. */
@@ -1647,6 +1691,8 @@ export interface StreamOptions {
   readonly agentId?: string | undefined
   /** The loop's `signal`. */
   readonly signal?: AbortSignal | undefined
+  /** Always true: a prompt of the loop's is the whole conversation, and belongs to no session that has heard another. */
+  readonly newSession?: boolean | undefined
 }
 
 /** A client that answers a text with a stream: that of {@link createACPClient}, or any object with this method. */
@@ -1806,13 +1852,189 @@ export function discoverInstructions(
   options: InstructionDiscoveryOptions & { readonly rootDir: string },
 ): Promise<readonly InstructionFile[]>
 
+// ── ACP client ──────────────────────────────────────────────────────────────────────────────────
+
+/** What a client of ACP agents is made with. */
+export interface ACPClientConfig {
+  /** The agents; none is started before it is needed. */
+  readonly servers: readonly ACPServerEntry[]
+  /** The one that is meant when none is named; default: the first. */
+  readonly defaultServer?: string
+  /** The mode or agent of its own that the default server's sessions are set to, unless its entry names one. */
+  readonly defaultAgent?: string
+}
+
+/** What a client of ACP agents works with. */
+export interface ACPClientOptions {
+  /** Decides what agents ask under the policy `prompt`, which is the default. Without one it is a no. */
+  readonly permissionResolver?: ToolPermissionResolver
+  /** Gets `permission.request` and `permission.response`. */
+  readonly eventBus?: EventBus
+  /** Takes warnings; default: the console. */
+  readonly logger?: Logger
+  /** Where programs and sessions are that name no directory; default: the process's. */
+  readonly workingDirectory?: string
+}
+
+/** How an agent is prompted. */
+export interface ACPPromptOptions {
+  /** The server; default: the client's. */
+  readonly serverName?: string | undefined
+  /** The mode or agent of its own that is to answer, from now on in that session. One that it does not offer is refused. */
+  readonly agentId?: string | undefined
+  /** Told to a session that is new. */
+  readonly systemPrompt?: string | undefined
+  /** The session to go on with, and from now on. Default: the one of the prompt before. */
+  readonly sessionId?: string | undefined
+  /** Whether this prompt gets a session of its own, which is closed behind it; such prompts run beside each other. Default: false. */
+  readonly newSession?: boolean | undefined
+  /** Where such a session works. */
+  readonly workingDirectory?: string | undefined
+  /** Cancels the turn: the agent is told, and ends it in order. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** An answer. */
+export interface ACPResult {
+  /** Its text. */
+  readonly content: string
+  /** The agent or mode that gave it, as far as it is known; else the server's name. */
+  readonly agentId: string
+  /** The server. */
+  readonly serverName: string
+  /** The session that it was given in. */
+  readonly sessionId: string
+  /** Tokens, where the agent tells them. */
+  readonly usage?: { readonly inputTokens: number; readonly outputTokens: number; readonly totalTokens: number }
+  /** Why it ended. */
+  readonly stopReason: 'end_turn' | 'max_tokens' | 'refusal'
+}
+
+/** What comes of a stream. */
+export type ACPChunk =
+  /** A piece of the answer. */
+  | { readonly type: 'delta'; readonly text: string }
+  /** A piece of the agent's thoughts. */
+  | { readonly type: 'reasoning'; readonly text: string }
+  /** The agent has begun a call of its own. */
+  | { readonly type: 'tool_call'; readonly toolCall: ToolCallRequest }
+  /** It has ended. */
+  | {
+      readonly type: 'tool_call_update'
+      readonly update: ToolCallResult & { readonly status: 'completed' | 'failed' }
+    }
+  /** The end. */
+  | {
+      readonly type: 'complete'
+      readonly usage?: ACPResult['usage']
+      readonly stopReason: ACPResult['stopReason']
+      readonly sessionId: string
+    }
+
+/** An agent or mode that a server offers. */
+export interface ACPAgentInfo {
+  /** What `agentId` calls it. */
+  readonly id: string
+  /** Its name, for people. */
+  readonly name: string
+  /** What it is for. */
+  readonly description?: string
+  /** Who offers it. */
+  readonly serverName: string
+}
+
+/** A session of an agent's. */
+export interface ACPSessionInfo {
+  /** The agent's own id of it. */
+  readonly sessionId: string
+  /** Where it works. */
+  readonly cwd: string
+  /** What the agent calls it. */
+  readonly title?: string
+  /** When something happened in it, as the agent writes it. */
+  readonly updatedAt?: string
+}
+
+/** How a server is. */
+export interface ACPServerHealth {
+  /** The server. */
+  readonly serverName: string
+  /** Whether its program is there to be started. */
+  readonly available: boolean
+  /** Why not. */
+  readonly reason?: string
+  /** Whether it runs. */
+  readonly running: boolean
+  /** Sessions that are open in it. */
+  readonly openSessions?: number
+  /** Messages that it has not read. */
+  readonly unreadMessages?: number
+}
+
+/**
+ * Drives ACP agents. What an agent's program or its protocol does wrong rejects with `PROVIDER_UNAVAILABLE` (it cannot be used now) or
+ * `PROVIDER_ERROR`; a name that is none of the client's with `CONFIG_VALIDATION`.
+ */
+export interface ACPClient extends AsyncDisposable {
+  /** Starts all programs. Rejects when none of them can be; of one among others that cannot there is a warning. */
+  initialize(): Promise<void>
+  /** Ends all programs with all that they have started. The client is of no use any more. */
+  dispose(): Promise<void>
+  /** The agents or modes that a server offers; one that offers none is itself the one. */
+  listAgents(serverName?: string): Promise<readonly ACPAgentInfo[]>
+  /** One of them; `undefined`: there is none of that id. */
+  getAgent(id: string, serverName?: string): Promise<ACPAgentInfo | undefined>
+  /** Prompts an agent and waits for the whole answer. Prompts go to one session, one after the other. */
+  generate(prompt: string, options?: ACPPromptOptions): Promise<ACPResult>
+  /**
+   * The same with a whole conversation, its newest message of the user at the end. What the session has heard is not told again; a
+   * conversation that does not go on from there gets a session of its own.
+   */
+  chat(
+    messages: readonly Pick<ConversationMessage, 'role' | 'content'>[],
+    options?: ACPPromptOptions,
+  ): Promise<ACPResult>
+  /** Prompts an agent and yields what comes. Who leaves it cancels the turn. */
+  generateStream(prompt: string, options?: ACPPromptOptions): AsyncGenerator<ACPChunk, void, undefined>
+  /** Whether a server's program is there to be started. */
+  isAvailable(serverName?: string): Promise<boolean>
+  /** What all servers get when they ask for permission, from now on. */
+  setPermissionPolicy(policy: 'auto-approve' | 'prompt' | 'deny'): void
+  /** The sessions that an agent has; of one that lists none, those that this client has opened. */
+  listSessions(serverName?: string): Promise<readonly ACPSessionInfo[]>
+  /** Goes on with a session, also one of an earlier program. Rejects when the agent cannot. */
+  loadSession(sessionId: string, serverName?: string): Promise<{ readonly sessionId: string }>
+  /** Deletes a session. Rejects when the agent deletes none. */
+  deleteSession(sessionId: string, serverName?: string): Promise<void>
+  /** Sets a session's mode; one that is not offered is refused. */
+  setSessionMode(sessionId: string, mode: string, serverName?: string): Promise<void>
+  /** Sets a session's model; one that is not offered is refused. */
+  setSessionModel(sessionId: string, model: string, serverName?: string): Promise<void>
+  /** How a server is; asks and starts nobody. */
+  getServerHealth(serverName?: string): ACPServerHealth
+  /** The servers' names, in their order. */
+  readonly serverNames: readonly string[]
+  /** How many there are. */
+  readonly serverCount: number
+  /** The one that is meant when none is named. */
+  readonly defaultServerName: string
+  /** The mode or agent that its sessions are set to. */
+  readonly defaultAgent: string | undefined
+}
+
+/**
+ * Creates a client of ACP agents.
+ * @throws {SimseError} `CONFIG_VALIDATION` that names every field which does not fit.
+ */
+export function createACPClient(config: ACPClientConfig, options?: ACPClientOptions): ACPClient
+
 // ── Models ──────────────────────────────────────────────────────────────────────────────────────
 
 /** How much a model thinks before it answers; `auto`: as much as it does by itself. */
 export type ModelReasoning = 'auto' | 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh'
 
-/** Why a model stopped: it was done, it wants its calls run, it reached its limit of tokens, or its provider cut it for its content. */
-export type ModelFinishReason = 'end_turn' | 'tool_use' | 'length' | 'content_filter'
+/** Why a model stopped: it was done, it wants its calls run, it reached its limit of tokens, its provider cut it for its content, or it does not want to answer. */
+export type ModelFinishReason = 'end_turn' | 'tool_use' | 'length' | 'content_filter' | 'refusal'
 
 /** Tokens of a request. */
 export interface ModelUsage {
@@ -1822,6 +2044,12 @@ export interface ModelUsage {
   readonly outputTokens?: number | undefined
   /** Both together, where the provider counts otherwise. */
   readonly totalTokens?: number | undefined
+  /** Of the tokens sent, those that the provider had in its cache. */
+  readonly cachedInputTokens?: number | undefined
+  /** Of the tokens sent, those that it put into its cache. */
+  readonly cacheWriteTokens?: number | undefined
+  /** Of the tokens received, those of its thoughts. */
+  readonly reasoningTokens?: number | undefined
 }
 
 /** A tool, as a model is told of it. */
@@ -1889,8 +2117,9 @@ export type ModelChunk =
 /**
  * What a model throws when it fails, of whatever class. A failure is tried again when it is `retryable`, when it has the `status` 408,
  * 425, 429 or 5xx (`statusCode` will do), or when it or a `cause` of it has the `code` of a connection that broke (`ECONNRESET` …) or the
- * name `TimeoutError`; never for its words. 401 and 403 mean a key that is refused, other 4xx a request that is. All else counts as a
- * model that cannot be used now.
+ * name `TimeoutError`; never for its words. 401 and 403 mean a key that is refused, other 4xx a request that is. The codes `CONTEXT_OVERFLOW`,
+ * `QUOTA` and `CONTENT_FILTER` say that the conversation does not fit, that nothing is left to be used, and that the content is not taken. All
+ * else counts as a model that cannot be used now.
  */
 export interface ModelFailure {
   /** What happened. */
@@ -1905,8 +2134,35 @@ export interface ModelFailure {
   readonly retryAfterMs?: number | undefined
 }
 
+/** What is known of a model. */
+export interface SimseModelFacts {
+  /** Its name for people. */
+  readonly label?: string | undefined
+  /** Tokens of its window. */
+  readonly contextTokens?: number | undefined
+  /** Tokens of one reply, at most. */
+  readonly outputTokens?: number | undefined
+  /** Whether it can be shown images; default true. If not, it is told what the images are. */
+  readonly images?: boolean | undefined
+  /** Whether it can think before it answers; default true. */
+  readonly reasoning?: boolean | undefined
+  /** Prices in US dollars for a million tokens. Of the tokens that it tells the server tells what they cost. */
+  readonly prices?:
+    | {
+        /** Sent. */
+        readonly input: number
+        /** Received. */
+        readonly output: number
+        /** Sent, and found in the provider's cache; default: as any sent. */
+        readonly cacheRead?: number | undefined
+        /** Sent, and put into the provider's cache; default: as any sent. */
+        readonly cacheWrite?: number | undefined
+      }
+    | undefined
+}
+
 /** A model that is JavaScript. */
-export interface SimseModel {
+export interface SimseModel extends SimseModelFacts {
   /** `provider/name`, or a name alone for `js/name`. `acp/` and `demo/` are ours. */
   readonly name: string
   /**
@@ -1918,8 +2174,6 @@ export interface SimseModel {
     request: ModelRequest,
     signal: AbortSignal,
   ): AsyncIterable<ModelChunk> | Iterable<ModelChunk> | Promise<AsyncIterable<ModelChunk> | Iterable<ModelChunk>>
-  /** Whether it can be shown images; default true. If not, it is told what the images are. */
-  readonly images?: boolean | undefined
 }
 
 /** A language model of the Vercel AI SDK: `v2` of AI SDK 5, `v3` of 6, `v4` of 7. */
@@ -1942,11 +2196,9 @@ export interface VercelLanguageModel {
 export type VercelCallOptions = Readonly<Record<string, unknown>>
 
 /** How a model of the AI SDK is taken. */
-export interface FromVercelModelOptions {
+export interface FromVercelModelOptions extends SimseModelFacts {
   /** Its name here. Default: `provider/modelId`. */
   readonly name?: string | undefined
-  /** Whether it can be shown images; default true. */
-  readonly images?: boolean | undefined
   /** Options of each request, or what makes them of one. */
   readonly callOptions?: VercelCallOptions | ((request: ModelRequest) => VercelCallOptions | undefined) | undefined
 }
@@ -1963,10 +2215,12 @@ export function fromVercelModel(model: VercelLanguageModel, options?: FromVercel
 
 /** An ACP agent: a program that answers sessions by itself. */
 export interface ACPServerEntry {
-  /** 1 to 64 characters without blanks and `/`, and not `simse`. Sessions name it as `agent`; their model is then `acp/<name>`. */
-  readonly name: string
-  /** The program; with a slash, relative to `cwd`. */
-  readonly command: string
+  /** An agent that is known: it fills in what is left out here, `name`, `command`, `args`, `files`, `terminals`. */
+  readonly profile?: 'claude' | 'codex' | 'gemini' | 'opencode' | 'qwen' | 'pi' | 'goose' | 'kimi'
+  /** 1 to 64 characters without blanks and `/`, and not `simse`. Sessions name it as `agent`; their model is then `acp/<name>`. Default: the profile's. */
+  readonly name?: string
+  /** The program; with a slash, relative to `cwd`. Default: the profile's. */
+  readonly command?: string
   /** Its arguments. */
   readonly args?: readonly string[]
   /** Where it starts, relative to `workingDirectory`, which is the default. Sessions name directories of their own. */
@@ -1979,6 +2233,12 @@ export interface ACPServerEntry {
   readonly timeoutMs?: number
   /** What happens when it asks for permission: it gets it, our rules and clients decide (the default), or it is refused. */
   readonly permissionPolicy?: 'auto-approve' | 'prompt' | 'deny'
+  /** How it is logged in to when it wants that: the id of one of its own methods. An error names those that it knows. */
+  readonly authMethod?: string
+  /** Whether it is offered to have files read and written by our tools. Default: true, unless its profile knows better. */
+  readonly files?: boolean
+  /** Whether it is offered to have commands run by our tools. Default: as with `files`. */
+  readonly terminals?: boolean
 }
 
 /** An MCP server: a program that is started, or an address. */

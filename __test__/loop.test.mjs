@@ -108,7 +108,7 @@ test('an answer: what comes of it, what is asked, what is told', async () => {
   assert.deepEqual(of('turn.complete'), [{ turn: 1, type: 'text' }])
   assert.deepEqual(of('loop.complete'), [{ totalTurns: 1, hitTurnLimit: false }])
   assert.match(acpClient.prompts[0], /^\[System\]\nBe brief\.\n\n.*Available tools:\n- look: .*\n\n\[User\]\nhi$/s)
-  assert.deepEqual(acpClient.asked, [{ serverName: 's', agentId: 'a' }])
+  assert.deepEqual(acpClient.asked, [{ serverName: 's', agentId: 'a', newSession: true }])
   assert.deepEqual(
     conversation.toMessages().map(({ role, content }) => [role, content]),
     [

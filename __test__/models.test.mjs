@@ -151,6 +151,22 @@ function pick(models, id) {
   return rest
 }
 
+test('what is known of a model is told, and what its tokens cost', async () => {
+  const facts = { label: 'Mine', contextTokens: 1000, outputTokens: 100, images: false, reasoning: false }
+  const prices = { input: 2, output: 10, cacheRead: 1 }
+  const stream = async function* () {
+    yield 'a'
+    const usage = { inputTokens: 1_000_000, outputTokens: 100_000, cachedInputTokens: 500_000, reasoningTokens: 7 }
+    yield { type: 'complete', finishReason: 'end_turn', usage }
+  }
+  const server = await started([{ name: 'mine', stream, ...facts, prices }])
+  const listed = (await http(server, 'GET', '/models')).body.models.find(({ id }) => id === 'js/mine')
+  for (const [fact, value] of Object.entries(facts)) assert.equal(listed[fact], value, fact)
+  assert.deepEqual([listed.prices.input, listed.prices.cacheRead], [2, 1])
+  const [{ usage }] = payloads(await turn(server, 'go'), 'turn.complete')
+  assert.deepEqual([usage.cachedInputTokens, usage.reasoningTokens, usage.costUsd], [500_000, 7, 2.5])
+})
+
 test('whatever can be iterated is an answer, and several models are told apart', async () => {
   const kinds = {
     'my/promise': async () => ['a', 'b'],
@@ -313,6 +329,9 @@ const FAILURES = [
   ['a text', 'unavailable'],
   [undefined, 'unavailable'],
   [http4xx(400), 'refused'],
+  [http4xx(400, { code: 'context_length_exceeded' }), 'context_overflow'],
+  [http4xx(429, { data: { error: { code: 'insufficient_quota' } } }), 'quota'],
+  [Object.assign(new Error('no'), { code: 'CONTENT_FILTER' }), 'content_filter'],
   [http4xx(404), 'refused'],
   [http4xx(401), 'unauthorized'],
   [http4xx(403), 'unauthorized'],

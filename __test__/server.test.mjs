@@ -156,6 +156,7 @@ const REFUSED = [
   ['a port as text', () => config({ port: '3000' }), 'port'],
   ['an unknown field', () => config({ prot: 1 }), 'prot'],
   ['an agent without a command', () => config({ acpServers: [{ name: 'a' }] }), 'acpServers.0.command'],
+  ['an agent of no profile', () => config({ acpServers: [{ profile: 'x' }] }), 'acpServers.0.profile'],
   ['an unknown field of an agent', () => config({ acpServers: [{ name: 'a', command: 'b', x: 1 }] }), 'acpServers.0.x'],
   [
     'an unknown policy',

@@ -2,9 +2,11 @@
 
 import { z } from 'zod'
 import {
+  type ACPClient,
   type BlockedResult,
   type ClientReply,
   type Conversation,
+  createACPClient,
   createAgenticLoop,
   createContextPruner,
   createConversation,
@@ -230,6 +232,20 @@ same<ReturnType<ReturnType<typeof createProviderPromptResolver>['resolve']>, str
 discoverInstructions({ rootDir: '.' }).then(([first]) => first?.content)
 // @ts-expect-error where to look is needed
 discoverInstructions({})
+
+// ACP client
+const acp: ACPClient = createACPClient({ servers: [{ name: 'a', command: 'b' }] }, { permissionResolver: resolver })
+createAgenticLoop({ acpClient: acp, toolRegistry: registry, conversation })
+acp.generate('go', { agentId: 'a' }).then(({ content, usage }) => `${content}${usage?.totalTokens}`)
+export async function streamed(): Promise<string> {
+  let content = ''
+  for await (const chunk of acp.generateStream('go')) if (chunk.type === 'delta') content += chunk.text
+  return content
+}
+// @ts-expect-error no such policy
+acp.setPermissionPolicy('ask')
+// @ts-expect-error a client has servers
+createACPClient({})
 
 // MCP client
 const client: MCPClient = createMCPClient({ servers: [{ name: 'a', command: 'x' }], clientName: 'mine' }, console)

@@ -1,6 +1,7 @@
 /** The package for CommonJS. index.js gives the same functions, and the same state, to ES modules. */
 'use strict'
 
+const { createACPClient } = require('./acp-client.cjs')
 const { createLoopBreaker } = require('./breaker.cjs')
 const { createEventBus } = require('./bus.cjs')
 const { createContextPruner, createConversation } = require('./conversation.cjs')
@@ -22,6 +23,7 @@ const { createSimseServer } = require('./server.cjs')
 const { fromVercelModel } = require('./vercel-model.cjs')
 
 module.exports = {
+  createACPClient,
   createAgenticLoop,
   createContextPruner,
   createConversation,

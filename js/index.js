@@ -3,6 +3,7 @@
 import simse from './index.cjs'
 
 export const {
+  createACPClient,
   createAgenticLoop,
   createContextPruner,
   createConversation,

@@ -259,7 +259,12 @@ class Run {
   async #listen(reply) {
     const { acpClient, serverName, agentId, signal } = this.options
     const prompt = await this.#prompt()
-    const options = { ...(serverName && { serverName }), ...(agentId && { agentId }), ...(signal && { signal }) }
+    const options = {
+      ...(serverName && { serverName }),
+      ...(agentId && { agentId }),
+      ...(signal && { signal }),
+      newSession: true,
+    }
     const pull = new Pull({ name: 'generateStream', who: 'the client' })
     await pull.run(
       () => acpClient.generateStream(prompt, options),
@@ -360,7 +365,7 @@ class Run {
     if (compactionProvider !== undefined) return textOf(await compactionProvider.generate(prompt, { signal }))
     let summary = ''
     const pull = new Pull({ name: 'generateStream', who: 'the client' })
-    const make = () => acpClient.generateStream(prompt, { serverName, agentId, signal })
+    const make = () => acpClient.generateStream(prompt, { serverName, agentId, signal, newSession: true })
     await pull.run(make, signal, (chunk) => {
       const piece = typeof chunk === 'string' ? chunk : chunk?.type === 'delta' && chunk.text
       if (typeof piece === 'string') summary += piece

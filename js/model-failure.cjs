@@ -45,6 +45,16 @@ const OURS = new Map([
   ['TOOL_NOT_FOUND', 'refused'],
 ])
 
+/** Codes by which anybody can say what else a failure may be, as the server's own models do. */
+const SAID = new Map([
+  ['CONTEXT_OVERFLOW', 'context_overflow'],
+  ['context_length_exceeded', 'context_overflow'],
+  ['QUOTA', 'quota'],
+  ['insufficient_quota', 'quota'],
+  ['CONTENT_FILTER', 'content_filter'],
+  ['content_filter', 'content_filter'],
+])
+
 /** What an HTTP status says about another try. */
 function kindOfStatus(status) {
   if (status === 408 || status === 425 || status === 429 || status >= 500) return 'transient'
@@ -65,6 +75,8 @@ function* chainOf(thrown) {
 
 /** What one error of the chain says: `transient`, another kind, or nothing. */
 function kindOf(error) {
+  const said = SAID.get(error.code) ?? SAID.get(error.data?.error?.code)
+  if (said !== undefined) return said
   const status = [error.statusCode, error.status].find((value) => Number.isInteger(value) && value >= 400)
   const byStatus = status === undefined ? undefined : kindOfStatus(status)
   const retryable = error.retryable ?? error.isRetryable

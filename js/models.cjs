@@ -11,7 +11,7 @@ const { toJson } = require('./json.cjs')
 const { failureOf } = require('./model-failure.cjs')
 const { NoStream, Pull } = require('./pull.cjs')
 
-const FINISH_REASONS = Object.freeze(['end_turn', 'tool_use', 'length', 'content_filter'])
+const FINISH_REASONS = Object.freeze(['end_turn', 'tool_use', 'length', 'content_filter', 'refusal'])
 /** Chunks of one batch, and about how many units of text. */
 const BATCH_CHUNKS = 64
 const BATCH_UNITS = 32_768
@@ -32,7 +32,17 @@ const modelName = (value, path, issues) => {
     issues.push({ path, message: `expected another provider than "${value.split('/')[0]}", which is ours` })
 }
 
-const FIELDS = { name: modelName, stream: fn, images: optional(boolean) }
+const tokenLimit = optional(integer(1))
+const price = number(0, Number.MAX_SAFE_INTEGER)
+const FACTS = {
+  label: optional(text),
+  contextTokens: tokenLimit,
+  outputTokens: tokenLimit,
+  images: optional(boolean),
+  reasoning: optional(boolean),
+  prices: optional(shape({ input: price, output: price, cacheRead: optional(price), cacheWrite: optional(price) })),
+}
+const FIELDS = { name: modelName, stream: fn, ...FACTS }
 const literal = shape(FIELDS)
 
 /** One of a class may keep more in itself than is ours to know; of a literal every field is meant for us. */
@@ -60,12 +70,22 @@ function modelList(value, path, issues) {
 }
 
 /** What Rust is told of a model. */
-const nativeModel = ({ name, images }) => ({ id: modelId(name), ...(images !== undefined && { images }) })
+const nativeModel = (model) => ({
+  id: modelId(model.name),
+  ...Object.fromEntries(Object.keys(FACTS).map((fact) => [fact, model[fact]])),
+})
 
 // ── What is yielded ─────────────────────────────────────────────────────────────────────────────
 
 const count = optional(integer(0))
-const usageShape = shape({ inputTokens: count, outputTokens: count, totalTokens: count })
+const usageShape = shape({
+  inputTokens: count,
+  outputTokens: count,
+  totalTokens: count,
+  cachedInputTokens: count,
+  cacheWriteTokens: count,
+  reasoningTokens: count,
+})
 const anyArguments = (value, path, issues) => {
   if (!plain(value) && typeof value !== 'string')
     issues.push({ path, message: `expected an object, or JSON in a string, got ${describe(value)}` })
@@ -218,4 +238,4 @@ async function runModel(model, request, call) {
   return toJson(ended)
 }
 
-module.exports = { modelList, modelName, nativeModel, runModel }
+module.exports = { FACTS, modelList, modelName, nativeModel, runModel }

@@ -69,16 +69,27 @@ const agentName = (value, path, issues) => {
   if (value === 'simse') issues.push({ path, message: 'expected a name other than "simse", which is our own agent\'s' })
 }
 
-const acpServer = shape({
-  name: agentName,
-  command: text,
+const agentMembers = {
   args: optional(list(string)),
   cwd: optional(text),
   env: optional(environment),
   defaultAgent: optional(text),
   timeoutMs: within('acpServers.timeoutMs'),
   permissionPolicy: optional(oneOf('auto-approve', 'prompt', 'deny')),
+  authMethod: optional(text),
+  files: optional(boolean),
+  terminals: optional(boolean),
+}
+const PROFILES = ['claude', 'codex', 'gemini', 'opencode', 'qwen', 'pi', 'goose', 'kimi']
+const ownAgent = shape({ ...agentMembers, profile: optional(oneOf(...PROFILES)), name: agentName, command: text })
+/** Its profile says what it does not. */
+const knownAgent = shape({
+  ...agentMembers,
+  profile: oneOf(...PROFILES),
+  name: optional(agentName),
+  command: optional(text),
 })
+const acpServer = (value, path, issues) => (value?.profile === undefined ? ownAgent : knownAgent)(value, path, issues)
 
 const APIS = ['openai-chat', 'openai-responses', 'anthropic-messages']
 /** Providers that a name is enough of. */
@@ -283,4 +294,4 @@ function nativeConfig(config) {
   }
 }
 
-module.exports = { checkConfig, nativeConfig, mcpServers: named(mcpServer) }
+module.exports = { checkConfig, nativeConfig, acpServers: named(acpServer), mcpServers: named(mcpServer) }

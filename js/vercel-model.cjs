@@ -4,9 +4,9 @@
  */
 'use strict'
 
-const { assertFits, boolean, describe, fn, optional, plain, shape } = require('./check.cjs')
+const { assertFits, describe, fn, optional, plain, shape } = require('./check.cjs')
 const { invalid, simseError } = require('./errors.cjs')
-const { modelName } = require('./models.cjs')
+const { FACTS, modelName } = require('./models.cjs')
 
 const VERSIONS = ['v2', 'v3', 'v4']
 /** What `callOptions` may not set: it is the request's. */
@@ -20,7 +20,7 @@ const anyOptions = (value, path, issues) => {
     if (Object.hasOwn(value, name))
       issues.push({ path: `${path}.${name}`, message: 'expected nothing, because it belongs to the request' })
 }
-const optionsShape = shape({ name: optional(modelName), images: optional(boolean), callOptions: optional(anyOptions) })
+const optionsShape = shape({ name: optional(modelName), ...FACTS, callOptions: optional(anyOptions) })
 
 function checkModel(model) {
   const issues = []
@@ -165,6 +165,9 @@ function usageOf(usage) {
     inputTokens: tokens(usage.inputTokens),
     outputTokens: tokens(usage.outputTokens),
     totalTokens: tokens(usage.totalTokens),
+    cachedInputTokens: tokens(usage.inputTokens?.cacheRead ?? usage.cachedInputTokens),
+    cacheWriteTokens: tokens(usage.inputTokens?.cacheWrite),
+    reasoningTokens: tokens(usage.outputTokens?.reasoning ?? usage.reasoningTokens),
   }
   const known = Object.entries(told).filter(([, value]) => value !== undefined)
   return known.length > 0 ? Object.fromEntries(known) : undefined
@@ -268,14 +271,14 @@ class Answer {
 function fromVercelModel(model, options = {}) {
   checkModel(model)
   assertFits('fromVercelModel', optionsShape, options, 'options')
-  const { name = nameOf(model), images, callOptions: given } = options
+  const { name = nameOf(model), callOptions: given, ...facts } = options
   return Object.freeze({
+    ...facts,
     name,
     async stream(request, signal) {
       const { stream } = await model.doStream(callOptions(model, request, signal, given))
       return new Answer(stream)
     },
-    ...(images !== undefined && { images }),
   })
 }
 

@@ -172,6 +172,7 @@ fn row(name: &str, version: u64) -> SessionRow {
             tools: None,
             without_tools: Vec::new(),
             reasoning: Reasoning::default(),
+            agent_options: Default::default(),
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),

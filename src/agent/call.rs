@@ -14,6 +14,7 @@ use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 use super::{Gate, Sink};
+use crate::base::ear::Ear;
 use crate::base::{limit, panics};
 use crate::hook::{Before, CallPoint, Hooks, Line, NoHooks};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, SessionId, ToolCallRequest, ToolCallResult, ToolCategory};
@@ -39,6 +40,8 @@ pub struct CallEnvironment {
     pub scope: Arc<Scope>,
     /// A line to the session's clients, when there is one.
     pub clients: Line,
+    /// Who listens to what a call does while it runs, beside its events.
+    pub ear: Option<Arc<dyn Ear>>,
 }
 
 impl CallEnvironment {
@@ -47,7 +50,8 @@ impl CallEnvironment {
     /// What more there is goes over it: `CallEnvironment { hooks, ..CallEnvironment::new(registry, gate) }`.
     pub fn new(registry: Arc<Registry>, gate: Arc<dyn Gate>) -> Self {
         let scope = Arc::clone(&registry.scope);
-        Self { registry, gate, hooks: Arc::new(NoHooks), sink: None, session: None, scope, clients: Line::default() }
+        let (hooks, clients) = (Arc::new(NoHooks), Line::default());
+        Self { registry, gate, hooks, sink: None, session: None, scope, clients, ear: None }
     }
 }
 

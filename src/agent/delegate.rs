@@ -6,6 +6,8 @@
 //! through hooks, gate and registry; both run beside the stream. Invariants, on every way out: each
 //! `stream.start` is closed, each `tool.call.start` has its end, and nothing of it runs on.
 
+mod said;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,10 +22,11 @@ use super::{CallEnd, CallFate, Ended, Sink, SinkError, Steering, Wish};
 use crate::base::BoxFuture;
 use crate::context::bound_images;
 use crate::model::{
-    AgentEvent, AgentRequest, AgentSession, Carried, ModelError, ModelEvent, ModelRequest, ModelStream, StopReason,
+    AgentEvent, AgentRequest, AgentSession, Carried, ModelError, ModelEvent, ModelRequest, ModelStream, Steer,
+    StopReason,
 };
 use crate::protocol::{
-    ErrorBody, ErrorCode, EventBody, Message, Part, Reasoning, RoundKind, ToolCallRequest, ToolCallResult, Usage,
+    ErrorBody, ErrorCode, EventBody, Message, Part, RoundKind, ToolCallRequest, ToolCallResult, Usage,
 };
 
 /// Events between two looks at how far the disk has come.
@@ -47,7 +50,8 @@ impl Turn {
             if found {
                 self.input.messages.push(Message::User(findings));
             }
-            if ended != Ended::Completed || !(self.input.steering.waits() || found) {
+            let waits = self.input.steering.waits() || !self.unsaid.is_empty();
+            if ended != Ended::Completed || !(waits || found) {
                 return Ok(ended);
             }
         }
@@ -77,7 +81,9 @@ impl Turn {
         self.usage = self.usage.plus(scene.usage.unwrap_or_default());
         let any_calls = scene.rounds.iter().any(|round| !round.calls.is_empty());
         let findings = std::mem::take(&mut scene.findings);
+        self.unsaid.append(&mut scene.unsaid);
         let session = scene.session.take();
+        self.title = scene.title.take().or(self.title.take());
         let said = self.remember_rounds(scene.rounds);
         if let Some(id) = session {
             self.agent = Some(AgentSession { agent: model, id, messages: self.input.messages.len() });
@@ -107,7 +113,7 @@ impl Turn {
             system: hooks.transform_system(self.input.system.clone()).await,
             messages: self.told(false).await,
             tools: Arc::default(),
-            reasoning: Reasoning::Auto,
+            reasoning: self.input.reasoning,
             output_schema: None,
             cache_key: None,
             agent: Some(AgentRequest {
@@ -115,6 +121,8 @@ impl Turn {
                 directory: self.input.directory.clone(),
                 session: known.map(|session| session.id.clone()),
                 unheard,
+                options: self.input.agent_options.clone(),
+                reasoning: self.input.reasoning,
             }),
         }
     }
@@ -122,7 +130,8 @@ impl Turn {
     /// Takes what was said and done into the conversation. False: no word was said.
     fn remember_rounds(&mut self, rounds: Vec<Round>) -> bool {
         let (mut said, mut shown) = (false, false);
-        for Round { text, calls } in rounds {
+        for Round { before, text, calls } in rounds {
+            before.into_iter().for_each(|parts| self.input.messages.push(Message::User(parts)));
             if !text.trim().is_empty() {
                 said = true;
                 self.final_text.clone_from(&text);
@@ -145,6 +154,8 @@ impl Turn {
 /// What the agent said between two of its calls, and the calls behind it.
 #[derive(Debug, Default)]
 struct Round {
+    /// What the user said in front of it, and the agent took.
+    before: Vec<Vec<Part>>,
     text: String,
     calls: Vec<Called>,
 }
@@ -168,7 +179,15 @@ struct Scene {
     open: Option<String>,
     usage: Option<Usage>,
     session: Option<String>,
+    title: Option<String>,
     findings: Vec<Part>,
+    /// Where the agent takes what the user says meanwhile, if it does.
+    steer: Option<Steer>,
+    /// It is being told something.
+    telling: bool,
+    /// Nothing was said or done yet in the last round.
+    fresh: bool,
+    unsaid: Vec<Vec<Part>>,
 }
 
 impl Scene {
@@ -183,7 +202,12 @@ impl Scene {
             open: None,
             usage: None,
             session: None,
+            title: None,
             findings: Vec::new(),
+            steer: None,
+            telling: false,
+            fresh: false,
+            unsaid: Vec::new(),
         }
     }
 
@@ -214,7 +238,11 @@ impl Scene {
             let item = tokio::select! {
                 biased;
                 Some(job) = self.jobs.next(), if !self.jobs.is_empty() => {
-                    self.done(job);
+                    self.done(job)?;
+                    continue;
+                }
+                () = steering.arrived(), if self.steer.is_some() && !self.telling && !stop.is_cancelled() => {
+                    self.tell(steering).await?;
                     continue;
                 }
                 item = stream.next() => item,
@@ -277,6 +305,22 @@ impl Scene {
                 self.session = Some(id.clone());
                 self.emit(EventBody::AgentSession { model: model.to_owned(), agent_session_id: id })
             }
+            AgentEvent::Steerable(steer) => {
+                self.steer = Some(steer);
+                Ok(())
+            }
+            AgentEvent::Told(event) => self.emit(*event),
+            AgentEvent::Title(title) => {
+                self.title = Some(title);
+                Ok(())
+            }
+            AgentEvent::CallOutput { id, text } => {
+                let name = self.running(&id).map(|called| called.request.name.clone());
+                match name.filter(|_| self.sink.has_audience()) {
+                    Some(name) => self.emit(EventBody::ToolCallOutput { call_id: id, name, text, skipped_bytes: 0 }),
+                    None => Ok(()),
+                }
+            }
             AgentEvent::CallStarted(request) => {
                 self.hush()?;
                 let (call_id, name, args) = (request.id.clone(), request.name.clone(), request.arguments.clone());
@@ -309,7 +353,10 @@ impl Scene {
 
     /// The text of the open stream. A text behind calls opens the next round.
     fn speak(&mut self) -> Result<&mut String, SinkError> {
-        if self.open.is_none() {
+        if self.open.is_none() && std::mem::take(&mut self.fresh) {
+            self.open = Some(String::new());
+            self.emit(EventBody::StreamStart {})?;
+        } else if self.open.is_none() {
             self.complete(RoundKind::ToolUse, None)?;
             self.begin()?;
         }
@@ -330,6 +377,7 @@ impl Scene {
     }
 
     fn announce(&mut self, request: ToolCallRequest) {
+        self.fresh = false;
         if let Some(round) = self.rounds.last_mut() {
             round.calls.push(Called { request, result: None });
         }
@@ -370,7 +418,7 @@ impl Scene {
     }
 
     /// Takes in what ran beside the stream; a call of ours has told its events itself.
-    fn done(&mut self, job: Job) {
+    fn done(&mut self, job: Job) -> Result<(), SinkError> {
         match job {
             Job::Answered => {}
             Job::Carried(outcome, reply) => {
@@ -379,6 +427,16 @@ impl Scene {
                     called.result = Some(result.clone());
                 }
                 reply.send(Carried { result, findings, failure });
+            }
+            Job::Steered(parts, taken) => {
+                self.telling = false;
+                if taken {
+                    self.steered(parts)?;
+                } else {
+                    // It is prompted with that once it has ended, and told nothing more until then.
+                    self.steer = None;
+                    self.unsaid.push(parts);
+                }
             }
             Job::Ran(outcome, reply) => {
                 let CallOutcome { result, findings, .. } = *outcome;
@@ -389,12 +447,13 @@ impl Scene {
                 reply.send(result);
             }
         }
+        Ok(())
     }
 
     /// Waits for what still runs beside the stream; it was told to stop.
     async fn settle(&mut self) -> Result<(), SinkError> {
         while let Some(job) = self.jobs.next().await {
-            self.done(job);
+            self.done(job)?;
         }
         Ok(())
     }
@@ -413,7 +472,7 @@ impl Scene {
         }
         let spoke = self.open.is_some();
         self.hush()?;
-        match (finished, spoke) {
+        match (finished && !self.fresh, spoke) {
             (false, _) => Ok(()),
             (true, true) => self.complete(RoundKind::Text, self.usage),
             (true, false) => self.complete(RoundKind::ToolUse, self.usage),

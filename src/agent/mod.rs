@@ -174,6 +174,11 @@ pub trait Steering: Send + Sync + 'static {
     /// Whether messages wait.
     fn waits(&self) -> bool;
 
+    /// Ends once messages wait.
+    fn arrived(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// What is wanted now.
     fn wish(&self) -> Wish {
         Wish::GoOn

@@ -20,9 +20,11 @@ impl CallEnvironment {
 
     /// What a tool's own events go to. A sink that fails is noticed by the turn at its next event.
     pub(super) fn tool_events(&self) -> ToolEvents {
-        let Some(sink) = self.sink.clone() else { return ToolEvents::default() };
+        let ear = self.ear.clone();
+        let Some(sink) = self.sink.clone() else { return ToolEvents::default().heard_by(ear) };
         let audience = Arc::clone(&sink);
-        ToolEvents::new(move |event| drop(sink.emit(event))).while_wanted(move || audience.has_audience())
+        let events = ToolEvents::new(move |event| drop(sink.emit(event)));
+        events.while_wanted(move || audience.has_audience()).heard_by(ear)
     }
 
     /// A call's line to the clients. Costs nothing where it leads to nobody.

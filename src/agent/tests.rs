@@ -163,6 +163,7 @@ fn environment(log: &Arc<Log>) -> CallEnvironment {
         session: Some("ses_1".parse::<SessionId>().unwrap()),
         scope: Arc::new(Scope::default()),
         clients: Default::default(),
+        ear: None,
     }
 }
 
@@ -475,6 +476,7 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
         directory: "/".into(),
         agent: None,
         reasoning: Reasoning::High,
+        agent_options: Default::default(),
         environment: CallEnvironment { sink: None, ..environment(log) },
         sink: Arc::clone(log) as Arc<dyn Sink>,
         progress: Progress::default(),

@@ -33,8 +33,8 @@ use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Messages, Model, ModelError, ModelRequest, StopReason};
 use crate::protocol::{
-    ErrorBody, ErrorCode, EventBody, Held, Message, Original, Part, PromptContent, Reasoning, RoundKind,
-    ToolCallRequest, Usage,
+    AgentOptions, ErrorBody, ErrorCode, EventBody, Held, Message, Original, Part, PromptContent, Reasoning, RoundKind,
+    SessionId, ToolCallRequest, Usage,
 };
 
 /// The final text of a turn whose model said nothing (typescript-api.md §7).
@@ -52,8 +52,10 @@ pub struct TurnInput {
     pub directory: PathBuf,
     /// The session that an agent keeps for this one, if it has one.
     pub agent: Option<AgentSession>,
-    /// How much the model thinks before it answers. An agent is told nothing of it.
+    /// How much the model thinks before it answers.
     pub reasoning: Reasoning,
+    /// What an agent's options are set to.
+    pub agent_options: AgentOptions,
     /// Tools, permission and hooks.
     pub environment: CallEnvironment,
     /// Takes the events: `loop.*`, `stream.*`, `tool.*`, `turn.complete`, `session.steer`.
@@ -117,6 +119,8 @@ pub struct TurnOutcome {
     pub progress: Progress,
     /// Why the model stopped, the last time that it did.
     pub stop: Option<StopReason>,
+    /// What an agent calls the conversation.
+    pub title: Option<String>,
 }
 
 /// Runs a turn to its end, or to where it is to pause. Emits no terminal event: the session does that.
@@ -144,6 +148,8 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
         held,
         findings,
         stop: None,
+        title: None,
+        unsaid: Vec::new(),
         final_text: String::new(),
         made_room: false,
     };
@@ -163,6 +169,7 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
             findings: turn.findings,
         },
         stop: turn.stop,
+        title: turn.title,
     }
 }
 
@@ -177,6 +184,9 @@ pub(super) struct Turn {
     /// What hooks found about those that have run, while some are held.
     findings: Vec<Part>,
     pub(super) stop: Option<StopReason>,
+    pub(super) title: Option<String>,
+    /// What the user said meanwhile and the agent has not taken.
+    pub(super) unsaid: Vec<Vec<Part>>,
     pub(super) final_text: String,
     /// The conversation was made to fit once: it is not done twice.
     pub(super) made_room: bool,
@@ -395,18 +405,13 @@ impl Turn {
 
     /// Takes in what was said meanwhile.
     pub(super) async fn steer(&mut self) -> Result<(), SinkError> {
-        for parts in self.input.steering.take().await? {
-            let Some(session_id) = self.input.environment.session.clone() else {
-                self.input.messages.push(Message::User(parts));
-                continue;
-            };
-            let plain = matches!(parts.as_slice(), [Part::Text { .. }]);
-            let content = PromptContent::Parts(parts);
-            let prompt = content.text();
-            let parts = content.into_parts();
-            let kept = if plain { None } else { Some(parts.clone()) };
+        let mut waiting = std::mem::take(&mut self.unsaid);
+        waiting.extend(self.input.steering.take().await?);
+        for parts in waiting {
+            if let Some(event) = steered(self.input.environment.session.as_ref(), &parts) {
+                self.emit(event)?;
+            }
             self.input.messages.push(Message::User(parts));
-            self.emit(EventBody::SessionSteer { session_id, prompt, parts: kept })?;
         }
         Ok(())
     }
@@ -430,6 +435,14 @@ fn give_back_originals(before: &[Message], after: &mut [Message]) {
             known = ahead;
         }
     }
+}
+
+/// What the log says of a message that was put into the turn. None: it belongs to no session.
+pub(super) fn steered(session: Option<&SessionId>, parts: &[Part]) -> Option<EventBody> {
+    let plain = matches!(parts, [Part::Text { .. }]);
+    let kept = (!plain).then(|| parts.to_vec());
+    let prompt = PromptContent::Parts(parts.to_vec()).text();
+    Some(EventBody::SessionSteer { session_id: session?.clone(), prompt, parts: kept })
 }
 
 /// A model's error as the turn's.

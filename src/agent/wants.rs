@@ -11,9 +11,9 @@ use super::call::{CallEnvironment, CallOutcome, finish_soon, run_call};
 use super::{Gate, GateQuestion, Preview};
 use crate::base::BoxFuture;
 use crate::hook::Before;
-use crate::model::{Carried, Errand, FormRequest, HostCall, Question, Reply};
-use crate::protocol::{FormReply, PermissionVerdict, ToolCallResult, VerdictSource};
-use crate::tool::{Arguments, Form};
+use crate::model::{Carried, Errand, FormRequest, HostCall, Question, Reply, Steer};
+use crate::protocol::{FormReply, Part, PermissionVerdict, ToolCallResult, VerdictSource};
+use crate::tool::{Arguments, Form, Scope};
 
 /// What ran beside the stream.
 pub(super) enum Job {
@@ -23,6 +23,8 @@ pub(super) enum Job {
     Ran(Box<CallOutcome>, Reply<ToolCallResult>),
     /// A client's call is over; the client still waits for what came of it.
     Carried(Box<CallOutcome>, Reply<Carried>),
+    /// The agent was told what the user says, and has taken it or not.
+    Steered(Vec<Part>, bool),
 }
 
 /// Puts an agent's question: to the hooks, then to the gate.
@@ -52,6 +54,25 @@ pub(super) fn ask(
         let aborted = || PermissionVerdict { allowed: false, by: VerdictSource::Abort, reason: String::new() };
         reply.send(finish_soon(&cancel, put).await.unwrap_or_else(aborted));
         Job::Answered
+    })
+}
+
+/// Tells an agent what the user says while it works. Ends with the turn at the latest: then it has not taken it.
+pub(super) fn say(steer: &Steer, parts: Vec<Part>, cancel: CancellationToken) -> BoxFuture<'static, Job> {
+    let steer = steer.clone();
+    Box::pin(async move {
+        let (reply, taken) = Reply::channel();
+        let told = async {
+            // An agent that is gone drops the reply.
+            let _ = steer.0.send((parts.clone(), reply)).await;
+            taken.await.unwrap_or(false)
+        };
+        let taken = tokio::select! {
+            biased;
+            taken = told => taken,
+            () = cancel.cancelled() => false,
+        };
+        Job::Steered(parts, taken)
     })
 }
 
@@ -86,11 +107,26 @@ pub(super) fn run(
 ) -> BoxFuture<'static, Job> {
     Box::pin(async move {
         // It changes files behind our back as well: what earlier calls saw of them says nothing.
-        environment.scope = Arc::default();
+        let scope = Scope::default();
+        scope.take_share(environment.scope.share().clone());
+        *scope.recorder.lock() = environment.scope.recorder.lock().clone();
+        environment.scope = Arc::new(scope);
+        environment.ear = call.ear.0;
         if call.approved {
             environment.gate = Arc::new(Leave);
         }
-        let outcome = run_call(&environment, call.request, &cancel).await;
+        let cancel = cancel.child_token();
+        let stopped = async {
+            call.stop.cancelled().await;
+            cancel.cancel();
+            std::future::pending::<std::convert::Infallible>().await
+        };
+        let running = run_call(&environment, call.request, &cancel);
+        let outcome = tokio::select! {
+            biased;
+            outcome = running => outcome,
+            never = stopped => match never {},
+        };
         Job::Ran(Box::new(outcome), reply)
     })
 }

@@ -1,5 +1,6 @@
 //! The agents that a session can name: our own loop, and the configured external ones.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +10,12 @@ use crate::base::process::trusted_environment;
 use crate::config::{AcpPermissionPolicy, AcpServer, Names, Settings, inherited_environment};
 use crate::model::Model as _;
 use crate::protocol::{ACP_PREFIX, AgentView, OWN_AGENT};
-use crate::provider::{AcpAgent, AcpOptions};
+use crate::provider::{AcpAgent, AcpOptions, AcpServices};
 
-/// The tool that writes files for agents.
+/// The tools that read and write files and run commands for agents.
+const READING_TOOL: &str = "fs_read";
 const WRITING_TOOL: &str = "fs_write";
+const RUNNING_TOOL: &str = "bash";
 
 /// The configured agents. Starts none.
 pub(super) fn configured(settings: &Settings, tools: Option<&[String]>) -> Result<Vec<Arc<AcpAgent>>, OpenError> {
@@ -31,25 +34,45 @@ pub(super) fn configured(settings: &Settings, tools: Option<&[String]>) -> Resul
         };
         return Err(OpenError::Setting { field, expected: problem });
     }
-    let serves_writes = tools.is_none_or(|names| names.iter().any(|name| name == WRITING_TOOL));
-    Ok(servers.iter().map(|server| Arc::new(AcpAgent::new(options(settings, server, serves_writes)))).collect())
+    let has = |tool: &str| tools.is_none_or(|names| names.iter().any(|name| name == tool));
+    let serves = AcpServices { reads: has(READING_TOOL), writes: has(WRITING_TOOL), commands: has(RUNNING_TOOL) };
+    Ok(servers.iter().map(|server| Arc::new(AcpAgent::new(options(settings, server, serves)))).collect())
 }
 
-fn options(settings: &Settings, server: &AcpServer, serves_writes: bool) -> AcpOptions {
-    let directory = server.cwd.clone().unwrap_or_default();
+fn options(settings: &Settings, server: &AcpServer, serves: AcpServices) -> AcpOptions {
+    AcpOptions {
+        policy: server.permission_policy.unwrap_or(AcpPermissionPolicy::Prompt),
+        serves: AcpServices {
+            reads: serves.reads && server.files,
+            writes: serves.writes && server.files,
+            commands: serves.commands && server.terminals,
+        },
+        idle: Some(settings.limits.agent_idle_ms).filter(|idle| *idle > 0).map(Duration::from_millis),
+        ..alone(server, &settings.working_directory)
+    }
+}
+
+/// An agent by itself: it asks about everything, is served nothing, and stays.
+fn alone(server: &AcpServer, directory: &Path) -> AcpOptions {
     AcpOptions {
         name: server.name.clone(),
         command: server.command.clone(),
         args: server.args.clone(),
-        directory: settings.working_directory.join(directory),
+        directory: directory.join(server.cwd.clone().unwrap_or_default()),
         environment: trusted_environment(inherited_environment(), &server.env),
         secrets: server.secrets(),
         default_agent: server.default_agent.clone(),
         timeout: Duration::from_millis(server.timeout_ms.unwrap_or(limit::ACP_TIMEOUT_MS)),
-        policy: server.permission_policy.unwrap_or(AcpPermissionPolicy::Prompt),
-        serves_writes,
-        idle: Some(settings.limits.agent_idle_ms).filter(|idle| *idle > 0).map(Duration::from_millis),
+        auth_method: server.auth_method.clone(),
+        policy: AcpPermissionPolicy::Prompt,
+        serves: AcpServices::default(),
+        idle: None,
     }
+}
+
+/// An agent that a program drives without sessions of ours. Starts nothing.
+pub fn acp_agent(server: &AcpServer, directory: &Path) -> AcpAgent {
+    AcpAgent::new(alone(server, directory))
 }
 
 /// All agents, our own first. Looks for programs on the disk and starts none.
@@ -93,6 +116,9 @@ mod tests {
             default_agent: None,
             timeout_ms: None,
             permission_policy: None,
+            auth_method: None,
+            files: true,
+            terminals: true,
         };
         let acp_servers = servers.iter().map(server).collect();
         Settings { acp_servers, ..Settings::new("/".into()) }

@@ -10,8 +10,8 @@ use crate::base::panics::broken;
 use crate::base::{clock, limit};
 use crate::model::Model as _;
 use crate::protocol::{
-    ApiError, Configure, Control, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT, Part, PermissionConfig,
-    PermissionRule, Prompt, PromptContent, Reasoning, SessionId, SessionStatus, Usage, agent_of,
+    AgentOptions, AgentSetting, ApiError, Configure, Control, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT,
+    Part, PermissionConfig, PermissionRule, Prompt, PromptContent, SessionId, SessionStatus, Usage, agent_of,
 };
 use crate::session::{Answer, Command, Says, ToolEntry, choose_tools};
 use crate::store::{SessionRow, SessionSettings, Which};
@@ -27,7 +27,8 @@ impl App {
         self.check_tools("tools", body.tools.as_deref(), |_| false)?;
         check_rules("toolPermissions", body.tool_permissions.as_ref())?;
         let reasoning = body.reasoning.unwrap_or_default();
-        check_reasoning("reasoning", reasoning, &model)?;
+        let agent_options = body.agent_options.unwrap_or_default();
+        check_agent_options("agentOptions", &agent_options, &model)?;
         let working_directory = self.working_directory("workingDirectory", body.working_directory).await?;
         let now = clock::now_ms();
         let mut settings = SessionSettings {
@@ -38,6 +39,7 @@ impl App {
             tools: None,
             without_tools: Vec::new(),
             reasoning,
+            agent_options,
             permissions: body.tool_permissions,
             permission_mode: body.permission_mode.unwrap_or(self.settings().permission_mode),
             grants: Vec::new(),
@@ -73,12 +75,14 @@ impl App {
         if let Some(text) = &changes.instructions {
             check_text(&field("instructions"), text, limit::INSTRUCTIONS_BYTES_MAX)?;
         }
-        if changes.reasoning.is_some() || changes.tools.is_some() {
+        if changes.agent_options.is_some() || changes.tools.is_some() {
             let now = self.session(caller, id).await?;
             let has = |name: &str| now.tools.iter().flatten().any(|tool| ToolEntry::of(tool).name() == Some(name));
             self.check_tools(&field("tools"), changes.tools.as_deref(), has)?;
             let model = changes.model.as_deref().unwrap_or(&now.model);
-            check_reasoning(&field("reasoning"), changes.reasoning.unwrap_or_default(), model)?;
+            if let Some(options) = &changes.agent_options {
+                check_agent_options(&field("agentOptions"), options, model)?;
+            }
         }
         match changes.working_directory {
             None => Ok(changes),
@@ -286,13 +290,22 @@ pub(super) fn check_control(body: Control, otherwise: &str) -> Result<Command, A
     Ok(Command { turn: body.turn_id, reason, if_version: body.if_version })
 }
 
-/// An agent chooses for itself how much it thinks.
-fn check_reasoning(field: &str, reasoning: Reasoning, model: &str) -> Result<(), ApiError> {
-    let agent = agent_of(model);
-    if reasoning == Reasoning::Auto || agent == OWN_AGENT {
-        return Ok(());
+/// Options are those of an agent. Which ones it has is known when its session is open, and not here.
+fn check_agent_options(field: &str, options: &AgentOptions, model: &str) -> Result<(), ApiError> {
+    let (count, bytes) = (limit::AGENT_OPTIONS_MAX, limit::AGENT_OPTION_BYTES_MAX);
+    if !options.is_empty() && agent_of(model) == OWN_AGENT {
+        return Err(ApiError::invalid(field, format!("none: `{model}` is answered by our own loop, which has none")));
     }
-    Err(ApiError::invalid(field, format!("`auto`: the agent `{agent}` chooses for itself how much it thinks")))
+    if options.len() > count {
+        return Err(ApiError::unfit(field, format!("at most {count} options"), options.len()));
+    }
+    let long = |(id, setting): (&String, &AgentSetting)| {
+        id.len().max(if let AgentSetting::Value(value) = setting { value.len() } else { 0 })
+    };
+    match options.iter().map(long).find(|longest| *longest > bytes) {
+        Some(longest) => Err(ApiError::unfit(field, format!("ids and values of at most {bytes} bytes"), longest)),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn check_title(field: &str, title: Option<&str>) -> Result<(), ApiError> {

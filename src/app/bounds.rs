@@ -32,7 +32,7 @@ pub(super) fn check_some(whole: &str, changes: &Configure) -> Result<(), ApiErro
     if *changes != Configure::default() {
         return Ok(());
     }
-    let expected = "model, reasoning, title, instructions, tools, permissionMode or workingDirectory";
+    let expected = "model, reasoning, agentOptions, title, instructions, tools, permissionMode or workingDirectory";
     Err(ApiError::invalid(whole, format!("at least one of {expected}")))
 }
 
@@ -105,7 +105,16 @@ fn something() -> Value {
 
 /// What a change of settings has to be beside its form: a change.
 pub fn any_setting() -> Value {
-    one_or_more(&["model", "reasoning", "title", "instructions", "tools", "permissionMode", "workingDirectory"])
+    one_or_more(&[
+        "model",
+        "reasoning",
+        "agentOptions",
+        "title",
+        "instructions",
+        "tools",
+        "permissionMode",
+        "workingDirectory",
+    ])
 }
 
 /// One of these fields at least is there, and not `null`.

@@ -58,6 +58,7 @@ use crate::session::{
 };
 use crate::store::{Store, StoreError, TurnRow};
 use crate::tool::Registry;
+pub use agents::acp_agent;
 pub use bounds::{any_setting, narrow};
 pub use command::{
     ANONYMOUS, Command, Handled, KINDS, Kind, Message, Names, Operation, Outcome, Request, Response, Step, Submitted,

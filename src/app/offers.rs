@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{App, agents, providers};
+use super::{App, Caller, agents, providers};
 use crate::base::limit;
 use crate::model::{Model, ModelFacts};
-use crate::protocol::{AgentView, ModelPrices, ModelView, ToolDefinition};
+use crate::protocol::{AgentState, AgentView, ApiError, Event, ModelPrices, ModelView, SessionId, ToolDefinition};
+use crate::session::store_failure;
 use crate::tool::told_schema;
 
 /// When models on this machine were looked for. None: they were not.
@@ -31,6 +32,23 @@ impl App {
     /// The agents that sessions can name.
     pub fn agents(&self) -> Vec<AgentView> {
         agents::list(&self.settings().acp_servers, &self.agents)
+    }
+
+    /// What the agent of a session has said last: its options, commands, plans. Read from the log.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub async fn agent_state(&self, caller: &Caller, id: &SessionId) -> Result<AgentState, ApiError> {
+        let view = self.sessions.view(caller.client.as_ref(), id).await?;
+        let (mut state, mut after) = (AgentState::default(), 0);
+        loop {
+            let events = self.store.events(id, after, limit::PAGE_ITEMS_MAX).await.map_err(|e| store_failure(&e))?;
+            let Some(last) = events.last() else { break };
+            after = last.seq;
+            let telling = events.iter().filter(|event| AgentState::is_told_by(&event.kind));
+            telling.filter_map(Event::body).for_each(|event| state.take(event));
+        }
+        Ok(AgentState { agent: view.agent, chosen: view.agent_options, ..state })
     }
 
     /// The models that sessions can name. Looks for those of servers on this machine, if it did not just do so.

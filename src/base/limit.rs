@@ -4,6 +4,10 @@ mod foreign;
 
 pub use foreign::*;
 
+mod agents;
+
+pub use agents::*;
+
 /// Longest wait that can be set: a year, which every timer can run.
 pub const SET_MS_MAX: u64 = 365 * 86_400_000;
 /// Largest request body in bytes (contract.md, Doors).
@@ -440,30 +444,6 @@ pub const EMBEDDING_DIMENSIONS_MAX: usize = 8_192;
 pub const EMBEDDING_REPLY_BYTES_MAX: usize = 32 << 20;
 /// Longest wait for an embedding model: a search then goes on without it.
 pub const EMBEDDING_TIMEOUT_MS: u64 = 20_000;
-/// Longest name of an ACP server in characters.
-pub const ACP_SERVER_NAME_CHARS_MAX: usize = 64;
-/// Longest wait for an ACP agent's answer to a request that is no prompt (typescript-api.md §1).
-pub const ACP_TIMEOUT_MS: u64 = 30_000;
-/// Longest message of an ACP agent, in bytes: what its protocol allows.
-pub const ACP_LINE_BYTES_MAX: usize = 32 << 20;
-/// How long an ACP agent may take to stop a turn. Below [`TURN_STOP_GRACE_MS`], so that it ends in order.
-pub const ACP_CANCEL_GRACE_MS: u64 = 4_000;
-/// How long an ACP agent's program may take to end by itself once its input has ended.
-pub const ACP_EXIT_GRACE_MS: u64 = 2_000;
-/// Messages that may wait to be read by an ACP agent.
-pub const ACP_UNREAD_MAX: usize = 10_000;
-/// Bytes of these.
-pub const ACP_UNREAD_BYTES_MAX: usize = 64 << 20;
-/// Sessions that one ACP agent's program is asked to keep open.
-pub const ACP_SESSIONS_MAX: usize = 1_000;
-/// Text, arguments and outputs of one turn of an ACP agent, in bytes.
-pub const ACP_TURN_BYTES_MAX: usize = 64 << 20;
-/// Earlier conversation that a new session of an ACP agent is told of, in bytes.
-pub const ACP_CONTEXT_BYTES_MAX: usize = 200_000;
-/// The end of an ACP agent's error stream that is kept for error messages, in bytes.
-pub const ACP_STDERR_BYTES_MAX: usize = 4_096;
-/// Details of an ACP agent's error that are shown, in bytes.
-pub const ACP_ERROR_BYTES_MAX: usize = 1_000;
 /// Contents of files that are kept for undoing, in bytes, when nobody says; whole turns go first that are the oldest.
 pub const SNAPSHOT_BYTES_MAX: u64 = 1 << 30;
 /// Largest file whose content is kept for undoing when one of our tools changes it, in bytes.

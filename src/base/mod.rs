@@ -4,6 +4,7 @@ pub mod beneath;
 pub mod clock;
 pub mod console;
 pub mod deflate;
+pub mod ear;
 pub mod ends;
 pub mod file;
 pub mod glob;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::screen::{clean, excerpt, line, piece, short};
-use crate::protocol::{Display, Event, EventBody, RoundKind, VerdictSource};
+use crate::protocol::{AgentPlan, Display, Event, EventBody, PlanEntry, RoundKind, VerdictSource};
 
 /// Lines of a tool's output that are shown.
 const OUTPUT_LINES: usize = 12;
@@ -76,15 +76,13 @@ fn told(body: &EventBody) -> Option<String> {
         EventBody::ClientResponse { value: None, reason, .. } => format!("  = no answer: {}", short(reason, 200)),
         EventBody::ClientNotice { text, .. } => format!("  ! {}", short(text, 200)),
         EventBody::ClientDisplay { display, .. } => return displayed(display),
-        EventBody::AgentSession { model, agent_session_id } => {
-            format!("  ({}, session {})", clean(model), clean(agent_session_id))
-        }
-        EventBody::LoopDoomLoop { tool_name, call_count, .. } => {
-            format!("  ! the same call of {} came {call_count} times and was not run again", clean(tool_name))
-        }
-        EventBody::LoopComplete { hit_turn_limit: true, total_turns } => {
-            format!("  ! stopped at the limit of {total_turns} rounds")
-        }
+        EventBody::AgentSession { .. }
+        | EventBody::AgentPlan(_)
+        | EventBody::AgentCommands(_)
+        | EventBody::AgentOptions(_)
+        | EventBody::AgentUsage(_)
+        | EventBody::AgentCompaction(_) => return of_agent(body),
+        EventBody::LoopDoomLoop { .. } | EventBody::LoopComplete { .. } => return of_loop(body),
         EventBody::TurnComplete { turn, kind: RoundKind::Text, usage: Some(usage) } => {
             format!("  (round {turn}: {} tokens in, {} out)", usage.input_tokens, usage.output_tokens)
         }
@@ -100,7 +98,6 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::TurnControl { .. }
         | EventBody::SessionCompleted { .. }
         | EventBody::LoopStart {}
-        | EventBody::LoopComplete { hit_turn_limit: false, .. }
         | EventBody::StreamStart {}
         | EventBody::StreamDelta { .. }
         | EventBody::StreamReasoning { .. }
@@ -118,6 +115,48 @@ fn told(body: &EventBody) -> Option<String> {
         | EventBody::SessionForked { .. } => return None,
         EventBody::MemorySearch { degraded: Some(why), .. } => format!("  ! memory: {}", short(why, 200)),
     })
+}
+
+/// What the loop says of itself.
+fn of_loop(body: &EventBody) -> Option<String> {
+    Some(match body {
+        EventBody::LoopDoomLoop { tool_name, call_count, .. } => {
+            format!("  ! the same call of {} came {call_count} times and was not run again", clean(tool_name))
+        }
+        EventBody::LoopComplete { hit_turn_limit: true, total_turns } => {
+            format!("  ! stopped at the limit of {total_turns} rounds")
+        }
+        _ => return None,
+    })
+}
+
+/// What an agent says of itself.
+fn of_agent(body: &EventBody) -> Option<String> {
+    match body {
+        EventBody::AgentSession { model, agent_session_id } => {
+            Some(format!("  ({}, session {})", clean(model), clean(agent_session_id)))
+        }
+        EventBody::AgentPlan(plan) => Some(planned(plan)),
+        EventBody::AgentCompaction(compaction) => {
+            Some(format!("  (the agent makes its context shorter: {})", short(&compaction.status, 64)))
+        }
+        _ => None,
+    }
+}
+
+/// A plan, one step a line.
+fn planned(plan: &AgentPlan) -> String {
+    let sign = |status: &str| match status {
+        "completed" => 'x',
+        "in_progress" => '>',
+        _ => ' ',
+    };
+    let step = |entry: &PlanEntry| format!("  [{}] {}", sign(&entry.status), short(&entry.content, 200));
+    let steps: Vec<String> = plan.entries.iter().map(step).collect();
+    match &plan.text {
+        Some(text) if steps.is_empty() => excerpt(text, OUTPUT_LINES),
+        _ => steps.join("\n"),
+    }
 }
 
 fn answered(allowed: bool, (by, reason): (&VerdictSource, &str)) -> String {

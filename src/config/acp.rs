@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::acp_profile::{ACP_PROFILES, AcpProfile};
 use crate::base::limit;
 use crate::base::secrets::Secrets;
 
@@ -32,6 +33,12 @@ pub struct AcpServer {
     pub timeout_ms: Option<u64>,
     /// What happens when it asks for permission.
     pub permission_policy: Option<AcpPermissionPolicy>,
+    /// How it is logged in to when it wants that: the id of one of its own methods.
+    pub auth_method: Option<String>,
+    /// Whether it is offered that we read and write files for it.
+    pub files: bool,
+    /// Whether it is offered that we run commands for it.
+    pub terminals: bool,
 }
 
 impl AcpServer {
@@ -57,16 +64,19 @@ pub enum AcpPermissionPolicy {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Entry {
-    name: String,
-    command: String,
-    #[serde(default)]
-    args: Vec<String>,
+    profile: Option<String>,
+    name: Option<String>,
+    command: Option<String>,
+    args: Option<Vec<String>>,
     cwd: Option<PathBuf>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     default_agent: Option<String>,
     timeout_ms: Option<u64>,
     permission_policy: Option<AcpPermissionPolicy>,
+    auth_method: Option<String>,
+    files: Option<bool>,
+    terminals: Option<bool>,
 }
 
 /// An entry that is no agent; names the field. Values are not repeated: they may be secret.
@@ -86,15 +96,44 @@ impl TryFrom<Entry> for AcpServer {
 
     fn try_from(entry: Entry) -> Result<Self, BadAcpServer> {
         if let Some((field, expected)) = entry.faults().into_iter().next() {
-            let server = entry.name.chars().take(limit::ACP_SERVER_NAME_CHARS_MAX).collect();
+            let server = entry.name().chars().take(limit::ACP_SERVER_NAME_CHARS_MAX).collect();
             return Err(BadAcpServer { server, field, expected });
         }
-        let Entry { name, command, args, cwd, env, default_agent, timeout_ms, permission_policy } = entry;
-        Ok(Self { name, command, args, cwd, env, default_agent, timeout_ms, permission_policy })
+        let profile = entry.profile.as_deref().and_then(AcpProfile::of);
+        let (name, command) = (entry.name().to_owned(), entry.command().to_owned());
+        let Entry { args, cwd, env, default_agent, timeout_ms, permission_policy, auth_method, .. } = entry;
+        // Arguments of a profile belong to its own program, and also to another one that is put in its place.
+        let usual =
+            || profile.map_or_else(Vec::new, |profile| profile.args.iter().map(|&arg| arg.to_owned()).collect());
+        let files = entry.files.unwrap_or(profile.is_none_or(|profile| profile.files));
+        let terminals = entry.terminals.unwrap_or(profile.is_none_or(|profile| profile.terminals));
+        Ok(Self {
+            name,
+            command,
+            args: args.unwrap_or_else(usual),
+            cwd,
+            env,
+            default_agent,
+            timeout_ms,
+            permission_policy,
+            auth_method,
+            files,
+            terminals,
+        })
     }
 }
 
 impl Entry {
+    /// Its name: that of its profile, where it has none of its own.
+    fn name(&self) -> &str {
+        self.name.as_deref().or(self.profile.as_deref()).unwrap_or_default()
+    }
+
+    fn command(&self) -> &str {
+        let usual = || self.profile.as_deref().and_then(AcpProfile::of).map(|profile| profile.command);
+        self.command.as_deref().or_else(usual).unwrap_or_default()
+    }
+
     /// Everything that is wrong with it: the field, and what was expected there.
     fn faults(&self) -> Vec<(&'static str, String)> {
         let names = format!(
@@ -105,13 +144,18 @@ impl Entry {
         let variable = |(name, value): (&String, &String)| {
             !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
         };
+        let profiles = format!("one of {}", ACP_PROFILES.map(|profile| profile.name).join(", "));
+        let known = self.profile.as_deref().is_none_or(|profile| AcpProfile::of(profile).is_some());
+        let (command, args) = (self.command(), self.args.iter().flatten());
         #[rustfmt::skip]
         let rules = [
-            ("name", is_name(&self.name), names.as_str()),
-            ("command", !self.command.is_empty() && !self.command.contains('\0'), "a program"),
-            ("args", !self.args.iter().any(|arg| arg.contains('\0')), "texts without a zero byte"),
+            ("profile", known, profiles.as_str()),
+            ("name", !known || is_name(self.name()), names.as_str()),
+            ("command", !known || !command.is_empty() && !command.contains('\0'), "a program"),
+            ("args", !args.into_iter().any(|arg| arg.contains('\0')), "texts without a zero byte"),
             ("env", self.env.iter().all(variable), "names without `=` and values, neither with a zero byte"),
             ("defaultAgent", self.default_agent.as_deref() != Some(""), "a name that is not empty"),
+            ("authMethod", self.auth_method.as_deref() != Some(""), "an id that is not empty"),
             ("timeoutMs", self.timeout_ms.is_none_or(|wait| (1..=limit::SET_MS_MAX).contains(&wait)), waits.as_str()),
         ];
         let broken = rules.into_iter().filter(|(_, holds, _)| !holds);
@@ -163,7 +207,11 @@ mod tests {
             (json!({"name": "a", "command": "x", "env": {"A=": "sk"}}), "`env` of the ACP server `a`"),
             (json!({"name": "a", "command": "x", "defaultAgent": ""}), "`defaultAgent` of the ACP server `a`"),
             (json!({"name": "a", "command": "x", "timeoutMs": 0}), "`timeoutMs` of the ACP server `a`: expected a whole number from 1 to 31536000000"),
-            (json!({"name": "a"}), "missing field `command`"),
+            (json!({"name": "a"}), "`command` of the ACP server `a`: expected a program"),
+            (json!({"command": "x"}), "`name` of the ACP server ``: expected 1 to 64 characters"),
+            (json!({"profile": "x"}), "`profile` of the ACP server `x`: expected one of claude, codex,"),
+            (json!({"profile": "pi", "name": ""}), "`name` of the ACP server ``"),
+            (json!({"profile": "pi", "authMethod": ""}), "`authMethod` of the ACP server `pi`"),
             (json!({"name": "a", "command": "x", "comand": 1}), "unknown field `comand`"),
         ];
         for (entry, want) in table {
@@ -176,12 +224,26 @@ mod tests {
     fn a_whole_entry_is_taken() {
         let entry = json!({
             "name": "a", "command": "x", "args": ["b"], "cwd": "d", "env": {"K": "sk"}, "defaultAgent": "plan",
-            "timeoutMs": 5, "permissionPolicy": "auto-approve",
+            "timeoutMs": 5, "permissionPolicy": "auto-approve", "authMethod": "key", "files": false,
         });
         let mut server: AcpServer = serde_json::from_value(entry).unwrap();
         server.start_within(Path::new("/base"));
         assert_eq!(server.cwd.as_deref(), Some(Path::new("/base/d")));
         assert_eq!((server.timeout_ms, server.permission_policy), (Some(5), Some(AcpPermissionPolicy::AutoApprove)));
+        assert_eq!((server.auth_method.as_deref(), server.files, server.terminals), (Some("key"), false, true));
         assert!(!format!("{server:?}").contains("sk"));
+    }
+
+    #[test]
+    fn a_profile_says_what_the_entry_does_not() {
+        let entry = |entry| serde_json::from_value::<AcpServer>(entry).unwrap();
+        let gemini = entry(json!({"profile": "gemini"}));
+        assert_eq!((gemini.name.as_str(), gemini.command.as_str()), ("gemini", "gemini"));
+        assert_eq!((gemini.args, gemini.files, gemini.terminals), (vec!["--acp".to_owned()], false, false));
+        let other = entry(json!({"profile": "gemini", "name": "g", "command": "/x", "args": [], "files": true}));
+        assert_eq!((other.name.as_str(), other.command.as_str(), other.args.len(), other.files), ("g", "/x", 0, true));
+        for profile in ACP_PROFILES {
+            assert_eq!(entry(json!({"profile": profile.name})).command, profile.command);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Settings, resolved once: flags over environment over file over defaults. The only place that reads the environment.
 
 mod acp;
+mod acp_profile;
 mod address;
 mod bounds;
 pub mod data_directory;
@@ -37,6 +38,7 @@ use crate::protocol::{
 };
 
 pub use acp::{AcpPermissionPolicy, AcpServer, BadAcpServer};
+pub use acp_profile::{ACP_PROFILES, AcpProfile};
 pub use address::Address;
 pub use bounds::{BOUNDS, Bounds};
 pub use embedded::embedded_data_directory;

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::acp_profile::ACP_PROFILES;
 use super::{BOUNDS, Options, options};
 use crate::base::limit;
 
@@ -86,16 +87,20 @@ pub(super) fn permissions() -> Value {
 /// One of `[[acp_servers]]`.
 pub(super) fn acp_server() -> Value {
     object(
-        &["name", "command"],
+        &[],
         json!({
-            "name": text("Its name; its model is acp/NAME"),
-            "command": text("The program"),
+            "profile": one_of(&ACP_PROFILES.map(|one| one.name).join(", ")),
+            "name": text("Its name; its model is acp/NAME. Default: the profile's"),
+            "command": text("The program. Default: the profile's"),
             "args": texts("Its arguments"),
             "cwd": text("Its working directory, relative to the file"),
             "env": texts_by_name("Variables over the inherited ones"),
             "defaultAgent": text("The mode or agent of its own that sessions are set to"),
             "timeoutMs": { "type": "integer", "minimum": 1, "maximum": limit::SET_MS_MAX, "description": "Longest wait for an answer" },
             "permissionPolicy": one_of("auto-approve, prompt or deny"),
+            "authMethod": text("How it is logged in to: the id of one of its methods"),
+            "files": { "type": "boolean", "description": "Offer it to have files read and written by our tools" },
+            "terminals": { "type": "boolean", "description": "Offer it to have commands run by our tools" },
         }),
     )
 }

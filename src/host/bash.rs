@@ -30,6 +30,7 @@ use super::exec_look::{blocking, flag, follow, text};
 use super::fs_common::{changes_git, refused};
 use super::fs_guard::Guard;
 use super::way_out::{check_leave, leaves, offer};
+use crate::base::ear::Exit;
 use crate::base::process::{Captured, Ending, Invocation, RunLimits, Slate, Spill, Taps, environment, run_tapped};
 use crate::base::sandbox::{Level, denial};
 use crate::base::workspace::Workspace;
@@ -84,6 +85,8 @@ static CONFINED_DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| {
 });
 
 const ENV: &str = "env";
+/// The signal that ends a command which is not wanted any more.
+const SIGTERM: i32 = 15;
 
 static DEFINITION: LazyLock<ToolDefinition> = LazyLock::new(|| ToolDefinition {
     name: "bash".into(),
@@ -244,6 +247,10 @@ impl Bash {
             .await?;
         let limits = RunLimits { timeout: call.timeout, output_bytes_max: self.options.output_bytes_max };
         let whole = Whole::default();
+        let ear = context.events.ear();
+        if let Some(ear) = ear {
+            ear.begun();
+        }
         let taps = Taps {
             follow: follow(context, &DEFINITION.name),
             spill: Some(whole.spill(context.scope.share())),
@@ -251,6 +258,9 @@ impl Bash {
         };
         let finished = run_tapped(&invocation, limits, &context.cancel, taps).await;
         let finished = finished.map_err(|e| ToolError::failed(e.to_string()))?;
+        if let Some(ear) = ear {
+            ear.ended(exit(finished.ending));
+        }
         let (mut output, details) = whole.told(&finished.output);
         if !matches!(finished.ending, Ending::Cancelled | Ending::TimedOut) {
             let said = match slate {
@@ -276,6 +286,16 @@ impl Bash {
             Ending::Signalled(signal) => format!("[exit code {}]\n{output}", 128 + signal),
         };
         Ok(ToolOutput { text, details, ..ToolOutput::default() })
+    }
+}
+
+/// How a command ended, for who listens.
+fn exit(ending: Ending) -> Exit {
+    match ending {
+        Ending::Exited(code) => Exit { code: Some(code), signal: None },
+        Ending::Signalled(signal) => Exit { code: None, signal: Some(signal) },
+        // Its group was ended with a signal that it may have caught.
+        Ending::TimedOut | Ending::Cancelled => Exit { code: None, signal: Some(SIGTERM) },
     }
 }
 

@@ -183,7 +183,7 @@ pub(super) fn number(arguments: &Arguments, name: &str) -> Result<Option<f64>, T
 /// Who hears of what a command writes while a call of `tool` waits.
 pub(super) fn follow(context: &ToolContext, tool: &str) -> Option<Box<dyn Follow>> {
     let live = || LiveOutput::new(context.events.clone(), &context.call_id, tool);
-    context.events.are_taken().then(|| Box::new(live()) as Box<dyn Follow>)
+    (context.events.are_taken() || context.events.ear().is_some()).then(|| Box::new(live()) as Box<dyn Follow>)
 }
 
 /// Runs work on the blocking pool.

@@ -9,11 +9,14 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use crate::base::ear::Ear;
 use crate::permission::Subject;
-use crate::protocol::{ErrorBody, FormReply, PermissionVerdict, ToolCallRequest, ToolCallResult, ToolDefinition};
+use crate::protocol::{
+    ErrorBody, EventBody, FormReply, Part, PermissionVerdict, ToolCallRequest, ToolCallResult, ToolDefinition,
+};
 
 /// The session that an agent keeps for one of ours, and how much of the conversation it has heard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,8 +37,21 @@ pub enum AgentEvent {
         /// The agent's own id of it.
         id: String,
     },
+    /// It takes what a user says while it works: here. Comes before anything that it says.
+    Steerable(Steer),
+    /// Something that it says of itself, for the log: its plan, its options, a notice.
+    Told(Box<EventBody>),
+    /// What it calls the conversation.
+    Title(String),
     /// It has begun a call of its own.
     CallStarted(ToolCallRequest),
+    /// What that call has put out so far goes on with this. A preview.
+    CallOutput {
+        /// The call.
+        id: String,
+        /// The piece.
+        text: String,
+    },
     /// That call has ended. Exactly one for each start, unless the stream ends before.
     CallEnded(ToolCallResult),
     /// It asks whether a call of its own may run.
@@ -68,6 +84,16 @@ pub struct Carried {
     pub failure: Option<ErrorBody>,
 }
 
+/// Where an agent takes what a user says while it works. The answer: whether it has; what it has not is said to it again.
+#[derive(Debug, Clone)]
+pub struct Steer(pub mpsc::Sender<(Vec<Part>, Reply<bool>)>);
+
+impl PartialEq for Steer {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.same_channel(&other.0)
+    }
+}
+
 /// A form that an agent wants filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FormRequest {
@@ -97,12 +123,36 @@ pub struct Question {
 }
 
 /// A call of one of our tools that an agent wants.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct HostCall {
     /// The call.
     pub request: ToolCallRequest,
-    /// Whether the agent has been given leave for everything: then nobody is asked, and a denial is none.
+    /// Whether the agent has been given leave for it already: then nobody is asked, and a denial is none.
     pub approved: bool,
+    /// Who hears what it does while it runs.
+    pub ear: Heard,
+    /// Ends it before the turn is over.
+    pub stop: CancellationToken,
+}
+
+impl PartialEq for HostCall {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.request, self.approved, &self.ear) == (&other.request, other.approved, &other.ear)
+    }
+}
+
+/// Who hears what a call does. Compared by who it is.
+#[derive(Debug, Clone, Default)]
+pub struct Heard(pub Option<Arc<dyn Ear>>);
+
+impl PartialEq for Heard {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
 }
 
 /// Where an answer goes. The first one counts; clones share it.

@@ -20,9 +20,9 @@ use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::BoxFuture;
-use crate::protocol::{Original, Reasoning, SessionId, ToolCallRequest, ToolDefinition, Usage};
+use crate::protocol::{AgentOptions, Original, Reasoning, SessionId, ToolCallRequest, ToolDefinition, Usage};
 
-pub use agent::{AgentEvent, AgentSession, Carried, Errand, FormRequest, HostCall, Question, Reply};
+pub use agent::{AgentEvent, AgentSession, Carried, Errand, FormRequest, Heard, HostCall, Question, Reply, Steer};
 pub use embed::{Embedder, Vectors};
 pub use facts::{ModelFacts, Prices};
 pub use messages::Messages;
@@ -58,6 +58,10 @@ pub struct AgentRequest {
     pub session: Option<String>,
     /// How many of the last messages that session has not heard. All of them without one.
     pub unheard: usize,
+    /// What the options of its session are set to; those that are not named are its own affair.
+    pub options: AgentOptions,
+    /// How much it is to think.
+    pub reasoning: Reasoning,
 }
 
 /// Why a model stopped.

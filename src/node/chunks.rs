@@ -49,6 +49,27 @@ struct GivenUsage {
     #[serde(default)]
     output_tokens: u64,
     total_tokens: Option<u64>,
+    #[serde(default)]
+    cached_input_tokens: u64,
+    #[serde(default)]
+    cache_write_tokens: u64,
+    #[serde(default)]
+    reasoning_tokens: u64,
+}
+
+impl From<GivenUsage> for Usage {
+    fn from(given: GivenUsage) -> Self {
+        let both = given.input_tokens.saturating_add(given.output_tokens);
+        Self {
+            input_tokens: given.input_tokens,
+            output_tokens: given.output_tokens,
+            total_tokens: given.total_tokens.unwrap_or(both),
+            cached_input_tokens: given.cached_input_tokens,
+            cache_write_tokens: given.cache_write_tokens,
+            reasoning_tokens: given.reasoning_tokens,
+            ..Self::default()
+        }
+    }
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -58,6 +79,7 @@ enum GivenReason {
     ToolUse,
     Length,
     ContentFilter,
+    Refusal,
 }
 
 /// How a model failed, as JavaScript has sorted it.
@@ -75,6 +97,9 @@ enum FailureKind {
     Transient,
     Unauthorized,
     Refused,
+    ContextOverflow,
+    Quota,
+    ContentFilter,
     Malformed,
     Unavailable,
     Aborted,
@@ -89,6 +114,9 @@ impl From<Failure> for ModelError {
             }
             FailureKind::Unauthorized => Self::Unauthorized(message),
             FailureKind::Refused => Self::Refused(message),
+            FailureKind::ContextOverflow => Self::Overflow(message),
+            FailureKind::Quota => Self::Spent(message),
+            FailureKind::ContentFilter => Self::Blocked(message),
             FailureKind::Malformed => Self::Malformed(message),
             FailureKind::Unavailable => Self::Unavailable(message),
             FailureKind::Aborted => Self::Aborted,
@@ -141,10 +169,7 @@ impl Assembler {
             Other::Reasoning { text } => events.push(ModelEvent::Reasoning(text)),
             Other::ToolCall(piece) => self.begin(piece, true)?,
             Other::ToolCallDelta(piece) => self.add(piece)?,
-            Other::Usage(GivenUsage { input_tokens, output_tokens, total_tokens }) => {
-                let total_tokens = total_tokens.unwrap_or(input_tokens.saturating_add(output_tokens));
-                events.push(ModelEvent::Usage(Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() }));
-            }
+            Other::Usage(usage) => events.push(ModelEvent::Usage(usage.into())),
             Other::Complete { finish_reason } => self.finish(finish_reason, events),
         }
         Ok(())
@@ -216,6 +241,7 @@ impl Assembler {
         let stop = match reason {
             Some(GivenReason::Length) => StopReason::Length,
             Some(GivenReason::ContentFilter) => StopReason::ContentFilter,
+            Some(GivenReason::Refusal) => StopReason::Refusal,
             None | Some(GivenReason::EndTurn | GivenReason::ToolUse) if !calls.is_empty() => StopReason::ToolUse,
             Some(GivenReason::ToolUse) => StopReason::ToolUse,
             None | Some(GivenReason::EndTurn) => StopReason::EndTurn,
@@ -347,6 +373,9 @@ mod tests {
             ("transient", ModelError::Transient { message: "m".into(), retry_after }),
             ("unauthorized", ModelError::Unauthorized("m".into())),
             ("refused", ModelError::Refused("m".into())),
+            ("context_overflow", ModelError::Overflow("m".into())),
+            ("quota", ModelError::Spent("m".into())),
+            ("content_filter", ModelError::Blocked("m".into())),
             ("malformed", ModelError::Malformed("m".into())),
             ("unavailable", ModelError::Unavailable("m".into())),
             ("aborted", ModelError::Aborted),

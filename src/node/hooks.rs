@@ -214,7 +214,7 @@ fn text_of(parts: &[Part]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-fn read_messages(value: Value) -> Option<Vec<Message>> {
+pub(super) fn read_messages(value: Value) -> Option<Vec<Message>> {
     let Value::Array(messages) = value else { return None };
     messages.into_iter().map(read_message).collect()
 }

@@ -7,6 +7,7 @@
 //!
 //! Invariant: every export that is not a promise says `catch_unwind`; a panic there would end the process.
 
+mod acp;
 mod breaker;
 mod bridge;
 mod cancel;

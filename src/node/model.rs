@@ -17,8 +17,8 @@ use super::chunks::{Assembler, Failure};
 use super::error::to_json;
 use super::feed::{Fed, Feed};
 use super::hooks::show_message;
-use crate::model::{Model, ModelError, ModelEvent, ModelRequest, ModelStream, WireNames};
-use crate::protocol::{Message, ToolDefinition};
+use crate::model::{Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream, Prices, WireNames};
+use crate::protocol::{Message, ToolDefinition, Usage};
 use crate::tool::told_schema;
 
 /// What the facade says of one of its models.
@@ -27,9 +27,37 @@ use crate::tool::told_schema;
 pub(super) struct GivenModel {
     /// `provider/name`.
     id: String,
+    /// Its name for people.
+    label: Option<String>,
+    /// Tokens of its window, and of one reply.
+    context_tokens: Option<u64>,
+    output_tokens: Option<u64>,
     /// Whether it can be shown images.
     #[serde(default = "yes")]
     images: bool,
+    /// Whether it can think before it answers.
+    #[serde(default = "yes")]
+    reasoning: bool,
+    prices: Option<GivenPrices>,
+}
+
+/// In US dollars for a million tokens.
+#[derive(Debug, Clone, Copy, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GivenPrices {
+    input: f64,
+    output: f64,
+    cache_read: Option<f64>,
+    cache_write: Option<f64>,
+}
+
+impl GivenModel {
+    fn prices(&self) -> Option<Prices> {
+        self.prices.map(|given| {
+            let GivenPrices { input, output, cache_read, cache_write } = given;
+            Prices { input, output, cache_read, cache_write }
+        })
+    }
 }
 
 fn yes() -> bool {
@@ -127,8 +155,17 @@ impl Model for JsModel {
         &self.given.id
     }
 
-    fn takes_images(&self) -> bool {
-        self.given.images
+    fn facts(&self) -> ModelFacts {
+        ModelFacts {
+            label: self.given.label.clone(),
+            context_tokens: self.given.context_tokens,
+            output_tokens_max: self.given.output_tokens,
+            images: self.given.images,
+            reasoning: self.given.reasoning,
+            structured_output: false,
+            prices: self.given.prices(),
+            ..ModelFacts::default()
+        }
     }
 
     fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
@@ -139,6 +176,7 @@ impl Model for JsModel {
             target: self.target,
             id: self.given.id.clone(),
             told,
+            prices: self.given.prices(),
             idle_timeout: self.idle_timeout,
             cancel,
             ready: VecDeque::new(),
@@ -157,6 +195,7 @@ struct Talk {
     target: u32,
     id: String,
     told: Arc<Told>,
+    prices: Option<Prices>,
     idle_timeout: Duration,
     cancel: CancellationToken,
     /// Events that came together and are handed out one by one.
@@ -209,7 +248,8 @@ impl Talk {
             Ok(Fed::Batch(batch)) => assembler.take(&batch, &mut events),
             Ok(Fed::End(answer)) => self.ended(answer).inspect(|()| assembler.close(&mut events)),
         };
-        self.ready.extend(events.into_iter().map(|event| self.told.names.restore(event)));
+        let prices = self.prices;
+        self.ready.extend(events.into_iter().map(|event| priced(self.told.names.restore(event), prices)));
         match taken {
             Err(error) => Phase::Failed(error),
             Ok(()) if assembler.is_done() => Phase::Over,
@@ -238,6 +278,14 @@ impl Talk {
                 Err(ModelError::Malformed(format!("how the model `{}` ended cannot be read: {error}", self.id)))
             }
         }
+    }
+}
+
+/// Tokens with what they cost, where that is known.
+fn priced(event: ModelEvent, prices: Option<Prices>) -> ModelEvent {
+    match (event, prices) {
+        (ModelEvent::Usage(usage), Some(prices)) => ModelEvent::Usage(Usage { cost: prices.cost(&usage), ..usage }),
+        (event, _) => event,
     }
 }
 

@@ -165,6 +165,7 @@ impl NativeRegistry {
             sink: None,
             session: None,
             clients: Line::default(),
+            ear: None,
         };
         Ok(Self { environment, bridge, target: options.target, hook_mask, working_directory })
     }

@@ -8,6 +8,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::agent::AgentOptions;
 use super::id::{RequestId, SessionId, TurnId};
 use super::item::Part;
 use super::object;
@@ -34,6 +35,8 @@ pub struct CreateSession {
     pub tools: Option<Vec<String>>,
     /// How much its model thinks before it answers. Default: `auto`.
     pub reasoning: Option<Reasoning>,
+    /// What the options of its agent are set to (`GET /sessions/:id/agent`). Default: as the agent has them.
+    pub agent_options: Option<AgentOptions>,
     /// Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's may become `allow`).
     #[serde(deserialize_with = "object::optional")]
     pub tool_permissions: Option<PermissionConfig>,
@@ -181,9 +184,12 @@ pub struct Configure {
     /// Another model, `provider/name`, or `acp/NAME` for an agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How much the model thinks before it answers. An agent decides that itself.
+    /// How much the model thinks before it answers. Of an agent: its option of the category `thought_level`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Reasoning>,
+    /// What the options of its agent are set to, those that are not named as the agent has them. Gone with another agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_options: Option<AgentOptions>,
     /// Another title; empty: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
+use super::agent::{AgentChoices, AgentCommands, AgentCompaction, AgentPlan, AgentUsage};
 use super::changes::ChangeReport;
 use super::display::Display;
 use super::error::ErrorBody;
@@ -143,6 +144,21 @@ pub enum EventBody {
         /// The agent's own id of its session.
         agent_session_id: String,
     },
+    /// The agent's plan, whole.
+    #[serde(rename = "agent.plan")]
+    AgentPlan(AgentPlan),
+    /// The commands that the agent understands, all of them.
+    #[serde(rename = "agent.commands")]
+    AgentCommands(AgentCommands),
+    /// What the agent's session can be set to and is set to, all of it.
+    #[serde(rename = "agent.options")]
+    AgentOptions(AgentChoices),
+    /// How full the agent's context is.
+    #[serde(rename = "agent.usage")]
+    AgentUsage(AgentUsage),
+    /// The agent makes its context shorter.
+    #[serde(rename = "agent.compaction")]
+    AgentCompaction(AgentCompaction),
     /// A round with the model begins.
     #[serde(rename = "stream.start")]
     StreamStart {},
@@ -508,6 +524,12 @@ mod tests {
             json!({"type": "loop.complete", "payload": {"totalTurns": 1, "hitTurnLimit": false}}),
             json!({"type": "loop.doom_loop", "payload": {"toolName": "t", "callCount": 3, "args": {"a": 1}}}),
             json!({"type": "agent.session", "payload": {"model": "acp/a", "agentSessionId": "s"}}),
+            json!({"type": "agent.plan", "payload": {"entries": [{"content": "c", "priority": "high", "status": "pending"}]}}),
+            json!({"type": "agent.plan", "payload": {"planId": "p", "entries": [], "text": "t"}}),
+            json!({"type": "agent.commands", "payload": {"commands": [{"name": "n", "description": "d", "hint": "h"}]}}),
+            json!({"type": "agent.options", "payload": {"options": [{"id": "o", "name": "n", "category": "mode", "value": "v", "values": [{"value": "v", "name": "n", "description": "d"}]}, {"id": "b", "name": "n", "value": true}]}}),
+            json!({"type": "agent.usage", "payload": {"used": 1, "size": 2, "cost": {"amount": 0.5, "currency": "USD"}}}),
+            json!({"type": "agent.compaction", "payload": {"compactionId": "c", "status": "completed", "summary": "s"}}),
             json!({"type": "stream.start", "payload": {}}),
             json!({"type": "stream.delta", "payload": {"text": "é😀"}}),
             json!({"type": "stream.reasoning", "payload": {"text": "t"}}),

@@ -3,6 +3,7 @@
 //! Field names are camelCase on the wire. Times are integers: milliseconds since 1970, UTC.
 //! Request bodies refuse unknown fields, so that a misspelt option is an error and not a silence.
 
+mod agent;
 mod changes;
 mod client;
 mod command;
@@ -23,6 +24,10 @@ mod telling;
 mod tool;
 pub(crate) mod whole;
 
+pub use agent::{
+    AgentChoices, AgentCommand, AgentCommands, AgentCompaction, AgentCost, AgentOption, AgentOptions, AgentPlan,
+    AgentSetting, AgentState, AgentUsage, AgentValue, PlanEntry,
+};
 pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
 pub use command::{

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Snapshot;
+use super::agent::AgentOptions;
 use super::command::Reasoning;
 use super::error::ErrorBody;
 use super::event::EventBody;
@@ -264,6 +265,9 @@ pub struct SessionView {
     /// How much its model thinks before it answers.
     #[serde(default)]
     pub reasoning: Reasoning,
+    /// What the options of its agent are set to, as far as that was chosen here.
+    #[serde(default, skip_serializing_if = "AgentOptions::is_empty")]
+    pub agent_options: AgentOptions,
     /// The tools it may use, in a form that `tools` of its settings takes. Absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,

@@ -22,7 +22,7 @@ use openai::Chat;
 use responses::Responses;
 use wire::{HttpModel, Spec, Wire};
 
-pub use acp::{AcpAgent, AcpLoad, AcpOptions};
+pub use acp::{AcpAbilities, AcpAgent, AcpLoad, AcpOptions, AcpServices, AcpSession};
 pub use demo::DEMO_MODEL_ID;
 pub use errands::{ERRANDS_MODEL_ID, Errands, HandedIn};
 pub use openai::OpenAiOptions;

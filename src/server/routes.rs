@@ -194,6 +194,12 @@ async fn tools(call: Call) -> Answer {
     ok(&ToolList { tools: call.shared.app.tools() })
 }
 
+async fn agent(call: Call) -> Answer {
+    call.no_query()?;
+    let id = call.id("sessionId")?;
+    ok(&call.shared.app.agent_state(&call.caller, &id).await?)
+}
+
 async fn agents(call: Call) -> Answer {
     call.no_query()?;
     ok(&AgentList { agents: call.shared.app.agents() })

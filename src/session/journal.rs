@@ -359,6 +359,11 @@ fn is_said(body: &EventBody) -> bool {
         | EventBody::TurnResumed { .. }
         | EventBody::LoopDoomLoop { .. }
         | EventBody::AgentSession { .. }
+        | EventBody::AgentPlan(_)
+        | EventBody::AgentCommands(_)
+        | EventBody::AgentOptions(_)
+        | EventBody::AgentUsage(_)
+        | EventBody::AgentCompaction(_)
         | EventBody::StreamRetry { .. }
         | EventBody::CompactionPrune { .. }
         | EventBody::ToolCallStart { .. }

@@ -468,7 +468,8 @@ pub(super) mod tests {
                 input.sink.emit(EventBody::StreamComplete { text: final_text.clone(), original: None }).expect("taken");
                 input.messages.push(crate::protocol::Message::assistant(final_text.clone(), vec![]));
                 let (ended, messages) = (Ended::Completed, input.messages);
-                TurnOutcome { ended, final_text, messages, agent: None, progress: Progress::default(), stop: None }
+                let (progress, agent, stop, title) = (Progress::default(), None, None, None);
+                TurnOutcome { ended, final_text, messages, agent, progress, stop, title }
             })
         }
     }
@@ -496,6 +497,7 @@ pub(super) mod tests {
             tools: None,
             without_tools: Vec::new(),
             reasoning: Reasoning::default(),
+            agent_options: Default::default(),
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),

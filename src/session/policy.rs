@@ -269,6 +269,7 @@ mod tests {
             tools: None,
             without_tools: Vec::new(),
             reasoning: Reasoning::default(),
+            agent_options: Default::default(),
             permissions: session,
             permission_mode: Ask,
             grants,

@@ -106,6 +106,11 @@ impl Remains {
             | EventBody::TurnComplete { .. }
             | EventBody::LoopDoomLoop { .. }
             | EventBody::AgentSession { .. }
+            | EventBody::AgentPlan(_)
+            | EventBody::AgentCommands(_)
+            | EventBody::AgentOptions(_)
+            | EventBody::AgentUsage(_)
+            | EventBody::AgentCompaction(_)
             | EventBody::StreamReasoning { .. }
             | EventBody::ToolCallError { .. }
             | EventBody::ToolCallOutput { .. }

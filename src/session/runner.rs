@@ -135,18 +135,25 @@ impl Sink for TurnSink {
 pub(super) struct Helm {
     live: Arc<Live>,
     messages: Mutex<Vec<Waiting>>,
+    arrivals: watch::Sender<()>,
     wish: watch::Sender<Wish>,
 }
 
 impl Helm {
     /// That of a turn for which these messages wait already.
     pub(super) fn with(live: &Arc<Live>, messages: Vec<Waiting>) -> Self {
-        Self { live: Arc::clone(live), messages: Mutex::new(messages), wish: watch::Sender::default() }
+        Self {
+            live: Arc::clone(live),
+            messages: Mutex::new(messages),
+            arrivals: watch::Sender::default(),
+            wish: watch::Sender::default(),
+        }
     }
 
     /// Adds a message.
     pub(super) fn add(&self, message: Waiting) {
         self.messages.lock().push(message);
+        self.arrivals.send_replace(());
     }
 
     /// Sets what is wanted.
@@ -171,6 +178,12 @@ impl Steering for Helm {
 
     fn waits(&self) -> bool {
         !self.messages.lock().is_empty()
+    }
+
+    fn arrived(&self) -> BoxFuture<'_, ()> {
+        let mut arrivals = self.arrivals.subscribe();
+        // The sender lives as long as the future does.
+        Box::pin(async move { while !self.waits() && arrivals.changed().await.is_ok() {} })
     }
 
     fn wish(&self) -> Wish {
@@ -215,6 +228,8 @@ pub(super) struct Finished {
     pub(super) final_text: String,
     /// Why the model stopped.
     pub(super) stop: Option<StopReason>,
+    /// What an agent calls the conversation.
+    pub(super) title: Option<String>,
     /// Where it stands.
     pub(super) progress: Progress,
     /// The conversation. None: it has to be read from the log.
@@ -244,7 +259,8 @@ pub(super) fn start(job: Job) -> AbortHandle {
 /// A turn that ended before its loop began.
 fn over(turn: TurnId, ended: Ended) -> Finished {
     let progress = Progress::default();
-    Finished { turn, ended, final_text: String::new(), stop: None, progress, conversation: None, broken: false }
+    let (final_text, stop, title) = (String::new(), None, None);
+    Finished { turn, ended, final_text, stop, title, progress, conversation: None, broken: false }
 }
 
 /// Who records what the turn does to files; its tools know it from now on.
@@ -306,6 +322,7 @@ async fn run(mut job: Job) -> Finished {
         sink: Some(Arc::clone(&job.sink) as Arc<dyn Sink>),
         session: Some(job.live.id.clone()),
         scope: job.scope,
+        ear: None,
     };
     let input = TurnInput {
         model,
@@ -314,6 +331,7 @@ async fn run(mut job: Job) -> Finished {
         directory: job.settings.working_directory.clone(),
         agent,
         reasoning: job.settings.reasoning,
+        agent_options: job.settings.agent_options.clone(),
         environment,
         sink: job.sink,
         progress: job.progress,
@@ -341,6 +359,7 @@ fn finished(turn: TurnId, outcome: TurnOutcome, carries: bool) -> Finished {
         ended: outcome.ended,
         final_text: outcome.final_text,
         stop: outcome.stop,
+        title: outcome.title,
         progress: outcome.progress,
         conversation: (!carries).then_some(Conversation { messages: outcome.messages, agent: outcome.agent }),
         broken: false,

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use crate::protocol::{Beginning, Configure, OWN_AGENT, PermissionMode, Reasoning, agent_of};
+use crate::protocol::{AgentOptions, Beginning, Configure, PermissionMode, Reasoning, agent_of};
 use crate::store::SessionSettings;
 
 /// What a list of tools calls all of them.
@@ -45,7 +45,8 @@ impl<'a> ToolEntry<'a> {
 
 /// Changes what is named, and nothing else.
 pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
-    let Configure { model, reasoning, title, instructions, tools, permission_mode, working_directory } = changes;
+    let Configure { model, reasoning, agent_options, title, instructions, tools, permission_mode, working_directory } =
+        changes;
     let text = |old: Option<String>, new: &Option<String>| match new {
         Some(new) => Some(new.clone()).filter(|new| !new.is_empty()),
         None => old,
@@ -55,11 +56,14 @@ pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
     settings.permission_mode = permission_mode.unwrap_or(settings.permission_mode);
     settings.reasoning = reasoning.unwrap_or(settings.reasoning);
     if let Some(model) = model {
+        if agent_of(model) != agent_of(&settings.model) {
+            // What one agent calls its options says nothing to another.
+            settings.agent_options.clear();
+        }
         settings.model.clone_from(model);
     }
-    if agent_of(&settings.model) != OWN_AGENT {
-        // An agent decides that itself.
-        settings.reasoning = Reasoning::Auto;
+    if let Some(options) = agent_options {
+        settings.agent_options.clone_from(options);
     }
     if let Some(directory) = working_directory {
         settings.working_directory.clone_from(directory);
@@ -74,6 +78,7 @@ pub fn beginning(settings: &SessionSettings) -> Beginning {
     let changes = Configure {
         model: Some(settings.model.clone()),
         reasoning: Some(settings.reasoning),
+        agent_options: Some(settings.agent_options.clone()).filter(|options| !options.is_empty()),
         title: settings.title.clone(),
         instructions: settings.instructions.clone(),
         tools: chosen_tools(settings),
@@ -98,6 +103,7 @@ pub fn begun(beginning: &Beginning) -> Option<SessionSettings> {
         tools: None,
         without_tools: Vec::new(),
         reasoning: Reasoning::default(),
+        agent_options: AgentOptions::new(),
         permissions: beginning.permissions.as_deref().cloned(),
         permission_mode: PermissionMode::default(),
         grants: Vec::new(),
@@ -146,6 +152,7 @@ pub fn chosen_tools(settings: &SessionSettings) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::AgentSetting;
 
     fn settings() -> SessionSettings {
         SessionSettings {
@@ -156,6 +163,7 @@ mod tests {
             tools: None,
             without_tools: Vec::new(),
             reasoning: Reasoning::High,
+            agent_options: [("o".to_owned(), AgentSetting::Flag(true))].into(),
             permissions: None,
             permission_mode: PermissionMode::Plan,
             grants: Vec::new(),
@@ -169,7 +177,7 @@ mod tests {
         assert_eq!(changed, settings());
         let body = serde_json::json!({
             "model": "n/n", "reasoning": "low", "title": "", "instructions": "j", "permissionMode": "auto",
-            "workingDirectory": "/v", "tools": ["a"],
+            "workingDirectory": "/v", "tools": ["a"], "agentOptions": { "p": "v" },
         });
         configure(&mut changed, &serde_json::from_value(body).expect("changes"));
         let want = SessionSettings {
@@ -179,12 +187,14 @@ mod tests {
             instructions: Some("j".into()),
             tools: Some(vec!["a".into()]),
             reasoning: Reasoning::Low,
+            agent_options: [("p".to_owned(), AgentSetting::Value("v".into()))].into(),
             permission_mode: PermissionMode::Auto,
             ..settings()
         };
         assert_eq!(changed, want);
         configure(&mut changed, &Configure { model: Some("acp/x".into()), ..Configure::default() });
-        assert_eq!(changed.reasoning, Reasoning::Auto, "an agent decides that itself");
+        assert_eq!(changed.reasoning, Reasoning::Low, "an agent is told too");
+        assert_eq!(changed.agent_options, AgentOptions::new(), "options are those of one agent");
     }
 
     #[test]

@@ -52,6 +52,11 @@ impl Tally {
             | EventBody::LoopComplete { .. }
             | EventBody::LoopDoomLoop { .. }
             | EventBody::AgentSession { .. }
+            | EventBody::AgentPlan(_)
+            | EventBody::AgentCommands(_)
+            | EventBody::AgentOptions(_)
+            | EventBody::AgentUsage(_)
+            | EventBody::AgentCompaction(_)
             | EventBody::StreamDelta { .. }
             | EventBody::StreamReasoning { .. }
             | EventBody::StreamRetry { .. }

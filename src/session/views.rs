@@ -318,6 +318,7 @@ impl Compared {
         self.differ("instructions", &stored.instructions, &log.instructions);
         self.differ("tools", &chosen_tools(stored), &chosen_tools(log));
         self.differ("reasoning", &stored.reasoning, &log.reasoning);
+        self.differ("agentOptions", &stored.agent_options, &log.agent_options);
         self.differ("permissions", &stored.permissions, &log.permissions);
         self.differ("permissionMode", &stored.permission_mode, &log.permission_mode);
     }

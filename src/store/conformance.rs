@@ -47,6 +47,7 @@ pub(super) fn row(id: &str) -> SessionRow {
             tools: None,
             without_tools: Vec::new(),
             reasoning: Reasoning::default(),
+            agent_options: Default::default(),
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),

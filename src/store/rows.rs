@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::protocol::{
-    ClientId, Configure, GrantId, Held, PermissionConfig, PermissionMode, Reasoning, SessionId, SessionStatus,
-    TurnRecord, Usage,
+    AgentOptions, ClientId, Configure, GrantId, Held, PermissionConfig, PermissionMode, Reasoning, SessionId,
+    SessionStatus, TurnRecord, Usage,
 };
 use crate::store::Waiting;
 
@@ -58,6 +58,9 @@ pub struct SessionSettings {
     /// Its own rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<PermissionConfig>,
+    /// What the options of its agent are set to.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub agent_options: AgentOptions,
     /// How much it does without asking.
     #[serde(default, skip_serializing_if = "is_default")]
     pub permission_mode: PermissionMode,

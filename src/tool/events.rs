@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::base::ear::Ear;
 use crate::protocol::EventBody;
 
 type Take = Arc<dyn Fn(EventBody) + Send + Sync>;
@@ -19,6 +20,7 @@ pub struct ToolEvents {
     wanted: Option<Wanted>,
     /// How often it was said that the work goes on.
     beats: Arc<AtomicU64>,
+    ear: Option<Arc<dyn Ear>>,
 }
 
 impl ToolEvents {
@@ -31,6 +33,17 @@ impl ToolEvents {
     #[must_use]
     pub fn while_wanted(self, wanted: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { wanted: Some(Arc::new(wanted)), ..self }
+    }
+
+    /// The same for a call to which somebody listens.
+    #[must_use]
+    pub fn heard_by(self, ear: Option<Arc<dyn Ear>>) -> Self {
+        Self { ear, ..self }
+    }
+
+    /// Who listens to the call.
+    pub fn ear(&self) -> Option<&Arc<dyn Ear>> {
+        self.ear.as_ref()
     }
 
     /// Whether somebody takes events at all.

@@ -78,6 +78,9 @@ impl LiveOutput {
 
 impl Follow for LiveOutput {
     fn take(&mut self, bytes: &[u8]) {
+        if let Some(ear) = self.events.ear() {
+            ear.wrote(bytes);
+        }
         let most = limit::LIVE_OUTPUT_BYTES_MAX;
         let newest = &bytes[bytes.len().saturating_sub(most)..];
         let over = (self.waiting.len() + newest.len()).saturating_sub(most);

@@ -13,11 +13,11 @@ use super::support::house::House;
 use super::support::http::request;
 
 /// A server with one agent, `a`, that is `how`, and a session of it.
-async fn house(how: &str) -> (House, String) {
+pub async fn house(how: &str) -> (House, String) {
     house_with(settings("a", how), |_| {}).await
 }
 
-async fn house_with(agent: AcpServer, change: impl FnOnce(&mut Settings)) -> (House, String) {
+pub async fn house_with(agent: AcpServer, change: impl FnOnce(&mut Settings)) -> (House, String) {
     let house = House::with(ListenOptions::default(), |settings| {
         settings.acp_servers = vec![agent];
         change(settings);
@@ -28,7 +28,7 @@ async fn house_with(agent: AcpServer, change: impl FnOnce(&mut Settings)) -> (Ho
 }
 
 /// All events of a session so far: their types, and their payloads.
-async fn events(house: &House, session: &str) -> Vec<(String, Value)> {
+pub async fn events(house: &House, session: &str) -> Vec<(String, Value)> {
     let session = session.parse().unwrap();
     let mut reader = house.app.events(&Caller::default(), &session, 0).await.unwrap();
     let last = house.app.session(&Caller::default(), &session).await.unwrap().last_seq;
@@ -46,7 +46,7 @@ fn kinds(events: &[(String, Value)]) -> Vec<&str> {
     events.iter().map(|(kind, _)| kind.as_str()).collect()
 }
 
-fn facts(turn: &Value) -> Value {
+pub fn facts(turn: &Value) -> Value {
     serde_json::from_str(turn["result"].as_str().unwrap_or_else(|| panic!("no result: {turn}"))).unwrap()
 }
 
@@ -114,7 +114,7 @@ async fn one_program_serves_all_sessions_and_ends_with_the_server() {
 }
 
 /// Prompts without waiting, and answers with the turn's id.
-async fn begin(house: &House, session: &str, script: &str) -> TurnId {
+pub async fn begin(house: &House, session: &str, script: &str) -> TurnId {
     let body = json!({ "prompt": script });
     let reply = house.call("POST", &format!("/sessions/{session}/prompt"), Some(body)).await;
     assert_eq!(reply.status, 202, "{reply:?}");
@@ -122,7 +122,7 @@ async fn begin(house: &House, session: &str, script: &str) -> TurnId {
 }
 
 /// The turn's record once it has ended.
-async fn end(house: &House, session: &str, turn: &TurnId) -> Value {
+pub async fn end(house: &House, session: &str, turn: &TurnId) -> Value {
     let (caller, session) = (Caller::default(), session.parse().unwrap());
     let record = house.app.wait_turn(&caller, &session, turn);
     let record = tokio::time::timeout(Duration::from_secs(30), record).await.expect("the turn ends");
@@ -136,7 +136,7 @@ async fn abort(house: &House, session: &str) {
 }
 
 /// Waits for a session's question, answers it, and gives it back.
-async fn decide(house: &House, session: &str, decision: &str) -> Value {
+pub async fn decide(house: &House, session: &str, decision: &str) -> Value {
     let mut stream = house.events(session, "").await;
     let question = stream.until("permission.request").await.pop().unwrap().data["payload"].clone();
     let body = json!({ "requestId": question["requestId"], "decision": decision });

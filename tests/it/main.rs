@@ -6,6 +6,7 @@
 
 mod acp;
 mod acp_agent;
+mod acp_told;
 mod activation;
 mod attack;
 mod changes;

@@ -4,6 +4,7 @@
 //! keeps the lines. PDFs and notebooks become text first (`converted`).
 
 mod converted;
+mod exact;
 mod notebook;
 mod pdf;
 mod pdf_text;
@@ -24,6 +25,7 @@ use super::fs_common::{
 };
 use super::fs_guard::Guard;
 use super::view_image::hindrance;
+use crate::base::ear::Ear;
 use crate::base::image::{Image, image};
 use crate::base::text::{self, ByteOrder, Content};
 use crate::base::workspace::{PathError, Workspace};
@@ -94,6 +96,7 @@ impl Tool for FsRead {
                 count,
                 pages: optional_text(&arguments, "pages")?,
                 raw: flag(&arguments, "raw")?,
+                ear: context.events.ear().cloned(),
                 cancel: context.cancel.clone(),
             };
             blocking(move || reading.run().map(ToolOutput::from)).await
@@ -111,11 +114,17 @@ struct Reading {
     count: usize,
     pages: Option<String>,
     raw: bool,
+    /// Who wants the bytes themselves, beside what is shown.
+    ear: Option<Arc<dyn Ear>>,
     cancel: CancellationToken,
 }
 
 impl Reading {
     fn run(&self) -> Result<String, ToolError> {
+        let wanted = self.ear.as_ref().and_then(|ear| Some((ear, ear.wants()?)));
+        if let Some((ear, lines)) = wanted {
+            ear.read(exact::text(self.open()?, &self.path, lines)?);
+        }
         let file = self.open()?;
         let found = file.metadata().map_err(|e| self.failed(&e))?;
         let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
@@ -485,6 +494,7 @@ mod tests {
                 count,
                 pages: None,
                 raw: false,
+                ear: None,
                 cancel,
             };
             let (text, hash) = reading.lines(&mut reader, None, &found).unwrap();

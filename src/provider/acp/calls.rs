@@ -10,6 +10,7 @@ use std::time::Instant;
 use agent_client_protocol::v1::schema as acp;
 use serde_json::{Map, Value, json};
 
+use super::terminals::Terminals;
 use crate::base::limit;
 use crate::base::workspace::Workspace;
 use crate::edit::unified_diff;
@@ -40,6 +41,7 @@ const UNKNOWN_COMMAND: &str = "$UNKNOWN";
 pub(super) struct Calls {
     server: String,
     directory: PathBuf,
+    terminals: Terminals,
     calls: HashMap<String, Call>,
 }
 
@@ -48,11 +50,15 @@ struct Call {
     merged: acp::ToolCall,
     started: Option<Instant>,
     ended: bool,
+    /// Bytes of its output that were shown while it ran.
+    shown: usize,
+    /// What a terminal of the agent's own has shown, which comes beside the call (`_meta`); its end.
+    own: String,
 }
 
 impl Calls {
-    pub fn new(server: &str, directory: &Path) -> Self {
-        Self { server: server.to_owned(), directory: directory.to_owned(), calls: HashMap::new() }
+    pub fn new(server: &str, directory: &Path, terminals: Terminals) -> Self {
+        Self { server: server.to_owned(), directory: directory.to_owned(), terminals, calls: HashMap::new() }
     }
 
     /// Where the session works.
@@ -66,21 +72,40 @@ impl Calls {
         if self.calls.contains_key(&id) {
             return self.update(call.into());
         }
-        self.calls.insert(id.clone(), Call { merged: call, started: None, ended: false });
-        self.advance(&id, false)
+        let shown = call.meta.as_ref().and_then(shown_beside);
+        self.calls.insert(id.clone(), Call { merged: call, started: None, ended: false, shown: 0, own: String::new() });
+        self.show(&id, shown, false)
     }
 
     /// Takes what has changed of a call; an unknown one begins with it.
     pub fn update(&mut self, update: acp::ToolCallUpdate) -> Vec<AgentEvent> {
+        let shown = update.meta.as_ref().and_then(shown_beside);
         let id = self.merge(update);
-        self.advance(&id, false)
+        self.show(&id, shown, false)
+    }
+
+    /// Tells a call, and what came beside it from a terminal of the agent's own.
+    fn show(&mut self, id: &str, shown: Option<String>, must: bool) -> Vec<AgentEvent> {
+        let Some(call) = self.calls.get_mut(id).filter(|call| !call.ended) else { return self.advance(id, must) };
+        let Some(text) = shown else { return self.advance(id, must) };
+        call.own.push_str(&text);
+        if call.own.len() > 2 * limit::AGENT_TERMINAL_BYTES_MAX {
+            call.own = crate::base::text::tail(&call.own, limit::AGENT_TERMINAL_BYTES_MAX).to_owned();
+        }
+        // The end of the call comes behind what it has shown.
+        let mut events = self.advance(id, true);
+        let piece = crate::base::text::head(&text, limit::LIVE_OUTPUT_BYTES_MAX).to_owned();
+        let at = usize::from(matches!(events.first(), Some(AgentEvent::CallStarted(_))));
+        events.insert(at, AgentEvent::CallOutput { id: id.to_owned(), text: piece });
+        events
     }
 
     fn merge(&mut self, update: acp::ToolCallUpdate) -> String {
         let id = update.tool_call_id.to_string();
         let call = self.calls.entry(id.clone()).or_insert_with(|| {
             let title = update.fields.title.clone().unwrap_or_default();
-            Call { merged: acp::ToolCall::new(update.tool_call_id.clone(), title), started: None, ended: false }
+            let merged = acp::ToolCall::new(update.tool_call_id.clone(), title);
+            Call { merged, started: None, ended: false, shown: 0, own: String::new() }
         });
         if !call.ended {
             call.merged.update(update.fields);
@@ -116,13 +141,16 @@ impl Calls {
             call.started = Some(Instant::now());
             events.push(AgentEvent::CallStarted(request(&self.server, &call.merged)));
         }
+        if call.started.is_some() && !over && !call.ended {
+            events.extend(call.preview());
+        }
         if let Some(started) = call.started.filter(|_| over && !call.ended) {
             call.ended = true;
             let elapsed = started.elapsed().as_millis();
             events.push(AgentEvent::CallEnded(ToolCallResult {
                 id: id.to_owned(),
                 name: name(&self.server, &call.merged),
-                output: output(&call.merged),
+                output: output(call, &self.terminals),
                 is_error: failed,
                 duration_ms: Some(u64::try_from(elapsed).unwrap_or(u64::MAX)),
                 parts: images(&call.merged),
@@ -132,6 +160,7 @@ impl Calls {
             call.merged.content = Vec::new();
             call.merged.raw_input = None;
             call.merged.raw_output = None;
+            call.own = String::new();
         }
         events
     }
@@ -164,6 +193,35 @@ impl Calls {
             max_output_chars: None,
         };
         Question { request, like: kind.like, definition, subject, preview: Some(preview(call)) }
+    }
+}
+
+impl Call {
+    /// What it has put out since the last time, while it runs.
+    fn preview(&mut self) -> Option<AgentEvent> {
+        let text = self.merged.content.iter().filter_map(said).collect::<Vec<_>>().join("\n");
+        // What does not go on where it was is told at the end.
+        let piece = text.get(self.shown..).filter(|piece| !piece.is_empty())?;
+        let piece = crate::base::text::head(piece, limit::LIVE_OUTPUT_BYTES_MAX).to_owned();
+        self.shown = text.len();
+        Some(AgentEvent::CallOutput { id: self.merged.tool_call_id.to_string(), text: piece })
+    }
+}
+
+/// What a terminal of the agent's own has shown since the last time: a habit of several agents, beside the protocol.
+fn shown_beside(meta: &acp::Meta) -> Option<String> {
+    let output = meta.get("terminal_output").or_else(|| meta.get("terminal_output_delta"))?;
+    output["data"].as_str().filter(|data| !data.is_empty()).map(str::to_owned)
+}
+
+/// The text of a piece of content that is one.
+fn said(content: &acp::ToolCallContent) -> Option<String> {
+    match content {
+        acp::ToolCallContent::Content(content) => match &content.content {
+            acp::ContentBlock::Text(text) => Some(text.text.clone()),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -228,8 +286,11 @@ fn request(server: &str, call: &acp::ToolCall) -> ToolCallRequest {
 }
 
 /// What a call came to, as text.
-fn output(call: &acp::ToolCall) -> String {
-    let mut texts: Vec<String> = call.content.iter().filter_map(content_text).collect();
+fn output(call: &Call, terminals: &Terminals) -> String {
+    let (own, call) = (&call.own, &call.merged);
+    let text = |content| content_text(content, terminals);
+    let mut texts: Vec<String> = call.content.iter().filter_map(text).collect();
+    texts.extend(Some(own.clone()).filter(|own| !own.is_empty()));
     if texts.is_empty() {
         texts.extend(call.raw_output.as_ref().filter(|raw| !raw.is_null()).map(|raw| match raw {
             Value::String(text) => text.clone(),
@@ -239,11 +300,12 @@ fn output(call: &acp::ToolCall) -> String {
     bound_output(texts.join("\n"), limit::OUTPUT_CHARS_MAX)
 }
 
-fn content_text(content: &acp::ToolCallContent) -> Option<String> {
+fn content_text(content: &acp::ToolCallContent, terminals: &Terminals) -> Option<String> {
     match content {
         acp::ToolCallContent::Content(content) => Some(block_text(&content.content)),
         acp::ToolCallContent::Diff(diff) => Some(change(diff).0),
-        // Terminals are not offered to agents, and what later versions know is not told as text.
+        acp::ToolCallContent::Terminal(terminal) => terminals.text(&terminal.terminal_id.to_string()),
+        // What later versions know is not told as text.
         _ => None,
     }
 }
@@ -258,6 +320,11 @@ pub(super) fn block_text(block: &acp::ContentBlock) -> String {
         acp::ContentBlock::Resource(_) => "[resource]".to_owned(),
         _ => "[content]".to_owned(),
     }
+}
+
+/// The same of a block as it came.
+pub(super) fn block_text_of(block: &Value) -> String {
+    serde_json::from_value(block.clone()).map(|block| block_text(&block)).unwrap_or_default()
 }
 
 /// A diff as text, and what it counts.
@@ -333,8 +400,14 @@ fn command(input: &Value) -> Option<String> {
         return Some(text.to_owned()).filter(|text| !text.trim().is_empty());
     }
     let words: Vec<&str> = given.as_array()?.iter().map(Value::as_str).collect::<Option<_>>()?;
-    match words.as_slice() {
+    if words.len() == 1 { Some(quoted(words[0])) } else { line_of(&words) }
+}
+
+/// The command line of some words; a single one is a line already.
+pub(super) fn line_of(words: &[&str]) -> Option<String> {
+    match words {
         [] => None,
+        [line] => Some((*line).to_owned()).filter(|line| !line.trim().is_empty()),
         // `bash -lc SCRIPT` is its script.
         [shell, flag, script] if is_shell(shell) && flag.starts_with('-') && flag.ends_with('c') => {
             Some((*script).to_owned())

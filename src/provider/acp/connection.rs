@@ -4,6 +4,8 @@
 //! reaches that session's turn in the order it was said, the turn's end included; when the program is gone, whoever
 //! waits for it hears why; its whole process group ends with it, and it ends with this connection's stop token.
 
+mod told;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::Arc;
@@ -21,6 +23,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::AcpLoad;
+use super::known::{Known, Said};
+use super::turn::is_served;
 use super::wire::{self, Lines, Message, NoLine, RpcError};
 use crate::base::process::{self, ChildStderr, ChildStdin, ChildStdout, Invocation, Piped};
 use crate::base::secrets::Secrets;
@@ -55,8 +59,12 @@ pub(super) enum Fault {
 /// What reaches a turn.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// `session/update`, its `update`.
+    /// `session/update`, its `update`: what the agent says and does.
     Update(Value),
+    /// What it says of itself.
+    Said(Said),
+    /// It wants no answer to this request of its any more.
+    Withdrawn(Value),
     /// A request of the agent that is for this turn.
     Request { id: Value, method: String, params: Value },
     /// The answer to the prompt. Nothing comes after it.
@@ -89,6 +97,7 @@ pub(super) struct Connection {
     table: Mutex<Table>,
     /// Sessions that are open in the program.
     pub sessions: Mutex<HashSet<String>>,
+    known: Mutex<HashMap<String, Known>>,
     stop: CancellationToken,
     retired: CancellationToken,
     used: watch::Sender<Used>,
@@ -139,6 +148,7 @@ impl Connection {
             unread_bytes: AtomicUsize::new(0),
             table: Mutex::default(),
             sessions: Mutex::default(),
+            known: Mutex::default(),
             stop,
             retired: CancellationToken::new(),
             used: watch::Sender::new(Used { turns: 0, since: Instant::now(), over: false }),
@@ -295,13 +305,12 @@ impl Connection {
                     None => tracing::debug!(agent = self.name, id, "an answer that nobody waits for"),
                 }
             }
-            Message::Note { method, params } if method == "session/update" => {
-                let Some(turn) = self.turn_of(&params) else {
-                    tracing::debug!(agent = self.name, "an update of a session that no turn runs in");
-                    return;
-                };
-                let mut params = params;
-                let _ = turn.send(Incoming::Update(params["update"].take())).await;
+            Message::Note { method, params } if method == "session/update" => self.take_update(params).await,
+            Message::Note { method, mut params } if method == "$/cancel_request" => {
+                let (id, turns) = (params["requestId"].take(), self.table.lock().turns.clone());
+                for turn in turns.into_values() {
+                    let _ = turn.send(Incoming::Withdrawn(id.clone())).await;
+                }
             }
             Message::Note { method, .. } => tracing::debug!(agent = self.name, method, "a notification without a use"),
             Message::Request { id, method, params } => self.take_request(id, method, params).await,
@@ -309,7 +318,7 @@ impl Connection {
     }
 
     async fn take_request(&self, id: Value, method: String, params: Value) {
-        if !matches!(method.as_str(), "session/request_permission" | "fs/write_text_file" | "elicitation/create") {
+        if !is_served(&method) {
             self.answer(&id, Err((METHOD_NOT_FOUND, format!("no method {method}"))));
             return;
         }

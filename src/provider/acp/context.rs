@@ -37,16 +37,28 @@ pub(super) fn blocks(
     }
     for message in &now {
         let Message::User(parts) = message else { continue };
-        for part in parts {
-            match part {
-                Part::Text { text } => blocks.push(block(text)),
-                Part::Image { media_type, data } => {
-                    blocks.push(acp::ContentBlock::Image(acp::ImageContent::new(data.clone(), media_type.clone())));
-                }
-            }
-        }
+        blocks.extend(parts.iter().map(part_block));
     }
     blocks
+}
+
+/// The blocks of one thing that a user says.
+pub(super) fn said(parts: &[Part], takes_images: bool) -> Vec<acp::ContentBlock> {
+    let mut message = [Message::User(parts.to_vec())];
+    if !takes_images {
+        describe_images(&mut message);
+    }
+    let [Message::User(parts)] = &message else { return Vec::new() };
+    parts.iter().map(part_block).collect()
+}
+
+fn part_block(part: &Part) -> acp::ContentBlock {
+    match part {
+        Part::Text { text } => block(text),
+        Part::Image { media_type, data } => {
+            acp::ContentBlock::Image(acp::ImageContent::new(data.clone(), media_type.clone()))
+        }
+    }
 }
 
 fn block(text: &str) -> acp::ContentBlock {

@@ -3,8 +3,12 @@
 //! - `wire`: lines and JSON-RPC messages
 //! - `connection`: one running program
 //! - `session`: the program when it is needed, and the agent's sessions
+//! - `options`: what a session is set to
+//! - `known`: what an agent says of a session beside its turns
 //! - `turn`: one prompt and everything until its end
+//! - `terminals`: the commands that are run for it
 //! - `calls`: the agent's tool calls in our terms
+//! - `client`: what a program does with an agent by hand
 //! - `context`: what a prompt says
 //!
 //! One program serves all sessions of a configured server. It starts at the first prompt, and a program that is
@@ -13,12 +17,16 @@
 //! (docs/adr/0016-acp-agents-are-models.md).
 
 mod calls;
+mod client;
 mod connection;
 mod context;
 #[cfg(test)]
 #[path = "../../../fuzz/src/inside/agents.rs"]
 mod inside;
+mod known;
+mod options;
 mod session;
+mod terminals;
 mod turn;
 mod wire;
 
@@ -34,10 +42,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::base::limit;
 use crate::base::secrets::Secrets;
-use crate::config::{AcpPermissionPolicy, find_program_in};
+use crate::config::{AcpPermissionPolicy, AcpProfile, find_program_in};
 use crate::model::{Model, ModelError, ModelRequest, ModelStream};
 use crate::protocol::ACP_PREFIX;
 
+pub use client::{AcpAbilities, AcpSession};
 use connection::{Connection, Fault};
 use session::Abilities;
 
@@ -67,10 +76,23 @@ pub struct AcpOptions {
     pub timeout: Duration,
     /// What happens when it asks for permission.
     pub policy: AcpPermissionPolicy,
-    /// Whether it is offered that files are written for it.
-    pub serves_writes: bool,
+    /// How it is logged in to when it wants that: the id of one of its own methods.
+    pub auth_method: Option<String>,
+    /// What it is offered to have done for it.
+    pub serves: AcpServices,
     /// Rest after which its program is ended, until it is needed again. None: it stays.
     pub idle: Option<Duration>,
+}
+
+/// What an agent is offered to have done by our tools.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct AcpServices {
+    /// Text files are read for it.
+    pub reads: bool,
+    /// Text files are written for it.
+    pub writes: bool,
+    /// Commands are run for it.
+    pub commands: bool,
 }
 
 /// An agent that answers as a model. Dropping it ends its program.
@@ -170,7 +192,10 @@ fn program(options: &AcpOptions) -> Result<PathBuf, ModelError> {
     }
     let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
     let found = find_program_in(command, directory, path);
-    found.ok_or_else(|| ModelError::Unavailable(format!("the program `{command}` is not installed")))
+    found.ok_or_else(|| {
+        let package = AcpProfile::of_command(command).map(|known| format!(" ({})", known.package)).unwrap_or_default();
+        ModelError::Unavailable(format!("the program `{command}` is not installed{package}"))
+    })
 }
 
 impl Agent {

@@ -7,7 +7,7 @@ use agent_client_protocol::v1::schema as acp;
 use serde_json::Value;
 
 use super::connection::{Connection, Fault, InUse};
-use super::{Agent, Running};
+use super::{AUTH_REQUIRED, Agent, Running};
 use crate::base::limit;
 use crate::base::process::Invocation;
 use crate::model::{AgentRequest, ModelError};
@@ -23,23 +23,40 @@ pub(super) struct Opened {
     /// It is new, and knows nothing of the conversation.
     pub fresh: bool,
     pub takes_images: bool,
+    /// It can be told things while it works.
+    pub steers: bool,
 }
 
 /// What an agent says that it can do.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Abilities {
-    load: bool,
-    resume: bool,
+    pub load: bool,
+    pub resume: bool,
+    /// It lists sessions, deletes and closes them.
+    pub list: bool,
+    pub delete: bool,
+    pub close: bool,
     images: bool,
-    /// How it can be logged in to, in its words.
-    logins: Vec<String>,
+    steers: bool,
+    /// How it can be logged in to: ids, and names for people.
+    logins: Vec<(String, String)>,
 }
 
-/// What a session can be set to.
-#[derive(Debug, Default)]
-struct Choices {
-    modes: Option<acp::SessionModeState>,
-    options: Vec<acp::SessionConfigOption>,
+impl Abilities {
+    fn login_words(&self) -> String {
+        let words = self.logins.iter().map(|(id, name)| if id == name { id.clone() } else { format!("{name} ({id})") });
+        words.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Whether what is advertised beside the protocol is there.
+fn supports(advertised: &Value) -> bool {
+    advertised["supported"] == true
+}
+
+/// Whether a login is missing.
+fn wants_login(fault: &Fault) -> bool {
+    matches!(fault, Fault::Refused(error) if error.code == AUTH_REQUIRED)
 }
 
 impl Agent {
@@ -47,30 +64,34 @@ impl Agent {
     pub async fn open_session(&self, asked: &AgentRequest) -> Result<Opened, ModelError> {
         let (connection, abilities, here) = self.connect().await?;
         let opened = |session: String, fresh| {
-            let takes_images = abilities.images;
-            Opened { connection: Arc::clone(&connection), _here: here, session, fresh, takes_images }
+            let (takes_images, steers) = (abilities.images, abilities.steers);
+            Opened { connection: Arc::clone(&connection), _here: here, session, fresh, takes_images, steers }
         };
         if let Some(known) = &asked.session {
-            if connection.sessions.lock().contains(known) {
-                return Ok(opened(known.clone(), false));
-            }
-            if let Some(choices) = self.reopen(&connection, &abilities, known, asked).await? {
-                self.choose(&connection, known, choices).await?;
+            let open = connection.sessions.lock().contains(known);
+            if open || self.reopen(&connection, &abilities, known, asked).await? {
+                self.choose(&connection, known, asked).await?;
                 connection.sessions.lock().insert(known.clone());
                 return Ok(opened(known.clone(), false));
             }
         }
         let params = acp::NewSessionRequest::new(asked.directory.clone());
-        let created = self.ask::<acp::NewSessionResponse>(&connection, "session/new", &params).await;
+        let mut created = self.ask::<Value>(&connection, "session/new", &params).await;
+        if created.as_ref().is_err_and(wants_login) && self.log_in(&connection, &abilities).await? {
+            created = self.ask::<Value>(&connection, "session/new", &params).await;
+        }
         let created = created.map_err(|fault| self.login_fault("session/new", fault, &abilities))?;
-        let session = created.session_id.to_string();
-        let choices = Choices { modes: created.modes, options: created.config_options.unwrap_or_default() };
-        self.choose(&connection, &session, choices).await?;
+        let Some(session) = created["sessionId"].as_str().map(str::to_owned) else {
+            let fault = Fault::Malformed("its answer to session/new: `sessionId` is missing".to_owned());
+            return Err(self.fault("session/new", fault));
+        };
+        connection.known(&session, |known| known.opened(&created));
+        self.choose(&connection, &session, asked).await?;
         connection.sessions.lock().insert(session.clone());
         Ok(opened(session, true))
     }
 
-    /// Opens a session of an earlier program again. None: it cannot be; the conversation is told to a new one.
+    /// Opens a session of an earlier program again. False: it cannot be; the conversation is told to a new one.
     ///
     /// What the agent replays of it reaches no turn: our log has it already.
     async fn reopen(
@@ -79,73 +100,33 @@ impl Agent {
         abilities: &Abilities,
         session: &str,
         asked: &AgentRequest,
-    ) -> Result<Option<Choices>, ModelError> {
+    ) -> Result<bool, ModelError> {
         let cwd = asked.directory.clone();
         let (method, answer) = if abilities.resume {
             let params = acp::ResumeSessionRequest::new(session.to_owned(), cwd);
-            let answer = self.ask::<acp::ResumeSessionResponse>(connection, "session/resume", &params).await;
-            let choices = |r: acp::ResumeSessionResponse| (r.modes, r.config_options);
-            ("session/resume", answer.map(choices))
+            ("session/resume", self.ask::<Value>(connection, "session/resume", &params).await)
         } else if abilities.load {
             let params = acp::LoadSessionRequest::new(session.to_owned(), cwd);
-            let answer = self.ask::<acp::LoadSessionResponse>(connection, "session/load", &params).await;
-            ("session/load", answer.map(|r| (r.modes, r.config_options)))
+            ("session/load", self.ask::<Value>(connection, "session/load", &params).await)
         } else {
-            return Ok(None);
+            return Ok(false);
         };
         match answer {
-            Ok((modes, options)) => Ok(Some(Choices { modes, options: options.unwrap_or_default() })),
+            Ok(answer) => {
+                connection.known(session, |known| known.opened(&answer));
+                Ok(true)
+            }
             Err(fault @ (Fault::Gone(_) | Fault::TimedOut(_))) => Err(self.fault(method, fault)),
             Err(fault @ (Fault::Refused(_) | Fault::Malformed(_))) => {
                 let error = self.fault(method, fault);
                 tracing::warn!(session, %error, "an agent's session cannot be gone on with; a new one is told of it");
-                Ok(None)
+                Ok(false)
             }
         }
-    }
-
-    /// Sets a session to the agent that the configuration names (`defaultAgent`).
-    async fn choose(&self, connection: &Arc<Connection>, session: &str, choices: Choices) -> Result<(), ModelError> {
-        let Some(wanted) = &self.options.default_agent else { return Ok(()) };
-        let modes = choices.modes.as_ref();
-        if let Some(modes) = modes.filter(|modes| modes.available_modes.iter().any(|mode| *mode.id.0 == **wanted)) {
-            if *modes.current_mode_id.0 == **wanted {
-                return Ok(());
-            }
-            let params = acp::SetSessionModeRequest::new(session.to_owned(), wanted.clone());
-            let set = self.ask::<Value>(connection, "session/set_mode", &params).await;
-            return set.map(drop).map_err(|fault| self.fault("session/set_mode", fault));
-        }
-        for option in choices.options.iter().filter(|option| is_agents(option)) {
-            let Some((current, values)) = values_of(option) else { continue };
-            if current == *wanted {
-                return Ok(());
-            }
-            if values.contains(wanted) {
-                let value = acp::SessionConfigOptionValue::value_id(wanted.clone());
-                let params = acp::SetSessionConfigOptionRequest::new(session.to_owned(), option.id.clone(), value);
-                let set = self.ask::<Value>(connection, "session/set_config_option", &params).await;
-                return set.map(drop).map_err(|fault| self.fault("session/set_config_option", fault));
-            }
-        }
-        self.not_offered(wanted, &choices)
-    }
-
-    fn not_offered(&self, wanted: &str, choices: &Choices) -> Result<(), ModelError> {
-        let modes = choices.modes.iter().flat_map(|modes| &modes.available_modes).map(|mode| mode.id.to_string());
-        let values = choices.options.iter().filter(|option| is_agents(option)).filter_map(values_of);
-        let offered: Vec<String> = modes.chain(values.flat_map(|(_, values)| values)).collect();
-        if offered.is_empty() {
-            let name = self.name();
-            tracing::warn!(agent = name, wanted, "`defaultAgent` names one, and the agent offers none to choose from");
-            return Ok(());
-        }
-        let words = format!("`defaultAgent` is `{wanted}`, and it offers {}", offered.join(", "));
-        Err(self.named(ModelError::Refused(words)))
     }
 
     /// The running program, started and greeted when there is none.
-    async fn connect(&self) -> Result<(Arc<Connection>, Abilities, InUse), ModelError> {
+    pub async fn connect(&self) -> Result<(Arc<Connection>, Abilities, InUse), ModelError> {
         let mut current = self.current.lock().await;
         if let Some(running) = current.as_ref() {
             let connection = &running.connection;
@@ -206,10 +187,25 @@ impl Agent {
     }
 
     async fn greet(&self, connection: &Arc<Connection>) -> Result<Abilities, ModelError> {
-        let files = acp::FileSystemCapabilities::new().write_text_file(self.options.serves_writes);
+        let serves = self.options.serves;
+        let files = acp::FileSystemCapabilities::new().read_text_file(serves.reads).write_text_file(serves.writes);
         let forms = acp::ElicitationCapabilities::new().form(acp::ElicitationFormCapabilities::new());
+        let switches =
+            acp::SessionConfigOptionsCapabilities::new().boolean(acp::BooleanConfigOptionCapabilities::new());
+        let session = acp::ClientSessionCapabilities::new()
+            .compaction(acp::CompactionCapabilities::new())
+            .config_options(switches)
+            .notices(acp::NoticeCapabilities::new());
+        // A habit of agents beside the protocol: what their own terminals show comes with their calls.
+        let habits = serde_json::Map::from_iter([("terminal_output".to_owned(), Value::Bool(true))]);
+        let capabilities = acp::ClientCapabilities::new()
+            .fs(files)
+            .terminal(serves.commands)
+            .elicitation(forms)
+            .session(session)
+            .meta(habits);
         let params = acp::InitializeRequest::new(ProtocolVersion::V1)
-            .client_capabilities(acp::ClientCapabilities::new().fs(files).elicitation(forms))
+            .client_capabilities(capabilities)
             .client_info(acp::Implementation::new("simse", env!("CARGO_PKG_VERSION")));
         let greeted = self.ask::<acp::InitializeResponse>(connection, "initialize", &params).await;
         let greeted = greeted.map_err(|fault| self.fault("initialize", fault))?;
@@ -217,16 +213,23 @@ impl Agent {
             let words = format!("it speaks version {} of the protocol, and not 1", greeted.protocol_version);
             return Err(self.named(ModelError::Unavailable(words)));
         }
+        // Beside the protocol, and advertised there or beside what the agent can do.
+        let steers = |meta: Option<&acp::Meta>| meta.is_some_and(|meta| meta.get("steering").is_some_and(supports));
+        let steers = steers(greeted.meta.as_ref()) || steers(greeted.agent_capabilities.meta.as_ref());
         let can = greeted.agent_capabilities;
         Ok(Abilities {
             load: can.load_session,
             resume: can.session_capabilities.resume.is_some(),
+            list: can.session_capabilities.list.is_some(),
+            delete: can.session_capabilities.delete.is_some(),
+            close: can.session_capabilities.close.is_some(),
             images: can.prompt_capabilities.image,
-            logins: greeted.auth_methods.iter().map(|method| method.name().to_owned()).collect(),
+            steers,
+            logins: greeted.auth_methods.iter().map(|one| (one.id().to_string(), one.name().to_owned())).collect(),
         })
     }
 
-    async fn ask<T: serde::de::DeserializeOwned>(
+    pub(super) async fn ask<T: serde::de::DeserializeOwned>(
         &self,
         connection: &Arc<Connection>,
         method: &str,
@@ -240,31 +243,32 @@ impl Agent {
         answer
     }
 
+    /// Logs in by the method that is configured (`authMethod`). False: none is.
+    async fn log_in(&self, connection: &Arc<Connection>, abilities: &Abilities) -> Result<bool, ModelError> {
+        let Some(method) = &self.options.auth_method else { return Ok(false) };
+        if !abilities.logins.iter().any(|(id, _)| id == method) {
+            let words = format!("`authMethod` is `{method}`, and it knows {}", abilities.login_words());
+            return Err(self.named(ModelError::Unauthorized(words)));
+        }
+        let answer =
+            self.ask::<Value>(connection, "authenticate", &acp::AuthenticateRequest::new(method.clone())).await;
+        match answer {
+            Ok(_) => Ok(true),
+            Err(Fault::Refused(error)) => {
+                let words = format!("it cannot be logged in to by `{method}`: {}", error.message);
+                Err(self.named(ModelError::Unauthorized(words)))
+            }
+            Err(fault) => Err(self.fault("authenticate", fault)),
+        }
+    }
+
     /// A fault where a login may be missing.
     fn login_fault(&self, method: &str, fault: Fault, abilities: &Abilities) -> ModelError {
         match self.fault(method, fault) {
             ModelError::Unauthorized(words) if !abilities.logins.is_empty() => {
-                ModelError::Unauthorized(format!("{words} (it knows: {})", abilities.logins.join(", ")))
+                ModelError::Unauthorized(format!("{words} (it knows: {}; see `authMethod`)", abilities.login_words()))
             }
             error => error,
         }
     }
-}
-
-/// Whether an option chooses what answers: a mode, or an agent.
-fn is_agents(option: &acp::SessionConfigOption) -> bool {
-    matches!(option.category, Some(acp::SessionConfigOptionCategory::Mode)) || matches!(&*option.id.0, "mode" | "agent")
-}
-
-/// What is chosen in a list, and what can be.
-fn values_of(option: &acp::SessionConfigOption) -> Option<(String, Vec<String>)> {
-    let acp::SessionConfigKind::Select(select) = &option.kind else { return None };
-    let values = match &select.options {
-        acp::SessionConfigSelectOptions::Ungrouped(all) => all.iter().map(|one| one.value.to_string()).collect(),
-        acp::SessionConfigSelectOptions::Grouped(groups) => {
-            groups.iter().flat_map(|group| &group.options).map(|one| one.value.to_string()).collect()
-        }
-        _ => Vec::new(),
-    };
-    Some((select.current_value.to_string(), values))
 }

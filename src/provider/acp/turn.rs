@@ -1,8 +1,11 @@
-//! One prompt to an agent: its session, what it says and does, what it asks, and its end.
+//! One prompt to an agent: its session, what it says and does, and its end; what it asks is in `serve`.
 //!
 //! Runs in a task of its own, so that it ends in order even when nobody listens any more. A stop, by the
 //! token or by a listener that is gone, is `session/cancel`; an agent that does not stop in its time loses its
 //! program, as soon as no other turn runs in it. Invariant: each request of the agent gets one answer.
+
+mod serve;
+mod steer;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,7 +14,7 @@ use std::time::Duration;
 use agent_client_protocol::v1::schema as acp;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -19,22 +22,22 @@ use super::Agent;
 use super::calls::{Calls, block_text};
 use super::connection::{Connection, Fault, Incoming, Turn};
 use super::context::blocks;
+use super::known::{Known, Said};
 use super::session::Opened;
+use super::terminals::Terminals;
 use super::wire::RpcError;
 use crate::base::{BoxFuture, limit};
-use crate::config::AcpPermissionPolicy;
-use crate::model::{AgentEvent, FormRequest, HostCall, ModelError, ModelEvent, ModelRequest, Reply, StopReason};
-use crate::permission::Subject;
-use crate::protocol::{FormReply, PermissionVerdict, ToolCallRequest, ToolCallResult, Usage};
-use crate::tool::Form;
+use crate::model::{AgentEvent, ModelError, ModelEvent, ModelRequest, StopReason};
+use crate::protocol::Usage;
+
+pub(super) use serve::is_served;
+use serve::{Answered, Granted, Wanted};
 
 /// What the stream carries.
 pub(super) type Item = Result<ModelEvent, ModelError>;
 
 /// JSON-RPC: the parameters are wrong.
 const INVALID_PARAMS: i64 = -32602;
-/// JSON-RPC: it failed.
-const INTERNAL_ERROR: i64 = -32603;
 /// ACP: what was named is not there.
 const NOT_FOUND: i64 = -32002;
 
@@ -80,22 +83,6 @@ async fn stopped(cancel: &CancellationToken, out: &mpsc::Sender<Item>) {
     }
 }
 
-/// What came of a request of the agent.
-enum Answered {
-    Permission(Option<PermissionVerdict>, Vec<acp::PermissionOption>, Vec<String>),
-    Written(Option<ToolCallResult>),
-    /// None: the form could not be put.
-    Form(Option<FormReply>),
-}
-
-/// What a request of the agent is about.
-#[derive(Debug, Clone, Copy)]
-enum Wanted {
-    Permission,
-    Form,
-    Write,
-}
-
 struct Talk {
     agent: Arc<Agent>,
     session: String,
@@ -104,10 +91,11 @@ struct Talk {
     calls: Calls,
     /// Requests of the agent that wait for us, by a number of ours: its id of it, and what is wanted.
     open: HashMap<u64, (Value, Wanted)>,
+    terminals: Terminals,
     answers: FuturesUnordered<BoxFuture<'static, (u64, Answered)>>,
     requests: u64,
-    /// Files that it was allowed to change and has not written yet.
-    granted: HashSet<String>,
+    /// Files that it was allowed to change and commands that it was allowed to run, and has not yet.
+    granted: HashSet<Granted>,
     bytes: usize,
 }
 
@@ -118,13 +106,15 @@ impl Talk {
         (cancel, out): (CancellationToken, mpsc::Sender<Item>),
         directory: &std::path::Path,
     ) -> Self {
+        let terminals = Terminals::default();
         Self {
             agent: Arc::clone(agent),
             session: opened.session.clone(),
             cancel,
             out,
-            calls: Calls::new(agent.name(), directory),
+            calls: Calls::new(agent.name(), directory, terminals.clone()),
             open: HashMap::new(),
+            terminals,
             answers: FuturesUnordered::new(),
             requests: 0,
             granted: HashSet::new(),
@@ -138,6 +128,10 @@ impl Talk {
         let params = acp::PromptRequest::new(self.session.clone(), prompt);
         let mut turn =
             connection.prompt(&self.session, &params).map_err(|fault| self.agent.fault("session/prompt", fault))?;
+        let mut steers = self.steerable(opened).await;
+        for said in connection.known(&self.session, Known::untold) {
+            self.say(said).await;
+        }
         let mut stop_at = None;
         loop {
             let incoming = tokio::select! {
@@ -149,6 +143,10 @@ impl Talk {
                 }
                 Some((number, answered)) = self.answers.next(), if !self.answers.is_empty() => {
                     self.answer(connection, number, answered);
+                    continue;
+                }
+                Some((parts, reply)) = steers.recv() => {
+                    self.steer(opened, parts, reply);
                     continue;
                 }
                 () = until(stop_at) => {
@@ -166,7 +164,9 @@ impl Talk {
                 Err(fault) => return Err(self.agent.fault("session/prompt", fault)),
                 Ok(Incoming::Done(result)) => return self.finish(connection, result, stop_at.is_some()).await,
                 Ok(Incoming::Update(update)) => self.update(update).await,
+                Ok(Incoming::Said(said)) => self.say(said).await,
                 Ok(Incoming::Request { id, method, params }) => self.request(connection, (id, &method, params)).await,
+                Ok(Incoming::Withdrawn(id)) => self.withdraw(connection, &id),
             }
             if self.bytes > limit::ACP_TURN_BYTES_MAX {
                 return Err(self.too_much(connection, turn).await);
@@ -198,6 +198,15 @@ impl Talk {
         }
     }
 
+    /// Hands on what the agent says of itself.
+    async fn say(&mut self, said: Said) {
+        let event = match said {
+            Said::Event(event) => AgentEvent::Told(Box::new(event)),
+            Said::Title(title) => AgentEvent::Title(title),
+        };
+        self.emit(ModelEvent::Agent(event)).await;
+    }
+
     async fn update(&mut self, update: Value) {
         let kind = update["sessionUpdate"].as_str().unwrap_or_default().to_owned();
         let update = match serde_json::from_value::<acp::SessionUpdate>(update) {
@@ -226,150 +235,9 @@ impl Talk {
                 let events = self.calls.update(update);
                 self.emit_own(events).await;
             }
-            // The user's own words, plans, commands, modes, options, titles, fill levels, notices, compactions, and
-            // whatever later versions add: there is no event for them.
+            // The user's own words, and whatever later versions add: there is no event for them. What the agent says of
+            // itself comes another way.
             _ => tracing::debug!(agent = self.agent.name(), kind, "an update without an event"),
-        }
-    }
-
-    /// Takes a request of the agent. Its answer may come later.
-    async fn request(&mut self, connection: &Connection, (id, method, params): (Value, &str, Value)) {
-        self.requests += 1;
-        let number = self.requests;
-        let wanted = match method {
-            "session/request_permission" => Wanted::Permission,
-            "elicitation/create" => Wanted::Form,
-            _ => Wanted::Write,
-        };
-        self.open.insert(number, (id.clone(), wanted));
-        let taken = match wanted {
-            Wanted::Permission => match serde_json::from_value(params) {
-                Ok(asked) => {
-                    self.asked(connection, number, asked).await;
-                    Ok(())
-                }
-                Err(error) => Err(error.to_string()),
-            },
-            Wanted::Form => self.form(number, params).await,
-            Wanted::Write => match serde_json::from_value(params) {
-                Ok(write) => {
-                    self.write(connection, number, write).await;
-                    Ok(())
-                }
-                Err(error) => Err(error.to_string()),
-            },
-        };
-        if let Err(problem) = taken {
-            self.open.remove(&number);
-            connection.answer(&id, Err((INVALID_PARAMS, problem)));
-        }
-    }
-
-    /// Hands on a form for a person. Read by hand: what it holds is the form's to understand.
-    async fn form(&mut self, number: u64, mut params: Value) -> Result<(), String> {
-        if params["mode"] != "form" {
-            return Err("mode: expected `form`".to_owned());
-        }
-        let Some(message) = params["message"].as_str().map(str::to_owned) else {
-            return Err("message: expected a string".to_owned());
-        };
-        let (who, schema) = (format!("The agent `{}`", self.agent.name()), params["requestedSchema"].take());
-        Form::read(&who, &message, &schema).map_err(|problem| format!("requestedSchema: {problem}"))?;
-        let call_id = params["toolCallId"].as_str().map(str::to_owned);
-        let (reply, filled) = Reply::channel();
-        let request = Box::new(FormRequest { who, call_id, message, schema });
-        self.emit(ModelEvent::Agent(AgentEvent::Fill(request, reply))).await;
-        self.answers.push(Box::pin(async move { (number, Answered::Form(filled.await.ok())) }));
-        Ok(())
-    }
-
-    async fn asked(&mut self, connection: &Connection, number: u64, asked: acp::RequestPermissionRequest) {
-        let (events, call) = self.calls.ask(asked.tool_call);
-        self.emit_own(events).await;
-        let options = asked.options;
-        let verdict =
-            |allowed| PermissionVerdict { allowed, by: crate::protocol::VerdictSource::Policy, reason: String::new() };
-        let put = match (self.agent.options.policy, call) {
-            (AcpPermissionPolicy::Prompt, Some(call)) => call,
-            (AcpPermissionPolicy::AutoApprove, _) => {
-                let answered = Answered::Permission(Some(verdict(true)), options, Vec::new());
-                return self.answer(connection, number, answered);
-            }
-            (AcpPermissionPolicy::Deny | AcpPermissionPolicy::Prompt, _) => {
-                let answered = Answered::Permission(Some(verdict(false)), options, Vec::new());
-                return self.answer(connection, number, answered);
-            }
-        };
-        let (server, directory) = (self.agent.name().to_owned(), self.calls.directory().to_owned());
-        let question = tokio::task::spawn_blocking(move || Calls::question(&server, &directory, &put)).await;
-        let Ok(question) = question else {
-            return self.answer(connection, number, Answered::Permission(None, options, Vec::new()));
-        };
-        let paths = match &question.subject {
-            Subject::Paths(paths) if question.like.contains(&"fs_write") => {
-                paths.iter().map(|path| path.given.clone()).collect()
-            }
-            Subject::Paths(_) | Subject::None | Subject::Command(_) => Vec::new(),
-        };
-        let (reply, verdict) = Reply::channel();
-        self.emit(ModelEvent::Agent(AgentEvent::Ask(Box::new(question), reply))).await;
-        self.answers.push(Box::pin(async move {
-            let verdict = verdict.await.ok();
-            (number, Answered::Permission(verdict, options, paths))
-        }));
-    }
-
-    async fn write(&mut self, connection: &Connection, number: u64, write: acp::WriteTextFileRequest) {
-        let path = write.path.display().to_string();
-        let approved = match self.agent.options.policy {
-            AcpPermissionPolicy::AutoApprove => true,
-            // It was asked about this change already.
-            AcpPermissionPolicy::Prompt => self.granted.remove(&path),
-            AcpPermissionPolicy::Deny => {
-                return self.answer(connection, number, Answered::Written(None));
-            }
-        };
-        let mut arguments = serde_json::Map::new();
-        arguments.insert("path".into(), path.into());
-        arguments.insert("content".into(), write.content.into());
-        let id = format!("{}_write_{number}", self.session);
-        let request = ToolCallRequest { id, name: "fs_write".into(), arguments };
-        let (reply, result) = Reply::channel();
-        self.emit(ModelEvent::Agent(AgentEvent::Run(Box::new(HostCall { request, approved }), reply))).await;
-        self.answers.push(Box::pin(async move {
-            let result = result.await.ok();
-            (number, Answered::Written(result))
-        }));
-    }
-
-    /// Answers the agent's request of that number.
-    fn answer(&mut self, connection: &Connection, number: u64, answered: Answered) {
-        let Some((id, _)) = self.open.remove(&number) else { return };
-        let result = match answered {
-            Answered::Permission(verdict, options, paths) => {
-                let verdict = verdict.filter(|_| !self.cancel.is_cancelled());
-                if verdict.as_ref().is_some_and(|verdict| verdict.allowed) {
-                    self.granted.extend(paths);
-                }
-                Ok(outcome(verdict.map(|verdict| verdict.allowed), &options))
-            }
-            Answered::Form(reply) => Ok(filled(reply.filter(|_| !self.cancel.is_cancelled()))),
-            Answered::Written(Some(result)) if !result.is_error => Ok(json!({})),
-            Answered::Written(Some(result)) => Err((INTERNAL_ERROR, result.output)),
-            Answered::Written(None) => Err((INTERNAL_ERROR, "files may not be written".to_owned())),
-        };
-        connection.answer(&id, result);
-    }
-
-    /// What nobody will answer any more.
-    fn close(&mut self, connection: &Connection) {
-        for (_, (id, wanted)) in self.open.drain() {
-            let answer = match wanted {
-                Wanted::Permission => Ok(outcome(None, &[])),
-                Wanted::Form => Ok(filled(None)),
-                Wanted::Write => Err((INTERNAL_ERROR, "the turn is over".to_owned())),
-            };
-            connection.answer(&id, answer);
         }
     }
 
@@ -417,33 +285,6 @@ async fn until(time: Option<tokio::time::Instant>) {
     }
 }
 
-/// The answer to a question, out of what the agent offers: the least that says it. None: cancelled.
-fn outcome(allowed: Option<bool>, options: &[acp::PermissionOption]) -> Value {
-    use acp::PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
-    let wanted = match allowed {
-        Some(true) => [AllowOnce, AllowAlways],
-        Some(false) => [RejectOnce, RejectAlways],
-        None => return json!({ "outcome": { "outcome": "cancelled" } }),
-    };
-    let chosen = wanted.iter().find_map(|kind| options.iter().find(|option| option.kind == *kind));
-    match chosen {
-        Some(option) => json!({ "outcome": { "outcome": "selected", "optionId": option.option_id } }),
-        None => {
-            tracing::warn!(?allowed, "an agent offers no option for this answer; its question is cancelled");
-            json!({ "outcome": { "outcome": "cancelled" } })
-        }
-    }
-}
-
-/// The answer to a form. None: nobody filled it in.
-fn filled(reply: Option<FormReply>) -> Value {
-    match reply {
-        Some(FormReply::Filled(content)) => json!({ "action": "accept", "content": content }),
-        Some(FormReply::Declined(_)) => json!({ "action": "decline" }),
-        Some(FormReply::Cancelled(_)) | None => json!({ "action": "cancel" }),
-    }
-}
-
 /// Tokens, where the agent tells them.
 fn usage(told: &Value) -> Option<Usage> {
     let input_tokens = told["inputTokens"].as_u64()?;
@@ -460,10 +301,22 @@ fn size(event: &ModelEvent) -> usize {
             request.name.len()
                 + request.arguments.iter().map(|(key, value)| key.len() + value_size(value)).sum::<usize>()
         }
+        ModelEvent::Agent(AgentEvent::CallOutput { text, .. }) => text.len() + 100,
+        ModelEvent::Agent(AgentEvent::Told(event)) => {
+            let mut out = Vec::new();
+            event.append_payload(&mut out);
+            out.len()
+        }
         ModelEvent::Agent(AgentEvent::CallEnded(result)) => result.output.len() + 100,
         ModelEvent::Agent(AgentEvent::Run(call, _)) => call.request.arguments.values().map(value_size).sum(),
         ModelEvent::Agent(AgentEvent::Fill(form, _)) => form.message.len() + value_size(&form.schema),
-        ModelEvent::Agent(AgentEvent::Session { .. } | AgentEvent::Ask(..) | AgentEvent::Carry(..))
+        ModelEvent::Agent(
+            AgentEvent::Session { .. }
+            | AgentEvent::Steerable(_)
+            | AgentEvent::Title(_)
+            | AgentEvent::Ask(..)
+            | AgentEvent::Carry(..),
+        )
         | ModelEvent::Call(_)
         | ModelEvent::BadCall { .. }
         | ModelEvent::Usage(_)

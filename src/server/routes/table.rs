@@ -10,8 +10,9 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use super::changes;
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
-    AgentList, Control, CreateSession, Deleted, DiffView, Event, ExplainCall, Feedback, Fork, GrantView, Health, Item,
-    ModelList, Page, PermissionExplanation, Prompt, Proof, SessionView, ToolList, TurnRecord, Undo, Undone,
+    AgentList, AgentState, Control, CreateSession, Deleted, DiffView, Event, ExplainCall, Feedback, Fork, GrantView,
+    Health, Item, ModelList, Page, PermissionExplanation, Prompt, Proof, SessionView, ToolList, TurnRecord, Undo,
+    Undone,
 };
 use crate::server::openapi::{
     Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
@@ -158,6 +159,11 @@ fn looks() -> Vec<Row> {
             let (items, events) = (schemas.outgoing::<Page<Item>>(), schemas.outgoing::<Page<Event>>());
             serde_json::json!({ "anyOf": [items, events] })
         });
+    let agent = operation(
+        "sessions.agent",
+        "What the agent of a session has said of itself last: its options, its commands, its plans.",
+    )
+    .gives::<AgentState>(200, "What it has said.");
     let turns = operation("sessions.turns", "The records of a session's turns, the newest first.")
         .takes(cursor("TurnId"))
         .takes(limit())
@@ -167,6 +173,7 @@ fn looks() -> Vec<Row> {
         row(GET, "/sessions/{sessionId}/events", super::events, events),
         row(GET, "/events", lifecycle::open, everywhere),
         row(GET, "/sessions/{sessionId}/history", super::history, history),
+        row(GET, "/sessions/{sessionId}/agent", super::agent, agent),
         row(GET, "/sessions/{sessionId}/turns", super::turns, turns),
         row(GET, "/sessions/{sessionId}/turns/{turnId}", super::turn, turn),
     ]

@@ -59,6 +59,7 @@ pub(in crate::session) fn view_of(row: &SessionRow, last_seq: u64) -> SessionVie
         agent: agent_of(&row.settings.model).to_owned(),
         model: row.settings.model.clone(),
         reasoning: row.settings.reasoning,
+        agent_options: row.settings.agent_options.clone(),
         tools: chosen_tools(&row.settings),
         permission_mode: row.settings.permission_mode,
         title: row.settings.title.clone(),

@@ -16,14 +16,15 @@ use super::{Accepted, Actor, NewPrompt, Owed, Running};
 use crate::agent::Ended;
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, ControlKind, ErrorBody, ErrorCode, EventBody, PromptContent, SessionId, SessionStatus, TurnId,
-    TurnRecord, TurnStatus, TurnStop,
+    ApiError, Configure, Configured, ControlKind, ErrorBody, ErrorCode, EventBody, PromptContent, SessionId,
+    SessionStatus, TurnId, TurnRecord, TurnStatus, TurnStop,
 };
 use crate::session::journal::Entry;
 use crate::session::manager::Counted;
 use crate::session::metered::count_end;
 use crate::session::repair::Remains;
 use crate::session::runner::Finished;
+use crate::session::settings::configure;
 use crate::session::tally::Tally;
 use crate::session::turn::{Input, Phase, Place, place};
 use crate::session::views::status_after;
@@ -197,12 +198,20 @@ impl Actor {
             self.repair(&mut running.row).await
         } else {
             self.conversation = finished.conversation;
-            match self.write_end(&mut running.row, (Vec::new(), true), &tally).await {
+            let titled = self.titled(finished.title);
+            match self.write_end(&mut running.row, (titled, true), &tally).await {
                 Ok(()) => Ok(()),
                 Err(error) => return self.fail_unwritten(running, &error).await,
             }
         };
         self.after_end(running, written).await;
+    }
+
+    /// The title that an agent gave the conversation, for a session that has none.
+    fn titled(&self, title: Option<String>) -> Vec<EventBody> {
+        let title = title.filter(|_| self.row.settings.title.is_none());
+        let changes = title.map(|title| Configure { title: Some(title), ..Configure::default() });
+        changes.map(|changes| EventBody::SessionConfigured(Configured { changes, version: None })).into_iter().collect()
     }
 
     /// Ends a turn of which the last events could not be written: the log is closed from what is in it.
@@ -326,8 +335,14 @@ impl Actor {
             row.version += 1;
             *version = Some(row.version);
         }
+        for body in &closing {
+            if let EventBody::SessionConfigured(Configured { changes, .. }) = body {
+                configure(&mut row.settings, changes);
+            }
+        }
         let bodies = closing.into_iter().chain([end]);
-        let mut events: Vec<_> = bodies.map(|body| (Some(turn_id.clone()), body)).collect();
+        let whose = |body: &EventBody| (!matches!(body, EventBody::SessionConfigured(_))).then(|| turn_id.clone());
+        let mut events: Vec<_> = bodies.map(|body| (whose(&body), body)).collect();
         for (place, turn) in late.iter().enumerate() {
             events.push(self.queued_event(&turn.record.turn_id, place, None));
             writes.push(Write::SaveTurn(Box::new(turn.clone())));

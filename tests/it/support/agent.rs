@@ -28,6 +28,9 @@ pub fn settings(name: &str, how: &str) -> AcpServer {
         default_agent: None,
         timeout_ms: Some(20_000),
         permission_policy: None,
+        auth_method: None,
+        files: true,
+        terminals: true,
     }
 }
 
@@ -57,6 +60,17 @@ struct Agent {
     cancelled: Vec<String>,
     next_id: u64,
     children: Vec<std::process::Child>,
+    /// What options were set to, by session.
+    options: BTreeMap<String, BTreeMap<String, Value>>,
+    /// Updates that are sent once the prompt is answered.
+    later: Vec<(String, Value)>,
+    /// The terminal that was opened last.
+    terminal: Value,
+    /// What the client says that it can do.
+    client: Value,
+    /// What it was told while it worked.
+    heard: Vec<String>,
+    logged_in: bool,
 }
 
 impl Agent {
@@ -73,6 +87,12 @@ impl Agent {
             cancelled: Vec::new(),
             next_id: 0,
             children: Vec::new(),
+            options: BTreeMap::new(),
+            later: Vec::new(),
+            terminal: Value::Null,
+            client: Value::Null,
+            heard: Vec::new(),
+            logged_in: false,
         }
     }
 
@@ -95,12 +115,35 @@ impl Agent {
         let (id, params) = (message["id"].clone(), message["params"].clone());
         match message["method"].as_str().unwrap_or_default() {
             "initialize" => self.initialize(&id, &params),
+            "authenticate" if text(&params, "methodId") == "key" => {
+                self.logged_in = true;
+                result(&id, &json!({}));
+            }
+            "session/new" if self.is("login") && !self.logged_in => {
+                send(&json!({ "jsonrpc": "2.0", "id": id, "error": { "code": -32000, "message": "no" } }));
+            }
+            "_session/steering" => {
+                assert_eq!(params["_meta"]["steering"]["idleBehavior"], "promptRequired");
+                let outcome = self.how["steers"].clone();
+                if outcome == "injected" {
+                    self.heard.push(text(&params["prompt"][0], "text"));
+                }
+                result(&id, &json!({ "outcome": outcome }));
+                if outcome != "injected" {
+                    self.heard.push("nothing".to_owned());
+                }
+            }
             "session/new" => {
                 let session = format!("s{}-{}", self.next(), std::process::id());
                 self.open(&session, &params);
-                let mut answer = self.choices();
+                let mut answer = self.choices(&session);
                 answer["sessionId"] = session.into();
                 result(&id, &answer);
+            }
+            "session/set_config_option" => {
+                let (session, option) = (text(&params, "sessionId"), text(&params, "configId"));
+                self.options.entry(session.clone()).or_default().insert(option, params["value"].clone());
+                result(&id, &self.choices(&session));
             }
             "session/load" => self.load(&id, &params),
             "session/set_mode" => {
@@ -110,6 +153,7 @@ impl Agent {
             }
             "session/prompt" => {
                 let stop = self.prompt(&params);
+                let later = std::mem::take(&mut self.later);
                 match stop {
                     Ok(reason) => result(
                         &id,
@@ -119,6 +163,7 @@ impl Agent {
                     Err((code, message)) => send(&json!({ "jsonrpc": "2.0", "id": id, "error": {
                         "code": code, "message": message } })),
                 }
+                later.iter().for_each(|(session, told)| update(session, told));
             }
             "session/cancel" => self.cancelled.push(text(&params, "sessionId")),
             _ if !id.is_null() && message["method"].is_string() => send(&json!({ "jsonrpc": "2.0", "id": id,
@@ -132,6 +177,7 @@ impl Agent {
             return;
         }
         assert_eq!(params["protocolVersion"], 1);
+        self.client = params["clientCapabilities"].clone();
         assert_eq!(params["clientCapabilities"]["elicitation"], json!({ "form": {} }));
         let version: u64 = self.how.get("version").and_then(|v| v.parse().ok()).unwrap_or(1);
         result(
@@ -141,6 +187,7 @@ impl Agent {
                 "agentCapabilities": { "loadSession": self.is("load"), "promptCapabilities": { "image": self.is("images") } },
                 "agentInfo": { "name": "scripted", "version": "1" },
                 "authMethods": [{ "id": "key", "name": "a key" }],
+                "_meta": { "steering": { "supported": self.is("steers") } },
             }),
         );
     }
@@ -150,11 +197,24 @@ impl Agent {
         self.next_id
     }
 
-    fn choices(&self) -> Value {
-        let Some(modes) = self.how.get("modes") else { return json!({}) };
-        let modes: Vec<&str> = modes.split(',').collect();
-        let all: Vec<Value> = modes.iter().map(|mode| json!({ "id": mode, "name": mode })).collect();
-        json!({ "modes": { "currentModeId": modes[0], "availableModes": all } })
+    fn choices(&self, session: &str) -> Value {
+        let mut choices = json!({});
+        if let Some(modes) = self.how.get("modes") {
+            let modes: Vec<&str> = modes.split(',').collect();
+            let all: Vec<Value> = modes.iter().map(|mode| json!({ "id": mode, "name": mode })).collect();
+            choices["modes"] = json!({ "currentModeId": modes[0], "availableModes": all });
+        }
+        if self.is("options") {
+            let set = self.options.get(session);
+            let now = |id: &str, usual: Value| set.and_then(|set| set.get(id).cloned()).unwrap_or(usual);
+            let level = |id: &str| json!({ "value": id, "name": id });
+            choices["configOptions"] = json!([
+                { "id": "effort", "name": "Effort", "category": "thought_level", "type": "select",
+                    "currentValue": now("effort", "low".into()), "options": [level("low"), level("high")] },
+                { "id": "fast", "name": "Fast", "type": "boolean", "currentValue": now("fast", false.into()) },
+            ]);
+        }
+        choices
     }
 
     fn open(&mut self, session: &str, params: &Value) {
@@ -175,7 +235,7 @@ impl Agent {
         for (kind, words) in [("user_message_chunk", "an old prompt"), ("agent_message_chunk", "an old answer")] {
             chunk(&session, kind, words);
         }
-        result(id, &self.choices());
+        result(id, &self.choices(&session));
     }
 
     /// Plays a prompt's script. The answer: why it stopped, or an error.
@@ -242,6 +302,35 @@ impl Agent {
                     let (path, content) = rest.split_once(' ').unwrap();
                     std::fs::write(path, content).unwrap();
                 }
+                "hear" => {
+                    while self.heard.is_empty() {
+                        let message = read().unwrap_or_else(|| std::process::exit(0));
+                        self.take(message);
+                    }
+                    let heard = std::mem::take(&mut self.heard).join(", ");
+                    chunk(&session, "agent_message_chunk", &format!("heard {heard}"));
+                }
+                "later" => self.later.push((session.clone(), serde_json::from_str(rest).unwrap())),
+                "call" => {
+                    let (method, params) = rest.split_once(' ').unwrap_or((rest, "{}"));
+                    let mut params: Value = serde_json::from_str(params).unwrap();
+                    params["sessionId"] = session.clone().into();
+                    if method.starts_with("terminal/") && method != "terminal/create" {
+                        params["terminalId"] = self.terminal.clone();
+                    }
+                    let answer = self.request(method, &params);
+                    if method == "terminal/create" && answer.get("error").is_none() {
+                        self.terminal = answer["result"]["terminalId"].clone();
+                    }
+                    let said = answer.get("result").unwrap_or(&answer["error"]).to_string();
+                    chunk(&session, "agent_message_chunk", &(said + "\n"));
+                }
+                "shows" => update(
+                    &session,
+                    &json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": "Run",
+                    "kind": "execute", "status": "completed",
+                    "content": [{ "type": "terminal", "terminalId": self.terminal }] }),
+                ),
                 "request" => {
                     let answer = self.request(rest, &json!({ "sessionId": session }));
                     chunk(&session, "agent_message_chunk", &answer["error"]["code"].to_string());
@@ -258,6 +347,8 @@ impl Agent {
             "pid": std::process::id(),
             "cwd": self.directories.get(session),
             "mode": self.modes.get(session),
+            "options": self.options.get(session),
+            "client": self.client,
             "directory": std::env::current_dir().unwrap(),
             "secret": std::env::var("AGENT_SECRET").ok(),
             "blocks": blocks.iter().map(|block| text(block, "text")).collect::<Vec<_>>(),

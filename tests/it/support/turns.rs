@@ -93,6 +93,7 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
         directory: directory.to_owned(),
         agent: None,
         reasoning: Reasoning::Auto,
+        agent_options: Default::default(),
         environment: CallEnvironment {
             registry: Arc::new(registry),
             gate: Arc::new(Yes),
@@ -101,6 +102,7 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
             session: None,
             scope: Arc::new(Scope::default()),
             clients: Default::default(),
+            ear: None,
         },
         sink: Arc::clone(log) as Arc<dyn Sink>,
         progress: Progress::default(),

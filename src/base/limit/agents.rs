@@ -1,0 +1,46 @@
+//! The limits of external agents.
+
+/// Longest name of an ACP server in characters.
+pub const ACP_SERVER_NAME_CHARS_MAX: usize = 64;
+/// Longest wait for an ACP agent's answer to a request that is no prompt (typescript-api.md §1).
+pub const ACP_TIMEOUT_MS: u64 = 30_000;
+/// Longest message of an ACP agent, in bytes: what its protocol allows.
+pub const ACP_LINE_BYTES_MAX: usize = 32 << 20;
+/// How long an ACP agent may take to stop a turn. Below [`TURN_STOP_GRACE_MS`](super::TURN_STOP_GRACE_MS), so that it ends in order.
+pub const ACP_CANCEL_GRACE_MS: u64 = 4_000;
+/// How long an ACP agent's program may take to end by itself once its input has ended.
+pub const ACP_EXIT_GRACE_MS: u64 = 2_000;
+/// Messages that may wait to be read by an ACP agent.
+pub const ACP_UNREAD_MAX: usize = 10_000;
+/// Bytes of these.
+pub const ACP_UNREAD_BYTES_MAX: usize = 64 << 20;
+/// Sessions that one ACP agent's program is asked to keep open.
+pub const ACP_SESSIONS_MAX: usize = 1_000;
+/// Text, arguments and outputs of one turn of an ACP agent, in bytes.
+pub const ACP_TURN_BYTES_MAX: usize = 64 << 20;
+/// Earlier conversation that a new session of an ACP agent is told of, in bytes.
+pub const ACP_CONTEXT_BYTES_MAX: usize = 200_000;
+/// The end of an ACP agent's error stream that is kept for error messages, in bytes.
+pub const ACP_STDERR_BYTES_MAX: usize = 4_096;
+/// Details of an ACP agent's error that are shown, in bytes.
+pub const ACP_ERROR_BYTES_MAX: usize = 1_000;
+/// Options of an agent's session, and how many of them can be chosen.
+pub const AGENT_OPTIONS_MAX: usize = 64;
+/// Longest id and value of a chosen option, in bytes.
+pub const AGENT_OPTION_BYTES_MAX: usize = 1_000;
+/// Values of one option.
+pub const AGENT_VALUES_MAX: usize = 500;
+/// Commands of an agent.
+pub const AGENT_COMMANDS_MAX: usize = 500;
+/// Steps of an agent's plan.
+pub const AGENT_PLAN_ENTRIES_MAX: usize = 200;
+/// Longest name, description or step that an agent says, in bytes.
+pub const AGENT_WORD_BYTES_MAX: usize = 2_000;
+/// Longest text of a plan or a summary that an agent says, in bytes.
+pub const AGENT_TEXT_BYTES_MAX: usize = 100_000;
+/// Terminals that a turn of an agent may have open.
+pub const AGENT_TERMINALS_MAX: usize = 32;
+/// Output of an agent's terminal that is kept, where the agent wants no less; its end, in bytes.
+pub const AGENT_TERMINAL_BYTES_MAX: usize = 1 << 20;
+/// Largest file that is read for an agent, in bytes.
+pub const EXACT_READ_BYTES_MAX: u64 = 10 << 20;
