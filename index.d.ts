@@ -434,7 +434,10 @@ export interface MCPClientConfig {
    * Answers a server that asks for a model (`sampling/createMessage`). Without it servers are told that there is none. What is thrown is told to
    * the server as a refusal: ask your user before you send anything to a model.
    */
-  readonly onSampling?: (request: MCPSamplingRequest, about: MCPRequestAbout) => MCPSamplingResult | Promise<MCPSamplingResult>
+  readonly onSampling?: (
+    request: MCPSamplingRequest,
+    about: MCPRequestAbout,
+  ) => MCPSamplingResult | Promise<MCPSamplingResult>
   /** Has a form filled in for a server (`elicitation/create`). Without it servers are told that there is nobody. */
   readonly onElicitation?: (
     request: { readonly message: string; readonly requestedSchema: Readonly<Record<string, unknown>> },
@@ -453,7 +456,10 @@ export interface MCPRequestAbout {
 /** A conversation for which a server wants an answer, as the protocol has it. */
 export interface MCPSamplingRequest {
   /** Its messages, oldest first. */
-  readonly messages: readonly { readonly role: 'user' | 'assistant'; readonly content: MCPContent | readonly MCPContent[] }[]
+  readonly messages: readonly {
+    readonly role: 'user' | 'assistant'
+    readonly content: MCPContent | readonly MCPContent[]
+  }[]
   /** Tokens of the answer, at most. */
   readonly maxTokens: number
   /** What the model is told before. */
@@ -1997,8 +2003,25 @@ export interface MCPServerEntry {
   readonly cwd?: string
   /** Its address, with `http` (streamable HTTP). */
   readonly url?: string
-  /** Sent with each request, with `http`. */
+  /** Sent with each request, with `http`. With `Authorization` among them there is no other login. */
   readonly headers?: Readonly<Record<string, string>>
+  /** How one logs in there (OAuth), with `http`, as far as the server does not say it itself. */
+  readonly oauth?: {
+    /** As whom the program is known there. */
+    readonly clientId?: string
+    /** The secret of that. */
+    readonly clientSecret?: string
+    /** An address at which the program introduces itself, for servers that take one as a client id. */
+    readonly clientMetadataUrl?: string
+    /** What is asked for; empty: what the server wants. */
+    readonly scopes?: readonly string[]
+    /** Where a browser comes back on this machine; default: any port. */
+    readonly redirectPort?: number
+    /** Logs in with `clientId` and `clientSecret` or `privateKeyFile` alone, without a person. */
+    readonly clientCredentials?: boolean
+    /** A file with a private key (PEM, PKCS #8) instead of the secret. */
+    readonly privateKeyFile?: string
+  }
 }
 
 /** A hook of a server; without a type argument, one of any point. */

@@ -221,7 +221,8 @@ test('a program answers what its servers ask', async () => {
     later.roots.map((each) => each.uri),
     [`file://${room}/a%20b`, 'file:///'],
   )
-  while (heard('asks', 'notifications/roots/list_changed').length === 0) await new Promise((soon) => setTimeout(soon, 5))
+  while (heard('asks', 'notifications/roots/list_changed').length === 0)
+    await new Promise((soon) => setTimeout(soon, 5))
   assert.throws(() => client.setRoots('x'), { code: 'CONFIG_VALIDATION' })
 })
 

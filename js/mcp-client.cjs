@@ -3,7 +3,20 @@
 
 const { addTarget, bridge, cancelHandle, native } = require('./bridge.cjs')
 const { isAbsolute, resolve } = require('node:path')
-const { assertFits, fn, having, integer, list, optional, path, plain, record, shape, string, text } = require('./check.cjs')
+const {
+  assertFits,
+  fn,
+  having,
+  integer,
+  list,
+  optional,
+  path,
+  plain,
+  record,
+  shape,
+  string,
+  text,
+} = require('./check.cjs')
 const { messageOf, revive, simseError } = require('./errors.cjs')
 const { toJson } = require('./json.cjs')
 const { mcpServers } = require('./server-config.cjs')
@@ -289,7 +302,9 @@ function createMCPClient(config, logger) {
       assertFits('complete', refShape, about, 'about')
       assertFits('complete', argumentShape, argument, 'argument')
       assertFits('complete', optional(record(string)), context, 'context')
-      const ref = about.prompt ? { type: 'ref/prompt', name: about.prompt } : { type: 'ref/resource', uri: about.resource }
+      const ref = about.prompt
+        ? { type: 'ref/prompt', name: about.prompt }
+        : { type: 'ref/resource', uri: about.resource }
       const params = { ref, argument, ...(context && { context: { arguments: context } }) }
       return (await state.request(server, 'completion/complete', params)).completion
     },

@@ -29,6 +29,8 @@ mod main_job;
 mod malformed;
 mod mcp;
 mod mcp_http;
+mod mcp_project;
+mod mcp_real;
 mod mcp_rich;
 mod memory;
 mod metrics;
