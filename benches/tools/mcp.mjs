@@ -10,13 +10,12 @@
 import { spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import { loadavg, tmpdir } from 'node:os'
+import { availableParallelism, cpus, loadavg, release, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import process from 'node:process'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { number, percentile } from '../lib/figures.mjs'
-import { machine } from '../lib/race.mjs'
 
 const top = new URL('../..', import.meta.url).pathname
 const script = join(top, 'tests/it/support/mcp_server.mjs')
@@ -54,7 +53,7 @@ async function started(name, mcp) {
   args.push('--data-dir', join(room, `${name}-data`), '--commands-per-minute', '0', '--log-level', 'error')
   args.push('--openai-base-url', `http://127.0.0.1:${model.address().port}/v1`, '--model', 'openai/scripted')
   const env = { PATH: process.env.PATH, HOME: room }
-  const child = spawn(values.program, args, { env, stdio: ['ignore', 'ignore', 'inherit'] })
+  const child = spawn(values.program, args, { env, stdio: 'ignore' })
   children.push(child)
   while (!existsSync(portFile)) await pause(10)
   const base = `http://127.0.0.1:${readFileSync(portFile, 'utf8').trim()}`
@@ -96,7 +95,7 @@ try {
   const row = (what, unit, before, after, aim) =>
     `| ${what} | ${number(before)} ${unit} | ${number(after)} ${unit} | ${after >= before ? '+' : ''}${number(after - before)} ${unit} | ${aim} |`
   const lines = [
-    machine(load, `${values.turns} turns at each`),
+    `${new Date().toISOString().slice(0, 16).replace('T', ' ')} UTC, ${availableParallelism()} × ${cpus()[0]?.model.trim()}, Linux ${release()}, Node ${process.versions.node}, ${values.turns} turns at each; load ${load.toFixed(1)} before`,
     '',
     `| what | ${none.tools} tools, no MCP server | ${many.tools} tools, 500 of an MCP server | difference | aim |`,
     '|---|---|---|---|---|',
