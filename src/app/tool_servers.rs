@@ -162,7 +162,7 @@ impl ToolServers {
 
     /// The servers of the project that a directory belongs to, started as far as it is trusted.
     async fn project(&self, directory: &Path) -> Option<Project> {
-        let Some(Found { file, trusted }) = self.look(directory).await else { return None };
+        let Found { file, trusted } = self.look(directory).await?;
         let mut projects = self.projects.lock();
         let (path, hash) = match &file {
             Ok(file) => (&file.path, Some(file.hash.as_str()).filter(|_| trusted)),
