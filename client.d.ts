@@ -452,6 +452,19 @@ export interface AgentView {
   readonly reason?: string
 }
 
+/** What a client asks a tool server itself. */
+export interface AskMcp {
+  /** The server. */
+  readonly server: string
+  /**
+   * In the protocol's words: `prompts/list`, `prompts/get`, `resources/list`, `resources/templates/list`,
+   * `resources/read` or `completion/complete`.
+   */
+  readonly method: string
+  /** With what. */
+  readonly params?: Readonly<Record<string, unknown>> | undefined
+}
+
 /** One category or several. */
 export type CategoryFilter =
   | ToolCategory
@@ -1931,6 +1944,74 @@ export interface LoopStartEvent {
   readonly at: number
 }
 
+/** What it answered, in the protocol's words. */
+export interface McpAnswer {
+  /** The answer. */
+  readonly result: unknown
+}
+
+/** Whose a tool server is. */
+export type McpOwner =
+  /** The session's alone. */
+  | 'session'
+  /** The project's, which was trusted. */
+  | 'project'
+  /** Every session's, by the configuration. */
+  | 'server'
+
+/** A server of a project's file, as it is written. */
+export interface McpProjectServer {
+  /** Its name. */
+  readonly name: string
+  /** Its program and arguments, or its address. */
+  readonly runs: string
+  /** The names of the variables or headers that it would be given. */
+  readonly given: readonly string[]
+}
+
+/** A project's file. */
+export interface McpProjectView {
+  /** Where it is. */
+  readonly file: string
+  /** Whether anything of it may be started. */
+  readonly state: McpTrust
+  /** SHA-256 of its content; absent where it cannot be read. Who trusts it says this. */
+  readonly hash?: string
+  /** What would be started, as it is written. */
+  readonly servers: readonly McpProjectServer[]
+  /** What is wrong with it, or with single servers of it. */
+  readonly problems?: readonly string[]
+}
+
+/** A tool server. */
+export interface McpServerView {
+  /** Its name; its tools are called `mcp:<name>/<tool>`. */
+  readonly name: string
+  /** Whose it is. */
+  readonly of: McpOwner
+  /** How it is: `connected`, `resting`, `starting`, `needs login`, `stopped`, `down: …`. */
+  readonly state: string
+  /** How many tools it has. */
+  readonly tools: number
+}
+
+/** Whether a project's file is trusted. */
+export type McpTrust =
+  /** The user said yes to this very content. */
+  | 'trusted'
+  /** Nobody said yes to it: nothing of it is started. */
+  | 'untrusted'
+  /** It cannot be read. */
+  | 'broken'
+
+/** The tool servers of a session. */
+export interface McpView {
+  /** Each of them, its own first. */
+  readonly servers: readonly McpServerView[]
+  /** The file `.mcp.json` of the project that it works in, if there is one. */
+  readonly project?: McpProjectView
+}
+
 /** Something was put into long-term memory. */
 export interface MemoryAddEvent {
   /** Its number in its session, from 1. */
@@ -2988,6 +3069,14 @@ export interface ToolTimeoutEvent {
   readonly at: number
 }
 
+/** Whether a project's file is to be trusted. */
+export interface TrustProject {
+  /** The hash of the content that was seen. Another one is there: nothing changes. */
+  readonly hash: string
+  /** `false` takes the trust back, and ends what was started. Default: true. */
+  readonly trusted?: boolean | undefined
+}
+
 /** A turn in `GET /sessions/:id/diff`. */
 export interface TurnChanges {
   /** The turn. */
@@ -3401,6 +3490,16 @@ export interface SessionsClient {
   undo(sessionId: string, body?: Undo, options?: VersionedOptions): Promise<Undone>
   /** Does again what was undone. */
   redo(sessionId: string, body?: Undo, options?: VersionedOptions): Promise<Undone>
+  /** The tool servers of a session, and the `.mcp.json` of the project that it works in. */
+  mcp(sessionId: string, options?: CallOptions): Promise<McpView>
+  /**
+   * Says yes to the `.mcp.json` of the project as it was seen, or takes that back. For owners.
+   *
+   * Nothing of the file is started before; when it changes, the yes no longer counts.
+   */
+  trustMcp(sessionId: string, body: TrustProject, options?: CallOptions): Promise<McpView>
+  /** Asks a tool server of the session for prompts, resources and completions. */
+  askMcp(sessionId: string, body: AskMcp, options?: CallOptions): Promise<McpAnswer>
   /**
    * Answers what the session asks: each handler is called with the questions that are open now and those that come, and what it gives back is
    * the answer. Ends when the session is deleted or the signal fires; rejects when a handler does. Somebody else's answer is as good.

@@ -2257,8 +2257,25 @@ export interface MCPServerEntry {
   readonly cwd?: string
   /** Its address, with `http` (streamable HTTP). */
   readonly url?: string
-  /** Sent with each request, with `http`. */
+  /** Sent with each request, with `http`. With `Authorization` among them there is no other login. */
   readonly headers?: Readonly<Record<string, string>>
+  /** How one logs in there (OAuth), with `http`, as far as the server does not say it itself. */
+  readonly oauth?: {
+    /** As whom the program is known there. */
+    readonly clientId?: string
+    /** The secret of that. */
+    readonly clientSecret?: string
+    /** An address at which the program introduces itself, for servers that take one as a client id. */
+    readonly clientMetadataUrl?: string
+    /** What is asked for; empty: what the server wants. */
+    readonly scopes?: readonly string[]
+    /** Where a browser comes back on this machine; default: any port. */
+    readonly redirectPort?: number
+    /** Logs in with `clientId` and `clientSecret` or `privateKeyFile` alone, without a person. */
+    readonly clientCredentials?: boolean
+    /** A file with a private key (PEM, PKCS #8) instead of the secret. */
+    readonly privateKeyFile?: string
+  }
 }
 
 /** A hook of a server; without a type argument, one of any point. */

@@ -36,7 +36,15 @@ const httpUrl = (value, path, issues) => {
 }
 
 /** The fields of an MCP server, each with the transport that it belongs to. */
-const MCP_FIELDS = { command: 'stdio', args: 'stdio', env: 'stdio', cwd: 'stdio', url: 'http', headers: 'http' }
+const MCP_FIELDS = {
+  command: 'stdio',
+  args: 'stdio',
+  env: 'stdio',
+  cwd: 'stdio',
+  url: 'http',
+  headers: 'http',
+  oauth: 'http',
+}
 
 const serverName = (value, path, issues) => {
   if (typeof value !== 'string' || !/^[^\s/*?"\p{Cc}]{1,64}$/u.test(value))
@@ -159,6 +167,17 @@ const mcpFields = shape({
   cwd: optional(text),
   url: optional(httpUrl),
   headers: optional(headers),
+  oauth: optional(
+    shape({
+      clientId: optional(text),
+      clientSecret: optional(text),
+      clientMetadataUrl: optional(httpUrl),
+      scopes: optional(list(text)),
+      redirectPort: optional(integer(1, 65_535)),
+      clientCredentials: optional(boolean),
+      privateKeyFile: optional(text),
+    }),
+  ),
 })
 
 /** Its fields, and those of one transport only: `http` when there is a `url` and no `command`, unless it is said. */

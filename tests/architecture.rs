@@ -38,7 +38,7 @@ const HOMES: &[(&[&str], &[&str])] = &[
     ),
     (&["landlock", "seccompiler", "libc"], &["src/base/sandbox"]),
     (&["rusqlite"], &["src/store/"]),
-    (&["ring"], &["src/store/", "src/server/tls", "src/base/proof"]),
+    (&["ring"], &["src/store/", "src/server/tls", "src/base/proof", "src/base/assertion"]),
     (&["agent_client_protocol"], &["src/provider/acp"]),
     (&["rmcp"], &["src/mcp/"]),
     // Schemas of what crosses the wire, and of the configuration.

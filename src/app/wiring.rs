@@ -12,14 +12,14 @@ use parking_lot::Mutex;
 use super::OpenError;
 use super::providers::openai_options;
 use super::roots::{canonical, held, roots};
-use super::tool_servers::ToolServers;
+use super::tool_servers::{Around, ToolServers};
 use crate::base::panics::broken;
 use crate::base::workspace::{StaleCheck, Workspace};
 use crate::base::{BoxFuture, clock};
 use crate::config::{InstructionDiscovery, PLATFORM, ProviderPrompts, Setting, Settings, Storage};
 use crate::hook::Hooks;
 use crate::host::{self, BashOptions, ExecOptions, GitOptions, Recording, Sandbox};
-use crate::mcp::Servers;
+use crate::mcp::{Logins, Servers};
 use crate::memory::{Memories, Project, Wanted, memory_tools};
 use crate::model::{Embedder, Models};
 use crate::permission::Floor;
@@ -167,22 +167,27 @@ impl Wardrobe {
         let tools = host_tools(dressed(workspace, settings.stale_check, &sandbox), &sandbox);
         let definitions = tools.iter().map(|tool| tool.definition().clone()).collect();
         let idle = Some(settings.limits.agent_idle_ms).filter(|idle| *idle > 0).map(Duration::from_millis);
+        let kept = kept_in(&settings.storage);
+        let logins = kept.as_deref().map(Logins::within).unwrap_or_default();
+        let roots = roots(settings)?;
         let servers =
-            Servers::new(&settings.mcp_servers, &working_directory, idle).map_err(|error| OpenError::Setting {
-                field: format!("mcp_servers[{}].name", error.at),
-                expected: error.to_string().trim_start_matches("expected ").to_owned(),
+            Servers::with_logins(&settings.mcp_servers, (&working_directory, &logins), idle).map_err(|error| {
+                OpenError::Setting {
+                    field: format!("mcp_servers[{}].name", error.at),
+                    expected: error.to_string().trim_start_matches("expected ").to_owned(),
+                }
             })?;
         Ok(Self {
             models,
             hooks,
             working_directory,
-            roots: roots(settings)?,
+            roots: roots.clone(),
             allowed_paths: settings.allowed_paths.clone(),
             stale_check: settings.stale_check,
             sandbox,
             given,
             definitions,
-            servers: ToolServers::new(servers, idle),
+            servers: ToolServers::new(servers, logins, Around { roots, data: kept, idle }),
             told_bytes_max: settings.limits.mcp_told_bytes_max,
             provider_prompts: settings.provider_prompts.clone(),
             instructions: settings.instructions.clone(),
@@ -259,6 +264,14 @@ impl Wardrobe {
     /// Whether a session may name this tool, which is not there: its server is not connected.
     pub(super) fn may_have(&self, tool: &str) -> bool {
         self.servers.shared().may_have(tool)
+    }
+}
+
+/// Where is kept what the user decided for all servers of a data directory, whichever of its numbered ones this one has.
+fn kept_in(storage: &Storage) -> Option<PathBuf> {
+    match storage {
+        Storage::Memory => None,
+        Storage::Directory(directory) | Storage::FirstFreeUnder(directory) => Some(directory.clone()),
     }
 }
 

@@ -23,7 +23,7 @@ use super::clock;
 use super::panics::broken;
 use super::trace::Origin;
 
-pub use protocol::{header_pairs, protocol_client, without_address};
+pub use protocol::{exchange, header_pairs, post_form, protocol_client, without_address};
 pub use shown::{is_key, secrets_of_address, shown_address};
 
 /// The header of W3C Trace Context.

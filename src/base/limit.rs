@@ -390,6 +390,16 @@ pub const MCP_SAMPLE_BYTES_MAX: usize = 4 << 20;
 pub const MCP_SAMPLE_TOKENS_MAX: u32 = 16_384;
 /// Log messages of an MCP server in ten seconds that go into our log.
 pub const MCP_LOG_MESSAGES_MAX: usize = 200;
+/// Largest `.mcp.json` of a project, in bytes.
+pub const MCP_PROJECT_FILE_BYTES_MAX: u64 = 256 << 10;
+/// Projects whose MCP servers run.
+pub const MCP_PROJECTS_MAX: usize = 64;
+/// A login at an MCP server as it is kept, in bytes.
+pub const MCP_LOGIN_BYTES_MAX: u64 = 256 << 10;
+/// What is read of an answer on the way to a login, in bytes.
+pub const MCP_LOGIN_ANSWER_BYTES_MAX: usize = 1 << 20;
+/// How long a person has to log in with the browser.
+pub const MCP_LOGIN_WAIT_MS: u64 = 600_000;
 /// Resources of an MCP server that a program is subscribed to.
 pub const MCP_SUBSCRIPTIONS_MAX: usize = 1_000;
 /// Definitions of tools of MCP servers that a model is told one by one, in bytes; with more it is told how to find them.
@@ -403,7 +413,7 @@ pub const DEFERRED_FOUND_BYTES: usize = 16 << 10;
 /// Of a tool's description in it, in bytes.
 pub const DEFERRED_DESCRIPTION_BYTES: usize = 1_500;
 /// Names of tools that a search for them tells of, in bytes.
-pub const DEFERRED_NAMES_BYTES: usize = 8 << 10;
+pub const DEFERRED_NAMES_BYTES: usize = 4 << 10;
 /// Tools that are taken from one MCP server.
 pub const MCP_TOOLS_MAX: usize = 1_000;
 /// Pages of one list of an MCP server.

@@ -1,5 +1,6 @@
 //! The outside world, tamed: one file for each part of it.
 
+pub mod assertion;
 pub mod beneath;
 pub mod clock;
 pub mod console;

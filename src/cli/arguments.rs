@@ -78,6 +78,17 @@ pub(super) enum Command {
     /// hold is refused with its line and field.
     #[command(after_help = EXIT_CODES)]
     Import(Import),
+    /// Log in at an MCP server of the configuration that wants it (OAuth), with a browser on this machine
+    ///
+    /// Prints the address to open and waits until the browser comes back. What comes of it is kept in the data directory,
+    /// for its owner alone, and renewed from there. A server that runs needs no restart.
+    #[command(after_help = EXIT_CODES)]
+    McpLogin(McpLogin),
+    /// Say yes to the `.mcp.json` of a project, so that sessions that work there may start its servers
+    ///
+    /// The yes is to the content as it is now: a file that changes is asked about again.
+    #[command(after_help = EXIT_CODES)]
+    Trust(Trust),
     /// Print the OpenAPI document of the server's routes, events and commands
     ///
     /// The same as a server's GET /openapi.json; it takes none to print it.
@@ -94,6 +105,30 @@ pub(super) struct Place {
     /// The data directory [default: ~/.local/share/simse]
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
+}
+
+/// `simse mcp-login`.
+#[derive(Debug, clap::Args)]
+pub(super) struct McpLogin {
+    /// The server's name in the configuration
+    pub(super) name: String,
+    #[command(flatten)]
+    pub(super) place: Place,
+}
+
+/// `simse trust`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Trust {
+    /// A directory of the project [default: the working directory]
+    pub(super) project: Option<PathBuf>,
+    /// Take the yes back
+    #[arg(long)]
+    pub(super) revoke: bool,
+    /// Show what is trusted: file and hash of its content
+    #[arg(long, conflicts_with_all = ["project", "revoke"])]
+    pub(super) list: bool,
+    #[command(flatten)]
+    pub(super) place: Place,
 }
 
 /// `simse check`.

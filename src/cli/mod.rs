@@ -28,6 +28,7 @@ mod start;
 mod stdio;
 mod supervised;
 mod token;
+mod tool_servers;
 mod transfer;
 
 use std::process::ExitCode;
@@ -95,6 +96,8 @@ pub fn main() -> ExitCode {
             Command::Check(arguments) => check::run(arguments),
             Command::Export(arguments) => transfer::export(arguments),
             Command::Import(arguments) => transfer::import(arguments).await,
+            Command::McpLogin(arguments) => tool_servers::log_in_at(arguments).await,
+            Command::Trust(arguments) => tool_servers::trust(arguments),
             Command::Openapi => openapi(),
         }
     });

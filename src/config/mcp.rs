@@ -52,9 +52,31 @@ pub enum McpTransport {
     Http {
         /// Its address.
         url: String,
-        /// Sent with each request.
+        /// Sent with each request. With `Authorization` among them there is no other login.
         headers: BTreeMap<String, String>,
+        /// How one logs in there, as far as the server does not say it itself.
+        oauth: Option<Box<OAuth>>,
     },
+}
+
+/// How one logs in at a server (OAuth). All of it may be left out: then the server says where, and we introduce ourselves there.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OAuth {
+    /// As whom we are known there.
+    pub client_id: Option<String>,
+    /// The secret of that.
+    pub client_secret: Option<String>,
+    /// An address at which we introduce ourselves, for servers that take one as a client id.
+    pub client_metadata_url: Option<String>,
+    /// What is asked for. Empty: what the server wants.
+    pub scopes: Vec<String>,
+    /// Where a browser comes back on this machine. None: any port.
+    pub redirect_port: Option<u16>,
+    /// Log in with `client_id` and `client_secret` or `private_key_file` alone, without a person.
+    pub client_credentials: bool,
+    /// A file with a private key (PEM, PKCS #8) instead of the secret. Relative to the working directory of the server.
+    pub private_key_file: Option<PathBuf>,
 }
 
 impl McpServer {
@@ -62,7 +84,12 @@ impl McpServer {
     pub fn secrets(&self) -> Secrets {
         match &self.transport {
             McpTransport::Stdio { args, env, .. } => Secrets::of_program(args, env),
-            McpTransport::Http { url, headers } => Secrets::of_server(url, headers),
+            McpTransport::Http { url, headers, oauth } => {
+                let secret = oauth.as_ref().and_then(|oauth| oauth.client_secret.clone());
+                let mut given = headers.clone();
+                given.extend(secret.map(|secret| ("client-secret".to_owned(), secret)));
+                Secrets::of_server(url, &given)
+            }
         }
     }
 }
@@ -79,6 +106,7 @@ struct Entry {
     cwd: Option<PathBuf>,
     url: Option<String>,
     headers: Option<BTreeMap<String, String>>,
+    oauth: Option<Box<OAuth>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -124,7 +152,8 @@ impl Entry {
             ("env", self.env.is_some()),
             ("cwd", self.cwd.is_some()),
         ];
-        let of_http = [("url", self.url.is_some()), ("headers", self.headers.is_some())];
+        let of_http =
+            [("url", self.url.is_some()), ("headers", self.headers.is_some()), ("oauth", self.oauth.is_some())];
         let stray = |fields: &[(&'static str, bool)], other: &str| -> Vec<_> {
             let given = fields.iter().filter(|(_, given)| *given);
             given.map(|(field, _)| (*field, format!("nothing: it belongs to the transport `{other}`"))).collect()
@@ -167,6 +196,18 @@ impl Entry {
             }
             Some(_) => {}
         }
+        if let Some(oauth) = &self.oauth {
+            if oauth.client_id.is_none() && (oauth.client_secret.is_some() || oauth.client_credentials) {
+                faults.push(("oauth", "a `clientId` beside `clientSecret` or `clientCredentials`".to_owned()));
+            }
+            if oauth.client_credentials && oauth.client_secret.is_some() == oauth.private_key_file.is_some() {
+                faults
+                    .push(("oauth", "either `clientSecret` or `privateKeyFile` beside `clientCredentials`".to_owned()));
+            }
+            if oauth.private_key_file.is_some() && !oauth.client_credentials {
+                faults.push(("oauth", "`clientCredentials` beside `privateKeyFile`".to_owned()));
+            }
+        }
         let Some(headers) = &self.headers else { return faults };
         if let Err(error) = http::header_pairs(headers) {
             faults.push(("headers", error.to_string()));
@@ -194,9 +235,11 @@ impl TryFrom<Entry> for McpServer {
                 env: entry.env.unwrap_or_default(),
                 cwd: entry.cwd,
             },
-            TransportName::Http => {
-                McpTransport::Http { url: entry.url.unwrap_or_default(), headers: entry.headers.unwrap_or_default() }
-            }
+            TransportName::Http => McpTransport::Http {
+                url: entry.url.unwrap_or_default(),
+                headers: entry.headers.unwrap_or_default(),
+                oauth: entry.oauth,
+            },
         };
         Ok(Self { name: entry.name, transport })
     }

@@ -167,6 +167,15 @@ pub(super) fn mcp_server() -> Value {
             "cwd": text("Its working directory, relative to the file"),
             "url": text("Its address, of http"),
             "headers": texts_by_name("Sent with each request"),
+            "oauth": object(&[], json!({
+                "clientId": text("As whom we are known there"),
+                "clientSecret": text("The secret of that"),
+                "clientMetadataUrl": text("An address at which we introduce ourselves"),
+                "scopes": texts("What is asked for; empty: what the server wants"),
+                "redirectPort": { "type": "integer", "minimum": 1, "maximum": 65_535, "description": "Where a browser comes back on this machine" },
+                "clientCredentials": { "type": "boolean", "description": "Log in with clientId and clientSecret or privateKeyFile alone" },
+                "privateKeyFile": text("A private key (PEM, PKCS #8) instead of the secret"),
+            })),
         }),
     )
 }

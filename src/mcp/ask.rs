@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::elicit::{READ_WAIT, Underway};
 use super::explain::request_failed;
 use super::link::Link;
+use super::login::wanted_by;
 use crate::config::McpTransport;
 
 /// What a server is told about a request that is not waited for any more.
@@ -22,6 +23,8 @@ pub(super) enum AskError {
     Aborted,
     /// There is no connection, and none could be made.
     NotConnected(String),
+    /// The server wants a login, or more than the one that there is; it has not carried out anything.
+    NeedsLogin(String),
     /// The server answered with an error.
     Refused(ErrorData),
     /// The connection broke, or what came is no answer.
@@ -91,6 +94,10 @@ async fn failure(link: &Link, error: ServiceError) -> AskError {
     match error {
         ServiceError::McpError(refused) => AskError::Refused(refused),
         ServiceError::TransportClosed => AskError::Broken(link.why_it_ended().await),
+        ServiceError::TransportSend(failed) if wanted_by(failed.error.as_ref()).is_some() => {
+            link.wants_login(wanted_by(failed.error.as_ref()).unwrap_or_default());
+            AskError::NeedsLogin(link.needs_login())
+        }
         ServiceError::TransportSend(_) => {
             link.doubt();
             let url = match &link.spec().transport {

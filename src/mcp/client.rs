@@ -14,10 +14,14 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::ask::{AskError, ask};
-use super::link::{Link, Status};
+use super::link::{Link, NEEDS_LOGIN, Status};
+use super::login::{Logins, log_in};
 use super::{DuplicateServer, Identity, OnProgress, Place, Program, check_names};
 use crate::config::McpServer;
 use crate::tool::Line;
+
+/// How often somebody logs in for one request: a server that is never content gets no further.
+const LOGINS_MAX: u32 = 3;
 
 /// What can be asked.
 const METHODS: [&str; 11] = [
@@ -46,6 +50,9 @@ pub enum ClientError {
     /// The server refused, or broke off.
     #[error("{0}")]
     Failed(String),
+    /// It wants a login, or more than the one that there is.
+    #[error("{0}")]
+    NeedsLogin(String),
     /// The caller cancelled.
     #[error("aborted")]
     Aborted,
@@ -80,7 +87,8 @@ impl Client {
     ) -> Result<Self, DuplicateServer> {
         check_names(&servers)?;
         let (roots, program) = (watch::Sender::new(roots), Some(program));
-        let place = Arc::new(Place { directory, identity, roots, program, has_clients: false, idle: None });
+        let logins = Logins::default();
+        let place = Arc::new(Place { directory, identity, logins, roots, program, has_clients: false, idle: None });
         Ok(Self { servers, place, running: Mutex::default() })
     }
 
@@ -89,6 +97,14 @@ impl Client {
     /// # Errors
     /// [`ClientError::Connection`], also for a name that no server has.
     pub async fn connect(&self, name: &str) -> Result<(), ClientError> {
+        let first = self.try_connect(name).await;
+        match first {
+            Err(ClientError::NeedsLogin(_)) if self.log_in(name).await? => self.try_connect(name).await,
+            done => done,
+        }
+    }
+
+    async fn try_connect(&self, name: &str) -> Result<(), ClientError> {
         let link = self.begin(name)?;
         let why = match link.outcome(|_| false).await {
             Status::Ready(_) => return Ok(()),
@@ -101,7 +117,8 @@ impl Client {
         if running.get(name).is_some_and(same) {
             running.remove(name);
         }
-        Err(ClientError::Connection(why))
+        drop(running);
+        Err(if why.contains(NEEDS_LOGIN) { ClientError::NeedsLogin(why) } else { ClientError::Connection(why) })
     }
 
     fn begin(&self, name: &str) -> Result<Arc<Link>, ClientError> {
@@ -143,44 +160,75 @@ impl Client {
         self.servers.iter().filter(is_ready).map(|server| server.name.clone()).collect()
     }
 
-    /// Asks a server that was connected; its answer as it stands in the protocol.
+    /// Asks a server that was connected; its answer as it stands in the protocol. One that wants a login, or more than it gave, is
+    /// asked again once somebody has logged in: what it refused for that it has not carried out.
     ///
     /// # Errors
-    /// [`ClientError`]; nothing is sent twice.
+    /// [`ClientError`]; nothing else is sent twice.
     pub async fn request(
         &self,
         name: &str,
         (method, params): (&str, Map<String, Value>),
         (on_progress, cancel): (Option<OnProgress>, &CancellationToken),
     ) -> Result<Value, ClientError> {
-        let link = self.running.lock().get(name).map(|running| Arc::clone(&running.link));
-        let link =
-            link.ok_or_else(|| ClientError::NotConnected(format!("the MCP server `{name}` is not connected")))?;
-        if !METHODS.contains(&method) {
-            return Err(ClientError::Failed(format!("expected one of {}, got `{method}`", METHODS.join(", "))));
+        for login in 0.. {
+            let link = self.running.lock().get(name).map(|running| Arc::clone(&running.link));
+            let link =
+                link.ok_or_else(|| ClientError::NotConnected(format!("the MCP server `{name}` is not connected")))?;
+            let asked = request(&link, (method, params.clone()), (on_progress.clone(), cancel)).await;
+            let wants_login = matches!(&asked, Err(ClientError::NeedsLogin(_)));
+            if !wants_login || login >= LOGINS_MAX || !self.log_in(name).await? {
+                return asked;
+            }
         }
-        let told = params.clone();
-        let request: ClientRequest = serde_json::from_value(json!({ "method": method, "params": params }))
-            .map_err(|error| ClientError::Failed(format!("{method}: {error}")))?;
-        let underway = link.calls().begin(&Line::default(), on_progress);
-        let answer = match ask(&link, (request, Some(&underway)), cancel).await {
-            // What a server does not have, it has none of.
-            Err(AskError::Refused(error)) if error.code == ErrorCode::METHOD_NOT_FOUND && method.ends_with("/list") => {
-                return Ok(json!({}));
-            }
-            answer => answer,
-        };
-        let answer = answer.map_err(|error| match error {
-            AskError::Aborted => ClientError::Aborted,
-            AskError::NotConnected(why) => ClientError::NotConnected(why),
-            AskError::Refused(error) => {
-                ClientError::Failed(link.sentence(&format!("refused {method}: {}", link.refusal(&error))))
-            }
-            AskError::Broken(why) => ClientError::Failed(why),
-        })?;
-        link.remember(method, &told);
-        serde_json::to_value(answer).map_err(|error| ClientError::Failed(error.to_string()))
+        Err(ClientError::Aborted)
     }
+
+    /// Has somebody log in at a server. False: nobody does.
+    async fn log_in(&self, name: &str) -> Result<bool, ClientError> {
+        let server = self.servers.iter().find(|server| server.name == name);
+        let opens = self.place.program.as_ref().and_then(|program| program.opens.clone());
+        let (Some(server), Some(opens)) = (server, opens) else { return Ok(false) };
+        let own = name.to_owned();
+        log_in(server, &self.place.logins, move |address| opens(&own, address))
+            .await
+            .map_err(ClientError::NeedsLogin)?;
+        Ok(true)
+    }
+}
+
+/// Asks a server; its answer as it stands in the protocol.
+pub(super) async fn request(
+    link: &Link,
+    (method, params): (&str, Map<String, Value>),
+    (on_progress, cancel): (Option<OnProgress>, &CancellationToken),
+) -> Result<Value, ClientError> {
+    if !METHODS.contains(&method) {
+        return Err(ClientError::Failed(format!("expected one of {}, got `{method}`", METHODS.join(", "))));
+    }
+    let told = params.clone();
+    let request: ClientRequest = serde_json::from_value(json!({ "method": method, "params": params }))
+        .map_err(|error| ClientError::Failed(format!("{method}: {error}")))?;
+    let underway = link.calls().begin(&Line::default(), on_progress);
+    let answer = match ask(link, (request, Some(&underway)), cancel).await {
+        // What a server does not have, it has none of.
+        Err(AskError::Refused(error)) if error.code == ErrorCode::METHOD_NOT_FOUND && method.ends_with("/list") => {
+            return Ok(json!({}));
+        }
+        answer => answer,
+    };
+    let answer = answer.map_err(|error| match error {
+        AskError::Aborted => ClientError::Aborted,
+        AskError::NotConnected(why) if why.contains(NEEDS_LOGIN) => ClientError::NeedsLogin(why),
+        AskError::NotConnected(why) => ClientError::NotConnected(why),
+        AskError::Refused(error) => {
+            ClientError::Failed(link.sentence(&format!("refused {method}: {}", link.refusal(&error))))
+        }
+        AskError::NeedsLogin(why) => ClientError::NeedsLogin(why),
+        AskError::Broken(why) => ClientError::Failed(why),
+    })?;
+    link.remember(method, &told);
+    serde_json::to_value(answer).map_err(|error| ClientError::Failed(error.to_string()))
 }
 
 impl std::fmt::Debug for Client {

@@ -13,6 +13,7 @@ use rmcp::service::{
 };
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{Peer, RoleClient};
 use tokio::sync::Notify;
@@ -23,13 +24,15 @@ use super::Place;
 use super::elicit::Calls;
 use super::explain::{not_begun, request_failed};
 use super::handler::Handler;
-use super::listing::{Listed, list_tools};
+use super::link::needs_login;
+use super::listing::{Listed, Unlisted, list_tools};
+use super::login::{Logins, signer, wanted_of};
 use super::pipe::{Fault, Guarded, LastWords, drain, with_last_words};
 use crate::base::panics::broken;
 use crate::base::process::{Ending, Invocation, Piped, environment, spawn};
 use crate::base::secrets::Secrets;
 use crate::base::{http, limit};
-use crate::config::{McpServer, McpTransport, inherited_environment};
+use crate::config::{McpServer, McpTransport, OAuth, inherited_environment};
 
 /// How long the rest of the output is read after the process has ended, and the other way round.
 const REST_WAIT: Duration = Duration::from_millis(500);
@@ -102,13 +105,20 @@ impl Connection {
         let handler = Handler::new(spec, (place, calls), Arc::clone(&tools_changed));
         let connection = match &spec.transport {
             McpTransport::Stdio { .. } => Self::start(spec, &place.directory, handler).await?,
-            McpTransport::Http { url, headers } => Self::reach(url, headers, handler).await?,
+            McpTransport::Http { url, headers, oauth } => {
+                Self::reach((&spec.name, url), (headers, oauth.as_deref()), (handler, &place.logins)).await?
+            }
         };
         if connection.offers().tools.is_none() {
             return Ok((connection, Vec::new()));
         }
         match list_tools(&connection.peer, &spec.name).await {
             Ok(listed) => Ok((connection, listed)),
+            Err(Unlisted::Login(wanted)) => {
+                place.logins.note(&spec.name, wanted);
+                connection.close(None).await;
+                Err(needs_login(&spec.name))
+            }
             Err(reason) => {
                 let ended = connection.over.is_finished();
                 let why = connection.close(None).await;
@@ -152,16 +162,34 @@ impl Connection {
         }
     }
 
-    async fn reach(url: &str, headers: &BTreeMap<String, String>, handler: Handler) -> Result<Self, String> {
+    async fn reach(
+        (name, url): (&str, &str),
+        (headers, oauth): (&BTreeMap<String, String>, Option<&OAuth>),
+        (handler, logins): (Handler, &Logins),
+    ) -> Result<Self, String> {
         let client = http::protocol_client(url).await.map_err(|error| error.to_string())?;
+        let is_signed = headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
         let headers = http::header_pairs(headers).map_err(|error| error.to_string())?;
         let config = StreamableHttpClientTransportConfig::with_uri(url)
             .custom_headers(headers)
             .max_sse_event_size(limit::MCP_MESSAGE_BYTES_MAX);
-        let transport = StreamableHttpClientTransport::with_client(client, config);
         let tools_changed = handler.tools_changed();
-        let begun = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
-        let service = begun.map_err(|error| not_begun(&error, Some(url)))?;
+        let mode = ClientLifecycleMode::Initialize;
+        let begun = if is_signed {
+            let transport = StreamableHttpClientTransport::with_client(client, config);
+            serve_client_with_lifecycle(handler, transport, mode).await
+        } else {
+            let signer = signer((name, url), oauth, logins).await?;
+            let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, signer), config);
+            serve_client_with_lifecycle(handler, transport, mode).await
+        };
+        let service = begun.map_err(|error| match wanted_of(&error) {
+            Some(wanted) => {
+                logins.note(name, wanted);
+                needs_login(name)
+            }
+            None => not_begun(&error, Some(url)),
+        })?;
         Ok(Self::new(service, tools_changed, (Some(url.to_owned()), None)))
     }
 

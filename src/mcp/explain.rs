@@ -44,7 +44,7 @@ pub(super) fn refusal(error: &ErrorData) -> String {
 }
 
 /// The outermost words and, where they add something, the innermost.
-fn chain(error: &(dyn std::error::Error + 'static), url: Option<&str>) -> String {
+pub(super) fn chain(error: &(dyn std::error::Error + 'static), url: Option<&str>) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
         innermost = source;

@@ -118,7 +118,8 @@ impl Handler {
     ) -> Result<ElicitResult, ErrorData> {
         if let Some(program) = self.place.program.as_ref().filter(|program| program.elicits) {
             let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
-            return self.put(program, ("elicitation/create", params), context).await;
+            let result = self.put(program, ("elicitation/create", params), context).await?;
+            return Ok(with_defaults(result, schema));
         }
         if !self.place.has_clients {
             return Ok(ElicitResult::new(ElicitationAction::Decline));
@@ -157,6 +158,29 @@ impl Handler {
             _ => tracing::error!(server, logger, said, "an MCP server says"),
         }
     }
+}
+
+/// A form that was filled in, with the defaults of what was left out.
+fn with_defaults(mut result: ElicitResult, schema: &Value) -> ElicitResult {
+    let Some(properties) = schema["properties"].as_object().filter(|_| result.action == ElicitationAction::Accept)
+    else {
+        return result;
+    };
+    let mut content = match result.content.take() {
+        Some(Value::Object(content)) => content,
+        None => serde_json::Map::new(),
+        other => {
+            result.content = other;
+            return result;
+        }
+    };
+    for (name, property) in properties {
+        if let Some(default) = property.get("default").filter(|_| !content.contains_key(name)) {
+            content.insert(name.clone(), default.clone());
+        }
+    }
+    result.content = Some(Value::Object(content));
+    result
 }
 
 /// The level from which on our log takes messages.

@@ -22,6 +22,7 @@ use super::Place;
 use super::elicit::Calls;
 use super::explain::{refusal, request_failed};
 use super::handler::own_level;
+use super::login::Wanted;
 use super::pipe::without_last_words;
 use crate::base::limit;
 use crate::base::secrets::Secrets;
@@ -33,6 +34,14 @@ const REASON_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest pause of a server that a call waits out.
 const PAUSE_WAITED_OUT_MAX: Duration = Duration::from_secs(5);
+
+/// How the reason begins of a server that wants a login.
+pub(super) const NEEDS_LOGIN: &str = "it needs a login";
+
+/// Why there is no connection to a server that wants a login.
+pub(super) fn needs_login(name: &str) -> String {
+    format!("{NEEDS_LOGIN}: run `simse mcp-login {name}`")
+}
 
 /// One server.
 pub(super) struct Link {
@@ -256,6 +265,7 @@ impl Link {
             Status::Idle | Status::Connecting => "starting".into(),
             Status::Ready(_) => "connected".into(),
             Status::Resting => "resting".into(),
+            Status::Down(down) if down.reason.starts_with(NEEDS_LOGIN) => "needs login".into(),
             Status::Down(down) => format!("down: {}", without_last_words(&down.reason)),
             Status::Closed => "stopped".into(),
         }
@@ -334,6 +344,16 @@ impl Link {
             },
             Ok(Err(_)) | Err(_) => self.sentence("went away during the call"),
         }
+    }
+
+    /// The server wants a login, or more than the one that there is.
+    pub(super) fn wants_login(&self, wanted: Wanted) {
+        self.place.logins.note(self.name(), wanted);
+    }
+
+    /// What is told of a server that wants a login.
+    pub(super) fn needs_login(&self) -> String {
+        self.sentence(&needs_login(self.name()).replacen("it needs", "needs", 1))
     }
 
     /// A request could not be sent. Whether the server is gone is looked into.

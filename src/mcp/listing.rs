@@ -3,10 +3,11 @@
 //! One tool that cannot be used does not cost the others: it is left out, and the log says why.
 
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
-use rmcp::{Peer, RoleClient};
+use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value, json};
 
 use super::explain::request_failed;
+use super::login::{Wanted, wanted_by};
 use crate::base::limit;
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
 
@@ -19,17 +20,45 @@ pub(super) struct Listed {
     pub(super) definition: ToolDefinition,
 }
 
+/// Why there is no list.
+#[derive(Debug)]
+pub(super) enum Unlisted {
+    /// The server wants a login.
+    Login(Wanted),
+    /// Another reason.
+    Failed(String),
+}
+
+impl std::fmt::Display for Unlisted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Login(_) => f.write_str("it wants a login"),
+            Self::Failed(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<ServiceError> for Unlisted {
+    fn from(error: ServiceError) -> Self {
+        let wanted = match &error {
+            ServiceError::TransportSend(failed) => wanted_by(failed.error.as_ref()),
+            _ => None,
+        };
+        wanted.map_or_else(|| Self::Failed(request_failed(&error, None)), Self::Login)
+    }
+}
+
 /// Asks for all pages of the list.
 ///
 /// # Errors
 /// Why the server did not list its tools.
-pub(super) async fn list_tools(peer: &Peer<RoleClient>, server: &str) -> Result<Vec<Listed>, String> {
+pub(super) async fn list_tools(peer: &Peer<RoleClient>, server: &str) -> Result<Vec<Listed>, Unlisted> {
     let mut listed: Vec<Listed> = Vec::new();
     let mut cursor: Option<String> = None;
     for _ in 0..limit::MCP_PAGES_MAX {
         let params = PaginatedRequestParams::default().with_cursor(cursor.clone());
         let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
-        let (tools, next) = page(peer.send_request(request).await.map_err(|error| request_failed(&error, None))?)?;
+        let (tools, next) = page(peer.send_request(request).await?).map_err(Unlisted::Failed)?;
         for tool in tools {
             if listed.len() == limit::MCP_TOOLS_MAX {
                 tracing::warn!(

@@ -26,8 +26,10 @@ mod handler;
 #[cfg(test)]
 #[path = "../../fuzz/src/inside/servers.rs"]
 mod inside;
+mod key;
 mod link;
 mod listing;
+mod login;
 mod pipe;
 mod resource;
 mod sample;
@@ -50,6 +52,7 @@ use link::Link;
 
 pub use client::{Client, ClientError};
 pub use content::read_answer;
+pub use login::{Logins, log_in};
 
 /// Who we say that we are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,13 +128,20 @@ pub struct Program {
     pub samples: bool,
     /// Whether it has forms filled in (`elicitation/create`).
     pub elicits: bool,
+    /// Has a person open an address to log in at a server of this name. None: nobody logs in.
+    pub opens: Option<Opening>,
 }
+
+/// Has a person open an address: a server's name, and the address.
+pub type Opening = Arc<dyn Fn(&str, String) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// What the servers of one owner have in common.
 struct Place {
     /// Where their programs start.
     directory: PathBuf,
     identity: Identity,
+    /// Where the logins at servers are kept.
+    logins: Logins,
     /// The directories that servers are told to work in.
     roots: watch::Sender<Vec<PathBuf>>,
     /// None: nobody but sessions.
@@ -182,10 +192,23 @@ impl Servers {
     /// # Errors
     /// [`DuplicateServer`].
     pub fn new(configured: &[McpServer], directory: &Path, idle: Option<Duration>) -> Result<Self, DuplicateServer> {
+        Self::with_logins(configured, (directory, &Logins::default()), idle)
+    }
+
+    /// The same with logins that are kept.
+    ///
+    /// # Errors
+    /// [`DuplicateServer`].
+    pub fn with_logins(
+        configured: &[McpServer],
+        (directory, logins): (&Path, &Logins),
+        idle: Option<Duration>,
+    ) -> Result<Self, DuplicateServer> {
         check_names(configured)?;
         let (directory, identity) = (directory.to_owned(), Identity::default());
         let roots = watch::Sender::new(vec![directory.clone()]);
-        let place = Place { directory, identity, roots, program: None, has_clients: true, idle };
+        let logins = logins.clone();
+        let place = Place { directory, identity, logins, roots, program: None, has_clients: true, idle };
         let place = Arc::new(place);
         let links = configured.iter().map(|server| Arc::new(Link::new(server.clone(), Arc::clone(&place)))).collect();
         let stop = CancellationToken::new();
@@ -240,7 +263,26 @@ impl Servers {
         (running, self.links.iter().filter(is_program).count())
     }
 
-    /// Each server's name and how it is: `connected`, `resting`, `starting`, `down: …`.
+    /// Asks a server of this name, in the protocol's words. None: there is none.
+    ///
+    /// # Errors
+    /// [`ClientError`]; nothing is sent twice.
+    pub async fn request(
+        &self,
+        name: &str,
+        asked: (&str, serde_json::Map<String, serde_json::Value>),
+        cancel: &CancellationToken,
+    ) -> Option<Result<serde_json::Value, ClientError>> {
+        let link = self.links.iter().find(|link| link.name() == name)?;
+        Some(client::request(link, asked, (None, cancel)).await)
+    }
+
+    /// Each server's name and how it is: `connected`, `resting`, `starting`, `needs login`, `stopped`, `down: …`; and how many tools it has.
+    pub fn facts(&self) -> Vec<(String, String, usize)> {
+        self.links.iter().map(|link| (link.name().to_owned(), link.state(), link.tools().len())).collect()
+    }
+
+    /// Each server's name and how it is: `connected`, `resting`, `starting`, `needs login`, `down: …`.
     pub fn states(&self) -> Vec<(String, String)> {
         self.links.iter().map(|link| (link.name().to_owned(), link.state())).collect()
     }

@@ -37,7 +37,9 @@ pub(super) async fn ask_for(
             Err(ToolError::BadArguments(link.refusal(&error)))
         }
         Err(AskError::Refused(error)) => Err(ToolError::Failed(link.refusal(&error))),
-        Err(AskError::NotConnected(why) | AskError::Broken(why)) => Err(ToolError::Failed(why)),
+        Err(AskError::NotConnected(why) | AskError::Broken(why) | AskError::NeedsLogin(why)) => {
+            Err(ToolError::Failed(why))
+        }
     }
 }
 

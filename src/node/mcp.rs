@@ -182,7 +182,7 @@ fn program(bridge: &Arc<Bridge>, target: u32, (samples, elicits): (bool, bool)) 
             serde_json::from_str(&answer).map_err(|error| error.to_string())
         })
     };
-    Program { told: Arc::new(told), answer: Arc::new(answer), samples, elicits }
+    Program { told: Arc::new(told), answer: Arc::new(answer), samples, elicits, opens: None }
 }
 
 /// Tells JavaScript something in the order in which it came.
@@ -198,6 +198,7 @@ fn client_error(error: &ClientError, server: &str) -> napi::Error {
     let code = match error {
         ClientError::Connection(_) => "MCP_CONNECTION_ERROR",
         ClientError::NotConnected(_) => "MCP_NOT_CONNECTED",
+        ClientError::NeedsLogin(_) => "MCP_CONNECTION_ERROR",
         ClientError::Failed(_) => "MCP_ERROR",
         ClientError::Aborted => "ABORTED",
     };

@@ -14,6 +14,7 @@ mod id;
 mod item;
 mod kind;
 mod lifecycle;
+mod mcp;
 mod object;
 mod permission;
 mod record;
@@ -40,6 +41,9 @@ pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
 pub use item::{Item, ItemBody, Message, Original, Part, Role};
 pub use kind::{EVENT_TYPES, kind_named};
 pub use lifecycle::{LATER_LIFECYCLE_TYPES, LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
+pub use mcp::{
+    AskMcp, McpAnswer, McpOwner, McpProjectServer, McpProjectView, McpServerView, McpTrust, McpView, TrustProject,
+};
 pub use permission::{
     ExplainCall, ExplainedPart, GrantScope, GrantView, PermissionConfig, PermissionExplanation, PermissionMode,
     PermissionPolicy, PermissionRule, PermissionVerdict, VerdictBasis, VerdictSource,

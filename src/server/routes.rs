@@ -1,6 +1,7 @@
 //! The routes (contract.md): each takes its request apart, asks the application, and answers.
 
 mod changes;
+mod mcp;
 pub(crate) mod table;
 
 use std::sync::Arc;

@@ -157,6 +157,9 @@ impl Search {
             .collect();
         // Those that fit alike stay in their order.
         found.sort_by_key(|(score, _)| std::cmp::Reverse(*score));
+        if found.first().is_some_and(|(score, _)| *score == usize::MAX) {
+            found.retain(|(score, _)| *score == usize::MAX);
+        }
         let found: Vec<&Arc<dyn Tool>> = found.into_iter().map(|(_, tool)| tool).collect();
         let mut told = String::new();
         let mut shown = 0;

@@ -30,6 +30,8 @@ mod main_job;
 mod malformed;
 mod mcp;
 mod mcp_http;
+mod mcp_project;
+mod mcp_real;
 mod mcp_rich;
 mod mcp_server;
 mod memory;

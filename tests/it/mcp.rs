@@ -12,13 +12,13 @@ use tempfile::TempDir;
 use crate::support::house::{Does, House};
 
 /// A server of the script, and where it writes what it hears.
-struct Scripted {
+pub(crate) struct Scripted {
     room: TempDir,
     mode: &'static str,
 }
 
 impl Scripted {
-    fn new(mode: &'static str) -> Self {
+    pub(crate) fn new(mode: &'static str) -> Self {
         Self { room: tempfile::tempdir().unwrap(), mode }
     }
 
@@ -26,7 +26,13 @@ impl Scripted {
         self.room.path().join("log")
     }
 
-    fn entry(&self, name: &str) -> McpServer {
+    /// As the file of a project has it.
+    pub(crate) fn written(&self) -> Value {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/mcp_server.mjs");
+        json!({ "command": "node", "args": [script, self.mode, self.log()], "env": { "GIVEN_KEY": "given" } })
+    }
+
+    pub(crate) fn entry(&self, name: &str) -> McpServer {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/mcp_server.mjs");
         let args = json!([script, self.mode, self.log()]);
         let env = json!({ "GIVEN_KEY": "given" });
@@ -34,12 +40,12 @@ impl Scripted {
     }
 
     /// What it wrote down so far.
-    fn notes(&self) -> Vec<Value> {
+    pub(crate) fn notes(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.log()).unwrap_or_default();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    fn heard(&self, method: &str) -> Vec<Value> {
+    pub(crate) fn heard(&self, method: &str) -> Vec<Value> {
         self.notes().into_iter().filter(|note| note["method"] == method).collect()
     }
 
@@ -50,7 +56,7 @@ impl Scripted {
     }
 
     /// Waits until all of them have been buried: a killed process is not gone at the same instant.
-    async fn leaves_nobody(&self) {
+    pub(crate) async fn leaves_nobody(&self) {
         until("no process is left", || self.living().is_empty()).await;
     }
 

@@ -43,7 +43,7 @@ impl Wardrobe {
         let wanted = |name: &str| settings.has_tool(name);
         let all = settings.tools.is_none() && settings.without_tools.is_empty();
         let wants = |prefix: &str| settings.tools.as_ref().is_none_or(|n| n.iter().any(|n| n.starts_with(prefix)));
-        let remote = self.servers.tools(session, wants).await;
+        let remote = self.servers.tools((session, &settings.working_directory), wants).await;
         let Some(given) = &self.given else { return self.own_registry(settings, remote) };
         let more = self.memory_tools(&settings.working_directory);
         if all && more.is_empty() && remote.is_empty() {

@@ -37,6 +37,69 @@ fn for_protocols(builder: ClientBuilder) -> ClientBuilder {
     }))
 }
 
+/// Sends a whole request and reads a whole answer of at most `bytes_max` bytes. Redirects are followed inside the same origin, and
+/// only if it says so: what is sent on the way to a login is for nobody else.
+///
+/// # Errors
+/// [`HttpError`] when there is no answer, or one that is too long.
+pub async fn exchange(
+    request: http::Request<Vec<u8>>,
+    follows: bool,
+    bytes_max: usize,
+) -> Result<http::Response<Vec<u8>>, HttpError> {
+    static FOLLOW: [OnceLock<Client>; 3] = [const { OnceLock::new() }; 3];
+    static STOP: [OnceLock<Client>; 3] = [const { OnceLock::new() }; 3];
+    let url = parse_url(&request.uri().to_string())?;
+    let (host, kind) = (host_of(&url), Kind::of(&url));
+    let client =
+        if follows { cached(&FOLLOW, kind, same_origin).await? } else { cached(&STOP, kind, no_redirects).await? };
+    let request = reqwest::Request::try_from(request).map_err(|cause| HttpError::BadUrl(cause.to_string()))?;
+    let cut = |cause: reqwest::Error| HttpError::Cut { host: host.clone(), cause: cause.without_url().to_string() };
+    let mut answer = client.execute(request).await.map_err(cut)?;
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    let mut body = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(cut)? {
+        body.extend_from_slice(&piece);
+        if body.len() > bytes_max {
+            return Err(HttpError::Cut { host, cause: format!("it sent more than {bytes_max} bytes") });
+        }
+    }
+    let mut made = http::Response::new(body);
+    *made.status_mut() = status;
+    *made.headers_mut() = headers;
+    Ok(made)
+}
+
+/// Sends a form, and gives the status and the body of the answer. Redirects are not followed.
+///
+/// # Errors
+/// As [`exchange`].
+pub async fn post_form(url: &str, fields: &[(&str, &str)], bytes_max: usize) -> Result<(u16, Vec<u8>), HttpError> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
+    let spelt = |text: &str| -> String {
+        text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
+    };
+    let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{}={}", spelt(name), spelt(value))).collect();
+    let request = http::Request::post(url)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("accept", "application/json")
+        .body(fields.join("&").into_bytes())
+        .map_err(|cause| HttpError::BadUrl(cause.to_string()))?;
+    let answer = exchange(request, false, bytes_max).await?;
+    Ok((answer.status().as_u16(), answer.into_body()))
+}
+
+fn no_redirects(builder: ClientBuilder) -> ClientBuilder {
+    builder.pool_max_idle_per_host(0).redirect(Policy::none())
+}
+
+fn same_origin(builder: ClientBuilder) -> ClientBuilder {
+    builder.pool_max_idle_per_host(0).redirect(Policy::custom(|attempt| {
+        let same = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+        if same && attempt.previous().len() <= REDIRECTS_MAX { attempt.follow() } else { attempt.stop() }
+    }))
+}
+
 /// Headers as requests carry them. The values do not show themselves in logs.
 ///
 /// # Errors

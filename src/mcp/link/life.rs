@@ -180,7 +180,7 @@ impl Link {
                             self.list(listed);
                             self.place.tell(self.name(), News::ToolsChanged);
                         }
-                        Ok(Err(reason)) => self.keep_old_list(&reason),
+                        Ok(Err(reason)) => self.keep_old_list(&reason.to_string()),
                         Err(_) => self.keep_old_list("it did not answer in time"),
                     }
                 }

@@ -7,12 +7,12 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::changes;
+use super::{changes, mcp};
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
-    AgentList, AgentState, Control, CreateSession, Deleted, DiffView, Event, ExplainCall, Feedback, Fork, GrantView,
-    Health, Item, ModelList, Page, PermissionExplanation, Prompt, Proof, SessionView, ToolList, TurnRecord, Undo,
-    Undone,
+    AgentList, AgentState, AskMcp, Control, CreateSession, Deleted, DiffView, Event, ExplainCall, Feedback, Fork,
+    GrantView, Health, Item, McpAnswer, McpView, ModelList, Page, PermissionExplanation, Prompt, Proof, SessionView,
+    ToolList, TrustProject, TurnRecord, Undo, Undone,
 };
 use crate::server::openapi::{
     Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
@@ -42,6 +42,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(controls());
     rows.extend(looks());
     rows.extend(file_changes());
+    rows.extend(tool_servers());
     rows.extend(permissions());
     rows.extend(server());
     rows.extend(agent());
@@ -208,6 +209,32 @@ fn file_changes() -> Vec<Row> {
         row(POST, "/sessions/{sessionId}/fork", changes::fork, fork),
         row(POST, "/sessions/{sessionId}/undo", changes::undo, undo),
         row(POST, "/sessions/{sessionId}/redo", changes::redo, redo),
+    ]
+}
+
+fn tool_servers() -> Vec<Row> {
+    let show = operation(
+        "sessions.mcp",
+        "The tool servers of a session, and the `.mcp.json` of the project that it works in.",
+    )
+    .gives::<McpView>(200, "The tool servers.");
+    let trust = operation(
+        "sessions.trustMcp",
+        "Says yes to the `.mcp.json` of the project as it was seen, or takes that back. For owners.",
+    )
+    .more("Nothing of the file is started before; when it changes, the yes no longer counts.")
+    .full_body(|schemas| schemas.incoming::<TrustProject>())
+    .gives::<McpView>(200, "The tool servers.")
+    .refuses(&[409]);
+    let ask = operation("sessions.askMcp", "Asks a tool server of the session for prompts, resources and completions.")
+        .full_body(|schemas| schemas.incoming::<AskMcp>())
+        .example(serde_json::json!({ "server": "files", "method": "prompts/list" }))
+        .gives::<McpAnswer>(200, "Its answer.")
+        .refuses(&[503]);
+    vec![
+        row(GET, "/sessions/{sessionId}/mcp", mcp::show, show),
+        row(POST, "/sessions/{sessionId}/mcp/trust", mcp::trust, trust),
+        row(POST, "/sessions/{sessionId}/mcp/ask", mcp::ask, ask),
     ]
 }
 

@@ -3,7 +3,7 @@
  *
  * - `refuse`: answers `initialize` with an error.  - `hang`: never answers it.  - `exit`: ends at once, with words.
  * - `garbage`: writes what is no message before and between the messages.  - `crash-once`: ends after `initialize`,
- *   the first time (a file beside the log remembers).  - `bad-tools`: lists tools that are none.
+ *   the first time (a file beside the log remembers).  - `bad-tools`: lists tools that are none.  - `many`: lists 500 tools.
  *
  * The second argument is a file; a line of JSON is appended to it for its start and for each message that comes in.
  */
@@ -36,6 +36,10 @@ let tools = [
   { name: 'flood', inputSchema: any },
   { name: 'picture', inputSchema: any },
 ]
+if (mode === 'many') {
+  const about = (n) => `Does one of many things, number ${n} of them, and says what it was given.`
+  tools = Array.from({ length: 500 }, (_, n) => ({ name: `tool_number_${n}`, description: about(n), inputSchema: schema }))
+}
 if (mode === 'bad-tools') tools = [{ name: 'no schema' }, { name: 'a b', inputSchema: any }, tools[0], tools[0], 5]
 
 const text = (value) => ({ content: [{ type: 'text', text: value }] })
@@ -62,6 +66,7 @@ function call(id, name, args) {
     case 'picture':
       return send({ id, result: { content: [{ type: 'image', data: 'AAECAw==', mimeType: 'image/png' }] } })
     default:
+      if (mode === 'many') return send({ id, result: text(`${name}: ${args.text}`) })
       return send({ id, error: { code: -32602, message: `unknown tool ${name}` } })
   }
 }
@@ -91,8 +96,8 @@ lines.on('line', (line) => {
   } else if (method === 'tools/list') {
     // Two pages.
     const from = Number(params?.cursor ?? 0)
-    const page = tools.slice(from, from + 4)
-    send({ id, result: { tools: page, ...(from + 4 < tools.length && { nextCursor: String(from + 4) }) } })
+    const end = from + (mode === 'many' ? 100 : 4)
+    send({ id, result: { tools: tools.slice(from, end), ...(end < tools.length && { nextCursor: String(end) }) } })
   } else if (method === 'resources/list') {
     const more = params?.cursor === undefined
     send({ id, result: { resources: [{ uri: `mem://${more ? 1 : 2}`, name: 'r' }], ...(more && { nextCursor: 'x' }) } })

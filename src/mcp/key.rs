@@ -1,0 +1,65 @@
+//! A login at a server without a person, with a private key (RFC 7523): the request for a token that `rmcp` makes with another
+//! crate of cryptography only.
+
+use std::time::Duration;
+
+use rmcp::transport::auth::{AuthError, AuthorizationMetadata, OAuthTokenResponse};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::base::assertion::StatementKey;
+use crate::base::{clock, file, http, limit};
+
+/// How long a statement counts, in seconds.
+const STATEMENT_SECONDS: u64 = 300;
+const STATEMENT_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+
+/// Who asks, with which key, for what.
+pub(super) struct Applicant<'a> {
+    pub(super) client_id: &'a str,
+    pub(super) key_file: &'a std::path::Path,
+    pub(super) scopes: &'a [String],
+    pub(super) resource: &'a str,
+}
+
+/// Asks for a token.
+pub(super) async fn token_by_key(
+    metadata: &AuthorizationMetadata,
+    applicant: Applicant<'_>,
+) -> Result<OAuthTokenResponse, AuthError> {
+    let failed = |why: String| AuthError::ClientCredentialsError(why);
+    let path = applicant.key_file.to_owned();
+    let read = move || {
+        file::read_small(&path, limit::MCP_LOGIN_BYTES_MAX).map_err(|cause| format!("{}: {cause}", path.display()))
+    };
+    let read = tokio::task::spawn_blocking(read).await.map_err(|_| failed("the key could not be read".into()))?;
+    let (bytes, _) = read.map_err(failed)?;
+    let key = StatementKey::from_pem(&String::from_utf8_lossy(&bytes)).map_err(|bad| failed(bad.to_string()))?;
+    let now = clock::now_ms() / 1_000;
+    let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
+    let statement = json!({
+        "iss": applicant.client_id, "sub": applicant.client_id, "aud": audience,
+        "jti": uuid::Uuid::new_v4().to_string(), "iat": now, "exp": now + STATEMENT_SECONDS,
+    });
+    let statement = key.sign(&statement).map_err(|bad| failed(bad.to_string()))?;
+    let scopes = applicant.scopes.join(" ");
+    let mut fields = vec![
+        ("grant_type", "client_credentials"),
+        ("client_assertion_type", STATEMENT_TYPE),
+        ("client_assertion", statement.as_str()),
+        ("resource", applicant.resource),
+    ];
+    if !scopes.is_empty() {
+        fields.push(("scope", scopes.as_str()));
+    }
+    let answer = http::post_form(&metadata.token_endpoint, &fields, limit::MCP_LOGIN_ANSWER_BYTES_MAX);
+    let answer = timeout(Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS), answer).await;
+    let (status, body) =
+        answer.map_err(|_| failed("no answer in time".into()))?.map_err(|error| failed(error.to_string()))?;
+    if status != 200 {
+        let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let said = said["error"].as_str().unwrap_or("no reason").to_owned();
+        return Err(failed(format!("status {status}: {}", said.escape_debug())));
+    }
+    serde_json::from_slice(&body).map_err(|error| failed(error.to_string()))
+}
