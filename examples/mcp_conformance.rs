@@ -3,6 +3,8 @@
 //! `scripts/mcp-conformance.mjs` runs the suite with it. The suite gives an address as the last argument, the scenario's name in
 //! `MCP_CONFORMANCE_SCENARIO`, and what a client is to know beforehand in `MCP_CONFORMANCE_CONTEXT`.
 
+#![allow(clippy::print_stderr, reason = "the suite shows what is told there")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use crate::server::openapi::{
     Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
     page_limit, position, query, reference, types,
 };
-use crate::server::{Shared, acp, lifecycle, mcp, metrics, ws};
+use crate::server::{Shared, acp, lifecycle, mcp as mcp_door, metrics, ws};
 
 /// One route.
 pub(crate) struct Row {
@@ -370,9 +370,9 @@ fn protocols() -> Vec<Row> {
         operation.answers_with(406, "`Accept` names not all that may come.", "application/json", rpc)
     };
     vec![
-        row(POST, "/mcp", mcp::http::post, refused(strict(post))),
-        row(GET, "/mcp", mcp::http::get, refused(strict(get))),
-        row(DELETE, "/mcp", mcp::http::delete, refused(delete)),
+        row(POST, "/mcp", mcp_door::http::post, refused(strict(post))),
+        row(GET, "/mcp", mcp_door::http::get, refused(strict(get))),
+        row(DELETE, "/mcp", mcp_door::http::delete, refused(delete)),
     ]
 }
 
