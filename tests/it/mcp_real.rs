@@ -1,7 +1,7 @@
 //! Tool servers that others wrote, through a session: `server-everything` and `server-filesystem` of npm.
 //!
 //! They lie in `node_modules` (devDependencies), or where `SIMSE_TEST_MCP_REAL` says. Where they are not installed there is nothing
-//! to test, and that is said.
+//! to test.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,7 @@ fn program(package: &str) -> Option<PathBuf> {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("node_modules");
     let modules = std::env::var_os("SIMSE_TEST_MCP_REAL").map_or(beside, PathBuf::from);
     let found = modules.join("@modelcontextprotocol").join(package).join("dist/index.js");
-    let there = found.is_file();
-    if !there {
-        println!("not tested: {} is not there", found.display());
-    }
-    there.then_some(found)
+    found.is_file().then_some(found)
 }
 
 fn server(name: &str, program: &Path, arguments: &[Value]) -> McpServer {
