@@ -3,8 +3,8 @@
  * writes a file after a question, a cancel, and a turn after a restart of the server, against a scripted model on this machine.
  * Not part of `npm test`: it downloads up to a gigabyte. `npm run agents`, or `npm run agents -- codex pi`.
  *
- * SIMSE_BIN      the program; default: target/debug/simse
- * AGENTS_CACHE   where the packages are installed; default: ~/.cache/simse/agents
+ *   SIMSE_BIN      the program; default: target/debug/simse
+ *   AGENTS_CACHE   where the packages are installed; default: ~/.cache/simse/agents
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -2,10 +2,10 @@
  * A scripted model that speaks the four wire formats that agents speak: OpenAI Responses and Chat Completions, Anthropic
  * Messages, Gemini generateContent. What it does stands in the user's prompt, so that it needs no state of its own:
  *
- * @@say WORDS@@          says them
- * @@run COMMAND@@        has the agent's shell tool run it, then says `done`
- * @@write PATH TEXT@@    has the agent's writing tool write it (or its shell, of an agent without one), then says `done`
- * @@slow@@               says a word every 50 ms, until nobody listens any more
+ *   @@say WORDS@@          says them
+ *   @@run COMMAND@@        has the agent's shell tool run it, then says `done`
+ *   @@write PATH TEXT@@    has the agent's writing tool write it (or its shell, of an agent without one), then says `done`
+ *   @@slow@@               says a word every 50 ms, until nobody listens any more
  *
  * It answers at once. A request without tools is one for a title, and gets one.
  */

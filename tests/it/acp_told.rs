@@ -353,8 +353,8 @@ async fn what_is_said_meanwhile_reaches_an_agent_at_once_where_it_takes_that() {
     };
     let kinds: Vec<String> = seen.iter().map(|(kind, payload)| told(kind, payload)).collect();
     let want = [
-        "agent.session",
         "stream.delta",
+        "turn.control",
         "said one",
         "turn.complete",
         "steer look",

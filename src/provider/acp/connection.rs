@@ -15,7 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -29,6 +29,8 @@ use super::wire::{self, Lines, Message, NoLine, RpcError};
 use crate::base::process::{self, ChildStderr, ChildStdin, ChildStdout, Invocation, Piped};
 use crate::base::secrets::Secrets;
 use crate::base::{limit, text};
+
+use told::unserved;
 
 /// What the agent says that a turn has not taken yet.
 const UNTAKEN_MAX: usize = 64;
@@ -301,7 +303,10 @@ impl Connection {
                 match waiting {
                     // Who has stopped waiting does not miss it.
                     Some(Waiting::Answer(tell)) => drop(tell.send(result)),
-                    Some(Waiting::Turn(turn)) => drop(turn.send(Incoming::Done(result)).await),
+                    Some(Waiting::Turn(turn)) => {
+                        self.is_over(&turn);
+                        drop(turn.send(Incoming::Done(result)).await);
+                    }
                     None => tracing::debug!(agent = self.name, id, "an answer that nobody waits for"),
                 }
             }
@@ -323,15 +328,12 @@ impl Connection {
             return;
         }
         let Some(turn) = self.turn_of(&params) else {
-            let answer = match method.as_str() {
-                "session/request_permission" => Ok(json!({ "outcome": { "outcome": "cancelled" } })),
-                "elicitation/create" => Ok(json!({ "action": "cancel" })),
-                _ => Err((INVALID_PARAMS, "no turn runs in that session".to_owned())),
-            };
-            self.answer(&id, answer);
+            self.answer(&id, unserved(&method));
             return;
         };
-        let _ = turn.send(Incoming::Request { id, method, params }).await;
+        if turn.send(Incoming::Request { id: id.clone(), method: method.clone(), params }).await.is_err() {
+            self.answer(&id, unserved(&method));
+        }
     }
 
     fn turn_of(&self, params: &Value) -> Option<mpsc::Sender<Incoming>> {
