@@ -481,7 +481,9 @@ export interface MCPSamplingRequest {
 
 /** An answer of a model. */
 export interface MCPSamplingResult {
+  /** Always the assistant. */
   readonly role: 'assistant'
+  /** What the model said. */
   readonly content: MCPContent
   /** The model that gave it. */
   readonly model: string
@@ -491,6 +493,7 @@ export interface MCPSamplingResult {
 
 /** What came of a form. */
 export interface MCPElicitationResult {
+  /** What the person did with the form. */
   readonly action: 'accept' | 'decline' | 'cancel'
   /** What was filled in. */
   readonly content?: Readonly<Record<string, unknown>>
@@ -498,16 +501,23 @@ export interface MCPElicitationResult {
 
 /** How far a call is. */
 export interface MCPProgress {
+  /** How far it is. */
   readonly progress: number
+  /** How far it will be, where that is known. */
   readonly total?: number
+  /** How far it is, in words. */
   readonly message?: string
 }
 
 /** A message of a server for a log. */
 export interface MCPLogMessage {
+  /** The server. */
   readonly server: string
+  /** How serious it is. */
   readonly level: MCPLogLevel
+  /** The part of the server that says it. */
   readonly logger?: string
+  /** What it says. */
   readonly data: unknown
 }
 

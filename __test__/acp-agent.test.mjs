@@ -195,13 +195,16 @@ for (const [way, opened] of Object.entries(ways)) {
 test('a turn is cancelled by its session, by its request, and by a session that is closed', {
   timeout: 60_000,
 }, async () => {
-  const where = await place([{ hang: true }, { hang: true }, { hang: true }, { text: 'after' }])
+  const hang = { hang: true }
+  const where = await place([hang, hang, hang, () => (lost() ? hang : { text: 'after' }), { text: 'after' }])
   const editor = await piped(where)
   const { sessionId } = await editor.request('session/new', { cwd: where.work, mcpServers: [] })
+  // The one that waits may have begun before its own end reaches it; then the model was asked once more.
+  const lost = () => where.model.requests.some((body) => JSON.stringify(body.messages.at(-1)).includes('two'))
   const begun = (count) => editor.until(() => editor.of(sessionId, 'agent_message_chunk').length >= count)
   const first = editor.request('session/prompt', { sessionId, prompt: text('one') })
   await begun(1)
-  // The second waits behind it, and never gets to the model.
+  // The second waits behind it.
   const second = editor.request('session/prompt', { sessionId, prompt: text('two') })
   await editor.notify('session/cancel', { sessionId })
   assert.equal((await first).stopReason, 'cancelled')
@@ -223,7 +226,7 @@ test('a turn is cancelled by its session, by its request, and by a session that 
   assert.equal((await fourth).stopReason, 'cancelled')
   const last = await editor.request('session/prompt', { sessionId, prompt: text('five') })
   assert.equal(last.stopReason, 'end_turn')
-  assert.equal(where.model.requests.length, 4)
+  assert.equal(where.model.requests.length, lost() ? 5 : 4)
   assert.deepEqual(editor.seen.faults, [])
   assert.equal(await editor.pipe.end(), 0)
 })

@@ -125,6 +125,10 @@ test('every operation does what it is called', { timeout: 60_000 }, async () => 
   assert.deepEqual([health.status, Array.isArray(health.limits)], ['ok', true])
   const seen = await gathered(client.events(), ({ type }) => type === 'abort')
   assert.deepEqual([seen[0].type, seen[0].sessionId], ['session.created', 's'])
+  assert.equal(typeof (await sessions.agent('s')), 'object')
+  assert.deepEqual((await sessions.mcp('s')).servers, [])
+  await assert.rejects(sessions.trustMcp('s', { hash: '0'.repeat(64) }))
+  await assert.rejects(sessions.askMcp('s', { server: 'none', method: 'prompts/list' }), /none/)
   assert.deepEqual(await sessions.delete('fork'), { deleted: true })
   await elsewhere(client)
 

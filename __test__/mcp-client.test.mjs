@@ -239,6 +239,7 @@ test('progress, log messages and changed resources are told, also after a new st
   const steps = []
   const slow = await client.callTool('tells', 'slow', {}, { timeoutMs: 400, onProgress: (step) => steps.push(step) })
   assert.equal(slow.content[0].text, 'at last', 'it took longer than its time, and said that it goes on')
+  while (steps.length < 4) await new Promise((soon) => setTimeout(soon, 5))
   assert.deepEqual(steps[3], { progress: 4, total: 4, message: 'step 4 s3cret-key' })
   await assert.rejects(client.callTool('tells', 'slow', {}, { timeoutMs: 400 }), { code: 'OPERATION_TIMEOUT' })
   await client.setLogLevel('tells', 'error')

@@ -1,5 +1,5 @@
 /**
- * Runs the client scenarios of the MCP conformance suite against our MCP client (`examples/mcp_conformance.rs`).
+ * Runs the client scenarios of the MCP conformance suite against our MCP client (`tests/mcp_conformance.rs`).
  *
  *     node scripts/mcp-conformance.mjs [SCENARIO…]
  *

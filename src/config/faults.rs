@@ -346,7 +346,6 @@ mod tests {
             "line 20: `permissions.rules[1].pattern`: expected a text that is not empty; got a string",
             "line 21: `permissions.rules[1].category[1]`: expected read, edit, search, execute, memory, vfs, task, subagent or other; got a string",
             "line 22: `permissions.rules[1].annotations.read_only` is not known; did you mean `readOnly`?",
-            "line 23: `acp_servers[0].command` is missing",
             "line 25: `acp_servers[0].comand` is not known; did you mean `command`?",
             "line 26: `acp_servers[0].env.KEY`: expected a text; got an integer",
             "line 29: `mcp_servers[0].transport`: expected stdio or http; got a string",
