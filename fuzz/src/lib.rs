@@ -10,6 +10,7 @@ extern crate self as simse;
 pub mod base {
     //! The outside world, as far as the targets need it.
     pub mod beneath;
+    pub mod ear;
     pub mod file;
     pub mod glob;
     pub mod image;
