@@ -460,7 +460,7 @@ export interface AskMcp {
    * In the protocol's words: `prompts/list`, `prompts/get`, `resources/list`, `resources/templates/list`,
    * `resources/read` or `completion/complete`.
    */
-  readonly method: string
+  readonly method: 'prompts/list' | 'prompts/get' | 'resources/list' | 'resources/templates/list' | 'resources/read' | 'completion/complete'
   /** With what. */
   readonly params?: Readonly<Record<string, unknown>> | undefined
 }

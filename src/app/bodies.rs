@@ -294,7 +294,9 @@ pub(super) fn check_control(body: Control, otherwise: &str) -> Result<Command, A
 fn check_agent_options(field: &str, options: &AgentOptions, model: &str) -> Result<(), ApiError> {
     let (count, bytes) = (limit::AGENT_OPTIONS_MAX, limit::AGENT_OPTION_BYTES_MAX);
     if !options.is_empty() && agent_of(model) == OWN_AGENT {
-        return Err(ApiError::invalid(field, format!("none: `{model}` is answered by our own loop, which has none")));
+        let message = format!("`{model}` is answered by our own loop, which has no options of an agent");
+        let details = serde_json::json!({ "field": field, "expected": "nothing, or a session that an agent answers" });
+        return Err(ApiError::conflict(message).with_details(details));
     }
     if options.len() > count {
         return Err(ApiError::unfit(field, format!("at most {count} options"), options.len()));

@@ -106,6 +106,7 @@ pub struct AskMcp {
     pub server: String,
     /// In the protocol's words: `prompts/list`, `prompts/get`, `resources/list`, `resources/templates/list`, `resources/read` or
     /// `completion/complete`.
+    #[schemars(extend("enum" = ["prompts/list", "prompts/get", "resources/list", "resources/templates/list", "resources/read", "completion/complete"]))]
     pub method: String,
     /// With what.
     #[serde(default)]

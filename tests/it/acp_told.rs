@@ -206,7 +206,7 @@ async fn an_option_that_is_not_offered_is_told_and_the_session_stays_usable() {
     assert_eq!(reply.status, 400, "{reply:?}");
     let own = house.session(json!({})).await;
     let reply = house.call("PATCH", &format!("/sessions/{own}"), Some(json!({ "agentOptions": { "a": "b" } }))).await;
-    assert_eq!((reply.status, &reply.json()["error"]["details"]["field"]), (400, &json!("agentOptions")), "{reply:?}");
+    assert_eq!((reply.status, &reply.json()["error"]["details"]["field"]), (409, &json!("agentOptions")), "{reply:?}");
     house.close().await;
 }
 

@@ -118,6 +118,7 @@ pub(in crate::server) async fn post(mut call: Call) -> Answer {
 
 /// Opens a connection, and answers at once.
 fn initialize(call: &Call, incoming: Incoming) -> Answer {
+    session_header(&call.head.headers)?;
     let Incoming::Request { id, params, .. } = incoming else {
         return Err(ApiError::internal("no request where one was seen").into());
     };
@@ -175,8 +176,10 @@ fn check_session(headers: &HeaderMap, incoming: &Incoming) -> Result<(), ApiErro
 
 fn session_header(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let named = single(headers, &SESSION)?;
-    if named.is_some_and(|name| name.len() > SESSION_BYTES_MAX) {
-        return Err(ApiError::invalid("Acp-Session-Id", format!("at most {SESSION_BYTES_MAX} bytes")));
+    let fits = |name: &str| (1..=SESSION_BYTES_MAX).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic());
+    if named.is_some_and(|name| !fits(name)) {
+        let expected = format!("1 to {SESSION_BYTES_MAX} visible ASCII characters");
+        return Err(ApiError::invalid("Acp-Session-Id", expected));
     }
     Ok(named.map(str::to_owned))
 }
