@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
@@ -102,7 +103,7 @@ impl Desk {
             };
             match read {
                 Ok(Some(Line::Whole(text))) if text.trim_ascii().is_empty() => {}
-                Ok(Some(Line::Whole(text))) => self.take(&text),
+                Ok(Some(Line::Whole(text))) => self.take(&text).await,
                 Ok(Some(Line::TooLong)) => {
                     let message = format!("the line is longer than {line_bytes_max} bytes");
                     self.refuse(&Value::Null, RpcError::new(INVALID_REQUEST, message));
@@ -120,7 +121,7 @@ impl Desk {
         self.said.say(wire::response(id, &Err(error)));
     }
 
-    fn take(&mut self, text: &[u8]) {
+    async fn take(&mut self, text: &[u8]) {
         let (messages, listed) = match wire::read(text) {
             Ok(read) => read,
             Err((id, error)) => return self.refuse(&id, error),
@@ -134,7 +135,15 @@ impl Desk {
             match message {
                 Incoming::Request(request) => {
                     let (peer, said) = (Arc::clone(&self.peer), Arc::clone(&self.said));
-                    self.work.push(Box::pin(async move { peer.answer(request, &said).await }));
+                    let greets = request.method == "initialize";
+                    let mut work: BoxFuture<'static, ()> = Box::pin(async move { peer.answer(request, &said).await });
+                    // What comes behind a greeting is read in the version that it settles, and what came before it is
+                    // judged before it.
+                    if greets {
+                        work.await;
+                    } else if (&mut work).now_or_never().is_none() {
+                        self.work.push(work);
+                    }
                 }
                 other => self.peer.hear(other),
             }
