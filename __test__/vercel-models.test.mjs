@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { APICallError, simulateReadableStream } from 'ai'
 import { MockLanguageModelV3 } from 'ai/test'
 import { createSimseServer, fromVercelModel } from '../js/index.js'
@@ -296,9 +297,7 @@ test('an abort reaches the signal and cancels the stream, also one that does not
   }
 })
 
-test('a provider of the SDK speaks to its endpoint: the whole way', async (t) => {
-  const installed = await import('@ai-sdk/openai-compatible').catch(() => undefined)
-  if (installed === undefined) return t.skip('@ai-sdk/openai-compatible is not installed')
+test('a provider of the SDK speaks to its endpoint: the whole way', async () => {
   const scripted = await scriptedModel([
     { reasoning: ['hm'], text: ['I ', 'call'], calls: [{ id: 'c1', name: 'add', arguments: { a: 20, b: 22 } }] },
     { text: 'it is 42' },
@@ -307,7 +306,7 @@ test('a provider of the SDK speaks to its endpoint: the whole way', async (t) =>
     { text: 'there' },
   ])
   open.add(scripted)
-  const provider = installed.createOpenAICompatible({ name: 'local', baseURL: scripted.baseUrl, includeUsage: true })
+  const provider = createOpenAICompatible({ name: 'local', baseURL: scripted.baseUrl, includeUsage: true })
   const number = { type: 'number', description: '', required: true }
   const toolRegistry = registryOf(
     { add: async ({ a, b }) => String(a + b) },

@@ -199,20 +199,6 @@ impl ToolServers {
         own.into_iter().chain(project).chain([(McpOwner::Server, Arc::clone(&self.shared))]).collect()
     }
 
-    /// How the servers of a session are configured, for who reaches them by itself: an agent.
-    #[allow(dead_code, reason = "agents are handed them from the next change on")]
-    pub(super) async fn configured(&self, session: &SessionId, directory: &Path) -> Vec<McpServer> {
-        let mut found: Vec<McpServer> = Vec::new();
-        for (_, servers) in self.of(session, directory).await {
-            for one in servers.configured() {
-                if found.iter().all(|other| other.name != one.name) {
-                    found.push(one.clone());
-                }
-            }
-        }
-        found
-    }
-
     /// The tools of a session's servers, once those that are starting had their time.
     pub(super) async fn tools(
         &self,

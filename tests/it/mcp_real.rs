@@ -1,7 +1,6 @@
 //! Tool servers that others wrote, through a session: `server-everything` and `server-filesystem` of npm.
 //!
-//! They lie in `node_modules` (devDependencies), or where `SIMSE_TEST_MCP_REAL` says. Where they are not installed there is nothing
-//! to test.
+//! They lie in `node_modules` (devDependencies, which `npm test` installs), or where `SIMSE_TEST_MCP_REAL` says.
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +12,13 @@ use simse::server::ListenOptions;
 use crate::mcp::{call, names, until};
 use crate::support::house::{Does, House};
 
-/// The program of a package. None: it is not installed.
-fn program(package: &str) -> Option<PathBuf> {
+/// The program of a package.
+fn program(package: &str) -> PathBuf {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("node_modules");
     let modules = std::env::var_os("SIMSE_TEST_MCP_REAL").map_or(beside, PathBuf::from);
     let found = modules.join("@modelcontextprotocol").join(package).join("dist/index.js");
-    found.is_file().then_some(found)
+    assert!(found.is_file(), "{} is not there: `npm install` brings it", found.display());
+    found
 }
 
 fn server(name: &str, program: &Path, arguments: &[Value]) -> McpServer {
@@ -37,7 +37,7 @@ async fn house(servers: Vec<McpServer>) -> House {
 
 #[tokio::test]
 async fn the_server_with_everything_has_all_that_it_wants() {
-    let Some(program) = program("server-everything") else { return };
+    let program = program("server-everything");
     let house = house(vec![server("e", &program, &[json!("stdio")])]).await;
     let session = house.session(json!({})).await;
     // What it offers depends on what we do, and comes after the first list.
@@ -92,7 +92,7 @@ async fn the_server_with_everything_has_all_that_it_wants() {
 
 #[tokio::test]
 async fn the_server_with_files_reads_and_writes_where_it_may() {
-    let Some(program) = program("server-filesystem") else { return };
+    let program = program("server-filesystem");
     let room = tempfile::tempdir().unwrap();
     let room = room.path().canonicalize().unwrap();
     std::fs::write(room.join("a.txt"), "inside").unwrap();
