@@ -2383,7 +2383,7 @@ export interface SimseServerLimits {
 }
 
 /** The wire that a model is spoken to over. */
-export type ModelApi = 'openai-chat' | 'openai-responses' | 'anthropic-messages'
+export type ModelApi = 'openai-chat' | 'openai-responses' | 'anthropic-messages' | 'gemini'
 
 /** What is known of a model. What is not said is taken from the catalogue of well-known models. */
 export interface ProviderModel {
@@ -2416,7 +2416,7 @@ export interface ProviderModel {
   readonly body?: Readonly<Record<string, unknown>>
 }
 
-/** A provider of models. Of a well-known one (`anthropic`, `openrouter`, `ollama` …) the name and the key are enough. */
+/** A provider of models. Of a well-known one (`anthropic`, `gemini`, `openrouter`, `ollama` …) the name and the key are enough. */
 export interface ModelProvider {
   /** Its models are called `<name>/<model>`. */
   readonly name: string

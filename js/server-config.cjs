@@ -99,7 +99,7 @@ const knownAgent = shape({
 })
 const acpServer = (value, path, issues) => (value?.profile === undefined ? ownAgent : knownAgent)(value, path, issues)
 
-const APIS = ['openai-chat', 'openai-responses', 'anthropic-messages']
+const APIS = ['openai-chat', 'openai-responses', 'anthropic-messages', 'gemini']
 /** Providers that a name is enough of. */
 const KNOWN_PROVIDERS = new Set([...JSON.parse(native.knownProviders()), 'openai'])
 const price = number(0, Number.MAX_SAFE_INTEGER)

@@ -28,11 +28,14 @@ pub enum Api {
     /// Anthropic's Messages.
     #[serde(rename = "anthropic-messages")]
     Messages,
+    /// Google's generateContent.
+    #[serde(rename = "gemini")]
+    Gemini,
 }
 
 impl Api {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
+    pub const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Gemini];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -40,6 +43,7 @@ impl Api {
             Self::Chat => "openai-chat",
             Self::Responses => "openai-responses",
             Self::Messages => "anthropic-messages",
+            Self::Gemini => "gemini",
         }
     }
 
@@ -77,6 +81,12 @@ pub const KNOWN_PROVIDERS: &[KnownProvider] = &[
         address_variable: Some("ANTHROPIC_BASE_URL"),
         model: Some("claude-sonnet-5"),
         ..known("anthropic", "https://api.anthropic.com", &["ANTHROPIC_API_KEY"])
+    },
+    KnownProvider {
+        api: Api::Gemini,
+        address_variable: Some("GOOGLE_GEMINI_BASE_URL"),
+        model: Some("gemini-3.8-flash"),
+        ..known("gemini", "https://generativelanguage.googleapis.com", &["GEMINI_API_KEY", "GOOGLE_API_KEY"])
     },
     known("openrouter", "https://openrouter.ai/api/v1", &["OPENROUTER_API_KEY"]),
     known("deepseek", "https://api.deepseek.com/v1", &["DEEPSEEK_API_KEY"]),
@@ -224,7 +234,8 @@ impl Entry {
         let own = |body: &Map<String, Value>| body.keys().any(|name| OWN_MEMBERS.contains(&name.as_str()));
         let twice =
             self.models.iter().enumerate().any(|(at, one)| self.models[..at].iter().any(|m| m.name == one.name));
-        let apis = "openai-chat, openai-responses or anthropic-messages, because this name is not a known provider's";
+        let apis =
+            "openai-chat, openai-responses, anthropic-messages or gemini, because this name is not a known provider's";
         #[rustfmt::skip]
         let rules = [
             ("name", is_name(&self.name), names.as_str()),
@@ -380,11 +391,11 @@ mod tests {
     fn a_wrong_entry_names_its_field_and_not_its_values() {
         #[rustfmt::skip]
         let table = [
-            (json!({"name": "a/b", "baseUrl": "http://h", "api": "anthropic-messages"}), "`name` of the provider `a/b`: expected 1 to 64 letters"),
-            (json!({"name": "acp", "baseUrl": "http://h", "api": "anthropic-messages"}), "`name` of the provider `acp`"),
+            (json!({"name": "a/b", "baseUrl": "http://h", "api": "gemini"}), "`name` of the provider `a/b`: expected 1 to 64 letters"),
+            (json!({"name": "acp", "baseUrl": "http://h", "api": "gemini"}), "`name` of the provider `acp`"),
             (json!({"name": "mine", "baseUrl": "http://h"}), "`api` of the provider `mine`: expected openai-chat"),
-            (json!({"name": "mine", "api": "anthropic-messages"}), "`baseUrl` of the provider `mine`: expected an address"),
-            (json!({"name": "mine", "api": "anthropic-messages", "baseUrl": "sk"}), "`baseUrl` of the provider `mine`: expected"),
+            (json!({"name": "mine", "api": "gemini"}), "`baseUrl` of the provider `mine`: expected an address"),
+            (json!({"name": "mine", "api": "gemini", "baseUrl": "sk"}), "`baseUrl` of the provider `mine`: expected"),
             (json!({"name": "groq", "apiKey": "sk", "apiKeyFile": "sk"}), "`apiKey` of the provider `groq`: expected nothing"),
             (json!({"name": "groq", "headers": {"Host": "sk"}}), "`headers` of the provider `groq`"),
             (json!({"name": "groq", "concurrency": 0}), "`concurrency` of the provider `groq`: expected a whole number from 1"),

@@ -107,7 +107,7 @@ pub(super) fn acp_server() -> Value {
 
 /// One of `[[providers]]`.
 pub(super) fn provider() -> Value {
-    let apis = || one_of("openai-chat, openai-responses or anthropic-messages");
+    let apis = || one_of("openai-chat, openai-responses, anthropic-messages or gemini");
     let number = |description: &str| json!({ "type": "integer", "minimum": 1, "description": description });
     let most = |most: u64, description: &str| json!({ "type": "integer", "minimum": 1, "maximum": most, "description": description });
     let price = |description: &str| json!({ "type": "number", "minimum": 0, "description": description });

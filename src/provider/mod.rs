@@ -71,6 +71,7 @@ fn wire_of(api: Api) -> Arc<dyn Wire> {
         Api::Chat => Arc::new(Chat),
         Api::Responses => Arc::new(Responses),
         Api::Messages => Arc::new(Messages),
+        Api::Gemini => Arc::new(GenerateContent),
     }
 }
 
