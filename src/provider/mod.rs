@@ -5,6 +5,7 @@ mod anthropic;
 mod catalog;
 mod demo;
 mod errands;
+mod gemini;
 mod openai;
 mod responses;
 mod wire;
@@ -18,6 +19,7 @@ use crate::config::Api;
 use crate::model::{Embedder, Model, ModelFacts};
 
 use anthropic::Messages;
+use gemini::GenerateContent;
 use openai::Chat;
 use responses::Responses;
 use wire::{HttpModel, Spec, Wire};

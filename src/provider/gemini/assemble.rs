@@ -1,0 +1,415 @@
+//! Makes events of a stream's chunks. Pure: text in, events out.
+//!
+//! Calls come whole, with an object; ids may be missing, and are made then. Signatures stand on parts, also on empty ones at the
+//! end: what the model has to be given back is the parts as they came, where pieces of one text are one.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+
+use super::NAME;
+use crate::base::limit;
+use crate::model::{ModelError, ModelEvent, StopReason};
+use crate::protocol::{Original, ToolCallRequest, Usage};
+use crate::provider::wire::{Assemble, Redactor, State, cut_short, from_object};
+
+/// Parts of one reply that are kept, at most.
+const PARTS_MAX: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk<'a> {
+    #[serde(default, borrow)]
+    candidates: Option<Vec<Candidate<'a>>>,
+    #[serde(default)]
+    usage_metadata: Option<WireUsage>,
+    #[serde(default)]
+    prompt_feedback: Option<Feedback>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate<'a> {
+    #[serde(default, borrow)]
+    content: Option<Content<'a>>,
+    #[serde(default, borrow)]
+    finish_reason: Text<'a>,
+    #[serde(default)]
+    finish_message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content<'a> {
+    #[serde(default, borrow)]
+    parts: Option<Vec<Part<'a>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(default, borrow)]
+    text: Option<Text<'a>>,
+    #[serde(default)]
+    thought: Option<bool>,
+    #[serde(default, borrow)]
+    thought_signature: Text<'a>,
+    #[serde(default)]
+    function_call: Option<WireCall>,
+    /// What the provider did itself is only kept.
+    #[serde(default)]
+    executable_code: Option<Value>,
+    #[serde(default)]
+    code_execution_result: Option<Value>,
+    #[serde(default)]
+    tool_call: Option<Value>,
+    #[serde(default)]
+    tool_response: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct WireCall {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    args: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    #[serde(default)]
+    block_reason: Option<String>,
+    #[serde(default)]
+    block_reason_message: Option<String>,
+}
+
+#[derive(Deserialize, Clone, Copy, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct WireUsage {
+    prompt_token_count: Option<u64>,
+    tool_use_prompt_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+    total_token_count: Option<u64>,
+}
+
+impl WireUsage {
+    fn told(self) -> Usage {
+        let thoughts = self.thoughts_token_count.unwrap_or(0);
+        let input = self.prompt_token_count.unwrap_or(0).saturating_add(self.tool_use_prompt_token_count.unwrap_or(0));
+        let output = self.candidates_token_count.unwrap_or(0).saturating_add(thoughts);
+        Usage {
+            input_tokens: input,
+            output_tokens: output,
+            total_tokens: self.total_token_count.unwrap_or(input.saturating_add(output)),
+            cached_input_tokens: self.cached_content_token_count.unwrap_or(0),
+            reasoning_tokens: thoughts,
+            ..Usage::default()
+        }
+    }
+}
+
+/// A text, without a copy where it has no escapes; empty where there is none.
+#[derive(Default)]
+struct Text<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TextVisitor)
+    }
+}
+
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = Text<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+        Ok(Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_unit<E>(self) -> Result<Text<'de>, E> {
+        Ok(Text::default())
+    }
+}
+
+/// One stream's state.
+pub(super) struct Assembler {
+    model: String,
+    redact: Redactor,
+    events: Vec<ModelEvent>,
+    calls: Vec<ModelEvent>,
+    /// The parts that go back, and whether they have to.
+    parts: Vec<Map<String, Value>>,
+    signed: bool,
+    usage: Option<WireUsage>,
+    stop: Option<String>,
+    bytes: usize,
+    done: bool,
+}
+
+impl Assembler {
+    /// For a reply of the model of this id.
+    pub(super) fn new(model: &str, redact: Redactor) -> Self {
+        Self {
+            model: model.to_owned(),
+            redact,
+            events: Vec::new(),
+            calls: Vec::new(),
+            parts: Vec::new(),
+            signed: false,
+            usage: None,
+            stop: None,
+            bytes: 0,
+            done: false,
+        }
+    }
+}
+
+impl Assemble for Assembler {
+    fn drain(&mut self) -> std::vec::Drain<'_, ModelEvent> {
+        self.events.drain(..)
+    }
+
+    fn state(&self) -> State {
+        match (self.done, &self.stop) {
+            (true, _) => State::Done,
+            (false, Some(_)) => State::Stopped,
+            (false, None) => State::Talking,
+        }
+    }
+
+    fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError> {
+        if self.done || data.trim().is_empty() {
+            return Ok(());
+        }
+        if data.trim() == "[DONE]" {
+            return self.close();
+        }
+        if event == "error" {
+            let value: Value = serde_json::from_str(data).unwrap_or_else(|_| Value::from(data));
+            return Err(self.reported(value.get("error").unwrap_or(&value)));
+        }
+        self.take_all(data)
+    }
+
+    fn take_whole(&mut self, body: &str) -> Result<(), ModelError> {
+        self.take_all(body)?;
+        if self.stop.is_none() {
+            let error = ModelError::Malformed("the model's provider sent JSON without the end of a reply in it".into());
+            return Err(error);
+        }
+        self.finish()
+    }
+
+    fn close(&mut self) -> Result<(), ModelError> {
+        match self.state() {
+            State::Done => Ok(()),
+            State::Stopped => self.finish(),
+            State::Talking => Err(cut_short()),
+        }
+    }
+}
+
+impl Assembler {
+    /// One chunk, or a list of them, as servers send it that do not stream.
+    fn take_all(&mut self, data: &str) -> Result<(), ModelError> {
+        if data.trim_start().starts_with('[') {
+            let chunks: Vec<Chunk<'_>> = serde_json::from_str(data).map_err(|error| self.garbled(data, &error))?;
+            return chunks.into_iter().try_for_each(|chunk| self.take_chunk(chunk));
+        }
+        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| self.garbled(data, &error))?;
+        self.take_chunk(chunk)
+    }
+
+    fn garbled(&self, data: &str, error: &serde_json::Error) -> ModelError {
+        let start: String = self.redact.text(data.to_owned()).chars().take(80).collect();
+        self.redact.error(ModelError::Malformed(format!("the model's stream: {error} in `{start}`")))
+    }
+
+    fn reported(&self, error: &Value) -> ModelError {
+        let said = self.redact.text(error.to_string());
+        from_object(&serde_json::from_str(&said).unwrap_or(Value::from(said)))
+    }
+
+    fn take_chunk(&mut self, chunk: Chunk<'_>) -> Result<(), ModelError> {
+        if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
+            return Err(self.reported(&error));
+        }
+        self.usage = chunk.usage_metadata.or(self.usage);
+        let blocked = chunk.prompt_feedback.and_then(|told| Some((told.block_reason?, told.block_reason_message)));
+        if let Some((reason, message)) = blocked {
+            let said = message.map(|message| format!(": {message}")).unwrap_or_default();
+            let words = format!("the model's provider does not take this conversation ({reason}){said}");
+            return Err(self.redact.error(ModelError::Blocked(words)));
+        }
+        // One answer was asked for: the first is all there is.
+        let Some(candidate) = chunk.candidates.into_iter().flatten().next() else { return Ok(()) };
+        for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
+            self.take_part(part)?;
+        }
+        match candidate.finish_reason.0.as_ref() {
+            "" | "FINISH_REASON_UNSPECIFIED" => {}
+            // Another try may be one that can be read; nothing has run.
+            reason @ ("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL") => {
+                let said = candidate.finish_message.map(|message| format!(": {message}")).unwrap_or_default();
+                let message = format!("the model made a call that its provider cannot read ({reason}){said}");
+                return Err(self.redact.error(ModelError::Transient { message, retry_after: None }));
+            }
+            reason => self.stop = Some(reason.to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Something was said. Errors when it is too much.
+    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let max = limit::MODEL_REPLY_BYTES_MAX;
+        if self.bytes <= max {
+            return Ok(());
+        }
+        Err(ModelError::Malformed(format!("the model's reply is longer than {max} bytes")))
+    }
+
+    fn take_part(&mut self, part: Part<'_>) -> Result<(), ModelError> {
+        let Part { text, thought, thought_signature: Text(signature), function_call, .. } = part;
+        let others = [
+            ("executableCode", part.executable_code),
+            ("codeExecutionResult", part.code_execution_result),
+            ("toolCall", part.tool_call),
+            ("toolResponse", part.tool_response),
+        ];
+        let thought = thought.unwrap_or(false);
+        let mut kept = Map::new();
+        if let Some(Text(text)) = text {
+            self.count(text.len())?;
+            if thought || !text.is_empty() || !signature.is_empty() {
+                self.keep_text(&text, thought, &signature)?;
+            }
+            match (text.is_empty(), thought) {
+                (true, _) => {}
+                (false, true) => self.events.push(ModelEvent::Reasoning(text.into_owned())),
+                (false, false) => self.events.push(ModelEvent::Text(text.into_owned())),
+            }
+            return Ok(());
+        }
+        if let Some(call) = function_call {
+            kept.insert("functionCall".to_owned(), self.take_call(call)?);
+        }
+        for (name, value) in others.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            self.signed = true;
+            self.count(size(&value))?;
+            kept.insert(name.to_owned(), value);
+        }
+        if kept.is_empty() && signature.is_empty() {
+            return Ok(());
+        }
+        self.keep(kept, &signature)
+    }
+
+    /// Pieces of a text that have no signature are one.
+    fn keep_text(&mut self, text: &str, thought: bool, signature: &str) -> Result<(), ModelError> {
+        let goes_on = self.parts.last_mut().filter(|last| {
+            let same = last.get("thought").is_some() == thought;
+            same && !last.contains_key("thoughtSignature") && signature.is_empty()
+        });
+        if let Some(Value::String(said)) = goes_on.and_then(|last| last.get_mut("text")) {
+            said.push_str(text);
+            return Ok(());
+        }
+        let mut kept = Map::from_iter([("text".to_owned(), Value::from(text))]);
+        if thought {
+            kept.insert("thought".to_owned(), true.into());
+        }
+        self.keep(kept, signature)
+    }
+
+    fn keep(&mut self, mut part: Map<String, Value>, signature: &str) -> Result<(), ModelError> {
+        if self.parts.len() >= PARTS_MAX {
+            return Err(ModelError::Malformed(format!("the model's reply has more than {PARTS_MAX} parts")));
+        }
+        if !signature.is_empty() {
+            self.signed = true;
+            self.count(signature.len())?;
+            part.insert("thoughtSignature".to_owned(), signature.into());
+        }
+        self.parts.push(part);
+        Ok(())
+    }
+
+    /// A call, and the same in the words of the wire.
+    fn take_call(&mut self, call: WireCall) -> Result<Value, ModelError> {
+        let WireCall { id, name, args } = call;
+        let name = name.unwrap_or_default();
+        self.count(name.len() + args.as_ref().map_or(0, size))?;
+        let mut kept = Map::from_iter([("name".to_owned(), Value::from(name.as_str()))]);
+        let given = id.filter(|id| !id.is_empty());
+        kept.extend(given.as_deref().map(|id| ("id".to_owned(), Value::from(id))));
+        kept.extend(args.clone().map(|args| ("args".to_owned(), args)));
+        let id = given.unwrap_or_else(|| format!("call_{:016x}", RandomState::new().hash_one(self.calls.len())));
+        self.calls.push(match args.unwrap_or_else(|| json!({})) {
+            _ if name.is_empty() => ModelEvent::BadCall { id, name, problem: "the call names no tool".to_owned() },
+            Value::Object(arguments) => ModelEvent::Call(ToolCallRequest { id, name, arguments }),
+            Value::Null => ModelEvent::Call(ToolCallRequest { id, name, arguments: Map::new() }),
+            other => {
+                let start: String = other.to_string().chars().take(80).collect();
+                let problem = format!("the arguments must be one JSON object, got `{start}`");
+                ModelEvent::BadCall { id, name, problem }
+            }
+        });
+        Ok(Value::Object(kept))
+    }
+
+    /// Gives out the calls, the words of the wire, the tokens and the end.
+    fn finish(&mut self) -> Result<(), ModelError> {
+        self.done = true;
+        let any = !self.calls.is_empty();
+        self.events.append(&mut self.calls);
+        if self.signed {
+            // Thoughts that are not signed are for people.
+            let goes = |part: &Map<String, Value>| !part.contains_key("thought") || part.contains_key("thoughtSignature");
+            let items = std::mem::take(&mut self.parts).into_iter().filter(goes).map(Value::Object).collect();
+            let original = Original { wire: NAME.to_owned(), model: std::mem::take(&mut self.model), items };
+            self.events.push(ModelEvent::Original(Arc::new(original)));
+        }
+        self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.told())));
+        self.events.push(ModelEvent::Finished(match self.stop.as_deref() {
+            Some("MAX_TOKENS") => StopReason::Length,
+            Some(
+                "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY"
+                | "IMAGE_PROHIBITED_CONTENT" | "IMAGE_RECITATION",
+            ) => StopReason::ContentFilter,
+            _ if any => StopReason::ToolUse,
+            _ => StopReason::EndTurn,
+        }));
+        Ok(())
+    }
+}
+
+/// About how many bytes a value has.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len(),
+        Value::Array(all) => all.iter().map(size).sum(),
+        Value::Object(all) => all.iter().map(|(name, value)| name.len() + size(value)).sum(),
+    }
+}
