@@ -87,7 +87,7 @@ pub(in crate::provider) fn from_http(error: &HttpError) -> ModelError {
 /// A status that is no success.
 pub(in crate::provider) fn from_status(status: u16, retry_after: Option<Duration>, body: &str) -> ModelError {
     let parsed: Option<Value> = serde_json::from_str(body).ok();
-    // Google's OpenAI-compatible endpoint wraps it in a list.
+    // Google may put its one error into a list.
     let parsed = parsed.as_ref().map(|value| value.get(0).unwrap_or(value));
     let error = parsed.map(|value| value.get("error").unwrap_or(value));
     let said = error.and_then(message_of).unwrap_or_else(|| body.trim().to_owned());
@@ -95,8 +95,10 @@ pub(in crate::provider) fn from_status(status: u16, retry_after: Option<Duration
     let text = format!("the model's provider answered with status {status}{said}");
     let word = |field: &str| error.and_then(|e| e.get(field)).and_then(Value::as_str).unwrap_or_default();
     let codes = [word("type"), word("code")];
+    let retry_after = retry_after.or_else(|| error.and_then(asked_to_wait));
     match status {
         401 | 403 => ModelError::Unauthorized(text),
+        400 if error.is_some_and(is_bad_key) => ModelError::Unauthorized(text),
         400 | 413 | 422 if status == 413 || is_overflow(codes, &said) => ModelError::Overflow(text),
         // No money is no matter of waiting.
         402 | 429 if status == 402 || codes.iter().any(|code| SPENT.contains(code)) => ModelError::Spent(text),
@@ -150,6 +152,22 @@ fn transient(message: String, retry_after: Option<Duration>) -> ModelError {
 
 fn as_status(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok()).filter(|status| (300..600).contains(status))
+}
+
+/// The details of an error, as Google's interfaces give them.
+fn details(error: &Value) -> impl Iterator<Item = &Value> {
+    error.get("details").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Whether they say that the key is none.
+fn is_bad_key(error: &Value) -> bool {
+    details(error).any(|detail| detail.get("reason").is_some_and(|reason| reason == "API_KEY_INVALID"))
+}
+
+/// How long they ask to wait, such as `3.5s`.
+fn asked_to_wait(error: &Value) -> Option<Duration> {
+    let seconds = details(error).find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')?.parse().ok())?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// What an error object says to people. Providers differ in where.
