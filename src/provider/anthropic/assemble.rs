@@ -5,18 +5,15 @@
 //! and harm nothing.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::NAME;
-use crate::base::limit;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Original, Usage};
-use crate::provider::wire::{Assemble, Redactor, State, call_of, cut_short, from_object};
+use crate::provider::wire::{Assemble, Length, Redactor, State, Text, call_of, cut_short, size};
 
 /// Blocks of one reply, at most.
 const BLOCKS_MAX: usize = 1_000;
@@ -64,38 +61,6 @@ struct Whole {
     stop_reason: Option<String>,
     #[serde(default)]
     usage: Option<WireUsage>,
-}
-
-/// A text, without a copy where it has no escapes; empty where there is none.
-#[derive(Default)]
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor)
-    }
-}
-
-struct TextVisitor;
-
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Text<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_unit<E>(self) -> Result<Text<'de>, E> {
-        Ok(Text::default())
-    }
 }
 
 /// Tokens so far. Later ones replace those of before.
@@ -173,7 +138,7 @@ pub(super) struct Assembler {
     blocks: Vec<Block>,
     usage: Option<WireUsage>,
     stop: Option<String>,
-    bytes: usize,
+    length: Length,
     done: bool,
 }
 
@@ -187,7 +152,7 @@ impl Assembler {
             blocks: Vec::new(),
             usage: None,
             stop: None,
-            bytes: 0,
+            length: Length::default(),
             done: false,
         }
     }
@@ -215,11 +180,11 @@ impl Assemble for Assembler {
             return self.close();
         }
         if event == "error" {
-            return Err(self.told_error(data));
+            return Err(self.redact.told_error(data));
         }
-        let event: Event<'_> = serde_json::from_str(data).map_err(|error| self.garbled(data, &error))?;
+        let event: Event<'_> = self.redact.read(data)?;
         if let Some(error) = event.error.filter(|error| !error.is_null()) {
-            return Err(self.reported(&error));
+            return Err(self.redact.reported(&error));
         }
         if let Some(usage) = event.usage {
             self.usage = Some(self.usage.unwrap_or_default().updated(usage));
@@ -246,11 +211,11 @@ impl Assemble for Assembler {
     }
 
     fn take_whole(&mut self, body: &str) -> Result<(), ModelError> {
-        let event: Event<'_> = serde_json::from_str(body).map_err(|error| self.garbled(body, &error))?;
+        let event: Event<'_> = self.redact.read(body)?;
         if let Some(error) = event.error.filter(|error| !error.is_null()) {
-            return Err(self.reported(&error));
+            return Err(self.redact.reported(&error));
         }
-        let whole: Whole = serde_json::from_str(body).map_err(|error| self.garbled(body, &error))?;
+        let whole: Whole = self.redact.read(body)?;
         if whole.stop_reason.is_none() && whole.content.is_empty() {
             let error = ModelError::Malformed("the model's provider sent JSON without any content in it".into());
             return Err(error);
@@ -271,22 +236,6 @@ impl Assemble for Assembler {
 }
 
 impl Assembler {
-    fn garbled(&self, data: &str, error: &serde_json::Error) -> ModelError {
-        let start: String = self.redact.text(data.to_owned()).chars().take(80).collect();
-        self.redact.error(ModelError::Malformed(format!("the model's stream: {error} in `{start}`")))
-    }
-
-    /// The data of an event that says by its name that it is an error.
-    fn told_error(&self, data: &str) -> ModelError {
-        let value: Value = serde_json::from_str(data).unwrap_or_else(|_| Value::from(data));
-        self.reported(value.get("error").unwrap_or(&value))
-    }
-
-    fn reported(&self, error: &Value) -> ModelError {
-        let said = self.redact.text(error.to_string());
-        from_object(&serde_json::from_str(&said).unwrap_or(Value::from(said)))
-    }
-
     /// A message as it begins, or is.
     fn take_start(&mut self, message: Whole) -> Result<(), ModelError> {
         for block in message.content {
@@ -320,17 +269,7 @@ impl Assembler {
         }
         let bytes = block.begun.iter().map(|(name, value)| name.len() + size(value)).sum();
         self.blocks.push(block);
-        self.count(bytes)
-    }
-
-    /// Something was said. Errors when it is too much.
-    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        let max = limit::MODEL_REPLY_BYTES_MAX;
-        if self.bytes <= max {
-            return Ok(());
-        }
-        Err(ModelError::Malformed(format!("the model's reply is longer than {max} bytes")))
+        self.length.add(bytes)
     }
 
     fn take_delta(&mut self, index: Option<u64>, delta: Delta<'_>) -> Result<(), ModelError> {
@@ -354,7 +293,7 @@ impl Assembler {
         if let Some(block) = self.blocks.get_mut(at) {
             block.signature.push_str(&delta.signature.0);
         }
-        self.count(delta.signature.0.len())?;
+        self.length.add(delta.signature.0.len())?;
         self.say(at, &words)
     }
 
@@ -363,7 +302,7 @@ impl Assembler {
         if words.is_empty() {
             return Ok(());
         }
-        self.count(words.len())?;
+        self.length.add(words.len())?;
         let Some(block) = self.blocks.get_mut(at) else { return Ok(()) };
         block.words.push_str(words);
         match block.kind {
@@ -456,15 +395,5 @@ fn type_of(kind: Kind) -> &'static str {
         Kind::Thinking => "thinking",
         Kind::Call => "tool_use",
         Kind::Other => "unknown",
-    }
-}
-
-/// About how many bytes a value has.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-        Value::String(text) => text.len(),
-        Value::Array(all) => all.iter().map(size).sum(),
-        Value::Object(all) => all.iter().map(|(name, value)| name.len() + size(value)).sum(),
     }
 }

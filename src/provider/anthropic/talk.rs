@@ -1,9 +1,7 @@
 //! A conversation in the wire's words.
 //!
-//! The wire is strict about conversations: user and model take turns, the user begins and has the last word, each call has its
-//! result in the very next message, first in it, no text is empty, and ids have few letters. Ours may come from other models
-//! and be cut anywhere; so it is brought into that form. What is said of a message depends on what stands before it and on the
-//! next message alone, so that what was sent before is sent again as it was.
+//! The wire is strict about conversations: beside what [`rounds`] sees to, each call has its result in the very next message,
+//! first in it, no text is empty, and ids have few letters.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,12 +13,9 @@ use super::NAME;
 use crate::base::text::fnv1a;
 use crate::model::{ModelError, WireNames};
 use crate::protocol::{Message, Part, ToolCallRequest};
+use crate::provider::wire::rounds::{self, GO_ON, Kind, NO_RESULT, OfUser, Rounds, calls_of, is_of_model, is_void};
 use crate::provider::wire::{Spec, write};
 
-/// Said by the user where the conversation does not begin with one or does not end with one.
-const GO_ON: &str = "Go on.";
-/// What came of a call that has no result.
-const NO_RESULT: &str = "This call was not run.";
 /// What is said of a call that failed without a word.
 const FAILED: &str = "It failed.";
 /// Kinds of images that are taken.
@@ -130,30 +125,17 @@ struct Waiting<'m> {
 impl<'m> Talk<'m> {
     /// Whether the reply may begin with thinking: the model's part of this turn has begun with it, or has not begun.
     pub(super) fn can_begin_with_thinking(&self) -> bool {
-        let prompt = self.all.iter().rposition(|message| matches!(message, Message::User(_)) && !self.is_void(message));
+        let prompt =
+            self.all.iter().rposition(|message| matches!(message, Message::User(_)) && !is_void(self, message));
         let turn = self.all.get(prompt.map_or(0, |at| at + 1)..).unwrap_or_default();
         let Some(first) = turn.iter().find(|message| is_of_model(message)) else { return true };
         let kind = self.original(first).and_then(|items| items.first()?.get("type")?.as_str());
         matches!(kind, Some("thinking" | "redacted_thinking"))
     }
 
-    /// Where the last two messages of the user begin, as they are on the wire: all between two of the model's are one.
+    /// Where the last two messages of the user begin, as they are on the wire.
     pub(super) fn last_of_user(&self) -> Vec<usize> {
-        let mut begins = Vec::with_capacity(2);
-        let mut begin = None;
-        for (at, message) in self.all.iter().enumerate().rev().filter(|(_, message)| !self.is_void(message)) {
-            if !is_of_model(message) {
-                begin = Some(at);
-                continue;
-            }
-            begins.extend(begin.take());
-            if begins.len() == 2 {
-                break;
-            }
-        }
-        begins.extend(begin.filter(|_| begins.len() < 2));
-        begins.reverse();
-        begins
+        rounds::last_of_user(self, 2)
     }
 
     /// Adds some of the messages to an open list. Those of the user that begin in `marks` are kept by the provider up to their end.
@@ -161,85 +143,19 @@ impl<'m> Talk<'m> {
     /// # Errors
     /// [`ModelError::Malformed`] when they cannot be written as JSON.
     pub(super) fn add(&self, body: &mut Vec<u8>, range: Range<usize>, marks: &[usize]) -> Result<(), ModelError> {
-        let mut waiting = self.waiting_before(range.start);
-        let (mut at, mut by_user) = (range.start, false);
-        while let Some(group) = self.group(at..range.end) {
-            at = group.end;
-            by_user = !self.all.get(group.start).is_some_and(is_of_model);
-            if by_user {
-                let marked = marks.contains(&group.start);
-                let mut content = self.of_user(group, &std::mem::take(&mut waiting));
-                content.last_mut().filter(|_| marked).map(Block::mark);
-                push(body, "user", &content)?;
-                continue;
-            }
-            if !waiting.is_empty() {
-                push(body, "user", &without_results(&waiting))?;
-            } else if body.ends_with(b"[") {
-                push(body, "user", &[Block::text(GO_ON)])?;
-            }
-            let content = self.of_model(group.clone());
-            push(body, "assistant", &content)?;
-            waiting = group.last().map(|last| self.waiting_before(last + 1)).unwrap_or_default();
-        }
-        if range.end < self.all.len() {
-            return Ok(());
-        }
-        if !waiting.is_empty() {
-            return push(body, "user", &without_results(&waiting));
-        }
-        if by_user { Ok(()) } else { push(body, "user", &[Block::text(GO_ON)]) }
+        rounds::add(self, body, range, marks)
     }
 
-    /// The blocks of a reply that have to be given back as they were. None: it is told in our words.
-    fn original(&self, message: &'m Message) -> Option<&'m [Value]> {
-        let Message::Assistant { calls, original: Some(original), .. } = message else { return None };
-        let own = self.gives_back && original.wire == NAME && original.model == self.spec.id;
-        (own && is_about(&original.items, calls)).then_some(&original.items)
-    }
-
-    /// Whether nothing would be sent for a message.
-    fn is_void(&self, message: &'m Message) -> bool {
-        match message {
-            Message::User(parts) => {
-                parts.iter().all(|part| matches!(part, Part::Text { text } if text.trim().is_empty()))
-            }
-            Message::Assistant { text, calls, .. } => {
-                text.trim().is_empty() && calls.is_empty() && self.original(message).is_none()
-            }
-            Message::ToolResult { .. } => false,
-        }
-    }
-
-    /// The next messages that are one on the wire. None: nothing is left to be said. Behind calls of the model there has to be
-    /// one of the user's.
-    fn group(&self, range: Range<usize>) -> Option<Range<usize>> {
-        let said = |at: &usize| self.all.get(*at).is_some_and(|message| !self.is_void(message));
-        let begin = range.clone().find(said)?;
-        let by_model = self.all.get(begin).is_some_and(is_of_model);
-        let mut end = begin;
-        for at in (begin..range.end).filter(said) {
-            let Some(message) = self.all.get(at).filter(|message| is_of_model(message) == by_model) else { break };
-            end = at + 1;
-            if matches!(message, Message::Assistant { calls, .. } if !calls.is_empty()) {
-                break;
-            }
-        }
-        Some(begin..end)
-    }
-
-    /// The calls whose results belong right there.
-    fn waiting_before(&self, at: usize) -> Vec<Waiting<'m>> {
-        let before = self.all.get(..at).unwrap_or_default().iter().rev().find(|message| !self.is_void(message));
-        let Some(message @ Message::Assistant { calls, .. }) = before else { return Vec::new() };
-        let as_is = self.original(message).is_some();
+    /// The calls of a reply.
+    fn waiting(&self, reply: &'m Message) -> Vec<Waiting<'m>> {
+        let as_is = self.original(reply).is_some();
         let sent = |id: &'m str| if as_is { Cow::Borrowed(id) } else { wire_id(id) };
-        calls.iter().map(|call| Waiting { id: &call.id, sent: sent(&call.id) }).collect()
+        calls_of(Some(reply)).iter().map(|call| Waiting { id: &call.id, sent: sent(&call.id) }).collect()
     }
 
-    fn of_model(&self, group: Range<usize>) -> Vec<Block<'m>> {
+    fn of_model(&self, group: &'m [Message]) -> Vec<Block<'m>> {
         let mut content = Vec::new();
-        for message in self.all.get(group).unwrap_or_default() {
+        for message in group {
             let Message::Assistant { text, calls, .. } = message else { continue };
             if let Some(items) = self.original(message) {
                 content.extend(items.iter().map(Block::Given));
@@ -258,16 +174,16 @@ impl<'m> Talk<'m> {
     }
 
     /// Results first, each once; then what else there is.
-    fn of_user(&self, group: Range<usize>, waiting: &[Waiting<'m>]) -> Vec<Block<'m>> {
+    fn of_user(&self, group: &'m [Message], waiting: &[Waiting<'m>]) -> Vec<Block<'m>> {
         let (mut results, mut others) = (Vec::new(), Vec::new());
         let mut open: Vec<&Waiting<'m>> = waiting.iter().collect();
-        for message in self.all.get(group).unwrap_or_default() {
+        for message in group {
             match message {
                 Message::User(parts) => others.extend(parts.iter().filter_map(of_part)),
                 Message::ToolResult { call_id, name, output, is_error, parts } => {
                     let images = parts.iter().filter_map(of_part);
                     let Some(at) = open.iter().position(|waiting| waiting.id == call_id) else {
-                        others.push(Block::text(format!("What {} said: {output}", self.names.wire(name))));
+                        others.push(Block::text(rounds::said_unasked(&self.names.wire(name), output)));
                         others.extend(images);
                         continue;
                     };
@@ -289,8 +205,29 @@ impl<'m> Talk<'m> {
     }
 }
 
-fn is_of_model(message: &Message) -> bool {
-    matches!(message, Message::Assistant { .. })
+impl<'m> Rounds<'m> for Talk<'m> {
+    fn all(&self) -> &'m [Message] {
+        self.all
+    }
+
+    fn original(&self, message: &'m Message) -> Option<&'m [Value]> {
+        let words = rounds::own_words(message, (NAME, &self.spec.id), is_about);
+        words.filter(|_| self.gives_back)
+    }
+
+    fn add_of_model(&self, body: &mut Vec<u8>, group: &'m [Message]) -> Result<(), ModelError> {
+        push(body, "assistant", &self.of_model(group))
+    }
+
+    fn add_of_user(&self, body: &mut Vec<u8>, said: OfUser<'m>) -> Result<(), ModelError> {
+        if said.kind == Kind::GoOn {
+            return push(body, "user", &[Block::text(GO_ON)]);
+        }
+        let waiting = said.reply.map(|reply| self.waiting(reply)).unwrap_or_default();
+        let mut content = self.of_user(said.group, &waiting);
+        content.last_mut().filter(|_| said.kind == Kind::Marked).map(Block::mark);
+        push(body, "user", &content)
+    }
 }
 
 /// Whether blocks hold these very calls.
@@ -306,10 +243,6 @@ fn result<'m>(tool_use_id: Cow<'m, str>, content: Option<Content<'m>>, is_error:
 
 fn without_result<'m>(waiting: &Waiting<'m>) -> Block<'m> {
     result(waiting.sent.clone(), Some(Content::Text(NO_RESULT)), true)
-}
-
-fn without_results<'m>(waiting: &[Waiting<'m>]) -> Vec<Block<'m>> {
-    waiting.iter().map(without_result).collect()
 }
 
 /// What a tool said and shows.
@@ -333,9 +266,7 @@ fn of_part(part: &Part) -> Option<Block<'_>> {
         Part::Image { media_type, data } if IMAGES.contains(&media_type.as_str()) => {
             Some(Block::Image { source: Source { r#type: "base64", media_type, data }, cache_control: None })
         }
-        Part::Image { media_type, .. } => {
-            Some(Block::text(format!("(An image of the kind {media_type}, which cannot be shown to you.)")))
-        }
+        Part::Image { media_type, .. } => Some(Block::text(rounds::not_shown(media_type))),
     }
 }
 

@@ -3,20 +3,16 @@
 //! Calls come whole, with an object; ids may be missing, and are made then. Signatures stand on parts, also on empty ones at the
 //! end: what the model has to be given back is the parts as they came, where pieces of one text are one.
 
-use std::borrow::Cow;
-use std::fmt;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::NAME;
-use crate::base::limit;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Original, ToolCallRequest, Usage};
-use crate::provider::wire::{Assemble, Redactor, State, cut_short, from_object};
+use crate::provider::wire::{Assemble, Length, Redactor, State, Text, cut_short, size};
 
 /// Parts of one reply that are kept, at most.
 const PARTS_MAX: usize = 1_000;
@@ -119,38 +115,6 @@ impl WireUsage {
     }
 }
 
-/// A text, without a copy where it has no escapes; empty where there is none.
-#[derive(Default)]
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(TextVisitor)
-    }
-}
-
-struct TextVisitor;
-
-impl<'de> Visitor<'de> for TextVisitor {
-    type Value = Text<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text")
-    }
-
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Borrowed(text)))
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-        Ok(Text(Cow::Owned(text.to_owned())))
-    }
-
-    fn visit_unit<E>(self) -> Result<Text<'de>, E> {
-        Ok(Text::default())
-    }
-}
-
 /// One stream's state.
 pub(super) struct Assembler {
     model: String,
@@ -162,7 +126,7 @@ pub(super) struct Assembler {
     signed: bool,
     usage: Option<WireUsage>,
     stop: Option<String>,
-    bytes: usize,
+    length: Length,
     done: bool,
 }
 
@@ -178,7 +142,7 @@ impl Assembler {
             signed: false,
             usage: None,
             stop: None,
-            bytes: 0,
+            length: Length::default(),
             done: false,
         }
     }
@@ -205,8 +169,7 @@ impl Assemble for Assembler {
             return self.close();
         }
         if event == "error" {
-            let value: Value = serde_json::from_str(data).unwrap_or_else(|_| Value::from(data));
-            return Err(self.reported(value.get("error").unwrap_or(&value)));
+            return Err(self.redact.told_error(data));
         }
         self.take_all(data)
     }
@@ -233,26 +196,16 @@ impl Assembler {
     /// One chunk, or a list of them, as servers send it that do not stream.
     fn take_all(&mut self, data: &str) -> Result<(), ModelError> {
         if data.trim_start().starts_with('[') {
-            let chunks: Vec<Chunk<'_>> = serde_json::from_str(data).map_err(|error| self.garbled(data, &error))?;
+            let chunks: Vec<Chunk<'_>> = self.redact.read(data)?;
             return chunks.into_iter().try_for_each(|chunk| self.take_chunk(chunk));
         }
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| self.garbled(data, &error))?;
+        let chunk: Chunk<'_> = self.redact.read(data)?;
         self.take_chunk(chunk)
-    }
-
-    fn garbled(&self, data: &str, error: &serde_json::Error) -> ModelError {
-        let start: String = self.redact.text(data.to_owned()).chars().take(80).collect();
-        self.redact.error(ModelError::Malformed(format!("the model's stream: {error} in `{start}`")))
-    }
-
-    fn reported(&self, error: &Value) -> ModelError {
-        let said = self.redact.text(error.to_string());
-        from_object(&serde_json::from_str(&said).unwrap_or(Value::from(said)))
     }
 
     fn take_chunk(&mut self, chunk: Chunk<'_>) -> Result<(), ModelError> {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(self.reported(&error));
+            return Err(self.redact.reported(&error));
         }
         self.usage = chunk.usage_metadata.or(self.usage);
         let blocked = chunk.prompt_feedback.and_then(|told| Some((told.block_reason?, told.block_reason_message)));
@@ -279,16 +232,6 @@ impl Assembler {
         Ok(())
     }
 
-    /// Something was said. Errors when it is too much.
-    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        let max = limit::MODEL_REPLY_BYTES_MAX;
-        if self.bytes <= max {
-            return Ok(());
-        }
-        Err(ModelError::Malformed(format!("the model's reply is longer than {max} bytes")))
-    }
-
     fn take_part(&mut self, part: Part<'_>) -> Result<(), ModelError> {
         let Part { text, thought, thought_signature: Text(signature), function_call, .. } = part;
         let others = [
@@ -300,7 +243,7 @@ impl Assembler {
         let thought = thought.unwrap_or(false);
         let mut kept = Map::new();
         if let Some(Text(text)) = text {
-            self.count(text.len())?;
+            self.length.add(text.len())?;
             if thought || !text.is_empty() || !signature.is_empty() {
                 self.keep_text(&text, thought, &signature)?;
             }
@@ -316,7 +259,7 @@ impl Assembler {
         }
         for (name, value) in others.into_iter().filter_map(|(name, value)| Some((name, value?))) {
             self.signed = true;
-            self.count(size(&value))?;
+            self.length.add(size(&value))?;
             kept.insert(name.to_owned(), value);
         }
         if kept.is_empty() && signature.is_empty() {
@@ -348,7 +291,7 @@ impl Assembler {
         }
         if !signature.is_empty() {
             self.signed = true;
-            self.count(signature.len())?;
+            self.length.add(signature.len())?;
             part.insert("thoughtSignature".to_owned(), signature.into());
         }
         self.parts.push(part);
@@ -359,7 +302,7 @@ impl Assembler {
     fn take_call(&mut self, call: WireCall) -> Result<Value, ModelError> {
         let WireCall { id, name, args } = call;
         let name = name.unwrap_or_default();
-        self.count(name.len() + args.as_ref().map_or(0, size))?;
+        self.length.add(name.len() + args.as_ref().map_or(0, size))?;
         let mut kept = Map::from_iter([("name".to_owned(), Value::from(name.as_str()))]);
         let given = id.filter(|id| !id.is_empty());
         kept.extend(given.as_deref().map(|id| ("id".to_owned(), Value::from(id))));
@@ -385,7 +328,8 @@ impl Assembler {
         self.events.append(&mut self.calls);
         if self.signed {
             // Thoughts that are not signed are for people.
-            let goes = |part: &Map<String, Value>| !part.contains_key("thought") || part.contains_key("thoughtSignature");
+            let goes =
+                |part: &Map<String, Value>| !part.contains_key("thought") || part.contains_key("thoughtSignature");
             let items = std::mem::take(&mut self.parts).into_iter().filter(goes).map(Value::Object).collect();
             let original = Original { wire: NAME.to_owned(), model: std::mem::take(&mut self.model), items };
             self.events.push(ModelEvent::Original(Arc::new(original)));
@@ -394,22 +338,19 @@ impl Assembler {
         self.events.push(ModelEvent::Finished(match self.stop.as_deref() {
             Some("MAX_TOKENS") => StopReason::Length,
             Some(
-                "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY"
-                | "IMAGE_PROHIBITED_CONTENT" | "IMAGE_RECITATION",
+                "SAFETY"
+                | "RECITATION"
+                | "LANGUAGE"
+                | "BLOCKLIST"
+                | "PROHIBITED_CONTENT"
+                | "SPII"
+                | "IMAGE_SAFETY"
+                | "IMAGE_PROHIBITED_CONTENT"
+                | "IMAGE_RECITATION",
             ) => StopReason::ContentFilter,
             _ if any => StopReason::ToolUse,
             _ => StopReason::EndTurn,
         }));
         Ok(())
-    }
-}
-
-/// About how many bytes a value has.
-fn size(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-        Value::String(text) => text.len(),
-        Value::Array(all) => all.iter().map(size).sum(),
-        Value::Object(all) => all.iter().map(|(name, value)| name.len() + size(value)).sum(),
     }
 }

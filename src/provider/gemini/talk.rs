@@ -1,8 +1,7 @@
 //! A conversation in the wire's words.
 //!
-//! User and model take turns, the user begins and has the last word, the results of a reply's calls come right behind it, as
-//! many and in the same order. Ours may come from other models and be cut anywhere; so it is brought into that form. What is said
-//! of a message depends on what stands before it and on the next message alone.
+//! Beside what [`rounds`] sees to, the results of a reply's calls are as many as the calls and in the same order, and stand apart
+//! from what else the user says. What a tool shows stands in its result where the model takes that.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,14 +13,15 @@ use super::NAME;
 use super::thinking::version;
 use crate::model::{ModelError, WireNames};
 use crate::protocol::{Message, Part, ToolCallRequest};
+use crate::provider::wire::rounds::{self, GO_ON, Kind, NO_RESULT, OfUser, Rounds, calls_of};
 use crate::provider::wire::{Spec, write};
 
-/// Said by the user where the conversation does not begin with one or does not end with one.
-const GO_ON: &str = "Go on.";
-/// What came of a call that has no result.
-const NO_RESULT: &str = "This call was not run.";
 /// Stands where a call of another model has no signature: the wire's own word for that.
 const UNSIGNED: &str = "skip_thought_signature_validator";
+/// Kinds of images that are taken.
+const IMAGES: [&str; 5] = ["image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"];
+/// Those that results of tools may hold.
+const SHOWN: [&str; 3] = ["image/png", "image/jpeg", "image/webp"];
 
 #[derive(Serialize)]
 #[serde(untagged)]
@@ -66,6 +66,15 @@ struct Outcome<'a> {
     id: Option<&'a str>,
     name: Cow<'a, str>,
     response: Response<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Shown<'a>>,
+}
+
+/// What a tool shows.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    inline_data: Blob<'a>,
 }
 
 #[derive(Serialize)]
@@ -100,17 +109,9 @@ struct Waiting<'m> {
 }
 
 impl<'m> Talk<'m> {
-    /// Where the last message of the user begins, as it is on the wire: all between two of the model's are one.
+    /// Where the last message of the user begins, as it is on the wire.
     pub(super) fn last_of_user(&self) -> usize {
-        let mut begin = None;
-        for (at, message) in self.all.iter().enumerate().rev().filter(|(_, message)| !self.is_void(message)) {
-            match (is_of_model(message), begin) {
-                (true, Some(begin)) => return begin,
-                (true, None) => {}
-                (false, _) => begin = Some(at),
-            }
-        }
-        0
+        rounds::last_of_user(self, 1).first().copied().unwrap_or(0)
     }
 
     /// Adds some of the messages to an open list.
@@ -118,80 +119,25 @@ impl<'m> Talk<'m> {
     /// # Errors
     /// [`ModelError::Malformed`] when they cannot be written as JSON.
     pub(super) fn add(&self, body: &mut Vec<u8>, range: Range<usize>) -> Result<(), ModelError> {
-        let mut waiting = self.waiting_before(range.start);
-        let (mut at, mut by_user) = (range.start, false);
-        while let Some(group) = self.group(at..range.end) {
-            at = group.end;
-            by_user = !self.all.get(group.start).is_some_and(is_of_model);
-            if by_user {
-                self.say_of_user(body, group, &std::mem::take(&mut waiting))?;
-                continue;
-            }
-            if !waiting.is_empty() {
-                self.say_of_user(body, 0..0, &waiting)?;
-            } else if body.ends_with(b"[") {
-                push(body, "user", &[WirePart::Text { text: GO_ON.into() }])?;
-            }
-            push(body, "model", &self.of_model(group.clone()))?;
-            waiting = self.waiting_before(group.end);
-        }
-        if range.end < self.all.len() {
-            return Ok(());
-        }
-        if !waiting.is_empty() {
-            return self.say_of_user(body, 0..0, &waiting);
-        }
-        if by_user { Ok(()) } else { push(body, "user", &[WirePart::Text { text: GO_ON.into() }]) }
+        rounds::add(self, body, range, &[])
     }
 
-    /// The parts of a reply that have to be given back as they were. None: it is told in our words.
-    fn original(&self, message: &'m Message) -> Option<&'m [Value]> {
-        let Message::Assistant { calls, original: Some(original), .. } = message else { return None };
-        let own = original.wire == NAME && original.model == self.spec.id;
-        (own && is_about(&original.items, calls)).then_some(&original.items)
-    }
-
-    /// Whether nothing would be sent for a message.
-    fn is_void(&self, message: &'m Message) -> bool {
-        match message {
-            Message::User(parts) => parts.iter().all(|part| matches!(part, Part::Text { text } if text.trim().is_empty())),
-            Message::Assistant { text, calls, .. } => {
-                text.trim().is_empty() && calls.is_empty() && self.original(message).is_none()
-            }
-            Message::ToolResult { .. } => false,
-        }
-    }
-
-    /// The next messages that are one on the wire. None: nothing is left to be said. Behind calls of the model there has to be
-    /// one of the user's.
-    fn group(&self, range: Range<usize>) -> Option<Range<usize>> {
-        let said = |at: &usize| self.all.get(*at).is_some_and(|message| !self.is_void(message));
-        let begin = range.clone().find(said)?;
-        let by_model = self.all.get(begin).is_some_and(is_of_model);
-        let mut end = begin;
-        for at in (begin..range.end).filter(said) {
-            let Some(message) = self.all.get(at).filter(|message| is_of_model(message) == by_model) else { break };
-            end = at + 1;
-            if matches!(message, Message::Assistant { calls, .. } if !calls.is_empty()) {
-                break;
-            }
-        }
-        Some(begin..end)
-    }
-
-    /// The calls whose results belong right there.
-    fn waiting_before(&self, at: usize) -> Vec<Waiting<'m>> {
-        let before = self.all.get(..at).unwrap_or_default().iter().rev().find(|message| !self.is_void(message));
-        let Some(message @ Message::Assistant { calls, .. }) = before else { return Vec::new() };
-        let mut sent = self.original(message).unwrap_or_default().iter().filter_map(call_in);
+    /// The calls of a reply.
+    fn waiting(&self, reply: &'m Message) -> Vec<Waiting<'m>> {
+        let mut sent = self.original(reply).unwrap_or_default().iter().filter_map(call_in);
         let waiting = |call| Waiting { call, sent: sent.next().and_then(|made| made.get("id")?.as_str()) };
-        calls.iter().map(waiting).collect()
+        calls_of(Some(reply)).iter().map(waiting).collect()
     }
 
-    fn of_model(&self, group: Range<usize>) -> Vec<WirePart<'m>> {
-        let signs = version(&self.spec.model).is_some_and(|version| version >= (3, 0));
+    /// Whether it is of the generation that has its signatures given back and takes what tools show in their results.
+    fn is_third(&self) -> bool {
+        version(&self.spec.model).is_some_and(|version| version >= (3, 0))
+    }
+
+    fn of_model(&self, group: &'m [Message]) -> Vec<WirePart<'m>> {
+        let signs = self.is_third();
         let mut parts = Vec::new();
-        for message in self.all.get(group).unwrap_or_default() {
+        for message in group {
             let Message::Assistant { text, calls, .. } = message else { continue };
             if let Some(items) = self.original(message) {
                 parts.extend(items.iter().map(WirePart::Given));
@@ -209,49 +155,79 @@ impl<'m> Talk<'m> {
         parts
     }
 
-    /// The results, in the order of their calls; then what else there is, apart from them.
-    fn say_of_user(&self, body: &mut Vec<u8>, group: Range<usize>, waiting: &[Waiting<'m>]) -> Result<(), ModelError> {
+    /// The results, in the order of their calls, and what else there is.
+    fn of_user(&self, group: &'m [Message], waiting: &[Waiting<'m>]) -> [Vec<WirePart<'m>>; 2] {
+        let third = self.is_third();
         let mut others: Vec<WirePart<'m>> = Vec::new();
-        let mut came: Vec<Option<Response<'m>>> = waiting.iter().map(|_| None).collect();
-        for message in self.all.get(group).unwrap_or_default() {
-            match message {
-                Message::User(parts) => others.extend(parts.iter().filter_map(of_part)),
-                Message::ToolResult { call_id, name, output, is_error, parts } => {
-                    let mut open = waiting.iter().zip(&mut came).filter(|(_, came)| came.is_none());
-                    match open.find(|(waiting, _)| waiting.call.id == *call_id) {
-                        Some((_, came)) if *is_error => *came = Some(Response::Error(output)),
-                        Some((_, came)) => *came = Some(Response::Output(output)),
-                        None => {
-                            let text = format!("What {} said: {output}", self.names.wire(name));
-                            others.push(WirePart::Text { text: text.into() });
-                        }
-                    }
-                    if !parts.is_empty() {
-                        let text = format!("What {} shows:", self.names.wire(name));
-                        others.push(WirePart::Text { text: text.into() });
-                        others.extend(parts.iter().filter_map(of_part));
-                    }
+        let mut came: Vec<Option<(Response<'m>, Vec<Shown<'m>>)>> = waiting.iter().map(|_| None).collect();
+        for message in group {
+            let (id, name, output, is_error, parts) = match message {
+                Message::User(parts) => {
+                    others.extend(parts.iter().filter_map(of_part));
+                    continue;
                 }
-                Message::Assistant { .. } => {}
+                Message::ToolResult { call_id, name, output, is_error, parts } => {
+                    (call_id, name, output, *is_error, parts)
+                }
+                Message::Assistant { .. } => continue,
+            };
+            let mut open = waiting.iter().zip(&mut came).filter(|(_, came)| came.is_none());
+            let (inside, apart): (Vec<&Part>, Vec<&Part>) =
+                parts.iter().partition(|part| third && is_shown_inside(part));
+            if let Some((_, came)) = open.find(|(waiting, _)| waiting.call.id == *id) {
+                let response = if is_error { Response::Error(output) } else { Response::Output(output) };
+                *came = Some((response, inside.into_iter().filter_map(shown).collect()));
+            } else {
+                let text = rounds::said_unasked(&self.names.wire(name), output);
+                others.push(WirePart::Text { text: text.into() });
+                others.extend(inside.into_iter().filter_map(of_part));
+            }
+            if !apart.is_empty() {
+                let text = format!("What {} shows:", self.names.wire(name));
+                others.push(WirePart::Text { text: text.into() });
+                others.extend(apart.into_iter().filter_map(of_part));
             }
         }
-        let results = waiting.iter().zip(came).map(|(waiting, came)| WirePart::Result {
-            function_response: Outcome {
-                id: waiting.sent,
-                name: self.names.wire(&waiting.call.name),
-                response: came.unwrap_or(Response::Error(NO_RESULT)),
-            },
+        let results = waiting.iter().zip(came).map(|(waiting, came)| {
+            let (response, parts) = came.unwrap_or((Response::Error(NO_RESULT), Vec::new()));
+            let name = self.names.wire(&waiting.call.name);
+            WirePart::Result { function_response: Outcome { id: waiting.sent, name, response, parts } }
         });
-        let results: Vec<WirePart<'m>> = results.collect();
-        for parts in [results, others].into_iter().filter(|parts| !parts.is_empty()) {
-            push(body, "user", &parts)?;
-        }
-        Ok(())
+        [results.collect(), others]
     }
 }
 
-fn is_of_model(message: &Message) -> bool {
-    matches!(message, Message::Assistant { .. })
+impl<'m> Rounds<'m> for Talk<'m> {
+    fn all(&self) -> &'m [Message] {
+        self.all
+    }
+
+    fn original(&self, message: &'m Message) -> Option<&'m [Value]> {
+        rounds::own_words(message, (NAME, &self.spec.id), is_about)
+    }
+
+    fn add_of_model(&self, body: &mut Vec<u8>, group: &'m [Message]) -> Result<(), ModelError> {
+        push(body, "model", &self.of_model(group))
+    }
+
+    fn add_of_user(&self, body: &mut Vec<u8>, said: OfUser<'m>) -> Result<(), ModelError> {
+        if said.kind == Kind::GoOn {
+            return push(body, "user", &[WirePart::Text { text: GO_ON.into() }]);
+        }
+        let waiting = said.reply.map(|reply| self.waiting(reply)).unwrap_or_default();
+        let parts = self.of_user(said.group, &waiting);
+        parts.iter().filter(|parts| !parts.is_empty()).try_for_each(|parts| push(body, "user", parts))
+    }
+}
+
+/// Whether results of tools may hold it.
+fn is_shown_inside(part: &Part) -> bool {
+    matches!(part, Part::Image { media_type, .. } if SHOWN.contains(&media_type.as_str()))
+}
+
+fn shown(part: &Part) -> Option<Shown<'_>> {
+    let Part::Image { media_type, data } = part else { return None };
+    Some(Shown { inline_data: Blob { mime_type: media_type, data } })
 }
 
 /// The call in a part.
@@ -274,7 +250,10 @@ fn is_about(items: &[Value], calls: &[ToolCallRequest]) -> bool {
 fn of_part(part: &Part) -> Option<WirePart<'_>> {
     match part {
         Part::Text { text } => (!text.trim().is_empty()).then(|| WirePart::Text { text: text.into() }),
-        Part::Image { media_type, data } => Some(WirePart::Image { inline_data: Blob { mime_type: media_type, data } }),
+        Part::Image { media_type, data } if IMAGES.contains(&media_type.as_str()) => {
+            Some(WirePart::Image { inline_data: Blob { mime_type: media_type, data } })
+        }
+        Part::Image { media_type, .. } => Some(WirePart::Text { text: rounds::not_shown(media_type).into() }),
     }
 }
 

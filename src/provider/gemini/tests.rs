@@ -66,7 +66,10 @@ fn every_kind_of_part() {
     let usage = |output: u64| json!({ "promptTokenCount": 100, "cachedContentTokenCount": 40, "candidatesTokenCount": output, "thoughtsTokenCount": 5, "totalTokenCount": 105 + output });
     let mut first = chunk(json!([{ "text": "hm", "thought": true }]), None);
     first["usageMetadata"] = usage(1);
-    let mut last = chunk(json!([{ "functionCall": { "id": "a", "name": "t", "args": { "x": 1 } }, "thoughtSignature": "sig" }, { "inlineData": {} }]), Some("STOP"));
+    let mut last = chunk(
+        json!([{ "functionCall": { "id": "a", "name": "t", "args": { "x": 1 } }, "thoughtSignature": "sig" }, { "inlineData": {} }]),
+        Some("STOP"),
+    );
     last["usageMetadata"] = usage(9);
     for chunk in [first, chunk(json!([{ "text": "Well " }]), None), chunk(json!([{ "text": "ä\n" }]), None), last] {
         assembler.take("", &chunk.to_string()).unwrap();
@@ -99,16 +102,22 @@ fn every_kind_of_part() {
 fn calls_without_ids_get_their_own_and_bad_ones_are_told() {
     let part = |args: Value| json!({ "functionCall": { "name": "t", "args": args } });
     let events = assemble(&[part(json!({ "x": 1 })), part(json!({ "x": 1 })), part(Value::Null)], "STOP").unwrap();
-    let ids: std::collections::HashSet<&str> = events.iter().filter_map(|event| match event {
-        ModelEvent::Call(call) => Some(call.id.as_str()),
-        _ => None,
-    }).collect();
+    let ids: std::collections::HashSet<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            ModelEvent::Call(call) => Some(call.id.as_str()),
+            _ => None,
+        })
+        .collect();
     assert_eq!((ids.len(), events.last()), (3, Some(&ModelEvent::Finished(StopReason::ToolUse))));
     let events = assemble(&[part(json!([1])), json!({ "functionCall": { "args": {} } })], "STOP").unwrap();
-    let problems: Vec<&str> = events.iter().filter_map(|event| match event {
-        ModelEvent::BadCall { problem, .. } => Some(problem.as_str()),
-        _ => None,
-    }).collect();
+    let problems: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            ModelEvent::BadCall { problem, .. } => Some(problem.as_str()),
+            _ => None,
+        })
+        .collect();
     assert_eq!(problems, ["the arguments must be one JSON object, got `[1]`", "the call names no tool"]);
 }
 
@@ -163,7 +172,8 @@ fn an_answer_that_is_not_streamed() {
     for body in [chunks, chunk(json!([{ "text": "a" }, { "text": "b" }]), Some("STOP"))] {
         let mut assembler = assembler();
         assembler.take_whole(&body.to_string()).unwrap();
-        let want = [ModelEvent::Text("a".into()), ModelEvent::Text("b".into()), ModelEvent::Finished(StopReason::EndTurn)];
+        let want =
+            [ModelEvent::Text("a".into()), ModelEvent::Text("b".into()), ModelEvent::Finished(StopReason::EndTurn)];
         assert_eq!(assembler.drain().collect::<Vec<_>>(), want);
     }
 }
@@ -196,7 +206,8 @@ fn what_came_goes_back_as_it_came_to_the_same_model_alone() {
         json!({ "text": "", "thoughtSignature": "s2" }),
     ];
     let events = assemble(&parts, "STOP").unwrap();
-    let [_, _, ModelEvent::Call(first), ModelEvent::Call(second), ModelEvent::Original(original), _] = &events[..] else {
+    let [_, _, ModelEvent::Call(first), ModelEvent::Call(second), ModelEvent::Original(original), _] = &events[..]
+    else {
         panic!("{events:?}");
     };
     assert_eq!(json!(original.items), json!(parts[1..]));
@@ -259,11 +270,21 @@ fn any_conversation_becomes_one_that_is_taken() {
     for (what, messages, want) in table {
         assert_eq!(sent(&older, messages), want, "{what}");
     }
+    // Newer ones take what a tool shows in its result, where it is of a kind that goes there.
+    let other = Part::Image { media_type: "image/gif".into(), data: "QQ==".into() };
+    let talk = vec![user("a"), calls(&["1"]), result("1", "o", false, vec![image(), other])];
+    let mut within = came("output", "1");
+    within["functionResponse"]["response"]["output"] = "o".into();
+    within["functionResponse"]["parts"] = json!([shown]);
+    let told = sent(&spec(), talk);
+    assert_eq!(told[2], u(json!([within])));
+    assert_eq!(told[3][1][1], text("(An image of the kind image/gif, which cannot be shown to you.)"));
 }
 
 #[test]
 fn what_is_sent_beside_the_conversation() {
-    let tool = json!({ "name": "mcp:a/b", "description": "d", "parameters": { "x": { "type": "string", "required": true } } });
+    let tool =
+        json!({ "name": "mcp:a/b", "description": "d", "parameters": { "x": { "type": "string", "required": true } } });
     let other = json!({ "name": "c", "description": "e", "parameters": {} });
     let tools = vec![serde_json::from_value(tool).unwrap(), serde_json::from_value(other).unwrap()];
     let request = ModelRequest {
@@ -317,7 +338,10 @@ fn addresses() {
     ];
     for (base, url, count) in table {
         for model in ["m", "models/m"] {
-            assert_eq!((GenerateContent.url(base, model), GenerateContent.count_url(base, model).unwrap()), (url.clone(), count.to_owned()));
+            assert_eq!(
+                (GenerateContent.url(base, model), GenerateContent.count_url(base, model).unwrap()),
+                (url.clone(), count.to_owned())
+            );
         }
     }
 }

@@ -37,12 +37,24 @@ pub(super) fn config(spec: &Spec, reasoning: Reasoning) -> Option<Value> {
 /// Tokens of thinking. The large ones cannot be told not to think.
 fn budget(reasoning: Reasoning, large: bool) -> u64 {
     match reasoning {
-        Reasoning::Auto | Reasoning::None => if large { 128 } else { 0 },
+        Reasoning::Auto | Reasoning::None => {
+            if large {
+                128
+            } else {
+                0
+            }
+        }
         Reasoning::Minimal => 512,
         Reasoning::Low => 2_048,
         Reasoning::Medium => 8_192,
         Reasoning::High => 16_384,
-        Reasoning::Xhigh => if large { 32_768 } else { 24_576 },
+        Reasoning::Xhigh => {
+            if large {
+                32_768
+            } else {
+                24_576
+            }
+        }
     }
 }
 

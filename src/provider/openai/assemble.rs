@@ -11,10 +11,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::own::Own;
-use crate::base::limit;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Cost, Usage};
-use crate::provider::wire::{Assemble, Redactor, State, Words, call_of, cut_short, from_object};
+use crate::provider::wire::{Assemble, Length, Redactor, State, Words, call_of, cut_short, from_object};
 
 /// Calls of one reply, at most.
 const CALLS_MAX: usize = 1_000;
@@ -149,7 +148,7 @@ pub(super) struct Assembler {
     refused: bool,
     /// Anything at all was said.
     spoke: bool,
-    bytes: usize,
+    length: Length,
     done: bool,
 }
 
@@ -165,7 +164,7 @@ impl Assembler {
             stop: None,
             refused: false,
             spoke: false,
-            bytes: 0,
+            length: Length::default(),
             done: false,
         }
     }
@@ -223,10 +222,7 @@ impl Assemble for Assembler {
 
 impl Assembler {
     fn take_chunk(&mut self, data: &str) -> Result<(), ModelError> {
-        let chunk: Chunk<'_> = serde_json::from_str(data).map_err(|error| {
-            let start: String = self.redact.text(data.to_owned()).chars().take(80).collect();
-            self.redact(ModelError::Malformed(format!("the model's stream: {error} in `{start}`")))
-        })?;
+        let chunk: Chunk<'_> = self.redact.read(data)?;
         self.check(chunk.error)?;
         self.usage = chunk.usage.or(self.usage);
         // One answer was asked for: the first choice is all there is.
@@ -284,12 +280,7 @@ impl Assembler {
     /// Something was said. Errors when it is too much.
     fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
         self.spoke = true;
-        self.bytes = self.bytes.saturating_add(bytes);
-        let max = limit::MODEL_REPLY_BYTES_MAX;
-        if self.bytes <= max {
-            return Ok(());
-        }
-        Err(ModelError::Malformed(format!("the model's reply is longer than {max} bytes")))
+        self.length.add(bytes)
     }
 
     fn take_call(&mut self, delta: CallDelta<'_>) -> Result<(), ModelError> {

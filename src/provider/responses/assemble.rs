@@ -13,10 +13,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::NAME;
-use crate::base::limit;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Original, Usage};
-use crate::provider::wire::{Assemble, Redactor, Shared, State, Words, call_of, cut_short, from_object};
+use crate::provider::wire::{Assemble, Length, Redactor, Shared, State, Words, call_of, cut_short, from_object};
 
 /// Items of one reply, at most.
 const ITEMS_MAX: usize = 1_000;
@@ -155,7 +154,7 @@ pub(in crate::provider) struct Assembler {
     /// One of them says more than a text or a call of ours can.
     says_more: bool,
     refused: bool,
-    bytes: usize,
+    length: Length,
     done: bool,
 }
 
@@ -169,7 +168,7 @@ impl Assembler {
             originals: Vec::new(),
             says_more: false,
             refused: false,
-            bytes: 0,
+            length: Length::default(),
             done: false,
         }
     }
@@ -194,7 +193,7 @@ impl Assemble for Assembler {
         if event == "error" {
             return Err(self.failed(data));
         }
-        let read: Event<'_> = match self.read(data) {
+        let read: Event<'_> = match self.redact.read(data) {
             Ok(read) => read,
             // One that nobody here knows may have any form.
             Err(_) if serde_json::from_str::<Kind<'_>>(data).is_ok_and(|other| !is_known(&other.kind)) => return Ok(()),
@@ -205,7 +204,7 @@ impl Assemble for Assembler {
     }
 
     fn take_whole(&mut self, body: &str) -> Result<(), ModelError> {
-        let response: Response<'_> = self.read(body)?;
+        let response: Response<'_> = self.redact.read(body)?;
         if response.error.as_ref().is_none_or(Value::is_null) && response.status.is_none() && response.output.is_none()
         {
             let error = ModelError::Malformed("the model's provider sent JSON that is no response".into());
@@ -220,14 +219,6 @@ impl Assemble for Assembler {
 }
 
 impl Assembler {
-    /// Reads JSON of ours.
-    fn read<'d, T: Deserialize<'d>>(&self, data: &'d str) -> Result<T, ModelError> {
-        serde_json::from_str(data).map_err(|error| {
-            let start: String = self.redact.text(data.to_owned()).chars().take(80).collect();
-            self.redact.error(ModelError::Malformed(format!("the model's stream: {error} in `{start}`")))
-        })
-    }
-
     /// An error object, or what has one in it.
     fn failed(&self, data: &str) -> ModelError {
         let data = self.redact.text(data.to_owned());
@@ -265,7 +256,7 @@ impl Assembler {
             "response.output_item.added" => self.begin(&event),
             "response.function_call_arguments.delta" => {
                 let piece = event.delta.as_deref().unwrap_or_default();
-                self.count(piece.len())?;
+                self.length.add(piece.len())?;
                 let at = self.place_of(&event)?;
                 self.items[at].call.get_or_insert_default().arguments.push_str(piece);
                 Ok(())
@@ -285,7 +276,7 @@ impl Assembler {
             },
             "response.completed" | "response.incomplete" | "response.done" => match event.response {
                 Some(response) => {
-                    let response = self.read(response.get())?;
+                    let response = self.redact.read(response.get())?;
                     self.finish(&response)
                 }
                 None => Err(ModelError::Malformed(format!("the model's stream: `{kind}` without a response"))),
@@ -299,7 +290,7 @@ impl Assembler {
     /// A piece of a text.
     fn speak(&mut self, event: &Event<'_>, tell: fn(String) -> ModelEvent) -> Result<(), ModelError> {
         let Some(text) = event.delta.as_ref().filter(|text| !text.is_empty()) else { return Ok(()) };
-        self.count(text.len())?;
+        self.length.add(text.len())?;
         let at = self.place_of(event)?;
         self.items[at].spoke = true;
         self.events.push(tell(text.clone()));
@@ -309,11 +300,11 @@ impl Assembler {
     /// An item begins.
     fn begin(&mut self, event: &Event<'_>) -> Result<(), ModelError> {
         let Some(item) = event.item else { return Ok(()) };
-        let item: WireItem<'_> = self.read(item.get())?;
+        let item: WireItem<'_> = self.redact.read(item.get())?;
         let at = self.add(Partial { index: event.output_index, id: item.id, ..Partial::default() })?;
         if item.kind == "function_call" {
             let (id, name) = (item.call_id.unwrap_or_default(), item.name.unwrap_or_default());
-            self.count(id.len() + name.len())?;
+            self.length.add(id.len() + name.len())?;
             self.items[at].call = Some(Call { id, name, arguments: item.arguments.unwrap_or_default().text });
         }
         Ok(())
@@ -348,10 +339,10 @@ impl Assembler {
         if std::mem::replace(&mut self.items[at].done, true) {
             return Ok(());
         }
-        self.count(whole.get().len())?;
-        let item: WireItem<'_> = self.read(whole.get())?;
+        self.length.add(whole.get().len())?;
+        let item: WireItem<'_> = self.redact.read(whole.get())?;
         self.says_more |= says_more(&item);
-        self.originals.push(self.read(whole.get())?);
+        self.originals.push(self.redact.read(whole.get())?);
         let partial = &mut self.items[at];
         if item.kind == "function_call" {
             let call = partial.call.get_or_insert_default();
@@ -384,16 +375,6 @@ impl Assembler {
             None => self.add(Partial { index: number, ..Partial::default() })?,
         };
         self.settle(at, item)
-    }
-
-    /// Something was said. Errors when it is too much.
-    fn count(&mut self, bytes: usize) -> Result<(), ModelError> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        let max = limit::MODEL_REPLY_BYTES_MAX;
-        if self.bytes <= max {
-            return Ok(());
-        }
-        Err(ModelError::Malformed(format!("the model's reply is longer than {max} bytes")))
     }
 
     /// The response has its end: gives out what came with it alone, the calls, the tokens and the end.

@@ -1,5 +1,8 @@
 //! How an answer is read, whatever its wire: text in, events out.
 
+use serde_json::Value;
+
+use crate::base::limit;
 use crate::model::{ModelError, ModelEvent};
 
 /// Reads one answer: text in, events out.
@@ -38,4 +41,33 @@ pub(in crate::provider) enum State {
     Stopped,
     /// The last event was given out.
     Done,
+}
+
+/// How long a reply is so far.
+#[derive(Debug, Default)]
+pub(in crate::provider) struct Length(usize);
+
+impl Length {
+    /// Something was said.
+    ///
+    /// # Errors
+    /// [`ModelError::Malformed`]: it is too much.
+    pub(in crate::provider) fn add(&mut self, bytes: usize) -> Result<(), ModelError> {
+        self.0 = self.0.saturating_add(bytes);
+        let max = limit::MODEL_REPLY_BYTES_MAX;
+        if self.0 <= max {
+            return Ok(());
+        }
+        Err(ModelError::Malformed(format!("the model's reply is longer than {max} bytes")))
+    }
+}
+
+/// About how many bytes a value has.
+pub(in crate::provider) fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len(),
+        Value::Array(all) => all.iter().map(size).sum(),
+        Value::Object(all) => all.iter().map(|(name, value)| name.len() + size(value)).sum(),
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::overflow::is_overflow;
@@ -43,6 +44,8 @@ const REFUSED: [&str; 8] = [
 ];
 /// The beginnings of further ones.
 const REFUSED_FRONTS: [&str; 3] = ["invalid_image", "invalid_base64_image", "image_too_"];
+/// Characters of what cannot be read that are repeated.
+const GARBLED_CHARS_MAX: usize = 80;
 /// Characters of an error that are repeated.
 const SHOWN_CHARS_MAX: usize = 500;
 
@@ -69,6 +72,28 @@ impl Redactor {
     /// The same error without them.
     pub fn error(&self, error: ModelError) -> ModelError {
         error.reworded(|text| self.text(text))
+    }
+
+    /// Reads JSON of a stream.
+    ///
+    /// # Errors
+    /// [`ModelError::Malformed`] with the beginning of what cannot be read.
+    pub fn read<'d, T: Deserialize<'d>>(&self, data: &'d str) -> Result<T, ModelError> {
+        serde_json::from_str(data).map_err(|error| {
+            let start: String = self.text(data.to_owned()).chars().take(GARBLED_CHARS_MAX).collect();
+            self.error(ModelError::Malformed(format!("the model's stream: {error} in `{start}`")))
+        })
+    }
+
+    /// What an error object says, or an object with one in it.
+    pub fn reported(&self, error: &Value) -> ModelError {
+        let said = self.text(error.get("error").unwrap_or(error).to_string());
+        from_object(&serde_json::from_str(&said).unwrap_or(Value::from(said)))
+    }
+
+    /// The same for the data of an event that says by its name that it is an error.
+    pub fn told_error(&self, data: &str) -> ModelError {
+        self.reported(&serde_json::from_str(data).unwrap_or_else(|_| Value::from(data)))
     }
 }
 
@@ -166,7 +191,8 @@ fn is_bad_key(error: &Value) -> bool {
 
 /// How long they ask to wait, such as `3.5s`.
 fn asked_to_wait(error: &Value) -> Option<Duration> {
-    let seconds = details(error).find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')?.parse().ok())?;
+    let seconds =
+        details(error).find_map(|detail| detail.get("retryDelay")?.as_str()?.strip_suffix('s')?.parse().ok())?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 

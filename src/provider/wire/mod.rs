@@ -4,6 +4,7 @@
 //! - `model`: one request and its answer, from bytes to events; `count`: what a request would cost
 //! - `place`: where a provider is, how one shows who one is, and how much may be asked of it at once
 //! - `sent`: bodies that begin as the last one of their conversation did
+//! - `rounds`: conversations for wires on which user and model take turns
 //! - `calls`: arguments of calls, whole or not; `words`: texts in other forms than a string
 //! - `failure`, `overflow`: the kinds of errors; `reach`: what is known of an endpoint
 //! - `tape`: answers that are kept, and given again
@@ -21,6 +22,7 @@ mod model;
 mod overflow;
 mod place;
 mod reach;
+pub(super) mod rounds;
 mod sent;
 mod tape;
 mod words;
@@ -33,7 +35,7 @@ use serde_json::{Map, Value};
 use crate::model::{ModelError, ModelFacts, ModelRequest, WireNames};
 use crate::protocol::ToolDefinition;
 
-pub(super) use assemble::{Assemble, State};
+pub(super) use assemble::{Assemble, Length, State, size};
 pub(super) use calls::call_of;
 pub(super) use failure::{BODY_BYTES_MAX, Redactor, cut_short, from_http, from_object, from_status};
 pub use gate::GateOptions;
@@ -43,7 +45,7 @@ pub use place::{Key, Place};
 pub use reach::Reach;
 pub(super) use sent::{Draft, write};
 pub use tape::{Tape, TapeError};
-pub(super) use words::{Shared, Words};
+pub(super) use words::{Shared, Text, Words};
 
 /// How one wire writes requests and reads answers. Pure.
 pub(super) trait Wire: Send + Sync + 'static {
