@@ -276,10 +276,10 @@ pub mod provider {
         mod overflow;
         mod words;
 
-        pub(super) use assemble::{Assemble, State};
+        pub(super) use assemble::{Assemble, Length, State, size};
         pub(super) use calls::call_of;
         pub(super) use failure::{Redactor, cut_short, from_object, from_status};
-        pub(super) use words::{Shared, Words};
+        pub(super) use words::{Shared, Text, Words};
     }
 
     mod responses {
@@ -291,6 +291,28 @@ pub mod provider {
 
         /// The wire's name.
         const NAME: &str = "openai-responses";
+    }
+
+    mod anthropic {
+        //! What an endpoint streams that speaks Messages.
+
+        mod assemble;
+
+        pub(super) use assemble::Assembler;
+
+        /// The wire's name.
+        const NAME: &str = "anthropic-messages";
+    }
+
+    mod gemini {
+        //! What an endpoint streams that speaks generateContent.
+
+        mod assemble;
+
+        pub(super) use assemble::Assembler;
+
+        /// The wire's name.
+        const NAME: &str = "gemini";
     }
 
     pub mod openai {

@@ -116,7 +116,7 @@ impl WireUsage {
 }
 
 /// One stream's state.
-pub(super) struct Assembler {
+pub(in crate::provider) struct Assembler {
     model: String,
     redact: Redactor,
     events: Vec<ModelEvent>,
@@ -132,7 +132,7 @@ pub(super) struct Assembler {
 
 impl Assembler {
     /// For a reply of the model of this id.
-    pub(super) fn new(model: &str, redact: Redactor) -> Self {
+    pub(in crate::provider) fn new(model: &str, redact: Redactor) -> Self {
         Self {
             model: model.to_owned(),
             redact,

@@ -22,7 +22,7 @@ use super::wire::{Assemble, KeyHeader, Redactor, Spec, Told, Wire, route_url};
 use crate::model::{ModelError, ModelRequest};
 use crate::protocol::ToolDefinition;
 
-use assemble::Assembler;
+pub(super) use assemble::Assembler;
 use request::Purpose;
 
 /// The wire's name.
