@@ -8,9 +8,9 @@ use super::OpenError;
 use crate::base::limit;
 use crate::base::process::trusted_environment;
 use crate::config::{AcpPermissionPolicy, AcpServer, Names, Settings, inherited_environment};
-use crate::model::Model as _;
+use crate::model::Model;
 use crate::protocol::{ACP_PREFIX, AgentView, OWN_AGENT};
-use crate::provider::{AcpAgent, AcpOptions, AcpServices};
+use crate::provider::{AcpAgent, AcpOptions, AcpServices, Errands};
 
 /// The tools that read and write files and run commands for agents.
 const READING_TOOL: &str = "fs_read";
@@ -37,6 +37,11 @@ pub(super) fn configured(settings: &Settings, tools: Option<&[String]>) -> Resul
     let has = |tool: &str| tools.is_none_or(|names| names.iter().any(|name| name == tool));
     let serves = AcpServices { reads: has(READING_TOOL), writes: has(WRITING_TOOL), commands: has(RUNNING_TOOL) };
     Ok(servers.iter().map(|server| Arc::new(AcpAgent::new(options(settings, server, serves)))).collect())
+}
+
+/// The same as models: their turns take what is put on the desk of their session meanwhile.
+pub(super) fn beside(agents: &[Arc<AcpAgent>], errands: &Errands) -> Vec<Arc<dyn Model>> {
+    agents.iter().map(|agent| errands.beside(Arc::clone(agent) as Arc<dyn Model>)).collect()
 }
 
 fn options(settings: &Settings, server: &AcpServer, serves: AcpServices) -> AcpOptions {

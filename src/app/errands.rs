@@ -10,6 +10,7 @@ use crate::protocol::{Access, ApiError, CreateSession, PromptContent, PromptMode
 use crate::provider::{ERRANDS_MODEL_ID, Errands, HandedIn};
 
 pub use crate::model::{Carried, Errand as ClientCall};
+pub use crate::provider::ERRANDS_MODEL_ID as CALLS_MODEL_ID;
 
 impl App {
     /// Reads the events of a session behind number `after`, as [`Self::events`], for who is nobody who could be asked.
@@ -31,19 +32,24 @@ impl App {
         self.create_session(caller, body).await
     }
 
-    /// Runs one call in such a session: hooks, permission, tool, log, and the record of what it changed. What fails inside is a
-    /// result; an error says that it did not come to run. It runs on when nobody waits any more, until its token fires.
+    /// Runs one call in such a session, or in a turn of an external agent that is on: hooks, permission, tool, log, and the record of
+    /// what it changed. What fails inside is a result; an error says that it did not come to run. It runs on when nobody waits any more, until its token fires.
     ///
     /// # Errors
-    /// `FORBIDDEN` for the role, `NOT_FOUND`, `CONFLICT` (another model answers in the session, it is paused, its turn was ended),
+    /// `FORBIDDEN` for the role, `NOT_FOUND`, `CONFLICT` (a model of ours answers in the session, no turn of its agent is on, it is paused, its turn was ended),
     /// `RESOURCE_EXHAUSTED`.
     pub async fn call(&self, caller: &Caller, id: &SessionId, call: Errand) -> Result<Carried, ApiError> {
         caller.needs(Access::Work)?;
         let live = self.live(caller, id).await?;
         let model = live.view().await?.model;
         if model != ERRANDS_MODEL_ID {
-            let message = format!("session {id} is answered by `{model}` and runs no calls of a client any more");
-            return Err(ApiError::conflict(message));
+            let Some(answer) = self.errands.join(id, call) else {
+                let message = format!(
+                    "session {id} is answered by `{model}`, and no turn of an agent is on in it that could take the call"
+                );
+                return Err(ApiError::conflict(message));
+            };
+            return answer.await.unwrap_or_else(|_| Err(ApiError::conflict("the call was given up")));
         }
         let about = call.request.name.clone();
         let HandedIn { answer, turn } = self.errands.hand_in(id, call);

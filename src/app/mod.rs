@@ -71,7 +71,7 @@ pub use reload::Configuration;
 
 use command::Commands;
 pub use controls::{Aborted, Interrupted, Paused, Resumed};
-pub use errands::{Carried, ClientCall};
+pub use errands::{CALLS_MODEL_ID, Carried, ClientCall};
 pub use judged::{Judged, Namesakes};
 use offers::LocalModels;
 use wiring::Wardrobe;
@@ -194,8 +194,9 @@ impl App {
         let tools = extras.registry.as_ref().map(|registry| registry.names());
         let agents = agents::configured(&settings, tools.as_deref())?;
         let tape = providers::tape(&settings).await?;
-        let models = providers::models(&settings, extras.models.clone(), &agents, tape.as_ref())?;
         let errands = Errands::default();
+        let models =
+            providers::models(&settings, extras.models.clone(), &agents::beside(&agents, &errands), tape.as_ref())?;
         let models = models.with_unlisted(vec![Arc::new(errands.clone())]);
         let hooks = extras.hooks.unwrap_or_else(|| Arc::new(NoHooks));
         let memories = wiring::memories(&settings, data_directory.as_deref()).await?;
@@ -218,8 +219,7 @@ impl App {
             meters: Arc::clone(&meters),
             tracer: tracer.clone(),
         };
-        let bench = Arc::clone(&wardrobe) as Arc<dyn Workbench>;
-        let sessions = Manager::new(Arc::clone(&store), bench, terms);
+        let sessions = Manager::new(Arc::clone(&store), Arc::clone(&wardrobe) as Arc<dyn Workbench>, terms);
         if let Some(directory) = &data_directory {
             sessions.succeed(directory.clone()).await;
         }

@@ -10,7 +10,7 @@ use crate::base::{http, limit};
 use crate::config::{Api, Names, OpenAiApi, Provider, ProviderModel, Setting, Settings, TapeSettings, known_provider};
 use crate::model::{Model, ModelFacts, Models, Prices};
 use crate::provider::{
-    self, AcpAgent, DEMO_MODEL_ID, GateOptions, HttpModelOptions, Key, OpenAiOptions, Place, Reach, Tape, TapeError,
+    self, DEMO_MODEL_ID, GateOptions, HttpModelOptions, Key, OpenAiOptions, Place, Reach, Tape, TapeError,
 };
 
 /// What is asked of an OpenAI-compatible endpoint when no model is named.
@@ -49,14 +49,14 @@ pub(super) async fn tape(settings: &Settings) -> Result<Option<Arc<Tape>>, OpenE
 pub(super) fn models(
     settings: &Settings,
     extras: Vec<Arc<dyn Model>>,
-    agents: &[Arc<AcpAgent>],
+    agents: &[Arc<dyn Model>],
     tape: Option<&Arc<Tape>>,
 ) -> Result<Models, OpenError> {
     check_names(settings)?;
     let sources = Arc::new(Sources::of(settings, tape));
     let mut entries = extras;
     entries.extend(sources.listed(settings.model.as_deref()));
-    entries.extend(agents.iter().map(|agent| Arc::clone(agent) as Arc<dyn Model>));
+    entries.extend(agents.iter().cloned());
     let first = entries.first().map(|model| model.id().to_owned());
     entries.push(provider::demo());
     let default_id = settings.model.clone().or(first).unwrap_or_else(|| DEMO_MODEL_ID.to_owned());

@@ -3,7 +3,7 @@
 use serde_json::json;
 use std::sync::Arc;
 
-use super::{App, OpenError, providers};
+use super::{App, OpenError, agents, providers};
 use crate::config::Settings;
 use crate::protocol::Health;
 
@@ -39,7 +39,8 @@ impl App {
         // Tools are made ready with it.
         settings.limits.mcp_told_bytes_max = self.settings().limits.mcp_told_bytes_max;
         let tape = self.tape.as_ref();
-        let models = providers::models(&settings, self.own_models.clone(), &self.agents, tape)?;
+        let agents = agents::beside(&self.agents, &self.errands);
+        let models = providers::models(&settings, self.own_models.clone(), &agents, tape)?;
         self.models.adopt(&models);
         self.sessions.adopt(&settings.limits, &settings.permissions);
         self.commands.set_rate(settings.limits.commands_per_minute);

@@ -7,6 +7,7 @@
 
 mod protocol;
 mod shown;
+mod way;
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -25,6 +26,7 @@ use super::trace::Origin;
 
 pub use protocol::{exchange, header_pairs, post_form, protocol_client, without_address};
 pub use shown::{is_key, secrets_of_address, shown_address};
+pub use way::Way;
 
 /// The header of W3C Trace Context.
 const TRACEPARENT: &str = "traceparent";
@@ -213,6 +215,11 @@ async fn sent(builder: RequestBuilder, host: &str, idle_timeout: Duration) -> Re
 }
 
 impl Answer {
+    /// A header of it, where it is a text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
     /// The next piece of the body; None at its end. Cancel-safe.
     ///
     /// # Errors
@@ -345,7 +352,10 @@ async fn cached(clients: &[OnceLock<Client>; 3], kind: Kind, shape: Shape) -> Re
 /// What sets the clients of one purpose apart.
 type Shape = fn(reqwest::ClientBuilder) -> reqwest::ClientBuilder;
 
-fn make_client(kind: Kind, shape: Shape) -> Result<Client, HttpError> {
+fn make_client(
+    kind: Kind,
+    shape: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Result<Client, HttpError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut headers = HeaderMap::new();
     headers.insert(reqwest::header::USER_AGENT, HeaderValue::from_static(concat!("simse/", env!("CARGO_PKG_VERSION"))));

@@ -22,6 +22,9 @@ pub struct SseReader {
     /// The last byte was CR: an LF that follows belongs to it.
     after_cr: bool,
     first_line: bool,
+    /// What the last `id:` line said, and what the last whole event had by it.
+    id: String,
+    last_id: String,
     bytes_max: usize,
 }
 
@@ -35,6 +38,8 @@ impl SseReader {
             has_data: false,
             after_cr: false,
             first_line: true,
+            id: String::new(),
+            last_id: String::new(),
             bytes_max,
         }
     }
@@ -74,6 +79,11 @@ impl SseReader {
         Ok(())
     }
 
+    /// The id of the last whole event; empty before the first that has one.
+    pub fn last_id(&self) -> &str {
+        &self.last_id
+    }
+
     fn check_room(&self, more: usize) -> Result<(), TooLong> {
         if self.line.len().saturating_add(more) > self.bytes_max { Err(TooLong(self.bytes_max)) } else { Ok(()) }
     }
@@ -83,6 +93,7 @@ impl SseReader {
             line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
         }
         if line.is_empty() {
+            self.last_id.clone_from(&self.id);
             if std::mem::take(&mut self.has_data) {
                 take(&self.event, &self.data);
             }
@@ -106,7 +117,8 @@ impl SseReader {
                 self.data.push_str(&String::from_utf8_lossy(value));
             }
             b"event" => self.event = String::from_utf8_lossy(value).into_owned(),
-            // A comment, `id`, `retry`, or a word of the future.
+            b"id" if !value.contains(&0) => self.id = String::from_utf8_lossy(value).into_owned(),
+            // A comment, `retry`, or a word of the future.
             _ => {}
         }
         Ok(())

@@ -161,7 +161,7 @@ fn is_taken(error: &StartError) -> bool {
 }
 
 /// The way to the server that says in the data directory that it has it, and shows that it is that one.
-async fn neighbour(launch: &Launch) -> Option<Client> {
+pub(super) async fn neighbour(launch: &Launch) -> Option<Client> {
     let directory = launch.data_directory.clone();
     let looked = tokio::task::spawn_blocking(move || {
         let file = ServerFile::read(&directory)?;
@@ -179,11 +179,9 @@ async fn neighbour(launch: &Launch) -> Option<Client> {
             return None;
         }
     };
-    let nonce = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
-    let wanted = file.key.as_ref().and_then(|key| key.prove(&nonce))?;
     // What listens there may be something else: it is told no token before.
     let stranger = Client { way, token: None };
-    let shown = stranger.call("GET", &format!("/proof/{nonce}"), None).await.ok()?;
+    let proved = stranger.shows(file.key.as_ref()?).await;
     let token = token.filter(|_| matches!(stranger.way, Way::Network(_)));
-    (shown["proof"] == wanted).then_some(Client { token, ..stranger })
+    proved.then_some(Client { token, ..stranger })
 }

@@ -46,6 +46,7 @@ pub(super) enum Command {
     /// Its tools are those of a session in the current directory (or --cwd), under the permission rules; what is to be asked is put
     /// to the MCP client as a form (elicitation). Without --data-dir it takes the first free data directory of its own for that
     /// directory, so that several can run at once. It ends in order with the end of its input.
+    /// With --attach it is no server: what the client does lands in the sessions of one that runs.
     #[command(after_help = EXIT_CODES)]
     Mcp(Mcp),
     /// Show a whole job: a session on a small repository with a failing test, or on a directory of yours
@@ -253,6 +254,18 @@ pub(super) struct Serve {
 /// `simse mcp`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Mcp {
+    /// Lead the client on to a server that runs, at http(s)://HOST:PORT or unix:SOCKET, instead of being one
+    ///
+    /// Without an address: the server of the data directory. The token is that of SIMSE_MCP_TOKEN or --token-file, else the data
+    /// directory's, which only its own server is shown. Sessions, tools and settings are the server's.
+    #[arg(long, value_name = "URL", num_args = 0..=1, default_missing_value = "")]
+    pub(super) attach: Option<String>,
+    /// With --attach: the session that the client's calls run in [default: one of its own]
+    #[arg(long, value_name = "ID", requires = "attach")]
+    pub(super) session: Option<SessionId>,
+    /// With --attach: a file that has the token, for its owner alone
+    #[arg(long, value_name = "FILE", requires = "attach")]
+    pub(super) token_file: Option<PathBuf>,
     /// Show what the conformance suite of MCP looks for
     #[arg(long, hide = true)]
     pub(super) mcp_fixtures: bool,

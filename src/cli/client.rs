@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{TcpStream, UnixStream};
 
+use crate::base::proof::ProofKey;
 use crate::protocol::{ErrorEnvelope, Event};
 
 /// Longest wait for an answer to a call.
@@ -118,6 +119,14 @@ impl Client {
             return Err(refused(call, status, &answer));
         }
         serde_json::from_slice(&answer).map_err(|cause| ClientError::Broken { call, cause: cause.into() })
+    }
+
+    /// Whether the server shows that it is the one whose key this is.
+    pub(super) async fn shows(&self, key: &ProofKey) -> bool {
+        let nonce = format!("{}{}", uuid::Uuid::new_v4().simple(), uuid::Uuid::new_v4().simple());
+        let Some(wanted) = key.prove(&nonce) else { return false };
+        let shown = self.call("GET", &format!("/proof/{nonce}"), None).await;
+        shown.is_ok_and(|shown| shown["proof"] == wanted)
     }
 
     /// Opens an event stream.

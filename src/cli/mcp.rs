@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::arguments::Mcp;
+use super::attach::{self, Wanted};
 use super::log::Log;
 use super::reload::Reloader;
 use super::running::open;
@@ -30,6 +31,10 @@ pub(super) async fn run(arguments: Mcp) -> Exit {
         Ok(launch) => launch,
         Err(error) => return refuse(LogFormat::Text, Exit::Usage, error),
     };
+    if let Some(url) = arguments.attach {
+        let wanted = Wanted { url, session: arguments.session, token_file: arguments.token_file };
+        return attach::run(&launch, streams, wanted).await;
+    }
     launch.listen.mcp_fixtures = arguments.mcp_fixtures;
     find_place(&mut launch);
     let log = Log::start(&launch);

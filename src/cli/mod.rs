@@ -7,6 +7,7 @@ pub mod example_repository;
 mod acp;
 mod activation;
 mod arguments;
+mod attach;
 mod check;
 mod client;
 mod config;

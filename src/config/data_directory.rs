@@ -138,7 +138,11 @@ pub fn token(directory: &Path) -> Result<SecretString, DataDirectoryError> {
     }
 }
 
-fn read_token(path: &Path) -> Result<Option<SecretString>, DataDirectoryError> {
+/// The token in a file. None: there is no such file.
+///
+/// # Errors
+/// [`DataDirectoryError`] with the path: it cannot be read, others could, or it has no token.
+pub fn read_token(path: &Path) -> Result<Option<SecretString>, DataDirectoryError> {
     let advice = format!(
         "other users can read it. Delete it, and the next start makes a new one; or keep it by `chmod 600 {}`",
         path.display()

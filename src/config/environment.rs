@@ -3,6 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use secrecy::SecretString;
+
 use super::supervision::is_ours_alone;
 
 /// The operating system, such as `linux`.
@@ -11,6 +13,12 @@ pub const PLATFORM: &str = std::env::consts::OS;
 /// All variables of this process, but those that a supervisor set for this process alone.
 pub fn inherited_environment() -> Vec<(OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| !is_ours_alone(name)).collect()
+}
+
+/// The token for the server that `simse mcp --attach` leads on to (`SIMSE_MCP_TOKEN`). None: no text, or an empty one.
+pub fn attach_token() -> Option<SecretString> {
+    let token = std::env::var("SIMSE_MCP_TOKEN").ok().map(|token| token.trim().to_owned());
+    token.filter(|token| !token.is_empty()).map(SecretString::from)
 }
 
 /// The user's home directory, as `~` in a command means it.

@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::model::{AgentEvent, Carried, Errand, Model, ModelError, ModelEvent, ModelRequest, ModelStream};
+use crate::base::BoxFuture;
+use crate::model::{AgentEvent, Carried, Errand, Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream};
 use crate::model::{Reply, StopReason};
 use crate::protocol::{ApiError, SessionId};
 
@@ -84,6 +85,23 @@ impl Errands {
         HandedIn { answer, turn }
     }
 
+    /// Puts a call on the desk of a session in which a turn is on, and asks for none. None: no turn is on that would take it.
+    pub fn join(&self, session: &SessionId, errand: Errand) -> Option<oneshot::Receiver<Result<Carried, ApiError>>> {
+        let mut desks = self.desks.lock();
+        let desk = desks.get_mut(session)?;
+        let bell = desk.bell.as_ref()?;
+        let (told, answer) = oneshot::channel();
+        desk.waiting.push_back((errand, told));
+        bell.notify_one();
+        Some(answer)
+    }
+
+    /// The same agent, whose turns take what is put on the desk of their session meanwhile: calls that it makes itself, as a
+    /// client of ours.
+    pub fn beside(&self, agent: Arc<dyn Model>) -> Arc<dyn Model> {
+        Arc::new(Beside { errands: self.clone(), agent })
+    }
+
     /// The turn that was asked for will not come: what waits for it is told why.
     pub fn fail(&self, session: &SessionId, error: &ApiError) {
         let left = {
@@ -141,6 +159,57 @@ impl Model for Errands {
     }
 }
 
+/// An agent beside whose stream the desk of its session is worked at.
+struct Beside {
+    errands: Errands,
+    agent: Arc<dyn Model>,
+}
+
+impl Model for Beside {
+    fn id(&self) -> &str {
+        self.agent.id()
+    }
+
+    fn available(&self) -> Result<(), ModelError> {
+        self.agent.available()
+    }
+
+    fn facts(&self) -> ModelFacts {
+        self.agent.facts()
+    }
+
+    fn takes_images(&self) -> bool {
+        self.agent.takes_images()
+    }
+
+    fn is_agent(&self) -> bool {
+        self.agent.is_agent()
+    }
+
+    fn count_tokens<'a>(
+        &'a self,
+        request: &'a ModelRequest,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Option<u64>, ModelError>> {
+        self.agent.count_tokens(request, cancel)
+    }
+
+    fn only_carries(&self) -> bool {
+        self.agent.only_carries()
+    }
+
+    fn stream(&self, request: ModelRequest, cancel: CancellationToken) -> ModelStream {
+        let session = request.agent.as_ref().and_then(|agent| agent.host.clone());
+        let own = self.agent.stream(request, cancel.clone());
+        let Some(session) = session else { return own };
+        let shift = self.errands.open(session, cancel);
+        Box::pin(stream::unfold((shift, own), |(mut shift, mut own)| async move {
+            let event = shift.beside(&mut own).await?;
+            Some((event, (shift, own)))
+        }))
+    }
+}
+
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// One turn at a desk.
@@ -183,6 +252,21 @@ impl Shift {
             }
         }
         None
+    }
+
+    /// The next event of an agent's stream, or a call that was put on the desk meanwhile. With the stream the desk is left.
+    async fn beside(&mut self, own: &mut ModelStream) -> Option<Result<ModelEvent, ModelError>> {
+        loop {
+            if let Some((errand, told)) = self.take().filter(|_| !self.cancel.is_cancelled()) {
+                return Some(Ok(self.carry(errand, told)));
+            }
+            tokio::select! {
+                biased;
+                event = own.next() => return event,
+                Some(()) = self.running.next(), if !self.running.is_empty() => {}
+                () = self.bell.notified() => {}
+            }
+        }
     }
 
     fn take(&self) -> Option<(Errand, Told)> {
@@ -311,6 +395,52 @@ mod tests {
         let dropped = errands.hand_in(&session, errand("4"));
         drop(begin(&errands, &session, &CancellationToken::new()));
         assert_eq!(dropped.answer.await.unwrap(), Err(aborted()));
+        assert!(errands.desks.lock().is_empty());
+    }
+
+    /// An agent that says one word and ends when it is told to.
+    struct Talks(Arc<Notify>);
+
+    impl Model for Talks {
+        fn id(&self) -> &str {
+            "acp/talks"
+        }
+
+        fn is_agent(&self) -> bool {
+            true
+        }
+
+        fn stream(&self, _: ModelRequest, _: CancellationToken) -> ModelStream {
+            let bell = Arc::clone(&self.0);
+            let end = stream::once(async move {
+                bell.notified().await;
+                Ok(ModelEvent::Finished(StopReason::EndTurn))
+            });
+            Box::pin(stream::iter([Ok(ModelEvent::Text("word".to_owned()))]).chain(end))
+        }
+    }
+
+    #[tokio::test]
+    async fn the_turn_of_an_agent_takes_the_calls_that_come_meanwhile() {
+        let (errands, session, bell) = (Errands::default(), SessionId::generate(), Arc::<Notify>::default());
+        assert!(errands.join(&session, errand("0")).is_none(), "no turn is on");
+        let agent = errands.beside(Arc::new(Talks(Arc::clone(&bell))));
+        let host = Some(session.clone());
+        let request =
+            ModelRequest { agent: Some(AgentRequest { host, ..AgentRequest::default() }), ..ModelRequest::default() };
+        let mut stream = agent.stream(request, CancellationToken::new());
+        assert_eq!(stream.next().await, Some(Ok(ModelEvent::Text("word".to_owned()))));
+        let first = errands.join(&session, errand("1")).unwrap();
+        let (id, reply) = carried(&mut stream).await;
+        assert_eq!(id, "1");
+        reply.send(done("1"));
+        bell.notify_one();
+        assert_eq!(stream.next().await, Some(Ok(ModelEvent::Finished(StopReason::EndTurn))));
+        // What is put there behind its last word is told that it will not be.
+        let late = errands.join(&session, errand("2")).unwrap();
+        drop(stream);
+        assert_eq!(late.await.unwrap(), Err(aborted()));
+        drop(first);
         assert!(errands.desks.lock().is_empty());
     }
 

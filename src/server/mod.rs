@@ -55,7 +55,7 @@ use self::socket::Socket;
 use self::tls::Tls;
 
 pub use self::acp::{AcpPipe, bridge_acp_pipe, serve_acp_pipe};
-pub use self::mcp::serve_mcp;
+pub use self::mcp::{Attachment, bridge_mcp, serve_mcp};
 pub use self::openapi::pretty as openapi_document;
 pub use self::stdio::{Pipe, serve_pipe};
 pub use self::tls::TlsFiles;

@@ -29,6 +29,7 @@ mod log;
 mod main_job;
 mod malformed;
 mod mcp;
+mod mcp_attach;
 mod mcp_http;
 mod mcp_project;
 mod mcp_real;

@@ -38,3 +38,9 @@ pub const MCP_LOOK_MS: u64 = 1_000;
 pub const MCP_WAIT_MS_MAX: u64 = 3_600_000;
 /// A preview or a text in a question to an MCP client, in bytes.
 pub const MCP_QUESTION_BYTES_MAX: usize = 8 << 10;
+/// How long a server is waited for to which an MCP client wants to be led on (`simse mcp --attach`).
+pub const MCP_ATTACH_WAIT_MS: u64 = 10_000;
+/// How long one is waited for that was there and is gone.
+pub const MCP_ATTACH_AGAIN_MS: u64 = 60_000;
+/// Longest pause between two looks for it.
+pub const MCP_ATTACH_PAUSE_MS_MAX: u64 = 10_000;

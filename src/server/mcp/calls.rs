@@ -18,12 +18,13 @@ use tokio_util::task::AbortOnDropHandle;
 use super::methods::{Called, Outcome};
 use super::peer::{Lane, Peer, Question};
 use super::questions;
+use super::roots;
 use super::stream::Stream;
 use super::tools;
 use super::wire::{self, RpcError};
-use crate::app::{Batch, ClientCall, EventReader};
+use crate::app::{Batch, CALLS_MODEL_ID, ClientCall, EventReader};
 use crate::protocol::{
-    CreateSession, ErrorCode, EventBody, NoticeLevel, RequestId, SessionId, ToolCallRequest, TurnId,
+    CreateSession, ErrorCode, EventBody, NoticeLevel, RequestId, SessionId, SessionView, ToolCallRequest, TurnId,
 };
 
 /// Longest wait for a call's end to be read where it is known already.
@@ -57,7 +58,7 @@ struct Listener {
 
 /// Runs a call and answers with what came of it.
 pub(super) async fn run(peer: &Arc<Peer>, called: Called<'_>, lane: &Lane) -> Outcome {
-    let place = match peer.workplace.get_or_try_init(|| open(peer)).await {
+    let place = match peer.workplace.get_or_try_init(|| open(peer, &lane.stream)).await {
         Ok(place) => place,
         Err(error) => return Ok(tools::failure(&error.message)),
     };
@@ -84,10 +85,11 @@ pub(super) async fn run(peer: &Arc<Peer>, called: Called<'_>, lane: &Lane) -> Ou
 }
 
 /// Makes the session, and follows it.
-async fn open(peer: &Arc<Peer>) -> Result<Workplace, RpcError> {
-    let client = peer.hello().map_or("unknown", |hello| hello.client.as_str());
-    let body = CreateSession { title: Some(format!("MCP: {client}")), ..CreateSession::default() };
-    let session = peer.app.create_call_session(&peer.caller, body).await?;
+async fn open(peer: &Arc<Peer>, stream: &Arc<Stream>) -> Result<Workplace, RpcError> {
+    let session = match &peer.bound {
+        Some(id) => theirs(peer, id).await?,
+        None => own(peer, stream).await?,
+    };
     let (id, after) = (session.session_id, session.last_seq);
     let reader = reader(peer, &id, after).await?;
     let listeners = Arc::<Listeners>::default();
@@ -96,11 +98,25 @@ async fn open(peer: &Arc<Peer>) -> Result<Workplace, RpcError> {
     Ok(Workplace { session: id, listeners, _follower: AbortOnDropHandle::new(tokio::spawn(follower)) })
 }
 
+/// The session that the client has named. Where an agent answers in it, the calls are that agent's, and a person is asked elsewhere.
+async fn theirs(peer: &Peer, id: &SessionId) -> Result<SessionView, RpcError> {
+    let session = peer.app.session(&peer.caller, id).await?;
+    if session.model != CALLS_MODEL_ID {
+        peer.ask_nothing();
+    }
+    Ok(session)
+}
+
+/// A session for this client's calls.
+async fn own(peer: &Arc<Peer>, stream: &Arc<Stream>) -> Result<SessionView, RpcError> {
+    let client = peer.hello().map_or("unknown", |hello| hello.client.as_str());
+    let body = CreateSession { title: Some(format!("MCP: {client}")), ..CreateSession::default() };
+    Ok(roots::session(peer, stream, body).await?)
+}
+
 /// A reader of a session that counts as somebody who can be asked where the client can be.
 pub(super) async fn reader(peer: &Peer, session: &SessionId, after: u64) -> Result<EventReader, RpcError> {
-    let asks =
-        peer.hello().is_some_and(|hello| hello.fills_forms) && peer.caller.needs(crate::protocol::Access::Work).is_ok();
-    let reader = match asks {
+    let reader = match peer.can_be_asked() {
         true => peer.app.events(&peer.caller, session, after).await,
         false => peer.app.overhear(&peer.caller, session, after).await,
     };

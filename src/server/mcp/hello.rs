@@ -22,6 +22,8 @@ pub(super) struct Hello {
     pub(super) client: String,
     /// Whether it can fill in forms.
     pub(super) fills_forms: bool,
+    /// Whether it says where it works.
+    pub(super) has_roots: bool,
     /// Whether it can ask a model.
     pub(super) samples: bool,
 }
@@ -45,6 +47,7 @@ impl Hello {
             fills_forms: can
                 .get("elicitation")
                 .is_some_and(|ways| ways.get("form").is_some() || ways.get("url").is_none()),
+            has_roots: can.contains_key("roots"),
             samples: can.contains_key("sampling"),
         })
     }

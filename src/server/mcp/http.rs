@@ -25,6 +25,7 @@ use super::watch;
 use super::wire::{self, BATCHED, INVALID_REQUEST, Incoming, NO_SESSION, PRIMED_SINCE, RpcError, VERSIONS};
 use crate::app::Caller;
 use crate::base::limit;
+use crate::protocol::{ApiError, SessionId};
 use crate::server::Shared;
 use crate::server::answer::{Answer, Failure};
 use crate::server::call::Call;
@@ -80,7 +81,6 @@ pub(crate) async fn get(call: Call) -> Answer {
 /// Ends a client's session.
 pub(crate) async fn delete(call: Call) -> Answer {
     let ended = || -> Result<Response, Refusal> {
-        call.no_query()?;
         call.shared.mcp.remove(peer(&call)?.as_ref());
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
@@ -90,7 +90,7 @@ pub(crate) async fn delete(call: Call) -> Answer {
 }
 
 async fn take(mut call: Call) -> Result<Response, Refusal> {
-    call.no_query()?;
+    let bound = bound(&call)?;
     if !accepts(&call, "application/json") || !accepts(&call, "text/event-stream") {
         let message = "`Accept`: expected application/json and text/event-stream";
         return Err(refuse(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, message));
@@ -104,7 +104,7 @@ async fn take(mut call: Call) -> Result<Response, Refusal> {
         && request.method == "initialize"
         && peer(&call).is_err()
     {
-        return initialize((&Arc::clone(&call.shared), &call.caller.clone()), request.clone()).await;
+        return initialize((&Arc::clone(&call.shared), &call.caller.clone()), (request.clone(), bound)).await;
     }
     let peer = peer(&call)?;
     if listed && (peer.version() != BATCHED || messages.len() > limit::MCP_BATCH_MAX) {
@@ -156,8 +156,15 @@ fn is_answer(text: &str) -> bool {
     serde_json::from_str::<Value>(text).is_ok_and(|message| message.get("method").is_none())
 }
 
-async fn initialize((shared, caller): (&Arc<Shared>, &Caller), request: wire::Request) -> Result<Response, Refusal> {
-    let peer = shared.mcp.make(&shared.app, caller)?;
+async fn initialize(
+    (shared, caller): (&Arc<Shared>, &Caller),
+    (request, bound): (wire::Request, Option<SessionId>),
+) -> Result<Response, Refusal> {
+    if let Some(id) = &bound {
+        // Before anything is asked of it.
+        shared.app.session(caller, id).await?;
+    }
+    let peer = shared.mcp.make(&shared.app, (caller, bound))?;
     let stream = peer.new_stream();
     let mut reader = stream.read(0);
     peer.answer(request, &stream).await;
@@ -173,7 +180,6 @@ async fn initialize((shared, caller): (&Arc<Shared>, &Caller), request: wire::Re
 }
 
 fn open(call: &Call) -> Result<Response, Refusal> {
-    call.no_query()?;
     if !accepts(call, "text/event-stream") {
         return Err(refuse(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, "`Accept`: expected text/event-stream"));
     }
@@ -196,13 +202,22 @@ fn open(call: &Call) -> Result<Response, Refusal> {
     Ok(respond(&call.shared, peer, stream.read(number), watching))
 }
 
+/// The session of ours that a client's calls are to run in (`?session=`), where it names one.
+fn bound(call: &Call) -> Result<Option<SessionId>, ApiError> {
+    let mut query = call.query()?;
+    let named = query.text("session");
+    query.finish(&["session"])?;
+    let parsed = named.map(|id| id.parse::<SessionId>()).transpose();
+    parsed.map_err(|cause| ApiError::unread("session", &cause))
+}
+
 /// The client's session that a request names.
 fn peer(call: &Call) -> Result<Arc<Peer>, Refusal> {
     let Some(id) = single(&call.head.headers, &SESSION)? else {
         let message = "`Mcp-Session-Id`: expected that of the answer to `initialize`";
         return Err(refuse(StatusCode::BAD_REQUEST, INVALID_REQUEST, message));
     };
-    let peer = call.shared.mcp.find(id, &call.caller);
+    let peer = call.shared.mcp.find(id, (&call.caller, bound(call)?.as_ref()));
     let peer = peer.ok_or_else(|| refuse(StatusCode::NOT_FOUND, NO_SESSION, "no such session: initialize anew"))?;
     peer.touch();
     Ok(peer)

@@ -5,6 +5,7 @@
 //!
 //! Invariants: whoever speaks has come past the guard, or holds the pipe; all that is kept of a client has a bound, and goes with it.
 
+mod bridge;
 mod calls;
 mod fixtures;
 mod hello;
@@ -14,6 +15,7 @@ mod peer;
 mod pipe;
 mod questions;
 mod resources;
+mod roots;
 mod sessions;
 mod stream;
 mod tools;
@@ -25,12 +27,13 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+pub use bridge::{Attachment, bridge_mcp};
 pub use pipe::serve_mcp;
 
 use self::peer::Peer;
 use crate::app::{App, Caller};
 use crate::base::limit;
-use crate::protocol::{ApiError, ErrorCode};
+use crate::protocol::{ApiError, ErrorCode, SessionId};
 
 /// The clients that speak over HTTP.
 #[derive(Debug, Default)]
@@ -55,7 +58,7 @@ impl Peers {
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED`.
-    fn make(&self, app: &Arc<App>, caller: &Caller) -> Result<Arc<Peer>, ApiError> {
+    fn make(&self, app: &Arc<App>, (caller, bound): (&Caller, Option<SessionId>)) -> Result<Arc<Peer>, ApiError> {
         let mut open = self.open.lock();
         if open.len() >= limit::MCP_SESSIONS_MAX {
             open.retain(|_, peer| {
@@ -72,14 +75,15 @@ impl Peers {
         }
         // Nobody guesses it; and who knew it would still have to be the same caller.
         let id = format!("mcp_{}", uuid::Uuid::new_v4().simple());
-        let peer = Peer::new(id.clone(), (Arc::clone(app), caller.clone()), self.fixtures);
+        let peer = Peer::new(id.clone(), (Arc::clone(app), caller.clone()), (bound, self.fixtures));
         open.insert(id, Arc::clone(&peer));
         Ok(peer)
     }
 
-    /// The session of that id, if it is this caller's.
-    fn find(&self, id: &str, caller: &Caller) -> Option<Arc<Peer>> {
-        self.open.lock().get(id).filter(|peer| peer.caller == *caller).cloned()
+    /// The session of that id, if it is this caller's, and its calls run where he says.
+    fn find(&self, id: &str, (caller, bound): (&Caller, Option<&SessionId>)) -> Option<Arc<Peer>> {
+        let is = |peer: &&Arc<Peer>| peer.caller == *caller && peer.bound.as_ref() == bound;
+        self.open.lock().get(id).filter(is).cloned()
     }
 
     /// It has ended.

@@ -6,7 +6,7 @@
 //! client; nothing but `ping` is answered before `initialize` was.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use futures_util::FutureExt as _;
@@ -19,11 +19,13 @@ use tokio_util::sync::CancellationToken;
 use super::calls::Workplace;
 use super::hello::Hello;
 use super::methods;
+use super::roots;
 use super::stream::Stream;
 use super::watch::Watched;
 use super::wire::{self, INTERNAL, INVALID_REQUEST, Incoming, Request, RpcError};
 use crate::app::{App, Caller};
 use crate::base::limit;
+use crate::protocol::{Access, SessionId};
 
 /// How much of what happens a client wants to hear, until it says: nothing below this.
 const LEVEL: &str = "info";
@@ -36,8 +38,12 @@ pub(crate) struct Peer {
     pub(super) id: String,
     pub(super) app: Arc<App>,
     pub(super) caller: Caller,
+    /// The session that its calls are to run in. None: one of its own.
+    pub(super) bound: Option<SessionId>,
     /// Whether it is shown what the conformance suite looks for.
     pub(super) fixtures: bool,
+    /// It calls for an agent: that is not asked about its own calls.
+    unasked: AtomicBool,
     hello: OnceLock<Hello>,
     /// What belongs to no request of its own.
     pub(super) standing: Arc<Stream>,
@@ -80,13 +86,19 @@ impl std::fmt::Debug for Peer {
 
 impl Peer {
     /// A client that has said nothing yet.
-    pub(super) fn new(id: String, (app, caller): (Arc<App>, Caller), fixtures: bool) -> Arc<Self> {
+    pub(super) fn new(
+        id: String,
+        (app, caller): (Arc<App>, Caller),
+        (bound, fixtures): (Option<SessionId>, bool),
+    ) -> Arc<Self> {
         let level = LEVELS.iter().position(|level| *level == LEVEL).unwrap_or_default();
         Arc::new(Self {
             id,
             app,
             caller,
+            bound,
             fixtures,
+            unasked: AtomicBool::new(false),
             hello: OnceLock::new(),
             standing: Stream::new(0),
             streams: Mutex::default(),
@@ -118,6 +130,17 @@ impl Peer {
     /// When it has said so before.
     pub(super) fn greet(&self, hello: Hello) -> Result<(), RpcError> {
         self.hello.set(hello).map_err(|_| RpcError::new(INVALID_REQUEST, "initialized already"))
+    }
+
+    /// It calls for an agent of the session that its calls run in: it is asked nothing from now on.
+    pub(super) fn ask_nothing(&self) {
+        self.unasked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether forms can be put to it, and its answers count.
+    pub(super) fn can_be_asked(&self) -> bool {
+        let fills = self.hello().is_some_and(|hello| hello.fills_forms);
+        fills && !self.unasked.load(Ordering::Relaxed) && self.caller.needs(Access::Work).is_ok()
     }
 
     /// Something came from it.
@@ -163,10 +186,13 @@ impl Peer {
     }
 
     /// Takes a message that wants no answer.
-    pub(super) fn hear(&self, message: Incoming) {
+    pub(super) fn hear(self: &Arc<Self>, message: Incoming) {
         match message {
             Incoming::Response { id, outcome } => self.answered(&id, outcome),
             Incoming::Notification { method, params } if method == "notifications/cancelled" => self.cancel(&params),
+            Incoming::Notification { method, .. } if method == "notifications/roots/list_changed" => {
+                roots::changed(self)
+            }
             Incoming::Notification { method, .. } => tracing::trace!(method, "an MCP client says"),
             Incoming::Request(_) => {}
         }

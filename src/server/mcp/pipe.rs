@@ -42,7 +42,7 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let Pipe { input, output, line_bytes_max, grace } = pipe;
-    let peer = Peer::new("stdio".to_owned(), (Arc::clone(&app), Caller::default()), fixtures);
+    let peer = Peer::new("stdio".to_owned(), (Arc::clone(&app), Caller::default()), (None, fixtures));
     let said = Arc::clone(&peer.standing);
     let writing = tokio::spawn(write(output, said.read(0)));
     let watching = watch::lists(&peer);

@@ -35,9 +35,7 @@ pub(super) fn put(
     session: &SessionId,
     (stream, asked): (&Arc<Stream>, EventBody),
 ) -> Option<Question> {
-    let hello = peer.hello().filter(|hello| hello.fills_forms)?;
-    peer.caller.needs(crate::protocol::Access::Work).ok()?;
-    let titled = hello.version >= "2025-11-25";
+    let titled = peer.hello().filter(|_| peer.can_be_asked())?.version >= "2025-11-25";
     let (request_id, form) = form_of(asked, titled)?;
     let mut params = json!({ "message": form.message, "requestedSchema": form.schema });
     if titled {

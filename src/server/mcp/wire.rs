@@ -182,7 +182,8 @@ fn message(value: Value) -> Result<Incoming, (Value, RpcError)> {
     }
 }
 
-fn told_error(error: &Value) -> RpcError {
+/// An error as somebody told it.
+pub(super) fn told_error(error: &Value) -> RpcError {
     let message = error.get("message").and_then(Value::as_str).unwrap_or("no reason given");
     let code = error.get("code").and_then(Value::as_i64).unwrap_or(INTERNAL);
     RpcError { code, message: message.to_owned(), data: error.get("data").cloned() }

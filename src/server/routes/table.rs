@@ -345,15 +345,19 @@ fn agent() -> Vec<Row> {
 
 /// Doors of protocols that are written down elsewhere.
 fn protocols() -> Vec<Row> {
+    let bound = || id("session", "SessionId", "The session that the client's calls run in. Default: one of its own.");
     let post = operation("mcp.post", "The tools and sessions as an MCP server: messages of a client.")
+        .takes(bound())
         .more("Streamable HTTP of the Model Context Protocol, versions 2024-11-05 to 2025-11-25: see docs/mcp.md.")
         .full_body(|_| serde_json::json!({ "type": ["object", "array"] }))
         .answers_with(200, "An answer, or a stream that ends with it.", "application/json", rpc)
         .answers_with(200, "", "text/event-stream", |_| serde_json::json!({ "type": "string" }))
         .switches(202, "It was taken, and there is nothing to answer.");
     let get = operation("mcp.get", "What an MCP client is told by itself, or the rest of a stream whose line broke.")
+        .takes(bound())
         .answers_with(200, "The stream.", "text/event-stream", |_| serde_json::json!({ "type": "string" }));
     let delete = operation("mcp.delete", "Ends an MCP client's session: what it has asked for is given up.")
+        .takes(bound())
         .switches(204, "It has ended.");
     let refused = |operation: Operation| {
         operation
