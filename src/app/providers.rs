@@ -219,6 +219,7 @@ fn told(said: &ProviderModel, known: ModelFacts) -> ModelFacts {
         output_tokens_max: said.output_tokens.or(known.output_tokens_max),
         images: said.images.unwrap_or(known.images),
         reasoning: said.reasoning.unwrap_or(known.reasoning),
+        reasoning_known: said.reasoning.is_some() || known.reasoning_known,
         prices: prices.or(known.prices),
         ..known
     }

@@ -17,6 +17,8 @@ pub struct ModelFacts {
     pub tools: bool,
     /// Whether it can think before it answers.
     pub reasoning: bool,
+    /// Whether that is known, and not only not held against it.
+    pub reasoning_known: bool,
     /// Whether its answer can be held to a schema.
     pub structured_output: bool,
     /// What its tokens cost. None: not known.
@@ -33,6 +35,7 @@ impl Default for ModelFacts {
             images: true,
             tools: true,
             reasoning: true,
+            reasoning_known: false,
             structured_output: true,
             prices: None,
         }

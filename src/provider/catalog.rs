@@ -128,6 +128,7 @@ pub(super) fn facts(id: &str) -> Option<ModelFacts> {
         output_tokens_max: Some(found.tokens.1),
         images: found.abilities.0,
         reasoning: found.abilities.1,
+        reasoning_known: true,
         prices: Some(prices),
         ..ModelFacts::default()
     })

@@ -15,7 +15,7 @@ use super::talk::{Block, EPHEMERAL, Ephemeral, Talk};
 use super::thinking::Ways;
 use crate::model::{ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, ToolDefinition};
-use crate::provider::wire::{Draft, Spec, Told, write};
+use crate::provider::wire::{Draft, Spec, Told, in_words, write};
 use crate::tool::told_schema;
 
 /// Tokens of a reply where nothing is known of the model.
@@ -111,9 +111,18 @@ fn end(
     (request, told): (&ModelRequest, &Told),
     effort: Option<&'static str>,
 ) -> Result<(), ModelError> {
+    let (format, told_of) = match request.output_schema.as_deref() {
+        Some(schema) if Ways::is_held(spec) => (Some(schema), None),
+        schema => (None, schema.map(in_words)),
+    };
+    let mut system = Vec::with_capacity(2);
     if !request.system.trim().is_empty() {
+        system.push(Block::Text { text: request.system.as_str().into(), cache_control: Some(EPHEMERAL) });
+    }
+    system.extend(told_of.map(Block::text));
+    if !system.is_empty() {
         body.extend_from_slice(b",\"system\":");
-        write(body, &[Block::Text { text: request.system.as_str().into(), cache_control: Some(EPHEMERAL) }])?;
+        write(body, &system)?;
     }
     if !told.list.is_empty() {
         body.extend_from_slice(b",\"tools\":");
@@ -126,7 +135,6 @@ fn end(
         write(body, &none)?;
         body.extend_from_slice(b",\"tool_choice\":{\"type\":\"none\"}");
     }
-    let format = request.output_schema.as_deref().filter(|_| spec.facts.structured_output);
     let mut config = Map::new();
     config.extend(effort.map(|effort| ("effort".to_owned(), effort.into())));
     config

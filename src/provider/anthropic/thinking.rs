@@ -97,6 +97,14 @@ impl Ways {
         }
     }
 
+    /// Whether its answers can be held to a schema by its provider.
+    pub(super) fn is_held(spec: &Spec) -> bool {
+        let name = spec.model.to_ascii_lowercase();
+        let parts =
+            name.find("claude").map(|at| name[at..].split(|c: char| !c.is_ascii_alphanumeric()).collect::<Vec<_>>());
+        parts.is_some_and(|parts| version(&parts) >= (4, 5))
+    }
+
     /// What a request says. `can_begin`: what the model has said in this turn so far began with thinking, or it has said nothing.
     pub(super) fn plan(&self, reasoning: Reasoning, tokens_max: u64, can_begin: bool) -> Plan {
         let nothing = Plan { thinking: None, effort: None, gives_back: true };
@@ -209,6 +217,18 @@ mod tests {
         let ways = Ways::of(&super::tests::spec("claude-haiku-4-5"));
         assert_eq!(ways.plan(Reasoning::High, 1_024, true).thinking, None);
         assert_eq!(ways.plan(Reasoning::High, 32_000, false).thinking, None);
+    }
+
+    #[test]
+    fn newer_ones_are_held_to_schemas_over_there() {
+        #[rustfmt::skip]
+        let table = [
+            ("claude-sonnet-4-5", true), ("claude-opus-5", true), ("claude-opus-latest", true), ("claude-sonnet-4-20250514", false),
+            ("claude-3-7-sonnet-latest", false), ("kimi-k3", false),
+        ];
+        for (model, want) in table {
+            assert_eq!(Ways::is_held(&spec(model)), want, "{model}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::talk::Talk;
 use super::{bare, thinking};
 use crate::model::{ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, ToolDefinition};
-use crate::provider::wire::{Draft, Spec, Told, write};
+use crate::provider::wire::{Draft, Spec, Told, in_words, write};
 use crate::tool::told_schema;
 
 /// The member that holds all that is said of the answer.
@@ -105,9 +105,17 @@ pub(super) fn encode(
 
 /// What stands behind the messages.
 fn end(body: &mut Vec<u8>, spec: &Spec, request: &ModelRequest, told: &Told) -> Result<(), ModelError> {
-    if !request.system.trim().is_empty() {
+    // Older ones take a schema or tools.
+    let takes = told.list.is_empty() || thinking::version(&spec.model).is_none_or(|version| version >= (3, 0));
+    let (native, told_of) = match request.output_schema.as_deref() {
+        Some(schema) if takes => (Some(schema), None),
+        schema => (None, schema.map(in_words)),
+    };
+    let system = Some(request.system.as_str()).filter(|text| !text.trim().is_empty());
+    let parts: Vec<Value> = system.into_iter().chain(told_of.as_deref()).map(|text| json!({ "text": text })).collect();
+    if !parts.is_empty() {
         body.extend_from_slice(b",\"systemInstruction\":");
-        write(body, &json!({ "parts": [{ "text": request.system }] }))?;
+        write(body, &json!({ "parts": parts }))?;
     }
     if !told.list.is_empty() {
         body.extend_from_slice(b",\"tools\":");
@@ -116,9 +124,7 @@ fn end(body: &mut Vec<u8>, spec: &Spec, request: &ModelRequest, told: &Told) -> 
     let mut config = Map::new();
     config.extend(spec.facts.output_tokens_max.map(|tokens| ("maxOutputTokens".to_owned(), tokens.into())));
     config.extend(thinking::config(spec, request.reasoning).map(|thinking| ("thinkingConfig".to_owned(), thinking)));
-    // Older ones take a schema or tools.
-    let takes = told.list.is_empty() || thinking::version(&spec.model).is_none_or(|version| version >= (3, 0));
-    if let Some(schema) = request.output_schema.as_deref().filter(|_| spec.facts.structured_output && takes) {
+    if let Some(schema) = native {
         config.insert("responseMimeType".to_owned(), "application/json".into());
         config.insert("responseJsonSchema".to_owned(), schema.clone());
     }

@@ -324,7 +324,10 @@ fn what_is_sent_beside_the_conversation() {
     assert_eq!((GenerateContent.counted("{\"totalTokens\":12}"), GenerateContent.counted("{}")), (Some(12), None));
     // Older ones take a schema or tools.
     let older = Spec { model: "gemini-2.5-pro".into(), ..Spec::default() };
-    assert_eq!(body(&older, &request)["generationConfig"].get("responseJsonSchema"), None);
+    let sent = body(&older, &request);
+    assert_eq!(sent["generationConfig"].get("responseJsonSchema"), None);
+    let words = sent["systemInstruction"]["parts"][1]["text"].as_str().unwrap();
+    assert!(words.ends_with("It fits this JSON Schema:\n{\"type\":\"object\"}"), "{words}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::own::Back;
 use crate::model::{ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, Part, ToolCallRequest, ToolDefinition};
-use crate::provider::wire::{Draft, Spec, Told, write};
+use crate::provider::wire::{Draft, Spec, Told, is_strict, write};
 use crate::tool::told_schema;
 
 #[derive(Serialize)]
@@ -146,7 +146,7 @@ fn end(body: &mut Vec<u8>, spec: &Spec, request: &ModelRequest, told: &Told) -> 
         member("reasoning_effort", &|| effort.into())?;
     }
     if let Some(schema) = request.output_schema.as_deref() {
-        let format = || json!({ "name": "answer", "schema": schema, "strict": true });
+        let format = || json!({ "name": "answer", "schema": schema, "strict": is_strict(schema) });
         member("response_format", &|| json!({ "type": "json_schema", "json_schema": format() }))?;
     }
     // Servers of others may refuse what they do not know.

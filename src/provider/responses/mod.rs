@@ -38,6 +38,10 @@ impl Wire for Responses {
         route_url(base, VERSION, ROUTE)
     }
 
+    fn vendor(&self) -> Option<&'static str> {
+        Some("https://api.openai.com/")
+    }
+
     fn key_header(&self) -> KeyHeader {
         KeyHeader::Bearer
     }

@@ -13,12 +13,14 @@ use serde_json::{Value, json};
 use super::NAME;
 use crate::base::text::fnv1a;
 use crate::model::{ModelError, ModelRequest, WireNames};
-use crate::protocol::{Message, Original, Part, ToolCallRequest, ToolDefinition};
-use crate::provider::wire::{Draft, Spec, Told, write};
+use crate::protocol::{Message, Original, Part, Reasoning, ToolCallRequest, ToolDefinition};
+use crate::provider::wire::{Draft, Spec, Told, is_strict, write};
 use crate::tool::told_schema;
 
 /// The longest id of a call that is taken.
 const CALL_ID_BYTES_MAX: usize = 64;
+/// What stands in the names of the vendor's models that do not reason.
+const WITHOUT_REASONING: [&str; 5] = ["gpt-3", "gpt-4", "chatgpt", "davinci", "babbage"];
 /// `_` and sixteen hexadecimal digits.
 const MARK_BYTES: usize = 17;
 
@@ -110,7 +112,7 @@ fn end(body: &mut Vec<u8>, spec: &Spec, request: &ModelRequest, told: &Told) -> 
     if !told.list.is_empty() {
         member("parallel_tool_calls", &|| true.into())?;
     }
-    if spec.facts.reasoning {
+    if thinks(spec, request.reasoning) {
         member("reasoning", &|| match request.reasoning.effort() {
             Some(effort) => json!({ "effort": effort, "summary": "auto" }),
             None => json!({ "summary": "auto" }),
@@ -136,10 +138,18 @@ fn end(body: &mut Vec<u8>, spec: &Spec, request: &ModelRequest, told: &Told) -> 
     Ok(())
 }
 
+/// Whether something is said of reasoning. A model that does not reason refuses any word about it; so of one that nothing is
+/// known of nothing is said unless it was asked for. At the vendor's own address names tell: all but the old ones reason.
+fn thinks(spec: &Spec, asked: Reasoning) -> bool {
+    let old = |name: &str| WITHOUT_REASONING.iter().any(|old| name.contains(old));
+    let told = spec.facts.reasoning_known || asked != Reasoning::Auto;
+    spec.facts.reasoning && (told || spec.vendor && !old(&spec.model))
+}
+
 /// How the answer's text is to be: as the settings want it, and held to a schema.
 fn formatted(spec: &Spec, schema: &Value) -> Value {
     let mut text = spec.body.get("text").and_then(Value::as_object).cloned().unwrap_or_default();
-    let format = json!({ "type": "json_schema", "name": "answer", "schema": schema, "strict": true });
+    let format = json!({ "type": "json_schema", "name": "answer", "schema": schema, "strict": is_strict(schema) });
     text.insert("format".to_owned(), format);
     Value::Object(text)
 }

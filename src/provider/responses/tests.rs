@@ -301,7 +301,7 @@ fn what_is_sent() {
 #[test]
 fn settings_and_facts_decide_what_else_is_sent() {
     let members = |reasons: bool, reasoning: Reasoning, settings: Value| {
-        let facts = ModelFacts { reasoning: reasons, ..ModelFacts::default() };
+        let facts = ModelFacts { reasoning: reasons, reasoning_known: true, ..ModelFacts::default() };
         let spec = Spec { facts, body: settings.as_object().cloned().unwrap_or_default(), ..spec() };
         let schema = Some(Arc::new(json!({ "type": "object" })));
         body(&spec, &ModelRequest { reasoning, output_schema: schema, ..request(vec![user("a")]) })
@@ -313,7 +313,7 @@ fn settings_and_facts_decide_what_else_is_sent() {
     );
     assert_eq!(
         sent["text"]["format"],
-        json!({ "type": "json_schema", "name": "answer", "schema": { "type": "object" }, "strict": true })
+        json!({ "type": "json_schema", "name": "answer", "schema": { "type": "object" }, "strict": false })
     );
     assert_eq!(members(true, Reasoning::High, json!({}))["reasoning"], json!({ "effort": "high", "summary": "auto" }));
     let sent = members(
@@ -326,6 +326,19 @@ fn settings_and_facts_decide_what_else_is_sent() {
     assert_eq!((&sent["text"]["verbosity"], &sent["text"]["format"]["type"]), (&json!("low"), &json!("json_schema")));
     let plain = members(false, Reasoning::High, json!({}));
     assert_eq!((plain.get("reasoning"), plain.get("include"), plain.get("tools")), (None, None, None));
+    // Of one that nothing is known of nothing is said, unless it is asked for or its name at the vendor's tells.
+    let unknown = |model: &str, vendor: bool, reasoning: Reasoning| {
+        let spec = Spec { facts: ModelFacts::default(), model: model.into(), vendor, ..spec() };
+        body(&spec, &ModelRequest { reasoning, ..request(vec![user("a")]) }).get("reasoning").is_some()
+    };
+    #[rustfmt::skip]
+    let table = [
+        ("m", false, Reasoning::Auto, false), ("m", false, Reasoning::Low, true), ("gpt-9", true, Reasoning::Auto, true),
+        ("gpt-4o-2024-05-13", true, Reasoning::Auto, false), ("ft:gpt-4.1:us", true, Reasoning::Auto, false), ("gpt-4.9", true, Reasoning::High, true),
+    ];
+    for (model, vendor, reasoning, want) in table {
+        assert_eq!(unknown(model, vendor, reasoning), want, "{model} {vendor} {reasoning:?}");
+    }
     // No member stands there twice.
     let settings = json!({ "store": true, "stream": true, "text": {}, "reasoning": {}, "prompt_cache_key": "k" });
     let spec = Spec {

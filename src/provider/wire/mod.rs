@@ -6,6 +6,7 @@
 //! - `sent`: bodies that begin as the last one of their conversation did
 //! - `rounds`: conversations for wires on which user and model take turns
 //! - `calls`: arguments of calls, whole or not; `words`: texts in other forms than a string
+//! - `held`: schemas that answers are held to
 //! - `failure`, `overflow`: the kinds of errors; `reach`: what is known of an endpoint
 //! - `tape`: answers that are kept, and given again
 //!
@@ -18,6 +19,7 @@ mod calls;
 mod count;
 mod failure;
 mod gate;
+mod held;
 mod model;
 mod overflow;
 mod place;
@@ -39,6 +41,7 @@ pub(super) use assemble::{Assemble, Length, State, size};
 pub(super) use calls::call_of;
 pub(super) use failure::{BODY_BYTES_MAX, Redactor, cut_short, from_http, from_object, from_status};
 pub use gate::GateOptions;
+pub(super) use held::{in_words, is_strict};
 pub(super) use model::HttpModel;
 pub(super) use place::trimmed;
 pub use place::{Key, Place};

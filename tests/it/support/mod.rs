@@ -7,5 +7,7 @@ pub mod house;
 pub mod http;
 pub mod model_server;
 pub mod program;
+pub mod says;
+pub mod sessions;
 pub mod socket;
 pub mod turns;
