@@ -728,6 +728,11 @@ export interface Configure {
    * What the options of its agent are set to, those that are not named as the agent has them. Gone with another agent.
    */
   readonly agentOptions?: Readonly<Record<string, AgentSetting>>
+  /**
+   * The models that are asked, in this order, when its own cannot be used. No entry: none; `*` alone: those of the
+   * server.
+   */
+  readonly modelFallbacks?: readonly string[]
   /** Another title; empty: none. */
   readonly title?: string
   /** Other instructions; empty: none. */
@@ -756,6 +761,11 @@ export interface ConfigureInput {
    * What the options of its agent are set to, those that are not named as the agent has them. Gone with another agent.
    */
   readonly agentOptions?: Readonly<Record<string, AgentSetting>> | null | undefined
+  /**
+   * The models that are asked, in this order, when its own cannot be used. No entry: none; `*` alone: those of the
+   * server.
+   */
+  readonly modelFallbacks?: readonly string[] | null | undefined
   /** Another title; empty: none. */
   readonly title?: string | null | undefined
   /** Other instructions; empty: none. */
@@ -781,6 +791,11 @@ export interface Configured {
    * What the options of its agent are set to, those that are not named as the agent has them. Gone with another agent.
    */
   readonly agentOptions?: Readonly<Record<string, AgentSetting>>
+  /**
+   * The models that are asked, in this order, when its own cannot be used. No entry: none; `*` alone: those of the
+   * server.
+   */
+  readonly modelFallbacks?: readonly string[]
   /** Another title; empty: none. */
   readonly title?: string
   /** Other instructions; empty: none. */
@@ -841,6 +856,11 @@ export interface CreateSession {
   readonly reasoning?: Reasoning | null | undefined
   /** What the options of its agent are set to (`GET /sessions/:id/agent`). Default: as the agent has them. */
   readonly agentOptions?: Readonly<Record<string, AgentSetting>> | null | undefined
+  /**
+   * The models that are asked, in this order, when its own cannot be used, see `Configure::model_fallbacks`. Default:
+   * the server's.
+   */
+  readonly modelFallbacks?: readonly string[] | null | undefined
   /**
    * Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's
    * may become `allow`).
@@ -1038,6 +1058,8 @@ export type EventBody =
         readonly prompt: string
         /** The parts, when it is more than one text. */
         readonly parts?: readonly Part[]
+        /** What holds for this turn alone, instead of what the session is set to. */
+        readonly turn?: TurnSettings
         /** The session's version with it, where it changes that. */
         readonly version?: number
       }
@@ -2417,6 +2439,11 @@ export interface Prompt {
   readonly mode?: PromptMode | undefined
   /** Settings that change with this prompt. */
   readonly configure?: ConfigureInput | null | undefined
+  /**
+   * What holds for its turn alone. A turn that runs keeps what it began with, so this is refused of a prompt that is
+   * put into one.
+   */
+  readonly turn?: TurnSettingsInput | null | undefined
   /** Refuse unless the session has this version. */
   readonly ifVersion?: number | null | undefined
 }
@@ -2658,6 +2685,8 @@ export interface SessionPromptEvent {
     readonly prompt: string
     /** The parts, when it is more than one text. */
     readonly parts?: readonly Part[]
+    /** What holds for this turn alone, instead of what the session is set to. */
+    readonly turn?: TurnSettings
     /** The session's version with it, where it changes that. */
     readonly version?: number
   }
@@ -2729,6 +2758,10 @@ export interface SessionView {
   readonly reasoning: Reasoning
   /** What the options of its agent are set to, as far as that was chosen here. */
   readonly agentOptions?: Readonly<Record<string, AgentSetting>>
+  /**
+   * The models that are asked when its own cannot be used, as far as that was chosen here. Absent: those of the server.
+   */
+  readonly modelFallbacks?: readonly string[]
   /** The tools it may use, in a form that `tools` of its settings takes. Absent: all. */
   readonly tools?: readonly string[]
   /** How much it does without asking. */
@@ -3260,6 +3293,30 @@ export interface TurnResumedEvent {
   readonly turnId?: TurnId
   /** When, in milliseconds since 1970. */
   readonly at: number
+}
+
+/** What holds for one turn alone, instead of what its session is set to. What is not named is as in the session. */
+export interface TurnSettings {
+  /** Another model, `provider/name`, or `acp/NAME` for an agent. */
+  readonly model?: string
+  /** How much the model thinks before it answers. */
+  readonly reasoning?: Reasoning
+  /** What the options of its agent are set to. */
+  readonly agentOptions?: Readonly<Record<string, AgentSetting>>
+  /** The models that are asked, in this order, when its own cannot be used, see `Configure::model_fallbacks`. */
+  readonly modelFallbacks?: readonly string[]
+}
+
+/** What holds for one turn alone, instead of what its session is set to. What is not named is as in the session. */
+export interface TurnSettingsInput {
+  /** Another model, `provider/name`, or `acp/NAME` for an agent. */
+  readonly model?: string | null | undefined
+  /** How much the model thinks before it answers. */
+  readonly reasoning?: Reasoning | null | undefined
+  /** What the options of its agent are set to. */
+  readonly agentOptions?: Readonly<Record<string, AgentSetting>> | null | undefined
+  /** The models that are asked, in this order, when its own cannot be used, see `Configure::model_fallbacks`. */
+  readonly modelFallbacks?: readonly string[] | null | undefined
 }
 
 /** Where a turn is in its life. */

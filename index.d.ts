@@ -1299,8 +1299,8 @@ export function fuzzyMatch(
 export interface EventPayloads {
   /** A session came to be. */
   'session.created': { readonly sessionId: string }
-  /** A prompt's turn begins. */
-  'session.prompt': { readonly sessionId: string; readonly prompt: string }
+  /** A prompt's turn begins; `turn` is what holds for it alone, instead of what its session is set to. */
+  'session.prompt': { readonly sessionId: string; readonly prompt: string; readonly turn?: Readonly<Record<string, unknown>> }
   /** A turn ended by itself; `result` is the final text. */
   'session.completed': { readonly sessionId: string; readonly result: string }
   /** A turn failed. */

@@ -173,6 +173,7 @@ fn row(name: &str, version: u64) -> SessionRow {
             without_tools: Vec::new(),
             reasoning: Reasoning::default(),
             agent_options: Default::default(),
+            model_fallbacks: None,
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),

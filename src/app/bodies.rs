@@ -11,9 +11,10 @@ use crate::base::{clock, limit};
 use crate::model::Model as _;
 use crate::protocol::{
     AgentOptions, AgentSetting, ApiError, Configure, Control, CreateSession, Decision, ErrorCode, Feedback, OWN_AGENT,
-    Part, PermissionConfig, PermissionRule, Prompt, PromptContent, SessionId, SessionStatus, Usage, agent_of,
+    Part, PermissionConfig, PermissionRule, Prompt, PromptContent, SessionId, SessionStatus, TurnSettings, Usage,
+    agent_of,
 };
-use crate::session::{Answer, Command, Says, ToolEntry, choose_tools};
+use crate::session::{Answer, Command, SERVERS_FALLBACKS, Says, ToolEntry, configure};
 use crate::store::{SessionRow, SessionSettings, Which};
 
 impl App {
@@ -29,6 +30,7 @@ impl App {
         let reasoning = body.reasoning.unwrap_or_default();
         let agent_options = body.agent_options.unwrap_or_default();
         check_agent_options("agentOptions", &agent_options, &model)?;
+        self.check_fallbacks("modelFallbacks", body.model_fallbacks.as_deref())?;
         let working_directory = self.working_directory("workingDirectory", body.working_directory).await?;
         let now = clock::now_ms();
         let mut settings = SessionSettings {
@@ -40,13 +42,15 @@ impl App {
             without_tools: Vec::new(),
             reasoning,
             agent_options,
+            model_fallbacks: None,
             permissions: body.tool_permissions,
             permission_mode: body.permission_mode.unwrap_or(self.settings().permission_mode),
             grants: Vec::new(),
         };
-        if let Some(tools) = &body.tools {
-            choose_tools(&mut settings, tools);
-        }
+        configure(
+            &mut settings,
+            &Configure { tools: body.tools, model_fallbacks: body.model_fallbacks, ..Configure::default() },
+        );
         Ok(SessionRow {
             id: body.session_id.unwrap_or_else(SessionId::generate),
             client: caller.client.clone(),
@@ -71,6 +75,7 @@ impl App {
         if let Some(model) = &changes.model {
             self.check_model(&field("model"), model)?;
         }
+        self.check_fallbacks(&field("modelFallbacks"), changes.model_fallbacks.as_deref())?;
         check_title(&field("title"), changes.title.as_deref())?;
         if let Some(text) = &changes.instructions {
             check_text(&field("instructions"), text, limit::INSTRUCTIONS_BYTES_MAX)?;
@@ -91,6 +96,46 @@ impl App {
                 Ok(Configure { working_directory: Some(real), ..changes })
             }
         }
+    }
+
+    /// What is to hold for one turn alone, held against what there is. `changes` are settings that change with it.
+    pub(super) async fn checked_turn(
+        &self,
+        (caller, id): (&Caller, &SessionId),
+        only: TurnSettings,
+        changes: Option<&Configure>,
+    ) -> Result<TurnSettings, ApiError> {
+        if let Some(model) = &only.model {
+            self.check_model("turn.model", model)?;
+        }
+        self.check_fallbacks("turn.modelFallbacks", only.model_fallbacks.as_deref())?;
+        if let Some(options) = &only.agent_options {
+            let now = self.session(caller, id).await?.model;
+            let changed = changes.and_then(|changes| changes.model.as_deref());
+            check_agent_options("turn.agentOptions", options, only.model.as_deref().or(changed).unwrap_or(&now))?;
+        }
+        Ok(only)
+    }
+
+    /// Models that stand in for others are models of our own loop, and each is asked once.
+    fn check_fallbacks(&self, field: &str, ids: Option<&[String]>) -> Result<(), ApiError> {
+        let Some(ids) = ids.filter(|ids| !matches!(ids, [all] if all == SERVERS_FALLBACKS)) else { return Ok(()) };
+        let count = limit::FALLBACKS_MAX;
+        if ids.len() > count {
+            return Err(ApiError::unfit(field, format!("at most {count} models"), ids.len()));
+        }
+        for (at, id) in ids.iter().enumerate() {
+            let field = format!("{field}[{at}]");
+            self.check_model(&field, id)?;
+            if agent_of(id) != OWN_AGENT {
+                let expected = format!("a model that the agent `{OWN_AGENT}` can drive");
+                return Err(ApiError::unfit(&field, expected, format!("`{id}`")));
+            }
+            if ids[..at].contains(id) {
+                return Err(ApiError::unfit(&field, "a model that is not listed already", format!("`{id}` once more")));
+            }
+        }
+        Ok(())
     }
 
     fn check_model(&self, field: &str, id: &str) -> Result<(), ApiError> {

@@ -32,7 +32,7 @@ pub(super) fn check_some(whole: &str, changes: &Configure) -> Result<(), ApiErro
     if *changes != Configure::default() {
         return Ok(());
     }
-    let expected = "model, reasoning, agentOptions, title, instructions, tools, permissionMode or workingDirectory";
+    let expected = "model, reasoning, agentOptions, modelFallbacks, title, instructions, tools, permissionMode or workingDirectory";
     Err(ApiError::invalid(whole, format!("at least one of {expected}")))
 }
 
@@ -52,7 +52,9 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
             ("/properties/title", title),
             ("/properties/instructions", text(limit::INSTRUCTIONS_BYTES_MAX)),
             ("/properties/tools", json!({ "maxItems": limit::TOOL_ENTRIES_MAX })),
+            ("/properties/modelFallbacks", json!({ "maxItems": limit::FALLBACKS_MAX })),
         ],
+        "TurnSettings" => vec![("/properties/modelFallbacks", json!({ "maxItems": limit::FALLBACKS_MAX }))],
         "Fork" => vec![("/properties/title", title), ("/properties/at", json!({ "minimum": 1 }))],
         "Control" => vec![("/properties/reason", text(limit::REASON_BYTES_MAX))],
         "Feedback" => vec![
@@ -109,6 +111,7 @@ pub fn any_setting() -> Value {
         "model",
         "reasoning",
         "agentOptions",
+        "modelFallbacks",
         "title",
         "instructions",
         "tools",

@@ -66,6 +66,7 @@ async fn ask_for_turn((errands, live): (Errands, Arc<Live>), about: String, begu
         content: PromptContent::Text(format!("[call of a client: {about}]")),
         mode: PromptMode::Queue,
         configure: None,
+        only: None,
         if_version: None,
         receipt: None,
     };

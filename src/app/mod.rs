@@ -18,6 +18,7 @@ mod offers;
 mod pages;
 mod parse;
 mod permissions;
+mod prompts;
 mod providers;
 mod rehearsal;
 mod reload;
@@ -48,8 +49,8 @@ pub use crate::host::DiffWanted;
 use crate::memory::Memories;
 use crate::model::{Model, Models};
 use crate::protocol::{
-    Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, GrantScope, Page, Prompt, SessionId,
-    SessionView, TokenRole, TurnId, TurnRecord, TurnStatus,
+    Access, ApiError, ClientId, CreateSession, Deleted, ErrorCode, Feedback, GrantScope, Page, SessionId, SessionView,
+    TokenRole, TurnId, TurnRecord, TurnStatus,
 };
 use crate::provider::{AcpAgent, Errands, Tape};
 pub use crate::session::{Accepted, Attending, EventReader, Resolved};
@@ -367,31 +368,6 @@ impl App {
         self.wardrobe.servers().release(id);
         self.session_count.fetch_sub(1, Ordering::AcqRel);
         Ok(Deleted { deleted: true })
-    }
-
-    /// Accepts a prompt; its turn runs on whether or not anybody waits.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT`, `NOT_FOUND`, `CONFLICT` (busy and `reject`, or another version),
-    /// `RESOURCE_EXHAUSTED` (queue full).
-    pub async fn prompt(&self, caller: &Caller, id: &SessionId, body: Prompt) -> Result<Accepted, ApiError> {
-        self.prompt_with(caller, id, (body, None)).await
-    }
-
-    /// The same, as a command that leaves its receipt in the same commit.
-    async fn prompt_with(
-        &self,
-        caller: &Caller,
-        id: &SessionId,
-        (body, receipt): (Prompt, Option<Arc<Receipt>>),
-    ) -> Result<Accepted, ApiError> {
-        bodies::check_prompt(&body)?;
-        let Prompt { prompt: content, mode, configure, if_version } = body;
-        let configure = match configure {
-            Some(changes) => Some(self.checked_settings((caller, id), ("configure.", changes)).await?),
-            None => None,
-        };
-        self.live(caller, id).await?.prompt(NewPrompt { content, mode, configure, if_version, receipt }).await
     }
 
     /// A turn's record.

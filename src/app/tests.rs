@@ -111,7 +111,8 @@ impl House {
     }
 
     async fn prompts(&self, id: &SessionId, text: &str, mode: PromptMode) -> Result<Accepted, ApiError> {
-        let body = Prompt { prompt: PromptContent::Text(text.into()), mode, configure: None, if_version: None };
+        let body =
+            Prompt { prompt: PromptContent::Text(text.into()), mode, configure: None, turn: None, if_version: None };
         self.app.prompt(&anyone(), id, body).await
     }
 
@@ -285,6 +286,7 @@ async fn versions_and_settings_change_with_a_prompt() {
         prompt: PromptContent::Text("hi".into()),
         mode: PromptMode::Queue,
         configure: Some(crate::protocol::Configure { title: Some("T".into()), ..Default::default() }),
+        turn: None,
         if_version: Some(1),
     };
     let refused = house.app.prompt(&anyone(), &id, body.clone()).await.unwrap_err();
@@ -444,8 +446,13 @@ async fn another_clients_session_is_not_there() {
     let id = house.session().await;
     let stranger = Caller { client: Some("c".parse().unwrap()), ..Caller::default() };
     let app = &house.app;
-    let prompt =
-        Prompt { prompt: PromptContent::Text("x".into()), mode: PromptMode::Queue, configure: None, if_version: None };
+    let prompt = Prompt {
+        prompt: PromptContent::Text("x".into()),
+        mode: PromptMode::Queue,
+        configure: None,
+        turn: None,
+        if_version: None,
+    };
     let allowed = Feedback { call_id: Some("c".into()), allowed: Some(true), ..Feedback::default() };
     // In memory or not, the answer is the same.
     for _ in 0..2 {
@@ -792,6 +799,7 @@ async fn a_mode_comes_with_the_session_and_changes_with_a_prompt() {
         prompt: PromptContent::Text("now".into()),
         mode: PromptMode::Queue,
         configure: Some(Configure { permission_mode: Some(PermissionMode::Auto), ..Configure::default() }),
+        turn: None,
         if_version: None,
     };
     let accepted = house.app.prompt(&anyone(), &id, body).await.unwrap();
@@ -868,7 +876,7 @@ async fn what_hooks_found_is_in_the_conversation_after_a_restart_too() {
     };
     let turn = async |app: &App, id: &SessionId, text: &str| {
         let prompt = PromptContent::Text(text.into());
-        let body = Prompt { prompt, mode: PromptMode::Queue, configure: None, if_version: None };
+        let body = Prompt { prompt, mode: PromptMode::Queue, configure: None, turn: None, if_version: None };
         let accepted = app.prompt(&anyone(), id, body).await.unwrap();
         app.wait_turn(&anyone(), id, &accepted.turn_id).await.unwrap()
     };

@@ -375,7 +375,7 @@ impl Workbench for Wardrobe {
             let (system, registry) = tokio::join!(prompt, self.registry(session, settings));
             // Tool servers were waited for, and a link may lie there since.
             self.place(settings).map_err(|refused| refused.0)?;
-            let fallbacks = self.models.fallbacks_of(&model);
+            let fallbacks = self.models.fallbacks_of(&model, settings.model_fallbacks.as_deref());
             let models = self.models.clone();
             Ok(Equipment { model, fallbacks, system, registry, hooks: Arc::clone(&self.hooks), models })
         })

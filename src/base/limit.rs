@@ -227,6 +227,8 @@ pub const LOCAL_MODELS_MAX: usize = 200;
 pub const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Largest recording of models' answers that is replayed.
 pub const TAPE_BYTES_MAX: u64 = 1 << 30;
+/// Models that are asked, one behind the other, when that of a session cannot be used.
+pub const FALLBACKS_MAX: usize = 16;
 /// Entries of the list of tools that a session is given.
 pub const TOOL_ENTRIES_MAX: usize = 1_000;
 /// Longest title in characters (capabilities A5).

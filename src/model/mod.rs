@@ -308,13 +308,17 @@ impl Models {
         self
     }
 
-    /// The models that are asked, in this order, when this one cannot be used. None of an agent, which has a loop of its own.
-    pub fn fallbacks_of(&self, model: &Arc<dyn Model>) -> Vec<Arc<dyn Model>> {
+    /// The models that are asked, in this order, when this one cannot be used: those of that list, or the server's. None of an
+    /// agent, which has a loop of its own. One that is no longer there is left out.
+    pub fn fallbacks_of(&self, model: &Arc<dyn Model>, listed: Option<&[String]>) -> Vec<Arc<dyn Model>> {
         if model.is_agent() {
             return Vec::new();
         }
-        let now = self.now.read();
-        now.fallbacks.iter().filter(|other| other.id() != model.id()).cloned().collect()
+        let all = match listed {
+            Some(ids) => ids.iter().filter_map(|id| self.get(id)).filter(|other| !other.is_agent()).collect(),
+            None => self.now.read().fallbacks.clone(),
+        };
+        all.into_iter().filter(|other| other.id() != model.id()).collect()
     }
 
     /// The same, with a model for small work, such as titles.

@@ -37,6 +37,9 @@ pub struct CreateSession {
     pub reasoning: Option<Reasoning>,
     /// What the options of its agent are set to (`GET /sessions/:id/agent`). Default: as the agent has them.
     pub agent_options: Option<AgentOptions>,
+    /// The models that are asked, in this order, when its own cannot be used, see [`Configure::model_fallbacks`]. Default: the
+    /// server's.
+    pub model_fallbacks: Option<Vec<String>>,
     /// Rules of this session. A denial by the server's own rules stands; otherwise these decide (an `ask` of the server's may become `allow`).
     #[serde(deserialize_with = "object::optional")]
     pub tool_permissions: Option<PermissionConfig>,
@@ -190,6 +193,9 @@ pub struct Configure {
     /// What the options of its agent are set to, those that are not named as the agent has them. Gone with another agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_options: Option<AgentOptions>,
+    /// The models that are asked, in this order, when its own cannot be used. No entry: none; `*` alone: those of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_fallbacks: Option<Vec<String>>,
     /// Another title; empty: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
@@ -208,6 +214,32 @@ pub struct Configure {
     pub working_directory: Option<PathBuf>,
 }
 
+/// What holds for one turn alone, instead of what its session is set to. What is not named is as in the session.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct TurnSettings {
+    /// Another model, `provider/name`, or `acp/NAME` for an agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How much the model thinks before it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Reasoning>,
+    /// What the options of its agent are set to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_options: Option<AgentOptions>,
+    /// The models that are asked, in this order, when its own cannot be used, see [`Configure::model_fallbacks`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_fallbacks: Option<Vec<String>>,
+}
+
+impl TurnSettings {
+    /// The same as changes of a session's settings.
+    pub fn as_changes(&self) -> Configure {
+        let Self { model, reasoning, agent_options, model_fallbacks } = self.clone();
+        Configure { model, reasoning, agent_options, model_fallbacks, ..Configure::default() }
+    }
+}
+
 /// `POST /sessions/:id/prompt`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -220,6 +252,10 @@ pub struct Prompt {
     /// Settings that change with this prompt.
     #[serde(default, deserialize_with = "object::optional")]
     pub configure: Option<Configure>,
+    /// What holds for its turn alone. A turn that runs keeps what it began with, so this is refused of a prompt that is put
+    /// into one.
+    #[serde(default, deserialize_with = "object::optional")]
+    pub turn: Option<TurnSettings>,
     /// Refuse unless the session has this version.
     #[serde(default, deserialize_with = "whole::optional")]
     pub if_version: Option<u64>,

@@ -42,6 +42,9 @@ pub enum EventBody {
         /// The parts, when it is more than one text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         parts: Option<Vec<super::item::Part>>,
+        /// What holds for this turn alone, instead of what the session is set to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        turn: Option<Box<super::command::TurnSettings>>,
         /// The session's version with it, where it changes that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         version: Option<u64>,

@@ -32,7 +32,7 @@ pub use agent::{
 pub use changes::{ChangeKind, ChangeReport, DiffView, FileChange, Fork, PathReason, TurnChanges, Undo, Undone};
 pub use client::{Access, BadRole, BadTokenName, ClientId, TokenName, TokenRole};
 pub use command::{
-    Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode, Reasoning,
+    Configure, Control, CreateSession, Decision, Feedback, Prompt, PromptContent, PromptMode, Reasoning, TurnSettings,
 };
 pub use display::Display;
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};

@@ -268,6 +268,9 @@ pub struct SessionView {
     /// What the options of its agent are set to, as far as that was chosen here.
     #[serde(default, skip_serializing_if = "AgentOptions::is_empty")]
     pub agent_options: AgentOptions,
+    /// The models that are asked when its own cannot be used, as far as that was chosen here. Absent: those of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_fallbacks: Option<Vec<String>>,
     /// The tools it may use, in a form that `tools` of its settings takes. Absent: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,

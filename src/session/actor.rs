@@ -58,7 +58,7 @@ use crate::host::{Direction, UndoDone};
 use crate::permission::Subject;
 use crate::protocol::{
     ApiError, Configure, GrantId, PermissionExplanation, PromptContent, PromptMode, RequestId, SessionView,
-    ToolDefinition, TurnId, TurnRecord, TurnStatus, Undo, Undone,
+    ToolDefinition, TurnId, TurnRecord, TurnSettings, TurnStatus, Undo, Undone,
 };
 use crate::store::{Grant, SessionRow, TurnRow, Write, settings_bytes};
 use crate::tool::Scope;
@@ -78,6 +78,8 @@ pub struct NewPrompt {
     pub mode: PromptMode,
     /// Settings that change with it.
     pub configure: Option<Configure>,
+    /// What holds for its turn alone.
+    pub only: Option<TurnSettings>,
     /// Refuse unless the session has this version.
     pub if_version: Option<u64>,
     /// What the command behind it leaves in the commit that accepts it.
@@ -87,7 +89,7 @@ pub struct NewPrompt {
 impl NewPrompt {
     /// What it weighs while it waits, in bytes.
     fn bytes(&self) -> usize {
-        self.content.bytes() + settings_bytes(self.configure.as_ref())
+        self.content.bytes() + settings_bytes(self.configure.as_ref()) + settings_bytes(self.only.as_ref())
     }
 
     /// The rows that go into the commit of this answer.

@@ -222,6 +222,7 @@ impl Own {
             record,
             prompt: None,
             configure: None,
+            only: None,
             came: None,
             held: None,
             aborted: None,
@@ -362,6 +363,7 @@ mod tests {
                     session_id: id.clone(),
                     prompt: "and then?".into(),
                     parts: None,
+                    turn: None,
                     version: None,
                 };
                 let end = EventBody::SessionCompleted { session_id: id.clone(), result: "so it went".into() };

@@ -252,7 +252,13 @@ mod tests {
     }
 
     fn prompt(text: &str) -> EventBody {
-        EventBody::SessionPrompt { session_id: "s".parse().unwrap(), prompt: text.into(), parts: None, version: None }
+        EventBody::SessionPrompt {
+            session_id: "s".parse().unwrap(),
+            prompt: text.into(),
+            parts: None,
+            turn: None,
+            version: None,
+        }
     }
 
     fn said(text: &str) -> EventBody {

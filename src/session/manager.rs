@@ -498,6 +498,7 @@ pub(super) mod tests {
             without_tools: Vec::new(),
             reasoning: Reasoning::default(),
             agent_options: Default::default(),
+            model_fallbacks: None,
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),
@@ -519,7 +520,14 @@ pub(super) mod tests {
     async fn turn(manager: &Manager, id: &SessionId, text: &str) -> crate::protocol::TurnRecord {
         let live = manager.live(None, id).await.expect("there");
         let content = PromptContent::Text(text.into());
-        let prompt = NewPrompt { content, mode: PromptMode::Queue, configure: None, if_version: None, receipt: None };
+        let prompt = NewPrompt {
+            content,
+            mode: PromptMode::Queue,
+            configure: None,
+            only: None,
+            if_version: None,
+            receipt: None,
+        };
         let accepted = live.prompt(prompt).await.expect("accepted");
         if text == "hang" {
             live.abort(super::super::Command { turn: None, reason: "stop".into(), if_version: None })
@@ -583,8 +591,14 @@ pub(super) mod tests {
             let id = created(&before).await;
             let live = before.live(None, &id).await.expect("there");
             let content = PromptContent::Text("hang".into());
-            let prompt =
-                NewPrompt { content, mode: PromptMode::Queue, configure: None, if_version: None, receipt: None };
+            let prompt = NewPrompt {
+                content,
+                mode: PromptMode::Queue,
+                configure: None,
+                only: None,
+                if_version: None,
+                receipt: None,
+            };
             let turn_id = live.prompt(prompt).await.expect("accepted").turn_id;
             if aborts {
                 for reason in ["first", "second"] {
@@ -622,6 +636,7 @@ pub(super) mod tests {
                 content: PromptContent::Text(text.into()),
                 mode,
                 configure: None,
+                only: None,
                 if_version: None,
                 receipt: None,
             };

@@ -69,7 +69,7 @@ pub use manager::Manager;
 pub use policy::ServerRules;
 pub use receipt::Receipt;
 pub use recorded::{disown, disown_all};
-pub use settings::{ToolEntry, choose_tools};
+pub use settings::{SERVERS_FALLBACKS, ToolEntry, configure};
 pub use snapshot::items_back;
 pub use views::Views;
 

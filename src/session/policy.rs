@@ -270,6 +270,7 @@ mod tests {
             without_tools: Vec::new(),
             reasoning: Reasoning::default(),
             agent_options: Default::default(),
+            model_fallbacks: None,
             permissions: session,
             permission_mode: Ask,
             grants,

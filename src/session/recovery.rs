@@ -119,6 +119,7 @@ impl Manager {
 
 /// A turn that ran, as it has ended now.
 fn interrupted(mut turn: TurnRow, tally: &Tally) -> TurnRow {
+    turn.only = None;
     let record = &mut turn.record;
     (record.rounds, record.usage) = (tally.rounds, tally.usage);
     record.ended_at = Some(clock::now_ms());

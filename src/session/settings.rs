@@ -10,6 +10,9 @@ use crate::store::SessionSettings;
 /// What a list of tools calls all of them.
 pub const ALL_TOOLS: &str = "*";
 
+/// What a list of fallbacks calls those of the server.
+pub const SERVERS_FALLBACKS: &str = "*";
+
 /// One entry of a list of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolEntry<'a> {
@@ -45,8 +48,17 @@ impl<'a> ToolEntry<'a> {
 
 /// Changes what is named, and nothing else.
 pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
-    let Configure { model, reasoning, agent_options, title, instructions, tools, permission_mode, working_directory } =
-        changes;
+    let Configure {
+        model,
+        reasoning,
+        agent_options,
+        model_fallbacks,
+        title,
+        instructions,
+        tools,
+        permission_mode,
+        working_directory,
+    } = changes;
     let text = |old: Option<String>, new: &Option<String>| match new {
         Some(new) => Some(new.clone()).filter(|new| !new.is_empty()),
         None => old,
@@ -65,6 +77,10 @@ pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
     if let Some(options) = agent_options {
         settings.agent_options.clone_from(options);
     }
+    if let Some(models) = model_fallbacks {
+        let servers = matches!(models.as_slice(), [all] if all == SERVERS_FALLBACKS);
+        settings.model_fallbacks = (!servers).then(|| models.clone());
+    }
     if let Some(directory) = working_directory {
         settings.working_directory.clone_from(directory);
     }
@@ -79,6 +95,7 @@ pub fn beginning(settings: &SessionSettings) -> Beginning {
         model: Some(settings.model.clone()),
         reasoning: Some(settings.reasoning),
         agent_options: Some(settings.agent_options.clone()).filter(|options| !options.is_empty()),
+        model_fallbacks: settings.model_fallbacks.clone(),
         title: settings.title.clone(),
         instructions: settings.instructions.clone(),
         tools: chosen_tools(settings),
@@ -104,6 +121,7 @@ pub fn begun(beginning: &Beginning) -> Option<SessionSettings> {
         without_tools: Vec::new(),
         reasoning: Reasoning::default(),
         agent_options: AgentOptions::new(),
+        model_fallbacks: None,
         permissions: beginning.permissions.as_deref().cloned(),
         permission_mode: PermissionMode::default(),
         grants: Vec::new(),
@@ -164,6 +182,7 @@ mod tests {
             without_tools: Vec::new(),
             reasoning: Reasoning::High,
             agent_options: [("o".to_owned(), AgentSetting::Flag(true))].into(),
+            model_fallbacks: None,
             permissions: None,
             permission_mode: PermissionMode::Plan,
             grants: Vec::new(),
@@ -177,7 +196,7 @@ mod tests {
         assert_eq!(changed, settings());
         let body = serde_json::json!({
             "model": "n/n", "reasoning": "low", "title": "", "instructions": "j", "permissionMode": "auto",
-            "workingDirectory": "/v", "tools": ["a"], "agentOptions": { "p": "v" },
+            "workingDirectory": "/v", "tools": ["a"], "agentOptions": { "p": "v" }, "modelFallbacks": ["o/o"],
         });
         configure(&mut changed, &serde_json::from_value(body).expect("changes"));
         let want = SessionSettings {
@@ -188,6 +207,7 @@ mod tests {
             tools: Some(vec!["a".into()]),
             reasoning: Reasoning::Low,
             agent_options: [("p".to_owned(), AgentSetting::Value("v".into()))].into(),
+            model_fallbacks: Some(vec!["o/o".into()]),
             permission_mode: PermissionMode::Auto,
             ..settings()
         };
@@ -195,6 +215,13 @@ mod tests {
         configure(&mut changed, &Configure { model: Some("acp/x".into()), ..Configure::default() });
         assert_eq!(changed.reasoning, Reasoning::Low, "an agent is told too");
         assert_eq!(changed.agent_options, AgentOptions::new(), "options are those of one agent");
+        let listed = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        for (given, want) in
+            [(listed(&[]), listed(&[])), (listed(&["a/b", "*"]), listed(&["a/b", "*"])), (listed(&["*"]), None)]
+        {
+            configure(&mut changed, &Configure { model_fallbacks: given, ..Configure::default() });
+            assert_eq!(changed.model_fallbacks, want);
+        }
     }
 
     #[test]
@@ -207,6 +234,8 @@ mod tests {
         let table = [
             settings(),
             SessionSettings { title: None, instructions: None, tools: Some(Vec::new()), ..settings() },
+            SessionSettings { model_fallbacks: Some(Vec::new()), ..settings() },
+            SessionSettings { model_fallbacks: Some(vec!["a/b".into(), "c/d".into()]), ..settings() },
             SessionSettings { tools: Some(tools.clone()), permissions: Some(permissions), ..settings() },
             SessionSettings { without_tools: tools, model: "acp/x".into(), reasoning: Reasoning::Auto, ..settings() },
         ];

@@ -106,6 +106,7 @@ mod tests {
             session_id: "s".parse().expect("id"),
             prompt: "p".into(),
             parts: None,
+            turn: None,
             version: None,
         };
         #[rustfmt::skip]

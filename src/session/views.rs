@@ -240,6 +240,7 @@ impl Seen {
         let Some(end) = &self.end else { return self.compare_open(stored, found) };
         let is_done = stored.prompt.is_none()
             && stored.configure.is_none()
+            && stored.only.is_none()
             && stored.came.is_none()
             && stored.held.is_none()
             && stored.aborted.is_none()
@@ -319,6 +320,7 @@ impl Compared {
         self.differ("tools", &chosen_tools(stored), &chosen_tools(log));
         self.differ("reasoning", &stored.reasoning, &log.reasoning);
         self.differ("agentOptions", &stored.agent_options, &log.agent_options);
+        self.differ("modelFallbacks", &stored.model_fallbacks, &log.model_fallbacks);
         self.differ("permissions", &stored.permissions, &log.permissions);
         self.differ("permissionMode", &stored.permission_mode, &log.permission_mode);
     }

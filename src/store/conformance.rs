@@ -12,7 +12,7 @@ use super::{
 };
 use crate::protocol::{
     ClientId, Configure, Event, Held, Part, PermissionMode, PromptContent, Reasoning, SessionId, SessionStatus, TurnId,
-    TurnRecord, TurnStatus, TurnStop, Usage,
+    TurnRecord, TurnSettings, TurnStatus, TurnStop, Usage,
 };
 
 pub(super) type Shared = Arc<dyn Store>;
@@ -48,6 +48,7 @@ pub(super) fn row(id: &str) -> SessionRow {
             without_tools: Vec::new(),
             reasoning: Reasoning::default(),
             agent_options: Default::default(),
+            model_fallbacks: None,
             permissions: None,
             permission_mode: PermissionMode::default(),
             grants: Vec::new(),
@@ -97,6 +98,7 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
         },
         prompt: Some(Waiting::Here(PromptContent::Text("p".into()))),
         configure: Some(Configure { title: Some("t".into()), ..Configure::default() }),
+        only: Some(TurnSettings { model: Some("m/n".into()), ..TurnSettings::default() }),
         came: Some(super::Came { request_id: Some("r".into()), traceparent: None }),
         held: Some(Held { stopped: Some("s".into()), ..Held::default() }),
         aborted: Some("a".into()),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::{
     AgentOptions, ClientId, Configure, GrantId, Held, PermissionConfig, PermissionMode, Reasoning, SessionId,
-    SessionStatus, TurnRecord, Usage,
+    SessionStatus, TurnRecord, TurnSettings, Usage,
 };
 use crate::store::Waiting;
 
@@ -55,6 +55,9 @@ pub struct SessionSettings {
     /// How much its model thinks before it answers.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reasoning: Reasoning,
+    /// The models that are asked when its own cannot be used; None: those of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_fallbacks: Option<Vec<String>>,
     /// Its own rules.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<PermissionConfig>,
@@ -155,6 +158,9 @@ pub struct TurnRow {
     /// Settings that change when it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configure: Option<Configure>,
+    /// What holds for it alone, until it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<TurnSettings>,
     /// Where its prompt came from. Kept as long as the prompt is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub came: Option<Came>,

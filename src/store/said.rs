@@ -158,13 +158,16 @@ impl TurnRow {
 
     /// What it begins with, in bytes, and the settings that change with that.
     pub fn waiting_bytes(&self) -> usize {
-        self.prompt.as_ref().map_or(0, Waiting::bytes) + settings_bytes(self.configure.as_ref())
+        self.prompt.as_ref().map_or(0, Waiting::bytes)
+            + settings_bytes(self.configure.as_ref())
+            + settings_bytes(self.only.as_ref())
     }
 
     /// What of that is in memory, in bytes.
     pub fn held_bytes(&self) -> usize {
         let prompt = self.prompt.as_ref().map_or(0, Waiting::held_bytes);
-        prompt + self.record.prompt.len() + settings_bytes(self.configure.as_ref())
+        let settings = settings_bytes(self.configure.as_ref()) + settings_bytes(self.only.as_ref());
+        prompt + self.record.prompt.len() + settings
     }
 
     /// Under which numbers something of it is kept.
@@ -173,9 +176,9 @@ impl TurnRow {
     }
 }
 
-/// What settings that change weigh, in bytes.
-pub fn settings_bytes(configure: Option<&Configure>) -> usize {
-    configure.and_then(|changes| serde_json::to_vec(changes).ok()).map_or(0, |changes| changes.len())
+/// What settings weigh, in bytes.
+pub fn settings_bytes<T: Serialize>(settings: Option<&T>) -> usize {
+    settings.and_then(|changes| serde_json::to_vec(changes).ok()).map_or(0, |changes| changes.len())
 }
 
 /// What a turn's record shows of the text of its prompt.

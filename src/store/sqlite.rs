@@ -22,6 +22,7 @@ mod said;
 mod schema;
 mod sound;
 mod sweep;
+mod turn;
 mod typed;
 mod write;
 

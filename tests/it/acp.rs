@@ -528,6 +528,25 @@ async fn a_session_goes_over_from_a_model_to_an_agent_and_back() {
 }
 
 #[tokio::test]
+async fn an_agent_answers_one_turn_alone() {
+    let house = House::with(ListenOptions::default(), |settings_of_it| {
+        settings_of_it.acp_servers = vec![settings("a", "")];
+    })
+    .await;
+    let session = house.session(json!({ "agent": "simse" })).await;
+    let path = format!("/sessions/{session}/prompt?wait=true");
+    let once = json!({ "prompt": "facts", "turn": { "model": "acp/a" } });
+    let told = facts(&house.call("POST", &path, Some(once.clone())).await.json());
+    assert_eq!(told["blocks"][0], "facts", "{told}");
+    let view = house.call("GET", &format!("/sessions/{session}"), None).await.json();
+    assert_eq!((&view["agent"], &view["model"]), (&json!("simse"), &json!("test/puppet")));
+    assert_eq!(house.prompt(&session, "hello").await["result"], "done");
+    let told = facts(&house.call("POST", &path, Some(once)).await.json());
+    assert_eq!(told["blocks"][0], "[Conversation so far]\n[User]\nhello\n\n[Assistant]\ndone", "only what it missed");
+    house.close().await;
+}
+
+#[tokio::test]
 async fn a_flood_arrives_whole_and_unknown_requests_are_answered() {
     let (house, session) = house("").await;
     let turn = house.prompt(&session, "flood 20000").await;

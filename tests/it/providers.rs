@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use simse::app::{App, Caller, EventPage, Extras};
-use simse::config::{Provider, Settings, TapeSettings};
+use simse::config::{Provider, Settings, Storage, TapeSettings};
 use simse::protocol::{CreateSession, EventBody, Prompt, SessionId, TurnRecord};
 
 use crate::support::http::within;
@@ -220,6 +220,116 @@ async fn a_session_switches_models_in_the_middle_for_a_prompt_and_for_good() {
     let sent = second.requests()[0].json();
     let roles: Vec<&str> = sent["messages"].as_array().unwrap().iter().filter_map(|m| m["role"].as_str()).collect();
     assert_eq!(roles, ["system", "user", "assistant", "tool", "assistant", "user"], "it is told all of it");
+}
+
+/// One that fails for good.
+fn fails() -> Script {
+    Arc::new(|_| Answer::status(401, &[], "{}"))
+}
+
+/// Three providers, of which the first does as it is told and the others answer with their names.
+async fn three(directory: &Path, storage: &Storage, first: Script) -> (Arc<App>, [ModelServer; 3]) {
+    let [two, three] = ["two", "three"].map(|name| ModelServer::start(Arc::new(move |_| said(name))));
+    let servers = [ModelServer::start(first).await, two.await, three.await];
+    let app = open(directory, |settings| {
+        settings.storage = storage.clone();
+        settings.providers = ["one", "two", "three"]
+            .iter()
+            .zip(&servers)
+            .map(|(name, server)| {
+                provider(json!({ "name": name, "api": "openai-chat", "baseUrl": server.base_url(), "apiKey": "k" }))
+            })
+            .collect();
+        settings.model = Some("one/m".into());
+        settings.model_fallbacks = vec!["two/m".into()];
+    })
+    .await;
+    (app, servers)
+}
+
+#[tokio::test]
+async fn a_session_has_fallbacks_of_its_own_and_so_has_a_turn() {
+    let directory = tempfile::tempdir().unwrap();
+    let (app, _servers) = three(directory.path(), &Storage::Memory, fails()).await;
+    let caller = Caller::default();
+    let id = session(&app, json!({})).await;
+    assert_eq!(app.session(&caller, &id).await.unwrap().model_fallbacks, None);
+    let answers = async |body: Value| turn(&app, &id, body).await.result;
+    assert_eq!(answers(json!({ "prompt": "hi" })).await.as_deref(), Some("two"), "the server's");
+    let own = json!({ "prompt": "hi", "configure": { "modelFallbacks": ["three/m"] } });
+    assert_eq!(answers(own).await.as_deref(), Some("three"), "its own");
+    assert_eq!(app.session(&caller, &id).await.unwrap().model_fallbacks.as_deref(), Some(&["three/m".to_owned()][..]));
+    let once = json!({ "prompt": "hi", "turn": { "modelFallbacks": ["two/m", "three/m"] } });
+    assert_eq!(answers(once).await.as_deref(), Some("two"), "the turn's");
+    assert_eq!(answers(json!({ "prompt": "hi", "turn": { "modelFallbacks": [] } })).await, None, "none, once");
+    assert_eq!(answers(json!({ "prompt": "hi", "turn": {} })).await.as_deref(), Some("three"));
+    assert_eq!(answers(json!({ "prompt": "hi", "configure": { "modelFallbacks": [] } })).await, None, "none");
+    let servers = json!({ "prompt": "hi", "configure": { "modelFallbacks": ["*"] } });
+    assert_eq!(answers(servers).await.as_deref(), Some("two"), "the server's again");
+    let id = session(&app, json!({ "modelFallbacks": ["three/m"] })).await;
+    assert_eq!(turn(&app, &id, json!({ "prompt": "hi" })).await.result.as_deref(), Some("three"));
+}
+
+#[tokio::test]
+async fn a_model_for_one_turn_alone_outlives_a_restart_and_no_turn() {
+    let (directory, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let storage = Storage::Directory(data.path().to_owned());
+    let slow: Script = Arc::new(|_| Answer::paced(&["a"; 1_000], Duration::from_millis(20)));
+    let (app, servers) = three(directory.path(), &storage, slow).await;
+    let caller = Caller::default();
+    let id = session(&app, json!({ "model": "two/m" })).await;
+    let once = json!({ "prompt": "hi", "turn": { "model": "three/m", "reasoning": "high" } });
+    assert_eq!(turn(&app, &id, once.clone()).await.result.as_deref(), Some("three"));
+    assert_eq!(app.session(&caller, &id).await.unwrap().model, "two/m");
+    assert_eq!(turn(&app, &id, json!({ "prompt": "hi" })).await.result.as_deref(), Some("two"));
+    let given = async |app: &App, body: Value| {
+        let accepted = app.prompt(&caller, &id, serde_json::from_value(body).unwrap()).await;
+        accepted.map(|accepted| accepted.turn_id).map_err(|refused| refused.0)
+    };
+    given(&app, json!({ "prompt": "slow", "turn": { "model": "one/m" } })).await.unwrap();
+    let steer = json!({ "prompt": "hi", "mode": "steer", "turn": { "model": "three/m" } });
+    let refused = given(&app, steer).await.expect_err("it runs").details.expect("details");
+    assert_eq!((&refused["field"], &refused["why"]), (&json!("turn"), &json!("under_way")));
+    let waits = given(&app, once).await.unwrap();
+    let last = given(&app, json!({ "prompt": "hi" })).await.unwrap();
+    app.shutdown(Duration::ZERO).await.unwrap();
+    drop(servers);
+    let (app, _servers) = three(directory.path(), &storage, fails()).await;
+    for (turn, want) in [(waits, "three"), (last, "two")] {
+        let record = within(app.wait_turn(&caller, &id, &turn)).await.unwrap();
+        assert_eq!(record.result.as_deref(), Some(want), "{record:?}");
+    }
+    let told: Vec<Value> = events(&app, &id)
+        .await
+        .iter()
+        .filter(|event| matches!(event, EventBody::SessionPrompt { .. }))
+        .map(|event| serde_json::to_value(event).unwrap()["payload"]["turn"]["model"].clone())
+        .collect();
+    let (one, three) = (json!("one/m"), json!("three/m"));
+    assert_eq!(told, [three.clone(), Value::Null, one, three, Value::Null]);
+    app.shutdown(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test]
+async fn settings_of_a_turn_that_cannot_be_are_refused_by_their_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let (app, _servers) = three(directory.path(), &Storage::Memory, fails()).await;
+    let id = session(&app, json!({ "model": "two/m" })).await;
+    let many: Vec<String> = (0..17).map(|at| format!("two/m{at}")).collect();
+    #[rustfmt::skip]
+    let table = [
+        (json!({ "model": "none/m" }), "turn.model"),
+        (json!({ "modelFallbacks": ["two/m", "none/m"] }), "turn.modelFallbacks[1]"),
+        (json!({ "modelFallbacks": ["two/m", "two/m"] }), "turn.modelFallbacks[1]"),
+        (json!({ "modelFallbacks": ["*", "two/m"] }), "turn.modelFallbacks[0]"),
+        (json!({ "modelFallbacks": many }), "turn.modelFallbacks"),
+        (json!({ "agentOptions": { "a": "b" } }), "turn.agentOptions"),
+    ];
+    for (only, field) in table {
+        let body: Prompt = serde_json::from_value(json!({ "prompt": "hi", "turn": only })).unwrap();
+        let refused = app.prompt(&Caller::default(), &id, body).await.expect_err("refused");
+        assert_eq!(refused.0.details.expect("details")["field"], json!(field), "{only}");
+    }
 }
 
 /// A recording of two prompts, one of them with a tool call; and the events of the log.

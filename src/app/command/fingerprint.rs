@@ -7,14 +7,14 @@ use crate::protocol::whole::EXACT_MAX;
 use crate::store::Fingerprint;
 
 /// The settings of a prompt are read as the fields around them are.
-const SETTINGS: &str = "configure";
+const SETTINGS: [&str; 2] = ["configure", "turn"];
 
 /// The fingerprint of an object's fields. Objects count by their names, in whatever order they stand. A field that is `null` is
 /// read as one that is left out, and counts as one; deeper inside, `null` may be what a caller means.
 pub(super) fn of<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Fingerprint {
     let mut fields: Vec<_> = fields.into_iter().filter(|(_, value)| !value.is_null()).collect();
     fields.sort_by_key(|(name, _)| *name);
-    for (_, value) in fields.iter_mut().filter(|(name, _)| *name == SETTINGS) {
+    for (_, value) in fields.iter_mut().filter(|(name, _)| SETTINGS.contains(name)) {
         if let Value::Object(settings) = value {
             settings.retain(|_, setting| !setting.is_null());
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::controls::{allow, asked, reached};
 use super::*;
-use crate::protocol::{Fork, Reasoning, Undo};
+use crate::protocol::{Fork, Reasoning, TurnSettings, Undo};
 use crate::session::Views;
 use crate::store::{Grant, GrantSubject, Inspection};
 
@@ -87,6 +87,8 @@ async fn prompt(house: &House, id: &SessionId, chance: &mut Chance) {
             PromptMode::Reject,
         ]),
         configure: title.map(|title| Configure { title: Some(title), ..Configure::default() }),
+        turn: (chance.below(4) == 0)
+            .then(|| TurnSettings { reasoning: Some(Reasoning::Low), ..TurnSettings::default() }),
         if_version: None,
     };
     // Who is refused has changed nothing.

@@ -40,6 +40,7 @@ async fn settings_change_from_the_next_turn_on() {
         prompt: PromptContent::Text("again".into()),
         mode: PromptMode::Queue,
         configure: Some(Configure { tools: names(&["-fs_read"]), ..Configure::default() }),
+        turn: None,
         if_version: None,
     };
     let second = house.app.prompt(&anyone(), &id, body).await.unwrap();
@@ -112,6 +113,7 @@ async fn settings_that_do_not_hold_are_refused_by_field_and_change_nothing() {
                 prompt: PromptContent::Text("hi".into()),
                 mode: PromptMode::Queue,
                 configure: Some(set(change)),
+                turn: None,
                 if_version: None,
             };
             let refused = house.app.prompt(&anyone(), &id, body).await.unwrap_err();

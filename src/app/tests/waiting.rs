@@ -87,6 +87,7 @@ async fn what_is_large_waits_on_the_disk() {
         prompt: PromptContent::Text("small".into()),
         mode: PromptMode::Queue,
         configure: Some(Configure { instructions, ..Configure::default() }),
+        turn: None,
         if_version: None,
     };
     let last = house.app.prompt(&anyone(), &id, body).await.unwrap();

@@ -198,7 +198,7 @@ async fn prompt(peer: &Peer, given: Map<String, Value>) -> Result<Value, ApiErro
             (peer.app.create_session(&peer.caller, body).await?.session_id, None)
         }
     };
-    let body = Prompt { prompt: PromptContent::Text(prompt), mode, configure, if_version: None };
+    let body = Prompt { prompt: PromptContent::Text(prompt), mode, configure, turn: None, if_version: None };
     let accepted = peer.app.prompt(&peer.caller, &session, body).await?;
     let structure = json!({ "sessionId": session, "turnId": accepted.turn_id, "status": accepted.status });
     let said =

@@ -11,7 +11,7 @@ use super::turns::pause;
 use super::{Accepted, Actor, Running, Waiting as Waiters, Work};
 use crate::agent::Progress;
 use crate::base::clock;
-use crate::protocol::{Configure, Configured, EventBody, Part, PromptContent, SessionStatus, TurnId};
+use crate::protocol::{Configure, Configured, EventBody, Part, PromptContent, SessionStatus, TurnId, TurnSettings};
 use crate::session::gate::SessionGate;
 use crate::session::journal::Entry;
 use crate::session::runner::{self, Helm, Job, TurnSink};
@@ -51,7 +51,10 @@ impl Beginning {
         let phase = Phase::Queued.after(Input::Start).unwrap_or(Phase::Running);
         turn.record.status = phase.status(false);
         turn.record.started_at = Some(row.updated_at);
-        events.push((Some(turn.record.turn_id.clone()), prompt_event(&row, &content, version_step > 0)));
+        events.push((
+            Some(turn.record.turn_id.clone()),
+            prompt_event(&row, (&content, turn.only.as_ref()), version_step > 0),
+        ));
         Self { turn, row, content, came, kept, phase, events, before }
     }
 
@@ -107,7 +110,8 @@ impl Actor {
             waiting: Waiters::default(),
         };
         let origin = came.map_or_else(|| std::mem::take(&mut self.origin), Into::into);
-        let about = (&self.row.id, &prompted.turn_id, self.row.settings.model.as_str());
+        let model = running.row.only.as_ref().and_then(|only| only.model.as_ref()).unwrap_or(&self.row.settings.model);
+        let about = (&self.row.id, &prompted.turn_id, model.as_str());
         running.sink.trace(TurnTrace::new(&self.terms.tracer, origin, about));
         self.set_to_work(running, content.into_parts(), Progress::default());
         prompted
@@ -116,6 +120,10 @@ impl Actor {
     /// Starts the task of a turn that begins with a prompt, or goes on.
     pub(super) fn set_to_work(&mut self, mut running: Running, prompt: Vec<Part>, progress: Progress) {
         self.move_in();
+        let mut settings = self.row.settings.clone();
+        if let Some(only) = &running.row.only {
+            configure(&mut settings, &only.as_changes());
+        }
         let (turn, cancel) = (running.row.record.turn_id.clone(), CancellationToken::new());
         let gate = SessionGate {
             live: Arc::clone(&self.live),
@@ -130,7 +138,7 @@ impl Actor {
             bench: Arc::clone(&self.bench),
             terms: Arc::clone(&self.terms),
             turn,
-            settings: self.row.settings.clone(),
+            settings,
             prompt,
             progress,
             conversation: self.conversation.take(),
@@ -185,13 +193,18 @@ impl Actor {
 }
 
 /// The first event of a turn.
-fn prompt_event(row: &SessionRow, content: &PromptContent, is_change: bool) -> EventBody {
+fn prompt_event(
+    row: &SessionRow,
+    (content, only): (&PromptContent, Option<&TurnSettings>),
+    is_change: bool,
+) -> EventBody {
     let parts = match content {
         PromptContent::Text(_) => None,
         PromptContent::Parts(parts) => Some(parts.clone()),
     };
     let version = is_change.then_some(row.version);
-    EventBody::SessionPrompt { session_id: row.id.clone(), prompt: content.text(), parts, version }
+    let turn = only.cloned().map(Box::new);
+    EventBody::SessionPrompt { session_id: row.id.clone(), prompt: content.text(), parts, turn, version }
 }
 
 /// Changes the settings with a prompt; the event says so to all who read.

@@ -17,7 +17,7 @@ use crate::agent::Ended;
 use crate::base::{clock, limit};
 use crate::protocol::{
     ApiError, Configure, Configured, ControlKind, ErrorBody, ErrorCode, EventBody, PromptContent, SessionId,
-    SessionStatus, TurnId, TurnRecord, TurnStatus, TurnStop,
+    SessionStatus, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop,
 };
 use crate::session::journal::Entry;
 use crate::session::manager::Counted;
@@ -50,7 +50,7 @@ impl Actor {
                 let turn_id = TurnId::generate();
                 let accepted = Accepted { turn_id, status: TurnStatus::Running, version: version + 1 };
                 let rows = prompt.receipt_rows(&accepted)?;
-                let mut row = self.new_turn(prompt.content, prompt.configure);
+                let mut row = self.new_turn(prompt.content, (prompt.configure, prompt.only));
                 row.record.turn_id = accepted.turn_id;
                 self.begin(row, (1, rows)).await.map_err(|e| store_failure(&e))
             }
@@ -86,8 +86,19 @@ impl Actor {
         }
     }
 
+    /// The refusal of settings for a turn that has begun with others.
+    fn is_under_way(&self) -> ApiError {
+        let turn = self.running.as_ref().map(|running| &running.row.record.turn_id);
+        let message = "a turn that runs keeps what it began with: leave `turn` out, or let the prompt queue";
+        let facts = serde_json::json!({ "field": "turn", "why": "under_way", "turnId": turn });
+        ApiError::conflict(message).with_details(facts)
+    }
+
     /// Puts a message into the running turn, at its next boundary.
     async fn steer(&mut self, prompt: NewPrompt) -> Result<Accepted, ApiError> {
+        if prompt.only.as_ref().is_some_and(|only| *only != TurnSettings::default()) {
+            return Err(self.is_under_way());
+        }
         let mut row = self.changed();
         let configured = configured(&mut row, prompt.configure.clone());
         // Without a queue there is still the turn that runs.
@@ -136,7 +147,7 @@ impl Actor {
         let row = self.changed();
         let accepted = Accepted { turn_id: TurnId::generate(), status: TurnStatus::Queued, version: row.version };
         let rows = prompt.receipt_rows(&accepted)?;
-        let mut turn = self.new_turn(prompt.content, prompt.configure);
+        let mut turn = self.new_turn(prompt.content, (prompt.configure, prompt.only));
         turn.record.turn_id = accepted.turn_id.clone();
         turn.came = Came::of(&self.origin);
         let turn_id = accepted.turn_id.clone();
@@ -160,8 +171,13 @@ impl Actor {
         (Some(turn.clone()), EventBody::TurnQueued { position, version })
     }
 
-    fn new_turn(&self, content: PromptContent, configure: Option<Configure>) -> TurnRow {
-        queued_turn(&self.row.id, Waiting::Here(content), configure)
+    fn new_turn(
+        &self,
+        content: PromptContent,
+        (configure, only): (Option<Configure>, Option<TurnSettings>),
+    ) -> TurnRow {
+        let only = only.filter(|only| *only != TurnSettings::default());
+        TurnRow { only, ..queued_turn(&self.row.id, Waiting::Here(content), configure) }
     }
 
     /// Takes a turn's task's last word.
@@ -352,7 +368,7 @@ impl Actor {
         writes.push(Write::UpdateSession(Box::new(row.clone())));
         let entry = |next_seq: u64| {
             turn.record.last_seq = Some(next_seq + closed);
-            let ended = TurnRow { steers: Steers::default(), held: None, aborted: None, ..turn.clone() };
+            let ended = TurnRow { steers: Steers::default(), only: None, held: None, aborted: None, ..turn.clone() };
             writes.push(Write::SaveTurn(Box::new(ended)));
             if let Some(next) = &mut next {
                 let (begin, turn) = next.written_at(next_seq + events.len() as u64);
@@ -395,7 +411,7 @@ pub(in crate::session) fn queued_turn(session: &SessionId, said: Waiting, config
         Waiting::Apart(apart) => Waiting::Apart(Apart { text: String::new(), ..apart }),
         here => here,
     });
-    TurnRow { record, prompt, configure, came: None, held: None, aborted: None, steers: Steers::default() }
+    TurnRow { record, prompt, configure, only: None, came: None, held: None, aborted: None, steers: Steers::default() }
 }
 
 /// Whether a client's control has its effect with this end of a turn. The abort of one that ran had it before; a turn that

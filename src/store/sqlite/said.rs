@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::read::{self, ReadError, TurnBody};
+use super::read::{self, ReadError};
+use super::turn::TurnBody;
 use super::write::{key_of, split_key};
 use crate::protocol::{SessionId, TurnId};
 use crate::store::inspect::Fault;
