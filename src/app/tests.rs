@@ -16,8 +16,8 @@ use crate::hook::Before;
 use crate::model::{ModelError, ModelEvent, ModelRequest, ModelStream, StopReason};
 use crate::protocol::{
     Configure, Control, Decision, Event, ExplainCall, GrantScope, ItemBody, Message, Part, PermissionConfig,
-    PermissionMode, PermissionPolicy, PromptContent, PromptMode, SessionStatus, ToolCallRequest, ToolCallResult,
-    TurnStatus, Usage, VerdictBasis,
+    PermissionMode, PermissionPolicy, Prompt, PromptContent, PromptMode, SessionStatus, ToolCallRequest,
+    ToolCallResult, TurnStatus, Usage, VerdictBasis,
 };
 
 mod controls;
