@@ -33,6 +33,7 @@ mod malformed;
 mod mcp;
 mod mcp_attach;
 mod mcp_http;
+mod mcp_killed;
 mod mcp_project;
 mod mcp_real;
 mod mcp_rich;

@@ -21,6 +21,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::keeper::Kept;
 use super::leader::{Caged, Leader, hand_on, lead_session};
 use super::sweep::{self, Seen};
 use super::{Confinement, Invocation, Slate};
@@ -174,6 +175,11 @@ impl Group {
         let child = command.spawn().map_err(|cause| explain(cause, invocation))?;
         let leader = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         Ok(Self { child: Leader::Standard(child), leader, mark })
+    }
+
+    /// Has all of it ended when this process is killed. None: it has ended already.
+    pub(super) fn keep(&self) -> Option<Kept> {
+        self.leader.map(|leader| Kept::new(&self.mark, leader))
     }
 
     /// Waits for the program's own end. Cancel-safe.

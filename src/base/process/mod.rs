@@ -12,6 +12,7 @@
 mod capture;
 mod environment;
 mod group;
+mod keeper;
 mod kin;
 mod leader;
 mod piped;

@@ -8,6 +8,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::group::{Group, command};
+use super::keeper::Kept;
 use super::{Invocation, TERM_GRACE};
 
 /// A running program with its three streams, each of which may be taken once.
@@ -21,6 +22,8 @@ pub struct Piped {
     /// What it writes to its error stream. Must be read, or the program stops when the pipe is full.
     pub stderr: Option<ChildStderr>,
     group: Group,
+    /// Behind the group: what is dropped has been killed before its number is given up.
+    kept: Option<Kept>,
 }
 
 impl std::fmt::Debug for Piped {
@@ -29,7 +32,8 @@ impl std::fmt::Debug for Piped {
     }
 }
 
-/// Starts a program in a session and a group of its own, with a pipe on each standard stream.
+/// Starts a program in a session and a group of its own, with a pipe on each standard stream. It ends with this process, also when
+/// that is killed.
 ///
 /// # Errors
 /// When it cannot be started: no such program, no such directory, no permission.
@@ -38,7 +42,8 @@ pub fn spawn(invocation: &Invocation) -> io::Result<Piped> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut group = Group::spawn(command, invocation)?;
     let (stdin, stdout, stderr) = group.child.streams();
-    Ok(Piped { stdin, stdout, stderr, group })
+    let kept = group.keep();
+    Ok(Piped { stdin, stdout, stderr, group, kept })
 }
 
 impl Piped {
@@ -52,7 +57,10 @@ impl Piped {
     /// # Errors
     /// What the operating system says.
     pub async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.group.wait().await
+        let status = self.group.wait().await;
+        // Its number is another's soon.
+        self.kept = None;
+        status
     }
 
     /// Ends it and its group: closes its input, waits `grace` for it to go by itself, asks it to end, kills what is left.
