@@ -2285,6 +2285,17 @@ export interface MCPServerEntry {
     readonly clientCredentials?: boolean
     /** A file with a private key (PEM, PKCS #8) instead of the secret. */
     readonly privateKeyFile?: string
+    /** Logs in with what a company's identity provider says of the user (enterprise-managed authorization), without a browser. */
+    readonly identityProvider?: {
+      /** Where it exchanges tokens. */
+      readonly tokenEndpoint: string
+      /** As whom the program is known there. */
+      readonly clientId: string
+      /** The secret of that. */
+      readonly clientSecret?: string
+      /** A file with the user's ID token, read anew for each login. */
+      readonly idTokenFile: string
+    }
   }
 }
 

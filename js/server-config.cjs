@@ -176,6 +176,9 @@ const mcpFields = shape({
       redirectPort: optional(integer(1, 65_535)),
       clientCredentials: optional(boolean),
       privateKeyFile: optional(text),
+      identityProvider: optional(
+        shape({ tokenEndpoint: httpUrl, clientId: text, clientSecret: optional(text), idTokenFile: text }),
+      ),
     }),
   ),
 })

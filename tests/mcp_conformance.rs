@@ -68,6 +68,12 @@ fn client(url: &str, scenario: &str, context: &Value) -> Result<Client, Box<dyn 
         std::fs::write(&file, key)?;
         oauth.insert("privateKeyFile".into(), json!(file));
     }
+    if let (Some(endpoint), Some(token)) = (context["idp_token_endpoint"].as_str(), context["idp_id_token"].as_str()) {
+        let file = std::env::temp_dir().join(format!("mcp-conformance-{}.id", std::process::id()));
+        std::fs::write(&file, token)?;
+        let provider = json!({ "tokenEndpoint": endpoint, "clientId": context["idp_client_id"], "idTokenFile": file });
+        oauth.insert("identityProvider".into(), provider);
+    }
     if scenario.starts_with("auth/client-credentials") {
         oauth.insert("clientCredentials".into(), true.into());
     }

@@ -77,6 +77,39 @@ pub struct OAuth {
     pub client_credentials: bool,
     /// A file with a private key (PEM, PKCS #8) instead of the secret. Relative to the working directory of the server.
     pub private_key_file: Option<PathBuf>,
+    /// Log in with what a company's identity provider says of the user, without a browser.
+    pub identity_provider: Option<IdentityProvider>,
+}
+
+/// A company's identity provider, which vouches for its users at servers (enterprise-managed authorization).
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct IdentityProvider {
+    /// Where it exchanges tokens.
+    pub token_endpoint: String,
+    /// As whom we are known there.
+    pub client_id: String,
+    /// The secret of that, where there is one.
+    #[serde(default)]
+    pub client_secret: Option<String>,
+    /// A file with the user's ID token, read anew for each login: whoever signs the user in keeps it fresh.
+    pub id_token_file: PathBuf,
+}
+
+impl IdentityProvider {
+    /// What is wrong with it, in this login.
+    fn fault(&self, oauth: &OAuth) -> Option<(&'static str, String)> {
+        let expected = if http::check_url(&self.token_endpoint).is_err() {
+            "an http or https address as `identityProvider.tokenEndpoint`"
+        } else if self.client_id.is_empty() || self.id_token_file.as_os_str().is_empty() {
+            "`clientId` and `idTokenFile` in `identityProvider`"
+        } else if oauth.client_id.is_none() || oauth.client_credentials {
+            "a `clientId` and no `clientCredentials` beside `identityProvider`"
+        } else {
+            return None;
+        };
+        Some(("oauth", expected.to_owned()))
+    }
 }
 
 impl McpServer {
@@ -85,9 +118,12 @@ impl McpServer {
         match &self.transport {
             McpTransport::Stdio { args, env, .. } => Secrets::of_program(args, env),
             McpTransport::Http { url, headers, oauth } => {
-                let secret = oauth.as_ref().and_then(|oauth| oauth.client_secret.clone());
+                let oauth = oauth.as_deref();
+                let secret = oauth.and_then(|oauth| oauth.client_secret.clone());
+                let of_provider = oauth.and_then(|oauth| oauth.identity_provider.as_ref()?.client_secret.clone());
                 let mut given = headers.clone();
                 given.extend(secret.map(|secret| ("client-secret".to_owned(), secret)));
+                given.extend(of_provider.map(|secret| ("provider-secret".to_owned(), secret)));
                 Secrets::of_server(url, &given)
             }
         }
@@ -207,6 +243,7 @@ impl Entry {
             if oauth.private_key_file.is_some() && !oauth.client_credentials {
                 faults.push(("oauth", "`clientCredentials` beside `privateKeyFile`".to_owned()));
             }
+            faults.extend(oauth.identity_provider.as_ref().and_then(|provider| provider.fault(oauth)));
         }
         let Some(headers) = &self.headers else { return faults };
         if let Err(error) = http::header_pairs(headers) {

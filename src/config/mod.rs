@@ -45,7 +45,7 @@ pub use bounds::{BOUNDS, Bounds};
 pub use embedded::embedded_data_directory;
 pub use environment::{PLATFORM, attach_token, find_program, find_program_in, home_directory, inherited_environment};
 pub use faults::{Fault, faults_of};
-pub use mcp::{BadMcpServer, McpServer, McpTransport, OAuth};
+pub use mcp::{BadMcpServer, IdentityProvider, McpServer, McpTransport, OAuth};
 pub use names::{Names, Setting, setting_of, strange_variables};
 pub use options::{FilePermissions, HIDDEN, LogFilter, LogFormat, LogLevel, Options};
 pub use origin::Origin;

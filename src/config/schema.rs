@@ -175,6 +175,12 @@ pub(super) fn mcp_server() -> Value {
                 "redirectPort": { "type": "integer", "minimum": 1, "maximum": 65_535, "description": "Where a browser comes back on this machine" },
                 "clientCredentials": { "type": "boolean", "description": "Log in with clientId and clientSecret or privateKeyFile alone" },
                 "privateKeyFile": text("A private key (PEM, PKCS #8) instead of the secret"),
+                "identityProvider": object(&["tokenEndpoint", "clientId", "idTokenFile"], json!({
+                    "tokenEndpoint": text("Where a company's identity provider exchanges tokens"),
+                    "clientId": text("As whom we are known there"),
+                    "clientSecret": text("The secret of that"),
+                    "idTokenFile": text("A file with the user's ID token, read anew for each login"),
+                })),
             })),
         }),
     )

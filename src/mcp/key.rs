@@ -1,13 +1,16 @@
 //! A login at a server without a person, with a private key (RFC 7523): the request for a token that `rmcp` makes with another
 //! crate of cryptography only.
 
+use std::path::Path;
 use std::time::Duration;
 
 use rmcp::transport::auth::{AuthError, AuthorizationMetadata, OAuthTokenResponse};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::base::assertion::StatementKey;
+use crate::base::panics::broken;
 use crate::base::{clock, file, http, limit};
 
 /// How long a statement counts, in seconds.
@@ -28,13 +31,8 @@ pub(super) async fn token_by_key(
     applicant: Applicant<'_>,
 ) -> Result<OAuthTokenResponse, AuthError> {
     let failed = |why: String| AuthError::ClientCredentialsError(why);
-    let path = applicant.key_file.to_owned();
-    let read = move || {
-        file::read_small(&path, limit::MCP_LOGIN_BYTES_MAX).map_err(|cause| format!("{}: {cause}", path.display()))
-    };
-    let read = tokio::task::spawn_blocking(read).await.map_err(|_| failed("the key could not be read".into()))?;
-    let (bytes, _) = read.map_err(failed)?;
-    let key = StatementKey::from_pem(&String::from_utf8_lossy(&bytes)).map_err(|bad| failed(bad.to_string()))?;
+    let pem = secret_of(applicant.key_file).await?;
+    let key = StatementKey::from_pem(&pem).map_err(|bad| failed(bad.to_string()))?;
     let now = clock::now_ms() / 1_000;
     let audience = metadata.issuer.as_deref().unwrap_or(&metadata.token_endpoint);
     let statement = json!({
@@ -52,7 +50,17 @@ pub(super) async fn token_by_key(
     if !scopes.is_empty() {
         fields.push(("scope", scopes.as_str()));
     }
-    let answer = http::post_form(&metadata.token_endpoint, &fields, limit::MCP_LOGIN_ANSWER_BYTES_MAX);
+    ask_for_token(&metadata.token_endpoint, &fields, None).await
+}
+
+/// Asks for a token with a form; `basic`: who asks, where that goes into a header.
+pub(super) async fn ask_for_token<T: DeserializeOwned>(
+    endpoint: &str,
+    fields: &[(&str, &str)],
+    basic: Option<(&str, &str)>,
+) -> Result<T, AuthError> {
+    let failed = |why: String| AuthError::ClientCredentialsError(why);
+    let answer = http::post_form(endpoint, fields, basic, limit::MCP_LOGIN_ANSWER_BYTES_MAX);
     let answer = timeout(Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS), answer).await;
     let (status, body) =
         answer.map_err(|_| failed("no answer in time".into()))?.map_err(|error| failed(error.to_string()))?;
@@ -62,4 +70,15 @@ pub(super) async fn token_by_key(
         return Err(failed(format!("status {status}: {}", said.escape_debug())));
     }
     serde_json::from_slice(&body).map_err(|error| failed(error.to_string()))
+}
+
+/// What a small file with a secret says.
+pub(super) async fn secret_of(path: &Path) -> Result<String, AuthError> {
+    let path = path.to_owned();
+    let read = move || {
+        file::read_small(&path, limit::MCP_LOGIN_BYTES_MAX).map_err(|cause| format!("{}: {cause}", path.display()))
+    };
+    let read = tokio::task::spawn_blocking(read).await.unwrap_or_else(|panic| Err(broken(panic)));
+    let (bytes, _) = read.map_err(AuthError::ClientCredentialsError)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

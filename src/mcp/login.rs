@@ -30,6 +30,7 @@ use tokio::time::timeout;
 
 use super::explain::chain;
 use super::key::{Applicant, token_by_key};
+use super::vouched::token_by_provider;
 use crate::base::panics::broken;
 use crate::base::{BoxFuture, clock, file, http, limit};
 use crate::config::{McpServer, McpTransport, OAuth, data_directory};
@@ -248,7 +249,7 @@ pub(super) async fn signer(
     let failed = |error: AuthError| format!("its login does not work: {}", told(&error, url));
     let mut manager = manager(server, url, logins).await.map_err(failed)?;
     match oauth {
-        Some(oauth) if oauth.client_credentials => {
+        Some(oauth) if oauth.client_credentials || oauth.identity_provider.is_some() => {
             by_itself(&mut manager, (server, url), (oauth, logins)).await.map_err(failed)?
         }
         _ => {
@@ -276,9 +277,15 @@ async fn by_itself(
     if scopes.is_empty() {
         scopes = manager.select_scopes(wanted.scope.as_deref(), &[]);
     }
-    if let Some(key_file) = &oauth.private_key_file {
-        let client_id = oauth.client_id.as_deref().unwrap_or_default();
-        let token = token_by_key(&metadata, Applicant { client_id, key_file, scopes: &scopes, resource: url }).await?;
+    let client_id = oauth.client_id.as_deref().unwrap_or_default();
+    let token = match (&oauth.identity_provider, &oauth.private_key_file) {
+        (Some(provider), _) => Some(token_by_provider(&metadata, (oauth, provider), (url, &scopes)).await?),
+        (None, Some(key_file)) => {
+            Some(token_by_key(&metadata, Applicant { client_id, key_file, scopes: &scopes, resource: url }).await?)
+        }
+        (None, None) => None,
+    };
+    if let Some(token) = token {
         let now = Some(clock::now_ms() / 1_000);
         let made = StoredCredentials::new(client_id.to_owned(), Some(token), scopes, now);
         return logins.drawer(server, url).save(made.with_issuer(metadata.issuer)).await;

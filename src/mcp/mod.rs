@@ -34,6 +34,7 @@ mod pipe;
 mod resource;
 mod sample;
 mod tool;
+mod vouched;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -138,6 +138,17 @@ async fn session(house: &House, headers: &[(&str, &str)]) -> String {
     all.json()["items"][0]["sessionId"].as_str().unwrap().to_owned()
 }
 
+/// Waits until no turn is on: a call is answered with its own end, and its turn ends behind that.
+async fn rests(house: &House, session: &str) {
+    let busy = async || house.call("GET", &format!("/sessions/{session}"), None).await.json().get("turn").is_some();
+    within(async {
+        while busy().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
 async fn log(house: &House, session: &str) -> Vec<Value> {
     let page = house.call("GET", &format!("/sessions/{session}/history?events=true&limit=1000"), None).await;
     page.json()["items"].as_array().unwrap().clone()
@@ -249,6 +260,7 @@ async fn a_call_runs_in_a_session_as_any_other_and_can_be_undone() {
     assert!(result["structuredContent"]["details"].is_object(), "{result}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "two\nand more\n");
     let id = session(&house, &[]).await;
+    rests(&house, &id).await;
     let view = house.call("GET", &format!("/sessions/{id}"), None).await.json();
     assert_eq!((view["title"].as_str(), view["model"].as_str()), (Some("MCP: raw 1"), Some("client/calls")));
     let events = log(&house, &id).await;
@@ -258,6 +270,7 @@ async fn a_call_runs_in_a_session_as_any_other_and_can_be_undone() {
     // The next like it is not asked about: it is answered at once, as JSON.
     let again = client.call("fs_edit", json!({ "path": "notes.txt", "oldString": "two", "newString": "three" })).await;
     assert_eq!(again["isError"], false, "{again}");
+    rests(&house, &id).await;
     let undone = house.call("POST", &format!("/sessions/{id}/undo"), Some(json!({}))).await;
     assert_eq!(undone.status, 200, "{undone:?}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "two\nand more\n");

@@ -7,6 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, StatusCode};
@@ -70,21 +72,33 @@ pub async fn exchange(
     Ok(made)
 }
 
-/// Sends a form, and gives the status and the body of the answer. Redirects are not followed.
+/// Sends a form, with a name and a password where they go into a header (Basic), and gives the status and the body of the answer.
+/// Redirects are not followed.
 ///
 /// # Errors
 /// As [`exchange`].
-pub async fn post_form(url: &str, fields: &[(&str, &str)], bytes_max: usize) -> Result<(u16, Vec<u8>), HttpError> {
+pub async fn post_form(
+    url: &str,
+    fields: &[(&str, &str)],
+    basic: Option<(&str, &str)>,
+    bytes_max: usize,
+) -> Result<(u16, Vec<u8>), HttpError> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
     let spelt = |text: &str| -> String {
         text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
     };
     let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{}={}", spelt(name), spelt(value))).collect();
-    let request = http::Request::post(url)
+    let mut request = http::Request::post(url)
         .header("content-type", "application/x-www-form-urlencoded")
-        .header("accept", "application/json")
-        .body(fields.join("&").into_bytes())
-        .map_err(|cause| HttpError::BadUrl(cause.to_string()))?;
+        .header("accept", "application/json");
+    if let Some((name, password)) = basic {
+        let pair = STANDARD.encode(format!("{}:{}", spelt(name), spelt(password)));
+        let mut value = HeaderValue::try_from(format!("Basic {pair}"))
+            .map_err(|_| HttpError::BadHeader("`authorization` cannot have this value".to_owned()))?;
+        value.set_sensitive(true);
+        request = request.header("authorization", value);
+    }
+    let request = request.body(fields.join("&").into_bytes()).map_err(|cause| HttpError::BadUrl(cause.to_string()))?;
     let answer = exchange(request, false, bytes_max).await?;
     Ok((answer.status().as_u16(), answer.into_body()))
 }
