@@ -11,7 +11,6 @@ mod responses;
 mod wire;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Map, Value};
 
@@ -43,9 +42,9 @@ pub fn openai_embedder(options: OpenAiOptions) -> Arc<dyn Embedder> {
     Arc::new(openai::OpenAiEmbedder::new(options))
 }
 
-/// The scripted model, `demo/scripted`. It says that it is one.
+/// The scripted model, `demo/scripted`: a recording. It says that it is one.
 pub fn demo() -> Arc<dyn Model> {
-    Arc::new(demo::Demo::new(Duration::from_millis(demo::DELTA_PAUSE_MS)))
+    Arc::new(demo::Demo::new(1.0))
 }
 
 /// A model of a provider.

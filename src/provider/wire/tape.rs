@@ -5,7 +5,8 @@
 //! in addresses and headers are taken out of it before it is written. An exchange is written when it ends, whole or not at all.
 //!
 //! A replay gives each request the answer to the very same request, where there is one that was not given yet; else the next one
-//! of its model. So a prompt in which only a date has changed is still answered, and so are turns side by side.
+//! of its model. So a prompt in which only a date has changed is still answered, and so are turns side by side. A recording that
+//! is compiled in has answers that are given as often as they are asked for; what it knows nothing of gets its last one.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -65,6 +66,20 @@ struct Exchange {
     ended: String,
 }
 
+impl Exchange {
+    /// A line of a file, or what is wrong with it.
+    fn read(line: &str) -> Result<Self, String> {
+        let exchange: Self = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        if exchange.v != VERSION {
+            return Err(format!("expected version {VERSION} (`v`), found {}", exchange.v));
+        }
+        if exchange.pieces.iter().any(|piece| piece.bytes().is_none()) {
+            return Err("expected base64 in the pieces that are no text".to_owned());
+        }
+        Ok(exchange)
+    }
+}
+
 /// A piece of an answer: milliseconds since the request, and the text, or bytes in base64 where they are none.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -103,6 +118,7 @@ pub struct Tape(Kind);
 enum Kind {
     Records(Arc<Mutex<File>>),
     Plays { path: PathBuf, speed: f64, all: Vec<Arc<Exchange>>, left: Mutex<HashMap<String, Vec<usize>>> },
+    Holds { speed: f64, all: Vec<Arc<Exchange>> },
 }
 
 impl Tape {
@@ -134,22 +150,22 @@ impl Tape {
             if line.trim().is_empty() {
                 continue;
             }
-            let exchange: Exchange = serde_json::from_str(&line).map_err(|error| wrong(error.to_string()))?;
-            if exchange.v != VERSION {
-                return Err(wrong(format!("expected version {VERSION} (`v`), found {}", exchange.v)));
-            }
-            if exchange.pieces.iter().any(|piece| piece.bytes().is_none()) {
-                return Err(wrong("expected base64 in the pieces that are no text".to_owned()));
-            }
+            let exchange = Exchange::read(&line).map_err(wrong)?;
             left.entry(exchange.model.clone()).or_default().push(all.len());
             all.push(Arc::new(exchange));
         }
         Ok(Self(Kind::Plays { path: path.to_owned(), speed, all, left: Mutex::new(left) }))
     }
 
+    /// A recording that is compiled in: lines of a file. Those that cannot be read are none.
+    pub(in crate::provider) fn compiled_in(lines: &str, speed: f64) -> Self {
+        let all = lines.lines().filter_map(|line| Exchange::read(line).ok()).map(Arc::new).collect();
+        Self(Kind::Holds { speed, all })
+    }
+
     /// Whether answers come from it, and none from the network.
     pub fn plays(&self) -> bool {
-        matches!(self.0, Kind::Plays { .. })
+        matches!(self.0, Kind::Plays { .. } | Kind::Holds { .. })
     }
 
     /// The models that it has answers of, with the name of their wire, in the order of their first answers.
@@ -187,8 +203,18 @@ impl Tape {
     /// # Errors
     /// [`TapeError`]: there is none left for the model.
     pub(super) fn answer(&self, asked: Asked<'_>) -> Option<Result<Played, TapeError>> {
-        let Kind::Plays { path, speed, all, left } = &self.0 else { return None };
-        let sha256 = digest(asked.redact.text(String::from_utf8_lossy(asked.body).into_owned()).as_bytes());
+        let sha256 = || digest(asked.redact.text(String::from_utf8_lossy(asked.body).into_owned()).as_bytes());
+        let (path, speed, all, left) = match &self.0 {
+            Kind::Records(_) => return None,
+            Kind::Plays { path, speed, all, left } => (path, speed, all, left),
+            Kind::Holds { speed, all } => {
+                let sha256 = sha256();
+                let found = all.iter().find(|exchange| exchange.sha256 == sha256).or(all.last()).map(Arc::clone);
+                let none = || fault(Path::new("compiled in"), "it has no answer".to_owned());
+                return Some(found.ok_or_else(none).map(|exchange| Played::of(exchange, *speed)));
+            }
+        };
+        let sha256 = sha256();
         let mut left = left.lock();
         let of_model = left.get_mut(asked.model).filter(|left| !left.is_empty());
         let Some(of_model) = of_model else {
@@ -198,7 +224,7 @@ impl Tape {
         let same = of_model.iter().position(|at| all.get(*at).is_some_and(|exchange| exchange.sha256 == sha256));
         let at = of_model.remove(same.unwrap_or(0));
         let exchange = all.get(at).map(Arc::clone)?;
-        Some(Ok(Played { exchange, speed: *speed, begun: Instant::now(), next: 0 }))
+        Some(Ok(Played::of(exchange, *speed)))
     }
 }
 
@@ -303,6 +329,10 @@ pub(super) struct Played {
 }
 
 impl Played {
+    fn of(exchange: Arc<Exchange>, speed: f64) -> Self {
+        Self { exchange, speed, begun: Instant::now(), next: 0 }
+    }
+
     pub(super) fn status(&self) -> u16 {
         self.exchange.status
     }
