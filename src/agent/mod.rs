@@ -9,6 +9,7 @@ mod call;
 mod calls;
 mod delegate;
 mod gate;
+mod output;
 mod permit;
 mod reply;
 mod report;

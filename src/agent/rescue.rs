@@ -1,4 +1,4 @@
-//! What is done when a model fails for good: room is made once where the conversation does not fit, and then the models are
+//! What is done when a model's answer does not fit (`output`), and when it fails for good: room is made once where the conversation does not fit, and then the models are
 //! asked that stand behind it.
 //!
 //! Invariants: room is made at most once in a turn, so that no provider's words can lead in a circle; each fallback is asked
@@ -29,7 +29,17 @@ impl Turn {
                 Asking::Failed(error) => error,
                 Asking::Replied => match self.had_no_room(&reply) {
                     Some(error) => error,
-                    None => return Ok((asking, reply)),
+                    None => match self.does_not_fit(&reply) {
+                        Some(error) => {
+                            self.again(&error, (attempts.saturating_add(1), None))?;
+                            spent = reply.usage;
+                            continue;
+                        }
+                        None => {
+                            self.unfit = None;
+                            return Ok((asking, reply));
+                        }
+                    },
                 },
                 Asking::Aborted | Asking::Called | Asking::Again { .. } => return Ok((asking, reply)),
             };
@@ -67,7 +77,9 @@ impl Turn {
             return Ok(false);
         }
         // An agent answers a whole turn, and not a round of one.
-        let stands_in = |model: &Arc<dyn Model>| !model.is_agent() && model.id() != self.input.model.id();
+        let stands_in = |model: &Arc<dyn Model>| {
+            !model.is_agent() && model.id() != self.input.model.id() && self.can_answer(model.as_ref())
+        };
         let Some(at) = self.input.fallbacks.iter().position(stands_in) else { return Ok(false) };
         let next = self.input.fallbacks.drain(..=at).next_back();
         let Some(next) = next else { return Ok(false) };

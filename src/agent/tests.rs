@@ -483,6 +483,7 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
         steering: Arc::new(NoSteering),
         iterations_max: 10,
         fallbacks: Vec::new(),
+        output_schema: None,
         retry: RetryPolicy {
             attempts_max: 3,
             base_delay: Duration::from_millis(1),

@@ -21,10 +21,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::calls::{CallMemory, answer_calls, plan_calls};
+use super::output::Unfit;
 use super::reply::{Asking, Listener, Reply};
 use super::watch::Watched;
 use super::{Sink, SinkError, Steering, Wish};
@@ -70,6 +72,8 @@ pub struct TurnInput {
     pub retry: RetryPolicy,
     /// Models that are asked, in this order, when the one before cannot be used.
     pub fallbacks: Vec<Arc<dyn Model>>,
+    /// What the answer has to be: the JSON Schema of an object. None: any text.
+    pub output_schema: Option<Arc<Map<String, Value>>>,
 }
 
 /// Where a turn stands that goes on.
@@ -111,6 +115,8 @@ pub struct TurnOutcome {
     pub ended: Ended,
     /// The model's last text.
     pub final_text: String,
+    /// The answer as data, where that was wanted.
+    pub output: Option<Value>,
     /// The whole conversation, this turn's part included: what the next turn starts from.
     pub messages: Messages,
     /// The session that an agent keeps for this one, and how much of the conversation it has heard.
@@ -152,6 +158,9 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
         unsaid: Vec::new(),
         final_text: String::new(),
         made_room: false,
+        unfit: None,
+        was_unfit: false,
+        output: None,
     };
     let ended = turn.run(begun, &cancel).await.unwrap_or_else(|error| {
         Ended::Failed(ErrorBody { code: ErrorCode::Internal, message: error.to_string(), details: None })
@@ -159,6 +168,7 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
     TurnOutcome {
         ended,
         final_text: turn.final_text,
+        output: turn.output,
         messages: turn.input.messages,
         agent: turn.agent,
         progress: Progress {
@@ -190,6 +200,11 @@ pub(super) struct Turn {
     pub(super) final_text: String,
     /// The conversation was made to fit once: it is not done twice.
     pub(super) made_room: bool,
+    /// The answer that the model is told of, while it is asked for another one.
+    pub(super) unfit: Option<Unfit>,
+    /// It was told of one: that is not done twice.
+    pub(super) was_unfit: bool,
+    pub(super) output: Option<Value>,
 }
 
 impl Turn {
@@ -197,8 +212,11 @@ impl Turn {
         if !begun {
             self.emit(EventBody::LoopStart {})?;
         }
-        let ended =
-            if self.input.model.is_agent() { self.delegate(cancel).await? } else { self.rounds(cancel).await? };
+        let ended = match self.cannot_answer() {
+            Some(error) => Ended::Failed(error),
+            None if self.input.model.is_agent() => self.delegate(cancel).await?,
+            None => self.rounds(cancel).await?,
+        };
         if ended == Ended::Paused {
             return Ok(ended);
         }
@@ -312,13 +330,14 @@ impl Turn {
 
     async fn request(&self) -> ModelRequest {
         let hooks = &self.input.environment.hooks;
+        let messages = self.told(!self.input.model.takes_images()).await;
         ModelRequest {
             system: hooks.transform_system(self.input.system.clone()).await,
-            messages: self.told(!self.input.model.takes_images()).await,
+            messages: self.unfit.as_ref().map_or_else(|| messages.clone(), |unfit| unfit.told(&messages)),
             tools: self.input.environment.registry.definitions(),
             reasoning: self.input.reasoning,
             cache_key: self.input.environment.session.as_ref().map(ToString::to_string),
-            output_schema: None,
+            output_schema: self.input.output_schema.as_deref().map(|schema| Arc::new(Value::Object(schema.clone()))),
             agent: None,
         }
     }
@@ -354,9 +373,12 @@ impl Turn {
             self.final_text = NO_RESPONSE.to_owned();
             return Ok(Some(Ended::Failed(no_response(reply.stop))));
         }
-        self.remember_reply((reply.text, Vec::new(), reply.original));
+        self.remember_reply((reply.text.clone(), Vec::new(), reply.original));
         // Who spoke while the model gave its answer is heard in this turn still.
-        Ok(if self.input.steering.waits() { None } else { Some(Ended::Completed) })
+        if self.input.steering.waits() {
+            return Ok(None);
+        }
+        Ok(Some(self.take_output(&reply.text).map_or_else(Ended::Failed, |()| Ended::Completed)))
     }
 
     /// Runs the calls that are held.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use serde_json::{Map, Value, json};
+
 use super::agents::model_of;
 use super::permissions::grant_terms;
 use super::roots::{Found, look_up, shown};
@@ -16,6 +18,7 @@ use crate::protocol::{
 };
 use crate::session::{Answer, Command, SERVERS_FALLBACKS, Says, ToolEntry, configure};
 use crate::store::{SessionRow, SessionSettings, Which};
+use crate::tool::check_output_schema;
 
 impl App {
     /// A new session's facts, or why the body cannot be one.
@@ -114,7 +117,26 @@ impl App {
             let changed = changes.and_then(|changes| changes.model.as_deref());
             check_agent_options("turn.agentOptions", options, only.model.as_deref().or(changed).unwrap_or(&now))?;
         }
+        if let Some(schema) = &only.output_schema {
+            check_schema("turn.outputSchema", schema)?;
+            let now = self.session(caller, id).await?.model;
+            let changed = changes.and_then(|changes| changes.model.as_deref());
+            self.check_answers(only.model.as_deref().or(changed).unwrap_or(&now))?;
+        }
         Ok(only)
+    }
+
+    /// Whether answers of a model can be held to a schema.
+    fn check_answers(&self, id: &str) -> Result<(), ApiError> {
+        let holds = self.models.get(id).is_some_and(|model| !model.is_agent() && model.facts().structured_output);
+        if holds {
+            return Ok(());
+        }
+        let message = format!(
+            "answers of `{id}` cannot be held to a schema: leave `turn.outputSchema` out, or choose a model whose `structuredOutput` is true (`GET /models`)"
+        );
+        let facts = json!({ "field": "turn.outputSchema", "why": "no_structured_output", "model": id });
+        Err(ApiError::conflict(message).with_details(facts))
     }
 
     /// Models that stand in for others are models of our own loop, and each is asked once.
@@ -353,6 +375,19 @@ fn check_agent_options(field: &str, options: &AgentOptions, model: &str) -> Resu
         Some(longest) => Err(ApiError::unfit(field, format!("ids and values of at most {bytes} bytes"), longest)),
         None => Ok(()),
     }
+}
+
+/// What an answer is held to is a schema that can be checked here, of a bounded size.
+fn check_schema(field: &str, schema: &Map<String, Value>) -> Result<(), ApiError> {
+    let bytes = serde_json::to_vec(schema).map_or(usize::MAX, |text| text.len());
+    let most = limit::OUTPUT_SCHEMA_BYTES_MAX;
+    if bytes > most {
+        return Err(ApiError::unfit(field, format!("at most {most} bytes of JSON"), bytes));
+    }
+    check_output_schema(field, schema).map_err(|(path, words)| {
+        let error = ApiError::new(ErrorCode::InvalidArgument, format!("{path}: {words}"));
+        error.with_details(json!({ "field": path }))
+    })
 }
 
 pub(super) fn check_title(field: &str, title: Option<&str>) -> Result<(), ApiError> {

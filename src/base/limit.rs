@@ -229,6 +229,8 @@ pub const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 pub const TAPE_BYTES_MAX: u64 = 1 << 30;
 /// Models that are asked, one behind the other, when that of a session cannot be used.
 pub const FALLBACKS_MAX: usize = 16;
+/// Bytes of a schema that an answer is held to.
+pub const OUTPUT_SCHEMA_BYTES_MAX: usize = 32 << 10;
 /// Entries of the list of tools that a session is given.
 pub const TOOL_ENTRIES_MAX: usize = 1_000;
 /// Longest title in characters (capabilities A5).

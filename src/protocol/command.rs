@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::agent::AgentOptions;
 use super::id::{RequestId, SessionId, TurnId};
@@ -230,12 +230,16 @@ pub struct TurnSettings {
     /// The models that are asked, in this order, when its own cannot be used, see [`Configure::model_fallbacks`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model_fallbacks: Option<Vec<String>>,
+    /// The JSON Schema of an object that the final answer has to be: the turn completes with it in `output`, or fails with the
+    /// kind `output_invalid`. Not of an agent, nor of a model whose `structuredOutput` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Map<String, Value>>,
 }
 
 impl TurnSettings {
     /// The same as changes of a session's settings.
     pub fn as_changes(&self) -> Configure {
-        let Self { model, reasoning, agent_options, model_fallbacks } = self.clone();
+        let Self { model, reasoning, agent_options, model_fallbacks, output_schema: _ } = self.clone();
         Configure { model, reasoning, agent_options, model_fallbacks, ..Configure::default() }
     }
 }

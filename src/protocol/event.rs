@@ -67,6 +67,9 @@ pub enum EventBody {
         session_id: SessionId,
         /// The final text.
         result: String,
+        /// The same as data, of a turn that was to answer with some.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<Value>,
     },
     /// A turn failed.
     #[serde(rename = "session.error")]

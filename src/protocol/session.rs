@@ -215,6 +215,9 @@ pub struct TurnRecord {
     /// The final text of a completed turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
+    /// The same as data, of a turn that was to answer with some (`outputSchema`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
     /// Why a failed turn failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorBody>,

@@ -247,6 +247,7 @@ async fn aborted(
         status: TurnStatus::Aborted,
         ended_at: Some(clock::now_ms()),
         result: None,
+        output: None,
         error: None,
         reason: Some(reason),
         stop_reason: Some(TurnStop::Aborted),
@@ -366,7 +367,8 @@ mod tests {
                     turn: None,
                     version: None,
                 };
-                let end = EventBody::SessionCompleted { session_id: id.clone(), result: "so it went".into() };
+                let end =
+                    EventBody::SessionCompleted { session_id: id.clone(), result: "so it went".into(), output: None };
                 for body in [prompt, EventBody::StreamStart {}, said("so it went"), end] {
                     seq += 1;
                     turns.push(event_of(id, seq, Some(&turn), &body));

@@ -469,7 +469,7 @@ pub(super) mod tests {
                 input.messages.push(crate::protocol::Message::assistant(final_text.clone(), vec![]));
                 let (ended, messages) = (Ended::Completed, input.messages);
                 let (progress, agent, stop, title) = (Progress::default(), None, None, None);
-                TurnOutcome { ended, final_text, messages, agent, progress, stop, title }
+                TurnOutcome { ended, final_text, output: None, messages, agent, progress, stop, title }
             })
         }
     }

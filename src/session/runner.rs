@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -206,6 +207,8 @@ pub(super) struct Job {
     pub(super) settings: SessionSettings,
     /// The new user message, of a turn that begins.
     pub(super) prompt: Vec<Part>,
+    /// What its answer has to be.
+    pub(super) output_schema: Option<Arc<Map<String, Value>>>,
     /// Where a turn stands that goes on.
     pub(super) progress: Progress,
     /// The conversation before it; None: it is to be read from the log, which ends with the prompt, or where the turn was
@@ -226,6 +229,8 @@ pub(super) struct Finished {
     pub(super) ended: Ended,
     /// The model's last text.
     pub(super) final_text: String,
+    /// The answer as data.
+    pub(super) output: Option<Value>,
     /// Why the model stopped.
     pub(super) stop: Option<StopReason>,
     /// What an agent calls the conversation.
@@ -259,8 +264,8 @@ pub(super) fn start(job: Job) -> AbortHandle {
 /// A turn that ended before its loop began.
 fn over(turn: TurnId, ended: Ended) -> Finished {
     let progress = Progress::default();
-    let (final_text, stop, title) = (String::new(), None, None);
-    Finished { turn, ended, final_text, stop, title, progress, conversation: None, broken: false }
+    let (final_text, output, stop, title) = (String::new(), None, None, None);
+    Finished { turn, ended, final_text, output, stop, title, progress, conversation: None, broken: false }
 }
 
 /// Who records what the turn does to files; its tools know it from now on.
@@ -339,6 +344,7 @@ async fn run(mut job: Job) -> Finished {
         iterations_max: job.terms.limits.read().max_iterations,
         retry: RetryPolicy::default(),
         fallbacks: equipment.fallbacks.into_iter().map(metered).collect(),
+        output_schema: job.output_schema,
     };
     let outcome = job.bench.run(input, job.cancel).await;
     if let Some(recorder) = agent_works {
@@ -358,6 +364,7 @@ fn finished(turn: TurnId, outcome: TurnOutcome, carries: bool) -> Finished {
         turn,
         ended: outcome.ended,
         final_text: outcome.final_text,
+        output: outcome.output,
         stop: outcome.stop,
         title: outcome.title,
         progress: outcome.progress,

@@ -8,6 +8,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde_json::Value;
+
 use super::grammar::{Grammar, Misplaced, version_of};
 use super::granted::replay;
 use super::settings::{begun, chosen_tools, configure};
@@ -37,7 +39,7 @@ struct Seen {
 /// How a turn ended.
 #[derive(Debug, Clone, PartialEq)]
 enum End {
-    Completed(String),
+    Completed(String, Option<Value>),
     Failed(ErrorBody),
     Stopped(String),
 }
@@ -97,7 +99,7 @@ impl Views {
                 turn.paused = matches!(body, EventBody::TurnPaused { .. });
                 return Ok(());
             }
-            EventBody::SessionCompleted { result, .. } => End::Completed(result),
+            EventBody::SessionCompleted { result, output, .. } => End::Completed(result, output),
             EventBody::SessionError { error, .. } => End::Failed(error),
             EventBody::Abort { reason, .. } => End::Stopped(reason),
             _ => return Ok(()),
@@ -209,7 +211,7 @@ impl Views {
         let last = self.last_end.as_ref().and_then(|id| self.turns.get(id)).and_then(|turn| turn.end.as_ref());
         match (open, last) {
             (true, _) => SessionStatus::Active,
-            (false, Some(End::Completed(_))) => status_after(TurnStatus::Completed),
+            (false, Some(End::Completed(..))) => status_after(TurnStatus::Completed),
             (false, Some(End::Failed(_))) => status_after(TurnStatus::Failed),
             (false, Some(End::Stopped(_))) => status_after(TurnStatus::Aborted),
             (false, None) => SessionStatus::Created,
@@ -252,11 +254,13 @@ impl Seen {
             found.differ("status", &record.status, end);
         }
         let (result, error, reason) = match end {
-            End::Completed(result) => (Some(result.clone()), None, None),
+            End::Completed(result, _) => (Some(result.clone()), None, None),
             End::Failed(error) => (None, Some(error.clone()), None),
             End::Stopped(reason) => (None, None, Some(reason.clone())),
         };
         found.differ("result", &record.result, &result);
+        let output = if let End::Completed(_, output) = end { output.as_ref() } else { None };
+        found.differ("output", &record.output.as_ref(), &output);
         found.differ("error", &record.error, &error);
         if matches!(end, End::Stopped(_)) {
             found.differ("reason", &Some(record.reason.clone().unwrap_or_default()), &reason);
@@ -282,7 +286,7 @@ impl End {
     /// Whether a record with this status has ended so.
     fn is_of(&self, status: TurnStatus) -> bool {
         match status {
-            TurnStatus::Completed => matches!(self, Self::Completed(_)),
+            TurnStatus::Completed => matches!(self, Self::Completed(..)),
             TurnStatus::Failed => matches!(self, Self::Failed(_)),
             TurnStatus::Aborted | TurnStatus::Interrupted => matches!(self, Self::Stopped(_)),
             TurnStatus::Queued | TurnStatus::Running | TurnStatus::Waiting | TurnStatus::Paused => false,

@@ -88,6 +88,7 @@ fn turn_row(session: &str, turn: &TurnId, status: TurnStatus) -> TurnRow {
             started_at: Some(2),
             ended_at: None,
             result: Some("r".into()),
+            output: Some(serde_json::json!({ "n": 1 })),
             error: None,
             reason: Some("w".into()),
             stop_reason: Some(TurnStop::Interrupted),

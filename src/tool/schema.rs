@@ -36,6 +36,18 @@ pub fn check_parameters(parameters: &Map<String, Value>) -> Result<(), (String, 
     look(&checker, parameters, "parameters", 0)
 }
 
+/// Looks at a schema that answers are to be held to, which is said in `field`.
+///
+/// # Errors
+/// As [`check_parameters`]. An answer is an object.
+pub fn check_output_schema(field: &str, schema: &Map<String, Value>) -> Result<(), (String, String)> {
+    if schema.get("type").is_none_or(|kind| kind != "object") {
+        let got = schema.get("type").map_or_else(|| "nothing".to_owned(), shown);
+        return Err((format!("{field}.type"), format!("expected \"object\", got {got}")));
+    }
+    look(&Checker::new(schema), schema, field, 0)
+}
+
 type Fault = Result<(), (String, String)>;
 
 fn fault(path: &str, word: &str, expected: &str, value: &Value) -> Fault {
@@ -175,6 +187,17 @@ mod tests {
             "additionalProperties": {"$ref": "#"}, "pattern": "^\\d+$", "enum": [1], "if": {"const": 1}, "then": false,
         });
         assert_eq!(problem(&fine), None);
+    }
+
+    #[test]
+    fn an_answer_is_an_object() {
+        let fault = |schema: Value| check_output_schema("s", schema.as_object().expect("an object")).err();
+        let said = |path: &str, words: &str| Some((path.to_owned(), words.to_owned()));
+        assert_eq!(fault(json!({})), said("s.type", "expected \"object\", got nothing"));
+        assert_eq!(fault(json!({"type": "array"})), said("s.type", "expected \"object\", got \"array\""));
+        let inner = json!({"type": "object", "properties": {"a": {"type": "object", "required": 1}}});
+        assert_eq!(fault(inner), said("s.properties.a.required", "expected a list of names, got 1"));
+        assert_eq!(fault(json!({"type": "object", "properties": {"a": {"$ref": "#"}}})), None);
     }
 
     #[test]

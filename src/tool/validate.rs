@@ -39,6 +39,19 @@ pub fn validate(definition: &ToolDefinition, arguments: &Arguments) -> Result<()
     validate_simple(parameters, arguments)
 }
 
+/// Holds a model's answer against a schema.
+///
+/// # Errors
+/// Which part of it does not fit, what was expected, what came.
+pub fn hold_to(schema: &Map<String, Value>, answer: &Value) -> Result<(), String> {
+    let fits = Checker::new(schema).check_schema(schema, answer, "", 0);
+    // The words are those for arguments.
+    fits.map_err(|BadArguments(text)| match text.strip_prefix("argument ") {
+        Some(text) => text.to_owned(),
+        None => text.replacen("the arguments", "the answer", 1),
+    })
+}
+
 /// The same for the simple form.
 fn validate_simple(parameters: &Map<String, Value>, arguments: &Arguments) -> Result<(), BadArguments> {
     for (name, parameter) in parameters {

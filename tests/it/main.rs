@@ -56,6 +56,7 @@ mod service;
 mod shell;
 mod sockets;
 mod stream;
+mod structured;
 mod support;
 mod swapped;
 mod tampered;

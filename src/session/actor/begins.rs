@@ -140,6 +140,7 @@ impl Actor {
             turn,
             settings,
             prompt,
+            output_schema: running.row.only.as_ref().and_then(|only| only.output_schema.clone()).map(Arc::new),
             progress,
             conversation: self.conversation.take(),
             gate,

@@ -44,7 +44,7 @@ impl Running {
         let record = &mut self.row.record;
         record.ended_at = Some(clock::now_ms());
         record.status = self.phase.status(false);
-        (record.result, record.error, record.reason) = (None, None, None);
+        (record.result, record.output, record.error, record.reason) = (None, None, None, None);
         match self.phase {
             Phase::Completed => record.stop_reason = Some(TurnStop::EndTurn),
             Phase::Aborted => {

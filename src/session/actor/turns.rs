@@ -210,6 +210,7 @@ impl Actor {
         let ended = cut.as_ref().map_or(finished.ended, |error| Ended::Failed(log_failed(error)));
         let rounds_max = self.terms.limits.read().max_iterations;
         running.close(&ended, (finished.final_text, finished.stop), rounds_max);
+        running.row.record.output = finished.output.filter(|_| running.row.record.status == TurnStatus::Completed);
         let written = if cut.is_some() || finished.broken || holds {
             self.repair(&mut running.row).await
         } else {
@@ -398,6 +399,7 @@ pub(in crate::session) fn queued_turn(session: &SessionId, said: Waiting, config
         started_at: None,
         ended_at: None,
         result: None,
+        output: None,
         error: None,
         reason: None,
         stop_reason: None,
@@ -434,7 +436,8 @@ pub(in crate::session) fn terminal_event(record: &TurnRecord) -> EventBody {
     let session_id = record.session_id.clone();
     match record.status {
         TurnStatus::Completed => {
-            EventBody::SessionCompleted { session_id, result: record.result.clone().unwrap_or_default() }
+            let (result, output) = (record.result.clone().unwrap_or_default(), record.output.clone());
+            EventBody::SessionCompleted { session_id, result, output }
         }
         TurnStatus::Aborted | TurnStatus::Interrupted => {
             EventBody::Abort { reason: record.reason.clone().unwrap_or_default(), version: None }

@@ -20,6 +20,8 @@ pub(super) struct TurnBody {
     ended_at: Option<u64>,
     #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
     result: Option<String>,
+    #[serde(rename = "d", default, skip_serializing_if = "Option::is_none")]
+    output: Option<serde_json::Value>,
     #[serde(rename = "x", default, skip_serializing_if = "Option::is_none")]
     error: Option<ErrorBody>,
     #[serde(rename = "w", default, skip_serializing_if = "Option::is_none")]
@@ -97,6 +99,7 @@ impl TurnBody {
             started_at: record.started_at,
             ended_at: record.ended_at,
             result: record.result,
+            output: record.output,
             error: record.error,
             reason: record.reason,
             rounds: record.rounds,
@@ -126,6 +129,7 @@ impl TurnBody {
             started_at: self.started_at,
             ended_at: self.ended_at,
             result: self.result,
+            output: self.output,
             error: self.error,
             reason: self.reason,
             stop_reason: self.stop_reason,

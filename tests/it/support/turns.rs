@@ -109,6 +109,7 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
         steering: Arc::new(NoSteering),
         iterations_max: 100,
         fallbacks: Vec::new(),
+        output_schema: None,
         retry: RetryPolicy {
             attempts_max: 3,
             base_delay: Duration::from_millis(1),
