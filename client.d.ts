@@ -1088,6 +1088,8 @@ export type EventBody =
         readonly sessionId: SessionId
         /** The final text. */
         readonly result: string
+        /** The same as data, of a turn that was to answer with some. */
+        readonly output?: unknown
       }
     }
   /** A turn failed. */
@@ -2549,6 +2551,8 @@ export interface SessionCompletedEvent {
     readonly sessionId: SessionId
     /** The final text. */
     readonly result: string
+    /** The same as data, of a turn that was to answer with some. */
+    readonly output?: unknown
   }
   /** Its session. */
   readonly sessionId: SessionId
@@ -3250,6 +3254,8 @@ export interface TurnRecord {
   readonly endedAt?: number
   /** The final text of a completed turn. */
   readonly result?: string
+  /** The same as data, of a turn that was to answer with some (`outputSchema`). */
+  readonly output?: unknown
   /** Why a failed turn failed. */
   readonly error?: ErrorBody
   /** Why an aborted or interrupted turn was. */
@@ -3305,6 +3311,11 @@ export interface TurnSettings {
   readonly agentOptions?: Readonly<Record<string, AgentSetting>>
   /** The models that are asked, in this order, when its own cannot be used, see `Configure::model_fallbacks`. */
   readonly modelFallbacks?: readonly string[]
+  /**
+   * The JSON Schema of an object that the final answer has to be: the turn completes with it in `output`, or fails with
+   * the kind `output_invalid`. Not of an agent, nor of a model whose `structuredOutput` is false.
+   */
+  readonly outputSchema?: Readonly<Record<string, unknown>>
 }
 
 /** What holds for one turn alone, instead of what its session is set to. What is not named is as in the session. */
@@ -3317,6 +3328,11 @@ export interface TurnSettingsInput {
   readonly agentOptions?: Readonly<Record<string, AgentSetting>> | null | undefined
   /** The models that are asked, in this order, when its own cannot be used, see `Configure::model_fallbacks`. */
   readonly modelFallbacks?: readonly string[] | null | undefined
+  /**
+   * The JSON Schema of an object that the final answer has to be: the turn completes with it in `output`, or fails with
+   * the kind `output_invalid`. Not of an agent, nor of a model whose `structuredOutput` is false.
+   */
+  readonly outputSchema?: Readonly<Record<string, unknown>> | null | undefined
 }
 
 /** Where a turn is in its life. */

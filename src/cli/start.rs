@@ -230,9 +230,9 @@ async fn work(running: &Running, task: &Task, answers: Answers) -> Worked {
     let (session, model) = (said("sessionId"), said("model"));
     line(&format!("   session {session}, model {model}"));
     if model.starts_with("demo/") {
-        line("   No model is configured, so a built-in script drives the job. It is no language model: it goes by");
-        line("   fixed rules, computed from what the tools really answer. OPENAI_API_KEY, or OPENAI_BASE_URL with");
-        line("   --model openai/NAME, runs the same job on a real model.");
+        line("   No model is configured, so a built-in script drives the job. It is no language model: it is a");
+        line("   recording, with an answer for each way that a call of a tool may end. OPENAI_API_KEY, or");
+        line("   OPENAI_BASE_URL with --model openai/NAME, runs the same job on a real model.");
     }
     line("== Sending the prompt, and watching the session's events as they come");
     let outcome = Job::new(client, session.clone(), answers).run(&task.prompt).await?;

@@ -74,7 +74,7 @@ async fn an_answer_that_fits_is_data_over_each_wire_and_one_that_does_not_is_ask
         // The model is told what is wrong; who reads is told that the answer is void.
         let last = sent[2].to_string();
         assert!(
-            last.contains("cannot be used") && last.contains("expected at least 1") || last.contains("minimum"),
+            last.contains("This answer cannot be used: \\\"n\\\"") && last.contains("{\\\"n\\\": 0}"),
             "{api:?} {last}"
         );
         let log = events(&app, &id).await;
