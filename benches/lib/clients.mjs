@@ -14,7 +14,8 @@ import { launch } from './process.mjs'
 export const top = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 
 const sources = join(top, 'benches', 'server')
-const program = join(process.env.CARGO_TARGET_DIR ?? join(top, 'target'), 'bench', 'server')
+/** The compiled program. */
+export const program = join(process.env.CARGO_TARGET_DIR ?? join(top, 'target'), 'bench', 'server')
 
 /** Compiles the clients when needed. */
 export function buildClients() {

@@ -1,11 +1,11 @@
 /**
- * Contestants that take turns, and what is said of the machine that they ran on.
+ * Contestants that take turns.
  */
 
-import { availableParallelism, cpus, getPriority, loadavg, release } from 'node:os'
-import process from 'node:process'
 import { createToolRegistry } from 'simse'
 import { median, number } from './figures.mjs'
+
+export { machine } from './machine.mjs'
 
 /** Milliseconds of each contestant, in turns; the first round warms up and does not count. */
 export async function race(rounds, contestants) {
@@ -39,16 +39,4 @@ export function table(rows) {
     lines.push(`| ${what} | ${aim} | ${number(simse)} ms | ${shown.join('; ')} |`)
   }
   return lines.join('\n')
-}
-
-/** A line about the machine and the run; `load` is what the load was before. */
-export function machine(load, ...more) {
-  const about = [
-    `${availableParallelism()} × ${cpus()[0]?.model.trim()}`,
-    `Linux ${release()}`,
-    `Node ${process.versions.node}`,
-  ]
-  const when = new Date().toISOString().slice(0, 16).replace('T', ' ')
-  const busy = `load ${load.toFixed(1)} before and ${loadavg()[0].toFixed(1)} after, priority ${getPriority()}`
-  return `${when} UTC, ${[...about, ...more].join(', ')}; ${busy}`
 }

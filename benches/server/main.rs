@@ -10,6 +10,7 @@ mod http;
 mod load;
 mod model;
 mod pace;
+mod recordings;
 mod streams;
 
 use std::collections::HashMap;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage:
   server model  --port-file FILE
+  server recordings --directory DIR --port-file FILE
   server create --address HOST:PORT --path PATH[,PATH] --body JSON --connections N --count N [--warm N]
   server turns  --address HOST:PORT --events PATH --prompt PATH --body JSON --count N --terminal TEXT
                 [--failure TEXT] [--delta TEXT] [--keep TEXT] [--limit-ms N]
@@ -68,6 +70,7 @@ fn run() -> Result<String, String> {
     let options = Options::parse(words)?;
     match command.as_str() {
         "model" => model::serve(&options),
+        "recordings" => recordings::serve(&options),
         "create" => load::create(&options),
         "turns" => load::turns(&options),
         "crowd" => crowd::crowd(&options),

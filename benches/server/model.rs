@@ -1,4 +1,4 @@
-//! The scripted model: OpenAI chat completions on loopback, as fast as the socket takes them.
+//! The scripted model: OpenAI chat completions and Responses on loopback, as fast as the socket takes them.
 //!
 //! What it answers follows from the request alone: a marker in the last user message names the script, and the
 //! number of tool results behind that message is the step. It clocks itself: `GET /spans` gives, and forgets,
@@ -63,9 +63,13 @@ fn answer_all(mut connection: Connection, spans: &Mutex<VecDeque<Span>>, pacer: 
                 let taken = spans.lock().map(|mut spans| std::mem::take(&mut *spans)).unwrap_or_default();
                 connection.write(&plain(200, &spans_json(&taken)))?;
             }
-            path if path.ends_with("/chat/completions") => {
+            path if path.ends_with("/chat/completions") || path.ends_with("/responses") => {
+                let responses = path.ends_with("/responses");
                 let (script, reply) = reply_to(&body, &mut tools);
-                let (first_us, end_us) = stream(&mut connection, &reply, pacer)?;
+                let (first_us, end_us) = match responses {
+                    true => stream_responses(&mut connection, &reply)?,
+                    false => stream(&mut connection, &reply, pacer)?,
+                };
                 if let Ok(mut spans) = spans.lock() {
                     spans.truncate(SPANS_MAX - 1);
                     spans.push_front(Span { script, start_us, first_us, end_us });
@@ -96,6 +100,8 @@ fn spans_json(spans: &VecDeque<Span>) -> String {
 struct Tools {
     text: Vec<u8>,
     native: bool,
+    /// The shell is called as codex calls it.
+    codex: bool,
 }
 
 impl Tools {
@@ -107,10 +113,12 @@ impl Tools {
         }
         let at = find(body, b"\"tools\":[{")?;
         let native = find(&body[at..], b"\"fs_read\"").is_some();
+        let codex = find(&body[at..], b"\"exec_command\"").is_some();
         if find(&body[at..], b"\"role\":\"").is_some() {
+            self.codex = codex;
             return Some((body, native));
         }
-        *self = Self { text: body[at..].to_vec(), native };
+        *self = Self { text: body[at..].to_vec(), native, codex };
         Some((&body[..at], native))
     }
 }
@@ -123,7 +131,7 @@ fn reply_to(body: &[u8], tools: &mut Tools) -> (&'static str, Reply) {
     // Side requests (titles, summaries) repeat the user's words but offer no tools.
     let Some((messages, native)) = tools.split(body) else { return ("side", Reply::Texts(2)) };
     let turn = &messages[find_last(messages, b"\"role\":\"user\"").unwrap_or(0)..];
-    let step = count(turn, b"\"role\":\"tool\"");
+    let step = count(turn, b"\"role\":\"tool\"") + count(turn, b"\"type\":\"function_call_output\"");
     let directory = word_behind(turn, "bench-dir=").unwrap_or_else(|| String::from("."));
     if let Some(number) = word_behind(turn, "bench-tools=") {
         return match tool_step(step, &directory, &number, native) {
@@ -135,6 +143,16 @@ fn reply_to(body: &[u8], tools: &mut Tools) -> (&'static str, Reply) {
         return match edit_step(step, &directory, &number, native) {
             Some((name, arguments)) => ("edits", Reply::Call(name, arguments)),
             None => ("edits", Reply::Texts(5)),
+        };
+    }
+    if word_behind(turn, "bench-bash=").is_some() {
+        return match (step, tools.codex) {
+            (0, true) => ("bash", Reply::Call("exec_command", String::from("{\"cmd\":\"true\"}"))),
+            (0, false) => {
+                let (name, arguments) = bash("true", native);
+                ("bash", Reply::Call(name, arguments))
+            }
+            _ => ("bash", Reply::Texts(5)),
         };
     }
     if word_behind(turn, "bench-output=").is_some() {
@@ -265,6 +283,61 @@ fn stream(connection: &mut Connection, reply: &Reply, pacer: &Pacer) -> Result<(
     );
     let (first_us, end_us) = send(connection, if paced.is_some() { b"" } else { HEAD }, events.as_bytes())?;
     Ok(paced.map_or((first_us, end_us), |(first_us, _)| (first_us, end_us)))
+}
+
+/// The same over the wire of Responses. Nothing is paced on it.
+fn stream_responses(connection: &mut Connection, reply: &Reply) -> Result<(u64, u64), String> {
+    let at = now_us();
+    let mut events = String::new();
+    let mut push = |kind: &str, more: &str| {
+        events.push_str(&format!("event: {kind}\ndata: {{\"type\":\"{kind}\",{more}}}\n\n"));
+    };
+    let response = format!("\"id\":\"resp_{at}\",\"object\":\"response\",\"model\":\"m\"");
+    push("response.created", &format!("\"response\":{{{response},\"status\":\"in_progress\",\"output\":[]}}"));
+    let item = match reply {
+        Reply::Paced(..) => return Err(String::from("nothing is paced over Responses")),
+        Reply::Texts(texts) => {
+            let head = format!("\"type\":\"message\",\"id\":\"msg_{at}\",\"role\":\"assistant\"");
+            push(
+                "response.output_item.added",
+                &format!("\"output_index\":0,\"item\":{{{head},\"status\":\"in_progress\",\"content\":[]}}"),
+            );
+            let mut whole = String::new();
+            for number in 0..*texts {
+                let word = format!("w{number:06} ");
+                push(
+                    "response.output_text.delta",
+                    &format!("\"item_id\":\"msg_{at}\",\"output_index\":0,\"content_index\":0,\"delta\":\"{word}\""),
+                );
+                whole.push_str(&word);
+            }
+            format!(
+                "{{{head},\"status\":\"completed\",\"content\":[{{\"type\":\"output_text\",\"text\":\"{whole}\",\"annotations\":[]}}]}}"
+            )
+        }
+        Reply::Call(name, arguments) => {
+            let arguments = json_string(arguments);
+            let head =
+                format!("\"type\":\"function_call\",\"id\":\"fc_{at}\",\"call_id\":\"call_{at}\",\"name\":\"{name}\"");
+            push(
+                "response.output_item.added",
+                &format!("\"output_index\":0,\"item\":{{{head},\"status\":\"in_progress\",\"arguments\":\"\"}}"),
+            );
+            push(
+                "response.function_call_arguments.delta",
+                &format!("\"item_id\":\"fc_{at}\",\"output_index\":0,\"delta\":{arguments}"),
+            );
+            format!("{{{head},\"status\":\"completed\",\"arguments\":{arguments}}}")
+        }
+    };
+    push("response.output_item.done", &format!("\"output_index\":0,\"item\":{item}"));
+    let usage = "\"usage\":{\"input_tokens\":100,\"input_tokens_details\":{\"cached_tokens\":0},\"output_tokens\":10,\
+                 \"output_tokens_details\":{\"reasoning_tokens\":0},\"total_tokens\":110}";
+    push(
+        "response.completed",
+        &format!("\"response\":{{{response},\"status\":\"completed\",\"output\":[{item}],{usage}}}"),
+    );
+    send(connection, HEAD, events.as_bytes())
 }
 
 const HEAD: &[u8] =
