@@ -2072,6 +2072,12 @@ export interface ModelTool {
   readonly parameters: JsonSchemaObject
 }
 
+/** A message as a model is told it. */
+export interface ModelMessage extends ConversationMessage {
+  /** Of its own replies: what it has yielded as `original`. */
+  readonly original?: readonly unknown[]
+}
+
 /** What a model is asked. */
 export interface ModelRequest {
   /** The model's id, `provider/name`. */
@@ -2079,7 +2085,7 @@ export interface ModelRequest {
   /** The system text; empty for none. */
   readonly system: string
   /** The conversation so far, oldest first: `user`, `assistant` and `tool_result`. */
-  readonly messages: readonly ConversationMessage[]
+  readonly messages: readonly ModelMessage[]
   /** What it may call. */
   readonly tools: readonly ModelTool[]
   /** How much it is to think. */
@@ -2115,6 +2121,11 @@ export type ModelChunk =
     }
   /** Tokens of this request so far. */
   | { readonly type: 'usage'; readonly usage: ModelUsage }
+  /**
+   * The whole reply in the model's own words, where it wants them back as they were, such as signed thoughts: anything that JSON has a
+   * form for. It is kept with the session and stands in `original` of that message in later requests to this model, and to no other.
+   */
+  | { readonly type: 'original'; readonly items: readonly unknown[] }
   /** The end: nothing behind it is read. */
   | {
       readonly type: 'complete'

@@ -226,6 +226,28 @@ test('calls come in pieces, and the model is told of arguments that cannot be re
   assert.match(broken, /limit of tokens inside the arguments, after 9 bytes/)
 })
 
+test('what a model wants back in its own words it gets back, and no other does', async () => {
+  const own = model('own', async function* ({ messages }) {
+    yield 'said'
+    if (messages.length === 1) {
+      yield { type: 'original', items: ['void'] }
+      yield { type: 'original', items: [{ type: 'thought', signature: 's', deep: [1, null, { a: true }] }, 'raw'] }
+    }
+  })
+  const other = model('other', async function* () {
+    yield 'other'
+  })
+  const server = await started([own.entry, other.entry])
+  const first = await turn(server, 'one')
+  const path = `/sessions/${first.sessionId}/prompt?wait=true`
+  await http(server, 'POST', path, { prompt: 'two', turn: { model: 'js/other' } })
+  await http(server, 'POST', path, { prompt: 'three' })
+  const items = [{ type: 'thought', signature: 's', deep: [1, null, { a: true }] }, 'raw']
+  assert.deepEqual(own.requests[1].messages[1], { role: 'assistant', content: 'said', original: items })
+  assert.equal(own.requests[1].messages[3].original, undefined, 'it is the reply of another one')
+  assert.deepEqual(other.requests[0].messages[1], { role: 'assistant', content: 'said' })
+})
+
 test('images go to a model that takes them, and are described to one that does not', async () => {
   const seen = {}
   const looks = (name) => ({
@@ -274,6 +296,8 @@ const GARBAGE = [
   [{ type: 'tool_call', toolCall: { name: 'a', arguments: deep } }, 'toolCall.arguments: cannot be written as JSON'],
   [{ type: 'tool_call_delta', index: -1 }, 'chunk 1: index: expected an integer of at least 0'],
   [{ type: 'usage', usage: { inputTokens: 1.5 } }, 'chunk 1: usage.inputTokens: expected an integer'],
+  [{ type: 'original', items: 'x' }, 'chunk 1: items: expected an array, got "x"'],
+  [{ type: 'original', items: [deep] }, 'chunk 1: items: cannot be written as JSON'],
   [{ type: 'complete', finishReason: 'stop' }, 'chunk 1: finishReason: expected one of "end_turn"'],
   [{ type: 'error', message: '' }, 'chunk 1: message: expected a non-empty string'],
 ]

@@ -132,6 +132,50 @@ test('a model of the SDK is one line away: a turn with a call, its result, reaso
   ])
 })
 
+test('what a provider has signed is given back to it as it was', async () => {
+  const signed = (signature) => ({ anthropic: { signature } })
+  const reply = answer(
+    { type: 'reasoning-start', id: '0' },
+    { type: 'reasoning-delta', id: '0', delta: 'let me ' },
+    { type: 'reasoning-delta', id: '0', delta: 'think' },
+    { type: 'reasoning-delta', id: '0', delta: '', providerMetadata: signed('s1') },
+    { type: 'reasoning-end', id: '0' },
+    ...text('looking'),
+    {
+      type: 'tool-call',
+      toolCallId: 'c1',
+      toolName: 'mcp__far__look',
+      input: '{"at":"x"}',
+      providerMetadata: { google: { thoughtSignature: 's2' } },
+    },
+    finish('tool-calls'),
+  )
+  const model = mock(reply, answer(...text('done'), finish('stop')), answer(...text('other'), finish('stop')))
+  const other = { name: 'js/other', stream: (request) => [JSON.stringify(request.messages)] }
+  const toolRegistry = registryOf({ 'mcp:far/look': async ({ at }) => `seen ${at}` })
+  const server = await started(fromVercelModel(model), { toolRegistry, models: [fromVercelModel(model), other] })
+  const first = await turn(server, 'look')
+  assert.equal(first.last.payload.result, 'done')
+  const own = [
+    { type: 'reasoning', text: 'let me think', providerOptions: signed('s1') },
+    { type: 'text', text: 'looking' },
+    {
+      type: 'tool-call',
+      toolCallId: 'c1',
+      providerOptions: { google: { thoughtSignature: 's2' } },
+      toolName: 'mcp__far__look',
+      input: { at: 'x' },
+    },
+  ]
+  assert.deepEqual(model.doStreamCalls[1].prompt[2], { role: 'assistant', content: own })
+  const kept = payloads(first, 'stream.complete')[0].original
+  assert.deepEqual([kept.wire, kept.model, kept.items.length], ['javascript', 'mock/v3', 3])
+  // Another model is told the text and the call, and not what is the first one's own.
+  const path = `/sessions/${first.sessionId}/prompt?wait=true`
+  const { body } = await http(server, 'POST', path, { prompt: 'and you?', turn: { model: 'js/other' } })
+  assert.ok(body.result.includes('looking') && !body.result.includes('original'), body.result)
+})
+
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=='
 
 /** A model that only writes down what it was asked, in a version of the interface. */

@@ -92,6 +92,10 @@ const anyArguments = (value, path, issues) => {
 }
 const callShape = shape({ id: optional(string), name: text, arguments: optional(anyArguments) })
 const type = string
+/** What a model gives back to itself is its own affair; it has to have a form in JSON. */
+function anyItems(value, path, issues) {
+  if (!Array.isArray(value)) issues.push({ path, message: `expected an array, got ${describe(value)}` })
+}
 
 const CHUNKS = {
   delta: shape({ type, text: string }),
@@ -105,6 +109,7 @@ const CHUNKS = {
     arguments: optional(string),
   }),
   usage: shape({ type, usage: usageShape }),
+  original: shape({ type, items: anyItems }),
   complete: shape({ type, finishReason: optional(oneOf(...FINISH_REASONS)), usage: optional(usageShape) }),
   error: shape({
     type,
@@ -135,6 +140,15 @@ function argumentsText(args, at) {
   }
 }
 
+/** Items as they stand now, in a form that JSON has. */
+function plainItems(items, at) {
+  try {
+    return JSON.parse(toJson(items))
+  } catch (cause) {
+    throw new BadChunk(`chunk ${at}: items: cannot be written as JSON: ${messageOf(cause)}`)
+  }
+}
+
 /** Something was yielded that is no chunk. */
 class BadChunk extends Error {}
 
@@ -147,6 +161,7 @@ const WRITE = {
   ],
   tool_call_delta: (chunk) => [{ ...chunk }],
   usage: ({ usage }) => [{ type: 'usage', ...usage }],
+  original: ({ items }, at) => [{ type: 'original', items: plainItems(items, at) }],
   complete: ({ finishReason, usage }) => [
     ...(usage === undefined ? [] : [{ type: 'usage', ...usage }]),
     { type: 'complete', finishReason },

@@ -60,7 +60,23 @@ const filePart = (version, { mediaType, data }) => ({
 const userPart = (version) => (part) =>
   part.type === 'image' ? filePart(version, part) : { type: 'text', text: part.text }
 
-function assistantMessage({ content, toolCalls = [] }) {
+/**
+ * A reply in the words of its provider. It is the provider's to say what it wants back, and ours what was called: where the two
+ * differ, the reply is told without them.
+ */
+function ownWords({ original, toolCalls = [] }) {
+  if (!Array.isArray(original)) return undefined
+  const called = original.filter((part) => part.type === 'tool-call')
+  const same = called.length === toolCalls.length && called.every((part, at) => part.toolCallId === toolCalls[at].id)
+  if (!same) return undefined
+  const input = new Map(toolCalls.map(({ id, name, arguments: given }) => [id, { toolName: name, input: given }]))
+  return original.map((part) => (part.type === 'tool-call' ? { ...part, ...input.get(part.toolCallId) } : part))
+}
+
+function assistantMessage(message) {
+  const { content, toolCalls = [] } = message
+  const own = ownWords(message)
+  if (own) return { role: 'assistant', content: own }
   const texts = content === '' ? [] : [{ type: 'text', text: content }]
   const calls = toolCalls.map(({ id, name, arguments: input }) => ({
     type: 'tool-call',
@@ -180,13 +196,26 @@ class Translator {
   finished = false
   /** Calls whose arguments have begun and are not whole. */
   #begun = new Map()
+  /** The reply as the provider wants it back, and those parts of it by their ids that are not whole. */
+  #parts = []
+  #open = new Map()
+  /** Something in it is the provider's own. */
+  #marked = false
 
   /** The chunks of one part: none, one or some. */
   take(part) {
     switch (part?.type) {
+      case 'text-start':
+      case 'text-end':
+      case 'reasoning-start':
+      case 'reasoning-end':
+        this.#keep(part)
+        return []
       case 'text-delta':
+        this.#keep(part)
         return [part.delta]
       case 'reasoning-delta':
+        this.#keep(part)
         return [{ type: 'reasoning', text: part.delta }]
       case 'tool-input-start':
         if (!part.providerExecuted) this.#begun.set(part.id, { id: part.id, name: part.toolName, arguments: '' })
@@ -208,9 +237,33 @@ class Translator {
     }
   }
 
-  #call({ toolCallId, toolName, input, providerExecuted }) {
+  /** Adds a piece to the part that it belongs to. */
+  #keep({ type, id, delta = '', providerMetadata }) {
+    const kind = type.slice(0, type.indexOf('-'))
+    const key = `${kind} ${id}`
+    let kept = this.#open.get(key)
+    if (kept === undefined) {
+      kept = { type: kind, text: '' }
+      this.#open.set(key, kept)
+      this.#parts.push(kept)
+    }
+    kept.text += delta
+    this.#mark(kept, providerMetadata)
+    if (type.endsWith('-end')) this.#open.delete(key)
+  }
+
+  #mark(kept, providerMetadata) {
+    if (!plain(providerMetadata)) return
+    kept.providerOptions = mergeProviders(kept.providerOptions, providerMetadata)
+    this.#marked = true
+  }
+
+  #call({ toolCallId, toolName, input, providerExecuted, providerMetadata }) {
     this.#begun.delete(toolCallId)
     if (providerExecuted) return []
+    const kept = { type: 'tool-call', toolCallId }
+    this.#parts.push(kept)
+    this.#mark(kept, providerMetadata)
     return [{ type: 'tool_call', toolCall: { id: toolCallId, name: toolName, arguments: input ?? '' } }]
   }
 
@@ -222,7 +275,10 @@ class Translator {
     // What was cut off inside its arguments is told to the model, and not lost.
     const cut = [...this.#begun.values()].map((toolCall) => ({ type: 'tool_call', toolCall }))
     const end = { type: 'complete', finishReason: REASONS[reason] ?? 'end_turn', ...(told && { usage: told }) }
-    return [...cut, end]
+    // A call that was cut off is none that a provider would take back.
+    const parts = this.#parts.filter(({ text, providerOptions }) => text !== '' || providerOptions !== undefined)
+    const own = this.#marked && cut.length === 0 ? [{ type: 'original', items: parts }] : []
+    return [...cut, ...own, end]
   }
 }
 

@@ -3,13 +3,17 @@
 //! `js/models.cjs` has held each chunk against its form and has the words for those that do not fit. Here calls are put
 //! together of their pieces; a call counts when the model has stopped. A generator that returns has stopped.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::base::limit;
 use crate::model::{ModelError, ModelEvent, StopReason};
-use crate::protocol::{ToolCallRequest, Usage};
+use crate::protocol::{Original, ToolCallRequest, Usage};
 
+/// What replies of JavaScript models are called that are given back in their own words.
+pub(super) const WIRE: &str = "javascript";
 /// Calls of one reply, at most.
 const CALLS_MAX: usize = 1_000;
 
@@ -28,6 +32,7 @@ enum Other {
     ToolCall(CallPiece),
     ToolCallDelta(CallPiece),
     Usage(GivenUsage),
+    Original { items: Vec<Value> },
     Complete { finish_reason: Option<GivenReason> },
 }
 
@@ -138,12 +143,21 @@ struct Partial {
 /// One reply as it comes.
 #[derive(Default)]
 pub(super) struct Assembler {
+    /// The model's id.
+    model: String,
+    /// The whole reply in the model's own words, as far as it has said.
+    original: Vec<Value>,
     calls: Vec<Partial>,
     bytes: usize,
     done: bool,
 }
 
 impl Assembler {
+    /// Of a reply of the model of that id.
+    pub(super) fn of(model: &str) -> Self {
+        Self { model: model.to_owned(), ..Self::default() }
+    }
+
     /// Takes a batch: a JSON array of chunks.
     ///
     /// # Errors
@@ -170,6 +184,8 @@ impl Assembler {
             Other::ToolCall(piece) => self.begin(piece, true)?,
             Other::ToolCallDelta(piece) => self.add(piece)?,
             Other::Usage(usage) => events.push(ModelEvent::Usage(usage.into())),
+            // Who says it again says it of more.
+            Other::Original { items } => self.original = items,
             Other::Complete { finish_reason } => self.finish(finish_reason, events),
         }
         Ok(())
@@ -246,6 +262,11 @@ impl Assembler {
             Some(GivenReason::ToolUse) => StopReason::ToolUse,
             None | Some(GivenReason::EndTurn) => StopReason::EndTurn,
         };
+        let items = std::mem::take(&mut self.original);
+        if !items.is_empty() {
+            let original = Original { wire: WIRE.to_owned(), model: self.model.clone(), items };
+            events.push(ModelEvent::Original(Arc::new(original)));
+        }
         let length = stop == StopReason::Length;
         events.extend(calls.into_iter().map(|call| call.into_event(length)));
         events.push(ModelEvent::Finished(stop));
@@ -305,6 +326,9 @@ mod tests {
     #[test]
     fn what_is_yielded_becomes_events_in_its_order() {
         use ModelEvent::{Finished, Reasoning, Text};
+        let original = |item: Value| {
+            ModelEvent::Original(Arc::new(Original { wire: WIRE.into(), model: String::new(), items: vec![item] }))
+        };
         let usage = |input_tokens, output_tokens, total_tokens| {
             ModelEvent::Usage(Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() })
         };
@@ -317,6 +341,9 @@ mod tests {
                 vec![usage(3, 0, 3), Finished(StopReason::Length)]),
             (vec![json!([{"type": "usage", "inputTokens": 3, "outputTokens": 4, "totalTokens": 9}])],
                 vec![usage(3, 4, 9), Finished(StopReason::EndTurn)]),
+            (vec![json!([{"type": "original", "items": [1]}, {"type": "original", "items": [{"a": 2}]}, "b"])],
+                vec![Text("b".into()), original(json!({"a": 2})), Finished(StopReason::EndTurn)]),
+            (vec![json!([{"type": "original", "items": []}])], vec![Finished(StopReason::EndTurn)]),
             (vec![json!([{"type": "complete", "finishReason": "content_filter"}])], vec![Finished(StopReason::ContentFilter)]),
         ];
         for (batches, want) in table {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::{Bridge, CallFailure};
-use super::chunks::{Assembler, Failure};
+use super::chunks::{Assembler, Failure, WIRE};
 use super::error::to_json;
 use super::feed::{Fed, Feed};
 use super::hooks::show_message;
@@ -110,9 +110,21 @@ impl JsModel {
         told
     }
 
+    /// A message as the model reads it: its own replies also in its own words, where it wants them back.
+    fn shown(&self, message: &Message, names: &WireNames) -> Value {
+        let mut shown = shown(message, names);
+        if let Message::Assistant { original: Some(original), .. } = message
+            && original.wire == WIRE
+            && original.model == self.given.id
+        {
+            shown["original"] = json!(original.items);
+        }
+        shown
+    }
+
     /// The request as JavaScript reads it.
     fn written(&self, request: &ModelRequest, told: &Told) -> String {
-        let messages: Vec<Value> = request.messages.iter().map(|message| shown(message, &told.names)).collect();
+        let messages: Vec<Value> = request.messages.iter().map(|message| self.shown(message, &told.names)).collect();
         let (system, messages) = (to_json(&request.system), to_json(&messages));
         let (id, reasoning, tools) = (to_json(&self.given.id), to_json(&request.reasoning), &told.json);
         format!(
@@ -229,7 +241,7 @@ impl Talk {
             return Phase::Failed(ModelError::Aborted);
         }
         let feed = Feed::open(&self.bridge, (self.target, "model"), input);
-        feed.map_or_else(|| Phase::Failed(self.gone()), |feed| Phase::Listening(feed, Assembler::default()))
+        feed.map_or_else(|| Phase::Failed(self.gone()), |feed| Phase::Listening(feed, Assembler::of(&self.id)))
     }
 
     fn gone(&self) -> ModelError {
