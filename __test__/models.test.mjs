@@ -296,7 +296,7 @@ const GARBAGE = [
   [{ type: 'tool_call', toolCall: { name: 'a', arguments: deep } }, 'toolCall.arguments: cannot be written as JSON'],
   [{ type: 'tool_call_delta', index: -1 }, 'chunk 1: index: expected an integer of at least 0'],
   [{ type: 'usage', usage: { inputTokens: 1.5 } }, 'chunk 1: usage.inputTokens: expected an integer'],
-  [{ type: 'original', items: 'x' }, 'chunk 1: items: expected an array, got "x"'],
+  [{ type: 'original', items: 'x' }, 'chunk 1: items: expected an array, got string "x"'],
   [{ type: 'original', items: [deep] }, 'chunk 1: items: cannot be written as JSON'],
   [{ type: 'complete', finishReason: 'stop' }, 'chunk 1: finishReason: expected one of "end_turn"'],
   [{ type: 'error', message: '' }, 'chunk 1: message: expected a non-empty string'],

@@ -23,13 +23,13 @@ const WIRES: [(&str, Api, &str); 4] = [
     ("gemini", Api::Gemini, ""),
 ];
 
-fn main() {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let value = |name: &str| words.iter().position(|word| word == name).and_then(|at| words.get(at + 1)).cloned();
     // `cargo test --all-targets` starts it without anything to ask.
-    let Some(address) = value("--address") else { return };
+    let Some(address) = value("--address") else { return Ok(()) };
     let rounds: usize = value("--rounds").and_then(|digits| digits.parse().ok()).unwrap_or(5);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         for (name, api, path) in WIRES {
             let place = Arc::new(Place::new("bench", format!("http://{address}{path}"), Duration::from_secs(60)));
@@ -40,7 +40,7 @@ fn main() {
             let mut counted = (0, 0);
             for round in 0..=rounds {
                 let since = Instant::now();
-                counted = read(model.as_ref()).await;
+                counted = read(model.as_ref()).await?;
                 if round > 0 {
                     times.push(since.elapsed().as_secs_f64() * 1000.0);
                 }
@@ -53,11 +53,12 @@ fn main() {
                 times[0],
             );
         }
-    });
+        Ok(())
+    })
 }
 
 /// Reads an answer to its end: pieces of text and their bytes.
-async fn read(model: &dyn Model) -> (usize, usize) {
+async fn read(model: &dyn Model) -> Result<(usize, usize), Box<dyn std::error::Error>> {
     let request = ModelRequest {
         messages: vec![Message::User(vec![Part::Text { text: "go".to_owned() }])].into(),
         reasoning: Reasoning::Auto,
@@ -66,7 +67,7 @@ async fn read(model: &dyn Model) -> (usize, usize) {
     let mut events = model.stream(request, CancellationToken::new());
     let (mut texts, mut bytes, mut done) = (0, 0, false);
     while let Some(event) = events.next().await {
-        match event.expect("the recording is whole") {
+        match event? {
             ModelEvent::Text(text) => {
                 texts += 1;
                 bytes += text.len();
@@ -75,6 +76,5 @@ async fn read(model: &dyn Model) -> (usize, usize) {
             _ => {}
         }
     }
-    assert!(done, "the answer has an end");
-    (texts, bytes)
+    if done { Ok((texts, bytes)) } else { Err("the answer has no end".into()) }
 }
