@@ -1,11 +1,13 @@
 //! Answers that are data: what each wire is told of the schema, what comes of answers that fit and of those that do not, and who is
 //! refused.
 
+use rusqlite::Connection;
 use serde_json::{Value, json};
 use simse::app::{App, Caller};
 use simse::config::{Api, Storage};
 use simse::protocol::{ErrorCode, EventBody, Prompt, SessionId, TurnStatus};
 
+use crate::log::simse;
 use crate::support::model_server::{Answer, ModelServer, queue};
 use crate::support::says::{Says, WIRES};
 use crate::support::sessions::{events, open, provider, session, turn};
@@ -160,6 +162,19 @@ async fn a_schema_waits_with_its_prompt_over_a_restart() {
     .await;
     let done = crate::support::http::within(again.wait_turn(&caller, &id, &queued.turn_id)).await.expect("it ends");
     assert_eq!(done.output, Some(json!({ "n": 3 })), "{done:?}");
+    let kept = again.turn(&caller, &id, &queued.turn_id).await.expect("it is kept");
+    assert_eq!((kept.output, kept.result), (done.output, done.result));
+    again.shutdown(std::time::Duration::from_secs(10)).await.expect("it stops");
+    // Log and record agree about it.
+    let data = directory.path().join("data");
+    let (code, out, err) = simse(&["check"], &data).await;
+    assert_eq!(code, 0, "{out}{err}");
+    let database = Connection::open(data.join("simse.db")).unwrap();
+    let changed = database.execute("UPDATE turn SET body = replace(body, '{\"n\":3}', '{\"n\":4}')", []).unwrap();
+    assert!(changed > 0);
+    drop(database);
+    let (code, out, err) = simse(&["check"], &data).await;
+    assert!(code == 1 && (out.clone() + &err).contains("output"), "{out}{err}");
 }
 
 #[tokio::test]

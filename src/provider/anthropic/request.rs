@@ -21,6 +21,9 @@ use crate::tool::told_schema;
 /// Tokens of a reply where nothing is known of the model.
 const OUTPUT_TOKENS: u64 = 32_000;
 
+/// The member that holds how an answer is to be.
+const CONFIG: &str = "output_config";
+
 /// What a request is made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
@@ -97,7 +100,7 @@ pub(super) fn encode(
         end(body, spec, (request, told), plan.effort)?;
         if purpose == Purpose::Answer {
             body.extend_from_slice(b",\"stream\":true");
-            spec.write_members(body)?;
+            spec.write_members_without(body, CONFIG)?;
         }
         body.push(b'}');
         Ok(())
@@ -139,7 +142,10 @@ fn end(
     config.extend(effort.map(|effort| ("effort".to_owned(), effort.into())));
     config
         .extend(format.map(|schema| ("format".to_owned(), json!({ "type": "json_schema", "schema": taken(schema) }))));
-    if !config.is_empty() && !spec.body.contains_key("output_config") {
+    // What the settings say of it has the last word.
+    let given = spec.body.get(CONFIG).and_then(Value::as_object).into_iter().flatten();
+    config.extend(given.map(|(name, value)| (name.clone(), value.clone())));
+    if !config.is_empty() {
         body.extend_from_slice(b",\"output_config\":");
         write(body, &config)?;
     }

@@ -435,6 +435,23 @@ fn settings_have_the_last_word_and_short_windows_short_replies() {
     let told = Arc::new(tell(&[]).unwrap());
     let text = String::from_utf8(encode(&spec, &request, &told, Purpose::Answer).unwrap().to_vec()).unwrap();
     assert_eq!((text.matches("\"max_tokens\"").count(), text.matches("\"thinking\"").count()), (1, 1), "{text}");
+    // Beside what they say of it an answer is still held to its schema; where its provider does not do that it is told in words.
+    let schema = Some(Arc::new(json!({ "type": "object" })));
+    let held = ModelRequest { output_schema: schema, ..request };
+    let newest = Spec {
+        model: "claude-opus-5".into(),
+        body: Map::from_iter([("output_config".to_owned(), json!({ "effort": "low" }))]),
+        ..self::spec()
+    };
+    let sent = body(&newest, &held);
+    assert_eq!(
+        (&sent["output_config"]["effort"], &sent["output_config"]["format"]["type"]),
+        (&json!("low"), &json!("json_schema"))
+    );
+    let older = Spec { model: "claude-sonnet-4".into(), body: Map::new(), ..newest };
+    let sent = body(&older, &held);
+    assert_eq!(sent.get("output_config"), None);
+    assert!(sent["system"][0]["text"].as_str().unwrap().contains("It fits this JSON Schema"), "{sent}");
 }
 
 #[test]
