@@ -9,7 +9,7 @@ use super::wire::{Request, RpcError, VERSIONS};
 const NAME_CHARS_MAX: usize = 80;
 
 /// What it is told about itself once, for its model.
-const INSTRUCTIONS: &str = "The tools work in one session of this server, in its working directory, under its permission \
+pub(super) const INSTRUCTIONS: &str = "The tools work in one session of this server, in its working directory, under its permission \
     rules: a call may be refused, or ask the user first. Read a file before you change it. `session_prompt` gives work to an \
     agent of this server, `session_wait` waits for its answer.";
 
@@ -36,11 +36,15 @@ impl Hello {
         let nothing = Map::new();
         let object = |name: &str| request.params.get(name).and_then(Value::as_object);
         let can = object("capabilities").ok_or_else(|| RpcError::params("`capabilities`: expected an object"))?;
-        let about = object("clientInfo").unwrap_or(&nothing);
+        Ok(Self::of(version, (can, object("clientInfo").unwrap_or(&nothing))))
+    }
+
+    /// The same of what it said: what it can, and about itself.
+    pub(super) fn of(version: &'static str, (can, about): (&Map<String, Value>, &Map<String, Value>)) -> Self {
         let said = |name: &str| about.get(name).and_then(Value::as_str).unwrap_or_default();
         let client: String = [said("name"), said("version")].join(" ").chars().filter(|c| !c.is_control()).collect();
         let client: String = client.trim().chars().take(NAME_CHARS_MAX).collect();
-        Ok(Self {
+        Self {
             version,
             client: if client.is_empty() { "unknown".to_owned() } else { client },
             // Where no way is named, forms are meant: before there were others, there was no name for them.
@@ -49,7 +53,7 @@ impl Hello {
                 .is_some_and(|ways| ways.get("form").is_some() || ways.get("url").is_none()),
             has_roots: can.contains_key("roots"),
             samples: can.contains_key("sampling"),
-        })
+        }
     }
 }
 
@@ -58,6 +62,16 @@ pub(super) fn answer(peer: &Peer, request: &Request) -> Result<Value, RpcError> 
     let hello = Hello::read(request)?;
     let version = hello.version;
     peer.greet(hello)?;
+    Ok(json!({
+        "protocolVersion": version,
+        "capabilities": offers(peer),
+        "serverInfo": server(),
+        "instructions": INSTRUCTIONS,
+    }))
+}
+
+/// What is offered to a client.
+pub(super) fn offers(peer: &Peer) -> Value {
     let mut capabilities = json!({
         "tools": { "listChanged": true },
         "resources": { "listChanged": true, "subscribe": true },
@@ -67,12 +81,12 @@ pub(super) fn answer(peer: &Peer, request: &Request) -> Result<Value, RpcError> 
     if peer.fixtures {
         capabilities["prompts"] = json!({});
     }
-    Ok(json!({
-        "protocolVersion": version,
-        "capabilities": capabilities,
-        "serverInfo": { "name": "simse", "title": "simse", "version": env!("CARGO_PKG_VERSION") },
-        "instructions": INSTRUCTIONS,
-    }))
+    capabilities
+}
+
+/// Who says it.
+pub(super) fn server() -> Value {
+    json!({ "name": "simse", "title": "simse", "version": env!("CARGO_PKG_VERSION") })
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use futures_util::stream;
 use serde_json::Value;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::modern::{self, MODERN};
 use super::peer::Peer;
 use super::stream::Reader;
 use super::watch;
@@ -95,11 +96,20 @@ async fn take(mut call: Call) -> Result<Response, Refusal> {
         let message = "`Accept`: expected application/json and text/event-stream";
         return Err(refuse(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, message));
     }
-    check_version(&call)?;
     let (messages, listed) = {
         let body = call.bytes().await?;
         wire::read(&body).map_err(|(id, error)| Refusal::Rpc(StatusCode::BAD_REQUEST, id, error))?
     };
+    if let [Incoming::Request(request)] = messages.as_slice()
+        && !listed
+        && modern::is_meant(&call, request)
+    {
+        return Ok(modern::answer(modern::Came::with(&call), bound, request.clone()).await);
+    }
+    if is_modern(&call)? {
+        return modern_rest(&messages);
+    }
+    check_version(&call)?;
     if let [Incoming::Request(request)] = messages.as_slice()
         && request.method == "initialize"
         && peer(&call).is_err()
@@ -132,6 +142,24 @@ async fn take(mut call: Call) -> Result<Response, Refusal> {
         worker.end_stream(&answers, true);
     });
     Ok(first_or_stream(&call.shared, peer, reader, listed).await)
+}
+
+/// Whether a message belongs to no session, and says that it is of the version that has none.
+fn is_modern(call: &Call) -> Result<bool, Refusal> {
+    let headers = &call.head.headers;
+    Ok(single(headers, &VERSION)? == Some(MODERN) && single(headers, &SESSION)?.is_none())
+}
+
+/// What is no single request, in a version that has nothing else but notifications, which change nothing.
+fn modern_rest(messages: &[Incoming]) -> Result<Response, Refusal> {
+    match messages {
+        [Incoming::Notification { .. }] => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::ACCEPTED;
+            Ok(response)
+        }
+        _ => Err(refuse(StatusCode::BAD_REQUEST, INVALID_REQUEST, format!("expected one request ({MODERN})"))),
+    }
 }
 
 /// A single answer that comes soon is JSON; whatever else there is to say makes a stream of it.
@@ -182,6 +210,10 @@ async fn initialize(
 fn open(call: &Call) -> Result<Response, Refusal> {
     if !accepts(call, "text/event-stream") {
         return Err(refuse(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, "`Accept`: expected text/event-stream"));
+    }
+    if is_modern(call)? {
+        let message = format!("there is no stream to open in {MODERN}: `subscriptions/listen` is one");
+        return Err(refuse(StatusCode::METHOD_NOT_ALLOWED, INVALID_REQUEST, message));
     }
     check_version(call)?;
     let peer = peer(call)?;

@@ -11,6 +11,7 @@ mod fixtures;
 mod hello;
 pub(super) mod http;
 mod methods;
+mod modern;
 mod peer;
 mod pipe;
 mod questions;
@@ -30,6 +31,7 @@ use parking_lot::Mutex;
 pub use bridge::{Attachment, bridge_mcp};
 pub use pipe::serve_mcp;
 
+use self::hello::Hello;
 use self::peer::Peer;
 use crate::app::{App, Caller};
 use crate::base::limit;
@@ -59,7 +61,41 @@ impl Peers {
     /// # Errors
     /// `RESOURCE_EXHAUSTED`.
     fn make(&self, app: &Arc<App>, (caller, bound): (&Caller, Option<SessionId>)) -> Result<Arc<Peer>, ApiError> {
+        // Nobody guesses it; and who knew it would still have to be the same caller.
+        let id = format!("mcp_{}", uuid::Uuid::new_v4().simple());
+        self.admit(id, (app, caller), bound)
+    }
+
+    /// What is kept of the clients of requests that say all by themselves, and say the same of them; they hear so much.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED`.
+    fn stateless(
+        &self,
+        app: &Arc<App>,
+        (caller, bound): (&Caller, Option<SessionId>),
+        (hello, level): (&Hello, Option<usize>),
+    ) -> Result<Arc<Peer>, ApiError> {
+        // With a sign that no header has.
+        let id = format!("\0{caller:?} {bound:?} {hello:?} {level:?}");
+        let peer = self.admit(id, (app, caller), bound)?;
+        // Said already, and the same.
+        let _again = peer.greet(hello.clone());
+        peer.set_level(level.unwrap_or(peer::LEVELS.len()));
+        peer.touch();
+        Ok(peer)
+    }
+
+    fn admit(
+        &self,
+        id: String,
+        (app, caller): (&Arc<App>, &Caller),
+        bound: Option<SessionId>,
+    ) -> Result<Arc<Peer>, ApiError> {
         let mut open = self.open.lock();
+        if let Some(peer) = open.get(&id) {
+            return Ok(Arc::clone(peer));
+        }
         if open.len() >= limit::MCP_SESSIONS_MAX {
             open.retain(|_, peer| {
                 let idle = peer.is_idle();
@@ -73,8 +109,6 @@ impl Peers {
             let message = format!("{} MCP clients are connected already", limit::MCP_SESSIONS_MAX);
             return Err(ApiError::new(ErrorCode::ResourceExhausted, message));
         }
-        // Nobody guesses it; and who knew it would still have to be the same caller.
-        let id = format!("mcp_{}", uuid::Uuid::new_v4().simple());
         let peer = Peer::new(id.clone(), (Arc::clone(app), caller.clone()), (bound, self.fixtures));
         open.insert(id, Arc::clone(&peer));
         Ok(peer)

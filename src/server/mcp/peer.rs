@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::calls::Workplace;
 use super::hello::Hello;
 use super::methods;
+use super::modern::Parking;
 use super::roots;
 use super::stream::Stream;
 use super::watch::Watched;
@@ -55,6 +56,8 @@ pub(crate) struct Peer {
     next_question: AtomicU64,
     level: AtomicUsize,
     pub(super) watched: Watched,
+    /// Calls that wait for what it is asked.
+    pub(super) parking: Parking,
     pub(super) workplace: OnceCell<Workplace>,
     /// Fires when it is gone.
     pub(super) over: CancellationToken,
@@ -107,6 +110,7 @@ impl Peer {
             next_question: AtomicU64::new(1),
             level: AtomicUsize::new(level),
             watched: Watched::default(),
+            parking: Parking::default(),
             workplace: OnceCell::new(),
             over: CancellationToken::new(),
             silent: CancellationToken::new(),
@@ -291,6 +295,7 @@ impl Peer {
     /// It is gone: what it asked for is given up.
     pub(super) fn end(&self) {
         self.over.cancel();
+        self.parking.clear();
         self.standing.close();
         let streams = std::mem::take(&mut *self.streams.lock());
         for stream in streams.open.values() {

@@ -26,6 +26,15 @@ pub(super) fn list(peer: &Arc<Peer>, request: &Request) -> Outcome {
     Ok(listed("tools", tools, next))
 }
 
+/// The schema of a tool's arguments, by the name that clients know.
+pub(super) fn schema_of(peer: &Peer, name: &str) -> Option<Value> {
+    let offered = peer.app.offered_tools().into_iter();
+    offered
+        .map(|(definition, schema)| (wire_name(&definition.name), schema))
+        .find(|(own, _)| own == name)
+        .map(|of| of.1)
+}
+
 /// A tool's name as clients take it: letters, digits, `_`, `-` and `.`, which those of tool servers have not.
 pub(super) fn wire_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');

@@ -348,7 +348,7 @@ fn protocols() -> Vec<Row> {
     let bound = || id("session", "SessionId", "The session that the client's calls run in. Default: one of its own.");
     let post = operation("mcp.post", "The tools and sessions as an MCP server: messages of a client.")
         .takes(bound())
-        .more("Streamable HTTP of the Model Context Protocol, versions 2024-11-05 to 2025-11-25: see docs/mcp.md.")
+        .more("Streamable HTTP of the Model Context Protocol, versions 2024-11-05 to 2025-11-25 and 2026-07-28: see docs/mcp.md.")
         .full_body(|_| serde_json::json!({ "type": ["object", "array"] }))
         .answers_with(200, "An answer, or a stream that ends with it.", "application/json", rpc)
         .answers_with(200, "", "text/event-stream", |_| serde_json::json!({ "type": "string" }))

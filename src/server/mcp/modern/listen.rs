@@ -1,0 +1,146 @@
+//! What a client of 2026-07-28 is told by itself (`subscriptions/listen`): a request whose answer is a stream of notifications.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use futures_util::stream;
+use serde_json::{Map, Value, json};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Came;
+use super::said::Said;
+use super::told;
+use crate::protocol::SessionId;
+use crate::server::Shared;
+use crate::server::mcp::peer::Peer;
+use crate::server::mcp::resources;
+use crate::server::mcp::stream::Reader;
+use crate::server::mcp::wire::{self, Request, RpcError};
+use crate::server::mcp::{fixtures, watch};
+use crate::server::sse::{self, STILL_HERE};
+
+/// Kinds of changes, as they are asked for and as they are told.
+const LISTS: [(&str, &str); 2] = [
+    ("toolsListChanged", "notifications/tools/list_changed"),
+    ("resourcesListChanged", "notifications/resources/list_changed"),
+];
+const UPDATED: &str = "notifications/resources/updated";
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// Somebody who listens. Nobody else has this client: with the line it ends.
+struct Listener {
+    shared: Arc<Shared>,
+    peer: Arc<Peer>,
+    reader: Reader,
+    id: Value,
+    wanted: Vec<&'static str>,
+    first: Option<Bytes>,
+    over: bool,
+    _watching: Vec<AbortOnDropHandle<()>>,
+    _open: crate::base::metrics::Entered,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.mcp.remove(&self.peer);
+    }
+}
+
+/// Opens a stream of what is asked for.
+pub(super) async fn open(
+    came: &Came,
+    (said, bound): (&Said, Option<SessionId>),
+    request: &Request,
+) -> Result<Response, RpcError> {
+    let filter = request.params.get("notifications").and_then(Value::as_object);
+    let filter = filter.ok_or_else(|| RpcError::params("`notifications`: expected an object"))?;
+    let peer = came.shared.mcp.make(&came.shared.app, (&came.caller, bound))?;
+    peer.greet(said.hello.clone())?;
+    let listener = Listener {
+        shared: Arc::clone(&came.shared),
+        reader: peer.standing.read(0),
+        id: request.id.clone(),
+        wanted: Vec::new(),
+        first: None,
+        over: false,
+        _watching: watch::lists(&peer).into_iter().chain(fixtures::watch(&peer)).collect(),
+        _open: came.shared.app.meters().streams.enter(),
+        peer,
+    };
+    let listener = listener.subscribed(filter).await?;
+    let frames = stream::unfold(listener, |mut listener| async move {
+        let piece = listener.piece().await?;
+        Some((Ok::<_, Infallible>(piece), listener))
+    });
+    Ok(sse::response(Body::from_stream(frames)))
+}
+
+impl Listener {
+    /// Takes in what is asked for, and says first what of it is given.
+    async fn subscribed(mut self, filter: &Map<String, Value>) -> Result<Self, RpcError> {
+        let mut given = Map::new();
+        for (asked, told) in LISTS {
+            if filter.get(asked).and_then(Value::as_bool) == Some(true) {
+                self.wanted.push(told);
+                given.insert(asked.to_owned(), true.into());
+            }
+        }
+        let mut uris = Vec::new();
+        for uri in filter.get("resourceSubscriptions").and_then(Value::as_array).into_iter().flatten() {
+            let uri = uri
+                .as_str()
+                .ok_or_else(|| RpcError::params("`notifications.resourceSubscriptions`: expected texts"))?;
+            // What is not there is left out of what is given.
+            if resources::subscribe(&self.peer, uri).await.is_ok() {
+                uris.push(uri);
+            }
+        }
+        if !uris.is_empty() {
+            self.wanted.push(UPDATED);
+            given.insert("resourceSubscriptions".to_owned(), uris.into());
+        }
+        let method = "notifications/subscriptions/acknowledged";
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": { "notifications": given } });
+        self.first = Some(self.tagged(message));
+        Ok(self)
+    }
+
+    fn tagged(&self, mut message: Value) -> Bytes {
+        message["params"]["_meta"][SUBSCRIPTION] = self.id.clone();
+        Bytes::from(format!("data: {message}\n\n"))
+    }
+
+    async fn piece(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        if self.over {
+            return None;
+        }
+        loop {
+            tokio::select! {
+                biased;
+                message = self.reader.next() => {
+                    let (_, text) = message?;
+                    self.peer.touch();
+                    let message: Value = serde_json::from_str(&text).unwrap_or_default();
+                    if self.wanted.iter().any(|wanted| message["method"] == *wanted) {
+                        return Some(self.tagged(message));
+                    }
+                }
+                () = self.shared.streams.cancelled() => {
+                    self.over = true;
+                    let mut result = told::result("subscriptions/listen", json!({}));
+                    result["_meta"][SUBSCRIPTION] = self.id.clone();
+                    return Some(Bytes::from(format!("data: {}\n\n", wire::response(&self.id, &Ok(result)))));
+                }
+                () = tokio::time::sleep(self.shared.options.heartbeat) => {
+                    self.peer.touch();
+                    return Some(STILL_HERE);
+                }
+            }
+        }
+    }
+}
