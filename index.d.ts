@@ -2260,6 +2260,16 @@ export interface ACPServerEntry {
   readonly files?: boolean
   /** Whether it is offered to have commands run by our tools. Default: as with `files`. */
   readonly terminals?: boolean
+  /**
+   * Which of a session's tools it can call, over MCP, in its turns and under our permission: `own`, all but those for files, commands and
+   * git, which agents have themselves (the default); `all`; `none`; or these.
+   */
+  readonly tools?: 'own' | 'all' | 'none' | readonly string[]
+  /**
+   * How it comes to the tools of a session's MCP servers: it connects them itself, as far as they can be told to it (`direct`, the
+   * default); their tools are among ours, under our rules and in our log (`through`); or not at all.
+   */
+  readonly mcpServers?: 'direct' | 'through' | 'none'
 }
 
 /** An MCP server: a program that is started, or an address. */

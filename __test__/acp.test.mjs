@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync } from 'node
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { createSimseServer } from '../js/index.js'
+import { createSimseServer, createToolRegistry } from '../js/index.js'
 import { http } from './support/http.mjs'
 import { scriptedModel } from './support/model.mjs'
 
@@ -131,3 +131,22 @@ for (const [what, entry, path] of [
     )
   })
 }
+
+test('an agent calls the tools of the program that runs the server', async () => {
+  const toolRegistry = createToolRegistry({ workingDirectory: room })
+  toolRegistry.register(
+    { name: 'notify', description: 'Tells somebody.', parameters: { text: { type: 'string', required: true } } },
+    async ({ text }) => `told ${text}`,
+  )
+  const toolPermissions = { defaultPolicy: 'allow' }
+  const server = await started([agent(), agent({ name: 'none', tools: 'none' })], { toolRegistry, toolPermissions })
+  const { session, turn } = await asked(server, 'tool notify {"text":"hello"}')
+  assert.equal(turn.status, 'completed', JSON.stringify(turn))
+  const { tools, said, isError } = JSON.parse(turn.result)
+  assert.deepEqual([tools.includes('notify'), said, isError], [true, 'told hello', false])
+  const { body } = await http(server, 'GET', `/sessions/${session.sessionId}/history?events=true`)
+  const ends = body.items.filter(({ type }) => type === 'tool.call.end')
+  assert.deepEqual([ends[0].payload.name, ends[0].payload.output], ['notify', 'told hello'])
+  assert.throws(() => createSimseServer({ acpServers: [agent({ tools: 'some' })], workingDirectory: room }), /tools/)
+  assert.throws(() => createSimseServer({ acpServers: [agent({ mcpServers: 'x' })], workingDirectory: room }), /mcpServers/)
+})

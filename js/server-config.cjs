@@ -77,6 +77,10 @@ const agentName = (value, path, issues) => {
   if (value === 'simse') issues.push({ path, message: 'expected a name other than "simse", which is our own agent\'s' })
 }
 
+/** Which of our tools an agent can call. */
+const agentTools = (value, path, issues) =>
+  (Array.isArray(value) ? list(text) : oneOf('own', 'all', 'none'))(value, path, issues)
+
 const agentMembers = {
   args: optional(list(string)),
   cwd: optional(text),
@@ -87,6 +91,8 @@ const agentMembers = {
   authMethod: optional(text),
   files: optional(boolean),
   terminals: optional(boolean),
+  tools: optional(agentTools),
+  mcpServers: optional(oneOf('direct', 'through', 'none')),
 }
 const PROFILES = ['claude', 'codex', 'gemini', 'opencode', 'qwen', 'pi', 'goose', 'kimi']
 const ownAgent = shape({ ...agentMembers, profile: optional(oneOf(...PROFILES)), name: agentName, command: text })

@@ -1,6 +1,7 @@
 /** The server: the whole engine behind HTTP, started and stopped from here. */
 'use strict'
 
+const { join } = require('node:path')
 const { addTarget, bridge, native } = require('./bridge.cjs')
 const { revive, simseError } = require('./errors.cjs')
 const { createHookSystem, watchHooks, HOOK_TYPES } = require('./hooks.cjs')
@@ -13,6 +14,9 @@ const { checkConfig, nativeConfig } = require('./server-config.cjs')
 
 /** The longest that a timer can wait. */
 const FOR_EVER_MS = 0x7fff_ffff
+
+/** What agents start to come to our tools. */
+const TOOL_BRIDGE = { program: process.execPath, args: [join(__dirname, 'tool-bridge.cjs')] }
 
 const warn = (message) => console.warn(`simse: ${message}`)
 
@@ -106,7 +110,8 @@ class Life {
         )
       const { config, native: server, registry } = this.#state
       try {
-        const { port } = JSON.parse(await server.start(toJson(nativeConfig(config)), registry?.native))
+        const given = { ...nativeConfig(config), toolBridge: TOOL_BRIDGE }
+        const { port } = JSON.parse(await server.start(toJson(given), registry?.native))
         this.port = port
       } catch (cause) {
         throw startError(cause)

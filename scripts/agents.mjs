@@ -1,6 +1,6 @@
 /**
  * Real agents under the real server: each one installed from its package registry answers a turn with a command, a turn that
- * writes a file after a question, a cancel, and a turn after a restart of the server, against a scripted model on this machine.
+ * writes a file after a question, one that calls a tool of ours, a cancel, and a turn after a restart of the server, against a scripted model on this machine.
  * Not part of `npm test`: it downloads up to a gigabyte. `npm run agents`, or `npm run agents -- codex pi`.
  *
  *   SIMSE_BIN      the program; default: target/debug/simse
@@ -173,7 +173,7 @@ async function attempt(agent) {
   const rules = ['acp:*', 'bash', 'fs_write', 'fs_edit'].map(
     (tool) => `[[permissions.rules]]\ntool = "${tool}"\npolicy = "ask"\n`,
   )
-  writeFileSync(config, `default_policy = "ask"\n${entry(agent, home, model.port)}\n${rules.join('\n')}`)
+  writeFileSync(config, `default_policy = "ask"\nmemory = true\n${entry(agent, home, model.port)}\n${rules.join('\n')}`)
   let server = await serve(scratch, config)
   try {
     const row = { agent: agent.name }
@@ -202,6 +202,13 @@ async function attempt(agent) {
     check(agent.asksNobody || ran.asked + wrote.asked > 0, 'somebody was asked', wrote)
     row['writes a file'] = wrote.ms
     row.questions = ran.asked + wrote.asked
+    const noted = await turn(server, sessionId, '@@note the sky is green@@')
+    const offered = noted.record.result === 'done'
+    if (offered) {
+      const calls = (await events(server, sessionId)).filter(({ payload }) => payload.name === 'memory_add')
+      check(calls.at(-1)?.payload.isError === false, 'our tool ran', calls)
+    }
+    row['calls our tool'] = offered ? `${Math.round(noted.ms)} ms, ${noted.asked} asked` : 'not shown to its model'
     let aborted
     const slow = await turn(server, sessionId, '@@slow@@', async () => {
       if (aborted) return

@@ -5,6 +5,7 @@
  *   @@say WORDS@@          says them
  *   @@run COMMAND@@        has the agent's shell tool run it, then says `done`
  *   @@write PATH TEXT@@    has the agent's writing tool write it (or its shell, of an agent without one), then says `done`
+ *   @@note TEXT@@          has the agent call our `memory_add`, then says `done`; `no such tool` where it is not offered
  *   @@slow@@               says a word every 50 ms, until nobody listens any more
  *
  * It answers at once. A request without tools is one for a title, and gets one.
@@ -13,7 +14,7 @@ import { createServer } from 'node:http'
 
 const SHELLS = ['exec_command', 'shell', 'shell_command', 'Bash', 'bash', 'run_shell_command']
 const WRITERS = ['Write', 'write', 'write_file']
-const ORDER = /@@(say|run|write|slow)(?: ([\s\S]*?))?@@/g
+const ORDER = /@@(say|run|write|note|slow)(?: ([\s\S]*?))?@@/g
 
 /** Starts it on a free port of this machine; `requests` counts what came, by wire format. */
 export async function scriptedModel() {
@@ -85,6 +86,10 @@ function next(said, tools) {
   if (word === 'say') return { text: rest }
   if (word === 'slow') return { slow: true }
   if (results > 0) return { text: 'done' }
+  if (word === 'note') {
+    const ours = tools.find((tool) => /memory_add$/.test(tool.name))
+    return ours ? { call: { ...call(ours, {}), args: { text: rest } } } : { text: 'no such tool' }
+  }
   const named = (names) => tools.find((tool) => names.includes(tool.name))
   if (word === 'run') return { call: call(named(SHELLS), { command: rest }) }
   const [, file, content] = rest.match(/^(\S+) ([\s\S]*)$/)
@@ -203,7 +208,8 @@ const messages = {
   open(json, _path, response) {
     const usage = { input_tokens: 10, output_tokens: 5 }
     const message = {
-      id: 'msg_1',
+      // Claude Code takes replies of one id for parts of one reply.
+      id: `msg_${Math.random().toString(36).slice(2, 12)}`,
       type: 'message',
       role: 'assistant',
       model: json.model,

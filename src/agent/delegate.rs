@@ -86,7 +86,7 @@ impl Turn {
         self.title = scene.title.take().or(self.title.take());
         let said = self.remember_rounds(scene.rounds);
         if let Some(id) = session {
-            self.agent = Some(AgentSession { agent: model, id, messages: self.input.messages.len() });
+            self.agent = Some(AgentSession { agent: model, id, messages: self.input.messages.len(), fork_of: None });
         }
         let ended = match heard {
             _ if cancel.is_cancelled() => Ended::Aborted,
@@ -120,9 +120,12 @@ impl Turn {
                 host: self.input.environment.session.clone(),
                 directory: self.input.directory.clone(),
                 session: known.map(|session| session.id.clone()),
+                fork: known.is_some_and(|session| session.fork_of.is_some()),
                 unheard,
                 options: self.input.agent_options.clone(),
                 reasoning: self.input.reasoning,
+                servers: Arc::clone(&self.input.agent_servers),
+                tools: self.input.environment.registry.definitions(),
             }),
         }
     }

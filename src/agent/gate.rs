@@ -142,6 +142,7 @@ mod tests {
                     place: None,
                     insists,
                     unfit,
+                    asked: false,
                     preview: &Shown,
                 };
                 let got = gate.check(question, &CancellationToken::new()).await;

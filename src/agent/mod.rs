@@ -115,6 +115,8 @@ pub struct GateQuestion<'a> {
     /// Whether it is known that the call cannot run, because of its arguments. Nobody is asked about one: where the rules do
     /// not deny it, it is let through to its refusal.
     pub unfit: bool,
+    /// Whether somebody said yes to this very call already, to the agent that makes it: nobody is asked again.
+    pub asked: bool,
     /// What would happen; computed only when somebody has to be asked.
     pub preview: &'a dyn Preview,
 }

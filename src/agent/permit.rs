@@ -37,6 +37,7 @@ impl Prepared {
                     place: place.as_deref(),
                     insists: tool.insists_in(&request.arguments, context),
                     unfit,
+                    asked: false,
                     preview: &preview,
                 },
                 cancel,

@@ -76,6 +76,7 @@ impl TurnSampler {
             place: None,
             insists: false,
             unfit: false,
+            asked: false,
             preview: &Itself,
         };
         let verdict = self.gate.check(question, cancel).await;

@@ -477,6 +477,7 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
         agent: None,
         reasoning: Reasoning::High,
         agent_options: Default::default(),
+        agent_servers: Arc::default(),
         environment: CallEnvironment { sink: None, ..environment(log) },
         sink: Arc::clone(log) as Arc<dyn Sink>,
         progress: Progress::default(),

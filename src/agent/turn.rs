@@ -31,6 +31,7 @@ use super::reply::{Asking, Listener, Reply};
 use super::watch::Watched;
 use super::{Sink, SinkError, Steering, Wish};
 use crate::base::limit;
+use crate::config::McpServer;
 use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Messages, Model, ModelError, ModelRequest, StopReason};
@@ -58,6 +59,8 @@ pub struct TurnInput {
     pub reasoning: Reasoning,
     /// What an agent's options are set to.
     pub agent_options: AgentOptions,
+    /// The tool servers that an agent's session is to have.
+    pub agent_servers: Arc<[McpServer]>,
     /// Tools, permission and hooks.
     pub environment: CallEnvironment,
     /// Takes the events: `loop.*`, `stream.*`, `tool.*`, `turn.complete`, `session.steer`.

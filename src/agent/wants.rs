@@ -11,9 +11,9 @@ use super::call::{CallEnvironment, CallOutcome, finish_soon, run_call};
 use super::{Gate, GateQuestion, Preview};
 use crate::base::BoxFuture;
 use crate::hook::Before;
-use crate::model::{Carried, Errand, FormRequest, HostCall, Question, Reply, Steer};
-use crate::protocol::{FormReply, Part, PermissionVerdict, ToolCallResult, VerdictSource};
-use crate::tool::{Arguments, Form, Scope};
+use crate::model::{Carried, Errand, FormRequest, HostCall, Leave, Question, Reply, Steer};
+use crate::protocol::{FormReply, Part, PermissionVerdict, ToolCallResult, ToolDefinition, VerdictSource};
+use crate::tool::{Arguments, Form, Scope, Veil};
 
 /// What ran beside the stream.
 pub(super) enum Job {
@@ -47,6 +47,7 @@ pub(super) fn ask(
                 place: None,
                 insists: false,
                 unfit: false,
+                asked: false,
                 preview: &Given(question.preview.clone()),
             };
             environment.gate.check(asked, &cancel).await
@@ -112,8 +113,10 @@ pub(super) fn run(
         *scope.recorder.lock() = environment.scope.recorder.lock().clone();
         environment.scope = Arc::new(scope);
         environment.ear = call.ear.0;
-        if call.approved {
-            environment.gate = Arc::new(Leave);
+        match call.leave {
+            Leave::None => {}
+            Leave::Asked => environment.gate = Arc::new(AskedBefore(environment.gate)),
+            Leave::Full => environment.gate = Arc::new(Unasked),
         }
         let cancel = cancel.child_token();
         let stopped = async {
@@ -165,11 +168,28 @@ impl Preview for Given {
 }
 
 /// The gate of an agent that was given leave for everything by configuration.
-struct Leave;
+struct Unasked;
 
-impl Gate for Leave {
+impl Gate for Unasked {
     fn check<'a>(&'a self, _: GateQuestion<'a>, _: &'a CancellationToken) -> BoxFuture<'a, PermissionVerdict> {
         let verdict = PermissionVerdict { allowed: true, by: VerdictSource::Policy, reason: String::new() };
         Box::pin(std::future::ready(verdict))
+    }
+}
+
+/// The gate for a call that somebody said yes to before it came.
+struct AskedBefore(Arc<dyn Gate>);
+
+impl Gate for AskedBefore {
+    fn check<'a>(
+        &'a self,
+        question: GateQuestion<'a>,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, PermissionVerdict> {
+        self.0.check(GateQuestion { asked: true, ..question }, cancel)
+    }
+
+    fn veil(&self, tool: &ToolDefinition) -> Option<Veil> {
+        self.0.veil(tool)
     }
 }

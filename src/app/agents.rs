@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::OpenError;
+use super::wiring::host_tool_names;
 use crate::base::limit;
 use crate::base::process::trusted_environment;
 use crate::config::{AcpPermissionPolicy, AcpServer, Names, Settings, inherited_environment};
 use crate::model::Model;
 use crate::protocol::{ACP_PREFIX, AgentView, OWN_AGENT};
-use crate::provider::{AcpAgent, AcpOptions, AcpServices, Errands};
+use crate::provider::{AcpAgent, AcpOffer, AcpOptions, AcpServices, Errands};
 
 /// The tools that read and write files and run commands for agents.
 const READING_TOOL: &str = "fs_read";
@@ -36,7 +37,15 @@ pub(super) fn configured(settings: &Settings, tools: Option<&[String]>) -> Resul
     }
     let has = |tool: &str| tools.is_none_or(|names| names.iter().any(|name| name == tool));
     let serves = AcpServices { reads: has(READING_TOOL), writes: has(WRITING_TOOL), commands: has(RUNNING_TOOL) };
-    Ok(servers.iter().map(|server| Arc::new(AcpAgent::new(options(settings, server, serves)))).collect())
+    let theirs: Arc<[String]> = host_tool_names(settings).into();
+    let offer = |server: &AcpServer| AcpOffer {
+        tools: server.tools.clone(),
+        mcp_servers: server.mcp_servers,
+        theirs: Arc::clone(&theirs),
+        bridge: settings.tool_bridge.clone(),
+    };
+    let made = |server| AcpAgent::new(AcpOptions { offer: offer(server), ..options(settings, server, serves) });
+    Ok(servers.iter().map(|server| Arc::new(made(server))).collect())
 }
 
 /// The same as models: their turns take what is put on the desk of their session meanwhile.
@@ -70,7 +79,9 @@ fn alone(server: &AcpServer, directory: &Path) -> AcpOptions {
         timeout: Duration::from_millis(server.timeout_ms.unwrap_or(limit::ACP_TIMEOUT_MS)),
         auth_method: server.auth_method.clone(),
         policy: AcpPermissionPolicy::Prompt,
+        exit_grace: Duration::from_millis(server.exit_grace_ms),
         serves: AcpServices::default(),
+        offer: AcpOffer::default(),
         idle: None,
     }
 }
@@ -110,6 +121,7 @@ pub(super) fn model_of(agent: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{AcpMcpServers, AcpTools};
 
     fn settings(servers: &[(&str, &str)]) -> Settings {
         let server = |(name, command): &(&str, &str)| AcpServer {
@@ -124,6 +136,9 @@ mod tests {
             auth_method: None,
             files: true,
             terminals: true,
+            tools: AcpTools::default(),
+            mcp_servers: AcpMcpServers::default(),
+            exit_grace_ms: 0,
         };
         let acp_servers = servers.iter().map(server).collect();
         Settings { acp_servers, ..Settings::new("/".into()) }

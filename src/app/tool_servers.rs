@@ -36,6 +36,8 @@ const ASKED_BY_CLIENTS: [&str; 6] = [
 
 /// Where the parts of the surroundings are that servers need.
 pub(super) struct Around {
+    /// Where programs of servers of every session start.
+    pub(super) directory: PathBuf,
     /// Under which sessions work; canonical.
     pub(super) roots: Vec<PathBuf>,
     /// Where trust and logins are kept. None: in memory.
@@ -64,6 +66,8 @@ pub(super) struct ToolServers {
 #[derive(Clone)]
 struct Project {
     hash: String,
+    /// Where its programs start.
+    directory: PathBuf,
     servers: Arc<Servers>,
     problems: Vec<String>,
 }
@@ -187,7 +191,8 @@ impl ToolServers {
         // Names are the members of an object: each is there once.
         let servers = Servers::with_logins(&configured, (file.directory(), &self.logins), self.around.idle).ok()?;
         servers.start();
-        let project = Project { hash: file.hash.clone(), servers: Arc::new(servers), problems };
+        let directory = file.directory().to_owned();
+        let project = Project { hash: file.hash.clone(), directory, servers: Arc::new(servers), problems };
         projects.insert(file.path.clone(), project.clone());
         Some(project)
     }
@@ -215,6 +220,23 @@ impl ToolServers {
             hidden.extend(servers.configured().map(|server| format!("mcp:{}/", server.name)));
         }
         tools
+    }
+
+    /// Those that a session has, as an agent can start them itself: programs by the place where they lie. Of servers of one name
+    /// the first counts, as with their tools.
+    pub(super) async fn told(&self, session: &SessionId, directory: &Path) -> Arc<[McpServer]> {
+        let project = self.project(directory).await.map(|project| (project.directory, project.servers));
+        let own = self.own.lock().get(session).map(|servers| (directory.to_owned(), Arc::clone(servers)));
+        let shared = (self.around.directory.clone(), Arc::clone(&self.shared));
+        let mut told: Vec<McpServer> = Vec::new();
+        for (place, servers) in own.into_iter().chain(project).chain([shared]) {
+            for server in servers.configured() {
+                if told.iter().all(|other| other.name != server.name) {
+                    told.push(server.clone().started_from(&place));
+                }
+            }
+        }
+        told.into()
     }
 
     /// How many sessions have servers of their own.

@@ -177,17 +177,18 @@ impl Wardrobe {
                     expected: error.to_string().trim_start_matches("expected ").to_owned(),
                 }
             })?;
+        let around = Around { directory: working_directory.clone(), roots: roots.clone(), data: kept, idle };
         Ok(Self {
             models,
             hooks,
             working_directory,
-            roots: roots.clone(),
+            roots,
             allowed_paths: settings.allowed_paths.clone(),
             stale_check: settings.stale_check,
             sandbox,
             given,
             definitions,
-            servers: ToolServers::new(servers, logins, Around { roots, data: kept, idle }),
+            servers: ToolServers::new(servers, logins, around),
             told_bytes_max: settings.limits.mcp_told_bytes_max,
             provider_prompts: settings.provider_prompts.clone(),
             instructions: settings.instructions.clone(),
@@ -302,6 +303,14 @@ fn dressed(workspace: Workspace, stale_check: StaleCheck, sandbox: &Sandbox) -> 
     workspace.with_stale_check(stale_check).without(&sandbox.hidden).keeping(&sandbox.settings)
 }
 
+/// The names of our own tools: for files, commands and git.
+pub(super) fn host_tool_names(settings: &Settings) -> Vec<String> {
+    let workspace = Workspace::lenient(&settings.working_directory, &settings.allowed_paths);
+    // Where that cannot be followed nothing is opened at all.
+    let tools = workspace.map(|workspace| host_tools(workspace, &Sandbox::default())).unwrap_or_default();
+    tools.iter().map(|tool| tool.definition().name.clone()).collect()
+}
+
 fn host_tools(workspace: Workspace, sandbox: &Sandbox) -> Vec<Arc<dyn Tool>> {
     let workspace = Arc::new(workspace);
     let mut tools = host::filesystem_tools(&workspace);
@@ -377,7 +386,15 @@ impl Workbench for Wardrobe {
             self.place(settings).map_err(|refused| refused.0)?;
             let fallbacks = self.models.fallbacks_of(&model, settings.model_fallbacks.as_deref());
             let models = self.models.clone();
-            Ok(Equipment { model, fallbacks, system, registry, hooks: Arc::clone(&self.hooks), models })
+            // An agent that starts them itself has all of their tools: not where the session has some of them only.
+            let whole = settings.tools.is_none() && settings.without_tools.is_empty();
+            let agent_servers = if model.is_agent() && !model.only_carries() && whole {
+                self.servers.told(session, &settings.working_directory).await
+            } else {
+                Arc::default()
+            };
+            let hooks = Arc::clone(&self.hooks);
+            Ok(Equipment { model, fallbacks, system, registry, hooks, models, agent_servers })
         })
     }
 }

@@ -90,6 +90,9 @@ pub(super) enum Command {
     /// The yes is to the content as it is now: a file that changes is asked about again.
     #[command(after_help = EXIT_CODES)]
     Trust(Trust),
+    /// Join an agent's tool client to the server that runs the agent; agents start it themselves
+    #[command(hide = true)]
+    Bridge,
     /// Print the OpenAPI document of the server's routes, events and commands
     ///
     /// The same as a server's GET /openapi.json; it takes none to print it.

@@ -8,6 +8,7 @@ mod acp;
 mod activation;
 mod arguments;
 mod attach;
+mod bridge;
 mod check;
 mod client;
 mod config;
@@ -99,6 +100,7 @@ pub fn main() -> ExitCode {
             Command::Import(arguments) => transfer::import(arguments).await,
             Command::McpLogin(arguments) => tool_servers::log_in_at(arguments).await,
             Command::Trust(arguments) => tool_servers::trust(arguments),
+            Command::Bridge => bridge::run(),
             Command::Openapi => openapi(),
         }
     });

@@ -13,7 +13,7 @@ use crate::app::{App, Extras, OpenError};
 use crate::base::limit;
 use crate::base::passed::Passed;
 use crate::config::data_directory::{self, DataDirectoryError, ServerFile};
-use crate::config::{Launch, tokens};
+use crate::config::{Launch, Settings, ToolBridge, own_program, tokens};
 use crate::protocol::ApiError;
 use crate::server::{ListenError, ListenOptions, Server, TlsFiles};
 use crate::store::StoreError;
@@ -212,7 +212,13 @@ pub(super) fn options(launch: &Launch, token: Option<SecretString>) -> ListenOpt
 pub(super) async fn open(launch: &Launch) -> Result<Arc<App>, StartError> {
     let directory = launch.data_directory.clone();
     blocking(move || data_directory::prepare(&directory)).await?;
-    App::open(launch.settings.clone(), Extras::default()).await.map_err(|error| explain(error, launch))
+    let settings = Settings { tool_bridge: own_bridge(), ..launch.settings.clone() };
+    App::open(settings, Extras::default()).await.map_err(|error| explain(error, launch))
+}
+
+/// This program, as what joins agents' tool clients to it. None: the system does not say where it lies.
+fn own_bridge() -> Option<ToolBridge> {
+    own_program().map(|program| ToolBridge { program, args: vec!["bridge".to_owned()] })
 }
 
 /// Adds who holds the directory, when it says so.

@@ -39,6 +39,75 @@ pub struct AcpServer {
     pub files: bool,
     /// Whether it is offered that we run commands for it.
     pub terminals: bool,
+    /// Which of our tools it can call.
+    pub tools: AcpTools,
+    /// How it comes to the tools of a session's MCP servers.
+    pub mcp_servers: AcpMcpServers,
+    /// How long its program may take to end by itself once its input has ended: its profile knows.
+    pub exit_grace_ms: u64,
+}
+
+/// How an ACP agent comes to the tools of a session's MCP servers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AcpMcpServers {
+    /// It connects them itself, those that can be told to it; the others through us.
+    #[default]
+    Direct,
+    /// Their tools are among ours: under our rules, in our log, over our connection.
+    Through,
+    /// Not at all.
+    None,
+}
+
+/// Which of a session's tools an ACP agent can call (docs/adr/0100-agents-call-our-tools.md).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "ToolsEntry")]
+pub enum AcpTools {
+    /// Those that agents have not themselves: all but our tools for files, commands and git.
+    #[default]
+    Own,
+    /// All.
+    All,
+    /// None.
+    None,
+    /// These.
+    Named(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ToolsEntry {
+    Word(String),
+    Names(Vec<String>),
+}
+
+impl TryFrom<ToolsEntry> for AcpTools {
+    type Error = &'static str;
+
+    fn try_from(entry: ToolsEntry) -> Result<Self, Self::Error> {
+        match entry {
+            ToolsEntry::Word(word) => match word.as_str() {
+                "own" => Ok(Self::Own),
+                "all" => Ok(Self::All),
+                "none" => Ok(Self::None),
+                _ => Err("`tools`: expected `own`, `all`, `none` or a list of names"),
+            },
+            ToolsEntry::Names(names) if names.iter().any(String::is_empty) => {
+                Err("`tools`: expected names that are not empty")
+            }
+            ToolsEntry::Names(names) => Ok(Self::Named(names)),
+        }
+    }
+}
+
+/// The program that joins an agent's tool client to this one: agents start it, and talk to it over its standard streams.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ToolBridge {
+    /// The program; absolute.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub args: Vec<String>,
 }
 
 impl AcpServer {
@@ -77,6 +146,10 @@ struct Entry {
     auth_method: Option<String>,
     files: Option<bool>,
     terminals: Option<bool>,
+    #[serde(default)]
+    tools: AcpTools,
+    #[serde(default)]
+    mcp_servers: AcpMcpServers,
 }
 
 /// An entry that is no agent; names the field. Values are not repeated: they may be secret.
@@ -101,7 +174,9 @@ impl TryFrom<Entry> for AcpServer {
         }
         let profile = entry.profile.as_deref().and_then(AcpProfile::of);
         let (name, command) = (entry.name().to_owned(), entry.command().to_owned());
-        let Entry { args, cwd, env, default_agent, timeout_ms, permission_policy, auth_method, .. } = entry;
+        let Entry {
+            args, cwd, env, default_agent, timeout_ms, permission_policy, auth_method, tools, mcp_servers, ..
+        } = entry;
         // Arguments of a profile belong to its own program, and also to another one that is put in its place.
         let usual =
             || profile.map_or_else(Vec::new, |profile| profile.args.iter().map(|&arg| arg.to_owned()).collect());
@@ -119,6 +194,9 @@ impl TryFrom<Entry> for AcpServer {
             auth_method,
             files,
             terminals,
+            tools,
+            mcp_servers,
+            exit_grace_ms: profile.map_or(limit::ACP_EXIT_GRACE_MS, |profile| profile.exit_grace_ms),
         })
     }
 }
@@ -212,6 +290,8 @@ mod tests {
             (json!({"profile": "x"}), "`profile` of the ACP server `x`: expected one of claude, codex,"),
             (json!({"profile": "pi", "name": ""}), "`name` of the ACP server ``"),
             (json!({"profile": "pi", "authMethod": ""}), "`authMethod` of the ACP server `pi`"),
+            (json!({"name": "a", "command": "x", "tools": "some"}), "`tools`: expected `own`, `all`, `none` or a list"),
+            (json!({"name": "a", "command": "x", "tools": [""]}), "`tools`: expected names that are not empty"),
             (json!({"name": "a", "command": "x", "comand": 1}), "unknown field `comand`"),
         ];
         for (entry, want) in table {
@@ -225,13 +305,19 @@ mod tests {
         let entry = json!({
             "name": "a", "command": "x", "args": ["b"], "cwd": "d", "env": {"K": "sk"}, "defaultAgent": "plan",
             "timeoutMs": 5, "permissionPolicy": "auto-approve", "authMethod": "key", "files": false,
+            "tools": ["notify"], "mcpServers": "through",
         });
         let mut server: AcpServer = serde_json::from_value(entry).unwrap();
         server.start_within(Path::new("/base"));
         assert_eq!(server.cwd.as_deref(), Some(Path::new("/base/d")));
         assert_eq!((server.timeout_ms, server.permission_policy), (Some(5), Some(AcpPermissionPolicy::AutoApprove)));
         assert_eq!((server.auth_method.as_deref(), server.files, server.terminals), (Some("key"), false, true));
+        assert_eq!(server.tools, AcpTools::Named(vec!["notify".to_owned()]));
+        assert_eq!(server.mcp_servers, AcpMcpServers::Through);
         assert!(!format!("{server:?}").contains("sk"));
+        for (word, want) in [("own", AcpTools::Own), ("all", AcpTools::All), ("none", AcpTools::None)] {
+            assert_eq!(serde_json::from_value::<AcpTools>(json!(word)).unwrap(), want);
+        }
     }
 
     #[test]
@@ -242,8 +328,10 @@ mod tests {
         assert_eq!((gemini.args, gemini.files, gemini.terminals), (vec!["--acp".to_owned()], false, false));
         let other = entry(json!({"profile": "gemini", "name": "g", "command": "/x", "args": [], "files": true}));
         assert_eq!((other.name.as_str(), other.command.as_str(), other.args.len(), other.files), ("g", "/x", 0, true));
+        assert!(entry(json!({"profile": "codex", "command": "/x"})).exit_grace_ms > gemini.exit_grace_ms);
         for profile in ACP_PROFILES {
             assert_eq!(entry(json!({"profile": profile.name})).command, profile.command);
+            assert!(!profile.package.is_empty(), "{} says what brings it", profile.name);
         }
     }
 }

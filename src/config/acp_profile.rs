@@ -3,6 +3,8 @@
 //! A profile only fills in what an entry leaves out. It says nothing about what an agent may do: no mode of theirs is
 //! guessed at (docs/adr/0081-profiles-of-agents.md).
 
+use crate::base::limit;
+
 /// A known agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AcpProfile {
@@ -16,11 +18,21 @@ pub struct AcpProfile {
     pub files: bool,
     /// Whether it is offered that we run commands for it.
     pub terminals: bool,
+    /// How long its program may take to end by itself once its input has ended.
+    pub exit_grace_ms: u64,
     /// What brings the program, for who looks for it.
     pub package: &'static str,
 }
 
-const USUAL: AcpProfile = AcpProfile { name: "", command: "", args: &[], files: true, terminals: true, package: "" };
+const USUAL: AcpProfile = AcpProfile {
+    name: "",
+    command: "",
+    args: &[],
+    files: true,
+    terminals: true,
+    exit_grace_ms: limit::ACP_EXIT_GRACE_MS,
+    package: "",
+};
 
 /// All of them.
 pub const ACP_PROFILES: [AcpProfile; 8] = [
@@ -30,7 +42,14 @@ pub const ACP_PROFILES: [AcpProfile; 8] = [
         package: "npm: @agentclientprotocol/claude-agent-acp, which needs Node 22",
         ..USUAL
     },
-    AcpProfile { name: "codex", command: "codex-acp", package: "npm: @agentclientprotocol/codex-acp", ..USUAL },
+    AcpProfile {
+        name: "codex",
+        command: "codex-acp",
+        // It needs two seconds to write down what it has.
+        exit_grace_ms: 2 * limit::ACP_EXIT_GRACE_MS,
+        package: "npm: @agentclientprotocol/codex-acp",
+        ..USUAL
+    },
     AcpProfile {
         name: "gemini",
         command: "gemini",
@@ -38,6 +57,7 @@ pub const ACP_PROFILES: [AcpProfile; 8] = [
         // It cannot make a new file through its client: it does not know the answer that there is none.
         files: false,
         terminals: false,
+        exit_grace_ms: limit::ACP_EXIT_GRACE_MS,
         package: "npm: @google/gemini-cli",
     },
     AcpProfile { name: "opencode", command: "opencode", args: &["acp"], package: "npm: opencode-ai", ..USUAL },

@@ -10,6 +10,11 @@ use super::supervision::is_ours_alone;
 /// The operating system, such as `linux`.
 pub const PLATFORM: &str = std::env::consts::OS;
 
+/// Where an agent's tool client joins us.
+pub const TOOL_DOOR: &str = "SIMSE_TOOL_DOOR";
+/// The key of the session that it is for.
+pub const TOOL_KEY: &str = "SIMSE_TOOL_KEY";
+
 /// All variables of this process, but those that a supervisor set for this process alone.
 pub fn inherited_environment() -> Vec<(OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| !is_ours_alone(name)).collect()
@@ -19,6 +24,16 @@ pub fn inherited_environment() -> Vec<(OsString, OsString)> {
 pub fn attach_token() -> Option<SecretString> {
     let token = std::env::var("SIMSE_MCP_TOKEN").ok().map(|token| token.trim().to_owned());
     token.filter(|token| !token.is_empty()).map(SecretString::from)
+}
+
+/// The program that runs here. None: the system does not say.
+pub fn own_program() -> Option<PathBuf> {
+    std::env::current_exe().ok()
+}
+
+/// What an agent's tool client was given to join us: where, and the key of its session. None: nobody gave it.
+pub fn tool_door() -> Option<(String, String)> {
+    Some((std::env::var(TOOL_DOOR).ok()?, std::env::var(TOOL_KEY).ok()?))
 }
 
 /// The user's home directory, as `~` in a command means it.

@@ -113,6 +113,20 @@ impl IdentityProvider {
 }
 
 impl McpServer {
+    /// The same with its program and that one's working directory as they lie below `place`.
+    pub fn started_from(mut self, place: &Path) -> Self {
+        if let McpTransport::Stdio { command, cwd, .. } = &mut self.transport {
+            let start = cwd.as_ref().map_or_else(|| place.to_owned(), |cwd| place.join(cwd));
+            if command.contains('/') {
+                *command = start.join(&*command).display().to_string();
+            }
+            if cwd.is_some() {
+                *cwd = Some(start);
+            }
+        }
+        self
+    }
+
     /// What it is given and must not be shown when it repeats it.
     pub fn secrets(&self) -> Secrets {
         match &self.transport {

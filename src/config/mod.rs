@@ -38,12 +38,15 @@ use crate::protocol::{
     CategoryFilter, PermissionConfig, PermissionMode, PermissionPolicy, PermissionRule, ToolAnnotations, ToolCategory,
 };
 
-pub use acp::{AcpPermissionPolicy, AcpServer, BadAcpServer};
+pub use acp::{AcpMcpServers, AcpPermissionPolicy, AcpServer, AcpTools, BadAcpServer, ToolBridge};
 pub use acp_profile::{ACP_PROFILES, AcpProfile};
 pub use address::Address;
 pub use bounds::{BOUNDS, Bounds};
 pub use embedded::embedded_data_directory;
-pub use environment::{PLATFORM, attach_token, find_program, find_program_in, home_directory, inherited_environment};
+pub use environment::{
+    PLATFORM, TOOL_DOOR, TOOL_KEY, attach_token, find_program, find_program_in, home_directory, inherited_environment,
+    own_program, tool_door,
+};
 pub use faults::{Fault, faults_of};
 pub use mcp::{BadMcpServer, IdentityProvider, McpServer, McpTransport, OAuth};
 pub use names::{Names, Setting, setting_of, strange_variables};
@@ -91,6 +94,8 @@ pub struct Settings {
     pub tape: TapeSettings,
     /// External agents.
     pub acp_servers: Vec<AcpServer>,
+    /// What joins their tool clients to us. None: agents cannot call our tools.
+    pub tool_bridge: Option<ToolBridge>,
     /// MCP servers whose tools every session has.
     pub mcp_servers: Vec<McpServer>,
     /// What tools may do.
@@ -310,6 +315,7 @@ impl Settings {
             find_local_models: false,
             tape: TapeSettings::default(),
             acp_servers: Vec::new(),
+            tool_bridge: None,
             mcp_servers: Vec::new(),
             permissions: default_permissions(),
             permission_mode: PermissionMode::default(),

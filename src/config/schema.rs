@@ -101,6 +101,11 @@ pub(super) fn acp_server() -> Value {
             "authMethod": text("How it is logged in to: the id of one of its methods"),
             "files": { "type": "boolean", "description": "Offer it to have files read and written by our tools" },
             "terminals": { "type": "boolean", "description": "Offer it to have commands run by our tools" },
+            "tools": {
+                "description": "Which of our tools it can call: own (all but those for files, commands and git), all, none, or names",
+                "anyOf": [{ "type": "string", "enum": ["own", "all", "none"] }, { "type": "array", "items": { "type": "string", "minLength": 1 } }],
+            },
+            "mcpServers": one_of("direct (it connects the session's MCP servers itself), through (their tools are among ours) or none"),
         }),
     )
 }

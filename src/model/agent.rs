@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use crate::base::ear::Ear;
 use crate::permission::Subject;
 use crate::protocol::{
-    ErrorBody, EventBody, FormReply, Part, PermissionVerdict, ToolCallRequest, ToolCallResult, ToolDefinition,
+    ErrorBody, EventBody, FormReply, Part, PermissionVerdict, SessionId, ToolCallRequest, ToolCallResult,
+    ToolDefinition,
 };
 
 /// The session that an agent keeps for one of ours, and how much of the conversation it has heard.
@@ -27,6 +28,9 @@ pub struct AgentSession {
     pub id: String,
     /// Messages of the conversation, from the first, that are part of it.
     pub messages: usize,
+    /// It is that of another session of ours, out of which this one came behind that event of the other: it is to be forked, and is
+    /// left alone itself. None: it is ours.
+    pub fork_of: Option<(SessionId, u64)>,
 }
 
 /// What an agent does, says of itself, or wants.
@@ -122,13 +126,32 @@ pub struct Question {
     pub preview: Option<serde_json::Value>,
 }
 
+/// What leave an agent has for a call of ours before it comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Leave {
+    /// None: it is judged as any other call.
+    #[default]
+    None,
+    /// Somebody was asked about this very call and said yes: nobody is asked again, and what is denied stays denied.
+    Asked,
+    /// Whatever it is: nobody is asked, and a denial is none.
+    Full,
+}
+
+impl Leave {
+    /// Full, or none.
+    pub fn full_if(given: bool) -> Self {
+        if given { Self::Full } else { Self::None }
+    }
+}
+
 /// A call of one of our tools that an agent wants.
 #[derive(Debug, Clone)]
 pub struct HostCall {
     /// The call.
     pub request: ToolCallRequest,
-    /// Whether the agent has been given leave for it already: then nobody is asked, and a denial is none.
-    pub approved: bool,
+    /// What leave the agent has for it already.
+    pub leave: Leave,
     /// Who hears what it does while it runs.
     pub ear: Heard,
     /// Ends it before the turn is over.
@@ -137,7 +160,7 @@ pub struct HostCall {
 
 impl PartialEq for HostCall {
     fn eq(&self, other: &Self) -> bool {
-        (&self.request, self.approved, &self.ear) == (&other.request, other.approved, &other.ear)
+        (&self.request, self.leave, &self.ear) == (&other.request, other.leave, &other.ear)
     }
 }
 

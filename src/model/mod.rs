@@ -20,9 +20,12 @@ use parking_lot::RwLock;
 use tokio_util::sync::CancellationToken;
 
 use crate::base::BoxFuture;
+use crate::config::McpServer;
 use crate::protocol::{AgentOptions, Original, Reasoning, SessionId, ToolCallRequest, ToolDefinition, Usage};
 
-pub use agent::{AgentEvent, AgentSession, Carried, Errand, FormRequest, Heard, HostCall, Question, Reply, Steer};
+pub use agent::{
+    AgentEvent, AgentSession, Carried, Errand, FormRequest, Heard, HostCall, Leave, Question, Reply, Steer,
+};
 pub use embed::{Embedder, Vectors};
 pub use facts::{ModelFacts, Prices};
 pub use messages::Messages;
@@ -48,7 +51,7 @@ pub struct ModelRequest {
 }
 
 /// What an agent is told beside the conversation.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct AgentRequest {
     /// The session of ours that it works for, where there is one.
     pub host: Option<SessionId>,
@@ -56,12 +59,18 @@ pub struct AgentRequest {
     pub directory: PathBuf,
     /// The session of its own that goes on, if it has one. It may turn out to be gone.
     pub session: Option<String>,
+    /// That one is another's, and to be forked.
+    pub fork: bool,
     /// How many of the last messages that session has not heard. All of them without one.
     pub unheard: usize,
     /// What the options of its session are set to; those that are not named are its own affair.
     pub options: AgentOptions,
     /// How much it is to think.
     pub reasoning: Reasoning,
+    /// The tool servers that its session is to have.
+    pub servers: Arc<[McpServer]>,
+    /// What it may call of ours, as far as it is let: they come back as [`AgentEvent::Run`].
+    pub tools: Arc<[ToolDefinition]>,
 }
 
 /// Why a model stopped.

@@ -313,6 +313,7 @@ impl Judge {
             place: None,
             insists: false,
             unfit: false,
+            asked: false,
             preview: &preview,
         };
         self.gate.check(asked, &self.cancel).await

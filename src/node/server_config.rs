@@ -16,7 +16,7 @@ use crate::base::sandbox::Mode;
 use crate::base::workspace::StaleCheck;
 use crate::config::{
     AcpServer, BOUNDS, Bounds, InstructionDiscovery, KNOWN_PROVIDERS, Limits, McpServer, MemorySettings, Names,
-    OpenAiApi, OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage, TapeSettings,
+    OpenAiApi, OpenAiSettings, Provider, ProviderPrompts, SandboxSettings, Settings, Storage, TapeSettings, ToolBridge,
     embedded_data_directory,
 };
 use crate::protocol::{PermissionConfig, PermissionMode};
@@ -61,6 +61,7 @@ pub(super) struct ServerConfig {
     acp_servers: Vec<AcpServer>,
     #[serde(default)]
     mcp_servers: Vec<McpServer>,
+    tool_bridge: Option<ToolBridge>,
     tool_permissions: Option<PermissionConfig>,
     #[serde(default)]
     permission_mode: PermissionMode,
@@ -229,6 +230,7 @@ impl ServerConfig {
                 (None, None) => TapeSettings::Off,
             },
             acp_servers: self.acp_servers,
+            tool_bridge: self.tool_bridge,
             mcp_servers: self.mcp_servers,
             permissions: self.tool_permissions.unwrap_or(base.permissions),
             permission_mode: self.permission_mode,

@@ -23,7 +23,7 @@ use openai::Chat;
 use responses::Responses;
 use wire::{HttpModel, Spec, Wire};
 
-pub use acp::{AcpAbilities, AcpAgent, AcpLoad, AcpOptions, AcpServices, AcpSession};
+pub use acp::{AcpAbilities, AcpAgent, AcpLoad, AcpOffer, AcpOptions, AcpServices, AcpSession};
 pub use demo::DEMO_MODEL_ID;
 pub use errands::{ERRANDS_MODEL_ID, Errands, HandedIn};
 pub use openai::OpenAiOptions;

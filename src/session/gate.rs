@@ -88,6 +88,9 @@ impl Gate for SessionGate {
                 PermissionPolicy::Allow | PermissionPolicy::Ask if question.unfit => {
                     verdict(true, VerdictSource::Policy, String::new())
                 }
+                PermissionPolicy::Allow | PermissionPolicy::Ask if question.asked => {
+                    verdict(true, VerdictSource::Client, "it was asked about as a call of the agent".to_owned())
+                }
                 PermissionPolicy::Allow if question.insists => self.ask(question, cancel).await,
                 PermissionPolicy::Allow => verdict(true, ruling.by, String::new()),
                 PermissionPolicy::Deny => {

@@ -123,17 +123,22 @@ impl Rebuild {
         }
         match body {
             EventBody::AgentSession { model, agent_session_id } => {
-                self.agent = Some(AgentSession { agent: model, id: agent_session_id, messages: 0 });
+                self.agent = Some(AgentSession { agent: model, id: agent_session_id, messages: 0, fork_of: None });
                 self.agents_turn = true;
             }
             EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
                 self.close_round();
                 self.messages.push(Message::User(content(prompt, parts)));
             }
-            EventBody::SessionForked { .. } => {
+            EventBody::SessionForked { parent_session_id, at, .. } => {
                 self.close_turn();
-                // The agent goes on with the other one's session in its own way.
-                self.agent = None;
+                // The agent's session is the other one's. Where the other has said more in it, the fork would hear that.
+                let whole = self.messages.len();
+                let agent = self.agent.take().filter(|agent| agent.messages == whole);
+                self.agent = agent.map(|agent| {
+                    let fork_of = agent.fork_of.or(Some((parent_session_id, at)));
+                    AgentSession { fork_of, ..agent }
+                });
             }
             EventBody::ChangesUndone { paths, path_count, .. } => {
                 self.close_turn();
@@ -363,6 +368,32 @@ mod tests {
         assert_eq!(heard(&all[..4]), Some(("s1".into(), 2)), "the new prompt is not heard yet");
         assert_eq!(heard(&all[..5]), Some(("s1".into(), 2)), "another model's turn is not heard");
         assert_eq!(heard(&all), Some(("s1".into(), 6)));
+    }
+
+    #[test]
+    fn a_fork_has_the_agent_s_session_of_the_other_as_far_as_that_has_heard_all() {
+        let bound = |id: &str| EventBody::AgentSession { model: "acp/a".into(), agent_session_id: id.into() };
+        let forked = |parent: &SessionId, at| EventBody::SessionForked {
+            session_id: SessionId::generate(),
+            parent_session_id: parent.clone(),
+            at,
+            beginning: Default::default(),
+        };
+        let agent = |log: &[EventBody]| {
+            let mut rebuild = Rebuild::default();
+            events(log).iter().for_each(|event| rebuild.push(event));
+            rebuild.finish().agent.map(|agent| (agent.id, agent.messages, agent.fork_of))
+        };
+        let (one, two) = (SessionId::generate(), SessionId::generate());
+        let turn = [prompt("p"), bound("s1"), said("x")];
+        let fork = [&turn[..], &[forked(&one, 3)]].concat();
+        assert_eq!(agent(&fork), Some(("s1".into(), 2, Some((one.clone(), 3)))));
+        let of_fork = [&fork[..], &[forked(&two, 4)]].concat();
+        assert_eq!(agent(&of_fork), Some(("s1".into(), 2, Some((one.clone(), 3)))), "it is still the first one's");
+        let on = [&fork[..], &[prompt("q"), bound("s2"), said("y")]].concat();
+        assert_eq!(agent(&on), Some(("s2".into(), 4, None)));
+        let others = [&turn[..], &[prompt("q"), said("y"), forked(&one, 5)]].concat();
+        assert_eq!(agent(&others), None, "another model answered since");
     }
 
     #[test]

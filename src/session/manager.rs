@@ -450,6 +450,7 @@ pub(super) mod tests {
                 registry,
                 hooks,
                 models: Models::default(),
+                agent_servers: Arc::default(),
             })))
         }
 

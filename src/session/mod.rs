@@ -46,7 +46,7 @@ use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
 use crate::base::trace::Tracer;
 use crate::base::workspace::Workspace;
-use crate::config::Limits;
+use crate::config::{Limits, McpServer};
 use crate::hook::Hooks;
 use crate::host::Recording;
 use crate::model::{Model, Models};
@@ -87,6 +87,8 @@ pub struct Equipment {
     pub hooks: Arc<dyn Hooks>,
     /// All models, for tools that ask one.
     pub models: Models,
+    /// The tool servers that an agent is to have in its session, where one answers.
+    pub agent_servers: Arc<[McpServer]>,
 }
 
 /// Gives sessions what they work with. The application fills it.

@@ -31,7 +31,7 @@ use crate::base::metrics::meters::Meters;
 use crate::base::trace::Origin;
 use crate::hook::Line;
 use crate::model::retry::RetryPolicy;
-use crate::model::{Model, StopReason};
+use crate::model::{AgentSession, Model, StopReason};
 use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, Part, TurnId, TurnStatus};
 use crate::store::{SessionSettings, StoreError, Waiting};
 use crate::tool::{ChangeRecorder, Registry, Scope};
@@ -337,6 +337,7 @@ async fn run(mut job: Job) -> Finished {
         agent,
         reasoning: job.settings.reasoning,
         agent_options: job.settings.agent_options.clone(),
+        agent_servers: equipment.agent_servers,
         environment,
         sink: job.sink,
         progress: job.progress,
@@ -399,14 +400,22 @@ async fn gathered(job: &mut Job, carries: bool) -> Result<Conversation, StoreErr
         return Ok(Conversation::default());
     }
     let Some(mut conversation) = job.conversation.take() else {
-        let (conversation, findings) = conversation(&job.live, &job.progress.held.calls).await?;
+        let (mut conversation, findings) = conversation(&job.live, &job.progress.held.calls).await?;
         job.progress.findings = findings;
+        conversation.agent = forkable(&job.live, conversation.agent).await?;
         return Ok(conversation);
     };
     if !job.progress.begun {
         conversation.messages.push(Message::User(std::mem::take(&mut job.prompt)));
     }
     Ok(conversation)
+}
+
+/// The agent's session, if it can be gone on with: that of another session of ours only while nothing has happened there since.
+async fn forkable(live: &Live, agent: Option<AgentSession>) -> Result<Option<AgentSession>, StoreError> {
+    let Some((parent, at)) = agent.as_ref().and_then(|agent| agent.fork_of.as_ref()) else { return Ok(agent) };
+    let rests = live.store.session(parent).await?.is_some() && live.store.events(parent, *at, 1).await?.is_empty();
+    Ok(agent.filter(|_| rests))
 }
 
 /// The conversation as the log has it, up to the calls that are `held`; and what hooks found about those beside them.

@@ -139,6 +139,92 @@ async fn prompts_wait_for_each_other_and_ids_are_their_own() {
 }
 
 #[tokio::test]
+async fn a_prompt_that_is_cancelled_while_it_waits_never_begins() {
+    let house = House::open().await;
+    house.round(&[Does::Waits, Does::Says("one")]);
+    house.round(&[Does::Says("two")]);
+    let mut client = Client::open(&house).await;
+    let session = client.session(&house).await;
+    client.say(&prompt(1, &session, "first")).await;
+    client.say(&prompt(2, &session, "second")).await;
+    client.say(&tell("$/cancel_request", json!({ "requestId": 2 }))).await;
+    assert_eq!(client.answer(2).await["error"]["code"], -32800, "it is over while the first one runs");
+    house.go_on();
+    assert_eq!(client.answer(1).await["result"]["stopReason"], "end_turn");
+    client.say(&prompt(3, &session, "third")).await;
+    assert_eq!(client.answer(3).await["result"]["stopReason"], "end_turn");
+    assert_eq!(client.text(), "onetwo", "nobody was asked the second");
+    // All that the client wants of the session, waiting or not.
+    house.round(&[Does::Waits, Does::Says("four")]);
+    house.round(&[Does::Says("six")]);
+    client.say(&prompt(4, &session, "fourth")).await;
+    client.say(&prompt(5, &session, "fifth")).await;
+    client.say(&tell("session/cancel", json!({ "sessionId": session }))).await;
+    // The newest first, so that none begins behind another's end.
+    for id in [5, 4] {
+        assert_eq!(client.answer(id).await["result"]["stopReason"], "cancelled", "{id}");
+    }
+    client.say(&prompt(6, &session, "sixth")).await;
+    assert_eq!(client.answer(6).await["result"]["stopReason"], "end_turn");
+    assert_eq!(client.text(), "onetwosix");
+    let seen = super::acp::events(&house, &session).await;
+    let begun = seen.iter().filter(|(kind, _)| kind == "session.prompt").count();
+    assert_eq!(begun, 4, "the second and the fifth never began");
+    house.close().await;
+}
+
+#[tokio::test]
+async fn an_agents_options_are_ours_to_show_and_to_set_and_there_is_nothing_to_log_out_of() {
+    let house = House::with(simse::server::ListenOptions::default(), |settings| {
+        settings.acp_servers = vec![super::support::agent::settings("a", "options modes=plan,act")];
+    })
+    .await;
+    let mut client = Client::open(&house).await;
+    let session = client.session(&house).await;
+    client.say(&ask(1, "logout", json!({}))).await;
+    assert_eq!(client.answer(1).await["result"], json!({}));
+    let set = |id: u64, option: &str, value: Value| {
+        ask(id, "session/set_config_option", json!({ "sessionId": session, "configId": option, "value": value }))
+    };
+    client.say(&set(2, "agent", "a".into())).await;
+    let answer = client.answer(2).await;
+    assert!(answer["result"]["configOptions"].as_array().is_some(), "{answer}");
+    client.say(&set(3, "agent:effort", "high".into())).await;
+    assert_eq!(client.answer(3).await["error"]["code"], -32602, "it has said nothing yet");
+    client.say(&prompt(4, &session, "say one")).await;
+    let update = client.next(|message| message["params"]["update"]["sessionUpdate"] == "config_option_update").await;
+    let shown = |options: &Value, id: &str| {
+        let all = options.as_array().unwrap();
+        all.iter().find(|option| option["id"] == id).cloned().unwrap_or_default()
+    };
+    let options = &update["params"]["update"]["configOptions"];
+    let effort = shown(options, "agent:effort");
+    assert_eq!((&effort["type"], &effort["currentValue"]), (&json!("select"), &json!("low")));
+    assert_eq!((&effort["category"], effort["options"].as_array().unwrap().len()), (&json!("thought_level"), 2));
+    let fast = shown(options, "agent:fast");
+    assert_eq!((&fast["type"], &fast["currentValue"]), (&json!("boolean"), &json!(false)));
+    assert_eq!(shown(options, "agent:mode")["currentValue"], "plan");
+    assert_eq!(shown(options, "mode")["currentValue"], "ask", "ours is another one");
+    assert_eq!(client.answer(4).await["result"]["stopReason"], "end_turn");
+    for (id, option, value) in [(5, "agent:effort", json!("high")), (6, "agent:fast", json!(true))] {
+        client.say(&set(id, option, value.clone())).await;
+        assert_eq!(shown(&client.answer(id).await["result"]["configOptions"], option)["currentValue"], value);
+    }
+    for (id, option, value) in
+        [(7, "agent:effort", json!("x")), (8, "agent:fast", json!("on")), (9, "agent:no", json!(1))]
+    {
+        client.say(&set(id, option, value)).await;
+        assert_eq!(client.answer(id).await["error"]["code"], -32602, "{option}");
+    }
+    client.say(&prompt(10, &session, "facts")).await;
+    assert_eq!(client.answer(10).await["result"]["stopReason"], "end_turn");
+    let said = client.text();
+    let told: Value = serde_json::from_str(said.strip_prefix("one").unwrap()).unwrap();
+    assert_eq!(told["options"], json!({ "effort": "high", "fast": true }));
+    house.close().await;
+}
+
+#[tokio::test]
 async fn a_client_that_goes_leaves_its_turn_to_the_log() {
     let house = House::open().await;
     house.round(&[Does::Says("here "), Does::Waits, Does::Says("and there")]);

@@ -415,3 +415,30 @@ async fn a_login_is_by_the_method_that_is_configured_or_named_to_the_user() {
         house.close().await;
     }
 }
+
+#[tokio::test]
+async fn a_fork_is_one_of_the_agents_too_as_long_as_the_other_rests() {
+    for (how, same) in [("forks", true), ("", false)] {
+        let (house, session) = house(how).await;
+        let before = facts(&house.prompt(&session, "facts").await);
+        let fork = async || {
+            let reply = house.call("POST", &format!("/sessions/{session}/fork"), Some(json!({}))).await;
+            assert_eq!(reply.status, 201, "{reply:?}");
+            reply.json()["sessionId"].as_str().unwrap().to_owned()
+        };
+        let (first, late) = (fork().await, fork().await);
+        let after = facts(&house.prompt(&first, "facts").await);
+        let of = before["session"].as_str().unwrap();
+        let forked = after["session"].as_str().unwrap();
+        assert!(forked != of && (forked.starts_with('f') && forked.ends_with(of)) == same, "{how}: {before} {after}");
+        assert_eq!(after["blocks"].as_array().unwrap().len() == 1, same, "only a new one is told what was: {after}");
+        let again = facts(&house.prompt(&first, "facts").await);
+        assert_eq!(again["session"], after["session"], "it is its own from now on");
+        // The other one goes on: its agent has heard more than a fork of it.
+        assert_eq!(facts(&house.prompt(&session, "facts").await)["session"], before["session"]);
+        let after = facts(&house.prompt(&late, "facts").await);
+        assert!(!after["session"].as_str().unwrap().starts_with('f'), "{after}");
+        assert!(after["blocks"].as_array().unwrap().len() > 1, "{after}");
+        house.close().await;
+    }
+}

@@ -130,3 +130,43 @@ async fn settings_are_patched_and_turns_are_paged() {
     assert_eq!(house.call("GET", "/sessions/none/turns", None).await.status, 404);
     house.close().await;
 }
+
+#[tokio::test]
+async fn a_turn_that_waits_is_ended_by_its_name_and_never_begins() {
+    let house = House::open().await;
+    house.round(&[Does::Waits, Does::Says("one")]);
+    house.round(&[Does::Says("three")]);
+    let session = house.session(json!({ "model": "test/puppet" })).await;
+    let prompt = async |text: &str| {
+        let reply = house.call("POST", &format!("/sessions/{session}/prompt"), Some(json!({ "prompt": text }))).await;
+        assert_eq!(reply.status, 202, "{reply:?}");
+        reply.json()["turnId"].as_str().unwrap().to_owned()
+    };
+    let (first, second, third) = (prompt("first").await, prompt("second").await, prompt("third").await);
+    let version =
+        async || house.call("GET", &format!("/sessions/{session}"), None).await.json()["version"].as_u64().unwrap();
+    let before = version().await;
+    let abort = async |turn: &str| {
+        let body = json!({ "turnId": turn, "reason": "enough" });
+        house.call("POST", &format!("/sessions/{session}/abort"), Some(body)).await
+    };
+    let reply = abort(&second).await;
+    assert_eq!((reply.status, &reply.json()["turnId"]), (200, &json!(second)), "{reply:?}");
+    assert_eq!(version().await, before + 1);
+    let again = abort(&second).await;
+    assert_eq!((again.status, &again.json()["error"]["details"]["why"]), (409, &json!("turn_over")), "{again:?}");
+    let pause = json!({ "turnId": third });
+    let pause = house.call("POST", &format!("/sessions/{session}/pause"), Some(pause)).await;
+    assert_eq!((pause.status, &pause.json()["error"]["details"]["why"]), (409, &json!("not_running_yet")), "{pause:?}");
+    house.go_on();
+    for (turn, status, result) in [(&first, "completed", json!("one")), (&third, "completed", json!("three"))] {
+        let record = super::acp::end(&house, &session, &turn.parse().unwrap()).await;
+        assert_eq!((&record["status"], &record["result"]), (&json!(status), &result), "{record}");
+    }
+    let record = house.call("GET", &format!("/sessions/{session}/turns/{second}"), None).await.json();
+    assert_eq!((&record["status"], &record["reason"]), (&json!("aborted"), &json!("enough")));
+    assert!(record["startedAt"].is_null() && record["lastSeq"].is_u64(), "{record}");
+    let view = house.call("GET", &format!("/sessions/{session}"), None).await.json();
+    assert_eq!((&view["status"], &view["queued"]), (&json!("completed"), &json!(0)));
+    house.close().await;
+}

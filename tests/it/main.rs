@@ -7,6 +7,7 @@
 mod acp;
 mod acp_agent;
 mod acp_told;
+mod acp_tools;
 mod activation;
 mod anthropic;
 mod attack;

@@ -44,3 +44,11 @@ pub const AGENT_TERMINALS_MAX: usize = 32;
 pub const AGENT_TERMINAL_BYTES_MAX: usize = 1 << 20;
 /// Largest file that is read for an agent, in bytes.
 pub const EXACT_READ_BYTES_MAX: u64 = 10 << 20;
+/// Calls of our tools that an ACP agent's tool client has under way at once.
+pub const ACP_TOOL_CALLS_MAX: usize = 32;
+/// Tool clients of one ACP agent's program that are joined to us at once: an agent may start several for a session.
+pub const ACP_TOOL_CLIENTS_MAX: usize = 256;
+/// How long such a client may take to say which session it is for.
+pub const ACP_TOOL_CLIENT_GREETING_MS: u64 = 10_000;
+/// Pause between two signs of life of a call that runs on, for clients that would give it up.
+pub const ACP_TOOL_PROGRESS_MS: u64 = 10_000;

@@ -23,12 +23,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::AcpLoad;
+use super::door::{Door, Room};
 use super::known::{Known, Said};
 use super::turn::is_served;
 use super::wire::{self, Lines, Message, NoLine, RpcError};
 use crate::base::process::{self, ChildStderr, ChildStdin, ChildStdout, Invocation, Piped};
 use crate::base::secrets::Secrets;
 use crate::base::{limit, text};
+use crate::protocol::{SessionId, ToolDefinition};
 
 use told::unserved;
 
@@ -100,6 +102,8 @@ pub(super) struct Connection {
     /// Sessions that are open in the program.
     pub sessions: Mutex<HashSet<String>>,
     known: Mutex<HashMap<String, Known>>,
+    /// Where its tool clients come in.
+    door: Arc<Door>,
     stop: CancellationToken,
     retired: CancellationToken,
     used: watch::Sender<Used>,
@@ -132,7 +136,7 @@ impl Drop for InUse {
 impl Connection {
     /// Starts the program. The task ends when the program and its group have ended; firing `stop` ends them.
     pub fn open(
-        (name, secrets): (&str, &Secrets),
+        (name, secrets, grace): (&str, &Secrets, Duration),
         what: &Invocation,
         stop: CancellationToken,
     ) -> io::Result<(Arc<Self>, JoinHandle<()>)> {
@@ -151,12 +155,27 @@ impl Connection {
             table: Mutex::default(),
             sessions: Mutex::default(),
             known: Mutex::default(),
+            door: Arc::default(),
             stop,
             retired: CancellationToken::new(),
             used: watch::Sender::new(Used { turns: 0, since: Instant::now(), over: false }),
         });
-        let supervised = Supervised { connection: Arc::clone(&connection), piped, stdin, stdout, stderr };
+        let supervised = Supervised { connection: Arc::clone(&connection), piped, stdin, stdout, stderr, grace };
         Ok((connection, tokio::spawn(supervised.run(lines))))
+    }
+
+    /// The room of a session's tools, furnished anew; `make`: also where there is none yet. None: there is none.
+    pub async fn room(
+        &self,
+        host: Option<&SessionId>,
+        tools: Vec<ToolDefinition>,
+        make: bool,
+    ) -> io::Result<Option<Arc<Room>>> {
+        match host {
+            Some(host) if make && !tools.is_empty() => self.door.make(host, tools, &self.stop).await.map(Some),
+            Some(host) => Ok(self.door.room(host, tools)),
+            None => Ok(None),
+        }
     }
 
     /// Why it can take no further turn. None: it can.
@@ -382,18 +401,20 @@ struct Supervised {
     stdin: ChildStdin,
     stdout: ChildStdout,
     stderr: ChildStderr,
+    /// How long it may take to end once its input has ended.
+    grace: Duration,
 }
 
 impl Supervised {
     async fn run(self, lines: mpsc::UnboundedReceiver<String>) {
-        let Self { connection, mut piped, stdin, stdout, stderr } = self;
+        let Self { connection, mut piped, stdin, stdout, stderr, grace } = self;
         let writer = tokio::spawn(write(Arc::clone(&connection), stdin, lines));
         let said = Arc::new(Mutex::new(Vec::new()));
         let drain = tokio::spawn(drain(Arc::clone(&connection), stderr, Arc::clone(&said)));
-        let (why, grace_ms) = tokio::select! {
+        let (why, grace) = tokio::select! {
             biased;
-            () = connection.stop.cancelled() => (None, limit::ACP_EXIT_GRACE_MS),
-            ended = read(&connection, stdout) => (Some(ended), 0),
+            () = connection.stop.cancelled() => (None, grace),
+            ended = read(&connection, stdout) => (Some(ended), Duration::ZERO),
         };
         let why = match why {
             None => "its program was ended".to_owned(),
@@ -414,7 +435,7 @@ impl Supervised {
         // The writer holds the end of its input.
         writer.abort();
         let _ = writer.await;
-        piped.stop(Duration::from_millis(grace_ms)).await;
+        piped.stop(grace).await;
         drain.abort();
     }
 }

@@ -3,6 +3,8 @@
 //! - `wire`: lines and JSON-RPC messages
 //! - `connection`: one running program
 //! - `session`: the program when it is needed, and the agent's sessions
+//! - `handed`: what its sessions get of tool servers, and of our own tools
+//! - `door`: where its tool clients come in, and what they speak
 //! - `options`: what a session is set to
 //! - `known`: what an agent says of a session beside its turns
 //! - `turn`: one prompt and everything until its end
@@ -20,6 +22,8 @@ mod calls;
 mod client;
 mod connection;
 mod context;
+mod door;
+mod handed;
 #[cfg(test)]
 #[path = "../../../fuzz/src/inside/agents.rs"]
 mod inside;
@@ -42,7 +46,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::base::limit;
 use crate::base::secrets::Secrets;
-use crate::config::{AcpPermissionPolicy, AcpProfile, find_program_in};
+use crate::config::{AcpMcpServers, AcpPermissionPolicy, AcpProfile, AcpTools, ToolBridge, find_program_in};
 use crate::model::{Model, ModelError, ModelRequest, ModelStream};
 use crate::protocol::ACP_PREFIX;
 
@@ -80,6 +84,10 @@ pub struct AcpOptions {
     pub auth_method: Option<String>,
     /// What it is offered to have done for it.
     pub serves: AcpServices,
+    /// How long its program may take to end by itself once its input has ended.
+    pub exit_grace: Duration,
+    /// What it can call of ours.
+    pub offer: AcpOffer,
     /// Rest after which its program is ended, until it is needed again. None: it stays.
     pub idle: Option<Duration>,
 }
@@ -93,6 +101,19 @@ pub struct AcpServices {
     pub writes: bool,
     /// Commands are run for it.
     pub commands: bool,
+}
+
+/// What an agent can call of a session's tools, over MCP.
+#[derive(Debug, Clone, Default)]
+pub struct AcpOffer {
+    /// Which of them.
+    pub tools: AcpTools,
+    /// Whether it connects the session's MCP servers itself.
+    pub mcp_servers: AcpMcpServers,
+    /// The tools that every agent has itself.
+    pub theirs: Arc<[String]>,
+    /// What joins its tool client to us. None: it can call none.
+    pub bridge: Option<ToolBridge>,
 }
 
 /// An agent that answers as a model. Dropping it ends its program.

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use agent_client_protocol::schema::ProtocolVersion;
 use agent_client_protocol::v1::schema as acp;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::connection::{Connection, Fault, InUse};
+use super::door::Room;
+use super::handed::{ours, shares};
 use super::{AUTH_REQUIRED, Agent, Running};
 use crate::base::limit;
 use crate::base::process::Invocation;
@@ -25,6 +27,8 @@ pub(super) struct Opened {
     pub takes_images: bool,
     /// It can be told things while it works.
     pub steers: bool,
+    /// The tools of ours that it can call, if it was given any.
+    pub room: Option<Arc<Room>>,
 }
 
 /// What an agent says that it can do.
@@ -32,12 +36,16 @@ pub(super) struct Opened {
 pub(super) struct Abilities {
     pub load: bool,
     pub resume: bool,
+    /// It makes a second session out of one.
+    pub fork: bool,
     /// It lists sessions, deletes and closes them.
     pub list: bool,
     pub delete: bool,
     pub close: bool,
     images: bool,
     steers: bool,
+    /// It connects MCP servers over HTTP.
+    http_tools: bool,
     /// How it can be logged in to: ids, and names for people.
     logins: Vec<(String, String)>,
 }
@@ -63,19 +71,26 @@ impl Agent {
     /// The session that the request goes on with, or a new one.
     pub async fn open_session(&self, asked: &AgentRequest) -> Result<Opened, ModelError> {
         let (connection, abilities, here) = self.connect().await?;
-        let opened = |session: String, fresh| {
+        let opened = |session: String, fresh, room| {
             let (takes_images, steers) = (abilities.images, abilities.steers);
-            Opened { connection: Arc::clone(&connection), _here: here, session, fresh, takes_images, steers }
+            Opened { connection: Arc::clone(&connection), _here: here, session, fresh, takes_images, steers, room }
         };
-        if let Some(known) = &asked.session {
+        let (servers, room) = self.tools_for(&connection, &abilities, asked).await;
+        if let Some(known) = asked.session.as_ref().filter(|_| asked.fork) {
+            if let Some(session) = self.fork(&connection, &abilities, (known, &servers), asked).await? {
+                self.choose(&connection, &session, asked).await?;
+                connection.sessions.lock().insert(session.clone());
+                return Ok(opened(session, false, room));
+            }
+        } else if let Some(known) = &asked.session {
             let open = connection.sessions.lock().contains(known);
-            if open || self.reopen(&connection, &abilities, known, asked).await? {
+            if open || self.reopen(&connection, &abilities, (known, &servers), asked).await? {
                 self.choose(&connection, known, asked).await?;
                 connection.sessions.lock().insert(known.clone());
-                return Ok(opened(known.clone(), false));
+                return Ok(opened(known.clone(), false, room));
             }
         }
-        let params = acp::NewSessionRequest::new(asked.directory.clone());
+        let params = acp::NewSessionRequest::new(asked.directory.clone()).mcp_servers(servers);
         let mut created = self.ask::<Value>(&connection, "session/new", &params).await;
         if created.as_ref().is_err_and(wants_login) && self.log_in(&connection, &abilities).await? {
             created = self.ask::<Value>(&connection, "session/new", &params).await;
@@ -88,7 +103,60 @@ impl Agent {
         connection.known(&session, |known| known.opened(&created));
         self.choose(&connection, &session, asked).await?;
         connection.sessions.lock().insert(session.clone());
-        Ok(opened(session, true))
+        Ok(opened(session, true, room))
+    }
+
+    /// A fork of another session of ours, in the agent's words. None: it cannot be had; the conversation is told to a new session.
+    async fn fork(
+        &self,
+        connection: &Arc<Connection>,
+        abilities: &Abilities,
+        (parent, servers): (&str, &[acp::McpServer]),
+        asked: &AgentRequest,
+    ) -> Result<Option<String>, ModelError> {
+        if !abilities.fork {
+            return Ok(None);
+        }
+        let params = json!({ "sessionId": parent, "cwd": asked.directory, "mcpServers": servers });
+        match self.ask::<Value>(connection, "session/fork", &params).await {
+            Ok(answer) if answer["sessionId"].is_string() => {
+                let session = answer["sessionId"].as_str().unwrap_or_default().to_owned();
+                connection.known(&session, |known| known.opened(&answer));
+                Ok(Some(session))
+            }
+            Err(fault @ (Fault::Gone(_) | Fault::TimedOut(_))) => Err(self.fault("session/fork", fault)),
+            other => {
+                tracing::warn!(
+                    session = parent,
+                    ?other,
+                    "an agent's session cannot be forked; a new one is told of it"
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    /// The tool servers that its session is opened with, and the room of our own tools. A session that is open keeps what it was
+    /// opened with; what its room offers changes with each turn.
+    async fn tools_for(
+        &self,
+        connection: &Arc<Connection>,
+        abilities: &Abilities,
+        asked: &AgentRequest,
+    ) -> (Vec<acp::McpServer>, Option<Arc<Room>>) {
+        let offer = &self.options.offer;
+        let (mut servers, tools) = shares(asked, offer, abilities.http_tools);
+        let is_open = asked.session.as_ref().is_some_and(|known| connection.sessions.lock().contains(known));
+        let room = connection.room(asked.host.as_ref(), tools, !is_open).await;
+        let room = room.unwrap_or_else(|error| {
+            tracing::warn!(agent = self.name(), %error, "an agent cannot be given our tools");
+            None
+        });
+        if let (Some(room), Some(bridge)) = (&room, &offer.bridge) {
+            let own = ours(bridge, room, &servers);
+            servers.push(own);
+        }
+        (servers, room)
     }
 
     /// Opens a session of an earlier program again. False: it cannot be; the conversation is told to a new one.
@@ -98,15 +166,15 @@ impl Agent {
         &self,
         connection: &Arc<Connection>,
         abilities: &Abilities,
-        session: &str,
+        (session, servers): (&str, &[acp::McpServer]),
         asked: &AgentRequest,
     ) -> Result<bool, ModelError> {
-        let cwd = asked.directory.clone();
+        let (cwd, servers) = (asked.directory.clone(), servers.to_vec());
         let (method, answer) = if abilities.resume {
-            let params = acp::ResumeSessionRequest::new(session.to_owned(), cwd);
+            let params = acp::ResumeSessionRequest::new(session.to_owned(), cwd).mcp_servers(servers);
             ("session/resume", self.ask::<Value>(connection, "session/resume", &params).await)
         } else if abilities.load {
-            let params = acp::LoadSessionRequest::new(session.to_owned(), cwd);
+            let params = acp::LoadSessionRequest::new(session.to_owned(), cwd).mcp_servers(servers);
             ("session/load", self.ask::<Value>(connection, "session/load", &params).await)
         } else {
             return Ok(false);
@@ -165,9 +233,10 @@ impl Agent {
         let stop = self.closing.child_token();
         // A greeting that is given up takes the program with it.
         let guard = stop.clone().drop_guard();
-        let (connection, task) = Connection::open((self.name(), &options.secrets), &what, stop).map_err(|error| {
-            self.named(ModelError::Unavailable(format!("`{}` cannot be started: {error}", options.command)))
-        })?;
+        let (connection, task) = Connection::open((self.name(), &options.secrets, options.exit_grace), &what, stop)
+            .map_err(|error| {
+                self.named(ModelError::Unavailable(format!("`{}` cannot be started: {error}", options.command)))
+            })?;
         self.tasks.spawn(async move { drop(task.await) });
         let abilities = self.greet(&connection).await?;
         let stop = guard.disarm();
@@ -207,8 +276,13 @@ impl Agent {
         let params = acp::InitializeRequest::new(ProtocolVersion::V1)
             .client_capabilities(capabilities)
             .client_info(acp::Implementation::new("simse", env!("CARGO_PKG_VERSION")));
-        let greeted = self.ask::<acp::InitializeResponse>(connection, "initialize", &params).await;
-        let greeted = greeted.map_err(|fault| self.fault("initialize", fault))?;
+        let said = self.ask::<Value>(connection, "initialize", &params).await;
+        let said = said.map_err(|fault| self.fault("initialize", fault))?;
+        // Not in the stable protocol.
+        let fork = said["agentCapabilities"]["sessionCapabilities"]["fork"].is_object();
+        let greeted: acp::InitializeResponse = serde_json::from_value(said).map_err(|error| {
+            self.fault("initialize", Fault::Malformed(format!("its answer to initialize: {error}")))
+        })?;
         if greeted.protocol_version != ProtocolVersion::V1 {
             let words = format!("it speaks version {} of the protocol, and not 1", greeted.protocol_version);
             return Err(self.named(ModelError::Unavailable(words)));
@@ -219,11 +293,13 @@ impl Agent {
         let can = greeted.agent_capabilities;
         Ok(Abilities {
             load: can.load_session,
+            fork,
             resume: can.session_capabilities.resume.is_some(),
             list: can.session_capabilities.list.is_some(),
             delete: can.session_capabilities.delete.is_some(),
             close: can.session_capabilities.close.is_some(),
             images: can.prompt_capabilities.image,
+            http_tools: can.mcp_capabilities.http,
             steers,
             logins: greeted.auth_methods.iter().map(|one| (one.id().to_string(), one.name().to_owned())).collect(),
         })

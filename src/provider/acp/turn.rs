@@ -6,6 +6,7 @@
 
 mod serve;
 mod steer;
+mod tools;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,16 +20,17 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::Agent;
-use super::calls::{Calls, block_text};
+use super::calls::{Calls as OwnCalls, block_text};
 use super::connection::{Connection, Fault, Incoming, Turn};
 use super::context::blocks;
+use super::door::Calls;
 use super::known::{Known, Said};
 use super::session::Opened;
 use super::terminals::Terminals;
 use super::wire::RpcError;
 use crate::base::{BoxFuture, limit};
 use crate::model::{AgentEvent, ModelError, ModelEvent, ModelRequest, StopReason};
-use crate::protocol::Usage;
+use crate::protocol::{ToolDefinition, Usage};
 
 pub(super) use serve::is_served;
 use serve::{Answered, Granted, Wanted};
@@ -88,7 +90,7 @@ struct Talk {
     session: String,
     cancel: CancellationToken,
     out: mpsc::Sender<Item>,
-    calls: Calls,
+    calls: OwnCalls,
     /// Requests of the agent that wait for us, by a number of ours: its id of it, and what is wanted.
     open: HashMap<u64, (Value, Wanted)>,
     terminals: Terminals,
@@ -96,6 +98,8 @@ struct Talk {
     requests: u64,
     /// Files that it was allowed to change and commands that it was allowed to run, and has not yet.
     granted: HashSet<Granted>,
+    /// Our tools that it can call.
+    offered: Arc<[ToolDefinition]>,
     bytes: usize,
 }
 
@@ -112,12 +116,13 @@ impl Talk {
             session: opened.session.clone(),
             cancel,
             out,
-            calls: Calls::new(agent.name(), directory, terminals.clone()),
+            calls: OwnCalls::new(agent.name(), directory, terminals.clone()),
             open: HashMap::new(),
             terminals,
             answers: FuturesUnordered::new(),
             requests: 0,
             granted: HashSet::new(),
+            offered: Arc::default(),
             bytes: 0,
         }
     }
@@ -129,6 +134,8 @@ impl Talk {
         let mut turn =
             connection.prompt(&self.session, &params).map_err(|fault| self.agent.fault("session/prompt", fault))?;
         let mut steers = self.steerable(opened).await;
+        let mut calls = opened.room.as_ref().map_or_else(Calls::none, |room| room.enter());
+        self.offered = calls.offered();
         for said in connection.known(&self.session, Known::untold) {
             self.say(said).await;
         }
@@ -147,6 +154,10 @@ impl Talk {
                 }
                 Some((parts, reply)) = steers.recv() => {
                     self.steer(opened, parts, reply);
+                    continue;
+                }
+                Some(call) = calls.next() => {
+                    self.run_tool(call).await;
                     continue;
                 }
                 () = until(stop_at) => {

@@ -106,6 +106,11 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         Self { reader, line: Vec::new(), bytes_max }
     }
 
+    /// Longer lines, or shorter ones, from the next one on.
+    pub fn allow(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// The next line without its end. Cancel-safe.
     pub async fn next(&mut self) -> Result<Vec<u8>, NoLine> {
         loop {

@@ -20,13 +20,17 @@ use super::shown::Tools;
 use super::told::{Said, Teller, TurnEnd};
 use crate::app::EventReader;
 use crate::base::{clock, limit};
-use crate::protocol::{ApiError, ErrorCode, EventBody, RequestId, SessionId, SessionView, TurnId};
+use crate::protocol::{
+    AgentOption, ApiError, ErrorCode, EventBody, OWN_AGENT, RequestId, SessionId, SessionView, TurnId,
+};
 
 /// A session on a connection.
 pub(super) struct Desk {
     pub(super) id: SessionId,
     turns: Mutex<Turns>,
     changed: Notify,
+    /// Which agent it has other than our own, and what that can be set to.
+    agent: Mutex<(String, Vec<AgentOption>)>,
     /// Ends what follows its log.
     following: Mutex<CancellationToken>,
     /// What the client knows of the settings. Who changes them holds it until the answer is made.
@@ -74,8 +78,9 @@ pub(super) enum How {
 impl Desk {
     fn new(id: SessionId, view: &SessionView, choice: &Choice) -> Self {
         let known = tokio::sync::Mutex::new(Known::of(view, choice));
+        let agent = Mutex::new((view.agent.clone(), choice.own.clone()));
         let (turns, following) = (Mutex::default(), Mutex::default());
-        Self { id, turns, changed: Notify::new(), following, known }
+        Self { id, turns, changed: Notify::new(), agent, following, known }
     }
 
     /// A prompt is handed in: its turn is not told to who prompts.
@@ -207,9 +212,28 @@ pub(super) fn info(view: &SessionView) -> Value {
 }
 
 impl Core {
-    /// What can be chosen from now.
-    pub(super) fn choice(&self) -> Choice {
-        Choice { models: self.app.listed_models(), agents: self.app.agents() }
+    /// What can be chosen from now, in a session with these options of its agent.
+    fn choice(&self, view: &SessionView, own: Vec<AgentOption>) -> Choice {
+        let chosen = view.agent_options.clone();
+        Choice { models: self.app.listed_models(), agents: self.app.agents(), own, chosen }
+    }
+
+    /// What can be chosen from now in a session that is open.
+    pub(super) fn choice_at(&self, desk: &Desk, view: &SessionView) -> Choice {
+        let own = {
+            let (agent, own) = &*desk.agent.lock();
+            if *agent == view.agent { own.clone() } else { Vec::new() }
+        };
+        self.choice(view, own)
+    }
+
+    /// What the agent of a session has said that it can be set to.
+    async fn own_options(&self, view: &SessionView) -> Vec<AgentOption> {
+        if view.agent == OWN_AGENT {
+            return Vec::new();
+        }
+        let state = self.app.agent_state(&self.caller, &view.session_id).await;
+        state.map(|state| state.options).unwrap_or_default()
     }
 
     /// The session as the client has it open; opens it if need be.
@@ -227,7 +251,11 @@ impl Core {
     /// `NOT_FOUND`, `RESOURCE_EXHAUSTED`.
     pub(super) async fn open(self: &Arc<Self>, id: &SessionId, how: How) -> Result<(Arc<Desk>, SessionView), ApiError> {
         let view = self.app.session(&self.caller, id).await?;
-        let choice = self.choice();
+        let there = self.desks.lock().get(id).cloned();
+        let choice = match &there {
+            Some(desk) => self.choice_at(desk, &view),
+            None => self.choice(&view, self.own_options(&view).await),
+        };
         let (desk, is_new) = self.place(&view, &choice)?;
         if !is_new && how == How::Silent {
             desk.known.lock().await.learn(&view, &choice);
@@ -361,13 +389,25 @@ impl Follower {
                 return false;
             }
         };
-        let said = self.teller.tell(batch.events.iter().filter(|event| event.seq > cursor));
+        let new = || batch.events.iter().filter(|event| event.seq > cursor);
+        let said = self.teller.tell(new());
+        let offers = new().filter(|event| event.kind == "agent.options").last().and_then(|event| event.body());
         for said in said {
             if !self.say(said).await {
                 return false;
             }
         }
-        true
+        match offers {
+            Some(EventBody::AgentOptions(offers)) => self.offered(offers.options).await,
+            _ => true,
+        }
+    }
+
+    /// The agent can be set to these now.
+    async fn offered(&mut self, options: Vec<AgentOption>) -> bool {
+        let Ok(view) = self.core.app.session(&self.core.caller, &self.desk.id).await else { return true };
+        *self.desk.agent.lock() = (view.agent, options);
+        self.is_past() || self.configured(false).await
     }
 
     fn is_past(&self) -> bool {
@@ -419,7 +459,7 @@ impl Follower {
     async fn configured(&mut self, ended: bool) -> bool {
         let mut known = self.desk.known.lock().await;
         let Ok(view) = self.core.app.session(&self.core.caller, &self.desk.id).await else { return true };
-        let choice = self.core.choice();
+        let choice = self.core.choice_at(&self.desk, &view);
         let mut updates = known.learn(&view, &choice);
         drop(known);
         self.teller.beside.window = window(&view, &choice);

@@ -263,7 +263,7 @@ impl Core {
                     "list": {}, "delete": {}, "resume": {}, "close": {},
                     "fork": {}, "status": {}, "title": {}, "systemPrompt": {},
                 },
-                "auth": { "status": {} },
+                "auth": { "status": {}, "logout": {} },
             },
             "_meta": { "steering": { "supported": true } },
         }))
@@ -278,6 +278,8 @@ impl Core {
                     let expected = "none: this agent asks for no authentication";
                     Err(ApiError::unfit("methodId", expected, format!("`{method_id}`")))
                 }
+                // Nobody was logged in: what the client was given to come here is its own.
+                "logout" => Ok(json!({})),
                 "auth/status" => Ok(json!({ "state": "not_required" })),
                 "session/new" => self.new_session(params).await,
                 "session/load" => self.load(params).await,

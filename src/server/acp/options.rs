@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::protocol::{
-    ACP_PREFIX, AgentView, ApiError, Configure, ModelView, OWN_AGENT, PermissionMode, Reasoning, SessionView, agent_of,
+    ACP_PREFIX, AgentOption, AgentOptions, AgentSetting, AgentValue, AgentView, ApiError, Configure, ModelView,
+    OWN_AGENT, PermissionMode, Reasoning, SessionView, agent_of,
 };
 
 /// Modes, with what they are called and mean.
@@ -32,7 +33,16 @@ pub(super) struct Choice {
     pub(super) models: Vec<ModelView>,
     /// The agents, our own first.
     pub(super) agents: Vec<AgentView>,
+    /// What the agent of the session has told that it can be set to, where that is not our own.
+    pub(super) own: Vec<AgentOption>,
+    /// What of these was chosen for the session.
+    pub(super) chosen: AgentOptions,
 }
+
+/// What the id of an agent's own option begins with: ours have none of these names.
+const OWN: &str = "agent:";
+/// The category of modes. An agent's own stand beside ours, and are no mode of the session.
+const MODE: &str = "mode";
 
 /// Tokens of the window of a session's model, where that is known.
 pub(super) fn window(view: &SessionView, choice: &Choice) -> Option<u64> {
@@ -79,7 +89,60 @@ pub(super) fn options(view: &SessionView, choice: &Choice) -> Value {
             .map(|agent| json!({ "value": agent.name, "name": agent.name, "description": agent.description }));
         all.push(select(("agent", "Agent", "_agent"), &view.agent, agents.collect()));
     }
+    if view.agent != OWN_AGENT {
+        all.extend(choice.own.iter().map(|option| own(option, choice)));
+    }
     all.into()
+}
+
+/// An option of the agent's own. What was chosen counts, also before the agent has heard of it.
+fn own(option: &AgentOption, choice: &Choice) -> Value {
+    let AgentOption { id, name, description, category, value, values } = option;
+    let mut told = json!({ "id": format!("{OWN}{id}"), "name": name });
+    match choice.chosen.get(id).unwrap_or(value) {
+        AgentSetting::Flag(flag) => (told["type"], told["currentValue"]) = ("boolean".into(), (*flag).into()),
+        AgentSetting::Value(now) => {
+            let one = |one: &AgentValue| {
+                let mut told = json!({ "value": one.value, "name": one.name });
+                if let Some(description) = &one.description {
+                    told["description"] = description.as_str().into();
+                }
+                told
+            };
+            (told["type"], told["currentValue"]) = ("select".into(), now.as_str().into());
+            told["options"] = values.iter().map(one).collect();
+        }
+    }
+    if let Some(description) = description {
+        told["description"] = description.as_str().into();
+    }
+    if let Some(category) = category.as_deref().filter(|category| *category != MODE) {
+        told["category"] = category.into();
+    }
+    told
+}
+
+/// What the session's agent is set to once that option of its own is.
+fn change_own((id, value): (&str, &Value), choice: &Choice) -> Result<Configure, ApiError> {
+    let Some(option) = choice.own.iter().find(|option| option.id == id) else {
+        let names: Vec<String> = choice.own.iter().map(|option| format!("{OWN}{}", option.id)).collect();
+        let expected = format!("an option of the session's agent: {}", names.join(", "));
+        return Err(ApiError::unfit("configId", expected, format!("`{OWN}{id}`")));
+    };
+    let setting = match (&option.value, value) {
+        (AgentSetting::Flag(_), Value::Bool(flag)) => AgentSetting::Flag(*flag),
+        (AgentSetting::Flag(_), _) => return Err(ApiError::unfit("value", "true or false", value)),
+        (AgentSetting::Value(_), Value::String(word)) if option.values.iter().any(|one| one.value == *word) => {
+            AgentSetting::Value(word.clone())
+        }
+        (AgentSetting::Value(_), _) => {
+            let names: Vec<&str> = option.values.iter().map(|one| one.value.as_str()).collect();
+            return Err(ApiError::unfit("value", format!("one of {}", names.join(", ")), value));
+        }
+    };
+    let mut chosen = choice.chosen.clone();
+    chosen.insert(id.to_owned(), setting);
+    Ok(Configure { agent_options: Some(chosen), ..Configure::default() })
 }
 
 fn models(view: &SessionView, choice: &Choice) -> Vec<Value> {
@@ -107,8 +170,11 @@ fn select((id, name, category): (&str, &str, &str), now: &str, options: Vec<Valu
 /// # Errors
 /// `INVALID_ARGUMENT` that names the field and what was expected.
 pub(super) fn change((id, value): (&str, &Value), choice: &Choice) -> Result<Configure, ApiError> {
+    if let Some(id) = id.strip_prefix(OWN) {
+        return change_own((id, value), choice);
+    }
     let Some(value) = value.as_str() else {
-        return Err(ApiError::invalid("value", "a text: all options are choices"));
+        return Err(ApiError::invalid("value", "a text: it is a choice"));
     };
     let none = Configure::default();
     match id {

@@ -1,7 +1,7 @@
 //! Prompts, messages into running turns, and how both are taken back.
 //!
 //! A prompt while a turn runs waits behind it, as everywhere. A cancellation ends the turn that runs, and each prompt of this
-//! client that waits: those that have no turn yet, as soon as it begins.
+//! client that waits: these never begin.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,6 +31,8 @@ pub(super) struct Pending {
     pub(super) session: SessionId,
     cancelled: AtomicBool,
     turn: Mutex<Option<TurnId>>,
+    /// Fires when it has a turn, or has come to nothing.
+    settled: CancellationToken,
 }
 
 /// A prompt that was handed in.
@@ -58,7 +60,9 @@ impl Core {
         let command = Command::of_request(request)?;
         desk.expect();
         let submitted = self.app.submit(self.caller.clone(), command);
-        let pending = Arc::new(Pending { session, cancelled: AtomicBool::new(false), turn: Mutex::new(None) });
+        let settled = CancellationToken::new();
+        let pending = Pending { session, cancelled: AtomicBool::new(false), turn: Mutex::new(None), settled };
+        let pending = Arc::new(pending);
         self.prompts.lock().push(Arc::clone(&pending));
         Ok(Begun { pending, desk, submitted })
     }
@@ -72,6 +76,7 @@ impl Core {
         let pending = Arc::clone(&begun.pending);
         let mut heard = None;
         let answer = self.turn_of(begun, cancel, &mut heard).await;
+        pending.settled.cancel();
         self.prompts.lock().retain(|one| !Arc::ptr_eq(one, &pending));
         (answer, heard)
     }
@@ -89,6 +94,7 @@ impl Core {
         let ended = desk.assign(turn.clone());
         tokio::pin!(ended);
         *pending.turn.lock() = Some(turn.clone());
+        pending.settled.cancel();
         if pending.cancelled.load(Ordering::Acquire) {
             self.abort(&desk, &turn);
         }
@@ -139,17 +145,11 @@ impl Core {
         }
     }
 
-    /// Ends a turn as soon as it can be: now, or when it begins.
+    /// Ends a turn at once, also one that waits; one that is just about to begin as soon as it has.
     pub(super) fn abort(self: &Arc<Self>, desk: &Arc<Desk>, turn: &TurnId) {
         desk.cancel_later(turn);
         let (core, desk, body) = (Arc::clone(self), Arc::clone(desk), json!({ "turnId": turn }));
-        self.tasks.spawn(async move {
-            // One that waits is ended when it begins; one that is over has ended.
-            let ended: Result<Aborted, ApiError> = core.carry_out("abort", Some(&desk.id), &body).await;
-            if let Err(error) = ended {
-                tracing::debug!(session = %desk.id, %error, "a turn that was to be cancelled");
-            }
-        });
+        self.tasks.spawn(async move { core.end(&desk.id, &body).await });
     }
 
     /// `session/cancel`.
@@ -157,21 +157,32 @@ impl Core {
         let desk = self.desks.lock().get(&session).cloned();
         let prompts: Vec<Arc<Pending>> =
             self.prompts.lock().iter().filter(|one| one.session == session).cloned().collect();
-        for pending in prompts {
-            pending.cancelled.store(true, Ordering::Release);
-            let turn = pending.turn.lock().clone();
-            if let (Some(desk), Some(turn)) = (&desk, turn) {
-                self.abort(desk, &turn);
-            }
-        }
+        prompts.iter().for_each(|pending| pending.cancelled.store(true, Ordering::Release));
         let core = Arc::clone(&self);
         self.tasks.spawn(async move {
-            // What runs may be another client's.
-            let ended: Result<Aborted, ApiError> = core.carry_out("abort", Some(&session), &json!({})).await;
-            if let Err(error) = ended {
-                tracing::debug!(%session, %error, "a cancellation found nothing to cancel");
+            // The newest first: what ends lets begin what waits behind it, and that is never to begin.
+            for pending in prompts.iter().rev() {
+                tokio::select! {
+                    () = pending.settled.cancelled() => {}
+                    () = core.over.cancelled() => return,
+                }
+                let turn = pending.turn.lock().clone();
+                if let (Some(desk), Some(turn)) = (&desk, turn) {
+                    desk.cancel_later(&turn);
+                    core.end(&session, &json!({ "turnId": turn })).await;
+                }
             }
+            // What runs may be another client's.
+            core.end(&session, &json!({})).await;
         });
+    }
+
+    /// Aborts a turn. One that is over has ended.
+    async fn end(&self, session: &SessionId, body: &Value) {
+        let ended: Result<Aborted, ApiError> = self.carry_out("abort", Some(session), body).await;
+        if let Err(error) = ended {
+            tracing::debug!(%session, %error, "a cancellation found nothing to cancel");
+        }
     }
 
     /// `_session/steering`: puts a message into the running turn.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::desk::How;
+use super::desk::{Desk, How};
 use super::options::{change, mode_of, modes};
 use super::params::{List, Named, Open, SetMode, SetOption, SetTitle, SystemPrompt};
 use super::rpc::Params;
@@ -34,8 +34,8 @@ impl Core {
         let created: Result<SessionView, ApiError> = self.carry_out("create_session", None, &body).await;
         let created = created.map_err(|error| error.in_field("workingDirectory", "cwd"))?;
         self.give(&created.session_id, servers, true).await?;
-        let (_, view) = self.open(&created.session_id, How::Silent).await?;
-        let mut state = self.state(&view);
+        let (desk, view) = self.open(&created.session_id, How::Silent).await?;
+        let mut state = self.state(&desk, &view);
         state["sessionId"] = view.session_id.as_str().into();
         Ok(state)
     }
@@ -57,8 +57,8 @@ impl Core {
         let servers = self.servers(open)?;
         self.fit(&id, open).await?;
         self.give(&id, servers, false).await?;
-        let (_, view) = self.open(&id, how).await?;
-        Ok(self.state(&view))
+        let (desk, view) = self.open(&id, how).await?;
+        Ok(self.state(&desk, &view))
     }
 
     /// Brings a session to what is said of it: its directory, its instructions.
@@ -113,8 +113,8 @@ impl Core {
     }
 
     /// What a client is told of a session when it opens it.
-    fn state(&self, view: &SessionView) -> Value {
-        json!({ "modes": modes(view), "configOptions": super::options::options(view, &self.choice()) })
+    fn state(&self, desk: &Desk, view: &SessionView) -> Value {
+        json!({ "modes": modes(view), "configOptions": super::options::options(view, &self.choice_at(desk, view)) })
     }
 
     /// `session/fork`: a session that goes on from the newest event of another one.
@@ -125,8 +125,8 @@ impl Core {
         let forked: SessionView = self.carry_out("fork", Some(&id), &json!({})).await?;
         self.fit(&forked.session_id, &open).await?;
         self.give(&forked.session_id, servers, true).await?;
-        let (_, view) = self.open(&forked.session_id, How::Silent).await?;
-        let mut state = self.state(&view);
+        let (desk, view) = self.open(&forked.session_id, How::Silent).await?;
+        let mut state = self.state(&desk, &view);
         state["sessionId"] = view.session_id.as_str().into();
         Ok(state)
     }
@@ -216,10 +216,12 @@ impl Core {
     pub(super) async fn set_option(self: &Arc<Self>, params: &Params) -> Result<Value, ApiError> {
         let SetOption { session_id: id, config_id, value } = params.read()?;
         let desk = self.desk(&session_id(&id)?).await?;
-        let changes = change((&config_id, &value), &self.choice())?;
+        // One after the other: a choice of an agent's options comes with all that were chosen before.
         let mut known = desk.known.lock().await;
+        let view = self.app.session(&self.caller, &desk.id).await?;
+        let changes = change((&config_id, &value), &self.choice_at(&desk, &view))?;
         let view = self.configure(&desk.id, &changes).await?;
-        let updates = known.learn(&view, &self.choice());
+        let updates = known.learn(&view, &self.choice_at(&desk, &view));
         let answer = json!({ "configOptions": known.options() });
         drop(known);
         // The options are in the answer.

@@ -8,13 +8,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Actor, Order, Running};
+use super::{Actor, Order, Running, terminal_event};
 use crate::agent::{Progress, Wish};
 use crate::base::limit;
-use crate::protocol::{ApiError, ControlKind, EventBody, TurnId, TurnStatus, VerdictSource};
+use crate::protocol::{ApiError, ControlKind, EventBody, TurnId, TurnStatus, TurnStop, VerdictSource};
 use crate::session::ask::End;
 use crate::session::control::{Command, Controlled, Kind, Told, nothing_runs, out_of_place, too_late};
 use crate::session::journal::Entry;
+use crate::session::metered::count_end;
 use crate::session::store_failure;
 use crate::session::turn::{Input, Phase};
 use crate::store::{TurnRow, Write};
@@ -24,6 +25,11 @@ impl Actor {
     pub(super) async fn control(&mut self, kind: Kind, command: Command, told: Told) {
         // One order at a time: what is looked at here is as it is until the control has its place.
         let aimed = match self.check_version(command.if_version) {
+            Ok(()) if kind == Kind::Abort && self.waits(command.turn.as_ref()) => {
+                let withdrawn = self.withdraw(command).await;
+                drop(told.send(withdrawn));
+                return;
+            }
             Ok(()) => self.aim(kind, command.turn.as_ref()).await,
             Err(error) => Err(error),
         };
@@ -32,6 +38,44 @@ impl Actor {
             Ok(phase) => self.carry_out(kind, phase, command.reason, told).await,
             Err(error) => drop(told.send(Err(error))),
         }
+    }
+
+    /// Whether that turn waits, and its beginning is not written down yet.
+    fn waits(&self, turn: Option<&TurnId>) -> bool {
+        let mut waiting = self.queue.iter().skip(usize::from(self.next.is_some()));
+        turn.is_some_and(|turn| waiting.any(|row| row.record.turn_id == *turn))
+    }
+
+    /// Ends a turn that waits: it never begins.
+    async fn withdraw(&mut self, command: Command) -> Result<Controlled, ApiError> {
+        let is_meant = |row: &TurnRow| Some(&row.record.turn_id) == command.turn.as_ref();
+        let Some(at) = self.queue.iter().position(is_meant) else {
+            return Err(nothing_runs(Kind::Abort, &self.row.id));
+        };
+        let row = self.changed();
+        let mut turn = self.queue[at].clone();
+        let record = &mut turn.record;
+        (record.status, record.ended_at) = (TurnStatus::Aborted, Some(row.updated_at));
+        (record.stop_reason, record.reason) = (Some(TurnStop::Aborted), Some(command.reason));
+        (turn.configure, turn.came) = (None, None);
+        let kept = turn.prompt.take().and_then(|prompt| prompt.place());
+        let end = match terminal_event(&turn.record) {
+            EventBody::Abort { reason, .. } => EventBody::Abort { reason, version: Some(row.version) },
+            other => other,
+        };
+        let written = self.live.journal.record(|next_seq| {
+            turn.record.last_seq = Some(next_seq);
+            let kept = kept.map(|at| Write::Said(row.id.clone(), at, None));
+            let saved = [Write::SaveTurn(Box::new(turn.clone())), Write::UpdateSession(Box::new(row.clone()))];
+            let events = vec![(Some(turn.record.turn_id.clone()), end)];
+            Entry { events, writes: saved.into_iter().chain(kept).collect() }
+        });
+        written.await.map_err(|error| store_failure(&error))?;
+        self.row = row;
+        self.queue.remove(at);
+        count_end(&self.terms.meters, &turn.record);
+        self.tell(&turn.record);
+        Ok(Controlled { turn_id: turn.record.turn_id, status: TurnStatus::Aborted })
     }
 
     /// The phase after a control of the turn that is meant.

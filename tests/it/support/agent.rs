@@ -31,6 +31,9 @@ pub fn settings(name: &str, how: &str) -> AcpServer {
         auth_method: None,
         files: true,
         terminals: true,
+        tools: simse::config::AcpTools::default(),
+        mcp_servers: simse::config::AcpMcpServers::default(),
+        exit_grace_ms: 2_000,
     }
 }
 
@@ -71,6 +74,56 @@ struct Agent {
     /// What it was told while it worked.
     heard: Vec<String>,
     logged_in: bool,
+    /// The tool servers that sessions were opened with, and the one of them that is ours, started.
+    servers: BTreeMap<String, Value>,
+    ours: BTreeMap<String, ToolServer>,
+}
+
+/// A tool server that the agent started.
+struct ToolServer {
+    program: std::process::Child,
+    said: std::io::BufReader<std::process::ChildStdout>,
+    next_id: u64,
+}
+
+impl ToolServer {
+    fn start(entry: &Value) -> Self {
+        let texts = |list: &Value| -> Vec<String> {
+            list.as_array().unwrap().iter().map(|one| one.as_str().unwrap().to_owned()).collect()
+        };
+        let env = entry["env"].as_array().unwrap().iter().map(|one| (text(one, "name"), text(one, "value")));
+        let mut program = std::process::Command::new(text(entry, "command"))
+            .args(texts(&entry["args"]))
+            .envs(env)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = std::io::BufReader::new(program.stdout.take().unwrap());
+        let mut server = Self { program, said, next_id: 0 };
+        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "scripted", "version": "1" } });
+        assert_eq!(server.ask("initialize", &hello)["result"]["serverInfo"]["name"], "simse");
+        server
+    }
+
+    fn send(&mut self, message: &Value) {
+        writeln!(self.program.stdin.as_mut().unwrap(), "{message}").unwrap();
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.next_id += 1;
+        let id = self.next_id;
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        loop {
+            let mut line = String::new();
+            let read = self.said.read_line(&mut line).unwrap();
+            assert!(read > 0, "our tools are gone");
+            let message: Value = serde_json::from_str(&line).unwrap();
+            if message["id"] == id {
+                return message;
+            }
+        }
+    }
 }
 
 impl Agent {
@@ -93,6 +146,8 @@ impl Agent {
             client: Value::Null,
             heard: Vec::new(),
             logged_in: false,
+            servers: BTreeMap::new(),
+            ours: BTreeMap::new(),
         }
     }
 
@@ -145,6 +200,13 @@ impl Agent {
                 self.options.entry(session.clone()).or_default().insert(option, params["value"].clone());
                 result(&id, &self.choices(&session));
             }
+            "session/fork" if self.is("forks") => {
+                let session = format!("f{}-{}", self.next(), text(&params, "sessionId"));
+                self.open(&session, &params);
+                let mut answer = self.choices(&session);
+                answer["sessionId"] = session.into();
+                result(&id, &answer);
+            }
             "session/load" => self.load(&id, &params),
             "session/set_mode" => {
                 let (session, mode) = (text(&params, "sessionId"), text(&params, "modeId"));
@@ -184,7 +246,9 @@ impl Agent {
             id,
             &json!({
                 "protocolVersion": version,
-                "agentCapabilities": { "loadSession": self.is("load"), "promptCapabilities": { "image": self.is("images") } },
+                "agentCapabilities": { "loadSession": self.is("load"), "promptCapabilities": { "image": self.is("images") },
+                    "mcpCapabilities": { "http": self.is("http") },
+                    "sessionCapabilities": if self.is("forks") { json!({ "fork": {} }) } else { json!({}) } },
                 "agentInfo": { "name": "scripted", "version": "1" },
                 "authMethods": [{ "id": "key", "name": "a key" }],
                 "_meta": { "steering": { "supported": self.is("steers") } },
@@ -219,6 +283,7 @@ impl Agent {
 
     fn open(&mut self, session: &str, params: &Value) {
         self.directories.insert(session.to_owned(), text(params, "cwd"));
+        self.servers.insert(session.to_owned(), params["mcpServers"].clone());
         if let Some(directory) = self.how.get("load") {
             std::fs::write(PathBuf::from(directory).join(session), "").unwrap();
         }
@@ -331,6 +396,24 @@ impl Agent {
                     "kind": "execute", "status": "completed",
                     "content": [{ "type": "terminal", "terminalId": self.terminal }] }),
                 ),
+                "tools" => {
+                    let listed = self.our_tools(&session).ask("tools/list", &json!({}));
+                    let names: Vec<String> =
+                        listed["result"]["tools"].as_array().unwrap().iter().map(|tool| text(tool, "name")).collect();
+                    chunk(&session, "agent_message_chunk", &names.join(","));
+                }
+                "tool" => {
+                    let (name, arguments) = rest.split_once(' ').unwrap_or((rest, "{}"));
+                    let arguments: Value = serde_json::from_str(arguments).unwrap();
+                    let params = json!({ "name": name, "arguments": arguments });
+                    let answer = self.our_tools(&session).ask("tools/call", &params);
+                    let said = answer["result"]["content"][0]["text"].as_str().map(str::to_owned);
+                    chunk(&session, "agent_message_chunk", &said.unwrap_or_else(|| answer.to_string()));
+                }
+                "toolpid" => {
+                    let pid = self.our_tools(&session).program.id().to_string();
+                    chunk(&session, "agent_message_chunk", &pid);
+                }
                 "request" => {
                     let answer = self.request(rest, &json!({ "sessionId": session }));
                     chunk(&session, "agent_message_chunk", &answer["error"]["code"].to_string());
@@ -341,6 +424,15 @@ impl Agent {
         Ok("end_turn".to_owned())
     }
 
+    /// Our own tools, as the session was given them.
+    fn our_tools(&mut self, session: &str) -> &mut ToolServer {
+        let given = &self.servers[session];
+        self.ours.entry(session.to_owned()).or_insert_with(|| {
+            let entry = given.as_array().unwrap().iter().find(|one| text(one, "name").starts_with("simse")).unwrap();
+            ToolServer::start(entry)
+        })
+    }
+
     fn facts(&self, session: &str, blocks: &[Value]) -> String {
         json!({
             "session": session,
@@ -348,6 +440,7 @@ impl Agent {
             "cwd": self.directories.get(session),
             "mode": self.modes.get(session),
             "options": self.options.get(session),
+            "servers": self.servers.get(session),
             "client": self.client,
             "directory": std::env::current_dir().unwrap(),
             "secret": std::env::var("AGENT_SECRET").ok(),

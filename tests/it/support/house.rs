@@ -113,11 +113,16 @@ impl House {
 
     /// A server with settings of the test's own.
     pub async fn with(options: ListenOptions, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::fitted(options, change, Extras::default()).await
+    }
+
+    /// The same in a program that brings something of its own.
+    pub async fn fitted(options: ListenOptions, change: impl FnOnce(&mut Settings), extras: Extras) -> Self {
         let work = tempfile::tempdir().unwrap();
         let mut settings = Settings::new(work.path().canonicalize().unwrap());
         change(&mut settings);
         let puppet = Arc::new(Puppet { rounds: Mutex::default(), gate: Arc::new(Semaphore::new(0)) });
-        let extras = Extras { models: vec![Arc::clone(&puppet) as Arc<dyn Model>], ..Extras::default() };
+        let extras = Extras { models: vec![Arc::clone(&puppet) as Arc<dyn Model>], ..extras };
         let app = App::open(settings, extras).await.unwrap();
         let server = Server::start(Arc::clone(&app), options).await.unwrap();
         Self { address: server.address(), work, app, server, puppet }

@@ -94,6 +94,7 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
         agent: None,
         reasoning: Reasoning::Auto,
         agent_options: Default::default(),
+        agent_servers: Default::default(),
         environment: CallEnvironment {
             registry: Arc::new(registry),
             gate: Arc::new(Yes),

@@ -19,7 +19,7 @@ use super::{INVALID_PARAMS, NOT_FOUND, Talk};
 use crate::base::ear::{Ear, Lines};
 use crate::base::limit;
 use crate::config::AcpPermissionPolicy;
-use crate::model::{AgentEvent, FormRequest, Heard, HostCall, ModelEvent, Reply};
+use crate::model::{AgentEvent, FormRequest, Heard, HostCall, Leave, ModelEvent, Reply};
 use crate::permission::Subject;
 use crate::protocol::{FormReply, PermissionVerdict, ToolCallRequest, ToolCallResult, VerdictSource};
 use crate::tool::Form;
@@ -55,6 +55,8 @@ pub(super) enum Wanted {
 pub(super) enum Granted {
     Path(String),
     Command(String),
+    /// A tool of ours with these arguments.
+    Tool(String, String),
 }
 
 /// The methods that are ours to answer while a turn runs.
@@ -158,17 +160,19 @@ impl Talk {
             }
         };
         let (server, directory) = (self.agent.name().to_owned(), self.calls.directory().to_owned());
+        let tool = self.tool_meant(&put);
         let question = tokio::task::spawn_blocking(move || Calls::question(&server, &directory, &put)).await;
         let Ok(question) = question else {
             return self.answer(connection, number, Answered::Permission(None, options, Vec::new()));
         };
-        let allows = match &question.subject {
+        let mut allows: Vec<Granted> = match &question.subject {
             Subject::Paths(paths) if question.like.contains(&"fs_write") => {
                 paths.iter().map(|path| Granted::Path(path.given.clone())).collect()
             }
             Subject::Command(command) => vec![Granted::Command(command.clone())],
             Subject::Paths(_) | Subject::None => Vec::new(),
         };
+        allows.extend(tool);
         let (reply, verdict) = Reply::channel();
         self.emit(ModelEvent::Agent(AgentEvent::Ask(Box::new(question), reply))).await;
         self.answers.push(Box::pin(async move {
@@ -177,39 +181,39 @@ impl Talk {
         }));
     }
 
-    /// Whether nobody has to be asked about it. None: it is refused.
-    fn leave(&mut self, what: &Granted) -> Option<bool> {
+    /// What leave it has for that. None: it is refused.
+    fn leave(&mut self, what: &Granted) -> Option<Leave> {
         match self.agent.options.policy {
-            AcpPermissionPolicy::AutoApprove => Some(true),
+            AcpPermissionPolicy::AutoApprove => Some(Leave::Full),
             // It was asked about this already.
-            AcpPermissionPolicy::Prompt => Some(self.granted.remove(what)),
+            AcpPermissionPolicy::Prompt => Some(Leave::full_if(self.granted.remove(what))),
             AcpPermissionPolicy::Deny => None,
         }
     }
 
     /// Has one of our tools do it.
-    async fn call(&mut self, call: HostCall) -> impl Future<Output = Option<ToolCallResult>> + use<> {
+    pub(super) async fn call(&mut self, call: HostCall) -> impl Future<Output = Option<ToolCallResult>> + use<> {
         let (reply, result) = Reply::channel();
         self.emit(ModelEvent::Agent(AgentEvent::Run(Box::new(call), reply))).await;
         async move { result.await.ok() }
     }
 
-    fn host_call(&self, (number, name): (u64, &str), arguments: Value, approved: bool) -> HostCall {
+    pub(super) fn host_call(&self, (number, name): (u64, &str), arguments: Value, leave: Leave) -> HostCall {
         let arguments = match arguments {
             Value::Object(arguments) => arguments,
             _ => serde_json::Map::new(),
         };
         let id = format!("{}_{name}_{number}", self.session);
         let request = ToolCallRequest { id, name: name.to_owned(), arguments };
-        HostCall { request, approved, ear: Heard::default(), stop: CancellationToken::new() }
+        HostCall { request, leave, ear: Heard::default(), stop: CancellationToken::new() }
     }
 
     async fn write(&mut self, number: u64, write: acp::WriteTextFileRequest) -> Result<Option<Answer>, String> {
         let path = write.path.display().to_string();
-        let Some(approved) = self.leave(&Granted::Path(path.clone())) else {
+        let Some(leave) = self.leave(&Granted::Path(path.clone())) else {
             return Ok(Some(Err((INTERNAL_ERROR, "files may not be written".to_owned()))));
         };
-        let call = self.host_call((number, "fs_write"), json!({ "path": path, "content": write.content }), approved);
+        let call = self.host_call((number, "fs_write"), json!({ "path": path, "content": write.content }), leave);
         let result = self.call(call).await;
         self.answers.push(Box::pin(async move {
             let answer = match result.await {
@@ -229,8 +233,8 @@ impl Talk {
         if let Some(count) = count.filter(|count| *count > 0) {
             arguments["limit"] = count.into();
         }
-        let approved = self.agent.options.policy == AcpPermissionPolicy::AutoApprove;
-        let mut call = self.host_call((number, "fs_read"), arguments, approved);
+        let leave = Leave::full_if(self.agent.options.policy == AcpPermissionPolicy::AutoApprove);
+        let mut call = self.host_call((number, "fs_read"), arguments, leave);
         let reader = Arc::new(Reader { lines: Lines { first, count }, text: Mutex::default() });
         call.ear = Heard(Some(Arc::clone(&reader) as Arc<dyn Ear>));
         let result = self.call(call).await;
@@ -255,7 +259,7 @@ impl Talk {
     ) -> Result<Option<Answer>, String> {
         let words: Vec<&str> = std::iter::once(&create.command).chain(&create.args).map(String::as_str).collect();
         let Some(command) = line_of(&words) else { return Err("command: expected a program".to_owned()) };
-        let Some(approved) = self.leave(&Granted::Command(command.clone())) else {
+        let Some(leave) = self.leave(&Granted::Command(command.clone())) else {
             return Ok(Some(Err((INTERNAL_ERROR, "commands may not be run".to_owned()))));
         };
         let Some((id, terminal)) = self.terminals.add(create.output_byte_limit) else {
@@ -269,7 +273,7 @@ impl Talk {
             let variable = |one: &acp::EnvVariable| (one.name.clone(), Value::from(one.value.clone()));
             arguments["env"] = Value::Object(create.env.iter().map(variable).collect());
         }
-        let mut call = self.host_call((number, "bash"), arguments, approved);
+        let mut call = self.host_call((number, "bash"), arguments, leave);
         call.ear = Heard(Some(Arc::clone(&terminal) as Arc<dyn Ear>));
         call.stop = terminal.stop.clone();
         let result = self.call(call).await;
