@@ -4,6 +4,7 @@
 //! reaches that session's turn in the order it was said, the turn's end included; when the program is gone, whoever
 //! waits for it hears why; its whole process group ends with it, and it ends with this connection's stop token.
 
+mod streams;
 mod told;
 
 use std::collections::{HashMap, HashSet};
@@ -16,7 +17,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::BufReader;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -32,6 +33,7 @@ use crate::base::secrets::Secrets;
 use crate::base::{limit, text};
 use crate::protocol::{SessionId, ToolDefinition};
 
+use streams::{drain, write};
 use told::unserved;
 
 /// What the agent says that a turn has not taken yet.
@@ -486,33 +488,4 @@ async fn read(connection: &Connection, stdout: ChildStdout) -> NoLine {
             }
         }
     }
-}
-
-async fn write(connection: Arc<Connection>, mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<String>) {
-    while let Some(line) = lines.recv().await {
-        // A program that has ended is noticed where it is read.
-        if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
-            return;
-        }
-        connection.unread.fetch_sub(1, Ordering::AcqRel);
-        connection.unread_bytes.fetch_sub(line.len(), Ordering::AcqRel);
-    }
-}
-
-/// Reads the error stream to its end, and keeps what came last.
-async fn drain(connection: Arc<Connection>, mut stderr: ChildStderr, said: Arc<Mutex<Vec<u8>>>) {
-    let mut chunk = vec![0; 8 * 1024];
-    let mut lines = text::Gathered::default();
-    let told = |line: &[u8]| {
-        let text = connection.secrets.hide(String::from_utf8_lossy(line));
-        tracing::debug!(agent = connection.name, %text, "an agent's error stream");
-    };
-    while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
-        lines.take(&chunk[..count], told);
-        let mut said = said.lock();
-        said.extend_from_slice(&chunk[..count]);
-        let over = said.len().saturating_sub(limit::ACP_STDERR_BYTES_MAX);
-        said.drain(..over);
-    }
-    lines.end(told);
 }
