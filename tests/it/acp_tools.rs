@@ -25,7 +25,11 @@ fn registry() -> Arc<Registry> {
     let registry = Registry::default();
     let named = |name: &str, category| ToolDefinition {
         category: Some(category),
-        ..ToolDefinition::new(name, "Tells somebody.", Map::new())
+        ..ToolDefinition::new(
+            name,
+            "Tells somebody.",
+            Map::from_iter([("text".to_owned(), json!({ "type": "string" }))]),
+        )
     };
     for definition in [named("notify", ToolCategory::Other), named("fs_list", ToolCategory::Read)] {
         let name = definition.name.clone();
@@ -69,12 +73,9 @@ async fn an_agent_calls_a_tool_of_the_program_as_any_other_and_is_asked_about_on
     let (house, session) = house(settings("a", ""), |_| {}).await;
     let mut stream = house.events(&session, "").await;
     let turn = begin(&house, &session, "tools\ntool notify {\"text\":\"hello\"}\nsay !").await;
-    eprintln!("MARK 1");
     let question = answer(&house, (&session, &mut stream), "allow").await;
-    eprintln!("MARK 2");
     assert_eq!((&question["toolName"], &question["args"]), (&json!("notify"), &json!({ "text": "hello" })));
     let turn = end(&house, &session, &turn).await;
-    eprintln!("MARK 3");
     assert_eq!(turn["result"], "notify {\"text\":\"hello\"}!", "{turn}");
     let seen = events(&house, &session).await;
     let texts: Vec<&Value> =
@@ -88,21 +89,16 @@ async fn an_agent_calls_a_tool_of_the_program_as_any_other_and_is_asked_about_on
     let ask =
         json!({ "toolCallId": "c1", "title": "mcp__simse__notify", "kind": "other", "rawInput": { "text": "x" } });
     let turn = begin(&house, &session, &format!("ask {ask}\ntool notify {{\"text\":\"x\"}}")).await;
-    eprintln!("MARK 4");
     let question = answer(&house, (&session, &mut stream), "allow").await;
-    eprintln!("MARK 5");
     assert_eq!(question["toolName"], "acp:a/other");
     let turn = end(&house, &session, &turn).await;
-    eprintln!("MARK 6");
     assert!(turn["result"].as_str().unwrap().ends_with("notify {\"text\":\"x\"}"), "one question for one call: {turn}");
     // Of other arguments nothing was said.
     let turn = begin(&house, &session, &format!("ask {ask}\ntool notify {{\"text\":\"y\"}}")).await;
-    eprintln!("MARK 7");
     for (decision, tool) in [("allow", "acp:a/other"), ("deny", "notify")] {
         assert_eq!(answer(&house, (&session, &mut stream), decision).await["toolName"], tool);
     }
     let turn = end(&house, &session, &turn).await;
-    eprintln!("MARK 8");
     assert!(turn["result"].as_str().unwrap().contains("Permission denied for tool: \"notify\""), "{turn}");
     house.close().await;
 }

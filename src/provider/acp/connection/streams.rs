@@ -12,7 +12,11 @@ use crate::base::process::{ChildStderr, ChildStdin};
 use crate::base::{limit, text};
 
 /// Writes lines to it as they come.
-pub(super) async fn write(connection: Arc<Connection>, mut stdin: ChildStdin, mut lines: mpsc::UnboundedReceiver<String>) {
+pub(super) async fn write(
+    connection: Arc<Connection>,
+    mut stdin: ChildStdin,
+    mut lines: mpsc::UnboundedReceiver<String>,
+) {
     while let Some(line) = lines.recv().await {
         // A program that has ended is noticed where it is read.
         if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
