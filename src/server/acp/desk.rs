@@ -391,7 +391,7 @@ impl Follower {
         };
         let new = || batch.events.iter().filter(|event| event.seq > cursor);
         let said = self.teller.tell(new());
-        let offers = new().filter(|event| event.kind == "agent.options").next_back().and_then(|event| event.body());
+        let offers = new().rfind(|event| event.kind == "agent.options").and_then(|event| event.body());
         for said in said {
             if !self.say(said).await {
                 return false;
