@@ -10,6 +10,7 @@ import { Readable, Writable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
 import { client, methods, ndJsonStream } from '@agentclientprotocol/sdk'
 
+import { makeProject } from './lib/groups.mjs'
 import { freePort, launch, ready, stop } from './lib/process.mjs'
 
 const here = dirname(fileURLToPath(import.meta.url))
@@ -20,6 +21,9 @@ const WARM = 20
 const SIZES = [1, 100, 2000]
 
 const scratch = mkdtempSync(join(tmpdir(), 'simse-bench-agent-'))
+/** Where both let the agent work: a small project, and neither a home nor the server's data in it. */
+const project = join(scratch, 'project')
+makeProject(project)
 
 /** The agent under the SDK's client: a function that runs one turn. */
 function underTheSdk() {
@@ -32,7 +36,7 @@ function underTheSdk() {
   return new Promise((done) => {
     app.connectWith(stream, async (agent) => {
       await agent.request(methods.agent.initialize, { protocolVersion: 1, clientCapabilities: {} })
-      const { sessionId } = await agent.request(methods.agent.session.new, { cwd: scratch, mcpServers: [] })
+      const { sessionId } = await agent.request(methods.agent.session.new, { cwd: project, mcpServers: [] })
       const turn = async (pieces) => {
         heard = 0
         const prompt = [{ type: 'text', text: String(pieces) }]
@@ -52,10 +56,10 @@ async function underOurServer() {
   const text = JSON.stringify
   writeFileSync(config, `[[acp_servers]]\nname = "a"\ncommand = ${text(process.execPath)}\nargs = [${text(script)}]\n`)
   const data = join(scratch, 'data')
-  const args = ['serve', '--config', config, '--port', port, '--no-auth', '--data-dir', data, '--cwd', scratch]
+  const args = ['serve', '--config', config, '--port', port, '--no-auth', '--data-dir', data, '--cwd', project]
   const env = { PATH: process.env.PATH, HOME: scratch }
   const limits = ['--commands-per-minute', 0, '--log-level', 'warn']
-  const all = { cwd: scratch, env, log: join(scratch, 'log') }
+  const all = { cwd: project, env, log: join(scratch, 'log') }
   const since = performance.now()
   const child = launch(binary, [...args, ...limits].map(String), all)
   await ready(child, port, '/health', since)

@@ -34,6 +34,7 @@ pub use report::DiffWanted;
 pub use undo::{Direction, UndoDone, UndoWanted};
 
 use look::{Found, Look, Room};
+use origin::FileClock;
 use pieces::Pieces;
 use tree::Tree;
 
@@ -41,8 +42,8 @@ use tree::Tree;
 #[derive(Debug)]
 pub struct Recording {
     store: Arc<SnapshotStore>,
-    /// Where the contents of working directories lie while commands may change them.
-    home: PathBuf,
+    /// Where the contents of working directories lie while commands may change them, and what time it is there.
+    clock: FileClock,
     /// Under which directories sessions may work: absolute, without links.
     roots: Vec<PathBuf>,
     /// What is known of the working directories of sessions, the one used last behind the others.
@@ -52,7 +53,7 @@ pub struct Recording {
 impl Recording {
     /// Records there. `home` is a directory for files without names.
     pub fn new(store: Arc<SnapshotStore>, home: &Path) -> Self {
-        Self { store, home: home.to_owned(), roots: Vec::new(), trees: Mutex::default() }
+        Self { store, clock: FileClock::of(home), roots: Vec::new(), trees: Mutex::default() }
     }
 
     /// The same where sessions may work under these directories (absolute, without links): what a turn did in one of them
@@ -158,7 +159,7 @@ impl Recorder {
         if self.running.fetch_add(1, Ordering::AcqRel) > 0 {
             return;
         }
-        if let Err(why) = tree.learn(&self.workspace, &self.recording.home) {
+        if let Err(why) = tree.learn(&self.workspace, &self.recording.clock) {
             self.uncovered(self.workspace.working_directory(), &why);
         }
     }
@@ -184,7 +185,7 @@ impl Recorder {
         addition.uncovered.extend(over);
         if self.running.fetch_sub(1, Ordering::AcqRel) > 1 {
             // The next look has to know what is new by now.
-            let learned = tree.learn(&self.workspace, &self.recording.home);
+            let learned = tree.learn(&self.workspace, &self.recording.clock);
             addition.uncovered.extend(learned.err().map(|why| (self.workspace.working_directory().to_owned(), why)));
         }
         self.add(addition);

@@ -48,8 +48,7 @@ impl Recording {
         workspace: &Workspace,
     ) -> Option<ChangeReport> {
         let look = || {
-            let turns = self.store.turns(session)?;
-            let Some(turn) = turns.into_iter().find(|recorded| recorded.id == *turn) else { return Ok(None) };
+            let Some(turn) = self.store.turn(session, turn)? else { return Ok(None) };
             let changes = listed(self.store.changes(turn.number)?);
             let uncovered = uncovered(&self.store, workspace, &[&turn])?;
             if changes.is_empty() {

@@ -22,7 +22,7 @@ use rustix::fs::{AtFlags, FileType, Stat};
 
 use super::beyond::{BITS, OWNERS_BITS, Others, Repositories, repository};
 use super::look::{Content, Found, MODE, Room, read};
-use super::origin::{Before, Began};
+use super::origin::{Before, Began, FileClock};
 use crate::base::workspace::Workspace;
 use crate::base::{clock, limit};
 use crate::host::search::{Entries, Kind, Rules, Verdict, join, open_below, open_file, prefix};
@@ -129,7 +129,8 @@ pub(super) struct Tree {
 
 impl Tree {
     /// Learns how everything is now, before a command. The error says why that is not possible.
-    pub(super) fn learn(&mut self, workspace: &Workspace, home: &Path) -> Result<(), String> {
+    pub(super) fn learn(&mut self, workspace: &Workspace, clock: &FileClock) -> Result<(), String> {
+        let home = clock.home();
         if self.used > limit::SNAPSHOT_TREE_BYTES_MAX {
             // Much of it is out of date.
             *self = Self { foreign: std::mem::take(&mut self.foreign), ..Self::default() };
@@ -153,7 +154,7 @@ impl Tree {
         }
         self.passed_over = walked.passed_over;
         self.others = Others::of(walked.repositories, &walked.handles);
-        self.began = Some(Began::now(home));
+        self.began = Some(Began::now(clock, workspace.working_directory()));
         Ok(())
     }
 

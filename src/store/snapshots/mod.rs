@@ -273,6 +273,18 @@ impl SnapshotStore {
         })
     }
 
+    /// One turn of a session. None: it did nothing that is known.
+    ///
+    /// # Errors
+    /// What the database says.
+    pub fn turn(&self, session: &SessionId, id: &TurnId) -> Result<Option<RecordedTurn>, StoreError> {
+        self.with_made("read a recorded turn", |open| {
+            let sql = format!("SELECT {TURN_COLUMNS} FROM turn WHERE session = ? AND id = ?");
+            let mut find = open.connection.prepare_cached(&sql)?;
+            find.query_row([session.as_str(), id.as_str()], recorded).optional()
+        })
+    }
+
     /// What a turn changed, by path.
     ///
     /// # Errors
