@@ -46,7 +46,10 @@ const OURS_ALONE = new Set(['fork', 'replay', 'together', 'long'])
 const NODE_GROUPS = { call, import: load }
 /** Those that print a table of their own: other contestants, other columns. */
 const OWN_TABLES = Object.fromEntries(
-  ['search', 'edit', 'bash', 'loop', 'bus', 'mcp', 'peers', 'parse'].map((name) => [name, join(top, 'benches', 'tools', `${name}.mjs`)]),
+  ['search', 'edit', 'bash', 'loop', 'bus', 'mcp', 'peers', 'parse'].map((name) => [
+    name,
+    join(top, 'benches', 'tools', `${name}.mjs`),
+  ]),
 )
 
 /** Group, figure, what it is, unit, aim, whether more is better. */

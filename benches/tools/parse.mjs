@@ -8,21 +8,18 @@
  * cache, once (npm). Ours also puts the whole reply together, as it is given back to the model.
  */
 
-import { execFileSync, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir, loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import process from 'node:process'
 import { setTimeout as pause } from 'node:timers/promises'
-import { pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { buildClients, program, top } from '../lib/clients.mjs'
 import { median, number } from '../lib/figures.mjs'
 import { machine } from '../lib/machine.mjs'
 import { launch, stopAll } from '../lib/process.mjs'
-
-const SDKS = { openai: '6.49.0', '@anthropic-ai/sdk': '1.13.0', '@google/genai': '2.32.0' }
+import { load, SDKS } from '../lib/sdks.mjs'
 
 const piece = (at) => `w${String(at).padStart(6, '0')} `
 const frame = (value, event) => `${event ? `event: ${event}\n` : ''}data: ${JSON.stringify(value)}\n\n`
@@ -151,26 +148,9 @@ const RECORDINGS = {
   },
 }
 
-/** Installs the SDKs, once. */
-function install(cache) {
-  const wanted = Object.entries(SDKS)
-  const is = ([name, version]) => {
-    const file = join(cache, 'node_modules', name, 'package.json')
-    return existsSync(file) && JSON.parse(readFileSync(file, 'utf8')).version === version
-  }
-  if (wanted.every(is)) return
-  mkdirSync(cache, { recursive: true })
-  const args = ['install', '--prefix', cache, '--no-save', '--no-audit', '--no-fund']
-  execFileSync('npm', [...args, ...wanted.map(([name, version]) => `${name}@${version}`)], {
-    stdio: ['ignore', 'ignore', 'inherit'],
-  })
-}
-
 /** For each wire, a function that reads one answer to its end and gives the bytes of its text. */
 async function sdks(cache, base) {
-  const { resolve } = createRequire(join(cache, 'package.json'))
-  const load = (name) => import(pathToFileURL(resolve(name)).href)
-  const [{ default: OpenAI }, { default: Anthropic }, { GoogleGenAI }] = await Promise.all(Object.keys(SDKS).map(load))
+  const [{ default: OpenAI }, { default: Anthropic }, { GoogleGenAI }] = await load(cache)
   const openai = new OpenAI({ apiKey: 'none', baseURL: `${base}/v1` })
   const anthropic = new Anthropic({ apiKey: 'none', baseURL: base })
   const google = new GoogleGenAI({ apiKey: 'none', httpOptions: { baseUrl: base } })
@@ -236,10 +216,9 @@ async function main() {
       markdown: { type: 'string' },
     },
   })
-  const load = loadavg()[0]
+  const busy = loadavg()[0]
   const [chunks, rounds] = [Number(values.chunks), Number(values.rounds)]
   buildClients()
-  install(values.cache)
   const directory = mkdtempSync(join(tmpdir(), 'simse-bench-parse-'))
   const lines = ['| wire | bytes | simse | SDK for Node | ratio |', '|---|---|---|---|---|']
   try {
@@ -270,7 +249,7 @@ async function main() {
     await stopAll()
     rmSync(directory, { recursive: true, force: true })
   }
-  const about = machine(load, ...Object.entries(SDKS).map(([name, version]) => `${name} ${version}`))
+  const about = machine(busy, ...Object.entries(SDKS).map(([name, version]) => `${name} ${version}`))
   const text = `${lines.join('\n')}\n\n${number(chunks)} pieces, median of ${rounds}. ${about}\n`
   process.stdout.write(text)
   if (values.markdown) writeFileSync(values.markdown, text)

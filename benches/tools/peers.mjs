@@ -1,6 +1,6 @@
 /**
  * Turns on an instant scripted model, driven in one run: our server, `opencode serve`, `pi --mode rpc` and `codex app-server`,
- * and the model alone. From the prompt to the event that ends the turn, and to the first piece of text.
+ * the model alone and the model read by its vendor's SDK. From the prompt to the event that ends the turn, and to the first piece of text.
  *
  *   node benches/tools/peers.mjs [--cache DIR] [--only NAME,NAME] [--rounds N] [--markdown FILE] [--keep]
  *
@@ -22,6 +22,7 @@ import { makeProject } from '../lib/groups.mjs'
 import { machine } from '../lib/machine.mjs'
 import { installOpencode, opencode } from '../lib/opencode.mjs'
 import { freePort, launch, ready, stopAll } from '../lib/process.mjs'
+import { load, SDKS } from '../lib/sdks.mjs'
 import { simse } from '../lib/simse.mjs'
 
 const PI = '0.87.1'
@@ -117,6 +118,28 @@ function modelAlone(model, wire) {
       // The two answers of a turn with a call.
       if (prompt.includes('bench-bash'))
         await ask([wire === 'responses' ? { type: 'function_call_output' } : { role: 'tool' }])
+      return { wallMs: performance.now() - since, firstMs }
+    },
+    end() {},
+  }
+}
+
+/** The model read by its vendor's SDK, as a program without an agent between them would. */
+async function modelBySdk(cache, model) {
+  const [{ default: OpenAI }] = await load(cache)
+  const openai = new OpenAI({ apiKey: 'none', baseURL: `http://${model.address}/v1` })
+  const tools = [{ type: 'function', function: { name: 'bash', parameters: { type: 'object' } } }]
+  return {
+    async turn(prompt) {
+      const since = performance.now()
+      let firstMs
+      const ask = async (more) => {
+        const messages = [{ role: 'user', content: prompt }, ...more]
+        for await (const chunk of await openai.chat.completions.create({ model: 'm', messages, tools, stream: true }))
+          if (chunk.choices[0]?.delta?.content) firstMs ??= performance.now() - since
+      }
+      await ask([])
+      if (prompt.includes('bench-bash')) await ask([{ role: 'tool', tool_call_id: 'c', content: '' }])
       return { wallMs: performance.now() - since, firstMs }
     },
     end() {},
@@ -276,6 +299,7 @@ async function contestants(settings, model, directory) {
   const binary = process.env.SIMSE_BIN ?? join(top, 'js', 'bin', 'simse')
   const makers = {
     'model alone': async () => modelAlone(model, 'chat/completions'),
+    'model by SDK': () => modelBySdk(join(cache, 'sdks'), model),
     simse: () => served(simse(binary), model, home('simse')),
     opencode: () => served(opencode(installOpencode(cache), { snapshot: true }), model, home('opencode')),
     pi: () => pi(peers, model, home('pi')),
@@ -297,13 +321,13 @@ async function main() {
   const { values } = parseArgs({
     options: {
       cache: { type: 'string', default: join(homedir(), '.cache', 'simse-bench') },
-      only: { type: 'string', default: 'model alone,simse,opencode,pi,codex' },
+      only: { type: 'string', default: 'model alone,model by SDK,simse,opencode,pi,codex' },
       rounds: { type: 'string' },
       markdown: { type: 'string' },
       keep: { type: 'boolean', default: false },
     },
   })
-  const load = loadavg()[0]
+  const busy = loadavg()[0]
   buildClients()
   const directory = mkdtempSync(join(tmpdir(), 'simse-bench-peers-'))
   const model = await startModel(directory)
@@ -342,7 +366,7 @@ async function main() {
     if (!values.keep) rmSync(directory, { recursive: true, force: true })
     rmSync(join(values.cache, `codex-home-${process.pid}`), { recursive: true, force: true })
   }
-  const about = machine(load, `opencode 1.18.33, pi ${PI}, codex ${CODEX}`)
+  const about = machine(busy, `opencode 1.18.33, pi ${PI}, codex ${CODEX}, openai ${SDKS.openai}`)
   const text = `${lines.join('\n')}\n\n${about}\n`
   process.stdout.write(text)
   if (values.markdown) writeFileSync(values.markdown, text)
