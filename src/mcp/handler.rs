@@ -15,6 +15,7 @@ use rmcp::model::{
     ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationCapability, ErrorCode, FormElicitationCapability,
     Implementation, ListRootsResult, LoggingLevel, LoggingMessageNotificationParam, ProgressNotificationParam,
     ProtocolVersion, ResourceUpdatedNotificationParam, Root, RootsCapabilities, SamplingCapability,
+    UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext};
 use rmcp::{ClientHandler, ErrorData, RoleClient};
@@ -27,7 +28,7 @@ use tokio::time::Instant;
 use super::elicit::Calls;
 use super::{News, Place, Program};
 use crate::base::secrets::Secrets;
-use crate::base::{limit, text};
+use crate::base::{http, limit, text};
 use crate::config::McpServer;
 
 /// Of a message that is logged, in bytes.
@@ -79,8 +80,10 @@ impl Handler {
         let program = self.place.program.as_ref();
         let mut capabilities = ClientCapabilities::default();
         if self.place.has_clients || program.is_some_and(|program| program.elicits) {
-            let form = ElicitationCapability::new().with_form(FormElicitationCapability::new());
-            capabilities.elicitation = Some(form);
+            let mut ways = ElicitationCapability::new().with_form(FormElicitationCapability::new());
+            // A program was told of forms alone.
+            ways.url = program.is_none().then(UrlElicitationCapability::new);
+            capabilities.elicitation = Some(ways);
         }
         if self.place.has_clients || program.is_some_and(|program| program.samples) {
             capabilities.sampling = Some(SamplingCapability::default());
@@ -126,6 +129,25 @@ impl Handler {
         }
         let (message, schema) = (self.secrets.hide(message), self.secrets.hidden_in(schema.clone()));
         self.calls.elicit(&self.server, (&message, &schema), (&context.extensions, &context.ct)).await
+    }
+
+    /// Has a person asked whether a page may be opened, and says whether that is so. Opens nothing: the person does.
+    async fn send_to(
+        &self,
+        (message, url): (&str, &str),
+        context: &RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        if self.place.program.is_some() || !self.place.has_clients {
+            return Err(ErrorData::invalid_params("mode: expected `form`", None));
+        }
+        if http::check_url(url).is_err() {
+            return Err(ErrorData::invalid_params("url: expected an http or https address", None));
+        }
+        let message = format!("{message}\n\nIt wants this page opened in a browser: {url}");
+        let nothing = json!({ "type": "object", "properties": {} });
+        let mut result = self.elicit((&message, &nothing), context).await?;
+        result.content = None;
+        Ok(result)
     }
 
     /// Whether one more message is logged; tells of those that were not.
@@ -273,8 +295,12 @@ impl ClientHandler for Handler {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
-            return Err(ErrorData::invalid_params("mode: expected `form`", None));
+        let (message, requested_schema) = match request {
+            ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } => (message, requested_schema),
+            ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
+                return self.send_to((&message, &url), &context).await;
+            }
+            _ => return Err(ErrorData::invalid_params("mode: expected `form` or `url`", None)),
         };
         let schema = serde_json::to_value(requested_schema)
             .map_err(|error| ErrorData::invalid_params(format!("requestedSchema: {error}"), None))?;

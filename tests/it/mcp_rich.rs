@@ -157,3 +157,36 @@ async fn resources_are_tools_of_their_server() {
     assert!(names(house).contains(&"mcp:r/resources/read".to_owned()));
     rich.house.close().await;
 }
+
+/// A person is shown the page that a server wants opened, and says yes or no; we open nothing.
+#[tokio::test]
+async fn a_page_is_shown_before_it_counts_as_opened() {
+    let rich = Rich::open(|_| {}).await;
+    let house = &rich.house;
+    let session = house.session(json!({})).await;
+    let mut events = house.events(&session, "").await;
+    let prompt = async || {
+        let path = format!("/sessions/{session}/prompt");
+        assert_eq!(house.call("POST", &path, Some(json!({ "prompt": "go" }))).await.status, 202);
+    };
+    for (value, want) in [(true, r#"{"action":"accept"}"#), (false, r#"{"action":"decline"}"#)] {
+        house.round(&[Does::Calls("mcp:r/page", json!({}))]);
+        house.round(&[Does::Says("done")]);
+        prompt().await;
+        let asked = events.until("client.request").await.pop().unwrap().data["payload"].clone();
+        let shown = asked.to_string();
+        assert!(shown.contains("Please log in.") && shown.contains("https://pages.example/login?step=1"), "{shown}");
+        let feedback = json!({ "requestId": asked["requestId"], "value": value });
+        assert_eq!(house.call("POST", &format!("/sessions/{session}/feedback"), Some(feedback)).await.status, 200);
+        let seen = events.until("session.completed").await;
+        let end = seen.iter().find(|frame| frame.kind() == "tool.call.end").unwrap();
+        assert_eq!(end.data["payload"]["output"], want);
+    }
+    house.round(&[Does::Calls("mcp:r/page", json!({ "url": "file:///etc/passwd" }))]);
+    house.round(&[Does::Says("done")]);
+    prompt().await;
+    let seen = events.until("session.completed").await;
+    let end = seen.iter().find(|frame| frame.kind() == "tool.call.end").unwrap();
+    assert!(end.data["payload"]["output"].as_str().unwrap().contains("expected an http or https address"), "{end:?}");
+    rich.house.close().await;
+}

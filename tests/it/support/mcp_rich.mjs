@@ -49,6 +49,10 @@ const tools = {
     send({ method: 'notifications/prompts/list_changed' })
     return text('touched')
   },
+  async page({ url = 'https://pages.example/login?step=1' }) {
+    const params = { mode: 'url', elicitationId: 'e1', message: 'Please log in.', url }
+    return text(JSON.stringify(await ask('elicitation/create', params)))
+  },
   die: () => process.exit(3),
 }
 
