@@ -1300,7 +1300,11 @@ export interface EventPayloads {
   /** A session came to be. */
   'session.created': { readonly sessionId: string }
   /** A prompt's turn begins; `turn` is what holds for it alone, instead of what its session is set to. */
-  'session.prompt': { readonly sessionId: string; readonly prompt: string; readonly turn?: Readonly<Record<string, unknown>> }
+  'session.prompt': {
+    readonly sessionId: string
+    readonly prompt: string
+    readonly turn?: Readonly<Record<string, unknown>>
+  }
   /** A turn ended by itself; `result` is the final text, `output` the same as data where the prompt wanted some (`turn.outputSchema`). */
   'session.completed': { readonly sessionId: string; readonly result: string; readonly output?: unknown }
   /** A turn failed. */

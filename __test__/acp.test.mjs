@@ -148,5 +148,8 @@ test('an agent calls the tools of the program that runs the server', async () =>
   const ends = body.items.filter(({ type }) => type === 'tool.call.end')
   assert.deepEqual([ends[0].payload.name, ends[0].payload.output], ['notify', 'told hello'])
   assert.throws(() => createSimseServer({ acpServers: [agent({ tools: 'some' })], workingDirectory: room }), /tools/)
-  assert.throws(() => createSimseServer({ acpServers: [agent({ mcpServers: 'x' })], workingDirectory: room }), /mcpServers/)
+  assert.throws(
+    () => createSimseServer({ acpServers: [agent({ mcpServers: 'x' })], workingDirectory: room }),
+    /mcpServers/,
+  )
 })

@@ -35,7 +35,8 @@ const EXPECTED = {
   'auth/dpop': EXTENSION,
   'auth/dpop-nonce': EXTENSION,
   'auth/wif-jwt-bearer': EXTENSION,
-  'json-schema-2020-12-preservation': 'it wants the schema of a tool back as an argument, which nobody but a program does',
+  'json-schema-2020-12-preservation':
+    'it wants the schema of a tool back as an argument, which nobody but a program does',
 }
 
 function install(where, what) {
