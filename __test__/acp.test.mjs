@@ -133,7 +133,7 @@ for (const [what, entry, path] of [
 }
 
 test('an agent calls the tools of the program that runs the server', async () => {
-  const toolRegistry = createToolRegistry({ workingDirectory: room })
+  const toolRegistry = createToolRegistry({})
   toolRegistry.register(
     { name: 'notify', description: 'Tells somebody.', parameters: { text: { type: 'string', required: true } } },
     async ({ text }) => `told ${text}`,
