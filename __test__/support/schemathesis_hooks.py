@@ -23,6 +23,12 @@ def frame(event):
     return {"type": "object", "required": ["data"], "properties": {"data": data, "id": number}}
 
 
+def fallbacks(models):
+    """Models in some order, each once; or those of the server."""
+    listed = {"type": "array", "uniqueItems": True, "maxItems": len(models), "items": {"enum": models}}
+    return {"anyOf": [listed, {"enum": [["*"], None]}]}
+
+
 @schemathesis.hook
 def before_load_schema(context, raw_schema):
     schemas = raw_schema["components"]["schemas"]
@@ -35,6 +41,12 @@ def before_load_schema(context, raw_schema):
         fields["tools"]["items"] = {"enum": ["*", tools[0], "-" + tools[0], "+" + tools[1]]}
         if "agent" in fields:
             fields["agent"] = {"enum": ["simse", None]}
+        fields["modelFallbacks"] = fallbacks(models)
+    turn = schemas["TurnSettingsInput"]["properties"]
+    turn["model"] = {"enum": [*models, None]}
+    turn["modelFallbacks"] = fallbacks(models)
+    # What is a schema of an answer, the document cannot say: that it is one.
+    turn["outputSchema"] = {"enum": [{"type": "object"}, None]}
     # Every session has an event 1, and no other for certain.
     schemas["Fork"]["properties"]["at"] = {"enum": [1, None]}
     for path in raw_schema["paths"].values():

@@ -52,9 +52,11 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
             ("/properties/title", title),
             ("/properties/instructions", text(limit::INSTRUCTIONS_BYTES_MAX)),
             ("/properties/tools", json!({ "maxItems": limit::TOOL_ENTRIES_MAX })),
-            ("/properties/modelFallbacks", json!({ "maxItems": limit::FALLBACKS_MAX })),
+            ("/properties/modelFallbacks", json!({ "maxItems": limit::FALLBACKS_MAX, "uniqueItems": true })),
         ],
-        "TurnSettings" => vec![("/properties/modelFallbacks", json!({ "maxItems": limit::FALLBACKS_MAX }))],
+        "TurnSettings" => {
+            vec![("/properties/modelFallbacks", json!({ "maxItems": limit::FALLBACKS_MAX, "uniqueItems": true }))]
+        }
         "Fork" => vec![("/properties/title", title), ("/properties/at", json!({ "minimum": 1 }))],
         "Control" => vec![("/properties/reason", text(limit::REASON_BYTES_MAX))],
         "Feedback" => vec![
