@@ -226,6 +226,21 @@ test('calls come in pieces, and the model is told of arguments that cannot be re
   assert.match(broken, /limit of tokens inside the arguments, after 9 bytes/)
 })
 
+test('a character that is cut in two is put together again', async () => {
+  const halves = model('halves', async function* () {
+    yield 'a\ud83d'
+    await new Promise((soon) => setTimeout(soon, 20))
+    yield { type: 'reasoning', text: 'r\ud83d' }
+    yield '\ude00b'
+    yield { type: 'reasoning', text: '\ude00' }
+    yield 'c\ud83d'
+  })
+  const ended = await turn(await started([halves.entry]), 'go')
+  assert.equal(ended.last.payload.result, 'a😀bc\ufffd')
+  const thoughts = payloads(ended, 'stream.reasoning').map(({ text }) => text)
+  assert.equal(thoughts.join(''), 'r😀')
+})
+
 test('what a model wants back in its own words it gets back, and no other does', async () => {
   const own = model('own', async function* ({ messages }) {
     yield 'said'

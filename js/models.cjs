@@ -175,6 +175,8 @@ class Pump {
   #call
   #items = []
   #units = 0
+  /** The first half of a character whose other half comes with the next piece: of its text, of its thoughts. */
+  #halves = { text: '', reasoning: '' }
 
   constructor(call) {
     this.#call = call
@@ -182,6 +184,28 @@ class Pump {
 
   /** Takes a text or an item; true: enough for one batch, which has gone. */
   add(item) {
+    if (typeof item === 'string') return this.#addText('text', item, (text) => text)
+    if (item.type === 'reasoning') return this.#addText('reasoning', item.text, (text) => ({ type: 'reasoning', text }))
+    if (item.type === 'complete') this.end()
+    return this.#push(item)
+  }
+
+  #addText(kind, piece, item) {
+    const text = this.#halves[kind] + piece
+    const cut = endsInHalf(text) ? text.length - 1 : text.length
+    this.#halves[kind] = text.slice(cut)
+    return cut > 0 && this.#push(item(text.slice(0, cut)))
+  }
+
+  /** No more pieces come: halves that wait stay halves. */
+  end() {
+    const { text, reasoning } = this.#halves
+    this.#halves = { text: '', reasoning: '' }
+    if (reasoning !== '') this.#push({ type: 'reasoning', text: reasoning })
+    if (text !== '') this.#push(text)
+  }
+
+  #push(item) {
     // Runs when the generator waits: all that it yielded until then is one batch.
     if (this.#items.push(item) === 1) process.nextTick(this.flush)
     this.#units += typeof item === 'string' ? item.length : (item.text ?? item.arguments ?? '').length
@@ -202,6 +226,12 @@ class Pump {
     this.#units = 0
     if (!this.#call.push(toJson(items))) this.over = true
   }
+}
+
+/** Whether a text ends with the first half of a character. */
+function endsInHalf(text) {
+  const last = text.charCodeAt(text.length - 1)
+  return last >= 0xd800 && last <= 0xdbff
 }
 
 const nextTurn = () => new Promise((resolve) => setImmediate(resolve))
@@ -249,6 +279,7 @@ async function runModel(model, request, call) {
       () => null,
       (cause) => failure(cause, id),
     )
+  pump.end()
   pump.flush()
   return toJson(ended)
 }

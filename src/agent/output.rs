@@ -61,12 +61,19 @@ impl Turn {
     }
 
     /// Takes the turn's answer as data, where that is wanted.
-    pub(super) fn take_output(&mut self, text: &str) -> Result<(), ErrorBody> {
+    pub(super) fn take_output(&mut self, text: &str, stop: Option<StopReason>) -> Result<(), ErrorBody> {
         let Some(schema) = &self.input.output_schema else { return Ok(()) };
+        // Who was stopped has not failed to write data: that it was is what there is to know.
+        let (kind, stopped) = match stop {
+            Some(StopReason::Refusal) => ("refusal", "it does not want to answer; "),
+            Some(StopReason::ContentFilter) => ("content_filter", "its provider cut it for its content; "),
+            Some(StopReason::Length) => ("max_tokens", "it reached its limit of tokens; "),
+            None | Some(StopReason::EndTurn | StopReason::ToolUse) => ("output_invalid", ""),
+        };
         let value = read(schema, text).map_err(|why| ErrorBody {
             code: ErrorCode::UpstreamUnavailable,
-            message: format!("the model's answer does not fit `turn.outputSchema`: {why}"),
-            details: Some(json!({ "kind": "output_invalid" })),
+            message: format!("the model's answer does not fit `turn.outputSchema`: {stopped}{why}"),
+            details: Some(json!({ "kind": kind })),
         })?;
         self.output = Some(value);
         Ok(())

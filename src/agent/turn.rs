@@ -381,7 +381,7 @@ impl Turn {
         if self.input.steering.waits() {
             return Ok(None);
         }
-        Ok(Some(self.take_output(&reply.text).map_or_else(Ended::Failed, |()| Ended::Completed)))
+        Ok(Some(self.take_output(&reply.text, reply.stop).map_or_else(Ended::Failed, |()| Ended::Completed)))
     }
 
     /// Runs the calls that are held.

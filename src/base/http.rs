@@ -32,6 +32,8 @@ pub use way::Way;
 const TRACEPARENT: &str = "traceparent";
 /// Largest text that is fetched.
 const TEXT_BYTES_MAX: usize = 1 << 20;
+/// Longest wait for a short text, such as an error's: who sends it in drops says no more.
+const TEXT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a body is waited for when nobody needs it any more.
@@ -268,7 +270,8 @@ impl Answer {
     /// The rest of the body, at most `bytes_max` of it. What is not UTF-8 is replaced. A broken end is the end.
     pub async fn text(&mut self, bytes_max: usize) -> String {
         let mut bytes = Vec::new();
-        while let Ok(Some(piece)) = self.chunk().await {
+        let until = Instant::now() + TEXT_TIMEOUT;
+        while let Ok(Ok(Some(piece))) = tokio::time::timeout_at(until, self.chunk()).await {
             let room = bytes_max - bytes.len();
             bytes.extend_from_slice(&piece[..piece.len().min(room)]);
             if bytes.len() == bytes_max {

@@ -105,7 +105,11 @@ pub(super) fn acp_server() -> Value {
                 "description": "Which of our tools it can call: own (all but those for files, commands and git), all, none, or names",
                 "anyOf": [{ "type": "string", "enum": ["own", "all", "none"] }, { "type": "array", "items": { "type": "string", "minLength": 1 } }],
             },
-            "mcpServers": one_of("direct (it connects the session's MCP servers itself), through (their tools are among ours) or none"),
+            "mcpServers": {
+                "type": "string",
+                "enum": ["direct", "through", "none"],
+                "description": "How the session's MCP servers come to it: direct (it connects them itself), through (their tools are among ours) or none",
+            },
         }),
     )
 }
@@ -202,6 +206,26 @@ mod tests {
         let refusal = toml::from_str::<Options>(file).unwrap_err().to_string();
         let (_, names) = refusal.split_once("expected ").unwrap_or_else(|| panic!("{refusal}"));
         names.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_can_be_chosen_are_words() {
+        fn walk(at: &Value, words: &mut Vec<String>) {
+            match at {
+                Value::Object(members) => {
+                    let named = members.get("enum").and_then(Value::as_array).into_iter().flatten();
+                    words.extend(named.filter_map(Value::as_str).map(str::to_owned));
+                    members.values().for_each(|member| walk(member, words));
+                }
+                Value::Array(items) => items.iter().for_each(|item| walk(item, words)),
+                _ => {}
+            }
+        }
+        let mut words = Vec::new();
+        walk(&schema(), &mut words);
+        assert!(words.contains(&"through".to_owned()));
+        let strange: Vec<_> = words.iter().filter(|word| word.contains([' ', '('])).collect();
+        assert!(strange.is_empty(), "{strange:?}");
     }
 
     #[test]

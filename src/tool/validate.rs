@@ -4,7 +4,7 @@
 //! a JSON Schema object. Nothing is coerced: `"5"` is no number. Of JSON Schema, `format` and the `unevaluated` words are
 //! left to the tool; `words` has those that are less common.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -16,8 +16,13 @@ use crate::protocol::ToolDefinition;
 
 /// Nested schemas, at most; a schema that refers to itself ends here.
 pub(super) const DEPTH_MAX: u32 = 64;
+/// Parts of a schema that are held against parts of a value, at most: forms of forms double with each level, and a check runs
+/// where others wait.
+pub(super) const STEPS_MAX: u32 = 500_000;
 /// Characters of a value that are repeated in an error.
 const SHOWN_CHARS_MAX: usize = 60;
+/// Characters of what is wrong with one of several forms.
+const PROBLEM_CHARS_MAX: usize = 400;
 
 /// Arguments that do not fit the definition.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +39,8 @@ pub struct BadArguments(pub String);
 pub fn validate(definition: &ToolDefinition, arguments: &Arguments) -> Result<(), BadArguments> {
     let parameters = &definition.parameters;
     if is_schema(parameters) {
-        return Checker::new(parameters).check_object(parameters, arguments, "", 0);
+        let checker = Checker::new(parameters);
+        return checker.over(checker.check_object(parameters, arguments, "", 0));
     }
     validate_simple(parameters, arguments)
 }
@@ -44,7 +50,8 @@ pub fn validate(definition: &ToolDefinition, arguments: &Arguments) -> Result<()
 /// # Errors
 /// Which part of it does not fit, what was expected, what came.
 pub fn hold_to(schema: &Map<String, Value>, answer: &Value) -> Result<(), String> {
-    let fits = Checker::new(schema).check_schema(schema, answer, "", 0);
+    let checker = Checker::new(schema);
+    let fits = checker.over(checker.check_schema(schema, answer, "", 0));
     // The words are those for arguments.
     fits.map_err(|BadArguments(text)| match text.strip_prefix("argument ") {
         Some(text) => text.to_owned(),
@@ -131,16 +138,36 @@ pub(super) struct Checker<'s> {
     root: &'s Map<String, Value>,
     /// The patterns that were needed so far; None: it is none.
     pub(super) patterns: RefCell<HashMap<String, Option<Rc<RegexMatcher>>>>,
+    /// How many steps it may still take.
+    steps: Cell<u32>,
 }
 
 impl<'s> Checker<'s> {
     pub(super) fn new(root: &'s Map<String, Value>) -> Self {
-        Self { root, patterns: RefCell::default() }
+        Self { root, patterns: RefCell::default(), steps: Cell::new(STEPS_MAX) }
+    }
+
+    /// Takes a step. The error says that there is none left: what is refused for it is not known to be wrong.
+    fn step(&self) -> Result<(), BadArguments> {
+        let left = self.steps.get().checked_sub(1);
+        self.steps.set(left.unwrap_or(0));
+        left.map(drop).ok_or_else(|| BadArguments(String::new()))
+    }
+
+    /// What came of it all. Who ran out of steps knows nothing, whatever the forms on the way made of that.
+    fn over(&self, fits: Result<(), BadArguments>) -> Result<(), BadArguments> {
+        match self.steps.get() {
+            0 => Err(BadArguments(format!(
+                "the arguments: cannot be held against the schema within {STEPS_MAX} steps: it has too many forms within forms"
+            ))),
+            _ => fits,
+        }
     }
 }
 
 impl Checker<'_> {
     pub(super) fn check(&self, schema: &Value, value: &Value, path: &str, depth: u32) -> Result<(), BadArguments> {
+        self.step()?;
         match schema {
             Value::Object(schema) => self.check_schema(schema, value, path, depth),
             Value::Bool(false) => Err(wrong(path, "nothing: it is not allowed here", value)),
@@ -155,6 +182,7 @@ impl Checker<'_> {
         path: &str,
         depth: u32,
     ) -> Result<(), BadArguments> {
+        self.step()?;
         if depth > DEPTH_MAX {
             return Err(BadArguments(format!("{}: nested more than {DEPTH_MAX} deep", named(path))));
         }
@@ -268,7 +296,11 @@ impl Checker<'_> {
             match (fitting, first_problem) {
                 (0, Some(problem)) if choices.len() == 1 => return Err(problem),
                 (0, Some(problem)) => {
-                    let text = format!("one of {} forms (the first fails: {})", choices.len(), problem.0);
+                    let text = format!(
+                        "one of {} forms (the first fails: {})",
+                        choices.len(),
+                        clip(&problem.0, PROBLEM_CHARS_MAX)
+                    );
                     return Err(wrong(path, &text, value));
                 }
                 (2.., _) if word == "oneOf" => {
@@ -433,8 +465,29 @@ fn with_article(kind: &str) -> String {
     }
 }
 
+/// The beginning of a value: no more of it is written than is shown.
 pub(super) fn shown(value: &Value) -> String {
-    clip(&value.to_string(), SHOWN_CHARS_MAX)
+    struct Beginning(Vec<u8>);
+
+    impl std::io::Write for Beginning {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            if self.0.len() > 4 * SHOWN_CHARS_MAX {
+                return Err(std::io::ErrorKind::StorageFull.into());
+            }
+            let room = bytes.len().min(8 * SHOWN_CHARS_MAX);
+            self.0.extend_from_slice(&bytes[..room]);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut beginning = Beginning(Vec::new());
+    // What does not go in any more is not shown.
+    drop(serde_json::to_writer(&mut beginning, value));
+    clip(&String::from_utf8_lossy(&beginning.0), SHOWN_CHARS_MAX)
 }
 
 fn clip(text: &str, chars_max: usize) -> String {
@@ -528,6 +581,26 @@ mod tests {
     fn a_schema_that_refers_to_itself_ends() {
         let parameters = json!({"type": "object", "properties": {"a": {"$ref": "#/properties/a"}}});
         assert!(problem(&parameters, json!({"a": 1})).is_some_and(|p| p.contains("nested more than")));
+    }
+
+    #[test]
+    fn a_schema_of_forms_within_forms_is_given_up_and_not_taken_for_fit() {
+        let twice = json!({ "anyOf": [{ "$ref": "#/$defs/a" }, { "$ref": "#/$defs/a" }] });
+        let not = json!({ "oneOf": [{ "$ref": "#/$defs/a" }, { "not": { "$ref": "#/$defs/a" } }] });
+        let all = json!({ "not": { "anyOf": [{ "$ref": "#/$defs/a" }, { "$ref": "#/$defs/a" }] } });
+        for form in [twice, not, all] {
+            let schema =
+                json!({ "type": "object", "properties": { "c": { "$ref": "#/$defs/a" } }, "$defs": { "a": form } });
+            let problem = problem(&schema, json!({ "c": 1 })).expect("it is refused");
+            assert!(problem.contains("cannot be held against the schema within"), "{problem}");
+            let why = hold_to(schema.as_object().expect("an object"), &json!({ "c": 1 })).expect_err("refused");
+            assert!(why.starts_with("the answer: cannot be held"), "{why}");
+        }
+        let many: Vec<u32> = (0..100_000).collect();
+        let plain = json!({ "type": "object", "properties": { "c": { "items": { "type": "integer" } } } });
+        assert_eq!(problem(&plain, json!({ "c": many })), None);
+        let long = shown(&json!({ "text": "ä".repeat(1 << 20), "more": vec![0; 100_000] }));
+        assert_eq!(long.chars().count(), SHOWN_CHARS_MAX + 1, "{long}");
     }
 
     #[test]

@@ -122,8 +122,8 @@ async fn who_does_not_fit_twice_and_who_was_cut_fails_with_its_kind() {
     #[rustfmt::skip]
     let table = [
         (vec![says.answer("seven"), says.answer("{\"n\":\"7\"}")], 2, "output_invalid", "\"n\": expected an integer, got the string \"7\""),
-        (vec![Answer::raw(says.text("{\"n\":") + &says.end("length"))], 1, "output_invalid", "it is not one JSON value"),
-        (vec![Answer::raw(says.text("no") + &says.end("content_filter"))], 1, "output_invalid", "it is not one JSON value"),
+        (vec![Answer::raw(says.text("{\"n\":") + &says.end("length"))], 1, "max_tokens", "it reached its limit of tokens; it is not one JSON value"),
+        (vec![Answer::raw(says.text("no") + &says.end("content_filter"))], 1, "content_filter", "it is not one JSON value"),
         (vec![says.answer(" ")], 1, "blank", "No response received"),
     ];
     for (answers, requests, kind, words) in table {
@@ -210,4 +210,23 @@ async fn what_is_no_schema_and_who_cannot_be_held_to_one_is_refused_at_once() {
     assert_eq!(error.details.as_ref().unwrap()["why"], json!("no_structured_output"));
     assert!(error.message.contains("demo/scripted"), "{}", error.message);
     assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_schema_that_doubles_with_each_level_ends_the_turn_and_nothing_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let says = Says(Api::Chat);
+    let server = ModelServer::start(queue([says.answer("{\"c\": 1}")])).await;
+    let app = open(directory.path(), |settings| {
+        settings.providers =
+            vec![provider(json!({ "name": "p", "api": "openai-chat", "apiKey": "k", "baseUrl": server.base_url() }))];
+        settings.model = Some("p/m".to_owned());
+    })
+    .await;
+    let id = session(&app, json!({})).await;
+    let twice = json!({ "anyOf": [{ "$ref": "#/$defs/a" }, { "$ref": "#/$defs/a" }] });
+    let schema = json!({ "type": "object", "properties": { "c": { "$ref": "#/$defs/a" } }, "$defs": { "a": twice } });
+    let ended = turn(&app, &id, json!({ "prompt": "go", "turn": { "outputSchema": schema } })).await;
+    let error = ended.error.expect("it failed");
+    assert!(error.message.contains("too many forms within forms"), "{}", error.message);
 }

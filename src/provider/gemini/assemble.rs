@@ -222,6 +222,16 @@ impl Assembler {
         match candidate.finish_reason.0.as_ref() {
             "" | "FINISH_REASON_UNSPECIFIED" => {}
             // Another try may be one that can be read; nothing has run.
+            reason @ ("OTHER"
+            | "MALFORMED_RESPONSE"
+            | "MISSING_THOUGHT_SIGNATURE"
+            | "TOO_MANY_TOOL_CALLS"
+            | "NO_IMAGE"
+            | "IMAGE_OTHER") => {
+                let said = candidate.finish_message.map(|message| format!(": {message}")).unwrap_or_default();
+                let message = format!("the model's provider ended the answer in its middle ({reason}){said}");
+                return Err(self.redact.error(ModelError::Transient { message, retry_after: None }));
+            }
             reason @ ("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL") => {
                 let said = candidate.finish_message.map(|message| format!(": {message}")).unwrap_or_default();
                 let message = format!("the model made a call that its provider cannot read ({reason}){said}");

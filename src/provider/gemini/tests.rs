@@ -128,12 +128,14 @@ fn reasons_to_stop() {
     let table = [
         ("STOP", StopReason::EndTurn), ("MAX_TOKENS", StopReason::Length), ("SAFETY", StopReason::ContentFilter), ("RECITATION", StopReason::ContentFilter),
         ("BLOCKLIST", StopReason::ContentFilter), ("PROHIBITED_CONTENT", StopReason::ContentFilter), ("SPII", StopReason::ContentFilter),
-        ("IMAGE_SAFETY", StopReason::ContentFilter), ("LANGUAGE", StopReason::ContentFilter), ("OTHER", StopReason::EndTurn), ("NEW_ONE", StopReason::EndTurn),
+        ("IMAGE_SAFETY", StopReason::ContentFilter), ("LANGUAGE", StopReason::ContentFilter), ("NEW_ONE", StopReason::EndTurn),
     ];
     for (reason, want) in table {
         assert_eq!(assemble(&text(), reason).unwrap().last(), Some(&ModelEvent::Finished(want)), "{reason}");
     }
-    for reason in ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"] {
+    for reason in
+        ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "OTHER", "MALFORMED_RESPONSE", "TOO_MANY_TOOL_CALLS"]
+    {
         assert_eq!(assemble(&text(), reason).unwrap_err().kind(), "transient", "{reason}");
     }
     let blocked = assembler().take("", "{\"promptFeedback\":{\"blockReason\":\"PROHIBITED_CONTENT\"}}").unwrap_err();
