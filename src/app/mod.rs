@@ -459,6 +459,7 @@ impl App {
     /// When the log could not be written.
     pub async fn shutdown(&self, grace: Duration) -> Result<(), ApiError> {
         let saved = self.sessions.shutdown(grace).await;
+        self.commands.settle(Duration::from_millis(limit::COMMANDS_SETTLE_MS)).await;
         self.store.bell().close();
         self.wardrobe.servers().close().await;
         futures_util::future::join_all(self.agents.iter().map(|agent| agent.stop())).await;

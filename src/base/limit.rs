@@ -227,6 +227,8 @@ pub const LOCAL_MODELS_MAX: usize = 200;
 pub const KEY_FILE_BYTES_MAX: u64 = 64 << 10;
 /// Largest recording of models' answers that is replayed.
 pub const TAPE_BYTES_MAX: u64 = 1 << 30;
+/// How long a server that stops waits for commands whose effect is there and whose outcome is not stored yet.
+pub const COMMANDS_SETTLE_MS: u64 = 1_000;
 /// Models that are asked, one behind the other, when that of a session cannot be used.
 pub const FALLBACKS_MAX: usize = 16;
 /// Bytes of a schema that an answer is held to.

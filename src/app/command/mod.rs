@@ -187,6 +187,12 @@ impl Commands {
         Self::with(store, per_minute, (Clocks::default(), limit::COMMANDS_IN_FLIGHT_MAX))
     }
 
+    /// Waits until no command is under way, or for so long: what came of each is to be stored before the store closes.
+    pub(super) async fn settle(&self, longest: Duration) {
+        let all = u32::try_from(self.shared.room_max).unwrap_or(u32::MAX);
+        drop(tokio::time::timeout(longest, self.shared.room.acquire_many(all)).await);
+    }
+
     /// The same with other waits and room for `in_flight_max`.
     fn with(store: Arc<dyn Store>, per_minute: u32, (clocks, in_flight_max): (Clocks, usize)) -> Self {
         let shared = Shared {
