@@ -396,11 +396,14 @@ async fn controls_are_commands_and_say_how_they_lost() {
     // One that is in time, with a change of settings beside it.
     house.round(&[Does::Says("two"), Does::Waits, Does::Calls("fs_list", json!({ "path": "." }))]);
     house.round(&[Does::Says("done")]);
-    let second = socket.response(&json!({ "type": "prompt", "sessionId": "s", "prompt": "go" })).await;
     let seen = house.call("GET", "/sessions/s", None).await.json()["lastSeq"].clone();
+    let second = socket.response(&json!({ "type": "prompt", "sessionId": "s", "prompt": "go" })).await;
+    let mut events = house.events("s", &format!("?after={seen}")).await;
+    // Before its model is asked, it would hold at once.
+    events.until("stream.delta").await;
     socket.say(&json!({ "id": "p", "type": "pause", "sessionId": "s" })).await;
     while socket.next().await["type"] != "command_started" {}
-    house.events("s", &format!("?after={seen}")).await.until("turn.control").await;
+    events.until("turn.control").await;
     let version = house.call("GET", "/sessions/s", None).await.json()["version"].clone();
     assert_eq!(version, second["sessionVersion"], "it is not done yet");
     house.go_on();
