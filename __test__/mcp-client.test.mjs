@@ -195,6 +195,15 @@ const rich = (name) => ({
 })
 const answerOf = async (...args) => JSON.parse((await args[0].callTool(...args.slice(1))).content[0].text)
 
+/** Waits until something holds, and not for ever. */
+async function until(holds) {
+  const end = Date.now() + 60_000
+  while (!holds()) {
+    assert.ok(Date.now() < end, `it never came to hold: ${holds}`)
+    await new Promise((soon) => setTimeout(soon, 5))
+  }
+}
+
 test('a program answers what its servers ask', async () => {
   const asked = []
   const { client } = clientOf([rich('asks')], {
@@ -237,11 +246,11 @@ test('progress, log messages and changed resources are told, also after a new st
   ]
   await client.connect('tells')
   const steps = []
-  const slow = await client.callTool('tells', 'slow', {}, { timeoutMs: 400, onProgress: (step) => steps.push(step) })
+  const slow = await client.callTool('tells', 'slow', {}, { timeoutMs: 700, onProgress: (step) => steps.push(step) })
   assert.equal(slow.content[0].text, 'at last', 'it took longer than its time, and said that it goes on')
-  while (steps.length < 4) await new Promise((soon) => setTimeout(soon, 5))
+  await until(() => !(steps.length < 4))
   assert.deepEqual(steps[3], { progress: 4, total: 4, message: 'step 4 s3cret-key' })
-  await assert.rejects(client.callTool('tells', 'slow', {}, { timeoutMs: 400 }), { code: 'OPERATION_TIMEOUT' })
+  await assert.rejects(client.callTool('tells', 'slow', {}, { timeoutMs: 700 }), { code: 'OPERATION_TIMEOUT' })
   await client.setLogLevel('tells', 'error')
   await client.subscribeResource('tells', 'mem://1')
   await client.subscribeResource('tells', 'mem://2')
@@ -255,7 +264,7 @@ test('progress, log messages and changed resources are told, also after a new st
   await assert.rejects(client.setLogLevel('tells', 'loud'), { code: 'CONFIG_VALIDATION' })
   await client.callTool('tells', 'chatter')
   await client.callTool('tells', 'touch', { uri: 'mem://1' })
-  while (told.length < 4) await new Promise((soon) => setTimeout(soon, 5))
+  await until(() => !(told.length < 4))
   assert.deepEqual(told, [
     ['log', { server: 'tells', level: 'warning', logger: 'l', data: 'word 0' }],
     ['updated', 'tells', 'mem://1'],
@@ -266,7 +275,7 @@ test('progress, log messages and changed resources are told, also after a new st
   await assert.rejects(client.callTool('tells', 'die'), { code: 'MCP_TOOL_ERROR' })
   await client.callTool('tells', 'chatter')
   // The new program is told again what the one before it was told.
-  while (heard('tells', 'resources/subscribe').length < 3) await new Promise((soon) => setTimeout(soon, 5))
+  await until(() => !(heard('tells', 'resources/subscribe').length < 3))
   const [level] = heard('tells', 'logging/setLevel').slice(-1)
   const [uri] = heard('tells', 'resources/subscribe').slice(-1)
   assert.deepEqual([level.params.level, uri.params.uri, told.length], ['error', 'mem://1', 4])

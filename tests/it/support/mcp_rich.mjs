@@ -32,7 +32,7 @@ const tools = {
   // Takes four times the time between two words about it.
   async slow(_, token) {
     for (let i = 1; i <= 4; i++) {
-      await new Promise((over) => setTimeout(over, 150))
+      await new Promise((over) => setTimeout(over, 250))
       const params = { progressToken: token, progress: i, total: 4, message: `step ${i} s3cret-key` }
       send({ method: 'notifications/progress', params })
     }
