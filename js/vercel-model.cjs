@@ -60,6 +60,9 @@ const filePart = (version, { mediaType, data }) => ({
 const userPart = (version) => (part) =>
   part.type === 'image' ? filePart(version, part) : { type: 'text', text: part.text }
 
+/** Whether a call that its provider called `given` may be called `id`: ids that are there twice have a number behind them. */
+const isNamed = (given, id) => id === given || id.startsWith(`${given || 'call'}_`) || (!given && id === 'call')
+
 /**
  * A reply in the words of its provider. It is the provider's to say what it wants back, and ours what was called: where the two
  * differ, the reply is told without them.
@@ -67,10 +70,14 @@ const userPart = (version) => (part) =>
 function ownWords({ original, toolCalls = [] }) {
   if (!Array.isArray(original)) return undefined
   const called = original.filter((part) => part.type === 'tool-call')
-  const same = called.length === toolCalls.length && called.every((part, at) => part.toolCallId === toolCalls[at].id)
+  const same = called.length === toolCalls.length && called.every((part, at) => isNamed(part.toolCallId, toolCalls[at].id))
   if (!same) return undefined
-  const input = new Map(toolCalls.map(({ id, name, arguments: given }) => [id, { toolName: name, input: given }]))
-  return original.map((part) => (part.type === 'tool-call' ? { ...part, ...input.get(part.toolCallId) } : part))
+  const calls = toolCalls.values()
+  return original.map((part) => {
+    if (part.type !== 'tool-call') return part
+    const { id, name, arguments: input } = calls.next().value
+    return { ...part, toolCallId: id, toolName: name, input }
+  })
 }
 
 function assistantMessage(message) {

@@ -37,8 +37,7 @@ pub(super) struct CallMemory {
 
 impl CallMemory {
     /// Gives a call an id that is unique in its turn: questions and results are matched by it.
-    fn name_uniquely(&mut self, request: &mut ToolCallRequest) -> bool {
-        let before = request.id.clone();
+    fn name_uniquely(&mut self, request: &mut ToolCallRequest) {
         let given = if request.id.is_empty() { "call".to_owned() } else { std::mem::take(&mut request.id) };
         request.id.clone_from(&given);
         let mut number = 1_u64;
@@ -46,7 +45,6 @@ impl CallMemory {
             number += 1;
             request.id = format!("{given}_{number}");
         }
-        request.id != before
     }
 
     /// Takes note of the calls of a conversation that goes on.
@@ -58,13 +56,11 @@ impl CallMemory {
         }
     }
 
-    /// Makes the ids of a reply's calls unique. Whether one of them is another now.
-    pub fn adopt(&mut self, calls: &mut [Asked]) -> bool {
-        let mut changed = false;
+    /// Makes the ids of a reply's calls unique.
+    pub fn adopt(&mut self, calls: &mut [Asked]) {
         for call in calls {
-            changed |= self.name_uniquely(&mut call.request);
+            self.name_uniquely(&mut call.request);
         }
-        changed
     }
 }
 

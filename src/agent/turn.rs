@@ -42,6 +42,8 @@ use crate::protocol::{
 
 /// The final text of a turn whose model said nothing (typescript-api.md §7).
 pub(super) const NO_RESPONSE: &str = "No response received from model.";
+/// How often in a turn a model goes on with a reply that its provider paused.
+const PAUSES_MAX: u32 = 16;
 
 /// What a turn needs.
 pub struct TurnInput {
@@ -163,6 +165,7 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
         made_room: false,
         unfit: None,
         was_unfit: false,
+        pauses: 0,
         output: None,
     };
     let ended = turn.run(begun, &cancel).await.unwrap_or_else(|error| {
@@ -207,6 +210,8 @@ pub(super) struct Turn {
     pub(super) unfit: Option<Unfit>,
     /// It was told of one: that is not done twice.
     pub(super) was_unfit: bool,
+    /// Replies that their provider paused.
+    pauses: u32,
     pub(super) output: Option<Value>,
 }
 
@@ -271,9 +276,10 @@ impl Turn {
         self.emit(EventBody::StreamStart {})?;
         let (asking, mut reply) = self.ask_whom_it_takes(cancel).await?;
         let replied = matches!(asking, Asking::Replied);
-        let named_anew = replied && self.calls.adopt(&mut reply.calls);
-        let whole = replied && !named_anew && reply.calls.iter().all(|asked| asked.problem.is_none());
-        let original = reply.original.take().filter(|_| whole);
+        if replied {
+            self.calls.adopt(&mut reply.calls);
+        }
+        let original = reply.original.take().filter(|_| replied);
         self.emit(EventBody::StreamComplete { text: reply.text.clone(), original: original.clone() })?;
         self.usage = self.usage.plus(reply.usage.unwrap_or_default());
         if !reply.text.trim().is_empty() {
@@ -372,6 +378,11 @@ impl Turn {
     /// A reply without calls: the answer, or nothing at all.
     fn answered(&mut self, reply: Reply) -> Result<Option<Ended>, SinkError> {
         self.emit(EventBody::TurnComplete { turn: self.rounds, kind: RoundKind::Text, usage: reply.usage })?;
+        if reply.stop == Some(StopReason::Paused) && self.pauses < PAUSES_MAX {
+            self.pauses += 1;
+            self.remember_reply((reply.text, Vec::new(), reply.original));
+            return Ok(None);
+        }
         if reply.text.trim().is_empty() {
             self.final_text = NO_RESPONSE.to_owned();
             return Ok(Some(Ended::Failed(no_response(reply.stop))));
@@ -423,7 +434,8 @@ impl Turn {
     }
 
     fn remember_reply(&mut self, (text, calls, original): (String, Vec<ToolCallRequest>, Option<Arc<Original>>)) {
-        if !calls.is_empty() || !text.trim().is_empty() {
+        let paused = original.as_ref().is_some_and(|original| original.paused);
+        if paused || !calls.is_empty() || !text.trim().is_empty() {
             self.input.messages.push(Message::Assistant { text, calls, original });
         }
     }
@@ -487,7 +499,10 @@ pub(super) fn no_response(stop: Option<StopReason>) -> ErrorBody {
         Some(StopReason::Length) => "length",
         Some(StopReason::ContentFilter) => "content_filter",
         Some(StopReason::Refusal) => "refusal",
-        Some(StopReason::EndTurn | StopReason::ToolUse) | None => "none_given",
+        Some(StopReason::EndTurn) => "end_turn",
+        Some(StopReason::ToolUse) => "tool_use",
+        Some(StopReason::Paused) => "pause_turn",
+        None => "none_given",
     };
     let details = Some(serde_json::json!({ "kind": "blank", "stopReason": why }));
     ErrorBody { code: ErrorCode::UpstreamUnavailable, message: NO_RESPONSE.to_owned(), details }

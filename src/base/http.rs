@@ -506,4 +506,36 @@ mod tests {
         assert!(matches!(&error, HttpError::Connect { host, .. } if *host == free.to_string()), "{error:?}");
         assert!(!error.to_string().contains("secret") && !error.to_string().contains("token"), "{error}");
     }
+
+    /// A server that goes on in drops, with each drop well within the silence that is waited for.
+    #[tokio::test]
+    async fn a_text_in_drops_has_an_end() {
+        use std::io::{Read as _, Write as _};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = [0_u8; 4096];
+            assert!(stream.read(&mut asked).unwrap() > 0);
+            let mut said = stream.write_all(b"HTTP/1.1 500 No\r\ntransfer-encoding: chunked\r\n\r\n4\r\ndrop\r\n");
+            // Until nobody listens.
+            while said.is_ok() {
+                std::thread::sleep(Duration::from_millis(1));
+                said = stream.write_all(b"1\r\n.\r\n");
+            }
+        });
+        let (accept, idle_timeout) = ("*/*", Duration::from_secs(60));
+        let (bearer, headers, body) = (None, Vec::new(), Bytes::new());
+        let mut answer = post(Post { url, bearer, headers, accept, body, idle_timeout }).await.unwrap();
+        let first = answer.chunk().await.unwrap();
+        assert!(first.is_some_and(|piece| piece.starts_with(b"drop")));
+        // From here on time passes as soon as nothing is left to be done.
+        tokio::time::pause();
+        let begun = Instant::now();
+        let text = answer.text(1 << 20).await;
+        assert!(text.bytes().all(|byte| byte == b'.'), "{text}");
+        assert!((TEXT_TIMEOUT..2 * TEXT_TIMEOUT).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        drop(answer);
+        tokio::task::spawn_blocking(|| server.join()).await.unwrap().unwrap();
+    }
 }

@@ -213,6 +213,8 @@ pub const GIT_REMOTE_TIMEOUT_MS: u64 = 300_000;
 pub const MODEL_EVENT_BYTES_MAX: usize = 8 << 20;
 /// Largest reply of a model, in bytes: text, reasoning and arguments together.
 pub const MODEL_REPLY_BYTES_MAX: usize = 32 << 20;
+/// Levels of arrays and objects in the arguments of a model's call: a log with more in it could not be read again.
+pub const CALL_LEVELS_MAX: usize = 100;
 /// Requests of one provider side by side, at most.
 pub const PROVIDER_CONCURRENCY_MAX: usize = 1_000_000;
 /// Requests of one provider begun in a minute, at most.

@@ -22,6 +22,8 @@ const HIDDEN: &str = "***";
 const BYTES_MIN: usize = 4;
 /// Bytes from which on a value of a variable is one whatever its name.
 const UNNAMED_BYTES_MIN: usize = 8;
+/// Bytes from which on a value is met by nobody by chance, even a word.
+const DISTINCT_BYTES_MIN: usize = 16;
 /// Headers whose values are none.
 const PLAIN_HEADERS: [&str; 5] = ["accept", "accept-language", "content-type", "mcp-protocol-version", "user-agent"];
 
@@ -103,6 +105,15 @@ impl Secrets {
         values.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         values.dedup();
         Self { values: values.into() }
+    }
+
+    /// Those that no text has by chance, and no format in its structure: long ones, and what is neither a word nor a number.
+    #[must_use]
+    pub fn distinct(&self) -> Self {
+        let is_distinct = |value: &&String| {
+            value.len() >= DISTINCT_BYTES_MIN || value.len() >= UNNAMED_BYTES_MIN && !is_plain(value)
+        };
+        Self { values: self.values.iter().filter(is_distinct).cloned().collect() }
     }
 
     /// The text without them.
@@ -227,6 +238,18 @@ mod tests {
         let said = serde_json::json!({ "x": ["the a\"key", 12_345_678, 1.5, null, true], "a\"key": { "y": "12345678" }, "z": 7 });
         let want = serde_json::json!({ "x": ["the ***", "***", 1.5, null, true], "***": { "y": "***" }, "z": 7 });
         assert_eq!(secrets.hidden_in(said), want);
+    }
+
+    #[test]
+    fn words_and_numbers_that_any_text_may_have_are_not_distinct() {
+        let table = [
+            ("x", false), ("null", false), ("1234", false), ("assistant", false), ("12345678", false), ("hunter2", false),
+            ("lm-studio", true), ("sk-12345", true), ("correcthorsebattery", true), ("1234567890123456", true),
+        ];
+        for (key, distinct) in table {
+            let hidden = Secrets::of_key(key).distinct().hide(format!("a {key} b")).contains(HIDDEN);
+            assert_eq!(hidden, distinct, "{key}");
+        }
     }
 
     #[test]

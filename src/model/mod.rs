@@ -6,6 +6,7 @@
 mod agent;
 mod embed;
 mod facts;
+mod ids;
 mod messages;
 mod names;
 pub mod retry;
@@ -28,6 +29,7 @@ pub use agent::{
 };
 pub use embed::{Embedder, Vectors};
 pub use facts::{ModelFacts, Prices};
+pub use ids::{CallIds, is_named};
 pub use messages::Messages;
 pub use names::WireNames;
 
@@ -86,6 +88,8 @@ pub enum StopReason {
     ContentFilter,
     /// It does not want to answer.
     Refusal,
+    /// Its provider has paused it: asked again, it goes on with this very reply.
+    Paused,
 }
 
 /// What comes out of a model.

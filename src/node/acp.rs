@@ -120,7 +120,7 @@ fn kind_of(error: &ModelError) -> &'static str {
 /// Why it stopped, in the protocol's words.
 fn stop_word(reason: StopReason) -> &'static str {
     match reason {
-        StopReason::EndTurn | StopReason::ToolUse => "end_turn",
+        StopReason::EndTurn | StopReason::ToolUse | StopReason::Paused => "end_turn",
         StopReason::Length => "max_tokens",
         _ => "refusal",
     }

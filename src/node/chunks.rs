@@ -264,7 +264,7 @@ impl Assembler {
         };
         let items = std::mem::take(&mut self.original);
         if !items.is_empty() {
-            let original = Original { wire: WIRE.to_owned(), model: self.model.clone(), items };
+            let original = Original { wire: WIRE.to_owned(), model: self.model.clone(), items, paused: false };
             events.push(ModelEvent::Original(Arc::new(original)));
         }
         let length = stop == StopReason::Length;
@@ -327,7 +327,7 @@ mod tests {
     fn what_is_yielded_becomes_events_in_its_order() {
         use ModelEvent::{Finished, Reasoning, Text};
         let original = |item: Value| {
-            ModelEvent::Original(Arc::new(Original { wire: WIRE.into(), model: String::new(), items: vec![item] }))
+            ModelEvent::Original(Arc::new(Original { wire: WIRE.into(), model: String::new(), items: vec![item], paused: false }))
         };
         let usage = |input_tokens, output_tokens, total_tokens| {
             ModelEvent::Usage(Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() })

@@ -17,9 +17,14 @@ use super::chunks::{Assembler, Failure, WIRE};
 use super::error::to_json;
 use super::feed::{Fed, Feed};
 use super::hooks::show_message;
-use crate::model::{Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream, Prices, WireNames};
+use crate::model::{
+    CallIds, Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream, Prices, WireNames,
+};
 use crate::protocol::{Message, ToolDefinition, Usage};
 use crate::tool::told_schema;
+
+/// The longest id of a call that every provider takes.
+const CALL_ID_BYTES_MAX: usize = 40;
 
 /// What the facade says of one of its models.
 #[derive(Debug, Clone, serde::Deserialize)]
@@ -111,8 +116,8 @@ impl JsModel {
     }
 
     /// A message as the model reads it: its own replies also in its own words, where it wants them back.
-    fn shown(&self, message: &Message, names: &WireNames) -> Value {
-        let mut shown = shown(message, names);
+    fn shown(&self, message: &Message, told: (&WireNames, &CallIds<'_>)) -> Value {
+        let mut shown = shown(message, told);
         if let Message::Assistant { original: Some(original), .. } = message
             && original.wire == WIRE
             && original.model == self.given.id
@@ -124,7 +129,11 @@ impl JsModel {
 
     /// The request as JavaScript reads it.
     fn written(&self, request: &ModelRequest, told: &Told) -> String {
-        let messages: Vec<Value> = request.messages.iter().map(|message| self.shown(message, &told.names)).collect();
+        let ids = CallIds::of(&request.messages, CALL_ID_BYTES_MAX, |_, calls| {
+            calls.iter().map(|call| Some(call.id.as_str().into())).collect()
+        });
+        let shown = |message| self.shown(message, (&told.names, &ids));
+        let messages: Vec<Value> = request.messages.iter().map(shown).collect();
         let (system, messages) = (to_json(&request.system), to_json(&messages));
         let (id, reasoning, tools) = (to_json(&self.given.id), to_json(&request.reasoning), &told.json);
         format!(
@@ -148,16 +157,24 @@ impl Told {
 }
 
 /// A message as hooks see it, its tools named as the model knows them.
-fn shown(message: &Message, names: &WireNames) -> Value {
+fn shown(message: &Message, (names, ids): (&WireNames, &CallIds<'_>)) -> Value {
     let mut shown = show_message(message);
     match message {
         Message::User(_) => {}
         Message::Assistant { calls, .. } => {
             for (at, call) in calls.iter().enumerate() {
                 shown["toolCalls"][at]["name"] = names.wire(&call.name).into();
+                if let Some(id) = ids.call(message, at) {
+                    shown["toolCalls"][at]["id"] = id.into();
+                }
             }
         }
-        Message::ToolResult { name, .. } => shown["toolName"] = names.wire(name).into(),
+        Message::ToolResult { name, .. } => {
+            shown["toolName"] = names.wire(name).into();
+            if let Some(id) = ids.result(message) {
+                shown["toolCallId"] = id.into();
+            }
+        }
     }
     shown
 }
@@ -318,7 +335,7 @@ mod tests {
         assert_eq!(listed[0]["parameters"]["type"], "object");
         let called = |name: &str| ToolCallRequest { id: "1".into(), name: name.into(), arguments: Map::new() };
         let said = Message::assistant("", vec![called("fs_read"), called("mcp:files/read")]);
-        let calls = shown(&said, &told.names)["toolCalls"].clone();
+        let calls = shown(&said, (&told.names, &CallIds::default()))["toolCalls"].clone();
         assert_eq!((calls[0]["name"].as_str(), calls[1]["name"].as_str()), (Some("fs_read"), Some("mcp__files__read")));
         let result = Message::ToolResult {
             call_id: "1".into(),
@@ -327,9 +344,9 @@ mod tests {
             is_error: false,
             parts: Vec::new(),
         };
-        assert_eq!(shown(&result, &told.names)["toolName"], "mcp__files__read");
+        assert_eq!(shown(&result, (&told.names, &CallIds::default()))["toolName"], "mcp__files__read");
         let user = Message::User(vec![Part::Text { text: "hi".into() }]);
-        assert_eq!(shown(&user, &told.names), json!({ "role": "user", "content": "hi" }));
+        assert_eq!(shown(&user, (&told.names, &CallIds::default())), json!({ "role": "user", "content": "hi" }));
         let restored = told.names.restore(ModelEvent::Call(called("mcp__files__read")));
         assert_eq!(restored, ModelEvent::Call(called("mcp:files/read")));
     }

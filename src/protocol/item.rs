@@ -104,6 +104,9 @@ pub struct Original {
     pub model: String,
     /// Its parts, in their order, as they came.
     pub items: Vec<Value>,
+    /// Its provider has paused the reply: the model goes on with it where it is the last one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// One message as a model gets it.

@@ -169,7 +169,8 @@ impl Rebuild {
 
     fn close_round(&mut self) {
         let Some(Round { text, original, calls, mut results }) = self.round.take() else { return };
-        if text.trim().is_empty() && calls.is_empty() {
+        let paused = original.as_ref().is_some_and(|original| original.paused);
+        if text.trim().is_empty() && calls.is_empty() && !paused {
             return;
         }
         self.messages.push(Message::Assistant { text, calls: calls.clone(), original });

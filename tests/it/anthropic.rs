@@ -220,3 +220,53 @@ async fn a_key_that_was_refused_is_read_anew_for_a_count_too() {
         model(&server, Key::File(file)).count_tokens(&ModelRequest::default(), &CancellationToken::new()).await;
     assert_eq!((counted, server.requests().len()), (Ok(Some(3)), 2));
 }
+
+#[tokio::test]
+async fn a_reply_that_was_paused_goes_on_as_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let says = Says(Api::Messages);
+    let searches = |text: &str| {
+        let block = json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {} });
+        let piece = json!({ "type": "input_json_delta", "partial_json": "{\"query\":\"ä\"}" });
+        let delta = json!({ "stop_reason": "pause_turn" });
+        let said = if text.is_empty() { String::new() } else { says.text(text) };
+        Answer::raw(
+            said + &event(&json!({ "type": "content_block_start", "index": 1, "content_block": block }))
+                + &event(&json!({ "type": "content_block_delta", "index": 1, "delta": piece }))
+                + &event(&json!({ "type": "message_delta", "delta": delta, "usage": { "input_tokens": 10, "output_tokens": 5 } }))
+                + &event(&json!({ "type": "message_stop" })),
+        )
+    };
+    let used = json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "ä" } });
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let mut answers = vec![searches("I search."), searches(""), says.answer("Found."), says.answer("Yes.")];
+    answers.extend((0..30).map(|_| searches("Still.")));
+    let server = ModelServer::start(queue(answers)).await;
+    let (data, url) = (directory.path().join("data"), server.base_url());
+    let opened = || {
+        open(directory.path(), |settings| {
+            settings.storage = simse::config::Storage::Directory(data.clone());
+            settings.providers =
+                vec![provider(json!({ "name": "p", "api": "anthropic-messages", "apiKey": "k", "baseUrl": url }))];
+            settings.model = Some("p/claude-opus-5".into());
+        })
+    };
+    let app = opened().await;
+    let id = session(&app, json!({})).await;
+    let done = turn(&app, &id, json!({ "prompt": "search" })).await;
+    assert_eq!((done.result.as_deref(), done.rounds, done.usage.total_tokens), (Some("Found."), 3, 45), "{:?}", done.error);
+    let messages = |at: usize| server.requests()[at].json()["messages"].clone();
+    let last = |at: usize| messages(at).as_array().unwrap().last().unwrap().clone();
+    assert_eq!(last(1), json!({ "role": "assistant", "content": [text("I search."), used] }));
+    assert_eq!(last(2), json!({ "role": "assistant", "content": [text("I search."), used, used] }));
+    // All of it is one reply in the next turn, also of the next process.
+    app.shutdown(std::time::Duration::from_secs(10)).await.expect("it stops");
+    let app = opened().await;
+    let more = turn(&app, &id, json!({ "prompt": "sure?" })).await;
+    assert_eq!(more.result.as_deref(), Some("Yes."), "{:?}", more.error);
+    assert_eq!(messages(3)[1], json!({ "role": "assistant", "content": [text("I search."), used, used, text("Found.")] }));
+    assert_eq!(messages(3).as_array().unwrap().len(), 3);
+    // Not for ever.
+    let endless = turn(&app, &id, json!({ "prompt": "on and on" })).await;
+    assert_eq!((endless.result.as_deref(), endless.rounds), (Some("Still."), 17), "{:?}", endless.error);
+}

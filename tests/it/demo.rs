@@ -93,8 +93,18 @@ async fn tests_that_pass_already_are_left_alone() {
     std::fs::write(&cart, &source).unwrap();
     let (ended, text) = job(directory.path()).await;
     assert_eq!(ended, Ended::Completed);
-    assert!(text.starts_with("The tests pass already"), "{text}");
+    assert!(text.starts_with("`node --test` finds no test here that fails"), "{text}");
     assert_eq!(std::fs::read_to_string(&cart).unwrap(), source);
+}
+
+#[tokio::test]
+async fn of_the_tests_of_another_project_it_says_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let fails = json!({ "name": "other", "scripts": { "test": "exit 1" } });
+    std::fs::write(directory.path().join("package.json"), fails.to_string()).unwrap();
+    let (ended, text) = job(directory.path()).await;
+    assert_eq!(ended, Ended::Completed);
+    assert!(!text.contains("pass") && text.ends_with("other tests it does not know."), "{text}");
 }
 
 /// What is said, what is called then, and what follows on each way that it may end. No call: it is done.
@@ -180,7 +190,9 @@ fn the_job() -> Line {
         find,
         done(STOP),
     );
-    let pass = done("The tests pass already. There is nothing to repair.");
+    let pass = done(
+        "`node --test` finds no test here that fails, so there is nothing that this recording could repair. Whether this project has other tests it does not know.",
+    );
     let first = runs(
         "I run the tests with `node --test`.",
         "node --test",

@@ -43,6 +43,7 @@ mod mcp_server;
 mod memory;
 mod metrics;
 mod names;
+mod odd_replies;
 mod openai;
 mod openapi;
 mod patching;

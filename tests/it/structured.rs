@@ -124,7 +124,7 @@ async fn who_does_not_fit_twice_and_who_was_cut_fails_with_its_kind() {
         (vec![says.answer("seven"), says.answer("{\"n\":\"7\"}")], 2, "output_invalid", "\"n\": expected an integer, got the string \"7\""),
         (vec![Answer::raw(says.text("{\"n\":") + &says.end("length"))], 1, "max_tokens", "it reached its limit of tokens; it is not one JSON value"),
         (vec![Answer::raw(says.text("no") + &says.end("content_filter"))], 1, "content_filter", "it is not one JSON value"),
-        (vec![says.answer(" ")], 1, "blank", "No response received"),
+        (vec![says.answer(" "), says.answer("")], 2, "blank", "No response received"),
     ];
     for (answers, requests, kind, words) in table {
         let directory = tempfile::tempdir().unwrap();
@@ -229,4 +229,23 @@ async fn a_schema_that_doubles_with_each_level_ends_the_turn_and_nothing_else() 
     let ended = turn(&app, &id, json!({ "prompt": "go", "turn": { "outputSchema": schema } })).await;
     let error = ended.error.expect("it failed");
     assert!(error.message.contains("too many forms within forms"), "{}", error.message);
+}
+
+#[tokio::test]
+async fn an_answer_without_a_word_is_asked_for_once_more_and_then_told_with_its_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    let nothing = || Answer::text(&[]);
+    let (app, server, id) =
+        over_chat(directory.path(), vec![nothing(), Answer::text(&["```JSON\n{\"n\": 3}\n```"]), nothing(), nothing(), nothing()]).await;
+    let done = turn(&app, &id, asks("how many?")).await;
+    // The second try belongs to its round.
+    assert_eq!((done.output, done.rounds), (Some(json!({ "n": 3 })), 1), "{:?}", done.error);
+    let asked = server.requests()[1].json()["messages"].to_string();
+    assert!(asked.contains("This answer cannot be used: it is empty"), "{asked}");
+    let failed = turn(&app, &id, asks("and now?")).await;
+    assert_eq!((failed.status, server.requests().len()), (TurnStatus::Failed, 4));
+    let blank = json!({ "kind": "blank", "stopReason": "end_turn" });
+    assert_eq!(failed.error.and_then(|error| error.details), Some(blank.clone()));
+    let plain = turn(&app, &id, json!({ "prompt": "well?" })).await;
+    assert_eq!(plain.error.and_then(|error| error.details), Some(blank));
 }

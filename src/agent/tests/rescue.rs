@@ -257,7 +257,7 @@ async fn replies_that_hooks_left_as_they_were_keep_their_own_words() {
     let script = answers("ok");
     let said = |words: &str| {
         let items = vec![json!({ "type": "reasoning", "of": words })];
-        let original = Original { wire: "w".into(), model: "m".into(), items };
+        let original = Original { wire: "w".into(), model: "m".into(), items, paused: false };
         Message::Assistant { text: words.into(), calls: Vec::new(), original: Some(Arc::new(original)) }
     };
     let user = || Message::User(text("u"));

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::NAME;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Original, Usage};
-use crate::provider::wire::{Assemble, Length, Redactor, State, Text, call_of, cut_short, size};
+use crate::provider::wire::{Assemble, Length, Redactor, State, Text, arguments_or_none, call_of, size, count, lenient};
 
 /// Blocks of one reply, at most.
 const BLOCKS_MAX: usize = 1_000;
@@ -31,7 +31,7 @@ struct Event<'a> {
     content_block: Option<Map<String, Value>>,
     #[serde(default)]
     message: Option<Whole>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<WireUsage>,
     #[serde(default)]
     error: Option<Value>,
@@ -59,7 +59,7 @@ struct Whole {
     content: Vec<Map<String, Value>>,
     #[serde(default)]
     stop_reason: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<WireUsage>,
 }
 
@@ -67,16 +67,22 @@ struct Whole {
 #[derive(Deserialize, Clone, Copy, Default)]
 #[serde(default)]
 struct WireUsage {
+    #[serde(deserialize_with = "count")]
     input_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     cache_creation_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "count")]
     output_tokens: Option<u64>,
+    #[serde(deserialize_with = "lenient")]
     output_tokens_details: Option<WireDetails>,
 }
 
 #[derive(Deserialize, Clone, Copy, Default)]
 #[serde(default)]
 struct WireDetails {
+    #[serde(deserialize_with = "count")]
     thinking_tokens: Option<u64>,
 }
 
@@ -164,11 +170,7 @@ impl Assemble for Assembler {
     }
 
     fn state(&self) -> State {
-        match (self.done, &self.stop) {
-            (true, _) => State::Done,
-            (false, Some(_)) => State::Stopped,
-            (false, None) => State::Talking,
-        }
+        State::of(self.done, self.stop.is_some())
     }
 
     fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError> {
@@ -226,12 +228,38 @@ impl Assemble for Assembler {
         self.finish()
     }
 
-    fn close(&mut self) -> Result<(), ModelError> {
-        match self.state() {
-            State::Done => Ok(()),
-            State::Stopped => self.finish(),
-            State::Talking => Err(cut_short()),
+    /// Gives out the calls, the words of the wire, the tokens and the end.
+    fn finish(&mut self) -> Result<(), ModelError> {
+        self.done = true;
+        let reason = self.stop.take().unwrap_or_default();
+        let blocks = std::mem::take(&mut self.blocks);
+        let calls = blocks.iter().any(|block| block.kind == Kind::Call);
+        let said = calls || blocks.iter().any(|block| block.kind == Kind::Text && !block.words.trim().is_empty());
+        let full = reason == "model_context_window_exceeded";
+        if full && !said {
+            let words = "the conversation fills the model's window: no room is left for a reply";
+            return Err(ModelError::Overflow(words.to_owned()));
         }
+        let length = full || reason == "max_tokens";
+        self.events.extend(blocks.iter().filter(|block| block.kind == Kind::Call).map(|block| block.call(length)));
+        // What a provider has paused goes back as it is, whatever it is: the model goes on with it.
+        let paused = reason == "pause_turn" && !calls && !blocks.is_empty();
+        if paused || blocks.iter().any(Block::goes_back) {
+            // What was cut before its signature is not taken back.
+            let whole = |block: &&Block| !(length && block.kind == Kind::Thinking && block.signature.is_empty());
+            let items: Vec<Value> = blocks.iter().filter(whole).filter_map(Block::as_it_came).collect();
+            let original = Original { wire: NAME.to_owned(), model: self.model.clone(), items, paused };
+            self.events.push(ModelEvent::Original(Arc::new(original)));
+        }
+        self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.told())));
+        self.events.push(ModelEvent::Finished(match reason.as_str() {
+            _ if length => StopReason::Length,
+            "refusal" => StopReason::Refusal,
+            _ if calls => StopReason::ToolUse,
+            _ if paused => StopReason::Paused,
+            _ => StopReason::EndTurn,
+        }));
+        Ok(())
     }
 }
 
@@ -312,37 +340,6 @@ impl Assembler {
         }
         Ok(())
     }
-
-    /// Gives out the calls, the words of the wire, the tokens and the end.
-    fn finish(&mut self) -> Result<(), ModelError> {
-        self.done = true;
-        let reason = self.stop.take().unwrap_or_default();
-        let blocks = std::mem::take(&mut self.blocks);
-        let calls = blocks.iter().any(|block| block.kind == Kind::Call);
-        let said = calls || blocks.iter().any(|block| block.kind == Kind::Text && !block.words.trim().is_empty());
-        let full = reason == "model_context_window_exceeded";
-        if full && !said {
-            let words = "the conversation fills the model's window: no room is left for a reply";
-            return Err(ModelError::Overflow(words.to_owned()));
-        }
-        let length = full || reason == "max_tokens";
-        self.events.extend(blocks.iter().filter(|block| block.kind == Kind::Call).map(|block| block.call(length)));
-        if blocks.iter().any(Block::goes_back) {
-            // What was cut before its signature is not taken back.
-            let whole = |block: &&Block| !(length && block.kind == Kind::Thinking && block.signature.is_empty());
-            let items: Vec<Value> = blocks.iter().filter(whole).filter_map(Block::as_it_came).collect();
-            let original = Original { wire: NAME.to_owned(), model: self.model.clone(), items };
-            self.events.push(ModelEvent::Original(Arc::new(original)));
-        }
-        self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.told())));
-        self.events.push(ModelEvent::Finished(match reason.as_str() {
-            _ if length => StopReason::Length,
-            "refusal" => StopReason::Refusal,
-            _ if calls => StopReason::ToolUse,
-            _ => StopReason::EndTurn,
-        }));
-        Ok(())
-    }
 }
 
 impl Block {
@@ -381,8 +378,7 @@ impl Block {
             }
             Kind::Call | Kind::Other if self.words.is_empty() && self.kind == Kind::Other => {}
             Kind::Call | Kind::Other => {
-                let input = serde_json::from_str::<Map<String, Value>>(&self.arguments()).unwrap_or_default();
-                block.insert("input".to_owned(), Value::Object(input));
+                block.insert("input".to_owned(), Value::Object(arguments_or_none(&self.arguments())));
             }
         }
         Some(Value::Object(block))

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::schema::taken;
 use super::talk::{Block, EPHEMERAL, Ephemeral, Talk};
 use super::thinking::Ways;
-use crate::model::{ModelError, ModelRequest, WireNames};
+use crate::model::{CallIds, ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, ToolDefinition};
 use crate::provider::wire::{Draft, Spec, Told, in_words, write};
 use crate::tool::told_schema;
@@ -73,9 +73,12 @@ pub(super) fn encode(
 ) -> Result<Bytes, ModelError> {
     let messages = &request.messages;
     let tokens_max = tokens_max(spec);
-    let talk = Talk { spec, names: &told.names, all: messages, gives_back: true };
+    let none = CallIds::default();
+    let talk = Talk { spec, names: &told.names, all: messages, gives_back: true, ids: &none };
     let plan = Ways::of(spec).plan(request.reasoning, tokens_max, talk.can_begin_with_thinking());
     let talk = Talk { gives_back: plan.gives_back, ..talk };
+    let ids = talk.ids();
+    let talk = Talk { ids: &ids, ..talk };
     let mut head = Vec::from(*b"{\"model\":");
     write(&mut head, &spec.model)?;
     // It stands before the messages: what is given back of them depends on it.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::NAME;
 use crate::base::text::fnv1a;
-use crate::model::{ModelError, WireNames};
+use crate::model::{CallIds, ModelError, WireNames, is_named};
 use crate::protocol::{Message, Part, ToolCallRequest};
 use crate::provider::wire::rounds::{self, GO_ON, Kind, NO_RESULT, OfUser, Rounds, calls_of, is_of_model, is_void};
 use crate::provider::wire::{Spec, write};
@@ -51,9 +51,9 @@ pub(super) enum Block<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Ephemeral>,
     },
-    /// As it came.
+    /// As it came, but for the id of a call.
     #[serde(untagged)]
-    Given(&'a Value),
+    Given(Cow<'a, Value>),
 }
 
 /// What a tool said.
@@ -113,6 +113,8 @@ pub(super) struct Talk<'m> {
     pub(super) all: &'m [Message],
     /// Whether what the model thought is given back to it.
     pub(super) gives_back: bool,
+    /// Other names of ids that are there twice.
+    pub(super) ids: &'m CallIds<'m>,
 }
 
 /// A call that waits for its result.
@@ -123,6 +125,18 @@ struct Waiting<'m> {
 }
 
 impl<'m> Talk<'m> {
+    /// The names of ids, so that each is there once.
+    pub(super) fn ids(&self) -> CallIds<'m> {
+        CallIds::of(self.all, ID_BYTES_MAX, |reply, calls| {
+            let mut given = self.original(reply).unwrap_or_default().iter().filter_map(id_in);
+            let id = |call: &'m ToolCallRequest| match given.next() {
+                Some(given) if given == call.id && !given.is_empty() => Cow::Borrowed(given),
+                _ => wire_id(&call.id),
+            };
+            calls.iter().map(id).map(Some).collect()
+        })
+    }
+
     /// Whether the reply may begin with thinking: the model's part of this turn has begun with it, or has not begun.
     pub(super) fn can_begin_with_thinking(&self) -> bool {
         let prompt =
@@ -149,8 +163,17 @@ impl<'m> Talk<'m> {
     /// The calls of a reply.
     fn waiting(&self, reply: &'m Message) -> Vec<Waiting<'m>> {
         let as_is = self.original(reply).is_some();
-        let sent = |id: &'m str| if as_is { Cow::Borrowed(id) } else { wire_id(id) };
-        calls_of(Some(reply)).iter().map(|call| Waiting { id: &call.id, sent: sent(&call.id) }).collect()
+        let calls = calls_of(Some(reply)).iter().enumerate();
+        calls.map(|(at, call)| Waiting { id: &call.id, sent: self.sent_id(reply, (at, &call.id), as_is) }).collect()
+    }
+
+    /// A call's id as it is sent.
+    fn sent_id(&self, reply: &'m Message, (at, id): (usize, &'m str), as_is: bool) -> Cow<'m, str> {
+        match self.ids.call(reply, at) {
+            Some(other) => Cow::Borrowed(other),
+            None if as_is => Cow::Borrowed(id),
+            None => wire_id(id),
+        }
     }
 
     fn of_model(&self, group: &'m [Message]) -> Vec<Block<'m>> {
@@ -158,14 +181,15 @@ impl<'m> Talk<'m> {
         for message in group {
             let Message::Assistant { text, calls, .. } = message else { continue };
             if let Some(items) = self.original(message) {
-                content.extend(items.iter().map(Block::Given));
+                let mut sent = self.waiting(message).into_iter();
+                content.extend(items.iter().map(|item| given(item, &mut sent)));
                 continue;
             }
             if !text.trim().is_empty() {
                 content.push(Block::text(text));
             }
-            content.extend(calls.iter().map(|call| Block::ToolUse {
-                id: wire_id(&call.id),
+            content.extend(calls.iter().enumerate().map(|(at, call)| Block::ToolUse {
+                id: self.sent_id(message, (at, &call.id), false),
                 name: self.names.wire(&call.name),
                 input: &call.arguments,
             }));
@@ -232,9 +256,23 @@ impl<'m> Rounds<'m> for Talk<'m> {
 
 /// Whether blocks hold these very calls.
 fn is_about(items: &[Value], calls: &[ToolCallRequest]) -> bool {
-    let word = |item: &'_ Value, name: &str| item.get(name).and_then(Value::as_str).map(str::to_owned);
-    let used = items.iter().filter(|item| word(item, "type").as_deref() == Some("tool_use"));
-    used.map(|item| word(item, "id").unwrap_or_default()).eq(calls.iter().map(|call| call.id.clone()))
+    let mut made = items.iter().filter_map(id_in);
+    calls.iter().all(|call| made.next().is_some_and(|given| is_named(given, &call.id))) && made.next().is_none()
+}
+
+/// The id of the call in a block. None: it is no call.
+fn id_in(item: &Value) -> Option<&str> {
+    let is_call = item.get("type").and_then(Value::as_str) == Some("tool_use");
+    is_call.then(|| item.get("id").and_then(Value::as_str).unwrap_or_default())
+}
+
+/// A block as it came; the id of a call is the one that its result has.
+fn given<'m>(item: &'m Value, sent: &mut impl Iterator<Item = Waiting<'m>>) -> Block<'m> {
+    let id = id_in(item).and_then(|given| sent.next().map(|call| call.sent).filter(|sent| sent != given));
+    let Some(id) = id else { return Block::Given(Cow::Borrowed(item)) };
+    let mut item = item.clone();
+    item["id"] = Value::from(id);
+    Block::Given(Cow::Owned(item))
 }
 
 fn result<'m>(tool_use_id: Cow<'m, str>, content: Option<Content<'m>>, is_error: bool) -> Block<'m> {

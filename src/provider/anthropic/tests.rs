@@ -122,6 +122,7 @@ fn every_kind_of_event() {
             json!({ "type": "text", "text": "Well ä\n" }),
             json!({ "type": "tool_use", "id": "a", "name": "t", "input": { "x": 1 } }),
         ],
+        paused: false,
     };
     let (sent, all) = (113, 120);
     let usage = |output, total| {
@@ -186,7 +187,7 @@ fn reasons_to_stop() {
     let text = || vec![start(0, json!({ "type": "text", "text": "a" }))];
     #[rustfmt::skip]
     let table = [
-        (text(), "end_turn", StopReason::EndTurn), (text(), "stop_sequence", StopReason::EndTurn), (text(), "pause_turn", StopReason::EndTurn),
+        (text(), "end_turn", StopReason::EndTurn), (text(), "stop_sequence", StopReason::EndTurn), (text(), "pause_turn", StopReason::Paused), (tool(0, "a", &[]), "pause_turn", StopReason::ToolUse),
         (text(), "max_tokens", StopReason::Length), (vec![], "max_tokens", StopReason::Length), (text(), "refusal", StopReason::Refusal),
         (vec![], "refusal", StopReason::Refusal), (text(), "model_context_window_exceeded", StopReason::Length),
         (tool(0, "a", &[]), "end_turn", StopReason::ToolUse), (tool(0, "a", &["{}"]), "max_tokens", StopReason::Length),
@@ -220,7 +221,7 @@ fn errors_in_streams_have_their_kinds() {
         assert_eq!(failed.kind(), want, "{kind}");
     }
     assert_eq!(assembler().take("error", "plain words").unwrap_err().kind(), "transient");
-    for garbage in ["<html>", "{\"type\":", "[1]", "{\"type\":\"message_delta\",\"usage\":3}"] {
+    for garbage in ["<html>", "{\"type\":", "[1]", "{\"type\":\"message_delta\",\"delta\":3}"] {
         assert_eq!(assembler().take("", garbage).unwrap_err().kind(), "malformed", "{garbage}");
     }
     assert_eq!(assembler().take_whole("{\"hello\":1}").unwrap_err().kind(), "malformed");
@@ -461,7 +462,7 @@ fn a_turn_that_was_begun_without_thinking_goes_on_without() {
             json!({ "type": "thinking", "thinking": text, "signature": "s" }),
             json!({ "type": "tool_use", "id": id, "name": "t", "input": {} }),
         ];
-        let original = Original { wire: "anthropic-messages".into(), model: spec().id, items };
+        let original = Original { wire: "anthropic-messages".into(), model: spec().id, items, paused: false };
         Message::Assistant { text: String::new(), calls: vec![call(id, json!({}))], original: Some(Arc::new(original)) }
     };
     let calls = |id: &str| Message::assistant("", vec![call(id, json!({}))]);

@@ -7,12 +7,13 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::NAME;
 use crate::model::{ModelError, ModelEvent, StopReason};
-use crate::protocol::{Original, ToolCallRequest, Usage};
-use crate::provider::wire::{Assemble, Length, Redactor, State, Text, cut_short, size};
+use crate::protocol::{Original, Usage};
+use crate::provider::wire::{Assemble, Length, Redactor, State, Text, arguments_or_none, call_of, size, count, lenient};
 
 /// Parts of one reply that are kept, at most.
 const PARTS_MAX: usize = 1_000;
@@ -22,7 +23,7 @@ const PARTS_MAX: usize = 1_000;
 struct Chunk<'a> {
     #[serde(default, borrow)]
     candidates: Option<Vec<Candidate<'a>>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage_metadata: Option<WireUsage>,
     #[serde(default)]
     prompt_feedback: Option<Feedback>,
@@ -56,8 +57,8 @@ struct Part<'a> {
     thought: Option<bool>,
     #[serde(default, borrow)]
     thought_signature: Text<'a>,
-    #[serde(default)]
-    function_call: Option<WireCall>,
+    #[serde(default, borrow)]
+    function_call: Option<WireCall<'a>>,
     /// What the provider did itself is only kept.
     #[serde(default)]
     executable_code: Option<Value>,
@@ -70,13 +71,14 @@ struct Part<'a> {
 }
 
 #[derive(Deserialize)]
-struct WireCall {
+struct WireCall<'a> {
     #[serde(default)]
     id: Option<String>,
     #[serde(default)]
     name: Option<String>,
-    #[serde(default)]
-    args: Option<Value>,
+    /// Read apart: what is wrong with it, the model is told.
+    #[serde(default, borrow)]
+    args: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -91,11 +93,17 @@ struct Feedback {
 #[derive(Deserialize, Clone, Copy, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct WireUsage {
+    #[serde(deserialize_with = "count")]
     prompt_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
     tool_use_prompt_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
     cached_content_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
     candidates_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
     thoughts_token_count: Option<u64>,
+    #[serde(deserialize_with = "count")]
     total_token_count: Option<u64>,
 }
 
@@ -154,11 +162,7 @@ impl Assemble for Assembler {
     }
 
     fn state(&self) -> State {
-        match (self.done, &self.stop) {
-            (true, _) => State::Done,
-            (false, Some(_)) => State::Stopped,
-            (false, None) => State::Talking,
-        }
+        State::of(self.done, self.stop.is_some())
     }
 
     fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError> {
@@ -183,12 +187,37 @@ impl Assemble for Assembler {
         self.finish()
     }
 
-    fn close(&mut self) -> Result<(), ModelError> {
-        match self.state() {
-            State::Done => Ok(()),
-            State::Stopped => self.finish(),
-            State::Talking => Err(cut_short()),
+    /// Gives out the calls, the words of the wire, the tokens and the end.
+    fn finish(&mut self) -> Result<(), ModelError> {
+        self.done = true;
+        let any = !self.calls.is_empty();
+        self.events.append(&mut self.calls);
+        if self.signed {
+            // Thoughts that are not signed are for people.
+            let goes =
+                |part: &Map<String, Value>| !part.contains_key("thought") || part.contains_key("thoughtSignature");
+            let items = std::mem::take(&mut self.parts).into_iter().filter(goes).map(Value::Object).collect();
+            let original = Original { wire: NAME.to_owned(), model: std::mem::take(&mut self.model), items, paused: false };
+            self.events.push(ModelEvent::Original(Arc::new(original)));
         }
+        self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.told())));
+        self.events.push(ModelEvent::Finished(match self.stop.as_deref() {
+            Some("MAX_TOKENS") => StopReason::Length,
+            Some(
+                "SAFETY"
+                | "RECITATION"
+                | "LANGUAGE"
+                | "BLOCKLIST"
+                | "PROHIBITED_CONTENT"
+                | "SPII"
+                | "IMAGE_SAFETY"
+                | "IMAGE_PROHIBITED_CONTENT"
+                | "IMAGE_RECITATION",
+            ) => StopReason::ContentFilter,
+            _ if any => StopReason::ToolUse,
+            _ => StopReason::EndTurn,
+        }));
+        Ok(())
     }
 }
 
@@ -251,19 +280,25 @@ impl Assembler {
             ("toolResponse", part.tool_response),
         ];
         let thought = thought.unwrap_or(false);
-        let mut kept = Map::new();
+        let does = function_call.is_some() || others.iter().any(|(_, value)| value.is_some());
+        let has_text = text.is_some();
         if let Some(Text(text)) = text {
             self.length.add(text.len())?;
+            // Beside a call the signature is the call's.
+            let signature = if does { "" } else { &*signature };
             if thought || !text.is_empty() || !signature.is_empty() {
-                self.keep_text(&text, thought, &signature)?;
+                self.keep_text(&text, thought, signature)?;
             }
             match (text.is_empty(), thought) {
                 (true, _) => {}
                 (false, true) => self.events.push(ModelEvent::Reasoning(text.into_owned())),
                 (false, false) => self.events.push(ModelEvent::Text(text.into_owned())),
             }
+        }
+        if !does && has_text {
             return Ok(());
         }
+        let mut kept = Map::new();
         if let Some(call) = function_call {
             kept.insert("functionCall".to_owned(), self.take_call(call)?);
         }
@@ -309,58 +344,17 @@ impl Assembler {
     }
 
     /// A call, and the same in the words of the wire.
-    fn take_call(&mut self, call: WireCall) -> Result<Value, ModelError> {
+    fn take_call(&mut self, call: WireCall<'_>) -> Result<Value, ModelError> {
         let WireCall { id, name, args } = call;
         let name = name.unwrap_or_default();
-        self.length.add(name.len() + args.as_ref().map_or(0, size))?;
+        let args = args.map(RawValue::get).filter(|args| *args != "null");
+        self.length.add(name.len() + args.map_or(0, str::len))?;
         let mut kept = Map::from_iter([("name".to_owned(), Value::from(name.as_str()))]);
         let given = id.filter(|id| !id.is_empty());
         kept.extend(given.as_deref().map(|id| ("id".to_owned(), Value::from(id))));
-        kept.extend(args.clone().map(|args| ("args".to_owned(), args)));
+        kept.extend(args.map(|args| ("args".to_owned(), arguments_or_none(args).into())));
         let id = given.unwrap_or_else(|| format!("call_{:016x}", RandomState::new().hash_one(self.calls.len())));
-        self.calls.push(match args.unwrap_or_else(|| json!({})) {
-            _ if name.is_empty() => ModelEvent::BadCall { id, name, problem: "the call names no tool".to_owned() },
-            Value::Object(arguments) => ModelEvent::Call(ToolCallRequest { id, name, arguments }),
-            Value::Null => ModelEvent::Call(ToolCallRequest { id, name, arguments: Map::new() }),
-            other => {
-                let start: String = other.to_string().chars().take(80).collect();
-                let problem = format!("the arguments must be one JSON object, got `{start}`");
-                ModelEvent::BadCall { id, name, problem }
-            }
-        });
+        self.calls.push(call_of((id, name), args.unwrap_or_default(), false));
         Ok(Value::Object(kept))
-    }
-
-    /// Gives out the calls, the words of the wire, the tokens and the end.
-    fn finish(&mut self) -> Result<(), ModelError> {
-        self.done = true;
-        let any = !self.calls.is_empty();
-        self.events.append(&mut self.calls);
-        if self.signed {
-            // Thoughts that are not signed are for people.
-            let goes =
-                |part: &Map<String, Value>| !part.contains_key("thought") || part.contains_key("thoughtSignature");
-            let items = std::mem::take(&mut self.parts).into_iter().filter(goes).map(Value::Object).collect();
-            let original = Original { wire: NAME.to_owned(), model: std::mem::take(&mut self.model), items };
-            self.events.push(ModelEvent::Original(Arc::new(original)));
-        }
-        self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.told())));
-        self.events.push(ModelEvent::Finished(match self.stop.as_deref() {
-            Some("MAX_TOKENS") => StopReason::Length,
-            Some(
-                "SAFETY"
-                | "RECITATION"
-                | "LANGUAGE"
-                | "BLOCKLIST"
-                | "PROHIBITED_CONTENT"
-                | "SPII"
-                | "IMAGE_SAFETY"
-                | "IMAGE_PROHIBITED_CONTENT"
-                | "IMAGE_RECITATION",
-            ) => StopReason::ContentFilter,
-            _ if any => StopReason::ToolUse,
-            _ => StopReason::EndTurn,
-        }));
-        Ok(())
     }
 }

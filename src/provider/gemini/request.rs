@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::talk::Talk;
 use super::{bare, thinking};
-use crate::model::{ModelError, ModelRequest, WireNames};
+use crate::model::{CallIds, ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, ToolDefinition};
 use crate::provider::wire::{Draft, Spec, Told, in_words, write};
 use crate::tool::told_schema;
@@ -74,7 +74,10 @@ pub(super) fn encode(
     purpose: Purpose,
 ) -> Result<Bytes, ModelError> {
     let messages = &request.messages;
-    let talk = Talk { spec, names: &told.names, all: messages };
+    let none = CallIds::default();
+    let talk = Talk { spec, names: &told.names, all: messages, ids: &none };
+    let ids = talk.ids();
+    let talk = Talk { ids: &ids, ..talk };
     let mut head = Vec::new();
     if purpose == Purpose::Count {
         head.extend_from_slice(b"{\"generateContentRequest\":{\"model\":");

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::NAME;
 use super::thinking::version;
-use crate::model::{ModelError, WireNames};
+use crate::model::{CallIds, ModelError, WireNames, is_named};
 use crate::protocol::{Message, Part, ToolCallRequest};
 use crate::provider::wire::rounds::{self, GO_ON, Kind, NO_RESULT, OfUser, Rounds, calls_of};
 use crate::provider::wire::{Spec, write};
@@ -43,8 +43,8 @@ enum WirePart<'a> {
     Result {
         function_response: Outcome<'a>,
     },
-    /// As it came.
-    Given(&'a Value),
+    /// As it came, but for the id of a call.
+    Given(Cow<'a, Value>),
 }
 
 #[derive(Serialize)]
@@ -99,6 +99,8 @@ pub(super) struct Talk<'m> {
     pub(super) names: &'m WireNames,
     /// All of it.
     pub(super) all: &'m [Message],
+    /// Other names of ids that are there twice.
+    pub(super) ids: &'m CallIds<'m>,
 }
 
 /// A call that waits for its result.
@@ -109,6 +111,14 @@ struct Waiting<'m> {
 }
 
 impl<'m> Talk<'m> {
+    /// The names of ids, so that each is there once. Only those that the model gave itself are sent.
+    pub(super) fn ids(&self) -> CallIds<'m> {
+        CallIds::of(self.all, usize::MAX, |reply, _| {
+            let made = self.original(reply).unwrap_or_default().iter().filter_map(call_in);
+            made.map(|made| id_in(made).map(Cow::Borrowed)).collect()
+        })
+    }
+
     /// Where the last message of the user begins, as it is on the wire.
     pub(super) fn last_of_user(&self) -> usize {
         rounds::last_of_user(self, 1).first().copied().unwrap_or(0)
@@ -125,8 +135,12 @@ impl<'m> Talk<'m> {
     /// The calls of a reply.
     fn waiting(&self, reply: &'m Message) -> Vec<Waiting<'m>> {
         let mut sent = self.original(reply).unwrap_or_default().iter().filter_map(call_in);
-        let waiting = |call| Waiting { call, sent: sent.next().and_then(|made| made.get("id")?.as_str()) };
-        calls_of(Some(reply)).iter().map(waiting).collect()
+        let calls = calls_of(Some(reply)).iter().enumerate();
+        let waiting = |(at, call)| {
+            let given = sent.next().and_then(id_in);
+            Waiting { call, sent: self.ids.call(reply, at).or(given) }
+        };
+        calls.map(waiting).collect()
     }
 
     /// Whether it is of the generation that has its signatures given back and takes what tools show in their results.
@@ -140,7 +154,8 @@ impl<'m> Talk<'m> {
         for message in group {
             let Message::Assistant { text, calls, .. } = message else { continue };
             if let Some(items) = self.original(message) {
-                parts.extend(items.iter().map(WirePart::Given));
+                let mut sent = self.waiting(message).into_iter().map(|waiting| waiting.sent);
+                parts.extend(items.iter().map(|item| given(item, &mut sent)));
                 continue;
             }
             if !text.trim().is_empty() {
@@ -235,13 +250,28 @@ fn call_in(part: &Value) -> Option<&Value> {
     part.get("functionCall")
 }
 
+/// The id that the model gave a call.
+fn id_in(made: &Value) -> Option<&str> {
+    made.get("id")?.as_str()
+}
+
+/// A part as it came; the id of a call is the one that its result has.
+fn given<'m>(item: &'m Value, sent: &mut impl Iterator<Item = Option<&'m str>>) -> WirePart<'m> {
+    let other = call_in(item).and_then(|made| Some((id_in(made), sent.next()??)));
+    let Some((_, id)) = other.filter(|(given, id)| *given != Some(*id)) else {
+        return WirePart::Given(Cow::Borrowed(item));
+    };
+    let mut item = item.clone();
+    item["functionCall"]["id"] = Value::from(id);
+    WirePart::Given(Cow::Owned(item))
+}
+
 /// Whether parts hold these very calls.
 fn is_about(items: &[Value], calls: &[ToolCallRequest]) -> bool {
     let made: Vec<&Value> = items.iter().filter_map(call_in).collect();
     let same = |(made, call): (&&Value, &ToolCallRequest)| {
-        let id = made.get("id").and_then(Value::as_str);
         let arguments = made.get("args").and_then(Value::as_object);
-        id.is_none_or(|id| id == call.id) && arguments.map_or(call.arguments.is_empty(), |args| *args == call.arguments)
+        id_in(made).is_none_or(|id| is_named(id, &call.id)) && arguments.map_or(call.arguments.is_empty(), |args| *args == call.arguments)
     };
     made.len() == calls.len() && made.iter().zip(calls).all(same)
 }

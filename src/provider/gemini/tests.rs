@@ -84,7 +84,7 @@ fn every_kind_of_part() {
         ModelEvent::Text("Well ".into()),
         ModelEvent::Text("ä\n".into()),
         ModelEvent::Call(call("a", json!({ "x": 1 }))),
-        ModelEvent::Original(Arc::new(Original { wire: "gemini".into(), model: spec().id, items })),
+        ModelEvent::Original(Arc::new(Original { wire: "gemini".into(), model: spec().id, items, paused: false })),
         ModelEvent::Usage(Usage {
             input_tokens: 100,
             output_tokens: 14,
@@ -118,7 +118,51 @@ fn calls_without_ids_get_their_own_and_bad_ones_are_told() {
             _ => None,
         })
         .collect();
-    assert_eq!(problems, ["the arguments must be one JSON object, got `[1]`", "the call names no tool"]);
+    assert_eq!(problems, ["the arguments must be one JSON object, got an array", "the call names no tool"]);
+}
+
+#[test]
+fn a_call_beside_a_text_and_one_that_nobody_can_read() {
+    let part = json!({ "text": "", "functionCall": { "name": "t", "args": { "x": 1 } }, "thoughtSignature": "s" });
+    let events = assemble(&[part], "STOP").unwrap();
+    let [ModelEvent::Call(made), ModelEvent::Original(original), ModelEvent::Finished(StopReason::ToolUse)] = &events[..] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(made.arguments, *json!({ "x": 1 }).as_object().unwrap());
+    let kept = json!([{ "functionCall": { "name": "t", "args": { "x": 1 } }, "thoughtSignature": "s" }]);
+    assert_eq!(json!(original.items), kept);
+    let both = assemble(&[json!({ "text": "so", "functionCall": { "name": "t" } })], "STOP").unwrap();
+    assert!(matches!(&both[..], [ModelEvent::Text(text), ModelEvent::Call(_), _] if text == "so"), "{both:?}");
+    // Deeper than any log could be read again: the model is told, and the call goes back without them.
+    for levels in [120, 10_000] {
+        let deep = format!("{{\"x\":{}{}}}", "[".repeat(levels), "]".repeat(levels));
+        let chunk = format!(
+            "{{\"candidates\":[{{\"content\":{{\"parts\":[{{\"functionCall\":{{\"id\":\"a\",\"name\":\"t\",\"args\":{deep}}},\"thoughtSignature\":\"s\"}}]}},\"finishReason\":\"STOP\"}}]}}"
+        );
+        let mut assembler = assembler();
+        assembler.take("", &chunk).unwrap();
+        assembler.close().unwrap();
+        let events: Vec<ModelEvent> = assembler.drain().collect();
+        let [ModelEvent::BadCall { problem, .. }, ModelEvent::Original(original), _] = &events[..] else { panic!("{events:?}") };
+        assert!(problem.contains("nested more than 100 deep") || problem.contains("recursion"), "{problem}");
+        assert_eq!(original.items[0]["functionCall"], json!({ "id": "a", "name": "t", "args": {} }));
+    }
+}
+
+#[test]
+fn a_call_that_was_named_anew_keeps_its_signature() {
+    let part = |signature: &str| json!({ "functionCall": { "id": "x", "name": "t", "args": {} }, "thoughtSignature": signature });
+    let events = assemble(&[part("s1"), part("s2")], "STOP").unwrap();
+    let Some(ModelEvent::Original(original)) = events.iter().find(|event| matches!(event, ModelEvent::Original(_))) else { panic!() };
+    // So the loop calls them.
+    let calls = vec![call("x", json!({})), call("x_2", json!({}))];
+    let reply = Message::Assistant { text: String::new(), calls, original: Some(Arc::clone(original)) };
+    let all = sent(&spec(), vec![user("a"), reply, result("x_2", "2", false, vec![]), result("x", "1", false, vec![])]);
+    let mut second = part("s2");
+    second["functionCall"]["id"] = "x_2".into();
+    assert_eq!(all[1][1], json!([part("s1"), second]));
+    let came = |id: &str, output: &str| json!({ "functionResponse": { "id": id, "name": "t", "response": { "output": output } } });
+    assert_eq!(all[2][1], json!([came("x", "1"), came("x_2", "2")]));
 }
 
 #[test]

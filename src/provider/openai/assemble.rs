@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::own::Own;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Cost, Usage};
-use crate::provider::wire::{Assemble, Length, Redactor, State, Words, call_of, cut_short, from_object};
+use crate::provider::wire::{Assemble, Length, Redactor, State, Words, call_of, cut_short, from_object, amount, count, lenient};
 
 /// Calls of one reply, at most.
 const CALLS_MAX: usize = 1_000;
@@ -22,7 +22,7 @@ const CALLS_MAX: usize = 1_000;
 struct Chunk<'a> {
     #[serde(default, borrow)]
     choices: Option<Vec<Choice<'a>>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<WireUsage>,
     #[serde(default)]
     error: Option<Value>,
@@ -36,7 +36,7 @@ struct Choice<'a> {
     #[serde(default, borrow)]
     finish_reason: Option<Cow<'a, str>>,
     /// Moonshot has the tokens here.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<WireUsage>,
     #[serde(default)]
     error: Option<Value>,
@@ -82,31 +82,31 @@ struct FunctionDelta<'a> {
 
 #[derive(Deserialize, Clone, Copy)]
 struct WireUsage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     prompt_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     completion_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     total_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     prompt_tokens_details: Option<WireDetails>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     completion_tokens_details: Option<WireDetails>,
     /// DeepSeek's name for it.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     prompt_cache_hit_tokens: Option<u64>,
     /// In US dollars, as OpenRouter says.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "amount")]
     cost: Option<f64>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
 struct WireDetails {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cached_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cache_write_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     reasoning_tokens: Option<u64>,
 }
 
@@ -180,11 +180,7 @@ impl Assemble for Assembler {
     }
 
     fn state(&self) -> State {
-        match (self.done, self.stop) {
-            (true, _) => State::Done,
-            (false, Some(_)) => State::Stopped,
-            (false, None) => State::Talking,
-        }
+        State::of(self.done, self.stop.is_some())
     }
 
     fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError> {
@@ -211,12 +207,25 @@ impl Assemble for Assembler {
         self.finish()
     }
 
-    fn close(&mut self) -> Result<(), ModelError> {
-        match self.state() {
-            State::Done => Ok(()),
-            State::Stopped => self.finish(),
-            State::Talking => Err(cut_short()),
-        }
+    /// Gives out the calls, the tokens and the end.
+    fn finish(&mut self) -> Result<(), ModelError> {
+        self.done = true;
+        let length = self.stop == Some(StopReason::Length);
+        let calls = std::mem::take(&mut self.calls);
+        let any = !calls.is_empty();
+        let extras = calls.iter().map(|call| (call.id.as_str(), call.extra.as_ref()));
+        let own = std::mem::take(&mut self.own).finish(extras);
+        let whole = |Partial { id, name, arguments, .. }: Partial| call_of((id, name), &arguments, length);
+        self.events.extend(calls.into_iter().map(whole));
+        self.events.extend(own.map(|own| ModelEvent::Original(Arc::new(own))));
+        self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.into())));
+        let stop = match self.stop {
+            None | Some(StopReason::EndTurn) if any => StopReason::ToolUse,
+            None | Some(StopReason::EndTurn) if self.refused => StopReason::Refusal,
+            stop => stop.unwrap_or(StopReason::EndTurn),
+        };
+        self.events.push(ModelEvent::Finished(stop));
+        Ok(())
     }
 }
 
@@ -324,27 +333,6 @@ impl Assembler {
         // Some give every call the index 0; a call that has a name and an id is not renamed.
         let other = id.is_some_and(|id| !self.calls[found].id.is_empty() && self.calls[found].id != id);
         if other && names { None } else { Some(found) }
-    }
-
-    /// Gives out the calls, the tokens and the end.
-    fn finish(&mut self) -> Result<(), ModelError> {
-        self.done = true;
-        let length = self.stop == Some(StopReason::Length);
-        let calls = std::mem::take(&mut self.calls);
-        let any = !calls.is_empty();
-        let extras = calls.iter().map(|call| (call.id.as_str(), call.extra.as_ref()));
-        let own = std::mem::take(&mut self.own).finish(extras);
-        let whole = |Partial { id, name, arguments, .. }: Partial| call_of((id, name), &arguments, length);
-        self.events.extend(calls.into_iter().map(whole));
-        self.events.extend(own.map(|own| ModelEvent::Original(Arc::new(own))));
-        self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.into())));
-        let stop = match self.stop {
-            None | Some(StopReason::EndTurn) if any => StopReason::ToolUse,
-            None | Some(StopReason::EndTurn) if self.refused => StopReason::Refusal,
-            stop => stop.unwrap_or(StopReason::EndTurn),
-        };
-        self.events.push(ModelEvent::Finished(stop));
-        Ok(())
     }
 }
 

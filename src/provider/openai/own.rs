@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::NAME;
-use crate::model::ModelError;
+use crate::model::{ModelError, is_named};
 use crate::protocol::{Original, ToolCallRequest};
 
 /// Pieces of reasoning in one reply, at most.
@@ -74,14 +74,16 @@ impl Own {
         if !self.details.is_empty() {
             members.insert("reasoning_details".to_owned(), self.details.into());
         }
-        let extras = calls.filter_map(|(id, extra)| Some(json!({ "id": id, "extra_content": extra? })));
+        let extras = calls.enumerate();
+        let extras =
+            extras.filter_map(|(at, (id, extra))| Some(json!({ "index": at, "id": id, "extra_content": extra? })));
         let extras: Vec<Value> = extras.collect();
         if !extras.is_empty() {
             members.insert("tool_calls".to_owned(), extras.into());
         }
         let items = vec![Value::Object(members)];
         let any = items.iter().any(|item| item.as_object().is_some_and(|members| !members.is_empty()));
-        any.then(|| Original { wire: NAME.to_owned(), model: self.model, items })
+        any.then(|| Original { wire: NAME.to_owned(), model: self.model, items, paused: false })
     }
 }
 
@@ -116,9 +118,14 @@ impl<'m> Back<'m> {
         self.0.get(name)
     }
 
-    /// What a call has beside ours.
-    pub(super) fn extra(self, call: &ToolCallRequest) -> Option<&'m Value> {
-        let calls = self.0.get("tool_calls")?.as_array()?;
-        calls.iter().find(|known| known.get("id").and_then(Value::as_str) == Some(&call.id))?.get("extra_content")
+    /// What a call has beside ours: the one at that place in its reply, under any name that the loop gave it.
+    pub(super) fn extra(self, at: usize, call: &ToolCallRequest) -> Option<&'m Value> {
+        let is_it = |known: &&Value| {
+            // Older logs have no places.
+            let place = known.get("index").and_then(Value::as_u64).and_then(|place| usize::try_from(place).ok());
+            let given = known.get("id").and_then(Value::as_str).unwrap_or_default();
+            place.is_none_or(|place| place == at) && is_named(given, &call.id)
+        };
+        self.0.get("tool_calls")?.as_array()?.iter().find(is_it)?.get("extra_content")
     }
 }

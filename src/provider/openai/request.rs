@@ -8,10 +8,13 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::own::Back;
-use crate::model::{ModelError, ModelRequest, WireNames};
+use crate::model::{CallIds, ModelError, ModelRequest, WireNames};
 use crate::protocol::{Message, Part, ToolCallRequest, ToolDefinition};
 use crate::provider::wire::{Draft, Spec, Told, is_strict, write};
 use crate::tool::told_schema;
+
+/// The longest id of a call that every server takes.
+const ID_BYTES_MAX: usize = 40;
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
@@ -123,7 +126,11 @@ pub(super) fn encode(spec: &Spec, request: &ModelRequest, told: &Arc<Told>) -> R
     let messages = &request.messages;
     let settled = messages.iter().rposition(|message| !matches!(message, Message::ToolResult { .. }));
     let draft = Draft { head, messages, told, settled: settled.map_or(0, |last| last + 1) };
-    let write_messages = |body: &mut Vec<u8>, messages: &[Message]| add(body, messages, (spec, &told.names));
+    let ids = CallIds::of(&request.messages, ID_BYTES_MAX, |_, calls| {
+        calls.iter().map(|call| Some(Cow::Borrowed(call.id.as_str()))).collect()
+    });
+    let talk = Talk { model: &spec.id, names: &told.names, ids: &ids };
+    let write_messages = |body: &mut Vec<u8>, messages: &[Message]| add(body, messages, talk);
     draft.finish(&write_messages, &write_messages, |body| end(body, spec, request, told))
 }
 
@@ -160,10 +167,19 @@ fn end(body: &mut Vec<u8>, spec: &Spec, request: &ModelRequest, told: &Told) -> 
     Ok(())
 }
 
+/// What a conversation is written with.
+#[derive(Clone, Copy)]
+struct Talk<'m> {
+    model: &'m str,
+    names: &'m WireNames,
+    /// Other names of ids that are there twice.
+    ids: &'m CallIds<'m>,
+}
+
 /// Adds messages to a list in JSON that is open.
-fn add(body: &mut Vec<u8>, messages: &[Message], (spec, names): (&Spec, &WireNames)) -> Result<(), ModelError> {
+fn add(body: &mut Vec<u8>, messages: &[Message], talk: Talk<'_>) -> Result<(), ModelError> {
     let mut wire = Vec::with_capacity(messages.len());
-    wire_messages(messages, (&spec.id, names), &mut wire);
+    wire_messages(messages, talk, &mut wire);
     for message in wire {
         if !body.ends_with(b"[") {
             body.push(b',');
@@ -175,17 +191,18 @@ fn add(body: &mut Vec<u8>, messages: &[Message], (spec, names): (&Spec, &WireNam
 
 /// The conversation. A tool's message cannot hold images on this wire, and all results of a reply have to follow it
 /// at once: their images come in one message of the user behind them, each under the name of its call.
-fn wire_messages<'m>(messages: &'m [Message], (model, names): (&str, &'m WireNames), out: &mut Vec<WireMessage<'m>>) {
+fn wire_messages<'m>(messages: &'m [Message], talk: Talk<'m>, out: &mut Vec<WireMessage<'m>>) {
     let mut images: Vec<WirePart<'m>> = Vec::new();
     for message in messages {
         if !images.is_empty() && !matches!(message, Message::ToolResult { .. }) {
             out.push(WireMessage::User { content: Content::Parts(std::mem::take(&mut images)) });
         }
-        out.push(wire_message(message, (model, names)));
+        out.push(wire_message(message, talk));
         if let Message::ToolResult { call_id, name, parts, .. } = message
             && !parts.is_empty()
         {
-            images.push(WirePart::Label { text: format!("What {} (call {call_id}) shows:", names.wire(name)) });
+            let (name, id) = (talk.names.wire(name), talk.ids.result(message).unwrap_or(call_id));
+            images.push(WirePart::Label { text: format!("What {name} (call {id}) shows:") });
             images.extend(parts.iter().map(wire_part));
         }
     }
@@ -194,26 +211,35 @@ fn wire_messages<'m>(messages: &'m [Message], (model, names): (&str, &'m WireNam
     }
 }
 
-fn wire_message<'m>(message: &'m Message, (model, names): (&str, &'m WireNames)) -> WireMessage<'m> {
+fn wire_message<'m>(message: &'m Message, talk: Talk<'m>) -> WireMessage<'m> {
     match message {
         Message::User(parts) => WireMessage::User { content: content(parts) },
         Message::Assistant { text, calls, original } => {
-            let back = Back::of(original.as_deref(), model);
-            let wire_call = |call| wire_call(call, names, back.and_then(|back| back.extra(call)));
+            let back = Back::of(original.as_deref(), talk.model);
+            let wire_call = |(at, call): (usize, &'m ToolCallRequest)| {
+                let extra = back.and_then(|back| back.extra(at, call));
+                wire_call((talk.ids.call(message, at).unwrap_or(&call.id), call), talk.names, extra)
+            };
             WireMessage::Assistant {
                 content: (!text.is_empty() || calls.is_empty()).then_some(text.as_str()),
                 reasoning_content: back.and_then(|back| back.member("reasoning_content")),
                 reasoning_details: back.and_then(|back| back.member("reasoning_details")),
-                tool_calls: calls.iter().map(wire_call).collect(),
+                tool_calls: calls.iter().enumerate().map(wire_call).collect(),
             }
         }
-        Message::ToolResult { call_id, output, .. } => WireMessage::Tool { tool_call_id: call_id, content: output },
+        Message::ToolResult { call_id, output, .. } => {
+            WireMessage::Tool { tool_call_id: talk.ids.result(message).unwrap_or(call_id), content: output }
+        }
     }
 }
 
-fn wire_call<'m>(call: &'m ToolCallRequest, names: &'m WireNames, extra: Option<&'m Value>) -> WireCall<'m> {
+fn wire_call<'m>(
+    (id, call): (&'m str, &'m ToolCallRequest),
+    names: &'m WireNames,
+    extra: Option<&'m Value>,
+) -> WireCall<'m> {
     WireCall {
-        id: &call.id,
+        id,
         r#type: "function",
         function: WireCallFunction {
             name: names.wire(&call.name),

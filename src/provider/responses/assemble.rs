@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use super::NAME;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Original, Usage};
-use crate::provider::wire::{Assemble, Length, Redactor, Shared, State, Words, call_of, cut_short, from_object};
+use crate::provider::wire::{Assemble, Length, Redactor, Shared, State, Words, call_of, cut_short, from_object, count, lenient};
 
 /// Items of one reply, at most.
 const ITEMS_MAX: usize = 1_000;
@@ -53,7 +53,7 @@ struct Response<'a> {
     incomplete_details: Option<Incomplete>,
     #[serde(default, borrow)]
     output: Option<Vec<&'a RawValue>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     usage: Option<WireUsage>,
 }
 
@@ -65,23 +65,23 @@ struct Incomplete {
 
 #[derive(Deserialize, Clone, Copy)]
 struct WireUsage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     input_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     output_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     total_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     input_tokens_details: Option<WireDetails>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient")]
     output_tokens_details: Option<WireDetails>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
 struct WireDetails {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     cached_tokens: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "count")]
     reasoning_tokens: Option<u64>,
 }
 
@@ -180,7 +180,7 @@ impl Assemble for Assembler {
     }
 
     fn state(&self) -> State {
-        if self.done { State::Done } else { State::Talking }
+        State::of(self.done, false)
     }
 
     fn take(&mut self, event: &str, data: &str) -> Result<(), ModelError> {
@@ -210,11 +210,7 @@ impl Assemble for Assembler {
             let error = ModelError::Malformed("the model's provider sent JSON that is no response".into());
             return Err(error);
         }
-        self.finish(&response)
-    }
-
-    fn close(&mut self) -> Result<(), ModelError> {
-        if self.done { Ok(()) } else { Err(cut_short()) }
+        self.end(&response)
     }
 }
 
@@ -277,7 +273,7 @@ impl Assembler {
             "response.completed" | "response.incomplete" | "response.done" => match event.response {
                 Some(response) => {
                     let response = self.redact.read(response.get())?;
-                    self.finish(&response)
+                    self.end(&response)
                 }
                 None => Err(ModelError::Malformed(format!("the model's stream: `{kind}` without a response"))),
             },
@@ -378,7 +374,7 @@ impl Assembler {
     }
 
     /// The response has its end: gives out what came with it alone, the calls, the tokens and the end.
-    fn finish(&mut self, response: &Response<'_>) -> Result<(), ModelError> {
+    fn end(&mut self, response: &Response<'_>) -> Result<(), ModelError> {
         if let Some(error) = response.error.as_ref().filter(|error| !error.is_null()) {
             return Err(self.failed(&error.to_string()));
         }
@@ -406,7 +402,7 @@ impl Assembler {
         // Of what was cut the last item is not whole: it is of no use to anybody.
         if self.says_more && cut.is_none() {
             let (wire, model, items) = (NAME.to_owned(), self.model.clone(), std::mem::take(&mut self.originals));
-            self.events.push(ModelEvent::Original(Arc::new(Original { wire, model, items })));
+            self.events.push(ModelEvent::Original(Arc::new(Original { wire, model, items, paused: false })));
         }
         self.events.extend(response.usage.map(|usage| ModelEvent::Usage(usage.into())));
         let stop = match cut {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::NAME;
 use crate::base::text::fnv1a;
-use crate::model::{ModelError, ModelRequest, WireNames};
+use crate::model::{CallIds, ModelError, ModelRequest, WireNames, is_named};
 use crate::protocol::{Message, Original, Part, Reasoning, ToolCallRequest, ToolDefinition};
 use crate::provider::wire::{Draft, Spec, Told, is_strict, write};
 use crate::tool::told_schema;
@@ -95,7 +95,11 @@ pub(super) fn encode(spec: &Spec, request: &ModelRequest, told: &Arc<Told>) -> R
     head.extend_from_slice(b",\"input\":[");
     let messages = &request.messages;
     let draft = Draft { head, messages, told, settled: messages.len() };
-    let add_all = |body: &mut Vec<u8>, messages: &[Message]| add(body, messages, (spec, &told.names));
+    let ids = CallIds::of(messages, CALL_ID_BYTES_MAX, |_, calls| {
+        calls.iter().map(|call| Some(call_id(&call.id))).collect()
+    });
+    let talk = Talk { spec, names: &told.names, ids: &ids };
+    let add_all = |body: &mut Vec<u8>, messages: &[Message]| add(body, messages, talk);
     draft.finish(&add_all, &add_all, |body| end(body, spec, request, told))
 }
 
@@ -154,8 +158,41 @@ fn formatted(spec: &Spec, schema: &Value) -> Value {
     Value::Object(text)
 }
 
+/// What a conversation is written with.
+#[derive(Clone, Copy)]
+struct Talk<'m> {
+    spec: &'m Spec,
+    names: &'m WireNames,
+    /// Other names of ids that are there twice.
+    ids: &'m CallIds<'m>,
+}
+
+impl Talk<'_> {
+    /// A call's id as it is sent.
+    fn sent<'a>(&'a self, reply: &Message, (at, call): (usize, &'a ToolCallRequest)) -> Cow<'a, str> {
+        self.ids.call(reply, at).map_or_else(|| call_id(&call.id), Cow::Borrowed)
+    }
+
+    /// Adds an item as it came; a call has the id that its output has, and arguments that can be read.
+    fn add_given(&self, body: &mut Vec<u8>, item: &Value, sent: Option<Cow<'_, str>>) -> Result<(), ModelError> {
+        let Some(sent) = sent else { return push(body, item) };
+        let arguments = item.get("arguments").and_then(Value::as_str).unwrap_or_default();
+        let reads = serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok();
+        if reads && item.get("call_id").and_then(Value::as_str) == Some(&*sent) {
+            return push(body, item);
+        }
+        let mut item = item.clone();
+        item["call_id"] = Value::from(sent);
+        if !reads {
+            item["arguments"] = Value::from("{}");
+        }
+        push(body, &item)
+    }
+}
+
 /// Adds messages to a list in JSON that is open.
-fn add(body: &mut Vec<u8>, messages: &[Message], (spec, names): (&Spec, &WireNames)) -> Result<(), ModelError> {
+fn add(body: &mut Vec<u8>, messages: &[Message], talk: Talk<'_>) -> Result<(), ModelError> {
+    let (spec, names) = (talk.spec, talk.names);
     for message in messages {
         match message {
             Message::User(parts) => {
@@ -164,18 +201,21 @@ fn add(body: &mut Vec<u8>, messages: &[Message], (spec, names): (&Spec, &WireNam
             }
             Message::Assistant { text, calls, original } => {
                 if let Some(original) = original.as_deref().filter(|original| is_own(original, spec, calls)) {
-                    let kept = original.items.iter().filter(|item| is_known_there(item, spec));
-                    kept.into_iter().try_for_each(|item| push(body, item))?;
+                    let mut made = calls.iter().enumerate();
+                    for item in original.items.iter().filter(|item| is_known_there(item, spec)) {
+                        let call = is_call(item).then(|| made.next()).flatten();
+                        talk.add_given(body, item, call.map(|call| talk.sent(message, call)))?;
+                    }
                     continue;
                 }
                 if !text.is_empty() {
                     let content = vec![WirePart::OutputText { text }];
                     push(body, &WireItem::Message { role: "assistant", content })?;
                 }
-                for call in calls {
+                for (at, call) in calls.iter().enumerate() {
                     // A map with string keys: writing it cannot fail.
                     let arguments = serde_json::to_string(&call.arguments).unwrap_or_default();
-                    let (call_id, name) = (call_id(&call.id), names.wire(&call.name));
+                    let (call_id, name) = (talk.sent(message, (at, call)), names.wire(&call.name));
                     push(body, &WireItem::FunctionCall { call_id, name, arguments })?;
                 }
             }
@@ -186,7 +226,8 @@ fn add(body: &mut Vec<u8>, messages: &[Message], (spec, names): (&Spec, &WireNam
                     let text = (!output.is_empty()).then_some(WirePart::InputText { text: output });
                     Output::Parts(text.into_iter().chain(parts.iter().map(wire_part)).collect())
                 };
-                push(body, &WireItem::FunctionCallOutput { call_id: call_id(id), output })?;
+                let call_id = talk.ids.result(message).map_or_else(|| call_id(id), Cow::Borrowed);
+                push(body, &WireItem::FunctionCallOutput { call_id, output })?;
             }
         }
     }
@@ -202,10 +243,17 @@ fn push<T: Serialize + ?Sized>(body: &mut Vec<u8>, item: &T) -> Result<(), Model
 
 /// Whether these are this model's items, with these very calls in them.
 fn is_own(original: &Original, spec: &Spec, calls: &[ToolCallRequest]) -> bool {
-    let kind = |item: &&Value| item.get("type").and_then(Value::as_str) == Some("function_call");
-    let ids =
-        original.items.iter().filter(kind).map(|item| item.get("call_id").and_then(Value::as_str).map(Cow::Borrowed));
-    original.wire == NAME && original.model == spec.id && ids.eq(calls.iter().map(|call| Some(call_id(&call.id))))
+    if original.wire != NAME || original.model != spec.id {
+        return false;
+    }
+    let made = original.items.iter().filter(|item| is_call(item));
+    let mut made = made.map(|item| item.get("call_id").and_then(Value::as_str).unwrap_or_default());
+    let is_it = |given: &str, ours: &str| given == call_id(ours) || is_named(given, ours);
+    calls.iter().all(|call| made.next().is_some_and(|given| is_it(given, &call.id))) && made.next().is_none()
+}
+
+fn is_call(item: &Value) -> bool {
+    item.get("type").and_then(Value::as_str) == Some("function_call")
 }
 
 /// Whether an item says what it is. One whose content is kept on the other side alone is not found there: nothing is kept.

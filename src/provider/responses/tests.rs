@@ -368,6 +368,7 @@ fn items_go_back_as_they_came_to_the_model_that_they_came_from() {
         wire: wire.into(),
         model: model.into(),
         items: items.to_vec(),
+        paused: false,
     };
     let own = sent(original(NAME, MODEL, &items), &["c1"], &spec());
     assert_eq!(serde_json::to_string(&own).ok(), serde_json::to_string(&items).ok(), "byte for byte");
@@ -394,7 +395,7 @@ fn items_go_back_as_they_came_to_the_model_that_they_came_from() {
 fn what_is_added_to_a_request_is_what_would_be_written_anew() {
     let told = Arc::new(tell(&[]).expect("no tools"));
     let items = vec![reasoning("x"), function("c", "mcp__x__y", "{}")];
-    let original = Some(Arc::new(Original { wire: NAME.into(), model: MODEL.into(), items }));
+    let original = Some(Arc::new(Original { wire: NAME.into(), model: MODEL.into(), items, paused: false }));
     let round = [
         user("a"),
         Message::Assistant { text: String::new(), calls: vec![call("c")], original },

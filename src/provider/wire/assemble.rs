@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::failure::cut_short;
 use crate::base::limit;
 use crate::model::{ModelError, ModelEvent};
 
@@ -23,7 +24,21 @@ pub(in crate::provider) trait Assemble: Send {
     ///
     /// # Errors
     /// [`ModelError::Transient`] when the reply is not whole.
-    fn close(&mut self) -> Result<(), ModelError>;
+    fn close(&mut self) -> Result<(), ModelError> {
+        match self.state() {
+            State::Done => Ok(()),
+            State::Stopped => self.finish(),
+            State::Talking => Err(cut_short()),
+        }
+    }
+
+    /// Gives out what waited for the end: the model has stopped. One that is never [`State::Stopped`] has nothing of the kind.
+    ///
+    /// # Errors
+    /// What is wrong with the whole.
+    fn finish(&mut self) -> Result<(), ModelError> {
+        Err(cut_short())
+    }
 
     /// The events that are whole, in order. Tools have the names of the wire.
     fn drain(&mut self) -> std::vec::Drain<'_, ModelEvent>;
@@ -41,6 +56,17 @@ pub(in crate::provider) enum State {
     Stopped,
     /// The last event was given out.
     Done,
+}
+
+impl State {
+    /// Of a stream that is done, or of which a reason to stop has come.
+    pub(in crate::provider) fn of(done: bool, stopped: bool) -> Self {
+        match (done, stopped) {
+            (true, _) => Self::Done,
+            (false, true) => Self::Stopped,
+            (false, false) => Self::Talking,
+        }
+    }
 }
 
 /// How long a reply is so far.

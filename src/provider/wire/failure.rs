@@ -69,6 +69,11 @@ impl Redactor {
         self.0.hidden(text)
     }
 
+    /// A text that is kept and read again: only what no text has by chance is taken out of it.
+    pub fn kept(&self, text: String) -> String {
+        self.0.distinct().hidden(text)
+    }
+
     /// The same error without them.
     pub fn error(&self, error: ModelError) -> ModelError {
         error.reworded(|text| self.text(text))

@@ -5,7 +5,7 @@
 //! - `place`: where a provider is, how one shows who one is, and how much may be asked of it at once
 //! - `sent`: bodies that begin as the last one of their conversation did
 //! - `rounds`: conversations for wires on which user and model take turns
-//! - `calls`: arguments of calls, whole or not; `words`: texts in other forms than a string
+//! - `calls`: arguments of calls, whole or not; `words`: texts in other forms than a string; `figures`: numbers that may be none
 //! - `held`: schemas that answers are held to
 //! - `failure`, `overflow`: the kinds of errors; `reach`: what is known of an endpoint
 //! - `tape`: answers that are kept, and given again
@@ -18,6 +18,7 @@ mod assemble;
 mod calls;
 mod count;
 mod failure;
+mod figures;
 mod gate;
 mod held;
 mod model;
@@ -38,8 +39,9 @@ use crate::model::{ModelError, ModelFacts, ModelRequest, WireNames};
 use crate::protocol::ToolDefinition;
 
 pub(super) use assemble::{Assemble, Length, State, size};
-pub(super) use calls::call_of;
+pub(super) use calls::{arguments_or_none, call_of};
 pub(super) use failure::{BODY_BYTES_MAX, Redactor, cut_short, from_http, from_object, from_status};
+pub(super) use figures::{amount, count, lenient};
 pub use gate::GateOptions;
 pub(super) use held::{in_words, is_strict};
 pub(super) use model::HttpModel;

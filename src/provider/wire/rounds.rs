@@ -34,6 +34,15 @@ pub(in crate::provider) trait Rounds<'m> {
     /// The pieces of a reply that have to be given back as they were. None: it is told in our words.
     fn original(&self, message: &'m Message) -> Option<&'m [Value]>;
 
+    /// Whether the conversation ends with a reply that the model is to go on with.
+    fn goes_on(&self) -> bool {
+        let paused = |message: &'m Message| match message {
+            Message::Assistant { original: Some(original), .. } => original.paused && self.original(message).is_some(),
+            _ => false,
+        };
+        self.all().iter().rfind(|message| !is_void(self, message)).is_some_and(paused)
+    }
+
     /// Adds what the model said to an open list. `group`: messages of it that are one on the wire.
     ///
     /// # Errors
@@ -92,7 +101,7 @@ pub(in crate::provider) fn is_of_model(message: &Message) -> bool {
 }
 
 /// Whether nothing would be sent for a message.
-pub(in crate::provider) fn is_void<'m>(talk: &impl Rounds<'m>, message: &'m Message) -> bool {
+pub(in crate::provider) fn is_void<'m>(talk: &(impl Rounds<'m> + ?Sized), message: &'m Message) -> bool {
     match message {
         Message::User(parts) => parts.iter().all(|part| matches!(part, Part::Text { text } if text.trim().is_empty())),
         Message::Assistant { text, calls, .. } => {
@@ -154,6 +163,7 @@ pub(in crate::provider) fn add<'m>(
     }
     match (range.end < talk.all().len(), reply, by_user) {
         (true, _, _) | (false, None, true) => Ok(()),
+        (false, None, false) if talk.goes_on() => Ok(()),
         (false, None, false) => talk.add_of_user(body, none(None, Kind::GoOn)),
         (false, reply, _) => talk.add_of_user(body, none(reply, Kind::Plain)),
     }

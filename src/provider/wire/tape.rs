@@ -2,7 +2,8 @@
 //! and hooks that want the same replies each time.
 //!
 //! A file has one exchange a line, in JSON: what was asked, and the answer with the time of each piece. Keys and what is secret
-//! in addresses and headers are taken out of it before it is written. An exchange is written when it ends, whole or not at all.
+//! in addresses and headers are taken out of it before it is written, but for what is a short word or number: requests have keys in
+//! their headers alone, which are not kept, and taken out of a body such a one would take its structure along (`null`, `x`). An exchange is written when it ends, whole or not at all.
 //!
 //! A replay gives each request the answer to the very same request, where there is one that was not given yet; else the next one
 //! of its model. So a prompt in which only a date has changed is still answered, and so are turns side by side. A recording that
@@ -183,7 +184,7 @@ impl Tape {
     /// Begins to record an exchange. None: this recording is played.
     pub(super) fn begin(&self, asked: Asked<'_>) -> Option<Recording> {
         let Kind::Records(file) = &self.0 else { return None };
-        let request = asked.redact.text(String::from_utf8_lossy(asked.body).into_owned());
+        let request = asked.redact.kept(String::from_utf8_lossy(asked.body).into_owned());
         Some(Recording {
             file: Arc::clone(file),
             redact: asked.redact.clone(),
@@ -203,7 +204,7 @@ impl Tape {
     /// # Errors
     /// [`TapeError`]: there is none left for the model.
     pub(super) fn answer(&self, asked: Asked<'_>) -> Option<Result<Played, TapeError>> {
-        let sha256 = || digest(asked.redact.text(String::from_utf8_lossy(asked.body).into_owned()).as_bytes());
+        let sha256 = || digest(asked.redact.kept(String::from_utf8_lossy(asked.body).into_owned()).as_bytes());
         let (path, speed, all, left) = match &self.0 {
             Kind::Records(_) => return None,
             Kind::Plays { path, speed, all, left } => (path, speed, all, left),
@@ -278,7 +279,7 @@ impl Recording {
         let (status, content_type, retry_after) = self.answer.take()?;
         let whole: Vec<u8> = self.pieces.iter().flat_map(|(_, bytes)| bytes.iter().copied()).collect();
         let text = String::from_utf8_lossy(&whole);
-        let hidden = self.redact.text(text.clone().into_owned());
+        let hidden = self.redact.kept(text.clone().into_owned());
         // A secret may be cut in two: then the pieces become one.
         let pieces = if hidden == text {
             self.pieces.iter().map(|(at, bytes)| Piece::of(*at, bytes)).collect()

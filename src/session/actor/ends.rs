@@ -77,7 +77,7 @@ fn cut_off(stop: Option<StopReason>) -> Option<TurnStop> {
         StopReason::Length => Some(TurnStop::MaxTokens),
         StopReason::ContentFilter => Some(TurnStop::ContentFilter),
         StopReason::Refusal => Some(TurnStop::Refusal),
-        StopReason::EndTurn | StopReason::ToolUse => None,
+        StopReason::EndTurn | StopReason::ToolUse | StopReason::Paused => None,
     }
 }
 
