@@ -110,9 +110,8 @@ impl Secrets {
     /// Those that no text has by chance, and no format in its structure: long ones, and what is neither a word nor a number.
     #[must_use]
     pub fn distinct(&self) -> Self {
-        let is_distinct = |value: &&String| {
-            value.len() >= DISTINCT_BYTES_MIN || value.len() >= UNNAMED_BYTES_MIN && !is_plain(value)
-        };
+        let is_distinct =
+            |value: &&String| value.len() >= DISTINCT_BYTES_MIN || value.len() >= UNNAMED_BYTES_MIN && !is_plain(value);
         Self { values: self.values.iter().filter(is_distinct).cloned().collect() }
     }
 
@@ -243,8 +242,16 @@ mod tests {
     #[test]
     fn words_and_numbers_that_any_text_may_have_are_not_distinct() {
         let table = [
-            ("x", false), ("null", false), ("1234", false), ("assistant", false), ("12345678", false), ("hunter2", false),
-            ("lm-studio", true), ("sk-12345", true), ("correcthorsebattery", true), ("1234567890123456", true),
+            ("x", false),
+            ("null", false),
+            ("1234", false),
+            ("assistant", false),
+            ("12345678", false),
+            ("hunter2", false),
+            ("lm-studio", true),
+            ("sk-12345", true),
+            ("correcthorsebattery", true),
+            ("1234567890123456", true),
         ];
         for (key, distinct) in table {
             let hidden = Secrets::of_key(key).distinct().hide(format!("a {key} b")).contains(HIDDEN);

@@ -128,7 +128,8 @@ mod tests {
     use super::*;
 
     fn reply(ids: &[&str]) -> Message {
-        let call = |id: &&str| ToolCallRequest { id: (*id).into(), name: "t".into(), arguments: serde_json::Map::new() };
+        let call =
+            |id: &&str| ToolCallRequest { id: (*id).into(), name: "t".into(), arguments: serde_json::Map::new() };
         Message::assistant("", ids.iter().map(call).collect())
     }
 
@@ -139,12 +140,15 @@ mod tests {
 
     /// The ids as they are sent, message by message.
     fn sent(messages: &[Message]) -> Vec<String> {
-        let ids = CallIds::of(messages, 12, |_, calls| calls.iter().map(|call| Some(call.id.as_str().into())).collect());
+        let ids =
+            CallIds::of(messages, 12, |_, calls| calls.iter().map(|call| Some(call.id.as_str().into())).collect());
         let mut all = Vec::new();
         for message in messages {
             match message {
                 Message::Assistant { calls, .. } => {
-                    let name = |(number, call): (usize, &ToolCallRequest)| ids.call(message, number).unwrap_or(&call.id).to_owned();
+                    let name = |(number, call): (usize, &ToolCallRequest)| {
+                        ids.call(message, number).unwrap_or(&call.id).to_owned()
+                    };
                     all.extend(calls.iter().enumerate().map(name));
                 }
                 Message::ToolResult { call_id, .. } => all.push(format!("={}", ids.result(message).unwrap_or(call_id))),
@@ -183,7 +187,14 @@ mod tests {
 
     #[test]
     fn what_the_loop_calls_a_call() {
-        let table = [("a", "a", true), ("a", "a_2", true), ("", "call", true), ("", "call_7", true), ("a", "ab", false), ("a", "b", false)];
+        let table = [
+            ("a", "a", true),
+            ("a", "a_2", true),
+            ("", "call", true),
+            ("", "call_7", true),
+            ("a", "ab", false),
+            ("a", "b", false),
+        ];
         for (given, ours, want) in table {
             assert_eq!(is_named(given, ours), want, "{given} {ours}");
         }

@@ -327,7 +327,12 @@ mod tests {
     fn what_is_yielded_becomes_events_in_its_order() {
         use ModelEvent::{Finished, Reasoning, Text};
         let original = |item: Value| {
-            ModelEvent::Original(Arc::new(Original { wire: WIRE.into(), model: String::new(), items: vec![item], paused: false }))
+            ModelEvent::Original(Arc::new(Original {
+                wire: WIRE.into(),
+                model: String::new(),
+                items: vec![item],
+                paused: false,
+            }))
         };
         let usage = |input_tokens, output_tokens, total_tokens| {
             ModelEvent::Usage(Usage { input_tokens, output_tokens, total_tokens, ..Usage::default() })

@@ -233,11 +233,14 @@ async fn a_reply_that_was_paused_goes_on_as_it_was() {
         Answer::raw(
             said + &event(&json!({ "type": "content_block_start", "index": 1, "content_block": block }))
                 + &event(&json!({ "type": "content_block_delta", "index": 1, "delta": piece }))
-                + &event(&json!({ "type": "message_delta", "delta": delta, "usage": { "input_tokens": 10, "output_tokens": 5 } }))
+                + &event(
+                    &json!({ "type": "message_delta", "delta": delta, "usage": { "input_tokens": 10, "output_tokens": 5 } }),
+                )
                 + &event(&json!({ "type": "message_stop" })),
         )
     };
-    let used = json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "ä" } });
+    let used =
+        json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "ä" } });
     let text = |text: &str| json!({ "type": "text", "text": text });
     let mut answers = vec![searches("I search."), searches(""), says.answer("Found."), says.answer("Yes.")];
     answers.extend((0..30).map(|_| searches("Still.")));
@@ -254,7 +257,12 @@ async fn a_reply_that_was_paused_goes_on_as_it_was() {
     let app = opened().await;
     let id = session(&app, json!({})).await;
     let done = turn(&app, &id, json!({ "prompt": "search" })).await;
-    assert_eq!((done.result.as_deref(), done.rounds, done.usage.total_tokens), (Some("Found."), 3, 45), "{:?}", done.error);
+    assert_eq!(
+        (done.result.as_deref(), done.rounds, done.usage.total_tokens),
+        (Some("Found."), 3, 45),
+        "{:?}",
+        done.error
+    );
     let messages = |at: usize| server.requests()[at].json()["messages"].clone();
     let last = |at: usize| messages(at).as_array().unwrap().last().unwrap().clone();
     assert_eq!(last(1), json!({ "role": "assistant", "content": [text("I search."), used] }));
@@ -264,7 +272,10 @@ async fn a_reply_that_was_paused_goes_on_as_it_was() {
     let app = opened().await;
     let more = turn(&app, &id, json!({ "prompt": "sure?" })).await;
     assert_eq!(more.result.as_deref(), Some("Yes."), "{:?}", more.error);
-    assert_eq!(messages(3)[1], json!({ "role": "assistant", "content": [text("I search."), used, used, text("Found.")] }));
+    assert_eq!(
+        messages(3)[1],
+        json!({ "role": "assistant", "content": [text("I search."), used, used, text("Found.")] })
+    );
     assert_eq!(messages(3).as_array().unwrap().len(), 3);
     // Not for ever.
     let endless = turn(&app, &id, json!({ "prompt": "on and on" })).await;

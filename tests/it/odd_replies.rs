@@ -48,11 +48,19 @@ async fn an_id_that_comes_again_is_another_one_in_what_is_sent() {
             Answer::raw(content(&json!([call]), None) + &says.end("tool_calls"))
         };
         let once = |id: &str| if api == Api::Gemini { signed(id) } else { listed(says, &[id]) };
-        let answers =
-            [once("functions.x:0"), says.answer("one"), listed(says, &["same", "same"]), once("same"), says.answer("two"), once("functions.x:0"), says.answer("three")];
+        let answers = [
+            once("functions.x:0"),
+            says.answer("one"),
+            listed(says, &["same", "same"]),
+            once("same"),
+            says.answer("two"),
+            once("functions.x:0"),
+            says.answer("three"),
+        ];
         let server = ModelServer::start(queue(answers)).await;
         let app = open(directory.path(), |settings| {
-            settings.providers = vec![provider(json!({ "name": "p", "api": api.name(), "apiKey": "k", "baseUrl": server.base_url() }))];
+            settings.providers =
+                vec![provider(json!({ "name": "p", "api": api.name(), "apiKey": "k", "baseUrl": server.base_url() }))];
             settings.model = Some("p/gemini-3.8-flash".into());
         })
         .await;
@@ -71,7 +79,11 @@ async fn an_id_that_comes_again_is_another_one_in_what_is_sent() {
             assert_eq!(calls, results, "{api:?}: each result has the id of its call");
             let once: std::collections::HashSet<&String> = calls.iter().collect();
             assert_eq!(once.len(), calls.len(), "{api:?}: {calls:?}");
-            assert_eq!((&calls[..before.0.len()], &results[..before.1.len()]), (&before.0[..], &before.1[..]), "{api:?}: as before");
+            assert_eq!(
+                (&calls[..before.0.len()], &results[..before.1.len()]),
+                (&before.0[..], &before.1[..]),
+                "{api:?}: as before"
+            );
             before = (calls, results);
         }
         // Gemini's calls have ids only where they go back as they came.
@@ -85,17 +97,25 @@ async fn figures_that_are_none_lose_no_reply() {
     for api in WIRES {
         let says = Says(api);
         for (ten, five, want) in [("2.6", "-1", 3), ("\"12\"", "null", 12), ("[]", "{}", 0), ("true", "\"x\"", 0)] {
-            let said = says.text("fine") + &says.end("stop").replace(":10", &format!(":{ten}")).replace(":5", &format!(":{five}"));
+            let said = says.text("fine")
+                + &says.end("stop").replace(":10", &format!(":{ten}")).replace(":5", &format!(":{five}"));
             assert!(said.contains(&format!(":{ten}")), "{api:?} {said}");
             let server = ModelServer::start(queue([Answer::raw(said)])).await;
             let app = open(directory.path(), |settings| {
-                settings.providers = vec![provider(json!({ "name": "p", "api": api.name(), "apiKey": "k", "baseUrl": server.base_url() }))];
+                settings.providers = vec![provider(
+                    json!({ "name": "p", "api": api.name(), "apiKey": "k", "baseUrl": server.base_url() }),
+                )];
                 settings.model = Some("p/m".into());
             })
             .await;
             let id = session(&app, json!({})).await;
             let done = turn(&app, &id, json!({ "prompt": "hi" })).await;
-            assert_eq!((done.status, done.result.as_deref()), (TurnStatus::Completed, Some("fine")), "{api:?} {ten} {:?}", done.error);
+            assert_eq!(
+                (done.status, done.result.as_deref()),
+                (TurnStatus::Completed, Some("fine")),
+                "{api:?} {ten} {:?}",
+                done.error
+            );
             assert_eq!((done.usage.input_tokens, done.usage.output_tokens), (want, 0), "{api:?} {ten} {five}");
         }
     }

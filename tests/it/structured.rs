@@ -235,8 +235,11 @@ async fn a_schema_that_doubles_with_each_level_ends_the_turn_and_nothing_else() 
 async fn an_answer_without_a_word_is_asked_for_once_more_and_then_told_with_its_reason() {
     let directory = tempfile::tempdir().unwrap();
     let nothing = || Answer::text(&[]);
-    let (app, server, id) =
-        over_chat(directory.path(), vec![nothing(), Answer::text(&["```JSON\n{\"n\": 3}\n```"]), nothing(), nothing(), nothing()]).await;
+    let (app, server, id) = over_chat(
+        directory.path(),
+        vec![nothing(), Answer::text(&["```JSON\n{\"n\": 3}\n```"]), nothing(), nothing(), nothing()],
+    )
+    .await;
     let done = turn(&app, &id, asks("how many?")).await;
     // The second try belongs to its round.
     assert_eq!((done.output, done.rounds), (Some(json!({ "n": 3 })), 1), "{:?}", done.error);

@@ -13,7 +13,9 @@ use serde_json::{Map, Value};
 use super::NAME;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Original, Usage};
-use crate::provider::wire::{Assemble, Length, Redactor, State, Text, arguments_or_none, call_of, size, count, lenient};
+use crate::provider::wire::{
+    Assemble, Length, Redactor, State, Text, arguments_or_none, call_of, count, lenient, size,
+};
 
 /// Blocks of one reply, at most.
 const BLOCKS_MAX: usize = 1_000;

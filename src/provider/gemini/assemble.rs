@@ -13,7 +13,9 @@ use serde_json::{Map, Value};
 use super::NAME;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Original, Usage};
-use crate::provider::wire::{Assemble, Length, Redactor, State, Text, arguments_or_none, call_of, size, count, lenient};
+use crate::provider::wire::{
+    Assemble, Length, Redactor, State, Text, arguments_or_none, call_of, count, lenient, size,
+};
 
 /// Parts of one reply that are kept, at most.
 const PARTS_MAX: usize = 1_000;
@@ -197,7 +199,8 @@ impl Assemble for Assembler {
             let goes =
                 |part: &Map<String, Value>| !part.contains_key("thought") || part.contains_key("thoughtSignature");
             let items = std::mem::take(&mut self.parts).into_iter().filter(goes).map(Value::Object).collect();
-            let original = Original { wire: NAME.to_owned(), model: std::mem::take(&mut self.model), items, paused: false };
+            let original =
+                Original { wire: NAME.to_owned(), model: std::mem::take(&mut self.model), items, paused: false };
             self.events.push(ModelEvent::Original(Arc::new(original)));
         }
         self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.told())));

@@ -271,7 +271,8 @@ fn is_about(items: &[Value], calls: &[ToolCallRequest]) -> bool {
     let made: Vec<&Value> = items.iter().filter_map(call_in).collect();
     let same = |(made, call): (&&Value, &ToolCallRequest)| {
         let arguments = made.get("args").and_then(Value::as_object);
-        id_in(made).is_none_or(|id| is_named(id, &call.id)) && arguments.map_or(call.arguments.is_empty(), |args| *args == call.arguments)
+        id_in(made).is_none_or(|id| is_named(id, &call.id))
+            && arguments.map_or(call.arguments.is_empty(), |args| *args == call.arguments)
     };
     made.len() == calls.len() && made.iter().zip(calls).all(same)
 }

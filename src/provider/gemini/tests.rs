@@ -125,7 +125,9 @@ fn calls_without_ids_get_their_own_and_bad_ones_are_told() {
 fn a_call_beside_a_text_and_one_that_nobody_can_read() {
     let part = json!({ "text": "", "functionCall": { "name": "t", "args": { "x": 1 } }, "thoughtSignature": "s" });
     let events = assemble(&[part], "STOP").unwrap();
-    let [ModelEvent::Call(made), ModelEvent::Original(original), ModelEvent::Finished(StopReason::ToolUse)] = &events[..] else {
+    let [ModelEvent::Call(made), ModelEvent::Original(original), ModelEvent::Finished(StopReason::ToolUse)] =
+        &events[..]
+    else {
         panic!("{events:?}");
     };
     assert_eq!(made.arguments, *json!({ "x": 1 }).as_object().unwrap());
@@ -143,7 +145,9 @@ fn a_call_beside_a_text_and_one_that_nobody_can_read() {
         assembler.take("", &chunk).unwrap();
         assembler.close().unwrap();
         let events: Vec<ModelEvent> = assembler.drain().collect();
-        let [ModelEvent::BadCall { problem, .. }, ModelEvent::Original(original), _] = &events[..] else { panic!("{events:?}") };
+        let [ModelEvent::BadCall { problem, .. }, ModelEvent::Original(original), _] = &events[..] else {
+            panic!("{events:?}")
+        };
         assert!(problem.contains("nested more than 100 deep") || problem.contains("recursion"), "{problem}");
         assert_eq!(original.items[0]["functionCall"], json!({ "id": "a", "name": "t", "args": {} }));
     }
@@ -153,7 +157,10 @@ fn a_call_beside_a_text_and_one_that_nobody_can_read() {
 fn a_call_that_was_named_anew_keeps_its_signature() {
     let part = |signature: &str| json!({ "functionCall": { "id": "x", "name": "t", "args": {} }, "thoughtSignature": signature });
     let events = assemble(&[part("s1"), part("s2")], "STOP").unwrap();
-    let Some(ModelEvent::Original(original)) = events.iter().find(|event| matches!(event, ModelEvent::Original(_))) else { panic!() };
+    let Some(ModelEvent::Original(original)) = events.iter().find(|event| matches!(event, ModelEvent::Original(_)))
+    else {
+        panic!()
+    };
     // So the loop calls them.
     let calls = vec![call("x", json!({})), call("x_2", json!({}))];
     let reply = Message::Assistant { text: String::new(), calls, original: Some(Arc::clone(original)) };

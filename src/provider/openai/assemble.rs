@@ -13,7 +13,9 @@ use serde_json::Value;
 use super::own::Own;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Cost, Usage};
-use crate::provider::wire::{Assemble, Length, Redactor, State, Words, call_of, cut_short, from_object, amount, count, lenient};
+use crate::provider::wire::{
+    Assemble, Length, Redactor, State, Words, amount, call_of, count, cut_short, from_object, lenient,
+};
 
 /// Calls of one reply, at most.
 const CALLS_MAX: usize = 1_000;

@@ -15,7 +15,9 @@ use serde_json::value::RawValue;
 use super::NAME;
 use crate::model::{ModelError, ModelEvent, StopReason};
 use crate::protocol::{Original, Usage};
-use crate::provider::wire::{Assemble, Length, Redactor, Shared, State, Words, call_of, cut_short, from_object, count, lenient};
+use crate::provider::wire::{
+    Assemble, Length, Redactor, Shared, State, Words, call_of, count, cut_short, from_object, lenient,
+};
 
 /// Items of one reply, at most.
 const ITEMS_MAX: usize = 1_000;

@@ -95,9 +95,8 @@ pub(super) fn encode(spec: &Spec, request: &ModelRequest, told: &Arc<Told>) -> R
     head.extend_from_slice(b",\"input\":[");
     let messages = &request.messages;
     let draft = Draft { head, messages, told, settled: messages.len() };
-    let ids = CallIds::of(messages, CALL_ID_BYTES_MAX, |_, calls| {
-        calls.iter().map(|call| Some(call_id(&call.id))).collect()
-    });
+    let ids =
+        CallIds::of(messages, CALL_ID_BYTES_MAX, |_, calls| calls.iter().map(|call| Some(call_id(&call.id))).collect());
     let talk = Talk { spec, names: &told.names, ids: &ids };
     let add_all = |body: &mut Vec<u8>, messages: &[Message]| add(body, messages, talk);
     draft.finish(&add_all, &add_all, |body| end(body, spec, request, told))
