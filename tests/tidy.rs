@@ -379,6 +379,27 @@ fn every_error_code_is_documented() {
     }
 }
 
+#[test]
+fn every_kind_of_failed_turn_is_documented() {
+    let list = read("docs/errors.md");
+    for (file, least) in [("src/model/mod.rs", 9), ("src/agent/fault.rs", 7)] {
+        let source = read(file);
+        let body =
+            source.split("fn kind(").nth(1).and_then(|rest| rest.split("\n    }\n").next()).expect("they stand there");
+        let kinds: Vec<&str> = body.split('"').skip(1).step_by(2).collect();
+        assert!(kinds.len() >= least, "{file}: {kinds:?}");
+        for kind in kinds {
+            assert!(list.contains(&format!("| `{kind}` |")), "docs/errors.md does not explain `{kind}`");
+        }
+    }
+    // Nobody else makes one.
+    for Source { path, text, .. } in sources::read(&["src/agent"]) {
+        let ships = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let elsewhere = !path.contains("/tests") && path != "src/agent/fault.rs" && ships.contains("\"kind\":");
+        assert!(!elsewhere, "{path}: kinds of failed turns stand in src/agent/fault.rs");
+    }
+}
+
 /// `NotFound` → `NOT_FOUND`.
 fn screaming(variant: &str) -> String {
     let mut out = String::new();

@@ -16,7 +16,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, finish_soon};
-use super::turn::{NO_RESPONSE, Turn, model_failure, no_response};
+use super::fault::{NO_RESPONSE, model_failure, no_response};
+use super::turn::Turn;
 use super::wants::{Job, ask, carry, fill, run};
 use super::{CallEnd, CallFate, Ended, Sink, SinkError, Steering, Wish};
 use crate::base::BoxFuture;

@@ -8,6 +8,7 @@ mod breaker;
 mod call;
 mod calls;
 mod delegate;
+mod fault;
 mod gate;
 mod output;
 mod permit;

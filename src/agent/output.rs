@@ -3,12 +3,13 @@
 //! Invariants: a model is told at most once in a turn that its answer does not fit, and what it said then is void for all who
 //! read (`stream.retry`) and in no history; a turn that wants data completes with data that fits, or fails and says why.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use super::fault::Fault;
 use super::reply::Reply;
 use super::turn::Turn;
 use crate::model::{Messages, Model, ModelError, StopReason};
-use crate::protocol::{ErrorBody, ErrorCode, Message, Part};
+use crate::protocol::{ErrorBody, Message, Part};
 use crate::tool::hold_to;
 
 /// What some put before a text.
@@ -49,10 +50,9 @@ impl Turn {
     /// The failure of a turn whose model cannot be held to it.
     pub(super) fn cannot_answer(&self) -> Option<ErrorBody> {
         let model = self.input.model.as_ref();
-        (!self.can_answer(model)).then(|| ErrorBody {
-            code: ErrorCode::Conflict,
-            message: format!("answers of `{}` cannot be held to a schema (`turn.outputSchema`)", model.id()),
-            details: Some(json!({ "kind": "no_structured_output" })),
+        (!self.can_answer(model)).then(|| {
+            Fault::NoStructuredOutput
+                .told(format!("answers of `{}` cannot be held to a schema (`turn.outputSchema`)", model.id()))
         })
     }
 
@@ -71,16 +71,14 @@ impl Turn {
     pub(super) fn take_output(&mut self, text: &str, stop: Option<StopReason>) -> Result<(), ErrorBody> {
         let Some(schema) = &self.input.output_schema else { return Ok(()) };
         // Who was stopped has not failed to write data: that it was is what there is to know.
-        let (kind, stopped) = match stop {
-            Some(StopReason::Refusal) => ("refusal", "it does not want to answer; "),
-            Some(StopReason::ContentFilter) => ("content_filter", "its provider cut it for its content; "),
-            Some(StopReason::Length) => ("max_tokens", "it reached its limit of tokens; "),
-            None | Some(StopReason::EndTurn | StopReason::ToolUse | StopReason::Paused) => ("output_invalid", ""),
+        let (fault, stopped) = match stop {
+            Some(StopReason::Refusal) => (Fault::Refusal, "it does not want to answer; "),
+            Some(StopReason::ContentFilter) => (Fault::ContentFilter, "its provider cut it for its content; "),
+            Some(StopReason::Length) => (Fault::MaxTokens, "it reached its limit of tokens; "),
+            None | Some(StopReason::EndTurn | StopReason::ToolUse | StopReason::Paused) => (Fault::OutputInvalid, ""),
         };
-        let value = read(schema, text).map_err(|why| ErrorBody {
-            code: ErrorCode::UpstreamUnavailable,
-            message: format!("the model's answer does not fit `turn.outputSchema`: {stopped}{why}"),
-            details: Some(json!({ "kind": kind })),
+        let value = read(schema, text).map_err(|why| {
+            fault.told(format!("the model's answer does not fit `turn.outputSchema`: {stopped}{why}"))
         })?;
         self.output = Some(value);
         Ok(())
@@ -155,6 +153,8 @@ fn end_of_string(json: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::calls::{CallMemory, answer_calls, plan_calls};
+use super::fault::{Fault, NO_RESPONSE, model_failure, no_response};
 use super::output::Unfit;
 use super::reply::{Asking, Listener, Reply};
 use super::watch::Watched;
@@ -34,14 +35,12 @@ use crate::base::limit;
 use crate::config::McpServer;
 use crate::context::{PruneOptions, bound_images, describe_images, prune};
 use crate::model::retry::RetryPolicy;
-use crate::model::{AgentSession, Messages, Model, ModelError, ModelRequest, StopReason};
+use crate::model::{AgentSession, Messages, Model, ModelRequest, StopReason};
 use crate::protocol::{
     AgentOptions, ErrorBody, ErrorCode, EventBody, Held, Message, Original, Part, PromptContent, Reasoning, RoundKind,
     SessionId, ToolCallRequest, Usage,
 };
 
-/// The final text of a turn whose model said nothing (typescript-api.md §7).
-pub(super) const NO_RESPONSE: &str = "No response received from model.";
 /// How often in a turn a model goes on with a reply that its provider paused.
 const PAUSES_MAX: u32 = 16;
 
@@ -426,7 +425,7 @@ impl Turn {
             return Ok(Some(Ended::Aborted));
         }
         self.emit(EventBody::TurnComplete { turn: self.rounds, kind: RoundKind::ToolUse, usage })?;
-        Ok(stopped.map(|why| Ended::Failed(in_circles(why))))
+        Ok(stopped.map(|why| Ended::Failed(Fault::Loop.told(why))))
     }
 
     pub(super) fn remember(&mut self, text: String, calls: Vec<ToolCallRequest>) {
@@ -480,30 +479,4 @@ pub(super) fn steered(session: Option<&SessionId>, parts: &[Part]) -> Option<Eve
     let kept = (!plain).then(|| parts.to_vec());
     let prompt = PromptContent::Parts(parts.to_vec()).text();
     Some(EventBody::SessionSteer { session_id: session?.clone(), prompt, parts: kept })
-}
-
-/// A model's error as the turn's.
-pub(super) fn model_failure(error: &ModelError) -> ErrorBody {
-    let details = Some(serde_json::json!({ "kind": error.kind() }));
-    ErrorBody { code: ErrorCode::UpstreamUnavailable, message: error.to_string(), details }
-}
-
-/// A model that cannot be brought out of its circles.
-fn in_circles(message: String) -> ErrorBody {
-    let details = Some(serde_json::json!({ "kind": "loop" }));
-    ErrorBody { code: ErrorCode::UpstreamUnavailable, message, details }
-}
-
-pub(super) fn no_response(stop: Option<StopReason>) -> ErrorBody {
-    let why = match stop {
-        Some(StopReason::Length) => "length",
-        Some(StopReason::ContentFilter) => "content_filter",
-        Some(StopReason::Refusal) => "refusal",
-        Some(StopReason::EndTurn) => "end_turn",
-        Some(StopReason::ToolUse) => "tool_use",
-        Some(StopReason::Paused) => "pause_turn",
-        None => "none_given",
-    };
-    let details = Some(serde_json::json!({ "kind": "blank", "stopReason": why }));
-    ErrorBody { code: ErrorCode::UpstreamUnavailable, message: NO_RESPONSE.to_owned(), details }
 }
