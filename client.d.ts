@@ -746,6 +746,11 @@ export interface Configure {
   readonly permissionMode?: PermissionMode
   /** Where its tools work; must lie under an allowed root. */
   readonly workingDirectory?: string
+  /**
+   * Directories beside that in which its tools may work in the same way: all of them, no entry means none. Each exists,
+   * lies under an allowed root and not in the server's own data.
+   */
+  readonly additionalDirectories?: readonly string[]
 }
 
 /**
@@ -779,6 +784,11 @@ export interface ConfigureInput {
   readonly permissionMode?: PermissionMode | null | undefined
   /** Where its tools work; must lie under an allowed root. */
   readonly workingDirectory?: string | null | undefined
+  /**
+   * Directories beside that in which its tools may work in the same way: all of them, no entry means none. Each exists,
+   * lies under an allowed root and not in the server's own data.
+   */
+  readonly additionalDirectories?: readonly string[] | null | undefined
 }
 
 /** Settings that changed. */
@@ -809,6 +819,11 @@ export interface Configured {
   readonly permissionMode?: PermissionMode
   /** Where its tools work; must lie under an allowed root. */
   readonly workingDirectory?: string
+  /**
+   * Directories beside that in which its tools may work in the same way: all of them, no entry means none. Each exists,
+   * lies under an allowed root and not in the server's own data.
+   */
+  readonly additionalDirectories?: readonly string[]
   /** The session's version with them. */
   readonly version?: number
 }
@@ -842,6 +857,8 @@ export interface CreateSession {
   readonly sessionId?: SessionId | null | undefined
   /** Where its tools work; must lie under an allowed root. Default: the server's own. */
   readonly workingDirectory?: string | null | undefined
+  /** Where they may work beside that, see `Configure::additional_directories`. Default: nowhere. */
+  readonly additionalDirectories?: readonly string[] | null | undefined
   /** A name from `GET /agents`. */
   readonly agent?: string | null | undefined
   /** `provider/name`, from `GET /models`. */
@@ -2754,6 +2771,8 @@ export interface SessionView {
   readonly lastSeq: number
   /** Where its tools work. */
   readonly workingDirectory: string
+  /** Where they may work beside that. Absent: nowhere. */
+  readonly additionalDirectories?: readonly string[]
   /** What answers: `simse`, our own loop with the model, or an agent of `GET /agents`. */
   readonly agent: string
   /** Its model, `provider/name`; `acp/NAME` of an ACP agent, which chooses its model itself. */

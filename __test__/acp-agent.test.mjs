@@ -4,7 +4,7 @@
  */
 
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import process from 'node:process'
@@ -272,6 +272,41 @@ test('sessions are those of all doors: settings, prompts and answers of others a
   const [code] = await editor.pipe.closed
   assert.equal(code, 1)
   assert.match(editor.pipe.said(), /the server that the sessions are in is gone/)
+})
+
+test('a session works in the directories that its editor names, and in those alone', { timeout: 60_000 }, async () => {
+  const writes = (path) => call('fs_write', { path, content: 'x' })
+  const steps = []
+  const where = await place([0, 1, 2, 3].flatMap((at) => [() => writes(steps[at]), { text: 'done' }]))
+  const [more, other] = ['more', 'other'].map((name) => join(where.home, name))
+  for (const directory of [more, other]) mkdirSync(directory)
+  steps.push(join(more, 'a'), join(other, 'a'), join(more, 'b'), join(other, 'b'))
+  const editor = await piped(where, { permission: choose('allow_once') })
+  assert.deepEqual(editor.initialized.agentCapabilities.sessionCapabilities.additionalDirectories, {})
+  const opens = { cwd: where.work, mcpServers: [] }
+  const { sessionId } = await editor.request('session/new', { ...opens, additionalDirectories: [more] })
+  const list = async () => (await editor.request('session/list', {})).sessions[0].additionalDirectories
+  const prompt = () => editor.request('session/prompt', { sessionId, prompt: text('write') })
+  const wrote = () => steps.map((path) => existsSync(path))
+  assert.deepEqual(await list(), [more])
+  await prompt()
+  await prompt()
+  assert.deepEqual(wrote(), [true, false, false, false])
+  await editor.request('session/resume', { ...opens, sessionId, additionalDirectories: [other] })
+  assert.deepEqual(await list(), [other])
+  await prompt()
+  await prompt()
+  assert.deepEqual(wrote(), [true, false, false, true])
+  await editor.request('session/load', { ...opens, sessionId })
+  assert.equal(await list(), undefined, 'who names none has none')
+  for (const [given, field] of [
+    [['more'], 'additionalDirectories[0]'],
+    [[more, join(where.home, 'nothing')], 'additionalDirectories[1]'],
+  ]) {
+    const refused = editor.request('session/new', { ...opens, additionalDirectories: given })
+    await assert.rejects(refused, (error) => error.code === -32602 && error.message.includes(field))
+  }
+  assert.deepEqual(editor.seen.faults, [])
 })
 
 test('two editors without a server share one', { timeout: 60_000 }, async () => {

@@ -204,11 +204,13 @@ async function attempt(agent) {
     row.questions = ran.asked + wrote.asked
     const noted = await turn(server, sessionId, '@@note the sky is green@@')
     const offered = noted.record.result === 'done'
+    // Which agent shows no tool of ours, and why, stands in the list: anything else is a fault.
+    check(offered || agent.connectsNoServers, 'our tool was called', noted.record)
     if (offered) {
       const calls = (await events(server, sessionId)).filter(({ payload }) => payload.name === 'memory_add')
       check(calls.at(-1)?.payload.isError === false, 'our tool ran', calls)
     }
-    row['calls our tool'] = offered ? `${Math.round(noted.ms)} ms, ${noted.asked} asked` : 'not shown to its model'
+    row['calls our tool'] = offered ? `${Math.round(noted.ms)} ms, ${noted.asked} asked` : 'connects no servers'
     let aborted
     const slow = await turn(server, sessionId, '@@slow@@', async () => {
       if (aborted) return

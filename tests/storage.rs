@@ -166,6 +166,7 @@ fn row(name: &str, version: u64) -> SessionRow {
         usage: Usage::default(),
         settings: SessionSettings {
             working_directory: "/w".into(),
+            additional_directories: Vec::new(),
             model: "m/m".into(),
             title: None,
             instructions: None,

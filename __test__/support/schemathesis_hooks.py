@@ -38,6 +38,7 @@ def before_load_schema(context, raw_schema):
         fields = schemas[name]["properties"]
         fields["model"] = {"enum": [*models, None]}
         fields["workingDirectory"] = {"enum": [os.environ["SIMSE_WORK"], None]}
+        fields["additionalDirectories"] = {"enum": [[os.environ["SIMSE_WORK"]], [], None]}
         fields["tools"]["items"] = {"enum": ["*", tools[0], "-" + tools[0], "+" + tools[1]]}
         if "agent" in fields:
             fields["agent"] = {"enum": ["simse", None]}

@@ -65,6 +65,8 @@ export const agents = [
       return { PI_OFFLINE: '1' }
     },
     asksNobody: true,
+    // It keeps the servers that it is told and starts none of them.
+    connectsNoServers: true,
   },
   {
     name: 'gemini',

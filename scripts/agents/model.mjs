@@ -5,7 +5,8 @@
  *   @@say WORDS@@          says them
  *   @@run COMMAND@@        has the agent's shell tool run it, then says `done`
  *   @@write PATH TEXT@@    has the agent's writing tool write it (or its shell, of an agent without one), then says `done`
- *   @@note TEXT@@          has the agent call our `memory_add`, then says `done`; `no such tool` where it is not offered
+ *   @@note TEXT@@          has the agent call our `memory_add`, then says `done`; `no such tool` where it is not offered. Agents put
+ *                          the tools of MCP servers behind a search: then it is searched for first, as their models do
  *   @@slow@@               says a word every 50 ms, until nobody listens any more
  *
  * It answers at once. A request without tools is one for a title, and gets one.
@@ -14,6 +15,9 @@ import { createServer } from 'node:http'
 
 const SHELLS = ['exec_command', 'shell', 'shell_command', 'Bash', 'bash', 'run_shell_command']
 const WRITERS = ['Write', 'write', 'write_file']
+/** How agents look for tools that they do not tell one by one, and how they name ours. */
+const SEARCHES = ['ToolSearch', 'tool_search']
+const OURS = 'mcp__simse__memory_add'
 const ORDER = /@@(say|run|write|note|slow)(?: ([\s\S]*?))?@@/g
 
 /** Starts it on a free port of this machine; `requests` counts what came, by wire format. */
@@ -74,28 +78,49 @@ async function slowly(out, response) {
 
 /** What comes next: the newest order of the user, unless a tool has answered it already. */
 function next(said, tools) {
-  let [order, results] = [undefined, 0]
+  let [order, answers] = [undefined, []]
   for (const { role, text } of said) {
-    if (role === 'tool') results += 1
+    if (role === 'tool') answers.push(text)
     const found = role === 'user' ? [...text.matchAll(ORDER)].at(-1) : undefined
     // Some agents say the prompt again behind the results of tools.
-    if (found && found[0] !== order?.[0]) [order, results] = [found, 0]
+    if (found && found[0] !== order?.[0]) [order, answers] = [found, []]
   }
+  const results = answers.length
   const [, word, rest = ''] = order ?? []
   if (word === undefined) return { text: 'ok' }
   if (word === 'say') return { text: rest }
   if (word === 'slow') return { slow: true }
+  if (word === 'note') return note(rest, tools, answers)
   if (results > 0) return { text: 'done' }
-  if (word === 'note') {
-    const ours = tools.find((tool) => /memory_add$/.test(tool.name))
-    return ours ? { call: { ...call(ours, {}), args: { text: rest } } } : { text: 'no such tool' }
-  }
   const named = (names) => tools.find((tool) => names.includes(tool.name))
   if (word === 'run') return { call: call(named(SHELLS), { command: rest }) }
   const [, file, content] = rest.match(/^(\S+) ([\s\S]*)$/)
   const writer = named(WRITERS)
   if (writer) return { call: call(writer, { path: file, content }) }
   return { call: call(named(SHELLS), { command: `printf '%s' '${content}' > '${file}'`, escalates: true }) }
+}
+
+/**
+ * The next step to a call of our tool: the call where it is among the tools, or where a search has found it; the search where there
+ * is one.
+ */
+function note(words, tools, answers) {
+  const found = answers.join('\n').match(/[\w.-]*memory_add/)?.[0]
+  const ours = tools.find((tool) => /memory_add$/.test(tool.name))
+  const search = tools.find((tool) => SEARCHES.includes(tool.name))
+  const args = { text: words }
+  if (ours) return answers.length > (search && found ? 1 : 0) ? { text: 'done' } : { call: { ...call(ours, {}), args } }
+  if (search && answers.length === 0)
+    return { call: { ...call(search, {}), args: { query: `select:${OURS}`, max_results: 5 } } }
+  if (!search || !found) return { text: 'no such tool' }
+  if (answers.length > 1) return { text: 'done' }
+  // Some have the search put the tool among the others, some call it through another tool.
+  const through = tools.find((tool) => tool.name === 'tool_call')
+  return {
+    call: through
+      ? { ...call(through, {}), args: { name: OURS, arguments: args } }
+      : { ...call({ name: OURS }, {}), args },
+  }
 }
 
 /** A call of a tool with the arguments that its schema asks for. */
@@ -116,7 +141,7 @@ function call(tool, { command, path, content, escalates }) {
   if (path === undefined && escalates) put('require_escalated', 'sandbox_permissions')
   if (args.sandbox_permissions) put('a step of the script', 'justification')
   if (tool.schema?.properties?.command?.type === 'array') args.command = ['bash', '-lc', command]
-  return { name: tool.name, args, id: `call_${Math.random().toString(36).slice(2, 12)}` }
+  return { name: tool.name, namespace: tool.namespace, args, id: `call_${Math.random().toString(36).slice(2, 12)}` }
 }
 
 const textOf = (content) =>
@@ -135,11 +160,16 @@ function stream(response) {
 
 const responses = {
   tools: (json) =>
-    (json.tools ?? []).filter((t) => t.type === 'function').map((t) => ({ name: t.name, schema: t.parameters })),
+    (json.tools ?? []).flatMap(({ type, name, parameters, tools }) => {
+      if (type === 'function') return [{ name, schema: parameters }]
+      const within = (tool) => ({ name: tool.name, schema: tool.parameters, namespace: name })
+      // The tools of an MCP server stand in a namespace.
+      return type === 'namespace' ? tools.map(within) : []
+    }),
   said: (json) =>
     [json.input].flat().map((item) => {
       if (typeof item === 'string') return { role: 'user', text: item }
-      if (item.type?.endsWith('_call_output')) return { role: 'tool', text: '' }
+      if (item.type?.endsWith('_call_output')) return { role: 'tool', text: textOf(item.output) }
       return { role: item.role, text: textOf(item.content) }
     }),
   open(_json, _path, response) {
@@ -157,9 +187,10 @@ const responses = {
         open = (open ?? '') + text
         tell('response.output_text.delta', { item_id: 'msg_1', output_index: 0, content_index: 0, delta: text })
       },
-      call({ name, args, id: callId }) {
+      call({ name, namespace, args, id: callId }) {
         const item = {
           type: 'function_call',
+          ...(namespace && { namespace }),
           id: `fc_${callId}`,
           call_id: callId,
           name,
@@ -197,12 +228,16 @@ const responses = {
   },
 }
 
+/** What a result says, or which tools a search has brought. */
+const found = ({ content }) =>
+  typeof content === 'string' ? content : (content ?? []).map((part) => part.text ?? part.tool_name ?? '').join('\n')
+
 const messages = {
   tools: (json) => (json.tools ?? []).map((tool) => ({ name: tool.name, schema: tool.input_schema })),
   said: (json) =>
     json.messages.flatMap(({ role, content }) =>
       (typeof content === 'string' ? [{ type: 'text', text: content }] : content).map((part) =>
-        part.type === 'tool_result' ? { role: 'tool', text: '' } : { role, text: part.text ?? '' },
+        part.type === 'tool_result' ? { role: 'tool', text: found(part) } : { role, text: part.text ?? '' },
       ),
     ),
   open(json, _path, response) {

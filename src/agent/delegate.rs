@@ -120,6 +120,7 @@ impl Turn {
             agent: Some(AgentRequest {
                 host: self.input.environment.session.clone(),
                 directory: self.input.directory.clone(),
+                directories: self.input.directories.clone(),
                 session: known.map(|session| session.id.clone()),
                 fork: known.is_some_and(|session| session.fork_of.is_some()),
                 unheard,

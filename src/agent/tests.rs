@@ -474,6 +474,7 @@ fn input(model: Arc<Script>, log: &Arc<Log>) -> TurnInput {
         system: "be good".into(),
         messages: vec![Message::User(text("hello"))].into(),
         directory: "/".into(),
+        directories: Vec::new(),
         agent: None,
         reasoning: Reasoning::High,
         agent_options: Default::default(),

@@ -54,6 +54,8 @@ pub struct TurnInput {
     pub messages: Messages,
     /// Where the session works; absolute.
     pub directory: PathBuf,
+    /// Where else it may work.
+    pub directories: Vec<PathBuf>,
     /// The session that an agent keeps for this one, if it has one.
     pub agent: Option<AgentSession>,
     /// How much the model thinks before it answers.

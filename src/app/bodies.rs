@@ -35,9 +35,12 @@ impl App {
         check_agent_options("agentOptions", &agent_options, &model)?;
         self.check_fallbacks("modelFallbacks", body.model_fallbacks.as_deref())?;
         let working_directory = self.working_directory("workingDirectory", body.working_directory).await?;
+        let further = body.additional_directories.unwrap_or_default();
+        let additional_directories = self.additional_directories("additionalDirectories", further).await?;
         let now = clock::now_ms();
         let mut settings = SessionSettings {
             working_directory,
+            additional_directories,
             model,
             title: body.title,
             instructions: body.instructions,
@@ -92,13 +95,15 @@ impl App {
                 check_agent_options(&field("agentOptions"), options, model)?;
             }
         }
-        match changes.working_directory {
-            None => Ok(changes),
-            Some(given) => {
-                let real = self.working_directory(&field("workingDirectory"), Some(given)).await?;
-                Ok(Configure { working_directory: Some(real), ..changes })
-            }
+        let mut changes = changes;
+        if let Some(given) = changes.working_directory.take() {
+            changes.working_directory = Some(self.working_directory(&field("workingDirectory"), Some(given)).await?);
         }
+        if let Some(given) = changes.additional_directories.take() {
+            let real = self.additional_directories(&field("additionalDirectories"), given).await?;
+            changes.additional_directories = Some(real);
+        }
+        Ok(changes)
     }
 
     /// What is to hold for one turn alone, held against what there is. `changes` are settings that change with it.
@@ -238,6 +243,27 @@ impl App {
             Found::Elsewhere => Err(refusal(&format!("a directory under an allowed root ({})", shown(&self.roots)))),
             Found::Missing => Err(refusal("an existing directory")),
         }
+    }
+}
+
+impl App {
+    /// The canonical directories beside the working directory, each once: they are held to what that one is held to, and none
+    /// is the server's own data.
+    async fn additional_directories(&self, field: &str, given: Vec<PathBuf>) -> Result<Vec<PathBuf>, ApiError> {
+        if given.len() > limit::DIRECTORIES_MAX {
+            let expected = format!("at most {} directories", limit::DIRECTORIES_MAX);
+            return Err(ApiError::unfit(field, expected, given.len()));
+        }
+        let mut all = Vec::with_capacity(given.len());
+        for (at, directory) in given.into_iter().enumerate() {
+            let field = format!("{field}[{at}]");
+            let real = self.working_directory(&field, Some(directory)).await?;
+            self.wardrobe.hold_further(&field, &real)?;
+            if !all.contains(&real) {
+                all.push(real);
+            }
+        }
+        Ok(all)
     }
 }
 

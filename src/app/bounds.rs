@@ -32,7 +32,7 @@ pub(super) fn check_some(whole: &str, changes: &Configure) -> Result<(), ApiErro
     if *changes != Configure::default() {
         return Ok(());
     }
-    let expected = "model, reasoning, agentOptions, modelFallbacks, title, instructions, tools, permissionMode or workingDirectory";
+    let expected = "model, reasoning, agentOptions, modelFallbacks, title, instructions, tools, permissionMode, workingDirectory or additionalDirectories";
     Err(ApiError::invalid(whole, format!("at least one of {expected}")))
 }
 
@@ -53,6 +53,7 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
             ("/properties/instructions", text(limit::INSTRUCTIONS_BYTES_MAX)),
             ("/properties/tools", json!({ "maxItems": limit::TOOL_ENTRIES_MAX })),
             ("/properties/modelFallbacks", json!({ "maxItems": limit::FALLBACKS_MAX, "uniqueItems": true })),
+            ("/properties/additionalDirectories", json!({ "maxItems": limit::DIRECTORIES_MAX })),
         ],
         "TurnSettings" => {
             vec![("/properties/modelFallbacks", json!({ "maxItems": limit::FALLBACKS_MAX, "uniqueItems": true }))]
@@ -119,6 +120,7 @@ pub fn any_setting() -> Value {
         "tools",
         "permissionMode",
         "workingDirectory",
+        "additionalDirectories",
     ])
 }
 

@@ -40,14 +40,14 @@ pub(super) fn further_roots(settings: &Settings) -> Vec<PathBuf> {
 /// link may lie there.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` with the field `workingDirectory`.
-pub(super) fn held(roots: &[PathBuf], (directory, real): (&Path, &Path)) -> Result<(), ApiError> {
+/// `INVALID_ARGUMENT` with that field.
+pub(super) fn held(roots: &[PathBuf], field: &str, (directory, real): (&Path, &Path)) -> Result<(), ApiError> {
     if roots.iter().any(|root| real.starts_with(root)) {
         return Ok(());
     }
     let leads = if real == directory { String::new() } else { format!(", which leads to {}", real.display()) };
     let expected = format!("a directory under an allowed root ({})", shown(roots));
-    Err(ApiError::unfit("workingDirectory", expected, format!("{}{leads}", directory.display())))
+    Err(ApiError::unfit(field, expected, format!("{}{leads}", directory.display())))
 }
 
 /// What a directory is to those who may work under the roots.

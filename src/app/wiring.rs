@@ -204,16 +204,48 @@ impl Wardrobe {
     }
 
     /// Where a session's tools work: the very place that was held against the roots, and not one that is looked up after it.
-    fn held_workspace(&self, directory: &Path) -> Result<Workspace, String> {
-        let workspace = self.workspace(directory)?;
-        held(&self.roots, (directory, workspace.working_directory())).map_err(|refused| refused.0.message)?;
+    fn held_workspace(&self, settings: &SessionSettings) -> Result<Workspace, String> {
+        let workspace = self.workspace(settings)?;
+        self.hold(settings, &workspace).map_err(|refused| refused.0.message)?;
         Ok(workspace)
     }
 
-    /// Where a directory leads now, under a root or not.
-    fn workspace(&self, directory: &Path) -> Result<Workspace, String> {
-        let workspace = Workspace::lenient(directory, &self.allowed_paths).map_err(|error| error.to_string())?;
-        Ok(dressed(workspace, self.stale_check, &self.sandbox))
+    /// Where a session's directories lead now, under a root or not.
+    fn workspace(&self, settings: &SessionSettings) -> Result<Workspace, String> {
+        let workspace = Workspace::lenient(&settings.working_directory, &self.allowed_paths);
+        let workspace = workspace.map_err(|error| error.to_string())?;
+        // What is protected stays so: a directory more is nobody's way into the server's own data.
+        let workspace = dressed(workspace, self.stale_check, &self.sandbox);
+        Ok(workspace.beside(settings.additional_directories.iter().map(PathBuf::as_path)))
+    }
+
+    /// Whether a session may work where it does.
+    fn hold(&self, settings: &SessionSettings, workspace: &Workspace) -> Result<(), ApiError> {
+        held(&self.roots, "workingDirectory", (&settings.working_directory, workspace.working_directory()))?;
+        for (at, directory) in settings.additional_directories.iter().enumerate() {
+            let field = format!("additionalDirectories[{at}]");
+            self.hold_further(&field, directory)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a session may work in a directory beside its own, which was without links when it was named.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` with that field.
+    pub(super) fn hold_further(&self, field: &str, directory: &Path) -> Result<(), ApiError> {
+        // One that is gone has nothing in it, and may come back.
+        let real = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+        held(&self.roots, field, (directory, &real))?;
+        if real != directory {
+            let leads = format!("{}, which leads to {}", directory.display(), real.display());
+            return Err(ApiError::unfit(field, "a directory that is no link and lies behind none", leads));
+        }
+        if self.sandbox.hidden.iter().any(|place| real.starts_with(place)) {
+            let expected = "a directory that is not in the server's own data";
+            return Err(ApiError::unfit(field, expected, directory.display()));
+        }
+        Ok(())
     }
 
     /// Who records what turns do to files.
@@ -346,6 +378,7 @@ impl Wardrobe {
         system_text(&SystemParts {
             prompt: provider_prompt(&self.provider_prompts, &settings.model),
             working_directory: &settings.working_directory,
+            additional_directories: &settings.additional_directories,
             platform: PLATFORM,
             date: &date,
             instructions: &instructions,
@@ -357,13 +390,13 @@ impl Wardrobe {
 impl Workbench for Wardrobe {
     fn place(&self, settings: &SessionSettings) -> Result<(), ApiError> {
         // One that cannot be followed has no tools, and one that is gone may come back.
-        let Ok(workspace) = self.workspace(&settings.working_directory) else { return Ok(()) };
-        held(&self.roots, (&settings.working_directory, workspace.working_directory()))
+        let Ok(workspace) = self.workspace(settings) else { return Ok(()) };
+        self.hold(settings, &workspace)
     }
 
     fn changes(&self, settings: &SessionSettings) -> Option<(Arc<Recording>, Workspace)> {
         let recording = self.recording.as_ref()?;
-        Some((Arc::clone(recording), self.workspace(&settings.working_directory).ok()?))
+        Some((Arc::clone(recording), self.workspace(settings).ok()?))
     }
 
     fn equip<'a>(

@@ -233,6 +233,8 @@ pub const TAPE_BYTES_MAX: u64 = 1 << 30;
 pub const COMMANDS_SETTLE_MS: u64 = 1_000;
 /// Models that are asked, one behind the other, when that of a session cannot be used.
 pub const FALLBACKS_MAX: usize = 16;
+/// Directories in which a session may work beside its own.
+pub const DIRECTORIES_MAX: usize = 32;
 /// Bytes of a schema that an answer is held to.
 pub const OUTPUT_SCHEMA_BYTES_MAX: usize = 32 << 10;
 /// Entries of the list of tools that a session is given.

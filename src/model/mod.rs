@@ -59,6 +59,8 @@ pub struct AgentRequest {
     pub host: Option<SessionId>,
     /// Where the session works; absolute.
     pub directory: PathBuf,
+    /// Where else it may work.
+    pub directories: Vec<PathBuf>,
     /// The session of its own that goes on, if it has one. It may turn out to be gone.
     pub session: Option<String>,
     /// That one is another's, and to be forked.

@@ -4,7 +4,7 @@
 
 mod instructions;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::base::glob;
 use crate::config::ProviderPrompts;
@@ -18,6 +18,8 @@ pub struct SystemParts<'a> {
     pub prompt: Option<&'a str>,
     /// Where the tools work.
     pub working_directory: &'a Path,
+    /// Where they may work beside that.
+    pub additional_directories: &'a [PathBuf],
     /// Such as `linux`.
     pub platform: &'a str,
     /// Such as `2026-11-21`.
@@ -54,8 +56,14 @@ How you speak:
 /// The system text of a turn.
 pub fn system_text(parts: &SystemParts<'_>) -> String {
     let mut text = parts.prompt.unwrap_or(PROMPT).trim_end().to_owned();
+    let further = if parts.additional_directories.is_empty() {
+        String::new()
+    } else {
+        let shown: Vec<String> = parts.additional_directories.iter().map(|more| more.display().to_string()).collect();
+        format!("\nFurther directories you may work in, by absolute paths: {}", shown.join(", "))
+    };
     text.push_str(&format!(
-        "\n\nWorking directory: {}\nPlatform: {}\nDate: {}",
+        "\n\nWorking directory: {}{further}\nPlatform: {}\nDate: {}",
         parts.working_directory.display(),
         parts.platform,
         parts.date
@@ -99,7 +107,9 @@ mod tests {
     #[test]
     fn the_parts_of_the_system_text_in_their_order() {
         let instructions = [Instructions { path: "/w/AGENTS.md".into(), content: "Use tabs.\n".into() }];
+        let more = ["/m".into(), "/n".into()];
         let parts = SystemParts {
+            additional_directories: &[],
             prompt: Some("Be a poet.\n"),
             working_directory: Path::new("/w"),
             platform: "linux",
@@ -110,6 +120,11 @@ mod tests {
         let want = "Be a poet.\n\nWorking directory: /w\nPlatform: linux\nDate: 2026-11-21\n\n\
             Instructions from /w/AGENTS.md:\n\nUse tabs.\n\nInstructions for this session:\n\nRhyme.";
         assert_eq!(system_text(&parts), want);
+        let further = system_text(&SystemParts { additional_directories: &more, ..parts });
+        assert!(
+            further.contains("\nFurther directories you may work in, by absolute paths: /m, /n\nPlatform"),
+            "{further}"
+        );
         let own = system_text(&SystemParts { prompt: None, instructions: &[], session: Some(" "), ..parts });
         assert!(own.starts_with("You are a coding agent.") && own.ends_with("Date: 2026-11-21"), "{own}");
     }

@@ -23,6 +23,8 @@ pub struct CreateSession {
     pub session_id: Option<SessionId>,
     /// Where its tools work; must lie under an allowed root. Default: the server's own.
     pub working_directory: Option<PathBuf>,
+    /// Where they may work beside that, see [`Configure::additional_directories`]. Default: nowhere.
+    pub additional_directories: Option<Vec<PathBuf>>,
     /// A name from `GET /agents`.
     pub agent: Option<String>,
     /// `provider/name`, from `GET /models`.
@@ -212,6 +214,10 @@ pub struct Configure {
     /// Where its tools work; must lie under an allowed root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<PathBuf>,
+    /// Directories beside that in which its tools may work in the same way: all of them, no entry means none. Each exists, lies
+    /// under an allowed root and not in the server's own data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub additional_directories: Option<Vec<PathBuf>>,
 }
 
 /// What holds for one turn alone, instead of what its session is set to. What is not named is as in the session.

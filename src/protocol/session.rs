@@ -261,6 +261,9 @@ pub struct SessionView {
     pub last_seq: u64,
     /// Where its tools work.
     pub working_directory: PathBuf,
+    /// Where they may work beside that. Absent: nowhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub additional_directories: Vec<PathBuf>,
     /// What answers: `simse`, our own loop with the model, or an agent of `GET /agents`.
     pub agent: String,
     /// Its model, `provider/name`; `acp/NAME` of an ACP agent, which chooses its model itself.

@@ -492,6 +492,7 @@ pub(super) mod tests {
     pub(in crate::session) async fn created(manager: &Manager) -> SessionId {
         let settings = SessionSettings {
             working_directory: "/".into(),
+            additional_directories: Vec::new(),
             model: "test/none".into(),
             title: None,
             instructions: None,

@@ -59,6 +59,8 @@ pub(super) struct Policy {
     client: Option<ClientId>,
     /// The working directory, without links, and further roots of the file tools.
     directory: PathBuf,
+    /// What of them is the session's own, beside the first.
+    further: Vec<PathBuf>,
     roots: Vec<PathBuf>,
 }
 
@@ -78,7 +80,7 @@ impl Policy {
     pub(super) fn new(terms: &Terms, row: &SessionRow) -> Self {
         let settings = &row.settings;
         let mut roots = vec![settings.working_directory.clone()];
-        roots.extend(terms.roots.iter().cloned());
+        roots.extend(settings.additional_directories.iter().chain(&terms.roots).cloned());
         Self {
             server: Arc::clone(&terms.rules),
             session: settings.permissions.as_ref().map(Rules::new),
@@ -86,13 +88,14 @@ impl Policy {
             saved: Arc::clone(&terms.saved),
             client: row.client.clone(),
             directory: settings.working_directory.clone(),
+            further: settings.additional_directories.clone(),
             roots,
         }
     }
 
-    /// Where the session works, as far as these rules know.
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
+    /// Where the session works, as far as these rules know: the working directory, and where else.
+    pub(super) fn places(&self) -> (&Path, &[PathBuf]) {
+        (&self.directory, &self.further)
     }
 
     /// Takes note of what the session grants now.
@@ -263,6 +266,7 @@ mod tests {
         };
         let settings = SessionSettings {
             working_directory: "/w".into(),
+            additional_directories: Vec::new(),
             model: "m".into(),
             title: None,
             instructions: None,

@@ -334,6 +334,7 @@ async fn run(mut job: Job) -> Finished {
         system: equipment.system,
         messages,
         directory: job.settings.working_directory.clone(),
+        directories: job.settings.additional_directories.clone(),
         agent,
         reasoning: job.settings.reasoning,
         agent_options: job.settings.agent_options.clone(),

@@ -58,6 +58,7 @@ pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
         tools,
         permission_mode,
         working_directory,
+        additional_directories,
     } = changes;
     let text = |old: Option<String>, new: &Option<String>| match new {
         Some(new) => Some(new.clone()).filter(|new| !new.is_empty()),
@@ -84,6 +85,9 @@ pub fn configure(settings: &mut SessionSettings, changes: &Configure) {
     if let Some(directory) = working_directory {
         settings.working_directory.clone_from(directory);
     }
+    if let Some(directories) = additional_directories {
+        settings.additional_directories.clone_from(directories);
+    }
     if let Some(tools) = tools {
         choose_tools(settings, tools);
     }
@@ -101,6 +105,7 @@ pub fn beginning(settings: &SessionSettings) -> Beginning {
         tools: chosen_tools(settings),
         permission_mode: Some(settings.permission_mode),
         working_directory: Some(settings.working_directory.clone()),
+        additional_directories: Some(settings.additional_directories.clone()).filter(|more| !more.is_empty()),
     };
     Beginning {
         settings: Some(Box::new(changes)),
@@ -114,6 +119,7 @@ pub fn begun(beginning: &Beginning) -> Option<SessionSettings> {
     let changes = beginning.settings.as_deref()?;
     let mut settings = SessionSettings {
         working_directory: PathBuf::new(),
+        additional_directories: Vec::new(),
         model: String::new(),
         title: None,
         instructions: None,
@@ -175,6 +181,7 @@ mod tests {
     fn settings() -> SessionSettings {
         SessionSettings {
             working_directory: "/w".into(),
+            additional_directories: vec!["/m".into()],
             model: "m/m".into(),
             title: Some("t".into()),
             instructions: Some("i".into()),
@@ -197,10 +204,12 @@ mod tests {
         let body = serde_json::json!({
             "model": "n/n", "reasoning": "low", "title": "", "instructions": "j", "permissionMode": "auto",
             "workingDirectory": "/v", "tools": ["a"], "agentOptions": { "p": "v" }, "modelFallbacks": ["o/o"],
+            "additionalDirectories": ["/x", "/y"],
         });
         configure(&mut changed, &serde_json::from_value(body).expect("changes"));
         let want = SessionSettings {
             working_directory: "/v".into(),
+            additional_directories: vec!["/x".into(), "/y".into()],
             model: "n/n".into(),
             title: None,
             instructions: Some("j".into()),
@@ -234,6 +243,7 @@ mod tests {
         let table = [
             settings(),
             SessionSettings { title: None, instructions: None, tools: Some(Vec::new()), ..settings() },
+            SessionSettings { additional_directories: Vec::new(), ..settings() },
             SessionSettings { model_fallbacks: Some(Vec::new()), ..settings() },
             SessionSettings { model_fallbacks: Some(vec!["a/b".into(), "c/d".into()]), ..settings() },
             SessionSettings { tools: Some(tools.clone()), permissions: Some(permissions), ..settings() },

@@ -318,6 +318,7 @@ impl Compared {
     /// All of them but the grants.
     fn settings(&mut self, stored: &SessionSettings, log: &SessionSettings) {
         self.differ("workingDirectory", &stored.working_directory, &log.working_directory);
+        self.differ("additionalDirectories", &stored.additional_directories, &log.additional_directories);
         self.differ("model", &stored.model, &log.model);
         self.differ("title", &stored.title, &log.title);
         self.differ("instructions", &stored.instructions, &log.instructions);

@@ -41,6 +41,7 @@ pub(super) fn row(id: &str) -> SessionRow {
         usage: Usage::default(),
         settings: SessionSettings {
             working_directory: "/w".into(),
+            additional_directories: Vec::new(),
             model: "demo/scripted".into(),
             title: None,
             instructions: None,

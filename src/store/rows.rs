@@ -38,6 +38,9 @@ pub struct SessionRow {
 pub struct SessionSettings {
     /// Where its tools work.
     pub working_directory: PathBuf,
+    /// Where they may work beside that.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub additional_directories: Vec<PathBuf>,
     /// `provider/name`.
     pub model: String,
     /// Its title.

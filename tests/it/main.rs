@@ -17,6 +17,7 @@ mod controls;
 mod crash;
 mod damage;
 mod demo;
+mod directories;
 mod doors;
 mod editing;
 mod exec;

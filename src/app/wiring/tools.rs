@@ -68,7 +68,7 @@ impl Wardrobe {
     fn own_registry(&self, settings: &SessionSettings, remote: Vec<Arc<dyn Tool>>) -> Arc<Registry> {
         let wanted = |tool: &Arc<dyn Tool>| settings.has_tool(&tool.definition().name);
         let registry = Registry::default();
-        let workspace = self.held_workspace(&settings.working_directory);
+        let workspace = self.held_workspace(settings);
         let workspace = workspace.inspect_err(|problem| {
             let directory = settings.working_directory.display();
             tracing::warn!(%directory, problem, "a session has no host tools");

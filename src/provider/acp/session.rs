@@ -1,5 +1,6 @@
 //! The agent's program and its sessions: started when first needed, opened, gone on with, or begun anew.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent_client_protocol::schema::ProtocolVersion;
@@ -46,6 +47,8 @@ pub(super) struct Abilities {
     steers: bool,
     /// It connects MCP servers over HTTP.
     http_tools: bool,
+    /// A session of it works in more than one directory.
+    directories: bool,
     /// How it can be logged in to: ids, and names for people.
     logins: Vec<(String, String)>,
 }
@@ -54,6 +57,12 @@ impl Abilities {
     fn login_words(&self) -> String {
         let words = self.logins.iter().map(|(id, name)| if id == name { id.clone() } else { format!("{name} ({id})") });
         words.collect::<Vec<_>>().join(", ")
+    }
+
+    /// The directories beside the first that it is told of: who does not say that it takes some is told of none, for some refuse the
+    /// session then.
+    fn further(&self, asked: &AgentRequest) -> Vec<PathBuf> {
+        if self.directories { asked.directories.clone() } else { Vec::new() }
     }
 }
 
@@ -90,7 +99,9 @@ impl Agent {
                 return Ok(opened(known.clone(), false, room));
             }
         }
-        let params = acp::NewSessionRequest::new(asked.directory.clone()).mcp_servers(servers);
+        let params = acp::NewSessionRequest::new(asked.directory.clone())
+            .additional_directories(abilities.further(asked))
+            .mcp_servers(servers);
         let mut created = self.ask::<Value>(&connection, "session/new", &params).await;
         if created.as_ref().is_err_and(wants_login) && self.log_in(&connection, &abilities).await? {
             created = self.ask::<Value>(&connection, "session/new", &params).await;
@@ -117,7 +128,11 @@ impl Agent {
         if !abilities.fork {
             return Ok(None);
         }
-        let params = json!({ "sessionId": parent, "cwd": asked.directory, "mcpServers": servers });
+        let mut params = json!({ "sessionId": parent, "cwd": asked.directory, "mcpServers": servers });
+        let further = abilities.further(asked);
+        if !further.is_empty() {
+            params["additionalDirectories"] = json!(further);
+        }
         match self.ask::<Value>(connection, "session/fork", &params).await {
             Ok(answer) if answer["sessionId"].is_string() => {
                 let session = answer["sessionId"].as_str().unwrap_or_default().to_owned();
@@ -169,12 +184,14 @@ impl Agent {
         (session, servers): (&str, &[acp::McpServer]),
         asked: &AgentRequest,
     ) -> Result<bool, ModelError> {
-        let (cwd, servers) = (asked.directory.clone(), servers.to_vec());
+        let (cwd, servers, further) = (asked.directory.clone(), servers.to_vec(), abilities.further(asked));
         let (method, answer) = if abilities.resume {
-            let params = acp::ResumeSessionRequest::new(session.to_owned(), cwd).mcp_servers(servers);
+            let params = acp::ResumeSessionRequest::new(session.to_owned(), cwd);
+            let params = params.additional_directories(further).mcp_servers(servers);
             ("session/resume", self.ask::<Value>(connection, "session/resume", &params).await)
         } else if abilities.load {
-            let params = acp::LoadSessionRequest::new(session.to_owned(), cwd).mcp_servers(servers);
+            let params = acp::LoadSessionRequest::new(session.to_owned(), cwd);
+            let params = params.additional_directories(further).mcp_servers(servers);
             ("session/load", self.ask::<Value>(connection, "session/load", &params).await)
         } else {
             return Ok(false);
@@ -300,6 +317,7 @@ impl Agent {
             close: can.session_capabilities.close.is_some(),
             images: can.prompt_capabilities.image,
             http_tools: can.mcp_capabilities.http,
+            directories: can.session_capabilities.additional_directories.is_some(),
             steers,
             logins: greeted.auth_methods.iter().map(|one| (one.id().to_string(), one.name().to_owned())).collect(),
         })

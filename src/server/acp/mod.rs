@@ -261,7 +261,7 @@ impl Core {
                 "mcpCapabilities": { "http": true, "sse": false },
                 "sessionCapabilities": {
                     "list": {}, "delete": {}, "resume": {}, "close": {},
-                    "fork": {}, "status": {}, "title": {}, "systemPrompt": {},
+                    "fork": {}, "status": {}, "title": {}, "systemPrompt": {}, "additionalDirectories": {},
                 },
                 "auth": { "status": {}, "logout": {} },
             },

@@ -27,7 +27,7 @@ impl Core {
         let open: Open = params.read()?;
         let directory = absolute("cwd", &open.cwd)?;
         let servers = self.servers(&open)?;
-        let mut body = json!({ "workingDirectory": directory });
+        let mut body = json!({ "workingDirectory": directory, "additionalDirectories": further(&open)? });
         if let Some(prompt) = &open.system_prompt {
             body["instructions"] = instructions(prompt)?.into();
         }
@@ -61,13 +61,21 @@ impl Core {
         Ok(self.state(&desk, &view))
     }
 
-    /// Brings a session to what is said of it: its directory, its instructions.
+    /// Brings a session to what is said of it: its directories, its instructions. Of directories beside the first all are said:
+    /// where none are, it has none.
     async fn fit(self: &Arc<Self>, id: &SessionId, open: &Open) -> Result<(), ApiError> {
         let directory = absolute("cwd", &open.cwd)?;
         let view = self.app.session(&self.caller, id).await?;
         let mut changes = Configure::default();
         if !same_place(&view.working_directory, &directory).await {
             changes.working_directory = Some(directory);
+        }
+        let mut more = Vec::new();
+        for directory in further(open)? {
+            more.push(real(directory).await);
+        }
+        if view.additional_directories != more {
+            changes.additional_directories = Some(more);
         }
         if let Some(prompt) = &open.system_prompt {
             changes.instructions = Some(instructions(prompt)?);
@@ -79,11 +87,8 @@ impl Core {
         fitted.map(drop).map_err(|error| error.in_field("workingDirectory", "cwd"))
     }
 
-    /// The tool servers that an editor brings along, and what else it says that can be held against nothing later.
+    /// The tool servers that an editor brings along.
     fn servers(&self, open: &Open) -> Result<Vec<McpServer>, ApiError> {
-        if open.additional_directories.as_ref().is_some_and(|more| !more.is_empty()) {
-            return Err(ApiError::invalid("additionalDirectories", "none: this agent does not offer them"));
-        }
         let servers = servers(open.mcp_servers.as_deref().unwrap_or_default())?;
         if !servers.is_empty() {
             self.caller.needs(Access::Administer)?;
@@ -244,6 +249,12 @@ fn absolute(field: &str, path: &std::path::Path) -> Result<PathBuf, ApiError> {
     Err(ApiError::unfit(field, "an absolute path", format!("`{}`", path.display())))
 }
 
+/// The directories beside the first.
+fn further(open: &Open) -> Result<Vec<PathBuf>, ApiError> {
+    let given = open.additional_directories.iter().flatten().enumerate();
+    given.map(|(at, path)| absolute(&format!("additionalDirectories[{at}]"), path)).collect()
+}
+
 /// Text that is added to the system text.
 fn instructions(prompt: &SystemPrompt) -> Result<String, ApiError> {
     if prompt.mode != "append" {
@@ -262,10 +273,14 @@ async fn same_place(one: &std::path::Path, other: &std::path::Path) -> bool {
 
 /// A session in a list.
 fn shown(view: &SessionView) -> Value {
-    json!({
+    let mut shown = json!({
         "sessionId": view.session_id,
         "cwd": view.working_directory,
         "title": view.title,
         "updatedAt": clock::text_of_ms(view.updated_at),
-    })
+    });
+    if !view.additional_directories.is_empty() {
+        shown["additionalDirectories"] = json!(view.additional_directories);
+    }
+    shown
 }

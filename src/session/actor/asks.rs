@@ -169,7 +169,7 @@ impl Actor {
     /// What would happen to a call now.
     pub(super) fn explain(&self, call: &Explained) -> PermissionExplanation {
         let facts =
-            Facts::new(&call.name, call.definition.as_ref(), Some(self.policy.directory())).at(call.place.as_deref());
+            Facts::new(&call.name, call.definition.as_ref(), Some(self.policy.places().0)).at(call.place.as_deref());
         self.policy.explain(facts, &call.subject, self.row.settings.permission_mode)
     }
 }

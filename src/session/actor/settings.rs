@@ -55,10 +55,17 @@ impl Actor {
     /// Lets permissions and the shell follow the session to where it works now. A turn that runs stays where it is.
     pub(super) fn move_in(&mut self) {
         let works = self.running.as_ref().is_some_and(|running| running.work.is_some());
-        if works || self.policy.directory() == self.row.settings.working_directory {
+        let settings = &self.row.settings;
+        let now = (settings.working_directory.as_path(), settings.additional_directories.as_slice());
+        let (directory, further) = self.policy.places();
+        if works || (directory, further) == now {
             return;
         }
+        // A directory more leaves the shell where it is.
+        let leaves = directory != now.0 || !further.iter().all(|place| now.1.contains(place));
         self.policy = Arc::new(Policy::new(&self.terms, &self.row));
-        self.scope.shell_directory.lock().take();
+        if leaves {
+            self.scope.shell_directory.lock().take();
+        }
     }
 }

@@ -56,6 +56,7 @@ pub(in crate::session) fn view_of(row: &SessionRow, last_seq: u64) -> SessionVie
         message_count: row.message_count,
         last_seq,
         working_directory: row.settings.working_directory.clone(),
+        additional_directories: row.settings.additional_directories.clone(),
         agent: agent_of(&row.settings.model).to_owned(),
         model: row.settings.model.clone(),
         reasoning: row.settings.reasoning,

@@ -76,6 +76,7 @@ struct Agent {
     logged_in: bool,
     /// The tool servers that sessions were opened with, and the one of them that is ours, started.
     servers: BTreeMap<String, Value>,
+    further: BTreeMap<String, Value>,
     ours: BTreeMap<String, ToolServer>,
 }
 
@@ -147,6 +148,7 @@ impl Agent {
             heard: Vec::new(),
             logged_in: false,
             servers: BTreeMap::new(),
+            further: BTreeMap::new(),
             ours: BTreeMap::new(),
         }
     }
@@ -248,12 +250,22 @@ impl Agent {
                 "protocolVersion": version,
                 "agentCapabilities": { "loadSession": self.is("load"), "promptCapabilities": { "image": self.is("images") },
                     "mcpCapabilities": { "http": self.is("http") },
-                    "sessionCapabilities": if self.is("forks") { json!({ "fork": {} }) } else { json!({}) } },
+                    "sessionCapabilities": self.session_capabilities() },
                 "agentInfo": { "name": "scripted", "version": "1" },
                 "authMethods": [{ "id": "key", "name": "a key" }],
                 "_meta": { "steering": { "supported": self.is("steers") } },
             }),
         );
+    }
+
+    fn session_capabilities(&self) -> Value {
+        let mut all = json!({});
+        for (word, name) in [("forks", "fork"), ("directories", "additionalDirectories")] {
+            if self.is(word) {
+                all[name] = json!({});
+            }
+        }
+        all
     }
 
     fn next(&mut self) -> u64 {
@@ -283,6 +295,7 @@ impl Agent {
 
     fn open(&mut self, session: &str, params: &Value) {
         self.directories.insert(session.to_owned(), text(params, "cwd"));
+        self.further.insert(session.to_owned(), params["additionalDirectories"].clone());
         self.servers.insert(session.to_owned(), params["mcpServers"].clone());
         if let Some(directory) = self.how.get("load") {
             std::fs::write(PathBuf::from(directory).join(session), "").unwrap();
@@ -438,6 +451,7 @@ impl Agent {
             "session": session,
             "pid": std::process::id(),
             "cwd": self.directories.get(session),
+            "further": self.further.get(session),
             "mode": self.modes.get(session),
             "options": self.options.get(session),
             "servers": self.servers.get(session),

@@ -91,6 +91,7 @@ pub fn turn(model: Arc<dyn Model>, log: &Arc<Log>, directory: &Path, more: Vec<A
         system: String::new(),
         messages: vec![user("hello")].into(),
         directory: directory.to_owned(),
+        directories: Vec::new(),
         agent: None,
         reasoning: Reasoning::Auto,
         agent_options: Default::default(),
