@@ -310,12 +310,11 @@ async fn run(mut job: Job) -> Finished {
         Ok(conversation) => conversation,
         Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),
     };
-    let (scope, sink) = (Arc::clone(&job.scope), Arc::clone(&job.sink));
+    let (scope, sink, live) = (Arc::clone(&job.scope), Arc::clone(&job.sink), Arc::clone(&job.live));
     let agent_works = recorder.as_ref().filter(|_| works_elsewhere(model.as_ref()));
     if let Some(recorder) = agent_works {
         recorder.command_begins().await;
     }
-    let live = Arc::clone(&job.live);
     let gate: Arc<dyn Gate> = Arc::new(job.gate);
     let clients = Line::new(Arc::new(talk), job.cancel.clone());
     let clients = clients.sampling(Arc::new(TurnSampler::new(&gate, &model, equipment.models)));
