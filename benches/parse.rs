@@ -1,6 +1,6 @@
 //! How long a recorded answer of a model takes from the socket to our events, on each wire.
 //!
-//! `cargo bench --bench parse -- --address HOST:PORT [--rounds N]` asks the server of recordings (`benches/server`, command
+//! `cargo bench --bench parse -- --address HOST:PORT [--rounds N] [--wire NAME]` asks the server of recordings (`benches/server`, command
 //! `recordings`) and prints one JSON line for each wire. `benches/tools/parse.mjs` holds the same recordings against the
 //! vendors' SDKs for Node.
 
@@ -29,9 +29,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // `cargo test --all-targets` starts it without anything to ask.
     let Some(address) = value("--address") else { return Ok(()) };
     let rounds: usize = value("--rounds").and_then(|digits| digits.parse().ok()).unwrap_or(5);
+    let wire = value("--wire");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        for (name, api, path) in WIRES {
+        let asked = |name: &str| wire.as_deref().is_none_or(|wire| wire == name);
+        for (name, api, path) in WIRES.into_iter().filter(|(name, ..)| asked(name)) {
             let place = Arc::new(Place::new("bench", format!("http://{address}{path}"), Duration::from_secs(60)));
             let facts = ModelFacts::default();
             let options = HttpModelOptions { name: "m".to_owned(), api, facts, body: serde_json::Map::new() };

@@ -84,7 +84,7 @@ export async function clients(target, context) {
       address: server.address,
       events: await target.events(server.base, session),
       prompt: session.prompt,
-      body: target.body(`bench-deltas=${CROWD_DELTAS} go`),
+      body: target.body(`${target.unjoined}=${CROWD_DELTAS} go`),
       clients: target.rounds.crowd,
       terminal: target.markers.terminal,
       delta: target.markers.delta,
@@ -102,8 +102,9 @@ export async function replay(target, context) {
   const first = await openReady(target, context)
   const session = await target.session(first.base, first.project)
   for (let left = target.rounds.events; left > 0; left -= LONG_TURN) {
-    const prompt = `bench-deltas=${LONG_TURN} go`
-    await prompts(target, context, first, { prompt, script: 'deltas', count: 1, session })
+    // A text and a thought each.
+    const prompt = `bench-mixed=${LONG_TURN / 2} go`
+    await prompts(target, context, first, { prompt, script: 'mixed', count: 1, session })
   }
   const last = await target.last(first.base, session)
   await stop(first.child)

@@ -55,6 +55,7 @@ export function opencode({ program, ripgrep }, { snapshot }) {
     version: VERSION,
     health: '/global/health',
     create: { path: '/session', body: '{}' },
+    unjoined: 'bench-deltas',
     markers: {
       terminal: '"type":"session.idle"',
       failure: '"type":"session.error"',

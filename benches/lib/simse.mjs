@@ -14,6 +14,8 @@ export function simse(program, { record = true } = {}) {
     name: record ? 'simse' : 'simse-bare',
     health: '/health',
     create: { path: '/sessions', body: '{}' },
+    // A flood in which each piece is an event of its own: what stands together would become one.
+    unjoined: 'bench-mixed',
     markers: {
       terminal: '"type":"session.completed"',
       failure: '"type":"session.error"',

@@ -171,7 +171,7 @@ fn note(frame: &[u8], now: u64, markers: &Markers, seen: &mut Seen) -> bool {
     let has = |marker: &str| find(frame, marker.as_bytes()).is_some();
     seen.bytes += frame.len() + 2;
     if markers.delta.as_deref().is_some_and(has) {
-        seen.deltas += 1;
+        seen.deltas += words(frame).max(1);
         seen.last_delta_us = now;
         if seen.first_delta_us == 0 {
             seen.first_delta_us = now;
@@ -186,6 +186,12 @@ fn note(frame: &[u8], now: u64, markers: &Markers, seen: &mut Seen) -> bool {
         seen.terminal_us = now;
     }
     ends
+}
+
+/// The words of a flood in a frame: `w`, six digits and a blank. One frame may hold what the model said in many.
+fn words(frame: &[u8]) -> usize {
+    let is_word = |word: &&[u8]| word[0] == b'w' && word[7] == b' ' && word[1..7].iter().all(u8::is_ascii_digit);
+    frame.windows(8).filter(is_word).count()
 }
 
 /// The `data:` line of a frame.

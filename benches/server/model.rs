@@ -28,6 +28,10 @@ struct Span {
 enum Reply {
     /// So many short texts.
     Texts(usize),
+    /// The same, with a thought behind each, so that no two texts stand together.
+    Mixed(usize),
+    /// So many short texts, each written by itself.
+    Flushed(usize),
     /// So many short texts, so many milliseconds apart.
     Paced(usize, u64),
     /// One tool call: name and arguments in JSON.
@@ -168,6 +172,12 @@ fn reply_to(body: &[u8], tools: &mut Tools) -> (&'static str, Reply) {
         let every = word_behind(turn, "bench-every=").and_then(|digits| digits.parse().ok());
         return ("paced", Reply::Paced(texts, every.unwrap_or(50)));
     }
+    if let Some(texts) = word_behind(turn, "bench-mixed=").and_then(|digits| digits.parse().ok()) {
+        return ("mixed", Reply::Mixed(texts));
+    }
+    if let Some(texts) = word_behind(turn, "bench-flushed=").and_then(|digits| digits.parse().ok()) {
+        return ("flushed", Reply::Flushed(texts));
+    }
     match word_behind(turn, "bench-deltas=").and_then(|digits| digits.parse().ok()) {
         Some(texts) => ("deltas", Reply::Texts(texts)),
         None => ("turn", Reply::Texts(5)),
@@ -258,6 +268,14 @@ fn stream(connection: &mut Connection, reply: &Reply, pacer: &Pacer) -> Result<(
             }
             "\"stop\""
         }
+        Reply::Mixed(texts) => {
+            for number in 0..*texts {
+                push(&format!("{{\"content\":\"w{number:06} \"}}"), "null");
+                push("{\"reasoning_content\":\"hm \"}", "null");
+            }
+            "\"stop\""
+        }
+        Reply::Flushed(texts) => return stream_flushed(connection, *texts),
         Reply::Paced(texts, every_ms) => {
             connection.write(HEAD)?;
             paced = Some(pacer.run(connection.socket()?, *texts, Duration::from_millis(*every_ms))?);
@@ -285,6 +303,25 @@ fn stream(connection: &mut Connection, reply: &Reply, pacer: &Pacer) -> Result<(
     Ok(paced.map_or((first_us, end_us), |(first_us, _)| (first_us, end_us)))
 }
 
+/// Short texts, each a piece of the body by itself, as a model's server writes what has just been made.
+fn stream_flushed(connection: &mut Connection, texts: usize) -> Result<(u64, u64), String> {
+    let event = |delta: &str, finish: &str| {
+        let event = format!(
+            "data: {{\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{{\"index\":0,\
+             \"delta\":{delta},\"finish_reason\":{finish}}}]}}\n\n"
+        );
+        format!("{:x}\r\n{event}\r\n", event.len())
+    };
+    let first_us = now_us();
+    connection.write(HEAD)?;
+    for number in 0..texts {
+        connection.write(event(&format!("{{\"content\":\"w{number:06} \"}}"), "null").as_bytes())?;
+    }
+    let last = format!("{}e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n", event("{}", "\"stop\""));
+    connection.write(last.as_bytes())?;
+    Ok((first_us, now_us()))
+}
+
 /// The same over the wire of Responses. Nothing is paced on it.
 fn stream_responses(connection: &mut Connection, reply: &Reply) -> Result<(u64, u64), String> {
     let at = now_us();
@@ -295,8 +332,8 @@ fn stream_responses(connection: &mut Connection, reply: &Reply) -> Result<(u64, 
     let response = format!("\"id\":\"resp_{at}\",\"object\":\"response\",\"model\":\"m\"");
     push("response.created", &format!("\"response\":{{{response},\"status\":\"in_progress\",\"output\":[]}}"));
     let item = match reply {
-        Reply::Paced(..) => return Err(String::from("nothing is paced over Responses")),
-        Reply::Texts(texts) => {
+        Reply::Paced(..) | Reply::Mixed(_) => return Err(String::from("only texts and calls over Responses")),
+        Reply::Texts(texts) | Reply::Flushed(texts) => {
             let head = format!("\"type\":\"message\",\"id\":\"msg_{at}\",\"role\":\"assistant\"");
             push(
                 "response.output_item.added",

@@ -2,7 +2,7 @@
  * Turns on an instant scripted model, driven in one run: our server, `opencode serve`, `pi --mode rpc` and `codex app-server`,
  * the model alone and the model read by its vendor's SDK. From the prompt to the event that ends the turn, and to the first piece of text.
  *
- *   node benches/tools/peers.mjs [--cache DIR] [--only NAME,NAME] [--rounds N] [--markdown FILE] [--keep]
+ *   node benches/tools/peers.mjs [--cache DIR] [--only NAME,NAME] [--work short,bash,d2000,f2000,d10000,f10000] [--rounds N] [--markdown FILE] [--keep]
  *
  * The peers are installed into the cache, once (npm; about 900 MB). Each has a home of its own, everything off that would reach
  * the network, and is asked in turn with the others, so that what else the machine does hits all of them. All are watched in
@@ -42,8 +42,16 @@ const WORK = {
     aim: 'the model + ≤ 15 ms',
   },
   d2000: { prompt: 'bench-deltas=2000 go on', rounds: 15, what: '2,000 deltas', aim: '≤ 1.5 × the model' },
+  f2000: {
+    prompt: 'bench-flushed=2000 go on',
+    rounds: 15,
+    what: '2,000 deltas, each written by itself',
+    aim: '≤ 1.5 × the model',
+  },
   d10000: { prompt: 'bench-deltas=10000 go on', rounds: 7, what: '10,000 deltas', aim: '≤ 1.5 × the model' },
 }
+
+WORK.f10000 = { ...WORK.f2000, prompt: 'bench-flushed=10000 go on', rounds: 7, what: '10,000 of these' }
 
 /** Counts markers in a stream of bytes; a marker never spans two pieces unseen. */
 function watcher() {
@@ -92,33 +100,48 @@ function post(url, body, onBytes = () => {}) {
   })
 }
 
+/** What was said so far, in JSON: each turn sends all of it, as a program without an agent in it would. */
+function conversation() {
+  let before = ''
+  return {
+    /** The messages of a request: those before, and these. */
+    with: (...messages) => `[${before}${messages.map((message) => JSON.stringify(message)).join(',')}]`,
+    /** Adds a prompt and what the answer's bytes say. */
+    add(prompt, answer) {
+      const pieces = answer.matchAll(/"(?:content|delta)":"(w\d+ )"/g)
+      const text = Array.from(pieces, ([, piece]) => piece).join('')
+      before += `${JSON.stringify({ role: 'user', content: prompt })},${JSON.stringify({ role: 'assistant', content: text })},`
+    },
+  }
+}
+
+const TOOLS = [{ type: 'function', function: { name: 'bash', parameters: { type: 'object' } } }]
+
 /** The model without anything before it, on the wire that is named. */
 function modelAlone(model, wire) {
   const url = `http://${model.address}/v1/${wire}`
-  const tools = [{ type: 'function', function: { name: 'bash', parameters: { type: 'object' } } }]
+  const said = conversation()
+  const messages = wire === 'responses' ? 'input' : 'messages'
+  const body = (...more) =>
+    `{"model":"m","stream":true,"${messages}":${said.with(...more)},"tools":${JSON.stringify(TOOLS)}}`
   return {
     async turn(prompt) {
-      const said = [{ role: 'user', content: prompt }]
-      const since = performance.now()
-      let firstMs
-      const ask = (more) =>
-        post(
-          url,
-          JSON.stringify({
-            model: 'm',
-            stream: true,
-            [wire === 'responses' ? 'input' : 'messages']: [...said, ...more],
-            tools,
-          }),
-          (bytes) => {
-            if (firstMs === undefined && bytes.includes('"delta"')) firstMs = performance.now() - since
-          },
-        )
-      await ask([])
-      // The two answers of a turn with a call.
+      const user = { role: 'user', content: prompt }
+      // The two requests of a turn with a call.
+      const bodies = [body(user)]
       if (prompt.includes('bench-bash'))
-        await ask([wire === 'responses' ? { type: 'function_call_output' } : { role: 'tool' }])
-      return { wallMs: performance.now() - since, firstMs }
+        bodies.push(body(user, wire === 'responses' ? { type: 'function_call_output' } : { role: 'tool' }))
+      const since = performance.now()
+      const seen = []
+      let firstMs
+      for (const each of bodies)
+        await post(url, each, (bytes) => {
+          seen.push(bytes)
+          if (firstMs === undefined && bytes.includes('"delta"')) firstMs = performance.now() - since
+        })
+      const wallMs = performance.now() - since
+      said.add(prompt, Buffer.concat(seen).toString())
+      return { wallMs, firstMs }
     },
     end() {},
   }
@@ -128,19 +151,30 @@ function modelAlone(model, wire) {
 async function modelBySdk(cache, model) {
   const [{ default: OpenAI }] = await load(cache)
   const openai = new OpenAI({ apiKey: 'none', baseURL: `http://${model.address}/v1` })
-  const tools = [{ type: 'function', function: { name: 'bash', parameters: { type: 'object' } } }]
+  const before = []
   return {
     async turn(prompt) {
+      const user = { role: 'user', content: prompt }
+      let [text, firstMs] = ['', undefined]
       const since = performance.now()
-      let firstMs
       const ask = async (more) => {
-        const messages = [{ role: 'user', content: prompt }, ...more]
-        for await (const chunk of await openai.chat.completions.create({ model: 'm', messages, tools, stream: true }))
-          if (chunk.choices[0]?.delta?.content) firstMs ??= performance.now() - since
+        const messages = [...before, user, ...more]
+        for await (const chunk of await openai.chat.completions.create({
+          model: 'm',
+          messages,
+          tools: TOOLS,
+          stream: true,
+        })) {
+          const piece = chunk.choices[0]?.delta?.content
+          if (piece) firstMs ??= performance.now() - since
+          text += piece ?? ''
+        }
       }
       await ask([])
       if (prompt.includes('bench-bash')) await ask([{ role: 'tool', tool_call_id: 'c', content: '' }])
-      return { wallMs: performance.now() - since, firstMs }
+      const wallMs = performance.now() - since
+      before.push(user, { role: 'assistant', content: text })
+      return { wallMs, firstMs }
     },
     end() {},
   }
@@ -322,6 +356,7 @@ async function main() {
     options: {
       cache: { type: 'string', default: join(homedir(), '.cache', 'simse-bench') },
       only: { type: 'string', default: 'model alone,model by SDK,simse,opencode,pi,codex' },
+      work: { type: 'string', default: Object.keys(WORK).join(',') },
       rounds: { type: 'string' },
       markdown: { type: 'string' },
       keep: { type: 'boolean', default: false },
@@ -337,7 +372,7 @@ async function main() {
     `|---|---|${'---|'.repeat(Object.keys(all).length)}`,
   ]
   try {
-    for (const { prompt, rounds, what, aim } of Object.values(WORK)) {
+    for (const { prompt, rounds, what, aim } of values.work.split(',').map((name) => WORK[name])) {
       const seen = Object.fromEntries(Object.keys(all).map((name) => [name, []]))
       for (let round = -WARM; round < Number(values.rounds ?? rounds); round++) {
         for (const [name, { turn }] of Object.entries(all)) {

@@ -34,6 +34,8 @@ pub const CLIENT_GRACE_MS: u64 = 5_000;
 pub const SHUTDOWN_GRACE_MS: u64 = 8_000;
 /// Longest silence of a model, before its first byte and between any two.
 pub const MODEL_IDLE_TIMEOUT_MS: u64 = 120_000;
+/// Bytes of text that pieces of a model become one of.
+pub const JOINED_BYTES_MAX: usize = 4 << 10;
 /// Time between two comments on a silent event stream (contract.md, The event stream).
 pub const HEARTBEAT_MS: u64 = 15_000;
 /// Longest wait for the head of a request, on an idle connection too.

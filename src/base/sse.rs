@@ -5,6 +5,8 @@
 //!
 //! Invariant: how the bytes are cut into pieces changes nothing.
 
+use std::borrow::Cow;
+
 /// A line or an event is longer than allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an event is longer than {0} bytes")]
@@ -55,14 +57,18 @@ impl SseReader {
             self.after_cr = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
+        // The first line of an event's data, where it lies in this piece: mostly it is all of it, and need not be copied.
+        let mut held = None;
         while let Some(end) = memchr::memchr2(b'\n', b'\r', bytes) {
             self.check_room(end)?;
             if self.line.is_empty() {
-                self.take_line(&bytes[..end], &mut take)?;
+                self.take_line(&bytes[..end], &mut held, &mut take)?;
             } else {
                 let mut line = std::mem::take(&mut self.line);
                 line.extend_from_slice(&bytes[..end]);
-                self.take_line(&line, &mut take)?;
+                let mut own = None;
+                self.take_line(&line, &mut own, &mut take)?;
+                self.keep(own)?;
                 // Its room is used again.
                 line.clear();
                 self.line = line;
@@ -74,6 +80,7 @@ impl SseReader {
                 bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
             }
         }
+        self.keep(held)?;
         self.check_room(bytes.len())?;
         self.line.extend_from_slice(bytes);
         Ok(())
@@ -88,14 +95,32 @@ impl SseReader {
         if self.line.len().saturating_add(more) > self.bytes_max { Err(TooLong(self.bytes_max)) } else { Ok(()) }
     }
 
-    fn take_line(&mut self, mut line: &[u8], take: &mut impl FnMut(&str, &str)) -> Result<(), TooLong> {
+    /// Copies what lies in a piece that goes.
+    fn keep(&mut self, held: Option<&[u8]>) -> Result<(), TooLong> {
+        let Some(value) = held else { return Ok(()) };
+        if self.data.len().saturating_add(value.len()) > self.bytes_max {
+            return Err(TooLong(self.bytes_max));
+        }
+        self.data.push_str(&readable(value));
+        Ok(())
+    }
+
+    fn take_line<'b>(
+        &mut self,
+        mut line: &'b [u8],
+        held: &mut Option<&'b [u8]>,
+        take: &mut impl FnMut(&str, &str),
+    ) -> Result<(), TooLong> {
         if std::mem::take(&mut self.first_line) {
             line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
         }
         if line.is_empty() {
             self.last_id.clone_from(&self.id);
             if std::mem::take(&mut self.has_data) {
-                take(&self.event, &self.data);
+                match held.take() {
+                    Some(data) => take(&self.event, &readable(data)),
+                    None => take(&self.event, &self.data),
+                }
             }
             self.event.clear();
             self.data.clear();
@@ -107,22 +132,28 @@ impl SseReader {
         };
         let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
+            b"data" if !std::mem::replace(&mut self.has_data, true) => *held = Some(value),
             b"data" => {
-                if self.data.len().saturating_add(value.len()) > self.bytes_max {
-                    return Err(TooLong(self.bytes_max));
-                }
-                if std::mem::replace(&mut self.has_data, true) {
-                    self.data.push('\n');
-                }
-                self.data.push_str(&String::from_utf8_lossy(value));
+                self.keep(held.take())?;
+                self.data.push('\n');
+                self.keep(Some(value))?;
             }
-            b"event" => self.event = String::from_utf8_lossy(value).into_owned(),
-            b"id" if !value.contains(&0) => self.id = String::from_utf8_lossy(value).into_owned(),
+            b"event" => {
+                self.event.clear();
+                self.event.push_str(&readable(value));
+            }
+            b"id" if !value.contains(&0) => self.id = readable(value).into_owned(),
             // A comment, `retry`, or a word of the future.
             _ => {}
         }
         Ok(())
     }
+}
+
+/// A text as it is; what is no UTF-8 in it is replaced.
+fn readable(bytes: &[u8]) -> Cow<'_, str> {
+    // Checked whole first: that is many times as fast as looking for what would have to be replaced.
+    str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 #[cfg(test)]

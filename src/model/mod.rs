@@ -9,6 +9,7 @@ mod facts;
 mod ids;
 mod messages;
 mod names;
+mod pieces;
 pub mod retry;
 
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ pub use facts::{ModelFacts, Prices};
 pub use ids::{CallIds, is_named};
 pub use messages::Messages;
 pub use names::WireNames;
+pub use pieces::{Pieces, add_reasoning, add_text};
 
 /// What a model is asked.
 #[derive(Debug, Clone, Default)]

@@ -30,9 +30,6 @@ const LINGER: Duration = Duration::from_millis(20);
 /// Bytes of it that may.
 const LINGER_BYTES: usize = 16 << 10;
 
-/// Bytes of text of which pieces become one.
-const JOINED_BYTES_MAX: usize = 4 << 10;
-
 /// What an event costs in memory beside its payload, in bytes, about.
 const EVENT_OVERHEAD: usize = 200;
 
@@ -125,7 +122,7 @@ impl Journal {
         else {
             return false;
         };
-        if of != turn || whole.len() + text.len() > JOINED_BYTES_MAX || !self.store.is_crowded() {
+        if of != turn || whole.len() + text.len() > limit::JOINED_BYTES_MAX || !self.store.is_crowded() {
             return false;
         }
         whole.push_str(text);
@@ -575,7 +572,7 @@ mod tests {
         say(&other, "5");
         journal.emit(&other, &EventBody::StreamStart {}).expect("taken");
         say(&other, "6");
-        say(&other, &"x".repeat(JOINED_BYTES_MAX));
+        say(&other, &"x".repeat(limit::JOINED_BYTES_MAX));
         for text in ["7", "8"] {
             journal.emit(&other, &EventBody::StreamReasoning { text: text.into() }).expect("taken");
         }
@@ -583,7 +580,7 @@ mod tests {
         assert_eq!(store.end(Ok(())), [1]);
         let held = store.held();
         assert_eq!(held[..4], [r#"{"text":"2\"34"}"#, r#"{"text":"5"}"#, "{}", r#"{"text":"6"}"#]);
-        assert_eq!(held[4].len(), JOINED_BYTES_MAX + r#"{"text":""}"#.len());
+        assert_eq!(held[4].len(), limit::JOINED_BYTES_MAX + r#"{"text":""}"#.len());
         assert_eq!(held[5..], [r#"{"text":"78"}"#, r#"{"text":"9"}"#]);
         assert_eq!(store.end(Ok(())), [2, 3, 4, 5, 6, 7, 8]);
         // With room for each, each is its own.

@@ -47,7 +47,7 @@ use tokio_util::task::TaskTracker;
 use crate::base::limit;
 use crate::base::secrets::Secrets;
 use crate::config::{AcpMcpServers, AcpPermissionPolicy, AcpProfile, AcpTools, ToolBridge, find_program_in};
-use crate::model::{Model, ModelError, ModelRequest, ModelStream};
+use crate::model::{Model, ModelError, ModelRequest, ModelStream, Pieces};
 use crate::protocol::ACP_PREFIX;
 
 pub use client::{AcpAbilities, AcpSession};
@@ -200,7 +200,7 @@ impl Model for AcpAgent {
             tokio::spawn(turn::drive(agent, request, cancel, out));
             futures_util::stream::unfold(events, |mut events| async move { Some((events.recv().await?, events)) })
         };
-        Box::pin(futures_util::stream::once(begin).flatten())
+        Box::pin(Pieces::of(Box::pin(futures_util::stream::once(begin).flatten())))
     }
 }
 

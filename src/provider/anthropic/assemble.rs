@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::NAME;
-use crate::model::{ModelError, ModelEvent, StopReason};
+use crate::model::{ModelError, ModelEvent, StopReason, add_reasoning, add_text};
 use crate::protocol::{Original, Usage};
 use crate::provider::wire::{
-    Assemble, Length, Redactor, State, Text, arguments_or_none, call_of, count, lenient, size,
+    Alike, Assemble, Length, Redactor, State, Text, arguments_or_none, call_of, count, lenient, size,
 };
 
 /// Blocks of one reply, at most.
@@ -52,6 +52,23 @@ struct Delta<'a> {
     signature: Text<'a>,
     #[serde(borrow)]
     stop_reason: Text<'a>,
+}
+
+impl Delta<'_> {
+    /// What it says, and whether that is a text, arguments or thinking.
+    fn words(&self) -> (Kind, &str) {
+        let all = [(Kind::Text, &self.text), (Kind::Call, &self.partial_json), (Kind::Thinking, &self.thinking)];
+        let said = all.into_iter().find(|(_, words)| !words.0.is_empty());
+        said.map_or((Kind::Thinking, ""), |(kind, words)| (kind, words.0.as_ref()))
+    }
+
+    /// The same where it says nothing else, in words that stand in the event as they are.
+    fn alone(&self) -> Option<(Kind, &str)> {
+        let all = [&self.text, &self.partial_json, &self.thinking, &self.signature, &self.stop_reason];
+        let mut said = all.into_iter().filter(|words| !words.0.is_empty());
+        let alone = said.next().is_some_and(|words| matches!(words.0, Cow::Borrowed(_))) && said.next().is_none();
+        Some(self.words()).filter(|(_, words)| alone && !words.is_empty())
+    }
 }
 
 /// A message.
@@ -147,6 +164,9 @@ pub(in crate::provider) struct Assembler {
     usage: Option<WireUsage>,
     stop: Option<String>,
     length: Length,
+    /// The last piece: what it belongs to, and what stands about it.
+    last: (Option<u64>, Kind),
+    alike: Alike,
     done: bool,
 }
 
@@ -161,6 +181,8 @@ impl Assembler {
             usage: None,
             stop: None,
             length: Length::default(),
+            last: (None, Kind::Other),
+            alike: Alike::default(),
             done: false,
         }
     }
@@ -179,6 +201,10 @@ impl Assemble for Assembler {
         if self.done || data.trim().is_empty() {
             return Ok(());
         }
+        if let Some(words) = self.alike.text(event, data) {
+            let (index, kind) = self.last;
+            return self.add(index, kind, words, "");
+        }
         // Some end with the word of another wire.
         if data.trim() == "[DONE]" {
             return self.close();
@@ -186,15 +212,22 @@ impl Assemble for Assembler {
         if event == "error" {
             return Err(self.redact.told_error(data));
         }
+        let name = event;
         let event: Event<'_> = self.redact.read(data)?;
         if let Some(error) = event.error.filter(|error| !error.is_null()) {
             return Err(self.redact.reported(&error));
+        }
+        if let (Some(delta), None, "content_block_delta") = (&event.delta, event.usage, event.r#type.0.as_ref())
+            && let Some((kind, words)) = delta.alone()
+        {
+            self.alike.learn(name, data, words);
+            self.last = (event.index, kind);
         }
         if let Some(usage) = event.usage {
             self.usage = Some(self.usage.unwrap_or_default().updated(usage));
         }
         match event.r#type.0.as_ref() {
-            "content_block_delta" => self.take_delta(event.index, event.delta.unwrap_or_default()),
+            "content_block_delta" => self.take_delta(event.index, &event.delta.unwrap_or_default()),
             "content_block_start" => self.begin(event.index, event.content_block.unwrap_or_default()),
             "message_start" => {
                 if let Some(message) = event.message {
@@ -302,14 +335,16 @@ impl Assembler {
         self.length.add(bytes)
     }
 
-    fn take_delta(&mut self, index: Option<u64>, delta: Delta<'_>) -> Result<(), ModelError> {
-        let (kind, words) = match () {
-            () if !delta.text.0.is_empty() => (Kind::Text, delta.text.0),
-            () if !delta.partial_json.0.is_empty() => (Kind::Call, delta.partial_json.0),
-            () if !delta.thinking.0.is_empty() => (Kind::Thinking, delta.thinking.0),
-            () if !delta.signature.0.is_empty() => (Kind::Thinking, Cow::Borrowed("")),
-            () => return Ok(()),
-        };
+    fn take_delta(&mut self, index: Option<u64>, delta: &Delta<'_>) -> Result<(), ModelError> {
+        let (kind, words) = delta.words();
+        self.add(index, kind, words, &delta.signature.0)
+    }
+
+    /// Adds to the block of that index. Nothing begins none.
+    fn add(&mut self, index: Option<u64>, kind: Kind, words: &str, signature: &str) -> Result<(), ModelError> {
+        if words.is_empty() && signature.is_empty() {
+            return Ok(());
+        }
         // Without an index it is the last one's.
         let found = self.blocks.iter().rposition(|block| index.is_none() || block.index == index);
         let at = match found {
@@ -321,10 +356,10 @@ impl Assembler {
             }
         };
         if let Some(block) = self.blocks.get_mut(at) {
-            block.signature.push_str(&delta.signature.0);
+            block.signature.push_str(signature);
         }
-        self.length.add(delta.signature.0.len())?;
-        self.say(at, &words)
+        self.length.add(signature.len())?;
+        self.say(at, words)
     }
 
     /// Adds to a block.
@@ -336,8 +371,8 @@ impl Assembler {
         let Some(block) = self.blocks.get_mut(at) else { return Ok(()) };
         block.words.push_str(words);
         match block.kind {
-            Kind::Text => self.events.push(ModelEvent::Text(words.to_owned())),
-            Kind::Thinking => self.events.push(ModelEvent::Reasoning(words.to_owned())),
+            Kind::Text => add_text(&mut self.events, words),
+            Kind::Thinking => add_reasoning(&mut self.events, words),
             Kind::Call | Kind::Other => {}
         }
         Ok(())

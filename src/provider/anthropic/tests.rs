@@ -569,3 +569,43 @@ mod pieces {
         }
     }
 }
+
+/// What only differs in its text from the event before is not read anew.
+mod alike {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Pieces of blocks that are open at once, and all of their events.
+    fn read(pieces: &[(u64, u8, String)], padded: bool) -> Vec<ModelEvent> {
+        let mut assembler = assembler();
+        let mut take = |event: Value| assembler.take(event["type"].as_str().unwrap(), &event.to_string()).unwrap();
+        take(begun());
+        for (number, (index, kind, text)) in pieces.iter().enumerate() {
+            let mut event = delta(
+                *index,
+                match kind {
+                    0 => json!({ "type": "text_delta", "text": text }),
+                    1 => json!({ "type": "thinking_delta", "thinking": text }),
+                    2 => json!({ "type": "input_json_delta", "partial_json": text }),
+                    _ => json!({ "type": "signature_delta", "signature": text }),
+                },
+            );
+            if padded {
+                // No two of them are alike.
+                event["number"] = number.into();
+            }
+            take(event);
+        }
+        ended("end_turn").into_iter().for_each(take);
+        assembler.drain().collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn say_what_they_would_when_read(pieces in proptest::collection::vec((0_u64..2, 0_u8..4, "[a-c\"\\\\é\n{}]{0,3}"), 0..40)) {
+            prop_assert_eq!(read(&pieces, false), read(&pieces, true));
+        }
+    }
+}

@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::own::Own;
-use crate::model::{ModelError, ModelEvent, StopReason};
+use crate::model::{ModelError, ModelEvent, StopReason, add_text};
 use crate::protocol::{Cost, Usage};
 use crate::provider::wire::{
-    Assemble, Length, Redactor, State, Words, amount, call_of, count, cut_short, from_object, lenient,
+    Alike, Assemble, Length, Redactor, State, Words, amount, call_of, count, cut_short, from_object, lenient,
 };
 
 /// Calls of one reply, at most.
@@ -28,6 +28,20 @@ struct Chunk<'a> {
     usage: Option<WireUsage>,
     #[serde(default)]
     error: Option<Value>,
+}
+
+impl Chunk<'_> {
+    /// Its text, where it says nothing else, in words that stand in the data as they are.
+    fn text_alone(&self) -> Option<&str> {
+        let (Some([choice, ..]), None, None) = (self.choices.as_deref(), self.usage, &self.error) else { return None };
+        let (Some(delta), None, None) = (&choice.delta, choice.usage, &choice.error) else { return None };
+        let Some(Words { text: Cow::Borrowed(text), .. }) = &delta.content else { return None };
+        let others = [&choice.finish_reason, &delta.refusal, &delta.reasoning_content, &delta.reasoning];
+        let nothing = others.iter().all(|words| words.as_deref().is_none_or(str::is_empty))
+            && delta.reasoning_details.as_ref().is_none_or(Vec::is_empty)
+            && delta.tool_calls.as_ref().is_none_or(Vec::is_empty);
+        nothing.then_some(text)
+    }
 }
 
 #[derive(Deserialize)]
@@ -46,8 +60,8 @@ struct Choice<'a> {
 
 #[derive(Deserialize)]
 struct Delta<'a> {
-    #[serde(default)]
-    content: Option<Words>,
+    #[serde(default, borrow)]
+    content: Option<Words<'a>>,
     #[serde(default, borrow)]
     refusal: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
@@ -78,8 +92,8 @@ struct CallDelta<'a> {
 struct FunctionDelta<'a> {
     #[serde(default, borrow)]
     name: Option<Cow<'a, str>>,
-    #[serde(default)]
-    arguments: Option<Words>,
+    #[serde(default, borrow)]
+    arguments: Option<Words<'a>>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -151,6 +165,7 @@ pub(super) struct Assembler {
     /// Anything at all was said.
     spoke: bool,
     length: Length,
+    alike: Alike,
     done: bool,
 }
 
@@ -167,6 +182,7 @@ impl Assembler {
             refused: false,
             spoke: false,
             length: Length::default(),
+            alike: Alike::default(),
             done: false,
         }
     }
@@ -189,6 +205,11 @@ impl Assemble for Assembler {
         if self.done || data.trim().is_empty() {
             return Ok(());
         }
+        if let Some(text) = self.alike.text(event, data) {
+            self.count(text.len())?;
+            add_text(&mut self.events, text);
+            return Ok(());
+        }
         if data.trim() == "[DONE]" {
             return if self.stop.is_some() || self.spoke { self.finish() } else { Err(cut_short()) };
         }
@@ -197,11 +218,11 @@ impl Assemble for Assembler {
             let value: Value = serde_json::from_str(&data).unwrap_or_else(|_| Value::from(data.as_str()));
             return Err(self.redact(from_object(value.get("error").unwrap_or(&value))));
         }
-        self.take_chunk(data)
+        self.take_chunk(event, data)
     }
 
     fn take_whole(&mut self, body: &str) -> Result<(), ModelError> {
-        self.take_chunk(body)?;
+        self.take_chunk("", body)?;
         if self.stop.is_none() && !self.spoke {
             let error = ModelError::Malformed("the model's provider sent JSON without any choice in it".into());
             return Err(error);
@@ -232,8 +253,11 @@ impl Assemble for Assembler {
 }
 
 impl Assembler {
-    fn take_chunk(&mut self, data: &str) -> Result<(), ModelError> {
+    fn take_chunk(&mut self, event: &str, data: &str) -> Result<(), ModelError> {
         let chunk: Chunk<'_> = self.redact.read(data)?;
+        if let Some(text) = chunk.text_alone() {
+            self.alike.learn(event, data, text);
+        }
         self.check(chunk.error)?;
         self.usage = chunk.usage.or(self.usage);
         // One answer was asked for: the first choice is all there is.
@@ -271,11 +295,11 @@ impl Assembler {
             let bytes = self.own.details(detail)?;
             self.count(bytes)?;
         }
-        let refusal = delta.refusal.filter(|text| !text.is_empty()).map(Cow::into_owned);
+        let refusal = delta.refusal.filter(|text| !text.is_empty());
         self.refused |= refusal.is_some();
         for text in [Some(content.text), refusal].into_iter().flatten().filter(|text| !text.is_empty()) {
             self.count(text.len())?;
-            self.events.push(ModelEvent::Text(text));
+            add_text(&mut self.events, &text);
         }
         for call in delta.tool_calls.into_iter().flatten() {
             let bytes = call.function.as_ref().map_or(0, |function| {

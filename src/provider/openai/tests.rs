@@ -378,3 +378,46 @@ fn other_tools_make_another_request() {
         assert_eq!(sent["tools"].as_array().map(Vec::len), Some(1));
     }
 }
+
+/// What only differs in its text from the chunk before is not read anew.
+mod alike {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(pieces: &[(u8, String)], padded: bool) -> Vec<ModelEvent> {
+        let mut assembler = Assembler::new("openai/m", Redactor::default());
+        for (number, (kind, text)) in pieces.iter().enumerate() {
+            let delta = match kind {
+                0..=3 => json!({ "content": text }),
+                4 => json!({ "reasoning_content": text }),
+                5 => json!({ "content": text, "reasoning": text }),
+                6 => json!({ "content": text, "refusal": text }),
+                7 => json!({ "content": [{ "type": "text", "text": text }] }),
+                8 => piece(Some(0), Some("a"), Some("t"), Some(text)),
+                _ => json!({ "content": text, "tool_calls": [{ "index": 0, "function": { "arguments": text } }] }),
+            };
+            let mut chunk =
+                json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }], "error": null });
+            if *kind == 1 {
+                chunk["usage"] = json!({ "prompt_tokens": text.len() });
+            }
+            if padded {
+                // No two of them are alike.
+                chunk["number"] = number.into();
+            }
+            assembler.take("", &chunk.to_string()).unwrap();
+        }
+        assembler.take("", &json!({ "choices": [{ "delta": {}, "finish_reason": "stop" }] }).to_string()).unwrap();
+        assembler.take("", "[DONE]").unwrap();
+        assembler.drain().collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+        #[test]
+        fn say_what_they_would_when_read(pieces in proptest::collection::vec((0_u8..10, "[a-c\"\\\\é\n{}]{0,3}"), 0..40)) {
+            prop_assert_eq!(read(&pieces, false), read(&pieces, true));
+        }
+    }
+}

@@ -36,8 +36,8 @@ struct Event<'a> {
     #[serde(default)]
     delta: Option<String>,
     /// The whole of what came in pieces.
-    #[serde(default)]
-    arguments: Option<Words>,
+    #[serde(default, borrow)]
+    arguments: Option<Words<'a>>,
     #[serde(default, borrow)]
     item: Option<&'a RawValue>,
     #[serde(default, borrow)]
@@ -105,8 +105,8 @@ struct WireItem<'a> {
     call_id: Option<String>,
     #[serde(default)]
     name: Option<String>,
-    #[serde(default)]
-    arguments: Option<Words>,
+    #[serde(default, borrow)]
+    arguments: Option<Words<'a>>,
     #[serde(default)]
     content: Option<Vec<WirePart>>,
     #[serde(default)]
@@ -261,7 +261,7 @@ impl Assembler {
             }
             "response.function_call_arguments.done" => {
                 let at = self.place_of(&event)?;
-                let whole = event.arguments.map(|words| words.text);
+                let whole = event.arguments.map(|words| words.text.into_owned());
                 set(&mut self.items[at].call.get_or_insert_default().arguments, whole);
                 Ok(())
             }
@@ -303,7 +303,8 @@ impl Assembler {
         if item.kind == "function_call" {
             let (id, name) = (item.call_id.unwrap_or_default(), item.name.unwrap_or_default());
             self.length.add(id.len() + name.len())?;
-            self.items[at].call = Some(Call { id, name, arguments: item.arguments.unwrap_or_default().text });
+            self.items[at].call =
+                Some(Call { id, name, arguments: item.arguments.unwrap_or_default().text.into_owned() });
         }
         Ok(())
     }
@@ -346,7 +347,7 @@ impl Assembler {
             let call = partial.call.get_or_insert_default();
             set(&mut call.id, item.call_id.or(item.id));
             set(&mut call.name, item.name);
-            set(&mut call.arguments, item.arguments.map(|words| words.text));
+            set(&mut call.arguments, item.arguments.map(|words| words.text.into_owned()));
             return Ok(());
         }
         let spoke = partial.spoke;

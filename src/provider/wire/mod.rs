@@ -6,6 +6,7 @@
 //! - `sent`: bodies that begin as the last one of their conversation did
 //! - `rounds`: conversations for wires on which user and model take turns
 //! - `calls`: arguments of calls, whole or not; `words`: texts in other forms than a string; `figures`: numbers that may be none
+//! - `alike`: events as the one before
 //! - `held`: schemas that answers are held to
 //! - `failure`, `overflow`: the kinds of errors; `reach`: what is known of an endpoint
 //! - `tape`: answers that are kept, and given again
@@ -13,6 +14,7 @@
 //! Invariants: a key stands in the header that its wire wants it in and nowhere else, no error repeats it; one stream holds at
 //! most `MODEL_REPLY_BYTES_MAX` and waits at most the idle time-out for its next byte.
 
+mod alike;
 mod answer;
 mod assemble;
 mod calls;
@@ -38,6 +40,7 @@ use serde_json::{Map, Value};
 use crate::model::{ModelError, ModelFacts, ModelRequest, WireNames};
 use crate::protocol::ToolDefinition;
 
+pub(super) use alike::Alike;
 pub(super) use assemble::{Assemble, Length, State, size};
 pub(super) use calls::{arguments_or_none, call_of};
 pub(super) use failure::{BODY_BYTES_MAX, Redactor, cut_short, from_http, from_object, from_status};

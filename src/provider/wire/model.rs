@@ -19,7 +19,7 @@ use crate::base::BoxFuture;
 use crate::base::http::{self, Post};
 use crate::base::limit;
 use crate::base::sse::SseReader;
-use crate::model::{Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream};
+use crate::model::{Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream, Pieces};
 use crate::protocol::ToolDefinition;
 
 /// Lists of tools whose words are kept.
@@ -95,10 +95,10 @@ impl Model for HttpModel {
             told: Arc::default(),
             pass: None,
         });
-        Box::pin(futures_util::stream::unfold(talk, |mut talk| async move {
+        Box::pin(Pieces::of(Box::pin(futures_util::stream::unfold(talk, |mut talk| async move {
             let item = talk.next().await?;
             Some((item, talk))
-        }))
+        }))))
     }
 }
 
@@ -266,15 +266,23 @@ impl Talk {
     /// Takes what was assembled.
     fn hand_out(&mut self, assembler: &mut dyn Assemble) {
         let (names, prices) = (&self.told.names, self.endpoint.spec.facts.prices);
-        self.ready.extend(assembler.drain().map(|event| match event {
-            ModelEvent::Usage(mut usage) => {
-                if let Some(prices) = prices.filter(|_| usage.cost.is_zero()) {
-                    usage.cost = prices.cost(&usage);
+        for event in assembler.drain() {
+            let event = match event {
+                ModelEvent::Usage(mut usage) => {
+                    if let Some(prices) = prices.filter(|_| usage.cost.is_zero()) {
+                        usage.cost = prices.cost(&usage);
+                    }
+                    ModelEvent::Usage(usage)
                 }
-                ModelEvent::Usage(usage)
-            }
-            event => names.restore(event),
-        }));
+                event => names.restore(event),
+            };
+            // Pieces that came together go on together.
+            let event = match self.ready.back_mut() {
+                Some(last) => last.join(event),
+                None => Some(event),
+            };
+            self.ready.extend(event);
+        }
     }
 
     async fn listen(&mut self, mut listening: Box<Listening>) -> Result<Phase, ModelError> {

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 
 /// A text. Some send a list of parts in its place, of which some are thoughts, and some an object where JSON in a string belongs.
 #[derive(Debug, Default)]
-pub(in crate::provider) struct Words {
-    /// What is said.
-    pub(in crate::provider) text: String,
+pub(in crate::provider) struct Words<'a> {
+    /// What is said; without a copy where it is a string that has no escapes.
+    pub(in crate::provider) text: Cow<'a, str>,
     /// What is thought.
     pub(in crate::provider) thoughts: String,
 }
@@ -52,7 +52,7 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 }
 
-impl<'de> Deserialize<'de> for Words {
+impl<'de: 'a, 'a> Deserialize<'de> for Words<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(WordsVisitor)
     }
@@ -61,37 +61,37 @@ impl<'de> Deserialize<'de> for Words {
 struct WordsVisitor;
 
 impl<'de> Visitor<'de> for WordsVisitor {
-    type Value = Words;
+    type Value = Words<'de>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a text")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Words, E> {
-        Ok(Words { text: text.to_owned(), ..Words::default() })
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Words<'de>, E> {
+        Ok(Words { text: Cow::Borrowed(text), ..Words::default() })
     }
 
-    fn visit_string<E>(self, text: String) -> Result<Words, E> {
-        Ok(Words { text, ..Words::default() })
+    fn visit_str<E>(self, text: &str) -> Result<Words<'de>, E> {
+        Ok(Words { text: Cow::Owned(text.to_owned()), ..Words::default() })
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Words, A::Error> {
-        let mut words = Words::default();
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Words<'de>, A::Error> {
+        let (mut text, mut thoughts) = (String::new(), String::new());
         while let Some(part) = parts.next_element::<Value>()? {
-            words.text.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
+            text.push_str(part.get("text").and_then(Value::as_str).unwrap_or_default());
             match part.get("thinking") {
-                Some(Value::String(thought)) => words.thoughts.push_str(thought),
-                Some(Value::Array(thoughts)) => thoughts.iter().for_each(|thought| {
-                    words.thoughts.push_str(thought.get("text").and_then(Value::as_str).unwrap_or_default());
+                Some(Value::String(thought)) => thoughts.push_str(thought),
+                Some(Value::Array(all)) => all.iter().for_each(|thought| {
+                    thoughts.push_str(thought.get("text").and_then(Value::as_str).unwrap_or_default());
                 }),
                 _ => {}
             }
         }
-        Ok(words)
+        Ok(Words { text: Cow::Owned(text), thoughts })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Words, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Words<'de>, A::Error> {
         let object = Map::<String, Value>::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(Words { text: Value::Object(object).to_string(), ..Words::default() })
+        Ok(Words { text: Cow::Owned(Value::Object(object).to_string()), ..Words::default() })
     }
 }
