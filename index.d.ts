@@ -440,11 +440,39 @@ export interface MCPClientConfig {
     request: MCPSamplingRequest,
     about: MCPRequestAbout,
   ) => MCPSamplingResult | Promise<MCPSamplingResult>
-  /** Has a form filled in for a server (`elicitation/create`). Without it servers are told that there is nobody. */
+  /**
+   * Has a form filled in for a server, or a page opened (`elicitation/create`). Without it servers are told that there is nobody. Show a page's whole
+   * address to your user, and open nothing before he has agreed: `accept` says that he has, and not that he is done there.
+   */
   readonly onElicitation?: (
-    request: { readonly message: string; readonly requestedSchema: Readonly<Record<string, unknown>> },
+    request: MCPElicitationRequest,
     about: MCPRequestAbout,
   ) => MCPElicitationResult | Promise<MCPElicitationResult>
+}
+
+/** What a server wants of a person. */
+export type MCPElicitationRequest = MCPFormRequest | MCPPageRequest
+
+/** A form to be filled in. */
+export interface MCPFormRequest {
+  /** It is a form. */
+  readonly mode: 'form'
+  /** What it is for. */
+  readonly message: string
+  /** A schema of its fields. */
+  readonly requestedSchema: Readonly<Record<string, unknown>>
+}
+
+/** A page to be opened in a browser, for what is not to pass through the program: a login, a secret, a payment. */
+export interface MCPPageRequest {
+  /** It is a page. */
+  readonly mode: 'url'
+  /** What it is for. */
+  readonly message: string
+  /** Its address, http or https. */
+  readonly url: string
+  /** Its name with the server. */
+  readonly elicitationId: string
 }
 
 /** Whose request it is. */
@@ -491,11 +519,11 @@ export interface MCPSamplingResult {
   readonly stopReason?: string
 }
 
-/** What came of a form. */
+/** What came of it. */
 export interface MCPElicitationResult {
-  /** What the person did with the form. */
+  /** What the person did with the form, or whether he opens the page. */
   readonly action: 'accept' | 'decline' | 'cancel'
-  /** What was filled in. */
+  /** What was filled in. Of a page nothing. */
   readonly content?: Readonly<Record<string, unknown>>
 }
 

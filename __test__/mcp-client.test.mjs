@@ -235,6 +235,39 @@ test('a program answers what its servers ask', async () => {
   assert.throws(() => client.setRoots('x'), { code: 'CONFIG_VALIDATION' })
 })
 
+test('a person fills in forms and opens pages, or does not', async () => {
+  const asks = {
+    name: 'asker',
+    command: process.execPath,
+    args: [new URL('./support/elicits.mjs', import.meta.url).pathname],
+  }
+  const asked = []
+  const { client } = clientOf([asks], {
+    onElicitation: async (request, { server }) => {
+      asked.push({ server, ...request })
+      if (request.mode === 'form') return { action: 'accept', content: { name: 'Ada' } }
+      // What is said beside of a page goes nowhere.
+      return request.url.endsWith('/no') ? { action: 'decline' } : { action: 'accept', content: { secret: 'x' } }
+    },
+  })
+  await client.connect('asker')
+  const requestedSchema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] }
+  const form = await answerOf(client, 'asker', 'ask', { message: 'Who?', requestedSchema })
+  assert.deepEqual(form, { action: 'accept', content: { name: 'Ada' } })
+  const page = { message: 'Log in.', url: 'https://pages.example/login' }
+  assert.deepEqual(await answerOf(client, 'asker', 'ask', page), { action: 'accept' })
+  assert.deepEqual(await answerOf(client, 'asker', 'ask', { ...page, url: 'https://pages.example/no' }), {
+    action: 'decline',
+  })
+  const refused = await answerOf(client, 'asker', 'ask', { ...page, url: 'file:///etc/passwd', raw: true })
+  assert.match(refused.error, /expected an http or https address/)
+  assert.deepEqual(asked, [
+    { server: 'asker', mode: 'form', message: 'Who?', requestedSchema },
+    { server: 'asker', mode: 'url', elicitationId: 'e1', ...page },
+    { server: 'asker', mode: 'url', elicitationId: 'e1', message: 'Log in.', url: 'https://pages.example/no' },
+  ])
+})
+
 test('progress, log messages and changed resources are told, also after a new start', async () => {
   const { client } = clientOf([rich('tells')])
   const told = []

@@ -64,7 +64,7 @@ async function addressed() {
     if (request.method !== 'POST') return void response.writeHead(405).end()
     const { id, method, params } = JSON.parse(text)
     if (id === undefined) return void response.writeHead(202).end()
-    const result = {
+    const methods = {
       initialize: () => ({
         protocolVersion: params.protocolVersion,
         capabilities: { tools: {} },
@@ -72,9 +72,12 @@ async function addressed() {
       }),
       'tools/list': () => ({ tools: [{ name: 'add', inputSchema: { type: 'object' } }] }),
       'tools/call': () => ({ content: [{ type: 'text', text: String(params.arguments.a + params.arguments.b) }] }),
-    }[method]()
+    }
+    // It is older than the question what it can.
+    const error = { code: -32601, message: `no ${method}` }
+    const answer = methods[method] ? { result: methods[method]() } : { error }
     response.writeHead(200, { 'content-type': 'application/json' })
-    response.end(JSON.stringify({ jsonrpc: '2.0', id, result }))
+    response.end(JSON.stringify({ jsonrpc: '2.0', id, ...answer }))
   })
   await new Promise((listening) => server.listen(0, '127.0.0.1', listening))
   open.push({ close: () => server.close() })

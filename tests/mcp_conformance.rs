@@ -39,9 +39,22 @@ async fn main() -> Outcome {
             .map_err(|e| e.to_string())
     };
     let listed = ask("tools/list", json!({})).await?;
+    let mut calls: Vec<Value> = context["toolCalls"].as_array().cloned().unwrap_or_default();
     for tool in listed["tools"].as_array().into_iter().flatten() {
-        let answer =
-            ask("tools/call", json!({ "name": tool["name"], "arguments": arguments(&tool["inputSchema"]) })).await;
+        // What the suite does not say how it is called, it may be called with anything that fits.
+        if calls.iter().all(|call| call["name"] != tool["name"]) {
+            let mut arguments = arguments(&tool["inputSchema"]);
+            if arguments.get("schema").is_some_and(Value::is_object) {
+                // It wants to see what we have understood of another tool.
+                arguments["schema"] = listed["tools"][0]["inputSchema"].clone();
+            }
+            calls.push(json!({ "name": tool["name"], "arguments": arguments }));
+        }
+    }
+    for call in calls {
+        let tool = listed["tools"].as_array().into_iter().flatten().find(|tool| tool["name"] == call["name"]);
+        let Some(tool) = tool else { continue };
+        let answer = ask("tools/call", call).await;
         // Some scenarios want calls that cannot succeed; they look at what was sent.
         match answer {
             Ok(answer) => eprintln!("{} answered {answer}", tool["name"]),
@@ -91,6 +104,7 @@ fn client(url: &str, scenario: &str, context: &Value) -> Result<Client, Box<dyn 
         }),
         samples: false,
         elicits: true,
+        opens_pages: true,
         opens: Some(Arc::new(|_, address| {
             Box::pin(async move {
                 if let Err(why) = browse(address).await {
@@ -108,6 +122,7 @@ fn arguments(schema: &Value) -> Value {
     let value = |schema: &Value| match schema["type"].as_str() {
         Some("number" | "integer") => json!(1),
         Some("boolean") => json!(true),
+        Some("object") => json!({}),
         _ => json!("text"),
     };
     let properties = schema["properties"].as_object();

@@ -1,6 +1,6 @@
 /**
  * A tool server of the official SDK that asks a person while it works, over its standard streams or, with the argument `http`,
- * on a port that it prints. Its tool `ask` asks for what its arguments say (`message`, `requestedSchema`, `timeout`) and gives
+ * on a port that it prints. Its tool `ask` asks for what its arguments say (`message`, `requestedSchema` or `url`, `timeout`) and gives
  * back what came of it; `both` asks twice at once.
  */
 import { randomUUID } from 'node:crypto'
@@ -17,8 +17,8 @@ function serverOf() {
   const server = new Server({ name: 'asker', version: '1' }, { capabilities: { tools: {} } })
   server.setRequestHandler(ListToolsRequestSchema, () => ({ tools: [{ name: 'ask', inputSchema }] }))
   server.setRequestHandler(CallToolRequestSchema, async ({ params }, { sendRequest }) => {
-    const { message, requestedSchema, timeout = 60_000, raw } = params.arguments
-    const asked = { message, requestedSchema }
+    const { message, requestedSchema, timeout = 60_000, raw, url } = params.arguments
+    const asked = url ? { mode: 'url', message, url, elicitationId: 'e1' } : { message, requestedSchema }
     let said
     try {
       // `sendRequest` says for which call it asks, where the transport can; `elicitInput` holds the answer against the schema.

@@ -1,7 +1,7 @@
 //! One request to a server: sent once, over the connection that there is or can be made, and cancelled when nobody
 //! waits for it any more.
 
-use rmcp::model::{ClientRequest, ErrorData, PingRequest, ServerResult};
+use rmcp::model::{ClientRequest, ErrorData, PingRequest, RequestId, ServerResult};
 use rmcp::service::PeerRequestOptions;
 use rmcp::{Peer, RoleClient, ServiceError};
 use tokio::time::timeout;
@@ -11,6 +11,7 @@ use super::elicit::{READ_WAIT, Underway};
 use super::explain::request_failed;
 use super::link::Link;
 use super::login::wanted_by;
+use super::rounds::{Answer, Rounds, understood};
 use crate::config::McpTransport;
 
 /// What a server is told about a request that is not waited for any more.
@@ -31,13 +32,42 @@ pub(super) enum AskError {
     Broken(String),
 }
 
-/// Asks. What the answer is made of is the caller's to know. `underway`: the call whose clients the server may ask meanwhile.
+/// Asks. What the answer is made of is the caller's to know. `underway`: the call whose clients the server may ask meanwhile, and
+/// when it ends the request with questions.
 pub(super) async fn ask(
     link: &Link,
     (request, underway): (ClientRequest, Option<&Underway>),
     cancel: &CancellationToken,
 ) -> Result<ServerResult, AskError> {
     let _in_use = link.in_use();
+    let mut rounds = Rounds::new(link.answers(), request);
+    loop {
+        let (id, answer) = once(link, (rounds.request(), underway), cancel).await?;
+        let wants = match understood(answer) {
+            Answer::Given(answer) => return Ok(*answer),
+            Answer::Asks(wants) if underway.is_some() => wants,
+            Answer::Asks(_) | Answer::Strange => {
+                return Err(AskError::Broken(link.sentence("asked something that cannot be answered")));
+            }
+        };
+        let answered = tokio::select! {
+            biased;
+            answered = rounds.answer(wants, (&id, cancel)) => answered,
+            () = cancel.cancelled() => return Err(AskError::Aborted),
+        };
+        if cancel.is_cancelled() {
+            return Err(AskError::Aborted);
+        }
+        answered.map_err(|why| AskError::Broken(link.told(link.sentence(&why))))?;
+    }
+}
+
+/// Asks once; the id of the request, and what the server answered to it.
+async fn once(
+    link: &Link,
+    (request, underway): (ClientRequest, Option<&Underway>),
+    cancel: &CancellationToken,
+) -> Result<(RequestId, ServerResult), AskError> {
     let peer = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(AskError::Aborted),
@@ -46,11 +76,13 @@ pub(super) async fn ask(
     if let Some(underway) = underway {
         underway.sending();
     }
+    let mut options = PeerRequestOptions::no_options();
+    options.meta = link.said_with(&peer);
     // A server that reads nothing holds this up.
     let sent = tokio::select! {
         biased;
         () = cancel.cancelled() => return Err(AskError::Aborted),
-        sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()) => sent,
+        sent = peer.send_cancellable_request(request, options) => sent,
     };
     let mut handle = match sent {
         Ok(handle) => handle,
@@ -77,16 +109,23 @@ pub(super) async fn ask(
     };
     underway.inspect(|underway| underway.answered());
     match answer {
-        Ok(answer) => Ok(answer),
+        Ok(answer) => Ok((handle.id, answer)),
         Err(error) => Err(failure(link, error).await),
     }
 }
 
 /// Waits until the server answers what comes behind a cancellation.
 async fn read_of_it(peer: Peer<RoleClient>, tell: impl FnOnce()) {
-    let ping = peer.send_request(ClientRequest::PingRequest(PingRequest::default()));
-    if timeout(READ_WAIT, ping).await.is_ok_and(|answer| answer.is_ok()) {
+    if timeout(READ_WAIT, still_there(&peer)).await.is_ok_and(|answer| answer.is_ok()) {
         tell();
+    }
+}
+
+/// Whether a server still answers. An error is an answer too: the newest revision has no `ping`.
+pub(super) async fn still_there(peer: &Peer<RoleClient>) -> Result<(), ServiceError> {
+    match peer.send_request(ClientRequest::PingRequest(PingRequest::default())).await {
+        Ok(_) | Err(ServiceError::McpError(_)) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

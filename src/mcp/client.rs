@@ -209,6 +209,9 @@ pub(super) async fn request(
     let told = params.clone();
     let request: ClientRequest = serde_json::from_value(json!({ "method": method, "params": params }))
         .map_err(|error| ClientError::Failed(format!("{method}: {error}")))?;
+    if let Some(told) = tell_newest(link, (method, &told), cancel).await? {
+        return told.map(|()| json!({})).map_err(ClientError::Failed);
+    }
     let underway = link.calls().begin(&Line::default(), on_progress);
     let answer = match ask(link, (request, Some(&underway)), cancel).await {
         // What a server does not have, it has none of.
@@ -229,6 +232,29 @@ pub(super) async fn request(
     })?;
     link.remember(method, &told);
     serde_json::to_value(answer).map_err(|error| ClientError::Failed(error.to_string()))
+}
+
+/// What is no request in the newest revision. None: this one is.
+async fn tell_newest(
+    link: &Link,
+    told: (&str, &Map<String, Value>),
+    cancel: &CancellationToken,
+) -> Result<Option<Result<(), String>>, ClientError> {
+    if !matches!(told.0, "resources/subscribe" | "resources/unsubscribe" | "logging/setLevel") {
+        return Ok(None);
+    }
+    let _in_use = link.in_use();
+    let telling = async {
+        match link.ready().await {
+            Ok(peer) => link.tell_newest(&peer, told).await,
+            // The request finds the same out, and says it.
+            Err(_) => None,
+        }
+    };
+    tokio::select! {
+        told = telling => Ok(told),
+        () = cancel.cancelled() => Err(ClientError::Aborted),
+    }
 }
 
 impl std::fmt::Debug for Client {

@@ -1,16 +1,14 @@
 //! One run of a server: its process or HTTP session, the negotiation, and its end.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use rmcp::model::{ClientRequest, PingRequest, ServerCapabilities};
-use rmcp::service::{
-    ClientLifecycleMode, RunningService, RunningServiceCancellationToken, serve_client_with_lifecycle,
-};
+use parking_lot::Mutex;
+use rmcp::model::ServerCapabilities;
+use rmcp::service::{RunningService, RunningServiceCancellationToken, serve_client_with_lifecycle};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::auth::AuthClient;
@@ -20,19 +18,20 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::Place;
-use super::elicit::Calls;
+use super::answers::Answers;
+use super::ask::still_there;
 use super::explain::{not_begun, request_failed};
+use super::greeting::{Greeting, Patient, is_newest};
 use super::handler::Handler;
 use super::link::needs_login;
 use super::listing::{Listed, Unlisted, list_tools};
-use super::login::{Logins, signer, wanted_of};
+use super::login::{signer, wanted_of};
 use super::pipe::{Fault, Guarded, LastWords, drain, with_last_words};
 use crate::base::panics::broken;
 use crate::base::process::{Ending, Invocation, Piped, environment, spawn};
 use crate::base::secrets::Secrets;
 use crate::base::{http, limit};
-use crate::config::{McpServer, McpTransport, OAuth, inherited_environment};
+use crate::config::{McpServer, McpTransport, inherited_environment};
 
 /// How long the rest of the output is read after the process has ended, and the other way round.
 const REST_WAIT: Duration = Duration::from_millis(500);
@@ -51,6 +50,11 @@ impl Tending {
         &self.peer
     }
 
+    /// Notes that the tools are others now.
+    pub(super) fn tell_tools_changed(&self) {
+        self.tools_changed.notify_one();
+    }
+
     /// Waits for word that the tools are others now.
     pub(super) async fn tools_changed(&self) {
         self.tools_changed.notified().await;
@@ -58,16 +62,17 @@ impl Tending {
 
     /// Tells it that the roots are others now. One that cannot be told is noticed elsewhere.
     pub(super) async fn roots_changed(&self) {
+        if is_newest(&self.peer) {
+            // It asks with each request that wants to know.
+            return;
+        }
         let told = timeout(GOODBYE_WAIT, self.peer.notify_roots_list_changed());
         drop(told.await);
     }
 
     /// Whether it still answers; an error is an answer too.
     pub(super) async fn ping(&self) -> Result<(), String> {
-        match self.peer.send_request(ClientRequest::PingRequest(PingRequest::default())).await {
-            Ok(_) | Err(rmcp::ServiceError::McpError(_)) => Ok(()),
-            Err(error) => Err(request_failed(&error, self.url.as_deref())),
-        }
+        still_there(&self.peer).await.map_err(|error| request_failed(&error, self.url.as_deref()))
     }
 }
 
@@ -82,11 +87,26 @@ pub(super) struct Connection {
     process: Option<Process>,
 }
 
+/// Why a connection did not begin, and how it may.
+struct NotBegun {
+    /// The end of a sentence.
+    why: String,
+    other: Option<Greeting>,
+}
+
+impl From<String> for NotBegun {
+    fn from(why: String) -> Self {
+        Self { why, other: None }
+    }
+}
+
 /// A started program.
 struct Process {
     piped: Piped,
     fault: Fault,
     words: LastWords,
+    /// It did not say what it can.
+    was_silent: Arc<AtomicBool>,
     secrets: Secrets,
     _draining: AbortOnDropHandle<()>,
 }
@@ -98,24 +118,17 @@ impl Connection {
     /// Why it did not work, as the end of a sentence.
     pub(super) async fn open(
         spec: &McpServer,
-        place: &Arc<Place>,
-        calls: &Arc<Calls>,
+        answers: &Arc<Answers>,
+        greets: &Mutex<Greeting>,
     ) -> Result<(Self, Vec<Listed>), String> {
-        let tools_changed = Arc::new(Notify::new());
-        let handler = Handler::new(spec, (place, calls), Arc::clone(&tools_changed));
-        let connection = match &spec.transport {
-            McpTransport::Stdio { .. } => Self::start(spec, &place.directory, handler).await?,
-            McpTransport::Http { url, headers, oauth } => {
-                Self::reach((&spec.name, url), (headers, oauth.as_deref()), (handler, &place.logins)).await?
-            }
-        };
+        let connection = Self::begin(spec, answers, greets).await?;
         if connection.offers().tools.is_none() {
             return Ok((connection, Vec::new()));
         }
         match list_tools(&connection.peer, &spec.name).await {
             Ok(listed) => Ok((connection, listed)),
             Err(Unlisted::Login(wanted)) => {
-                place.logins.note(&spec.name, wanted);
+                answers.place.logins.note(&spec.name, wanted);
                 connection.close(None).await;
                 Err(needs_login(&spec.name))
             }
@@ -127,21 +140,49 @@ impl Connection {
         }
     }
 
-    async fn start(spec: &McpServer, directory: &Path, handler: Handler) -> Result<Self, String> {
-        let McpTransport::Stdio { command, args, env, cwd } = &spec.transport else {
-            return Err("it is no program".into());
+    /// Starts or reaches it in one way, and where that is not its own in another.
+    async fn begin(spec: &McpServer, answers: &Arc<Answers>, greets: &Mutex<Greeting>) -> Result<Self, String> {
+        let once = async |greeting| match &spec.transport {
+            McpTransport::Stdio { .. } => Self::start(spec, answers, greeting).await,
+            McpTransport::Http { .. } => Self::reach(spec, answers, greeting).await,
         };
+        let first = *greets.lock();
+        match once(first).await {
+            Ok(connection) => {
+                if connection.process.as_ref().is_some_and(|process| process.was_silent.load(Ordering::Acquire)) {
+                    // It is not waited for once more.
+                    *greets.lock() = Greeting::Older;
+                }
+                Ok(connection)
+            }
+            Err(NotBegun { why, other: None }) => {
+                *greets.lock() = Greeting::default();
+                Err(why)
+            }
+            Err(NotBegun { why, other: Some(other) }) => {
+                tracing::debug!(server = spec.name, why, "an MCP server is greeted in another way");
+                *greets.lock() = other;
+                once(other).await.map_err(|not| not.why)
+            }
+        }
+    }
+
+    async fn start(spec: &McpServer, answers: &Arc<Answers>, greeting: Greeting) -> Result<Self, NotBegun> {
+        let McpTransport::Stdio { command, args, env, cwd } = &spec.transport else {
+            return Err(NotBegun::from("it is no program".to_owned()));
+        };
+        let directory = &answers.place.directory;
         let invocation = Invocation {
             program: command.into(),
             arguments: args.iter().map(OsString::from).collect(),
-            directory: cwd.as_ref().map_or_else(|| directory.to_owned(), |cwd| directory.join(cwd)),
+            directory: cwd.as_ref().map_or_else(|| directory.clone(), |cwd| directory.join(cwd)),
             environment: environment(inherited_environment(), env),
             confinement: None,
         };
         let mut piped = spawn(&invocation).map_err(|cause| cause.to_string())?;
         let (Some(input), Some(output), Some(errors)) = (piped.stdin.take(), piped.stdout.take(), piped.stderr.take())
         else {
-            return Err("its standard streams are missing".into());
+            return Err(NotBegun::from("its standard streams are missing".to_owned()));
         };
         let (fault, words) = (Fault::default(), LastWords::default());
         let draining = tokio::spawn(drain(errors, (spec.name.clone(), spec.secrets()), Arc::clone(&words)));
@@ -149,46 +190,57 @@ impl Connection {
         // Ours breaks off first; what the protocol finds too long it would drop, and the caller would wait.
         let transport = AsyncRwTransport::new_client(guarded, input)
             .with_max_line_length(limit::MCP_MESSAGE_BYTES_MAX + CHUNK_SLACK_BYTES);
+        let handler = Handler::new(answers);
         let tools_changed = handler.tools_changed();
-        let begun = serve_client_with_lifecycle(handler, transport, ClientLifecycleMode::Initialize).await;
-        let process =
-            Process { piped, fault, words, secrets: spec.secrets(), _draining: AbortOnDropHandle::new(draining) };
+        let was_silent = Arc::default();
+        let transport = Patient::new(transport, &was_silent);
+        let begun = serve_client_with_lifecycle(handler, transport, greeting.mode()).await;
+        let (secrets, _draining) = (spec.secrets(), AbortOnDropHandle::new(draining));
+        let process = Process { piped, fault, words, was_silent, secrets, _draining };
         match begun {
             Ok(service) => Ok(Self::new(service, tools_changed, (None, Some(process)))),
             Err(error) => {
-                let refused = not_begun(&error, None);
-                Err(process.end().await.unwrap_or(refused))
+                let (refused, other) = (not_begun(&error, None), greeting.after(&error));
+                Err(NotBegun { why: process.end().await.unwrap_or(refused), other })
             }
         }
     }
 
-    async fn reach(
-        (name, url): (&str, &str),
-        (headers, oauth): (&BTreeMap<String, String>, Option<&OAuth>),
-        (handler, logins): (Handler, &Logins),
-    ) -> Result<Self, String> {
+    async fn reach(spec: &McpServer, answers: &Arc<Answers>, greeting: Greeting) -> Result<Self, NotBegun> {
+        let McpTransport::Http { url, headers, oauth } = &spec.transport else {
+            return Err(NotBegun::from("it has no address".to_owned()));
+        };
+        let (name, logins) = (&spec.name, &answers.place.logins);
         let client = http::protocol_client(url).await.map_err(|error| error.to_string())?;
         let is_signed = headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
         let headers = http::header_pairs(headers).map_err(|error| error.to_string())?;
-        let config = StreamableHttpClientTransportConfig::with_uri(url)
+        let config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
             .custom_headers(headers)
             .max_sse_event_size(limit::MCP_MESSAGE_BYTES_MAX);
+        let handler = Handler::new(answers);
         let tools_changed = handler.tools_changed();
-        let mode = ClientLifecycleMode::Initialize;
-        let begun = if is_signed {
-            let transport = StreamableHttpClientTransport::with_client(client, config);
-            serve_client_with_lifecycle(handler, transport, mode).await
-        } else {
-            let signer = signer((name, url), oauth, logins).await?;
+        let begin = async {
+            if is_signed {
+                let transport = StreamableHttpClientTransport::with_client(client, config);
+                return Ok(serve_client_with_lifecycle(handler, transport, greeting.mode()).await);
+            }
+            let signer = signer((name, url), oauth.as_deref(), logins).await?;
             let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, signer), config);
-            serve_client_with_lifecycle(handler, transport, mode).await
+            Ok::<_, String>(serve_client_with_lifecycle(handler, transport, greeting.mode()).await)
+        };
+        let begun = match greeting {
+            // One that leaves a question unanswered would hold up what comes behind it.
+            Greeting::Asked => timeout(Duration::from_millis(limit::MCP_DISCOVER_HTTP_WAIT_MS), begin)
+                .await
+                .map_err(|_| NotBegun { why: "it did not say what it can".into(), other: Some(Greeting::Older) })??,
+            Greeting::Older | Greeting::Newest => begin.await?,
         };
         let service = begun.map_err(|error| match wanted_of(&error) {
             Some(wanted) => {
                 logins.note(name, wanted);
-                needs_login(name)
+                NotBegun::from(needs_login(name))
             }
-            None => not_begun(&error, Some(url)),
+            None => NotBegun { why: not_begun(&error, Some(url)), other: greeting.after(&error) },
         })?;
         Ok(Self::new(service, tools_changed, (Some(url.to_owned()), None)))
     }

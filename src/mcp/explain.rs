@@ -14,6 +14,7 @@ pub(super) fn not_begun(error: &ClientInitializeError, url: Option<&str>) -> Str
     match error {
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection before it answered `initialize`".into(),
         ClientInitializeError::JsonRpcError(error) => format!("it refused `initialize`: {}", refusal(error)),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => not_begun(fallback, url),
         ClientInitializeError::TransportError { error, .. } => chain(error.error.as_ref(), url),
         ClientInitializeError::Cancelled => "it was stopped".into(),
         // Their forms repeat whole messages.

@@ -4,30 +4,32 @@
 //! says that the server is needed.
 
 mod life;
+mod told;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rmcp::model::{ClientRequest, ServerCapabilities};
+use rmcp::model::ClientRequest;
 use rmcp::{ErrorData, Peer, RoleClient};
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use super::Place;
+use super::answers::Answers;
 use super::elicit::Calls;
-use super::explain::{refusal, request_failed};
-use super::handler::own_level;
+use super::explain::refusal;
+use super::greeting::Greeting;
 use super::login::Wanted;
 use super::pipe::without_last_words;
 use crate::base::limit;
 use crate::base::secrets::Secrets;
 use crate::config::{McpServer, McpTransport};
 use crate::tool::Tool;
+use told::{Heard, Told};
 
 /// How long a call whose connection is gone waits to learn why.
 const REASON_WAIT: Duration = Duration::from_secs(3);
@@ -58,6 +60,10 @@ pub(super) struct Link {
     demand: Notify,
     /// The calls that it works on.
     calls: Arc<Calls>,
+    /// Who answers what it asks.
+    answers: Arc<Answers>,
+    /// How it is greeted.
+    greets: Mutex<Greeting>,
     /// A request could not be sent: it may be gone, and nobody sends another before that is known.
     doubt: Notify,
     in_doubt: AtomicBool,
@@ -65,16 +71,12 @@ pub(super) struct Link {
     used: watch::Sender<Used>,
     /// No start has succeeded or been waited out, and at most one has failed.
     is_new: AtomicBool,
-    told_of: Mutex<Told>,
+    /// What it was told that it forgets with its connection.
+    told_of: watch::Sender<Told>,
+    /// What it tells of, in the newest revision.
+    heard: watch::Sender<Heard>,
     /// Whether it offers resources, as it said last.
     has_resources: AtomicBool,
-}
-
-/// What a server was told that it forgets with its connection.
-#[derive(Default)]
-struct Told {
-    level: Option<Value>,
-    uris: BTreeSet<String>,
 }
 
 /// Where the server stands.
@@ -115,7 +117,11 @@ impl Drop for InUse<'_> {
 
 impl Link {
     pub(super) fn new(spec: McpServer, place: Arc<Place>) -> Self {
+        let calls = Arc::default();
         Self {
+            answers: Arc::new(Answers::new(&spec, &place, &calls)),
+            greets: Mutex::default(),
+            heard: watch::Sender::default(),
             prefix: format!("mcp:{}/", spec.name),
             secrets: spec.secrets(),
             spec,
@@ -123,12 +129,12 @@ impl Link {
             status: watch::Sender::new(Status::Idle),
             tools: Mutex::new(Arc::new([])),
             demand: Notify::new(),
-            calls: Arc::default(),
+            calls,
             doubt: Notify::new(),
             in_doubt: AtomicBool::new(false),
             used: watch::Sender::new(Used { requests: 0, since: Instant::now() }),
             is_new: AtomicBool::new(true),
-            told_of: Mutex::default(),
+            told_of: watch::Sender::default(),
             has_resources: AtomicBool::new(false),
         }
     }
@@ -176,6 +182,10 @@ impl Link {
         }
     }
 
+    pub(super) fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
     pub(super) fn calls(&self) -> &Arc<Calls> {
         &self.calls
     }
@@ -189,39 +199,6 @@ impl Link {
             }
             changes
         });
-    }
-
-    /// What it was told and has to be told again when it was started anew.
-    pub(super) fn remember(&self, method: &str, params: &Map<String, Value>) {
-        let mut told = self.told_of.lock();
-        let uri = || params.get("uri").and_then(Value::as_str).unwrap_or_default().to_owned();
-        match method {
-            "resources/subscribe" if told.uris.len() < limit::MCP_SUBSCRIPTIONS_MAX => drop(told.uris.insert(uri())),
-            "resources/unsubscribe" => drop(told.uris.remove(&uri())),
-            "logging/setLevel" => told.level = params.get("level").cloned(),
-            _ => {}
-        }
-    }
-
-    /// Tells a new connection what the one before it was told. What fails is left out: a server may have forgotten a resource.
-    async fn remind(&self, peer: &Peer<RoleClient>, offers: &ServerCapabilities) {
-        let (level, uris) = {
-            let told = self.told_of.lock();
-            (told.level.clone(), told.uris.clone())
-        };
-        let own = || serde_json::to_value(own_level()).unwrap_or_default();
-        let mut requests = Vec::new();
-        if offers.logging.is_some() {
-            requests.push(json!({ "method": "logging/setLevel", "params": { "level": level.unwrap_or_else(own) } }));
-        }
-        requests.extend(uris.iter().map(|uri| json!({ "method": "resources/subscribe", "params": { "uri": uri } })));
-        for request in requests {
-            let Ok(request) = serde_json::from_value::<ClientRequest>(request) else { continue };
-            if let Err(error) = peer.send_request(request).await {
-                let why = self.told(request_failed(&error, None));
-                tracing::debug!(server = self.name(), why, "an MCP server was not told again what it had been told");
-            }
-        }
     }
 
     /// Where a program of it starts.

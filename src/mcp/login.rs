@@ -435,6 +435,10 @@ pub(super) fn wanted_by(error: &(dyn std::error::Error + 'static)) -> Option<Wan
 
 /// The same of a connection that did not begin.
 pub(super) fn wanted_of(error: &ClientInitializeError) -> Option<Wanted> {
+    let error = match error {
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => fallback,
+        error => error,
+    };
     let ClientInitializeError::TransportError { error: failed, .. } = error else { return None };
     let found = wanted_by(failed.error.as_ref());
     // Old servers do not say how one logs in.

@@ -8,20 +8,23 @@
 //!
 //! - `link`: one server's life. `ask`: one request to it. `connection`: one run of it: process or HTTP session, negotiation, end.
 //! - `listing`: its list of tools, bounded. `tool`: one of them. `content`: what a call answered, as text.
-//! - `handler`: what a server is told about us, asks of us and tells by itself. `elicit`: what it asks a person meanwhile, `sample`:
-//!   a model. `resource`: its resources as tools.
+//! - `greeting`: which revision of the protocol is spoken with it. `rounds`: requests that it ends with questions of its own.
+//! - `handler`: what a server is told about us, asks of us and tells by itself. `answers`: what it is answered. `elicit`: what it asks a
+//!   person meanwhile, `sample`: a model. `resource`: its resources as tools.
 //! - `pipe`: what comes out of a server's process. `explain`: what went wrong, in our words.
 //!
 //! Invariants: a program that was started is ended with its group, at the latest when [`Servers`] are dropped; a
 //! call is sent once and never repeated, because it may have been carried out; a tool's name is
 //! `mcp:<server>/<tool>`, and no server's name contains `/`, so that names of two servers never meet.
 
+mod answers;
 mod ask;
 mod client;
 mod connection;
 mod content;
 mod elicit;
 mod explain;
+mod greeting;
 mod handler;
 #[cfg(test)]
 #[path = "../../fuzz/src/inside/servers.rs"]
@@ -32,6 +35,7 @@ mod listing;
 mod login;
 mod pipe;
 mod resource;
+mod rounds;
 mod sample;
 mod tool;
 mod vouched;
@@ -129,6 +133,8 @@ pub struct Program {
     pub samples: bool,
     /// Whether it has forms filled in (`elicitation/create`).
     pub elicits: bool,
+    /// Whether it has pages opened as well (`elicitation/create` with an address). Counts where it has forms filled in.
+    pub opens_pages: bool,
     /// Has a person open an address to log in at a server of this name. None: nobody logs in.
     pub opens: Option<Opening>,
 }

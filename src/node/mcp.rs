@@ -182,7 +182,7 @@ fn program(bridge: &Arc<Bridge>, target: u32, (samples, elicits): (bool, bool)) 
             serde_json::from_str(&answer).map_err(|error| error.to_string())
         })
     };
-    Program { told: Arc::new(told), answer: Arc::new(answer), samples, elicits, opens: None }
+    Program { told: Arc::new(told), answer: Arc::new(answer), samples, elicits, opens_pages: elicits, opens: None }
 }
 
 /// Tells JavaScript something in the order in which it came.

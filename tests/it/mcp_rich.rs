@@ -17,10 +17,11 @@ struct Rich {
 }
 
 impl Rich {
-    async fn open(change: impl FnOnce(&mut Settings)) -> Self {
+    /// A server that speaks such revisions of the protocol, see its script.
+    async fn open(speaks: &str, change: impl FnOnce(&mut Settings)) -> Self {
         let room = tempfile::tempdir().unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/mcp_rich.mjs");
-        let entry = json!({ "name": "r", "command": "node", "args": [script, room.path().join("log")], "env": { "API_KEY": "s3cret-key" } });
+        let entry = json!({ "name": "r", "command": "node", "args": [script, room.path().join("log"), speaks], "env": { "API_KEY": "s3cret-key" } });
         let server: McpServer = serde_json::from_value(entry).unwrap();
         let house = House::with(ListenOptions::default(), |settings| {
             settings.mcp_servers = vec![server];
@@ -49,7 +50,12 @@ fn sampling(policy: PermissionPolicy) -> impl FnOnce(&mut Settings) {
 
 #[tokio::test]
 async fn a_server_has_an_answer_of_a_model_once_a_person_said_yes() {
-    let rich = Rich::open(sampling(PermissionPolicy::Ask)).await;
+    model_answers("older").await;
+    model_answers("newest").await;
+}
+
+async fn model_answers(speaks: &str) {
+    let rich = Rich::open(speaks, sampling(PermissionPolicy::Ask)).await;
     let house = &rich.house;
     let session = house.session(json!({})).await;
     let path = format!("/sessions/{session}");
@@ -88,7 +94,7 @@ async fn a_server_has_an_answer_of_a_model_once_a_person_said_yes() {
 
 #[tokio::test]
 async fn what_a_rule_says_needs_no_question_and_what_is_not_offered_is_refused() {
-    let rich = Rich::open(sampling(PermissionPolicy::Allow)).await;
+    let rich = Rich::open("older", sampling(PermissionPolicy::Allow)).await;
     let session = rich.house.session(json!({})).await;
     let asks = async |arguments: Value, says: Option<&'static str>| {
         rich.house.round(&[Does::Calls("mcp:r/sample", arguments)]);
@@ -112,7 +118,12 @@ async fn what_a_rule_says_needs_no_question_and_what_is_not_offered_is_refused()
 
 #[tokio::test]
 async fn a_server_is_told_where_work_is_done_and_a_call_that_goes_on_may_take_its_time() {
-    let rich = Rich::open(|_| {}).await;
+    at_work("older").await;
+    at_work("newest").await;
+}
+
+async fn at_work(speaks: &str) {
+    let rich = Rich::open(speaks, |_| {}).await;
     let house = &rich.house;
     let session = house.session(json!({})).await;
     let (roots, failed) = call(house, &session, "mcp:r/roots", json!({})).await;
@@ -120,7 +131,14 @@ async fn a_server_is_told_where_work_is_done_and_a_call_that_goes_on_may_take_it
     let work = house.work.path().canonicalize().unwrap();
     assert_eq!((failed, &roots["roots"][0]["uri"]), (false, &json!(format!("file://{}", work.display()))));
     // Its level is that of our log; nothing of it fails a call.
-    until("it was told a level", || !rich.heard("logging/setLevel").is_empty()).await;
+    if speaks == "older" {
+        until("it was told a level", || !rich.heard("logging/setLevel").is_empty()).await;
+    } else {
+        let said = rich.heard("tools/call").pop().unwrap()["params"]["_meta"].clone();
+        assert!(said["io.modelcontextprotocol/logLevel"].is_string(), "{said}");
+        assert_eq!(said["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
+        assert!(rich.heard("initialize").is_empty());
+    }
     assert_eq!(call(house, &session, "mcp:r/chatter", json!({ "count": 500 })).await, ("said".into(), false));
     let mut events = house.events(&session, "?after=0").await;
     assert_eq!(call(house, &session, "mcp:r/slow", json!({})).await, ("at last".into(), false));
@@ -137,7 +155,7 @@ async fn a_server_is_told_where_work_is_done_and_a_call_that_goes_on_may_take_it
 
 #[tokio::test]
 async fn resources_are_tools_of_their_server() {
-    let rich = Rich::open(|_| {}).await;
+    let rich = Rich::open("newest", |_| {}).await;
     let house = &rich.house;
     let session = house.session(json!({})).await;
     let (list, _) = call(house, &session, "mcp:r/resources/list", json!({})).await;
@@ -161,7 +179,12 @@ async fn resources_are_tools_of_their_server() {
 /// A person is shown the page that a server wants opened, and says yes or no; we open nothing.
 #[tokio::test]
 async fn a_page_is_shown_before_it_counts_as_opened() {
-    let rich = Rich::open(|_| {}).await;
+    page_opens("older").await;
+    page_opens("newest").await;
+}
+
+async fn page_opens(speaks: &str) {
+    let rich = Rich::open(speaks, |_| {}).await;
     let house = &rich.house;
     let session = house.session(json!({})).await;
     let mut events = house.events(&session, "").await;
@@ -189,4 +212,53 @@ async fn a_page_is_shown_before_it_counts_as_opened() {
     let end = seen.iter().find(|frame| frame.kind() == "tool.call.end").unwrap();
     assert!(end.data["payload"]["output"].as_str().unwrap().contains("expected an http or https address"), "{end:?}");
     rich.house.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_ends_a_request_with_questions_gets_it_once_more_and_not_for_ever() {
+    let rich = Rich::open("newest", |_| {}).await;
+    let house = &rich.house;
+    let session = house.session(json!({})).await;
+    assert_eq!(call(house, &session, "mcp:r/busy", json!({})).await, ("done".into(), false));
+    let sent = rich.heard("tools/call");
+    let again = &sent.last().unwrap()["params"];
+    assert_eq!((sent.len(), &again["requestState"], again.get("inputResponses")), (2, &json!("b1"), None));
+    let (said, failed) = call(house, &session, "mcp:r/endless", json!({})).await;
+    assert!(failed && said.contains("asked something 32 times"), "{said}");
+    // What a session may not have is refused, and the call ends with that.
+    let (said, failed) =
+        call(house, &session, "mcp:r/sample", json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object" } }] })).await;
+    assert!(failed && said.contains("tools: expected none"), "{said}");
+    rich.house.close().await;
+}
+
+#[tokio::test]
+async fn a_server_of_the_newest_revision_is_listened_to_and_again_when_it_breaks_off() {
+    let rich = Rich::open("newest", |_| {}).await;
+    let house = &rich.house;
+    let session = house.session(json!({})).await;
+    assert_eq!(call(house, &session, "mcp:r/roots", json!({})).await.1, false);
+    until("it is listened to", || !rich.heard("subscriptions/listen").is_empty()).await;
+    assert_eq!(call(house, &session, "mcp:r/grow", json!({})).await, ("it grew".into(), false));
+    until("its new tool is there", || names(house).contains(&"mcp:r/grown".to_owned())).await;
+    assert_eq!(call(house, &session, "mcp:r/deaf", json!({})).await, ("deaf".into(), false));
+    until("what it did meanwhile is seen", || names(house).contains(&"mcp:r/unheard".to_owned())).await;
+    assert_eq!(rich.heard("subscriptions/listen").len(), 2);
+    rich.house.close().await;
+}
+
+#[tokio::test]
+async fn older_servers_that_cannot_be_asked_what_they_can_are_greeted_as_ever() {
+    for speaks in ["fragile", "silent"] {
+        let rich = Rich::open(speaks, |_| {}).await;
+        let house = &rich.house;
+        let session = house.session(json!({})).await;
+        let (roots, failed) = call(house, &session, "mcp:r/roots", json!({})).await;
+        assert!(!failed && roots.contains("file://"), "{speaks}: {roots}");
+        let (said, failed) = call(house, &session, "mcp:r/die", json!({})).await;
+        assert!(failed && said.contains("exit code 3"), "{said}");
+        assert!(!call(house, &session, "mcp:r/roots", json!({})).await.1);
+        assert_eq!(rich.heard("server/discover").len(), 1, "it is not asked twice");
+        rich.house.close().await;
+    }
 }

@@ -87,7 +87,7 @@ impl Link {
     async fn live(self: &Arc<Self>, stop: &CancellationToken) -> Life {
         let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
         self.calls.begin_anew();
-        let opening = timeout(most, Connection::open(&self.spec, &self.place, &self.calls));
+        let opening = timeout(most, Connection::open(&self.spec, &self.answers, &self.greets));
         let opened = tokio::select! {
             biased;
             () = stop.cancelled() => return Life::Stopped,
@@ -170,8 +170,11 @@ impl Link {
     /// Lists again what has changed. Ends with a reason when the server no longer answers.
     async fn tend(self: &Arc<Self>, tending: Tending) -> String {
         let mut roots = self.place.roots.subscribe();
+        let listening = self.listen(tending.peer(), || tending.tell_tools_changed());
+        tokio::pin!(listening);
         loop {
             tokio::select! {
+                () = &mut listening => {}
                 Ok(()) = roots.changed() => tending.roots_changed().await,
                 () = tending.tools_changed() => {
                     let most = Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS);
@@ -217,7 +220,7 @@ impl Link {
 }
 
 /// The pause after that many failures in a row.
-fn pause(failures: u32) -> Duration {
+pub(super) fn pause(failures: u32) -> Duration {
     let doublings = failures.saturating_sub(1).min(20);
     let ms = limit::MCP_RETRY_MS.saturating_mul(1 << doublings).min(limit::MCP_RETRY_MS_MAX);
     Duration::from_millis(ms)
