@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use rmcp::ErrorData;
 use rmcp::model::{
-    ClientCapabilities, CreateMessageRequestParams, ElicitRequestParams, ElicitResult, ElicitationAction,
-    CreateMessageResult, ElicitationCapability, ErrorCode, Extensions, FormElicitationCapability, ListRootsResult, Root,
+    ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
+    ElicitationAction, ElicitationCapability, ErrorCode, Extensions, FormElicitationCapability, ListRootsResult, Root,
     RootsCapabilities, SamplingCapability, UrlElicitationCapability,
 };
 use serde::Serialize;
@@ -42,12 +42,7 @@ pub(super) struct Answers {
 
 impl Answers {
     pub(super) fn new(spec: &McpServer, place: &Arc<Place>, calls: &Arc<Calls>) -> Self {
-        Self {
-            server: spec.name.clone(),
-            secrets: spec.secrets(),
-            place: Arc::clone(place),
-            calls: Arc::clone(calls),
-        }
+        Self { server: spec.name.clone(), secrets: spec.secrets(), place: Arc::clone(place), calls: Arc::clone(calls) }
     }
 
     /// What we say that we can.
@@ -84,11 +79,7 @@ impl Answers {
         serde_json::from_value(answer).map_err(|error| internal(format!("the program's answer is none: {error}")))
     }
 
-    async fn elicit(
-        &self,
-        (message, schema): (&str, &Value),
-        asking: Asking<'_>,
-    ) -> Result<ElicitResult, ErrorData> {
+    async fn elicit(&self, (message, schema): (&str, &Value), asking: Asking<'_>) -> Result<ElicitResult, ErrorData> {
         if let Some(program) = self.place.program.as_ref().filter(|program| program.elicits) {
             let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
             let result = self.put(program, ("elicitation/create", params), asking).await?;
@@ -145,9 +136,7 @@ impl Answers {
         }
         match self.place.program.as_ref().filter(|program| program.samples) {
             Some(program) => self.put(program, ("sampling/createMessage", params), asking).await,
-            None if self.place.has_clients => {
-                self.calls.sample(&self.server, (params, &self.secrets), asking).await
-            }
+            None if self.place.has_clients => self.calls.sample(&self.server, (params, &self.secrets), asking).await,
             None => Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "sampling/createMessage", None)),
         }
     }

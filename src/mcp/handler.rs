@@ -62,7 +62,11 @@ impl Handler {
         if logged.since.elapsed() >= LOG_WINDOW {
             let over = logged.count.saturating_sub(limit::MCP_LOG_MESSAGES_MAX);
             if over > 0 {
-                tracing::warn!(server = self.answers.server, over, "an MCP server logs too much; messages were passed over");
+                tracing::warn!(
+                    server = self.answers.server,
+                    over,
+                    "an MCP server logs too much; messages were passed over"
+                );
             }
             *logged = Logged { since: Instant::now(), count: 0 };
         }
@@ -104,7 +108,8 @@ impl ClientHandler for Handler {
         let identity = &self.answers.place.identity;
         let own = Implementation::new(identity.name.clone(), identity.version.clone());
         // The newest that begins with `initialize`; what comes after it is tried before.
-        ClientConfig::new(self.answers.capabilities(), own).with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+        ClientConfig::new(self.answers.capabilities(), own)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
     async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {

@@ -226,8 +226,13 @@ async fn a_server_that_ends_a_request_with_questions_gets_it_once_more_and_not_f
     let (said, failed) = call(house, &session, "mcp:r/endless", json!({})).await;
     assert!(failed && said.contains("asked something 32 times"), "{said}");
     // What a session may not have is refused, and the call ends with that.
-    let (said, failed) =
-        call(house, &session, "mcp:r/sample", json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object" } }] })).await;
+    let (said, failed) = call(
+        house,
+        &session,
+        "mcp:r/sample",
+        json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object" } }] }),
+    )
+    .await;
     assert!(failed && said.contains("tools: expected none"), "{said}");
     rich.house.close().await;
 }

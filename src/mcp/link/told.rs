@@ -186,7 +186,8 @@ impl Link {
                 Ended::Changed => failures = 0,
                 Ended::Broken => {
                     missed = true;
-                    failures = if began.elapsed() >= Duration::from_millis(limit::MCP_STABLE_MS) { 1 } else { failures + 1 };
+                    failures =
+                        if began.elapsed() >= Duration::from_millis(limit::MCP_STABLE_MS) { 1 } else { failures + 1 };
                     sleep(pause(failures)).await;
                 }
             }
@@ -217,7 +218,9 @@ impl Link {
             ServerNotification::ToolListChangedNotification(_) => return tools_changed(),
             ServerNotification::ResourceListChangedNotification(_) => News::ResourcesChanged,
             ServerNotification::PromptListChangedNotification(_) => News::PromptsChanged,
-            ServerNotification::ResourceUpdatedNotification(updated) => News::ResourceUpdated { uri: updated.params.uri },
+            ServerNotification::ResourceUpdatedNotification(updated) => {
+                News::ResourceUpdated { uri: updated.params.uri }
+            }
             _ => return,
         };
         self.place.tell(self.name(), news);
