@@ -392,10 +392,6 @@ pub const MCP_STABLE_MS: u64 = 60_000;
 pub const MCP_STOP_GRACE_MS: u64 = 1_000;
 /// Longest answer of an MCP server to a question whether it is still there.
 pub const MCP_PING_TIMEOUT_MS: u64 = 5_000;
-/// How long an MCP server has to say what it can, before it is taken for one that does not know the question.
-pub const MCP_DISCOVER_WAIT_MS: u64 = 3_000;
-/// The same of one behind an address, its whole beginning.
-pub const MCP_DISCOVER_HTTP_WAIT_MS: u64 = 8_000;
 /// How often a request is made that an MCP server ends with questions of its own.
 pub const MCP_ROUNDS_MAX: usize = 32;
 /// Questions that an MCP server may end a request with.

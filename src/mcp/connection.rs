@@ -21,7 +21,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::answers::Answers;
 use super::ask::still_there;
 use super::explain::{not_begun, request_failed};
-use super::greeting::{Greeting, Patient, is_newest};
+use super::greeting::{ADDRESS_WAIT, Greeting, Patient, is_newest};
 use super::handler::Handler;
 use super::link::needs_login;
 use super::listing::{Listed, Unlisted, list_tools};
@@ -230,7 +230,7 @@ impl Connection {
         };
         let begun = match greeting {
             // One that leaves a question unanswered would hold up what comes behind it.
-            Greeting::Asked => timeout(Duration::from_millis(limit::MCP_DISCOVER_HTTP_WAIT_MS), begin)
+            Greeting::Asked => timeout(ADDRESS_WAIT, begin)
                 .await
                 .map_err(|_| NotBegun { why: "it did not say what it can".into(), other: Some(Greeting::Older) })??,
             Greeting::Older | Greeting::Newest => begin.await?,

@@ -18,7 +18,11 @@ use rmcp::{Peer, RoleClient};
 use tokio::time::{Instant, sleep_until};
 
 use super::login::wanted_of;
-use crate::base::limit;
+
+/// How long a program has to say what it can, before it is taken for one that does not know the question.
+const PROGRAM_WAIT: Duration = Duration::from_secs(3);
+/// How long one behind an address has for its whole beginning, before it is greeted in another way.
+pub(super) const ADDRESS_WAIT: Duration = Duration::from_secs(8);
 
 /// What is said in the place of a server that says nothing.
 const SILENT: &str = "it did not say what it can";
@@ -83,8 +87,7 @@ pub(super) struct Patient<T> {
 impl<T> Patient<T> {
     /// `was_silent` is set when the server said nothing.
     pub(super) fn new(inner: T, was_silent: &Arc<AtomicBool>) -> Self {
-        let wait = Duration::from_millis(limit::MCP_DISCOVER_WAIT_MS);
-        Self { inner, wait, asked: None, given_up: None, was_silent: Arc::clone(was_silent) }
+        Self { inner, wait: PROGRAM_WAIT, asked: None, given_up: None, was_silent: Arc::clone(was_silent) }
     }
 }
 
