@@ -55,7 +55,7 @@ function entry(agent, home, port) {
     // What goes over the wire, for who looks into a failure.
     const traced =
       process.env.AGENTS_WIRE &&
-      `tee ${process.env.AGENTS_WIRE}/${agent.name}.in | ${words.join(' ')} | tee ${process.env.AGENTS_WIRE}/${agent.name}.out`
+      `tee -a ${process.env.AGENTS_WIRE}/${agent.name}.in | ${words.join(' ')} | tee -a ${process.env.AGENTS_WIRE}/${agent.name}.out`
     const [command, ...args] = traced ? ['/bin/sh', '-c', traced] : words
     return `command = ${text(command)}\nargs = [${args.map(text).join(', ')}]`
   }

@@ -126,4 +126,34 @@ export const agents = [
       OPENAI_MODEL: 'mock-model',
     }),
   },
+  {
+    name: 'goose',
+    packages: ['@aaif/goose-binary-linux-x64@0.20.2'],
+    bin: 'goose',
+    args: ['acp', '--with-builtin', 'developer'],
+    configure: ({ port }) => ({
+      GOOSE_PROVIDER: 'openai',
+      GOOSE_MODEL: 'mock',
+      GOOSE_MODE: 'approve',
+      GOOSE_DISABLE_KEYRING: '1',
+      GOOSE_TELEMETRY_ENABLED: 'false',
+      OPENAI_API_KEY: 'sk-mock',
+      OPENAI_HOST: `http://127.0.0.1:${port}`,
+    }),
+  },
+  {
+    name: 'kimi',
+    packages: ['@moonshot-ai/kimi-code@2.1.0'],
+    bin: 'kimi',
+    args: ['acp'],
+    node: 22,
+    configure({ home, port }) {
+      const file = join(folder(home, '.kimi-code'), 'config.toml')
+      writeFileSync(
+        file,
+        `default_model = "mock"\ntelemetry = false\n\n[providers.mock]\ntype = "openai"\nbase_url = "http://127.0.0.1:${port}/v1"\napi_key = "sk-mock"\n\n[models.mock]\nprovider = "mock"\nmodel = "mock"\nmax_context_size = 128000\n`,
+      )
+      return {}
+    },
+  },
 ]
