@@ -74,8 +74,20 @@ pub const ACP_PROFILES: [AcpProfile; 8] = [
         package: "npm: pi-acp and @earendil-works/pi-coding-agent, which need Node 22",
         ..USUAL
     },
-    AcpProfile { name: "goose", command: "goose", args: &["acp"], package: "goose, from its project", ..USUAL },
-    AcpProfile { name: "kimi", command: "kimi", args: &["acp"], package: "PyPI: kimi-cli", ..USUAL },
+    AcpProfile {
+        name: "goose",
+        command: "goose",
+        args: &["acp"],
+        package: "npm: @aaif/goose-binary-linux-x64 (other systems: -darwin-arm64 and so on)",
+        ..USUAL
+    },
+    AcpProfile {
+        name: "kimi",
+        command: "kimi",
+        args: &["acp"],
+        package: "npm: @moonshot-ai/kimi-code, which needs Node 22",
+        ..USUAL
+    },
 ];
 
 impl AcpProfile {

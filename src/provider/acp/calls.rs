@@ -374,7 +374,20 @@ fn preview(call: &acp::ToolCall) -> Value {
     let mut preview = changes(call).unwrap_or_else(|| json!({}));
     preview["title"] = call.title.clone().into();
     preview["kind"] = kind_of(call.kind).word.into();
+    if let Some(text) = said_of(call) {
+        preview["text"] = bound_output(text, limit::LIVE_OUTPUT_BYTES_MAX).into();
+    }
     preview
+}
+
+/// What a call that has not run yet says of itself in words: some agents tell its arguments there, and some why they ask.
+pub(super) fn said_of(call: &acp::ToolCall) -> Option<String> {
+    let texts = call.content.iter().filter_map(|content| match content {
+        acp::ToolCallContent::Content(content) => Some(block_text(&content.content)),
+        _ => None,
+    });
+    let all: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+    (!all.is_empty()).then(|| all.join("\n"))
 }
 
 /// What a call touches: what patterns are held against.

@@ -13,9 +13,9 @@ use crate::model::AgentRequest;
 use crate::protocol::ToolDefinition;
 
 /// What our own server is called.
-const OUR_NAME: &str = "simse";
+pub(super) const OUR_NAME: &str = "simse";
 /// And where a server of the session is called so.
-const OUR_OTHER_NAME: &str = "simse-tools";
+pub(super) const OUR_OTHER_NAME: &str = "simse-tools";
 /// What the names of tool servers' tools begin with.
 const REMOTE: &str = "mcp:";
 

@@ -6,12 +6,17 @@
 use agent_client_protocol::v1::schema as acp;
 use serde_json::Value;
 
+use super::super::calls::said_of;
 use super::super::door::{Call, wire_name};
+use super::super::handed::{OUR_NAME, OUR_OTHER_NAME};
 use super::Talk;
 use super::serve::{Answered, Granted};
 use crate::config::AcpPermissionPolicy;
 use crate::model::Leave;
 use crate::protocol::ToolDefinition;
+
+/// Longest text of a question that a person sees whole.
+const SHOWN_BYTES_MAX: usize = 1 << 10;
 
 impl Talk {
     /// Has a call run. Its result goes back the way that it came.
@@ -44,13 +49,19 @@ impl Talk {
 }
 
 fn meant(offered: &[ToolDefinition], call: &acp::ToolCall) -> Option<Granted> {
-    let input = call.raw_input.as_ref()?;
+    // Some tell the arguments as the text that goes with the question, which is shown whole.
+    let shown = || said_of(call).filter(|text| text.len() <= SHOWN_BYTES_MAX);
+    let told = || shown().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+    let input = &call.raw_input.clone().or_else(told)?;
     // Some tell the call within: `{ server, tool, arguments }`.
     let arguments = Some(&input["arguments"]).filter(|inner| inner.is_object() && input["tool"].is_string());
     let arguments = arguments.unwrap_or(input);
     let said =
         [call.title.as_str(), call.name.as_deref().unwrap_or_default(), input["tool"].as_str().unwrap_or_default()];
-    let names = |tool: &&ToolDefinition| said.iter().any(|said| names(said, &wire_name(&tool.name)));
+    let names = |tool: &&ToolDefinition| {
+        let name = wire_name(&tool.name);
+        said.iter().any(|said| names(said, &name) || in_words(said, &name))
+    };
     // Of names that are within one another the longest is meant.
     let tool = offered.iter().filter(names).max_by_key(|tool| tool.name.len())?;
     arguments.is_object().then(|| Granted::Tool(tool.name.clone(), arguments.to_string()))
@@ -64,6 +75,12 @@ fn names(said: &str, name: &str) -> bool {
         let begins = before.ends_with("__") || !before.ends_with(|c: char| is_name(c) || c == '_');
         begins && !behind.starts_with(|c: char| is_name(c) || c == '_')
     })
+}
+
+/// Whether a tool of that name is named as a title for people, behind its server: `simse: memory add`.
+fn in_words(said: &str, name: &str) -> bool {
+    let rest = said.strip_prefix(OUR_OTHER_NAME).or_else(|| said.strip_prefix(OUR_NAME));
+    rest.and_then(|rest| rest.strip_prefix(": ")).is_some_and(|words| words == name.replace('_', " "))
 }
 
 #[cfg(test)]
@@ -88,11 +105,24 @@ mod tests {
             ("unnotify", Some(args.clone()), None),
             ("notify-more", Some(args.clone()), None),
             ("bash", Some(args.clone()), None),
+            ("simse: notify all", Some(args.clone()), granted("notify_all")),
+            ("simse: mcp a b", Some(args.clone()), granted("mcp:a/b")),
+            ("other: mcp a b", Some(args.clone()), None),
         ];
         for (title, input, want) in table {
             let mut call = acp::ToolCall::new("1", title);
             call.raw_input = input;
             assert_eq!(meant(&tools, &call), want, "{title}");
+        }
+        let text = |text: &str| vec![acp::ToolCallContent::from(acp::ContentBlock::from(text))];
+        #[rustfmt::skip]
+        let table = [
+            (text(r#"{"text":"x"}"#), granted("notify")), (text("because"), None), (text("[1]"), None),
+            (text(&format!(r#"{{"text":"{}"}}"#, "x".repeat(2_000))), None),
+        ];
+        for (content, want) in table {
+            let call = acp::ToolCall::new("1", "notify (simse MCP Server)").content(content);
+            assert_eq!(meant(&tools, &call), want, "{call:?}");
         }
     }
 }
