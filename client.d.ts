@@ -2200,6 +2200,8 @@ export interface Original {
   readonly model: string
   /** Its parts, in their order, as they came. */
   readonly items: readonly unknown[]
+  /** Its provider has paused the reply: the model goes on with it where it is the last one. */
+  readonly paused?: boolean
 }
 
 /** A piece of a message's content. */

@@ -202,7 +202,8 @@ async fn subscribed(serving: &Serving, after: u64) -> Socket {
 async fn a_reader_that_rests_for_fifty_thousand_events_loses_none() {
     const DELTAS: usize = 50_000;
     let home = tempfile::tempdir().unwrap();
-    let model = ModelServer::start(std::sync::Arc::new(move |_| Answer::text(&vec!["a few words "; DELTAS]))).await;
+    let model =
+        ModelServer::start(std::sync::Arc::new(move |_| Answer::text_and_thoughts("a few words ", DELTAS / 2))).await;
     // Nobody is let go meanwhile, however busy the machine is.
     let configuration =
         format!("openai_base_url = \"{}\"\nmodel = \"openai/m\"\nwrite_timeout_ms = 3600000\n", model.base_url());

@@ -99,6 +99,12 @@ impl Answer {
         Self::steps(steps)
     }
 
+    /// A text so often, with a thought between each two: as many pieces on our side, too.
+    pub fn text_and_thoughts(text: &str, texts: usize) -> Self {
+        let pair = text_chunk(text) + &chunk(&json!({ "reasoning_content": "so" }), None);
+        Self::raw(pair.repeat(texts) + &end("stop"))
+    }
+
     /// Calls `(id, name, arguments)`, perhaps after a text.
     pub fn calls(text: &str, calls: &[(&str, &str, Value)]) -> Self {
         let mut out = String::new();
