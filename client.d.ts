@@ -851,6 +851,18 @@ export type ControlKind =
   /** It is no longer to hold. */
   | 'resume'
 
+/** `POST /models/count-tokens`: what a prompt would cost, as the model's provider counts. */
+export interface CountTokens {
+  /** The model. None: the one that new sessions get. */
+  readonly model?: string | null | undefined
+  /** The prompt. */
+  readonly prompt: PromptContent
+  /** The system text. None: none. */
+  readonly system?: string | null | undefined
+  /** Whether the tools that sessions have now are counted, too. */
+  readonly tools?: boolean | undefined
+}
+
 /** `POST /sessions`. Every field may be left out. */
 export interface CreateSession {
   /** A chosen id; one is made otherwise. */
@@ -2932,6 +2944,14 @@ export interface StreamStartEvent {
   readonly at: number
 }
 
+/** Tokens of a request, as its model's provider counts them. */
+export interface TokenCount {
+  /** The model. */
+  readonly model: string
+  /** Tokens that would be sent. */
+  readonly tokens: number
+}
+
 /** Hints about a tool's effect. Absent means unknown. */
 export interface ToolAnnotations {
   /** A name for people. */
@@ -3661,6 +3681,13 @@ export interface SimseClient {
   agents(options?: CallOptions): Promise<AgentList>
   /** The models that sessions can name. */
   models(options?: CallOptions): Promise<ModelList>
+  /**
+   * What a prompt would cost: its tokens, as the model's provider counts them.
+   *
+   * Of models whose provider has a route for it: Anthropic's Messages and Gemini. Others are a `CONFLICT` (`why:
+   * "no_token_count"`).
+   */
+  countTokens(body: CountTokens, options?: CallOptions): Promise<TokenCount>
   /** How the server is. Needs no token, unless it is asked for more. */
   health(options?: CallOptions & {
     /** What is bounded, too, and how full it is; needs a token. */

@@ -1333,7 +1333,7 @@ export interface EventPayloads {
     readonly prompt: string
     readonly turn?: Readonly<Record<string, unknown>>
   }
-  /** A turn ended by itself; `result` is the final text, `output` the same as data where the prompt wanted some (`turn.outputSchema`). */
+  /** A turn ended by itself; `result` is the final text, `output` the same as data where the prompt wanted some (`turn.outputSchema`; kinds of its failures: `output_invalid`, `refusal`, `content_filter`, `max_tokens`, `blank`). */
   'session.completed': { readonly sessionId: string; readonly result: string; readonly output?: unknown }
   /** A turn failed. */
   'session.error': { readonly sessionId: string; readonly error: Error }
@@ -2106,7 +2106,10 @@ export interface ModelTool {
 
 /** A message as a model is told it. */
 export interface ModelMessage extends ConversationMessage {
-  /** Of its own replies: what it has yielded as `original`. */
+  /**
+   * Of its own replies: what it has yielded as `original`. Ids of `toolCalls` are there once in a request: where a call had none, or one that
+   * was there before, it has another one than in here; the calls are in the same order.
+   */
   readonly original?: readonly unknown[]
 }
 
@@ -2122,6 +2125,8 @@ export interface ModelRequest {
   readonly tools: readonly ModelTool[]
   /** How much it is to think. */
   readonly reasoning: ModelReasoning
+  /** What its final answer has to be (`turn.outputSchema`): the JSON Schema of an object. Absent: any text. */
+  readonly outputSchema?: JsonSchemaObject
 }
 
 /**
@@ -2199,6 +2204,11 @@ export interface SimseModelFacts {
   readonly images?: boolean | undefined
   /** Whether it can think before it answers; default true. */
   readonly reasoning?: boolean | undefined
+  /**
+   * Whether it holds its answer to `outputSchema` of a request by itself. Default: it is told the schema in words, too (`system`). False: prompts
+   * with `turn.outputSchema` are refused. The answer is looked at all the same, and asked for once more where it does not fit.
+   */
+  readonly structuredOutput?: boolean | undefined
   /** Prices in US dollars for a million tokens. Of the tokens that it tells the server tells what they cost. */
   readonly prices?:
     | {
@@ -2259,7 +2269,7 @@ export interface FromVercelModelOptions extends SimseModelFacts {
 /**
  * A language model of the Vercel AI SDK as a model of a server: `models: [fromVercelModel(openai('gpt-5'))]`. How much it is to think
  * goes to it as `reasoning` (`v4`), before that as `reasoningEffort` of its provider, which those of OpenAI's kind know; others are told
- * through `callOptions.providerOptions`. What a provider runs by itself (its own web search and the like) stays with it.
+ * through `callOptions.providerOptions`. A wanted `outputSchema` goes to it as `responseFormat`. What a provider runs by itself (its own web search and the like) stays with it.
  * @throws {SimseError} `CONFIG_VALIDATION` for what is no such model.
  */
 export function fromVercelModel(model: VercelLanguageModel, options?: FromVercelModelOptions): SimseModel

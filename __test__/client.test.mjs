@@ -125,6 +125,7 @@ test('every operation does what it is called', { timeout: 60_000 }, async () => 
   assert.equal((await refusedWith(assert, 'NOT_FOUND', permissions.revoke('grant_1'))).status, 404)
   await refusedWith(assert, 'NOT_FOUND', sessions.feedback('s', { requestId: 'req_1', decision: 'allow' }))
   for (const what of ['tools', 'agents', 'models']) assert.ok(Array.isArray((await client[what]())[what]), what)
+  assert.equal((await refusedWith(assert, 'CONFLICT', client.countTokens({ prompt: 'hello' }))).status, 409)
   assert.match((await client.proof('0123456789abcdef'.repeat(4))).proof, /^[0-9a-f]{64}$/)
   const health = await client.health({ verbose: true })
   assert.deepEqual([health.status, Array.isArray(health.limits)], ['ok', true])

@@ -263,6 +263,76 @@ test('what a model wants back in its own words it gets back, and no other does',
   assert.deepEqual(other.requests[0].messages[1], { role: 'assistant', content: 'said' })
 })
 
+test('an answer that is data: told in words, held to by itself, or refused', async () => {
+  const schema = {
+    type: 'object',
+    properties: { n: { type: 'integer', minimum: 1 } },
+    required: ['n'],
+    additionalProperties: false,
+  }
+  const answers = ['```json\n{"n": 0}\n```', '{"n": 7}']
+  const make = (name, more) => {
+    let asked = 0
+    const made = model(
+      name,
+      async function* () {
+        yield answers[asked++ % 2]
+      },
+      more,
+    )
+    return made
+  }
+  const [told, held, not] = [
+    make('told'),
+    make('held', { structuredOutput: true }),
+    make('not', { structuredOutput: false }),
+  ]
+  const server = await started([told.entry, held.entry, not.entry])
+  for (const each of [told, held]) {
+    const { body: session } = await http(server, 'POST', '/sessions', { model: `js/${each.entry.name}` })
+    const path = `/sessions/${session.sessionId}/prompt?wait=true`
+    const { body } = await http(server, 'POST', path, { prompt: 'how many?', turn: { outputSchema: schema } })
+    assert.deepEqual([body.status, body.output, body.rounds], ['completed', { n: 7 }, 1], JSON.stringify(body.error))
+    assert.deepEqual(
+      each.requests.map((request) => request.outputSchema),
+      [schema, schema],
+    )
+    assert.match(JSON.stringify(each.requests[1].messages), /This answer cannot be used/)
+    assert.equal(each.requests[0].system.includes('JSON Schema'), each === told, each.entry.name)
+    const plain = await http(server, 'POST', path, { prompt: 'and now?' })
+    assert.equal(plain.body.output, undefined)
+    assert.equal('outputSchema' in each.requests[2], false)
+  }
+  const { body: session } = await http(server, 'POST', '/sessions', { model: 'js/not' })
+  const path = `/sessions/${session.sessionId}/prompt`
+  const refused = await http(server, 'POST', path, { prompt: 'how many?', turn: { outputSchema: schema } })
+  assert.deepEqual([refused.status, refused.body.error.details.why], [409, 'no_structured_output'])
+  assert.equal(not.requests.length, 0)
+})
+
+test('an id of a call is there once in what a model is asked', async () => {
+  const script = model('again', async function* ({ messages }) {
+    if (messages.at(-1).role === 'tool_result') return yield 'done'
+    yield { type: 'original', items: ['mine'] }
+    yield { type: 'tool_call', toolCall: { id: 'same', name: 'fs_list', arguments: { path: '.' } } }
+    yield { type: 'tool_call', toolCall: { id: 'same', name: 'fs_list', arguments: '{"path":' } }
+  })
+  const server = await started([script.entry])
+  const { body: session } = await http(server, 'POST', '/sessions', {})
+  const path = `/sessions/${session.sessionId}/prompt?wait=true`
+  for (const prompt of ['one', 'two']) assert.equal((await http(server, 'POST', path, { prompt })).body.result, 'done')
+  const { messages } = script.requests.at(-1)
+  const calls = messages.flatMap(({ toolCalls = [] }) => toolCalls.map(({ id }) => id))
+  const results = messages.flatMap(({ role, toolCallId }) => (role === 'tool_result' ? [toolCallId] : []))
+  assert.deepEqual(results, calls)
+  assert.equal(new Set(calls).size, 4, String(calls))
+  // Also of a reply in which a call could not be read.
+  assert.deepEqual(
+    messages.filter((message) => message.toolCalls).map(({ original }) => original),
+    [['mine'], ['mine']],
+  )
+})
+
 test('images go to a model that takes them, and are described to one that does not', async () => {
   const seen = {}
   const looks = (name) => ({

@@ -176,6 +176,38 @@ test('what a provider has signed is given back to it as it was', async () => {
   assert.ok(body.result.includes('looking') && !body.result.includes('original'), body.result)
 })
 
+test('a signature is kept where ids come again and arguments cannot be read; a schema is the format of the answer', async () => {
+  const call = (id, input, thoughtSignature) => ({
+    type: 'tool-call',
+    toolCallId: id,
+    toolName: 'look',
+    input,
+    providerMetadata: { google: { thoughtSignature } },
+  })
+  const model = mock(
+    answer(call('c', '{}', 's1'), call('c', '{"a":', 's2'), finish('tool-calls')),
+    answer(...text('{"n":7}'), finish('stop')),
+  )
+  const toolRegistry = registryOf({ look: async () => 'seen' }, {}, { parameters: {} })
+  const server = await started(fromVercelModel(model), { toolRegistry })
+  const schema = { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] }
+  const { body: session } = await http(server, 'POST', '/sessions', {})
+  const path = `/sessions/${session.sessionId}/prompt?wait=true`
+  const { body } = await http(server, 'POST', path, { prompt: 'look', turn: { outputSchema: schema } })
+  assert.deepEqual([body.status, body.output], ['completed', { n: 7 }], JSON.stringify(body.error))
+  const [first, second] = model.doStreamCalls
+  assert.deepEqual(first.responseFormat, { type: 'json', schema, name: 'answer' })
+  const replied = second.prompt.find(({ role }) => role === 'assistant')
+  const calls = replied.content.filter((part) => part.type === 'tool-call')
+  assert.deepEqual(
+    calls.map(({ toolCallId, input, providerOptions }) => [toolCallId, input, providerOptions.google.thoughtSignature]),
+    [
+      ['c', {}, 's1'],
+      ['c_2', {}, 's2'],
+    ],
+  )
+})
+
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=='
 
 /** A model that only writes down what it was asked, in a version of the interface. */

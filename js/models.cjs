@@ -40,6 +40,7 @@ const FACTS = {
   outputTokens: tokenLimit,
   images: optional(boolean),
   reasoning: optional(boolean),
+  structuredOutput: optional(boolean),
   prices: optional(shape({ input: price, output: price, cacheRead: optional(price), cacheWrite: optional(price) })),
 }
 const FIELDS = { name: modelName, stream: fn, ...FACTS }

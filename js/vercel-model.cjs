@@ -70,7 +70,8 @@ const isNamed = (given, id) => id === given || id.startsWith(`${given || 'call'}
 function ownWords({ original, toolCalls = [] }) {
   if (!Array.isArray(original)) return undefined
   const called = original.filter((part) => part.type === 'tool-call')
-  const same = called.length === toolCalls.length && called.every((part, at) => isNamed(part.toolCallId, toolCalls[at].id))
+  const same =
+    called.length === toolCalls.length && called.every((part, at) => isNamed(part.toolCallId, toolCalls[at].id))
   if (!same) return undefined
   const calls = toolCalls.values()
   return original.map((part) => {
@@ -160,12 +161,14 @@ function callOptions(model, request, signal, given) {
     inputSchema: parameters,
   }))
   const thinking = reasoningOf(request, model)
+  const { outputSchema } = request
   const providerOptions = mergeProviders(thinking.providerOptions, more.providerOptions)
   return {
     ...thinking,
     ...more,
     ...(providerOptions && { providerOptions }),
     prompt: promptOf(request, model.specificationVersion),
+    ...(outputSchema && { responseFormat: { type: 'json', schema: outputSchema, name: 'answer' } }),
     ...(tools.length > 0 && { tools, toolChoice: { type: 'auto' } }),
     includeRawChunks: false,
     abortSignal: signal,

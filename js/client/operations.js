@@ -420,6 +420,20 @@ export const operations = {
       { models: 'array' },
     ],
   },
+  countTokens: {
+    kind: 'call',
+    method: 'POST',
+    path: '/models/count-tokens',
+    parameters: [],
+    query: {},
+    body: true,
+    key: false,
+    version: false,
+    answers: [],
+    gives: [
+      { model: 'string', tokens: 'number' },
+    ],
+  },
   health: {
     kind: 'call',
     method: 'GET',

@@ -165,7 +165,7 @@ impl App {
         Ok(())
     }
 
-    fn check_model(&self, field: &str, id: &str) -> Result<(), ApiError> {
+    pub(super) fn check_model(&self, field: &str, id: &str) -> Result<(), ApiError> {
         if self.models.get(id).is_some() {
             return Ok(());
         }

@@ -9,6 +9,7 @@ mod bounds;
 mod changes;
 mod command;
 mod controls;
+mod counting;
 mod errands;
 mod health;
 mod judged;

@@ -19,7 +19,7 @@ use super::feed::{Fed, Feed};
 use super::hooks::show_message;
 use crate::model::{CallIds, Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream, Prices, WireNames};
 use crate::protocol::{Message, ToolDefinition, Usage};
-use crate::tool::told_schema;
+use crate::tool::{output_in_words, told_schema};
 
 /// The longest id of a call that every provider takes.
 const CALL_ID_BYTES_MAX: usize = 40;
@@ -41,6 +41,8 @@ pub(super) struct GivenModel {
     /// Whether it can think before it answers.
     #[serde(default = "yes")]
     reasoning: bool,
+    /// Whether it holds its answers to a schema by itself. Unsaid: it is told the schema in words. False: no schema is asked of it.
+    structured_output: Option<bool>,
     prices: Option<GivenPrices>,
 }
 
@@ -132,11 +134,21 @@ impl JsModel {
         });
         let shown = |message| self.shown(message, (&told.names, &ids));
         let messages: Vec<Value> = request.messages.iter().map(shown).collect();
-        let (system, messages) = (to_json(&request.system), to_json(&messages));
+        let mut system = request.system.clone();
+        let mut schema = String::new();
+        if let Some(wanted) = request.output_schema.as_deref() {
+            schema = format!(",\"outputSchema\":{}", to_json(wanted));
+            if self.given.structured_output != Some(true) {
+                let apart = if system.is_empty() { "" } else { "\n\n" };
+                system.push_str(apart);
+                system.push_str(&output_in_words(wanted));
+            }
+        }
+        let (system, messages) = (to_json(&system), to_json(&messages));
         let (id, reasoning, tools) = (to_json(&self.given.id), to_json(&request.reasoning), &told.json);
         format!(
             "{{\"at\":{},\"request\":{{\"model\":{id},\"system\":{system},\"messages\":{messages},\
-             \"tools\":{tools},\"reasoning\":{reasoning}}}}}",
+             \"tools\":{tools},\"reasoning\":{reasoning}{schema}}}}}",
             self.at
         )
     }
@@ -189,7 +201,7 @@ impl Model for JsModel {
             output_tokens_max: self.given.output_tokens,
             images: self.given.images,
             reasoning: self.given.reasoning,
-            structured_output: false,
+            structured_output: self.given.structured_output != Some(false),
             prices: self.given.prices(),
             ..ModelFacts::default()
         }

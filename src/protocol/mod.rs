@@ -51,8 +51,8 @@ pub use permission::{
 pub use record::Event;
 pub use request::{ClientQuestion, ClientReply, FormReply, NoticeLevel};
 pub use session::{
-    ACP_PREFIX, AgentList, AgentView, Cost, Deleted, Health, LimitView, ModelList, ModelPrices, ModelView, OWN_AGENT,
-    Page, Proof, SessionStatus, SessionView, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
+    ACP_PREFIX, AgentList, AgentView, Cost, CountTokens, Deleted, Health, LimitView, ModelList, ModelPrices, ModelView,
+    OWN_AGENT, Page, Proof, SessionStatus, SessionView, TokenCount, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
 };
 pub use snapshot::{OpenCall, Snapshot, Underway};
 pub use telling::{Beginning, Configured, ControlKind, Granted, RevokeReason, RoundKind};

@@ -375,6 +375,33 @@ pub struct ModelView {
     pub prices: Option<ModelPrices>,
 }
 
+/// `POST /models/count-tokens`: what a prompt would cost, as the model's provider counts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CountTokens {
+    /// The model. None: the one that new sessions get.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// The prompt.
+    pub prompt: super::PromptContent,
+    /// The system text. None: none.
+    #[serde(default)]
+    pub system: Option<String>,
+    /// Whether the tools that sessions have now are counted, too.
+    #[serde(default)]
+    pub tools: bool,
+}
+
+/// Tokens of a request, as its model's provider counts them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenCount {
+    /// The model.
+    pub model: String,
+    /// Tokens that would be sent.
+    pub tokens: u64,
+}
+
 /// Answer of `GET /models`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelList {

@@ -125,6 +125,12 @@ async fn feedback(mut call: Call) -> Answer {
     Ok(call.write("feedback", Some(id)).await?.respond(StatusCode::OK))
 }
 
+async fn count_tokens(mut call: Call) -> Answer {
+    call.no_query()?;
+    let body = call.json().await?;
+    ok(&call.shared.app.count_tokens(&call.caller, body).await?)
+}
+
 async fn explain(mut call: Call) -> Answer {
     call.no_query()?;
     let body = call.json().await?;

@@ -52,7 +52,7 @@ pub use marks::{ContentHasher, FileMark, FileMarks, FileStamp, Previewed};
 pub use output::{bound_output, bound_parts};
 pub use outputs::{KeptOutput, OutputFile, Outputs};
 pub use registry::{Registry, RegistryError};
-pub use schema::{check_output_schema, check_parameters};
+pub use schema::{check_output_schema, check_parameters, output_in_words};
 pub use subject::{argument_place, argument_subject, unreachable_path};
 pub use told::told_schema;
 pub use validate::{BadArguments, hold_to, validate, validate_call};

@@ -54,6 +54,14 @@ fn fault(path: &str, word: &str, expected: &str, value: &Value) -> Fault {
     Err((format!("{path}.{word}"), format!("expected {expected}, got {}", shown(value))))
 }
 
+/// A schema in words, behind the system text: for models whose provider has no place for it.
+pub fn output_in_words(schema: &Value) -> String {
+    format!(
+        "Your final answer, the one with which you are done and call no more tools, is one JSON value and nothing else: no words \
+         before or behind it, and no code fence. It fits this JSON Schema:\n{schema}"
+    )
+}
+
 fn look_any(checker: &Checker<'_>, schema: &Value, path: &str, depth: u32) -> Fault {
     match schema {
         Value::Bool(_) => Ok(()),

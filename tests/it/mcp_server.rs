@@ -483,8 +483,18 @@ async fn a_prompt_of_our_own_loop_asks_through_who_waits_for_it() {
     assert_eq!(aborted["structuredContent"]["aborted"], true);
     let ended = client.call("session_wait", json!({ "sessionId": accepted["sessionId"] })).await;
     assert_eq!(ended["structuredContent"]["status"], "aborted");
+    // An answer that is data.
+    house.round(&[Does::Says("{\"n\": 0}")]);
+    house.round(&[Does::Says("{\"n\": 7}")]);
+    let schema =
+        json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } }, "required": ["n"] });
+    let data = json!({ "sessionId": accepted["sessionId"], "prompt": "how many?", "outputSchema": schema });
+    client.call("session_prompt", data).await;
+    let counted = client.call("session_wait", json!({ "sessionId": accepted["sessionId"] })).await;
+    assert_eq!(counted["structuredContent"]["output"], json!({ "n": 7 }), "{counted}");
     for (arguments, field) in [
         (json!({ "prompt": "" }), "prompt"),
+        (json!({ "prompt": "x", "outputSchema": { "type": "number" } }), "outputSchema"),
         (json!({ "prompt": "x", "strange": 1 }), "strange"),
         (json!({ "prompt": "x", "sessionId": accepted["sessionId"], "agent": "simse" }), "agent"),
     ] {

@@ -1,9 +1,10 @@
 //! What servers send that is not as it should be and does no harm: ids of calls that are there twice or not at all, figures that
-//! are none, and keys like words in recordings.
+//! are none, and keys like words in recordings. And what prompts would cost, as providers count.
 
 use serde_json::{Value, json};
+use simse::app::Caller;
 use simse::config::{Api, TapeSettings};
-use simse::protocol::{EventBody, TurnStatus};
+use simse::protocol::{ErrorCode, EventBody, TurnStatus};
 
 use crate::support::model_server::{Answer, ModelServer, queue};
 use crate::support::says::{Says, WIRES, content};
@@ -150,5 +151,59 @@ async fn a_key_like_a_word_leaves_recordings_whole() {
         assert_eq!(again.result.as_deref(), Some(said), "{key} {:?}", again.error);
         let blank = events(&app, &id).await.into_iter().any(|event| matches!(event, EventBody::StreamRetry { .. }));
         assert!(!blank, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_prompt_is_counted_by_those_who_count() {
+    let directory = tempfile::tempdir().unwrap();
+    for api in WIRES {
+        let counted = match api {
+            Api::Messages => json!({ "input_tokens": 12 }),
+            _ => json!({ "totalTokens": 12 }),
+        };
+        let broken = json!({ "error": { "message": "no", "type": "overloaded_error", "code": 529 } });
+        let server = ModelServer::start(queue([
+            Answer::status(200, &[("content-type", "application/json")], &counted.to_string()),
+            Answer::status(529, &[], &broken.to_string()),
+        ]))
+        .await;
+        let app = open(directory.path(), |settings| {
+            let entry = json!({ "name": "p", "api": api.name(), "apiKey": "k", "baseUrl": server.base_url() });
+            settings.providers = vec![provider(entry)];
+            settings.model = Some("p/m".into());
+        })
+        .await;
+        let count = |body: Value| {
+            let app = std::sync::Arc::clone(&app);
+            async move { app.count_tokens(&Caller::default(), serde_json::from_value(body).unwrap()).await }
+        };
+        let asked = json!({ "prompt": "hello", "system": "Be brief.", "tools": true });
+        if !matches!(api, Api::Messages | Api::Gemini) {
+            let refused = count(asked).await.expect_err("it does not count").0;
+            assert_eq!((refused.code, server.requests().len()), (ErrorCode::Conflict, 0), "{api:?}");
+            assert_eq!(refused.details.unwrap()["why"], "no_token_count");
+            continue;
+        }
+        let told = count(asked).await.expect("counted");
+        assert_eq!((told.model.as_str(), told.tokens), ("p/m", 12), "{api:?}");
+        let sent = &server.requests()[0];
+        assert!(sent.path.contains("ount"), "{api:?} {}", sent.path);
+        let body = sent.json().to_string();
+        assert!(["hello", "Be brief.", "fs_read"].iter().all(|word| body.contains(word)), "{api:?} {body}");
+        let failed = count(json!({ "prompt": "again" })).await.expect_err("it is overloaded").0;
+        assert_eq!(
+            (failed.code, failed.details.unwrap()["kind"].as_str()),
+            (ErrorCode::UpstreamUnavailable, Some("transient"))
+        );
+        for (body, field) in
+            [(json!({ "prompt": "" }), "prompt"), (json!({ "prompt": "x", "model": "none/m" }), "model")]
+        {
+            let refused = count(body).await.expect_err("refused").0;
+            assert_eq!(
+                (refused.code, refused.details.unwrap()["field"].as_str()),
+                (ErrorCode::InvalidArgument, Some(field))
+            );
+        }
     }
 }

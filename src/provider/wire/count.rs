@@ -44,12 +44,13 @@ async fn ask(endpoint: &Endpoint, request: &ModelRequest, url: &str) -> Result<u
     let redact = &keyed.redact;
     let mut answer = answer.map_err(|error| redact.error(from_http(&error)))?;
     let (status, retry_after) = (answer.status, answer.retry_after);
-    let said = redact.text(answer.text(BODY_BYTES_MAX).await);
+    let said = answer.text(BODY_BYTES_MAX).await;
     if !(200..300).contains(&status) {
-        return Err(redact.error(from_status(status, retry_after, &said)));
+        return Err(redact.error(from_status(status, retry_after, &redact.text(said))));
     }
+    // Read as it came: a short key may stand in any word.
     endpoint.wire.counted(&said).ok_or_else(|| {
-        let start: String = said.chars().take(80).collect();
+        let start: String = redact.text(said).chars().take(80).collect();
         ModelError::Malformed(format!("the model's provider was asked for a count and said `{start}`"))
     })
 }

@@ -28,14 +28,6 @@ const WORDS: [&str; 18] = [
     "type",
 ];
 
-/// A schema in words, behind the system text.
-pub(in crate::provider) fn in_words(schema: &Value) -> String {
-    format!(
-        "Your final answer, the one with which you are done and call no more tools, is one JSON value and nothing else: no words \
-         before or behind it, and no code fence. It fits this JSON Schema:\n{schema}"
-    )
-}
-
 /// Whether an answer can be held to it strictly.
 pub(in crate::provider) fn is_strict(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object") && fits(schema, 0)

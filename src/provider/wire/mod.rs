@@ -40,13 +40,14 @@ use serde_json::{Map, Value};
 use crate::model::{ModelError, ModelFacts, ModelRequest, WireNames};
 use crate::protocol::ToolDefinition;
 
+pub(super) use crate::tool::output_in_words as in_words;
 pub(super) use alike::Alike;
 pub(super) use assemble::{Assemble, Length, State, size};
 pub(super) use calls::{arguments_or_none, call_of};
 pub(super) use failure::{BODY_BYTES_MAX, Redactor, cut_short, from_http, from_object, from_status};
 pub(super) use figures::{amount, count, lenient};
 pub use gate::GateOptions;
-pub(super) use held::{in_words, is_strict};
+pub(super) use held::is_strict;
 pub(super) use model::HttpModel;
 pub(super) use place::trimmed;
 pub use place::{Key, Place};

@@ -20,7 +20,7 @@ use crate::app::{EventPage, EventReader, parse_json};
 use crate::base::limit;
 use crate::protocol::{
     Access, ApiError, Configure, Control, CreateSession, EVENT_TYPES, Event, EventBody, Prompt, PromptContent,
-    PromptMode, RequestId, SessionId, TurnId, TurnRecord,
+    PromptMode, RequestId, SessionId, TurnId, TurnRecord, TurnSettings,
 };
 
 /// Events of one answer where nobody says how many.
@@ -50,6 +50,7 @@ struct Prompted {
     title: Option<String>,
     #[serde(default)]
     mode: PromptMode,
+    output_schema: Option<Map<String, Value>>,
 }
 
 #[derive(Deserialize)]
@@ -109,6 +110,7 @@ impl Tool {
                     "model": { "type": "string", "description": "The model, `provider/name`. Default: the server's." },
                     "workingDirectory": { "type": "string", "description": "Where the tools of a new session work. Default: the server's directory." },
                     "title": { "type": "string", "description": "A title of a new session." },
+                    "outputSchema": { "type": "object", "description": "The JSON Schema of an object that the answer has to be: `session_wait` gives it as `output`." },
                     "mode": { "type": "string", "enum": ["queue", "steer", "reject"], "description": "What to do while a turn runs. Default: queue." },
                 }),
                 json!(["prompt"]),
@@ -181,7 +183,8 @@ fn structured(said: &str, structure: Value) -> Value {
 
 async fn prompt(peer: &Peer, given: Map<String, Value>) -> Result<Value, ApiError> {
     peer.caller.needs(Access::Work)?;
-    let Prompted { prompt, session_id, agent, model, working_directory, title, mode } = arguments(given)?;
+    let Prompted { prompt, session_id, agent, model, working_directory, title, mode, output_schema } =
+        arguments(given)?;
     let (session, configure) = match session_id {
         Some(id) => {
             if let Some(field) = [("agent", agent.is_some()), ("workingDirectory", working_directory.is_some())]
@@ -198,7 +201,8 @@ async fn prompt(peer: &Peer, given: Map<String, Value>) -> Result<Value, ApiErro
             (peer.app.create_session(&peer.caller, body).await?.session_id, None)
         }
     };
-    let body = Prompt { prompt: PromptContent::Text(prompt), mode, configure, turn: None, if_version: None };
+    let turn = output_schema.map(|schema| TurnSettings { output_schema: Some(schema), ..TurnSettings::default() });
+    let body = Prompt { prompt: PromptContent::Text(prompt), mode, configure, turn, if_version: None };
     let accepted = peer.app.prompt(&peer.caller, &session, body).await?;
     let structure = json!({ "sessionId": session, "turnId": accepted.turn_id, "status": accepted.status });
     let said =

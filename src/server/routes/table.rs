@@ -10,9 +10,9 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use super::{changes, mcp};
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
-    AgentList, AgentState, AskMcp, Control, CreateSession, Deleted, DiffView, Event, ExplainCall, Feedback, Fork,
-    GrantView, Health, Item, McpAnswer, McpView, ModelList, Page, PermissionExplanation, Prompt, Proof, SessionView,
-    ToolList, TrustProject, TurnRecord, Undo, Undone,
+    AgentList, AgentState, AskMcp, Control, CountTokens, CreateSession, Deleted, DiffView, Event, ExplainCall,
+    Feedback, Fork, GrantView, Health, Item, McpAnswer, McpView, ModelList, Page, PermissionExplanation, Prompt, Proof,
+    SessionView, TokenCount, ToolList, TrustProject, TurnRecord, Undo, Undone,
 };
 use crate::server::openapi::{
     Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
@@ -265,6 +265,12 @@ fn server() -> Vec<Row> {
     let tools = operation("tools", "The tools that sessions have now.").gives::<ToolList>(200, "The tools.");
     let agents = operation("agents", "The agents that sessions can name.").gives::<AgentList>(200, "The agents.");
     let models = operation("models", "The models that sessions can name.").gives::<ModelList>(200, "The models.");
+    let count_tokens = operation("countTokens", "What a prompt would cost: its tokens, as the model's provider counts them.")
+        .more("Of models whose provider has a route for it: Anthropic's Messages and Gemini. Others are a `CONFLICT` (`why: \"no_token_count\"`).")
+        .full_body(|schemas| schemas.incoming::<CountTokens>())
+        .example(serde_json::json!({ "prompt": "Hello" }))
+        .gives::<TokenCount>(200, "The tokens.")
+        .refuses(&[409, 503]);
     let health = operation("health", "How the server is. Needs no token, unless it is asked for more.")
         .takes(flag("verbose", "What is bounded, too, and how full it is; needs a token."))
         .gives::<Health>(200, "It is well.")
@@ -294,6 +300,7 @@ fn server() -> Vec<Row> {
         row(GET, "/tools", super::tools, tools),
         row(GET, "/agents", super::agents, agents),
         row(GET, "/models", super::models, models),
+        row(POST, "/models/count-tokens", super::count_tokens, count_tokens),
         row(GET, "/health", super::health, health),
         row(GET, "/proof/{nonce}", super::proof, proof),
         row(GET, "/metrics", metrics::show, metrics),
