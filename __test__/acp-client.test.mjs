@@ -104,10 +104,8 @@ test('a conversation: what the session has heard is not told again, and another 
 test('a stream: pieces as they come, calls of the agent, the end', async () => {
   const acp = client()
   const flood = await collect(acp.generateStream('flood 500'))
-  assert.deepEqual(
-    texts(flood),
-    Array.from({ length: 500 }, (_, i) => `${i}ü `),
-  )
+  // What waits together comes as one piece.
+  assert.equal(texts(flood).join(''), Array.from({ length: 500 }, (_, i) => `${i}ü `).join(''))
   const { type, stopReason, usage, sessionId } = flood.at(-1)
   assert.deepEqual([type, stopReason, usage.totalTokens, typeof sessionId], ['complete', 'end_turn', 7, 'string'])
   acp.setPermissionPolicy('auto-approve')

@@ -43,6 +43,7 @@ def before_load_schema(context, raw_schema):
         if "agent" in fields:
             fields["agent"] = {"enum": ["simse", None]}
         fields["modelFallbacks"] = fallbacks(models)
+    schemas["CountTokens"]["properties"]["model"] = {"enum": [*models, None]}
     turn = schemas["TurnSettingsInput"]["properties"]
     turn["model"] = {"enum": [*models, None]}
     turn["modelFallbacks"] = fallbacks(models)
