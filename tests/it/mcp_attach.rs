@@ -100,6 +100,15 @@ async fn what_a_client_does_lands_in_the_server_that_runs() {
     let url = format!("http://{}", serving.address);
     // The data directory's token goes to its server by itself.
     let mut client = Attached::start(&home, &["--attach", &url], None);
+    // A client of 2026-07-28 asks first, is refused as by an older server, and greets then.
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    for (method, code) in [("server/discover", -32601), ("tools/list", -32600)] {
+        let refused = client.ask(method, json!({ "_meta": meta })).await;
+        assert_eq!(refused["error"]["code"], code, "{method}: {refused}");
+    }
     let greeted = client.greet(json!({ "elicitation": {} })).await;
     assert_eq!(greeted["result"]["serverInfo"]["name"], "simse", "{greeted}");
     // A question goes to the client, under a name of the bridge's, and its answer back.

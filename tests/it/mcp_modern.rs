@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use simse::protocol::PermissionPolicy;
 use simse::server::ListenOptions;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
+use crate::support::binary::simse;
 use crate::support::house::House;
 use crate::support::http::{Reply, Request, request, within};
 
@@ -187,4 +189,106 @@ async fn a_line_that_breaks_takes_its_call_back() {
     })
     .await;
     house.close().await;
+}
+
+/// `simse mcp`, as a client of this version talks to it.
+struct Piped {
+    _home: tempfile::TempDir,
+    child: tokio::process::Child,
+    input: Option<tokio::process::ChildStdin>,
+    output: tokio::io::Lines<tokio::io::BufReader<tokio::process::ChildStdout>>,
+}
+
+impl Piped {
+    fn open() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let work = home.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        let mut command = simse(home.path());
+        command.arg("mcp").current_dir(&work).stdin(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let output = tokio::io::BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { input: child.stdin.take(), _home: home, child, output }
+    }
+
+    async fn say(&mut self, message: Value) {
+        let line = format!("{message}\n");
+        self.input.as_mut().unwrap().write_all(line.as_bytes()).await.unwrap();
+    }
+
+    async fn ask(&mut self, id: u64, method: &str, mut params: Value) {
+        params["_meta"] = said(&json!({ "elicitation": {} }));
+        self.say(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params })).await;
+    }
+
+    async fn next(&mut self) -> Value {
+        let line = within(self.output.next_line()).await.unwrap().expect("a line");
+        serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e}: {line}"))
+    }
+}
+
+#[tokio::test]
+async fn a_pipe_speaks_it_beside_the_older_versions() {
+    let mut pipe = Piped::open();
+    pipe.ask(1, "server/discover", json!({})).await;
+    let found = pipe.next().await["result"].clone();
+    assert_eq!((&found["supportedVersions"][0], &found["resultType"]), (&json!(MODERN), &json!("complete")));
+    // What is to be told is told under the name of the request that asked for it.
+    pipe.ask(2, "subscriptions/listen", json!({ "notifications": { "resourcesListChanged": true } })).await;
+    let heard = pipe.next().await;
+    assert_eq!(heard["method"], "notifications/subscriptions/acknowledged", "{heard}");
+    assert_eq!(heard["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 2);
+    let call = json!({ "name": "bash", "arguments": { "command": "echo out" } });
+    pipe.ask(3, "tools/call", call.clone()).await;
+    // The session of the call is a new resource.
+    let (mut told, mut asked) = (Value::Null, Value::Null);
+    while told.is_null() || asked.is_null() {
+        let message = pipe.next().await;
+        if message["id"] == 3 { asked = message["result"].clone() } else { told = message }
+    }
+    assert_eq!(told["method"], "notifications/resources/list_changed", "{told}");
+    assert_eq!(told["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], 2, "{told}");
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let name = asked["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let mut again = call;
+    again["requestState"] = asked["requestState"].clone();
+    again["inputResponses"] = json!({ name: { "action": "accept", "content": { "decision": "allow_always" } } });
+    pipe.ask(4, "tools/call", again.clone()).await;
+    let done = pipe.next().await;
+    assert_eq!((&done["id"], &done["result"]["content"][0]["text"]), (&json!(4), &json!("out\n")), "{done}");
+    pipe.ask(5, "tools/call", again).await;
+    assert_eq!(pipe.next().await["error"]["code"], -32602, "a state is good once");
+    // What this version has not, and one that nobody knows.
+    pipe.ask(6, "ping", json!({})).await;
+    assert_eq!(pipe.next().await["error"]["code"], -32601);
+    let mut meta = said(&json!({}));
+    meta["io.modelcontextprotocol/protocolVersion"] = "2099-01-01".into();
+    pipe.say(json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": { "_meta": meta } })).await;
+    let refused = pipe.next().await["error"].clone();
+    assert_eq!((&refused["code"], &refused["data"]["supported"][0]), (&json!(-32022), &json!(MODERN)));
+    pipe.ask(2, "tools/list", json!({})).await;
+    assert_eq!(pipe.next().await["error"]["code"], -32600, "an id that is worked on");
+    // An older client on the same pipe, and the end of what is listened to.
+    let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {} });
+    pipe.say(json!({ "jsonrpc": "2.0", "id": 8, "method": "initialize", "params": hello })).await;
+    assert_eq!(pipe.next().await["result"]["protocolVersion"], "2025-11-25");
+    drop(pipe.input.take());
+    let last = pipe.next().await;
+    assert_eq!((&last["id"], &last["result"]["resultType"]), (&json!(2), &json!("complete")), "{last}");
+    assert!(within(pipe.output.next_line()).await.unwrap().is_none());
+    assert!(within(pipe.child.wait()).await.unwrap().success());
+}
+
+#[tokio::test]
+async fn what_is_taken_back_over_a_pipe_ends_and_says_no_more() {
+    let mut pipe = Piped::open();
+    pipe.ask(1, "subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } })).await;
+    assert_eq!(pipe.next().await["method"], "notifications/subscriptions/acknowledged");
+    pipe.say(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } })).await;
+    // A call that waits for an answer which never comes is no reason to go on.
+    pipe.ask(2, "tools/call", json!({ "name": "bash", "arguments": { "command": "true" } })).await;
+    assert_eq!(pipe.next().await["result"]["resultType"], "input_required");
+    drop(pipe.input.take());
+    assert!(within(pipe.output.next_line()).await.unwrap().is_none(), "nothing more is said");
+    assert!(within(pipe.child.wait()).await.unwrap().success());
 }

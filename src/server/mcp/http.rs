@@ -76,7 +76,14 @@ pub(crate) async fn post(call: Call) -> Answer {
 
 /// Opens the standing stream, or goes on with one.
 pub(crate) async fn get(call: Call) -> Answer {
-    answer(open(&call))
+    let (peer, reader) = match open(&call) {
+        Ok(opened) => opened,
+        Err(refusal) => return answer(Err(refusal)),
+    };
+    let shared = Arc::clone(&call.shared);
+    let standing = reader.stream().number == 0;
+    let watching = if standing { watch::lists(&peer).await } else { Vec::new() };
+    answer(Ok(respond(&shared, peer, reader, watching)))
 }
 
 /// Ends a client's session.
@@ -207,7 +214,8 @@ async fn initialize(
     Ok(response)
 }
 
-fn open(call: &Call) -> Result<Response, Refusal> {
+/// The stream that is wanted.
+fn open(call: &Call) -> Result<(Arc<Peer>, Reader), Refusal> {
     if !accepts(call, "text/event-stream") {
         return Err(refuse(StatusCode::NOT_ACCEPTABLE, INVALID_REQUEST, "`Accept`: expected text/event-stream"));
     }
@@ -219,8 +227,7 @@ fn open(call: &Call) -> Result<Response, Refusal> {
     let peer = peer(call)?;
     let Some(seen) = single(&call.head.headers, &LAST_EVENT_ID)? else {
         let reader = peer.standing.read(peer.standing.taken());
-        let watching = watch::lists(&peer);
-        return Ok(respond(&call.shared, peer, reader, watching.into()));
+        return Ok((peer, reader));
     };
     let place = seen.split_once('-').and_then(|(stream, number)| Some((stream.parse().ok()?, number.parse().ok()?)));
     let found = place.and_then(|(stream, number)| Some((peer.stream(stream)?, number)));
@@ -230,8 +237,7 @@ fn open(call: &Call) -> Result<Response, Refusal> {
         let message = "`Last-Event-ID`: expected that of a stream that is kept";
         return Err(refuse(StatusCode::BAD_REQUEST, INVALID_REQUEST, message));
     };
-    let watching = if stream.number == 0 { watch::lists(&peer).into() } else { Vec::new() };
-    Ok(respond(&call.shared, peer, stream.read(number), watching))
+    Ok((peer, stream.read(number)))
 }
 
 /// The session of ours that a client's calls are to run in (`?session=`), where it names one.

@@ -126,6 +126,12 @@ impl Peers {
         peer.end();
     }
 
+    /// Nobody answers what they are asked any more.
+    fn fall_silent(&self) {
+        let open: Vec<Arc<Peer>> = self.open.lock().values().cloned().collect();
+        open.iter().for_each(|peer| peer.fall_silent());
+    }
+
     /// All of them have.
     pub(super) fn end(&self) {
         let open = std::mem::take(&mut *self.open.lock());

@@ -14,7 +14,9 @@ use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
+use super::modern::Piped;
 use super::peer::Peer;
 use super::stream::{Reader, Stream};
 use super::watch;
@@ -45,8 +47,9 @@ where
     let peer = Peer::new("stdio".to_owned(), (Arc::clone(&app), Caller::default()), (None, fixtures));
     let said = Arc::clone(&peer.standing);
     let writing = tokio::spawn(write(output, said.read(0)));
-    let watching = watch::lists(&peer);
-    let mut desk = Desk { peer: Arc::clone(&peer), said, work: FuturesUnordered::new() };
+    let modern = Piped::new(&app, fixtures);
+    let work = FuturesUnordered::new();
+    let mut desk = Desk { peer: Arc::clone(&peer), modern: Arc::clone(&modern), said, watching: Vec::new(), work };
     let finished = CancellationToken::new();
     {
         let reading = desk.read(BufReader::new(input), line_bytes_max);
@@ -56,14 +59,16 @@ where
         }
     }
     peer.fall_silent();
+    modern.fall_silent();
     let grace = *grace.borrow();
     // Who is gone is answered as far as it goes.
     drop(tokio::time::timeout(grace, desk.settle()).await);
     finished.cancel();
-    drop(watching);
+    desk.watching.clear();
     let stored = app.shutdown(if desk.work.is_empty() { Duration::ZERO } else { LAST_LINES }).await;
     drop(tokio::time::timeout(LAST_LINES, desk.settle()).await);
     peer.end();
+    modern.end();
     drop(tokio::time::timeout(LAST_LINES, writing).await);
     stored
 }
@@ -85,7 +90,10 @@ async fn write<W: AsyncWrite + Unpin>(mut output: W, mut said: Reader) {
 /// What is worked on.
 struct Desk {
     peer: Arc<Peer>,
+    modern: Arc<Piped>,
     said: Arc<Stream>,
+    /// For a client of an older version: nothing before it has greeted.
+    watching: Vec<AbortOnDropHandle<()>>,
     work: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
@@ -133,6 +141,16 @@ impl Desk {
         }
         for message in messages {
             match message {
+                Incoming::Request(request) if !listed && Piped::is_meant(&request) => {
+                    let (modern, said) = (Arc::clone(&self.modern), Arc::clone(&self.said));
+                    let mut work: BoxFuture<'static, ()> = Box::pin(modern.answer(request, said));
+                    if (&mut work).now_or_never().is_none() {
+                        self.work.push(work);
+                    }
+                }
+                Incoming::Notification { method, params }
+                    if method == "notifications/cancelled"
+                        && params.get("requestId").is_some_and(|id| self.modern.take_back(&id.to_string())) => {}
                 Incoming::Request(request) => {
                     let (peer, said) = (Arc::clone(&self.peer), Arc::clone(&self.said));
                     let greets = request.method == "initialize";
@@ -141,12 +159,20 @@ impl Desk {
                     // judged before it.
                     if greets {
                         work.await;
+                        self.watch().await;
                     } else if (&mut work).now_or_never().is_none() {
                         self.work.push(work);
                     }
                 }
                 other => self.peer.hear(other),
             }
+        }
+    }
+
+    /// Who has greeted is told of what changes.
+    async fn watch(&mut self) {
+        if self.watching.is_empty() && self.peer.hello().is_some() {
+            self.watching = watch::lists(&self.peer).await;
         }
     }
 

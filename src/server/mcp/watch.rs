@@ -88,17 +88,17 @@ async fn sessions_change(told: (Weak<Peer>, String), mut reader: LifecycleReader
     }
 }
 
-/// Watches the lists for a client, as long as it is held.
-pub(super) fn lists(peer: &Arc<Peer>) -> [AbortOnDropHandle<()>; 2] {
-    let tools = tokio::spawn(tools_change(Arc::downgrade(peer)));
-    let (weak, app, caller) = (Arc::downgrade(peer), Arc::clone(&peer.app), peer.caller.clone());
-    let sessions = tokio::spawn(async move {
-        match app.lifecycle(&caller, Begin::Newest).await {
-            Ok(reader) => list_changes(weak, reader.unattended()).await,
-            Err(error) => tracing::debug!(%error, "an MCP client is not told of new sessions"),
+/// Watches the lists for a client, as long as it is held: what changes from the return on is told.
+pub(super) async fn lists(peer: &Arc<Peer>) -> Vec<AbortOnDropHandle<()>> {
+    let mut watching = vec![AbortOnDropHandle::new(tokio::spawn(tools_change(Arc::downgrade(peer))))];
+    match peer.app.lifecycle(&peer.caller, Begin::Newest).await {
+        Ok(reader) => {
+            let sessions = tokio::spawn(list_changes(Arc::downgrade(peer), reader.unattended()));
+            watching.push(AbortOnDropHandle::new(sessions));
         }
-    });
-    [AbortOnDropHandle::new(tools), AbortOnDropHandle::new(sessions)]
+        Err(error) => tracing::debug!(%error, "an MCP client is not told of new sessions"),
+    }
+    watching
 }
 
 async fn tools_change(peer: Weak<Peer>) {

@@ -25,7 +25,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use self::line::{Lost, Messages, Pauses, Server};
-use super::wire::{self, INTERNAL, INVALID_REQUEST, Incoming, Request, RpcError};
+use super::modern::Piped;
+use super::wire::{self, INTERNAL, INVALID_REQUEST, Incoming, NO_METHOD, Request, RpcError};
 use crate::base::http::{Answer, Way};
 use crate::base::limit;
 use crate::protocol::{ApiError, ErrorCode};
@@ -160,6 +161,12 @@ impl Bridge {
     async fn take_one(self: &Arc<Self>, message: Incoming, text: &[u8]) -> Result<(), ApiError> {
         match message {
             Incoming::Request(request) if request.method == "initialize" => return self.greet(&request).await,
+            // Through here the older versions are spoken: whoever asks what can be is refused as by them, and greets then.
+            Incoming::Request(request) if request.method == "server/discover" || Piped::is_meant(&request) => {
+                let code = if request.method == "server/discover" { NO_METHOD } else { INVALID_REQUEST };
+                let message = format!("`{}`: expected `initialize`, and no version in `_meta`", request.method);
+                self.refuse(&request.id, RpcError::new(code, message)).await;
+            }
             Incoming::Request(request) => {
                 self.server.remember(&request, text);
                 let changes_nothing = request.method != "tools/call";

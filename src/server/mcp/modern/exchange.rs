@@ -180,6 +180,16 @@ impl Exchange {
         sse::response(Body::from_stream(frames))
     }
 
+    /// Says all that there is to say into a stream.
+    pub(super) async fn tell(mut self, said: &Stream) {
+        while let Some(told) = self.next().await {
+            match told {
+                Told::Meanwhile(message) => said.say(message.to_string()),
+                Told::Last(message) => return said.say(message.to_string()),
+            }
+        }
+    }
+
     async fn piece(&mut self, shared: &Shared) -> Option<Bytes> {
         let (ending, heartbeat) = (shared.streams.clone(), shared.options.heartbeat);
         tokio::select! {

@@ -29,22 +29,27 @@ const LISTS: [(&str, &str); 2] = [
 const UPDATED: &str = "notifications/resources/updated";
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// Somebody who listens. Nobody else has this client: with the line it ends.
-struct Listener {
-    shared: Arc<Shared>,
+/// What somebody hears who listens, however it is told.
+pub(super) struct Ear {
     peer: Arc<Peer>,
     reader: Reader,
     id: Value,
     wanted: Vec<&'static str>,
-    first: Option<Bytes>,
-    over: bool,
+    first: Option<Value>,
     _watching: Vec<AbortOnDropHandle<()>>,
+}
+
+/// Somebody who listens over a line of his own. Nobody else has this client: with the line it ends.
+struct Listener {
+    shared: Arc<Shared>,
+    ear: Ear,
+    over: bool,
     _open: crate::base::metrics::Entered,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.shared.mcp.remove(&self.peer);
+        self.shared.mcp.remove(&self.ear.peer);
     }
 }
 
@@ -54,22 +59,16 @@ pub(super) async fn open(
     (said, bound): (&Said, Option<SessionId>),
     request: &Request,
 ) -> Result<Response, RpcError> {
-    let filter = request.params.get("notifications").and_then(Value::as_object);
-    let filter = filter.ok_or_else(|| RpcError::params("`notifications`: expected an object"))?;
     let peer = came.shared.mcp.make(&came.shared.app, (&came.caller, bound))?;
-    peer.greet(said.hello.clone())?;
-    let listener = Listener {
-        shared: Arc::clone(&came.shared),
-        reader: peer.standing.read(0),
-        id: request.id.clone(),
-        wanted: Vec::new(),
-        first: None,
-        over: false,
-        _watching: watch::lists(&peer).into_iter().chain(fixtures::watch(&peer)).collect(),
-        _open: came.shared.app.meters().streams.enter(),
-        peer,
+    let ear = match Ear::open(&peer, (said, request)).await {
+        Ok(ear) => ear,
+        Err(error) => {
+            came.shared.mcp.remove(&peer);
+            return Err(error);
+        }
     };
-    let listener = listener.subscribed(filter).await?;
+    let (shared, open) = (Arc::clone(&came.shared), came.shared.app.meters().streams.enter());
+    let listener = Listener { shared, ear, over: false, _open: open };
     let frames = stream::unfold(listener, |mut listener| async move {
         let piece = listener.piece().await?;
         Some((Ok::<_, Infallible>(piece), listener))
@@ -77,9 +76,28 @@ pub(super) async fn open(
     Ok(sse::response(Body::from_stream(frames)))
 }
 
-impl Listener {
+impl Ear {
     /// Takes in what is asked for, and says first what of it is given.
-    async fn subscribed(mut self, filter: &Map<String, Value>) -> Result<Self, RpcError> {
+    ///
+    /// # Errors
+    /// When that cannot be read.
+    pub(super) async fn open(peer: &Arc<Peer>, (said, request): (&Said, &Request)) -> Result<Self, RpcError> {
+        let filter = request.params.get("notifications").and_then(Value::as_object);
+        let filter = filter.ok_or_else(|| RpcError::params("`notifications`: expected an object"))?;
+        peer.greet(said.hello.clone())?;
+        let mut ear = Self {
+            reader: peer.standing.read(0),
+            id: request.id.clone(),
+            wanted: Vec::new(),
+            first: None,
+            _watching: watch::lists(peer).await.into_iter().chain(fixtures::watch(peer)).collect(),
+            peer: Arc::clone(peer),
+        };
+        ear.subscribe(filter).await?;
+        Ok(ear)
+    }
+
+    async fn subscribe(&mut self, filter: &Map<String, Value>) -> Result<(), RpcError> {
         let mut given = Map::new();
         for (asked, told) in LISTS {
             if filter.get(asked).and_then(Value::as_bool) == Some(true) {
@@ -104,42 +122,53 @@ impl Listener {
         let method = "notifications/subscriptions/acknowledged";
         let message = json!({ "jsonrpc": "2.0", "method": method, "params": { "notifications": given } });
         self.first = Some(self.tagged(message));
-        Ok(self)
+        Ok(())
     }
 
-    fn tagged(&self, mut message: Value) -> Bytes {
+    fn tagged(&self, mut message: Value) -> Value {
         message["params"]["_meta"][SUBSCRIPTION] = self.id.clone();
-        Bytes::from(format!("data: {message}\n\n"))
+        message
     }
 
-    async fn piece(&mut self) -> Option<Bytes> {
+    /// What is heard next. None: nothing more. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Option<Value> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
+        loop {
+            let (_, text) = self.reader.next().await?;
+            self.peer.touch();
+            let message: Value = serde_json::from_str(&text).unwrap_or_default();
+            if self.wanted.iter().any(|wanted| message["method"] == *wanted) {
+                return Some(self.tagged(message));
+            }
+        }
+    }
+
+    /// The answer to who listened, when there is nothing more.
+    pub(super) fn end(&self) -> Value {
+        let mut result = told::result("subscriptions/listen", json!({}));
+        result["_meta"][SUBSCRIPTION] = self.id.clone();
+        serde_json::from_str(&wire::response(&self.id, &Ok(result))).unwrap_or_default()
+    }
+}
+
+impl Listener {
+    async fn piece(&mut self) -> Option<Bytes> {
         if self.over {
             return None;
         }
-        loop {
-            tokio::select! {
-                biased;
-                message = self.reader.next() => {
-                    let (_, text) = message?;
-                    self.peer.touch();
-                    let message: Value = serde_json::from_str(&text).unwrap_or_default();
-                    if self.wanted.iter().any(|wanted| message["method"] == *wanted) {
-                        return Some(self.tagged(message));
-                    }
-                }
-                () = self.shared.streams.cancelled() => {
-                    self.over = true;
-                    let mut result = told::result("subscriptions/listen", json!({}));
-                    result["_meta"][SUBSCRIPTION] = self.id.clone();
-                    return Some(Bytes::from(format!("data: {}\n\n", wire::response(&self.id, &Ok(result)))));
-                }
-                () = tokio::time::sleep(self.shared.options.heartbeat) => {
-                    self.peer.touch();
-                    return Some(STILL_HERE);
-                }
+        let framed = |message: Value| Bytes::from(format!("data: {message}\n\n"));
+        tokio::select! {
+            biased;
+            message = self.ear.next() => Some(framed(message?)),
+            () = self.shared.streams.cancelled() => {
+                self.over = true;
+                Some(framed(self.ear.end()))
+            }
+            () = tokio::time::sleep(self.shared.options.heartbeat) => {
+                self.ear.peer.touch();
+                Some(STILL_HERE)
             }
         }
     }

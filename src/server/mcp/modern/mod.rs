@@ -6,13 +6,14 @@
 //! same of itself share a session of ours, as those of an older client do (`calls`).
 //!
 //! - `said`: what a request says of itself, and whether its headers say the same. `exchange`: its way to its answer. `listen`:
-//!   what a client is told by itself. `told`: how answers are put.
+//!   what a client is told by itself. `told`: how answers are put. `pipe`: the same over a pipe.
 //!
 //! Invariants: nothing is taken from a request for the next one but what that one names; a call's name is good for the caller who
 //! was told it, for the same request, and once; a line that breaks takes its request back.
 
 mod exchange;
 mod listen;
+mod pipe;
 mod said;
 mod told;
 
@@ -24,6 +25,7 @@ use serde_json::Value;
 
 use self::exchange::Exchange;
 pub(super) use self::exchange::{CALLED, Parking};
+pub(super) use self::pipe::Piped;
 use self::said::Said;
 use super::wire::{NO_METHOD, Request, RpcError};
 use crate::app::Caller;
@@ -83,9 +85,7 @@ pub(super) async fn answer(came: Came, bound: Option<SessionId>, request: Reques
 async fn begun(came: &Came, bound: Option<SessionId>, request: Request) -> Result<Response, RpcError> {
     let said = Said::read(&request)?;
     said.check_headers(&came.headers, &request)?;
-    if REMOVED.contains(&request.method.as_str()) {
-        return Err(RpcError::new(NO_METHOD, format!("no method `{}` in {MODERN}", request.method)));
-    }
+    refuse_removed(&request)?;
     if let Some(id) = &bound {
         came.shared.app.session(&came.caller, id).await?;
     }
@@ -99,6 +99,13 @@ async fn begun(came: &Came, bound: Option<SessionId>, request: Request) -> Resul
     said::check_parameters(&peer, &came.headers, &request)?;
     let exchange = Exchange::open(peer, request)?;
     Ok(exchange.respond(&came.shared).await)
+}
+
+fn refuse_removed(request: &Request) -> Result<(), RpcError> {
+    if REMOVED.contains(&request.method.as_str()) {
+        return Err(RpcError::new(NO_METHOD, format!("no method `{}` in {MODERN}", request.method)));
+    }
+    Ok(())
 }
 
 /// The value of a member of `_meta`.

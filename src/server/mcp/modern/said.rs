@@ -54,18 +54,27 @@ impl Said {
         Ok(Self { version, hello: Hello::of(MODERN, (can, about)), level })
     }
 
+    /// Whether its version is spoken in requests that say all by themselves.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(super) fn check_version(&self) -> Result<(), RpcError> {
+        if self.version == MODERN {
+            return Ok(());
+        }
+        let supported: Vec<&str> = std::iter::once(MODERN).chain(VERSIONS).collect();
+        let mut error = RpcError::new(UNSUPPORTED, format!("version `{}` is not spoken", self.version));
+        error.data = Some(json!({ "supported": supported, "requested": self.version }));
+        Err(error)
+    }
+
     /// Holds the headers against it: they are there for those on the way, who read no bodies.
     ///
     /// # Errors
     /// Which does not say the same, or that the version is not spoken.
     pub(super) fn check_headers(&self, headers: &HeaderMap, request: &Request) -> Result<(), RpcError> {
         same(headers, &VERSION, &self.version)?;
-        if self.version != MODERN {
-            let supported: Vec<&str> = std::iter::once(MODERN).chain(VERSIONS).collect();
-            let mut error = RpcError::new(UNSUPPORTED, format!("version `{}` is not spoken", self.version));
-            error.data = Some(json!({ "supported": supported, "requested": self.version }));
-            return Err(error);
-        }
+        self.check_version()?;
         same(headers, &METHOD, &request.method)?;
         let member = match request.method.as_str() {
             "tools/call" | "prompts/get" => "name",
