@@ -160,6 +160,7 @@ impl Connection {
                 Err(why)
             }
             Err(NotBegun { why, other: Some(other) }) => {
+                let why = spec.secrets().hidden(why);
                 tracing::debug!(server = spec.name, why, "an MCP server is greeted in another way");
                 *greets.lock() = other;
                 once(other).await.map_err(|not| not.why)

@@ -29,6 +29,10 @@ while IFS= read -r line; do
       printf '{"jsonrpc":"2.0","id":"ask-%s","method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{"sure":{"type":"boolean"}},"required":["sure"]}}}\n' "$asked"
       continue ;;
     *'"method":"ping"'*) result='{}' ;;
+    # Of an older version: it does not know what it is asked, and says so.
+    *'"method":"server/discover"'*)
+      printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}\n' "$id"
+      continue ;;
     *'"method"'*) continue ;;
     *)
       ask=${id//\"/}
