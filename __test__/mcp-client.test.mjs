@@ -246,6 +246,7 @@ test('a person fills in forms and opens pages, or does not', async () => {
     onElicitation: async (request, { server }) => {
       asked.push({ server, ...request })
       if (request.mode === 'form') return { action: 'accept', content: { name: 'Ada' } }
+      if (request.url.endsWith('/nothing')) return undefined
       // What is said beside of a page goes nowhere.
       return request.url.endsWith('/no') ? { action: 'decline' } : { action: 'accept', content: { secret: 'x' } }
     },
@@ -259,12 +260,15 @@ test('a person fills in forms and opens pages, or does not', async () => {
   assert.deepEqual(await answerOf(client, 'asker', 'ask', { ...page, url: 'https://pages.example/no' }), {
     action: 'decline',
   })
+  const none = await answerOf(client, 'asker', 'ask', { ...page, url: 'https://pages.example/nothing' })
+  assert.match(none.error, /the program's answer is none/)
   const refused = await answerOf(client, 'asker', 'ask', { ...page, url: 'file:///etc/passwd', raw: true })
   assert.match(refused.error, /expected an http or https address/)
   assert.deepEqual(asked, [
     { server: 'asker', mode: 'form', message: 'Who?', requestedSchema },
     { server: 'asker', mode: 'url', elicitationId: 'e1', ...page },
     { server: 'asker', mode: 'url', elicitationId: 'e1', message: 'Log in.', url: 'https://pages.example/no' },
+    { server: 'asker', mode: 'url', elicitationId: 'e1', message: 'Log in.', url: 'https://pages.example/nothing' },
   ])
 })
 

@@ -113,7 +113,8 @@ class State {
   /** What a server asks of the program. What is thrown is told to the server as a refusal. */
   async #answer({ server, method, params }, call) {
     const answer = await this.#answers[method](params, { server, signal: call.signal })
-    return toJson(answer)
+    // Who answers nothing is told so in Rust, in the words for other wrong answers.
+    return toJson(answer ?? null)
   }
 
   #tell(what, listener, server) {

@@ -257,6 +257,10 @@ impl App {
         let mut all = Vec::with_capacity(given.len());
         for (at, directory) in given.into_iter().enumerate() {
             let field = format!("{field}[{at}]");
+            // It would be the server's own directory, which nobody has named.
+            if directory.as_os_str().is_empty() {
+                return Err(ApiError::unfit(&field, "a directory", "``"));
+            }
             let real = self.working_directory(&field, Some(directory)).await?;
             self.wardrobe.hold_further(&field, &real)?;
             if !all.contains(&real) {

@@ -104,6 +104,7 @@ async fn what_is_no_directory_for_it_is_refused_by_its_place_in_the_list() {
     #[rustfmt::skip]
     let table = [
         (json!([ground.at("more"), ground.outside.path()]), "additionalDirectories[1]", "under an allowed root"),
+        (json!([""]), "additionalDirectories[0]", "a directory"),
         (json!([ground.at("nothing")]), "additionalDirectories[0]", "an existing directory"),
         (json!([ground.at("file")]), "additionalDirectories[0]", "an existing directory"),
         (json!([ground.at("data")]), "additionalDirectories[0]", "server's own data"),

@@ -6,7 +6,7 @@ use simse::app::Caller;
 use simse::config::{Api, TapeSettings};
 use simse::protocol::{ErrorCode, EventBody, TurnStatus};
 
-use crate::support::model_server::{Answer, ModelServer, queue};
+use crate::support::model_server::{Answer, ModelServer, Step, queue};
 use crate::support::says::{Says, WIRES, content};
 use crate::support::sessions::{events, open, provider, session, turn};
 
@@ -166,6 +166,7 @@ async fn a_prompt_is_counted_by_those_who_count() {
         let server = ModelServer::start(queue([
             Answer::status(200, &[("content-type", "application/json")], &counted.to_string()),
             Answer::status(529, &[], &broken.to_string()),
+            Answer::steps(vec![Step::Send("{".into()), Step::Cut]).under(200, &[("content-type", "application/json")]),
         ]))
         .await;
         let app = open(directory.path(), |settings| {
@@ -196,6 +197,8 @@ async fn a_prompt_is_counted_by_those_who_count() {
             (failed.code, failed.details.unwrap()["kind"].as_str()),
             (ErrorCode::UpstreamUnavailable, Some("transient"))
         );
+        let cut = count(json!({ "prompt": "again" })).await.expect_err("it is cut").0;
+        assert_eq!(cut.details.unwrap()["kind"], "transient", "{}", cut.message);
         for (body, field) in
             [(json!({ "prompt": "" }), "prompt"), (json!({ "prompt": "x", "model": "none/m" }), "model")]
         {

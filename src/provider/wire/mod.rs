@@ -6,7 +6,7 @@
 //! - `sent`: bodies that begin as the last one of their conversation did
 //! - `rounds`: conversations for wires on which user and model take turns
 //! - `calls`: arguments of calls, whole or not; `words`: texts in other forms than a string; `figures`: numbers that may be none
-//! - `alike`: events as the one before
+//! - `alike`: events as the one before; `halves`: characters that were cut in two
 //! - `held`: schemas that answers are held to
 //! - `failure`, `overflow`: the kinds of errors; `reach`: what is known of an endpoint
 //! - `tape`: answers that are kept, and given again
@@ -22,6 +22,7 @@ mod count;
 mod failure;
 mod figures;
 mod gate;
+mod halves;
 mod held;
 mod model;
 mod overflow;

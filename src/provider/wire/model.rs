@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Answering;
 use super::failure::{BODY_BYTES_MAX, Redactor, from_http, from_status};
 use super::gate::Pass;
+use super::halves::without_halves;
 use super::place::{Keyed, Place};
 use super::reach::{Heard, Known};
 use super::tape::Asked;
@@ -251,7 +252,7 @@ impl Talk {
             // A server that does not stream: the same words in one piece.
             let body = answer.whole(limit::MODEL_REPLY_BYTES_MAX).await;
             let body = body.map_err(|error| redact.error(from_http(&error)))?;
-            assembler.take_whole(&body).map_err(|error| endpoint.refused(error))?;
+            assembler.take_whole(&without_halves(&body)).map_err(|error| endpoint.refused(error))?;
             self.hand_out(assembler.as_mut());
             return Ok(Phase::Over);
         }
@@ -302,7 +303,7 @@ impl Talk {
         reader
             .push(&piece, |event, data| {
                 if problem.is_none() {
-                    problem = assembler.take(event, data).err();
+                    problem = assembler.take(event, &without_halves(data)).err();
                 }
             })
             .map_err(|error| ModelError::Malformed(format!("the model's stream: {error}")))?;
