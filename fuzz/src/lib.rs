@@ -270,15 +270,19 @@ pub mod provider {
     mod wire {
         //! What all wires have in common, as far as answers are read.
 
+        mod alike;
         mod assemble;
         mod calls;
         mod failure;
+        mod figures;
         mod overflow;
         mod words;
 
+        pub(super) use alike::Alike;
         pub(super) use assemble::{Assemble, Length, State, size};
-        pub(super) use calls::call_of;
+        pub(super) use calls::{arguments_or_none, call_of};
         pub(super) use failure::{Redactor, cut_short, from_object, from_status};
+        pub(super) use figures::{amount, count, lenient};
         pub(super) use words::{Shared, Text, Words};
     }
 
