@@ -64,7 +64,9 @@ async fn an_agent_answers_with_texts_thoughts_and_calls() {
     let turn = house.prompt(&session, &script).await;
     assert_eq!((&turn["status"], &turn["result"]), (&json!("completed"), &json!("Done.")), "{turn}");
     assert_eq!(turn["usage"]["totalTokens"], 10);
-    let events = events(&house, &session).await;
+    let mut events = events(&house, &session).await;
+    // What it says at one moment is one piece or two.
+    events.dedup_by(|next, before| next.0 == "stream.delta" && before.0 == "stream.delta");
     let want = [
         "session.created",
         "session.prompt",
@@ -72,7 +74,6 @@ async fn an_agent_answers_with_texts_thoughts_and_calls() {
         "stream.start",
         "agent.session",
         "stream.reasoning",
-        "stream.delta",
         "stream.delta",
         "stream.complete",
         "tool.call.start",
@@ -86,9 +87,9 @@ async fn an_agent_answers_with_texts_thoughts_and_calls() {
         "session.completed",
     ];
     assert_eq!(kinds(&events), want);
-    assert_eq!(events[9].1, json!({ "callId": "c1", "name": "acp:a/execute", "args": { "command": "ls" } }));
-    assert_eq!((&events[10].1["output"], &events[10].1["isError"]), (&json!("a.txt"), &json!(false)));
-    assert_eq!(events[8].1["text"], "Let me look.");
+    assert_eq!(events[8].1, json!({ "callId": "c1", "name": "acp:a/execute", "args": { "command": "ls" } }));
+    assert_eq!((&events[9].1["output"], &events[9].1["isError"]), (&json!("a.txt"), &json!(false)));
+    assert_eq!(events[7].1["text"], "Let me look.");
     let view = house.call("GET", &format!("/sessions/{session}"), None).await.json();
     assert_eq!((&view["agent"], &view["model"], &view["messageCount"]), (&json!("a"), &json!("acp/a"), &json!(4)));
     house.close().await;
