@@ -1,7 +1,7 @@
 //! One request to a server: sent once, over the connection that there is or can be made, and cancelled when nobody
 //! waits for it any more.
 
-use rmcp::model::{ClientRequest, ErrorData, PingRequest, RequestId, ServerResult};
+use rmcp::model::{ClientRequest, ErrorData, GetExtensions as _, PingRequest, RequestId, ServerResult};
 use rmcp::service::PeerRequestOptions;
 use rmcp::{Peer, RoleClient, ServiceError};
 use tokio::time::timeout;
@@ -65,7 +65,7 @@ pub(super) async fn ask(
 /// Asks once; the id of the request, and what the server answered to it.
 async fn once(
     link: &Link,
-    (request, underway): (ClientRequest, Option<&Underway>),
+    (mut request, underway): (ClientRequest, Option<&Underway>),
     cancel: &CancellationToken,
 ) -> Result<(RequestId, ServerResult), AskError> {
     let peer = tokio::select! {
@@ -75,6 +75,7 @@ async fn once(
     };
     if let Some(underway) = underway {
         underway.sending();
+        request.extensions_mut().insert(underway.mark());
     }
     let mut options = PeerRequestOptions::no_options();
     options.meta = link.said_with(&peer);
@@ -91,9 +92,6 @@ async fn once(
             return Err(failure(link, error).await);
         }
     };
-    if let Some(underway) = underway {
-        underway.sent(&handle.id, &handle.progress_token);
-    }
     let answer = tokio::select! {
         biased;
         answer = &mut handle.rx => answer.unwrap_or(Err(ServiceError::TransportClosed)),

@@ -26,6 +26,7 @@ use super::handler::Handler;
 use super::link::needs_login;
 use super::listing::{Listed, Unlisted, list_tools};
 use super::login::{signer, wanted_of};
+use super::order::InOrder;
 use super::pipe::{Fault, Guarded, LastWords, drain, with_last_words};
 use crate::base::panics::broken;
 use crate::base::process::{Ending, Invocation, Piped, environment, spawn};
@@ -194,7 +195,7 @@ impl Connection {
         let handler = Handler::new(answers);
         let tools_changed = handler.tools_changed();
         let was_silent = Arc::default();
-        let transport = Patient::new(transport, &was_silent);
+        let transport = InOrder::new(Patient::new(transport, &was_silent), answers);
         let begun = serve_client_with_lifecycle(handler, transport, greeting.mode()).await;
         let (secrets, _draining) = (spec.secrets(), AbortOnDropHandle::new(draining));
         let process = Process { piped, fault, words, was_silent, secrets, _draining };
@@ -222,11 +223,12 @@ impl Connection {
         let tools_changed = handler.tools_changed();
         let begin = async {
             if is_signed {
-                let transport = StreamableHttpClientTransport::with_client(client, config);
+                let transport = InOrder::new(StreamableHttpClientTransport::with_client(client, config), answers);
                 return Ok(serve_client_with_lifecycle(handler, transport, greeting.mode()).await);
             }
             let signer = signer((name, url), oauth.as_deref(), logins).await?;
             let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, signer), config);
+            let transport = InOrder::new(transport, answers);
             Ok::<_, String>(serve_client_with_lifecycle(handler, transport, greeting.mode()).await)
         };
         let begun = match greeting {

@@ -15,16 +15,12 @@ use rmcp::ErrorData;
 use rmcp::model::{ElicitResult, ElicitationAction, Extensions, ProgressToken, RequestId};
 use rmcp::service::InboundStreamOrigin;
 use serde_json::Value;
-use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{OnProgress, Progress};
 use crate::protocol::{FormReply, SessionId};
 use crate::tool::{Form, Line};
-
-/// How long a question waits for word that its call was sent: both are on their way at once.
-const SENT_WAIT: Duration = Duration::from_secs(1);
 
 /// How long the end of a question is waited for that nobody wants answered any more.
 const END_WAIT: Duration = Duration::from_secs(5);
@@ -41,7 +37,6 @@ const LEFT_CALLS_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     running: Mutex<Running>,
-    sent: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -117,13 +112,9 @@ impl Underway {
         self.with(|call| call.owed = true);
     }
 
-    /// The call was sent under this id, and its progress is told under this token.
-    pub(super) fn sent(&self, id: &RequestId, token: &ProgressToken) {
-        self.with(|call| {
-            call.id = Some(id.clone());
-            call.token = Some(token.clone());
-        });
-        self.calls.sent.notify_waiters();
+    /// What its requests bear, so that it is known under which id they are sent.
+    pub(super) fn mark(&self) -> Mark {
+        Mark { calls: Arc::clone(&self.calls), number: self.number }
     }
 
     /// The server has nothing to do for it any more.
@@ -137,6 +128,24 @@ impl Underway {
         move || {
             let mut running = calls.running.lock();
             running.left.iter_mut().filter(|left| left.number == number).for_each(|left| left.read = true);
+        }
+    }
+}
+
+/// Which call a request belongs to.
+#[derive(Debug, Clone)]
+pub(super) struct Mark {
+    calls: Arc<Calls>,
+    number: u64,
+}
+
+impl Mark {
+    /// The request is written under this id, and its progress is told under this token.
+    pub(super) fn sent(&self, id: &RequestId, token: Option<ProgressToken>) {
+        let mut running = self.calls.running.lock();
+        if let Some(call) = running.calls.iter_mut().find(|call| call.number == self.number) {
+            call.id = Some(id.clone());
+            call.token = token;
         }
     }
 }
@@ -211,7 +220,7 @@ impl Calls {
         self.running.lock().left.clear();
     }
 
-    /// Tells a call of its progress. One that is over, or that was only just sent, is not told.
+    /// Tells a call of its progress. One that is over is not told.
     pub(super) fn goes_on(&self, token: &ProgressToken, progress: Progress) {
         let running = self.running.lock();
         let told = running.calls.iter().find(|call| call.token.as_ref() == Some(token));
@@ -227,7 +236,7 @@ impl Calls {
         &self,
         origin: Option<&InboundStreamOrigin>,
     ) -> Result<(Audience, usize), &'static str> {
-        let audience = self.audience(origin).await?;
+        let audience = self.audience(origin)?;
         let mut running = self.running.lock();
         let Some(call) = running.calls.iter_mut().find(|call| call.number == audience.number) else {
             return Err("the call that it asks for is over");
@@ -239,21 +248,9 @@ impl Calls {
     }
 
     /// The clients of the call that a question belongs to. An error: why that is nobody.
-    async fn audience(&self, origin: Option<&InboundStreamOrigin>) -> Result<Audience, &'static str> {
+    fn audience(&self, origin: Option<&InboundStreamOrigin>) -> Result<Audience, &'static str> {
         let Some(InboundStreamOrigin::OutboundRequest(id)) = origin else { return self.only_one() };
-        let known = async {
-            loop {
-                let sent = self.sent.notified();
-                tokio::pin!(sent);
-                // From now on no word is missed.
-                sent.as_mut().enable();
-                if let Some(audience) = self.of_call(id) {
-                    return audience;
-                }
-                sent.await;
-            }
-        };
-        timeout(SENT_WAIT, known).await.map_err(|_| "the call that it asks for is over")
+        self.of_call(id).ok_or("the call that it asks for is over")
     }
 
     fn of_call(&self, id: &RequestId) -> Option<Audience> {
@@ -290,7 +287,7 @@ impl Calls {
     ) -> Result<ElicitResult, ErrorData> {
         let form = Form::read(&format!("The tool server `{name}`"), message, schema)
             .map_err(|problem| ErrorData::invalid_params(format!("requestedSchema: {problem}"), None))?;
-        let audience = match self.audience(extensions.get::<InboundStreamOrigin>()).await {
+        let audience = match self.audience(extensions.get::<InboundStreamOrigin>()) {
             Ok(audience) => audience,
             Err(why) => {
                 tracing::warn!(server = name, why, "a tool server asks, and nobody can be asked");
@@ -378,13 +375,13 @@ mod tests {
         let leave = |line: &Line| {
             let call = calls.begin(line, None);
             call.sending();
-            call.sent(&id(1), &ProgressToken(id(1)));
+            call.mark().sent(&id(1), Some(ProgressToken(id(1))));
             call.until_read()
         };
         let asks = async |line: &Line| {
             let call = calls.begin(line, None);
             call.sending();
-            let audience = calls.audience(None).await;
+            let audience = calls.audience(None);
             call.answered();
             audience.is_ok()
         };
@@ -445,16 +442,16 @@ mod tests {
     #[tokio::test]
     async fn over_pipes_only_the_calls_of_one_turn_have_clients() {
         let calls = Arc::new(Calls::default());
-        assert!(calls.audience(None).await.is_err(), "no call runs");
+        assert!(calls.audience(None).is_err(), "no call runs");
         let (one, other) = (line(), line());
         let first = calls.begin(&one.for_call("a"), None);
-        let alone = calls.audience(None).await.expect("the only one");
+        let alone = calls.audience(None).expect("the only one");
         assert!(alone.line.joins(&one) && format!("{:?}", alone.line).contains("\"a\""), "{alone:?}");
         let second = calls.begin(&one.for_call("b"), None);
-        let both = calls.audience(None).await.expect("one turn");
+        let both = calls.audience(None).expect("one turn");
         assert!(both.line.joins(&one) && format!("{:?}", both.line).contains("call_id: None"), "{both:?}");
         let third = calls.begin(&other.for_call("c"), None);
-        assert!(calls.audience(None).await.is_err(), "whose is it?");
+        assert!(calls.audience(None).is_err(), "whose is it?");
         drop(third);
         drop(first);
         assert!(timeout(Duration::from_millis(10), both.over()).await.is_err(), "one of them still runs");
@@ -467,18 +464,13 @@ mod tests {
         let calls = Arc::new(Calls::default());
         let (one, other) = (line(), line());
         let (first, second) = (calls.begin(&one, None), calls.begin(&other, None));
-        first.sent(&id(1), &ProgressToken(id(1)));
+        first.mark().sent(&id(1), Some(ProgressToken(id(1))));
         let of = |number| InboundStreamOrigin::OutboundRequest(id(number));
-        assert!(calls.audience(Some(&of(1))).await.expect("sent").line.joins(&one));
-        // The question may be faster than the word that its call was sent.
-        let origin = of(2);
-        let (asked, ()) = tokio::join!(calls.audience(Some(&origin)), async {
-            tokio::task::yield_now().await;
-            second.sent(&id(2), &ProgressToken(id(2)));
-        });
-        assert!(asked.expect("sent meanwhile").line.joins(&other));
+        assert!(calls.audience(Some(&of(1))).expect("sent").line.joins(&one));
+        assert!(calls.audience(Some(&of(2))).is_err(), "nobody was asked under that id");
+        second.mark().sent(&id(2), None);
+        assert!(calls.audience(Some(&of(2))).expect("sent").line.joins(&other));
         drop(second);
-        tokio::time::pause();
-        assert!(calls.audience(Some(&of(2))).await.is_err(), "it is over");
+        assert!(calls.audience(Some(&of(2))).is_err(), "it is over");
     }
 }

@@ -9,7 +9,7 @@
 //! - `link`: one server's life. `ask`: one request to it. `connection`: one run of it: process or HTTP session, negotiation, end.
 //! - `listing`: its list of tools, bounded. `tool`: one of them. `content`: what a call answered, as text.
 //! - `greeting`: which revision of the protocol is spoken with it. `rounds`: requests that it ends with questions of its own.
-//! - `handler`: what a server is told about us, asks of us and tells by itself. `answers`: what it is answered. `elicit`: what it asks a
+//! - `handler`: what a server is told about us and asks of us. `order`: what it tells by itself, before what it says next. `answers`: what it is answered. `elicit`: what it asks a
 //!   person meanwhile, `sample`: a model. `resource`: its resources as tools.
 //! - `pipe`: what comes out of a server's process. `explain`: what went wrong, in our words.
 //!
@@ -33,6 +33,7 @@ mod key;
 mod link;
 mod listing;
 mod login;
+mod order;
 mod pipe;
 mod resource;
 mod rounds;

@@ -1,12 +1,15 @@
 //! What tool servers want of a session while they work, and what they tell: answers of models, roots, progress, resources.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use simse::config::{McpServer, Settings};
+use simse::mcp::{Client, Identity, News, OnProgress, Program};
 use simse::protocol::{PermissionPolicy, PermissionRule};
 use simse::server::ListenOptions;
 use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
 
 use crate::mcp::{call, names, until};
 use crate::support::house::{Does, House};
@@ -265,5 +268,50 @@ async fn older_servers_that_cannot_be_asked_what_they_can_are_greeted_as_ever() 
         assert!(!call(house, &session, "mcp:r/roots", json!({})).await.1);
         assert_eq!(rich.heard("server/discover").len(), 1, "it is not asked twice");
         rich.house.close().await;
+    }
+}
+
+/// What is told in one write with the answer, and as early as the request is known: nothing of it is lost, late or out of its order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_a_server_tells_at_once_comes_in_its_order_and_before_the_answer() {
+    const CALLS: usize = 200;
+    const EACH: usize = 10;
+    for speaks in ["older", "newest"] {
+        let room = tempfile::tempdir().unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/mcp_rich.mjs");
+        let entry = json!({ "name": "r", "command": "node", "args": [script, room.path().join("log"), speaks] });
+        let logged = Arc::new(Mutex::new(Vec::new()));
+        let program = Program {
+            told: Arc::new({
+                let logged = Arc::clone(&logged);
+                move |_, news| {
+                    if let News::Log { data, .. } = news {
+                        logged.lock().unwrap().push(data);
+                    }
+                }
+            }),
+            answer: Arc::new(|_, _| Box::pin(std::future::ready(Err("nothing is answered".to_owned())))),
+            samples: false,
+            elicits: false,
+            opens_pages: false,
+            opens: None,
+        };
+        let servers = vec![serde_json::from_value::<McpServer>(entry).unwrap()];
+        let client = Client::new(servers, (room.path().to_owned(), Vec::new()), Identity::default(), program).unwrap();
+        client.connect("r").await.unwrap();
+        let cancel = CancellationToken::new();
+        let whole: Vec<f64> = (1..=EACH).map(|step| f64::from(u32::try_from(step).unwrap())).collect();
+        for _ in 0..CALLS {
+            let steps = Arc::new(Mutex::new(Vec::new()));
+            let seen = Arc::clone(&steps);
+            let on_progress: OnProgress = Arc::new(move |step| seen.lock().unwrap().push(step.progress));
+            let params = json!({ "name": "hurry", "arguments": { "count": EACH } });
+            let asked = ("tools/call", params.as_object().unwrap().clone());
+            client.request("r", asked, (Some(on_progress), &cancel)).await.unwrap();
+            assert_eq!(*steps.lock().unwrap(), whole, "{speaks}");
+        }
+        let first: Vec<Value> = (1..=EACH).map(Value::from).collect();
+        assert_eq!(logged.lock().unwrap()[..EACH], first, "{speaks}");
+        client.disconnect("r").await;
     }
 }

@@ -23,7 +23,7 @@ use crate::base::limit;
 use crate::mcp::News;
 use crate::mcp::explain::request_failed;
 use crate::mcp::greeting::is_newest;
-use crate::mcp::handler::own_level;
+use crate::mcp::order::own_level;
 
 /// How long a subscription waits for the server's word that it stands.
 const HEARD_WAIT: Duration = Duration::from_secs(10);

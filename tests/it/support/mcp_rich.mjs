@@ -49,6 +49,16 @@ const tools = {
     }
     return text('at last')
   },
+  // Tells all of it at once, and its answer with it.
+  hurry({ count }, token, run) {
+    const told = []
+    for (let i = 1; i <= count; i++) {
+      told.push({ method: 'notifications/progress', params: { progressToken: token, progress: i } })
+      told.push({ method: 'notifications/message', params: { level: 'warning', data: i } })
+    }
+    told.push({ id: run.id, result: { ...text('at once'), ...(newest && { resultType: 'complete' }) } })
+    process.stdout.write(told.map((message) => `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`).join(''))
+  },
   async chatter({ count = 1 }) {
     for (let i = 0; i < count; i++)
       send({ method: 'notifications/message', params: { level: 'warning', logger: 'l', data: `word ${i}` } })
@@ -166,5 +176,6 @@ createInterface({ input: process.stdin }).on('line', async (line) => {
   }
   const run = { id }
   const result = await methods[method](params ?? {}, run)
+  if (result === undefined) return
   send({ id: run.id, result: newest ? { resultType: 'complete', ...result } : result })
 })
