@@ -573,7 +573,7 @@ export interface ClientDisplayEvent {
   readonly at: number
 }
 
-/** Something that a tool or a hook tells the clients. Nobody answers it. */
+/** Something that a tool, a hook or the session itself tells the clients. Nobody answers it. */
 export interface ClientNoticeEvent {
   /** Its number in its session, from 1. */
   readonly seq: number
@@ -744,11 +744,15 @@ export interface Configure {
   readonly tools?: readonly string[]
   /** Another permission mode. */
   readonly permissionMode?: PermissionMode
-  /** Where its tools work; must lie under an allowed root. */
+  /**
+   * Where its tools work; must lie under an allowed root and not in the server's own data. Not absolute: from where the
+   * server works.
+   */
   readonly workingDirectory?: string
   /**
    * Directories beside that in which its tools may work in the same way: all of them, no entry means none. Each exists,
-   * lies under an allowed root and not in the server's own data.
+   * lies under an allowed root and not in the server's own data. Not absolute: from the session's working directory,
+   * the new one where it changes, too.
    */
   readonly additionalDirectories?: readonly string[]
 }
@@ -782,11 +786,15 @@ export interface ConfigureInput {
   readonly tools?: readonly string[] | null | undefined
   /** Another permission mode. */
   readonly permissionMode?: PermissionMode | null | undefined
-  /** Where its tools work; must lie under an allowed root. */
+  /**
+   * Where its tools work; must lie under an allowed root and not in the server's own data. Not absolute: from where the
+   * server works.
+   */
   readonly workingDirectory?: string | null | undefined
   /**
    * Directories beside that in which its tools may work in the same way: all of them, no entry means none. Each exists,
-   * lies under an allowed root and not in the server's own data.
+   * lies under an allowed root and not in the server's own data. Not absolute: from the session's working directory,
+   * the new one where it changes, too.
    */
   readonly additionalDirectories?: readonly string[] | null | undefined
 }
@@ -817,11 +825,15 @@ export interface Configured {
   readonly tools?: readonly string[]
   /** Another permission mode. */
   readonly permissionMode?: PermissionMode
-  /** Where its tools work; must lie under an allowed root. */
+  /**
+   * Where its tools work; must lie under an allowed root and not in the server's own data. Not absolute: from where the
+   * server works.
+   */
   readonly workingDirectory?: string
   /**
    * Directories beside that in which its tools may work in the same way: all of them, no entry means none. Each exists,
-   * lies under an allowed root and not in the server's own data.
+   * lies under an allowed root and not in the server's own data. Not absolute: from the session's working directory,
+   * the new one where it changes, too.
    */
   readonly additionalDirectories?: readonly string[]
   /** The session's version with them. */
@@ -867,7 +879,7 @@ export interface CountTokens {
 export interface CreateSession {
   /** A chosen id; one is made otherwise. */
   readonly sessionId?: SessionId | null | undefined
-  /** Where its tools work; must lie under an allowed root. Default: the server's own. */
+  /** Where its tools work, see `Configure::working_directory`. Default: the server's own. */
   readonly workingDirectory?: string | null | undefined
   /** Where they may work beside that, see `Configure::additional_directories`. Default: nowhere. */
   readonly additionalDirectories?: readonly string[] | null | undefined
@@ -1532,7 +1544,7 @@ export type EventBody =
         readonly reason?: string
       }
     }
-  /** Something that a tool or a hook tells the clients. Nobody answers it. */
+  /** Something that a tool, a hook or the session itself tells the clients. Nobody answers it. */
   | {
       /** What happened. */
       readonly type: 'client.notice'

@@ -1,6 +1,6 @@
 //! Checks of what callers send, beyond its form: each refusal names the field and what was expected.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
@@ -36,6 +36,7 @@ impl App {
         self.check_fallbacks("modelFallbacks", body.model_fallbacks.as_deref())?;
         let working_directory = self.working_directory("workingDirectory", body.working_directory).await?;
         let further = body.additional_directories.unwrap_or_default();
+        let further = (working_directory.as_path(), further);
         let additional_directories = self.additional_directories("additionalDirectories", further).await?;
         let now = clock::now_ms();
         let mut settings = SessionSettings {
@@ -100,7 +101,11 @@ impl App {
             changes.working_directory = Some(self.working_directory(&field("workingDirectory"), Some(given)).await?);
         }
         if let Some(given) = changes.additional_directories.take() {
-            let real = self.additional_directories(&field("additionalDirectories"), given).await?;
+            let works = match &changes.working_directory {
+                Some(directory) => directory.clone(),
+                None => self.session(caller, id).await?.working_directory,
+            };
+            let real = self.additional_directories(&field("additionalDirectories"), (&works, given)).await?;
             changes.additional_directories = Some(real);
         }
         Ok(changes)
@@ -230,10 +235,19 @@ impl App {
         Ok(())
     }
 
-    /// The canonical working directory; it exists and lies under an allowed root.
+    /// The canonical working directory; it exists, lies under an allowed root and not in the server's own data.
     async fn working_directory(&self, field: &str, given: Option<PathBuf>) -> Result<PathBuf, ApiError> {
-        let Some(given) = given else { return Ok(self.wardrobe.working_directory().to_owned()) };
-        let wanted = self.settings().working_directory.join(&given);
+        let real = match given {
+            None => self.wardrobe.working_directory().to_owned(),
+            Some(given) => self.real_directory(field, (&self.settings().working_directory, given)).await?,
+        };
+        self.wardrobe.hold_apart(field, &real)?;
+        Ok(real)
+    }
+
+    /// A directory without links, as it is called from another one; it exists and lies under an allowed root.
+    async fn real_directory(&self, field: &str, (from, given): (&Path, PathBuf)) -> Result<PathBuf, ApiError> {
+        let wanted = from.join(&given);
         let roots = self.roots.clone();
         let looked_up = tokio::task::spawn_blocking(move || look_up(&roots, &wanted));
         let found = looked_up.await.map_err(|error| ApiError::internal(broken(error)))?;
@@ -247,9 +261,13 @@ impl App {
 }
 
 impl App {
-    /// The canonical directories beside the working directory, each once: they are held to what that one is held to, and none
-    /// is the server's own data.
-    async fn additional_directories(&self, field: &str, given: Vec<PathBuf>) -> Result<Vec<PathBuf>, ApiError> {
+    /// The canonical directories beside the working directory, from which they may be called, each once: they are held to what
+    /// that one is held to.
+    async fn additional_directories(
+        &self,
+        field: &str,
+        (works, given): (&Path, Vec<PathBuf>),
+    ) -> Result<Vec<PathBuf>, ApiError> {
         if given.len() > limit::DIRECTORIES_MAX {
             let expected = format!("at most {} directories", limit::DIRECTORIES_MAX);
             return Err(ApiError::unfit(field, expected, given.len()));
@@ -257,11 +275,11 @@ impl App {
         let mut all = Vec::with_capacity(given.len());
         for (at, directory) in given.into_iter().enumerate() {
             let field = format!("{field}[{at}]");
-            // It would be the server's own directory, which nobody has named.
+            // It would be the working directory, which nobody has named.
             if directory.as_os_str().is_empty() {
                 return Err(ApiError::unfit(&field, "a directory", "``"));
             }
-            let real = self.working_directory(&field, Some(directory)).await?;
+            let real = self.real_directory(&field, (works, directory)).await?;
             self.wardrobe.hold_further(&field, &real)?;
             if !all.contains(&real) {
                 all.push(real);

@@ -221,7 +221,9 @@ impl Wardrobe {
 
     /// Whether a session may work where it does.
     fn hold(&self, settings: &SessionSettings, workspace: &Workspace) -> Result<(), ApiError> {
-        held(&self.roots, "workingDirectory", (&settings.working_directory, workspace.working_directory()))?;
+        let real = workspace.working_directory();
+        held(&self.roots, "workingDirectory", (&settings.working_directory, real))?;
+        self.hold_apart("workingDirectory", real)?;
         for (at, directory) in settings.additional_directories.iter().enumerate() {
             let field = format!("additionalDirectories[{at}]");
             self.hold_further(&field, directory)?;
@@ -234,18 +236,37 @@ impl Wardrobe {
     /// # Errors
     /// `INVALID_ARGUMENT` with that field.
     pub(super) fn hold_further(&self, field: &str, directory: &Path) -> Result<(), ApiError> {
-        // One that is gone has nothing in it, and may come back.
+        // One that is gone has nothing in it, and may come back: `gone` tells of it.
         let real = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
         held(&self.roots, field, (directory, &real))?;
         if real != directory {
             let leads = format!("{}, which leads to {}", directory.display(), real.display());
             return Err(ApiError::unfit(field, "a directory that is no link and lies behind none", leads));
         }
+        if real.exists() && !real.is_dir() {
+            let came = format!("{}, which is none", directory.display());
+            return Err(ApiError::unfit(field, "an existing directory", came));
+        }
+        self.hold_apart(field, &real)
+    }
+
+    /// Nobody works in what is the server's own. Without links.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` with that field.
+    pub(super) fn hold_apart(&self, field: &str, real: &Path) -> Result<(), ApiError> {
         if self.sandbox.hidden.iter().any(|place| real.starts_with(place)) {
             let expected = "a directory that is not in the server's own data";
-            return Err(ApiError::unfit(field, expected, directory.display()));
+            return Err(ApiError::unfit(field, expected, real.display()));
         }
         Ok(())
+    }
+
+    /// What is to be told of a session's directories: those beside its own that are not there now.
+    fn gone(settings: &SessionSettings) -> Vec<String> {
+        let all = settings.additional_directories.iter().enumerate().filter(|(_, directory)| !directory.exists());
+        all.map(|(at, directory)| format!("`additionalDirectories[{at}]`: {} is not there", directory.display()))
+            .collect()
     }
 
     /// Who records what turns do to files.
@@ -427,7 +448,8 @@ impl Workbench for Wardrobe {
                 Arc::default()
             };
             let hooks = Arc::clone(&self.hooks);
-            Ok(Equipment { model, fallbacks, system, registry, hooks, models, agent_servers })
+            let notices = Self::gone(settings);
+            Ok(Equipment { model, fallbacks, system, registry, hooks, models, agent_servers, notices })
         })
     }
 }

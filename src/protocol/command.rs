@@ -21,7 +21,7 @@ use super::whole;
 pub struct CreateSession {
     /// A chosen id; one is made otherwise.
     pub session_id: Option<SessionId>,
-    /// Where its tools work; must lie under an allowed root. Default: the server's own.
+    /// Where its tools work, see [`Configure::working_directory`]. Default: the server's own.
     pub working_directory: Option<PathBuf>,
     /// Where they may work beside that, see [`Configure::additional_directories`]. Default: nowhere.
     pub additional_directories: Option<Vec<PathBuf>>,
@@ -211,11 +211,13 @@ pub struct Configure {
     /// Another permission mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<PermissionMode>,
-    /// Where its tools work; must lie under an allowed root.
+    /// Where its tools work; must lie under an allowed root and not in the server's own data. Not absolute: from where the server
+    /// works.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub working_directory: Option<PathBuf>,
     /// Directories beside that in which its tools may work in the same way: all of them, no entry means none. Each exists, lies
-    /// under an allowed root and not in the server's own data.
+    /// under an allowed root and not in the server's own data. Not absolute: from the session's working directory, the new one
+    /// where it changes, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub additional_directories: Option<Vec<PathBuf>>,
 }

@@ -364,7 +364,7 @@ pub enum EventBody {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         reason: String,
     },
-    /// Something that a tool or a hook tells the clients. Nobody answers it.
+    /// Something that a tool, a hook or the session itself tells the clients. Nobody answers it.
     #[serde(rename = "client.notice")]
     ClientNotice {
         /// The call that it belongs to, if it belongs to one.

@@ -451,6 +451,7 @@ pub(super) mod tests {
                 hooks,
                 models: Models::default(),
                 agent_servers: Arc::default(),
+                notices: Vec::new(),
             })))
         }
 

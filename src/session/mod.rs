@@ -89,6 +89,8 @@ pub struct Equipment {
     pub models: Models,
     /// The tool servers that an agent is to have in its session, where one answers.
     pub agent_servers: Arc<[McpServer]>,
+    /// What clients are to know before the turn begins: what is not as the session's settings have it.
+    pub notices: Vec<String>,
 }
 
 /// Gives sessions what they work with. The application fills it.

@@ -29,10 +29,10 @@ use crate::agent::{
 use crate::base::BoxFuture;
 use crate::base::metrics::meters::Meters;
 use crate::base::trace::Origin;
-use crate::hook::Line;
+use crate::hook::{Clients as _, Line, Notice};
 use crate::model::retry::RetryPolicy;
 use crate::model::{AgentSession, Model, StopReason};
-use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, Part, TurnId, TurnStatus};
+use crate::protocol::{ErrorBody, ErrorCode, EventBody, HeldCall, Message, NoticeLevel, Part, TurnId, TurnStatus};
 use crate::store::{SessionSettings, StoreError, Waiting};
 use crate::tool::{ChangeRecorder, Registry, Scope};
 
@@ -306,6 +306,9 @@ async fn run(mut job: Job) -> Finished {
     let small = equipment.models.small().filter(|_| job.settings.title.is_none()).map(metered);
     let recorder = recorder(&job);
     let (talk, carries) = (clients(&job), model.only_carries());
+    for text in equipment.notices {
+        talk.notify(Notice { call_id: None, level: NoticeLevel::Warning, text });
+    }
     let Conversation { messages, agent } = match gathered(&mut job, carries).await {
         Ok(conversation) => conversation,
         Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),

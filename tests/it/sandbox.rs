@@ -9,7 +9,7 @@ use simse::server::ListenOptions;
 use crate::support::house::{Does, House};
 
 /// A directory that the sandbox does not hold for temporary; this checkout may lie in one that is.
-fn beside_temporary() -> Option<tempfile::TempDir> {
+pub(super) fn beside_temporary() -> Option<tempfile::TempDir> {
     let temporary = ["/tmp", "/var/tmp", "/dev/shm"];
     // Where cargo builds, wherever that is.
     let built = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.to_owned()));
@@ -20,7 +20,7 @@ fn beside_temporary() -> Option<tempfile::TempDir> {
 
 /// Whether this machine has all that is tested here; says so when not.
 #[allow(clippy::print_stderr, reason = "a test that does not test says so")]
-fn all_there() -> bool {
+pub(super) fn all_there() -> bool {
     let mut missing = support().missing();
     if beside_temporary().is_none() {
         missing.push("there is no place beside the temporary directories");
