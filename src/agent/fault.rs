@@ -26,6 +26,8 @@ pub(super) enum Fault {
     Blank,
     /// The model cannot be brought out of its circles.
     Loop,
+    /// The provider pauses the reply again and again.
+    Paused,
 }
 
 impl Fault {
@@ -39,6 +41,7 @@ impl Fault {
             Self::MaxTokens => "max_tokens",
             Self::Blank => "blank",
             Self::Loop => "loop",
+            Self::Paused => "pause_turn",
         }
     }
 
@@ -46,9 +49,13 @@ impl Fault {
     pub(super) fn told(self, message: String) -> ErrorBody {
         let code = match self {
             Self::NoStructuredOutput => ErrorCode::Conflict,
-            Self::OutputInvalid | Self::Refusal | Self::ContentFilter | Self::MaxTokens | Self::Blank | Self::Loop => {
-                ErrorCode::UpstreamUnavailable
-            }
+            Self::OutputInvalid
+            | Self::Refusal
+            | Self::ContentFilter
+            | Self::MaxTokens
+            | Self::Blank
+            | Self::Loop
+            | Self::Paused => ErrorCode::UpstreamUnavailable,
         };
         ErrorBody { code, message, details: Some(json!({ "kind": self.kind() })) }
     }
@@ -58,6 +65,11 @@ impl Fault {
 pub(super) fn model_failure(error: &ModelError) -> ErrorBody {
     let details = Some(json!({ "kind": error.kind() }));
     ErrorBody { code: ErrorCode::UpstreamUnavailable, message: error.to_string(), details }
+}
+
+/// A reply was paused so often, and no longer goes on.
+pub(super) fn endless(pauses: usize) -> ErrorBody {
+    Fault::Paused.told(format!("the model's provider paused its reply {pauses} times, and it has no end"))
 }
 
 /// The model said nothing, and stopped for that reason.

@@ -21,6 +21,7 @@ mod tests;
 mod turn;
 mod wants;
 mod watch;
+mod whole;
 
 pub use tokio_util::sync::CancellationToken;
 

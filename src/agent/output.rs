@@ -61,8 +61,8 @@ impl Turn {
         let schema = self.input.output_schema.as_ref().filter(|_| !self.was_unfit)?;
         let by_itself = matches!(reply.stop, None | Some(StopReason::EndTurn | StopReason::ToolUse));
         let answers = reply.calls.is_empty() && !self.input.steering.waits();
-        let why = read(schema, &reply.text).err().filter(|_| by_itself && answers)?;
-        self.was_unfit = true;
+        let why = read(schema, &self.whole(&reply.text)).err().filter(|_| by_itself && answers)?;
+        (self.was_unfit, self.begins) = (true, self.input.messages.len());
         self.unfit = Some(Unfit { text: reply.text.clone(), why: why.clone() });
         Some(ModelError::Malformed(format!("the answer does not fit `turn.outputSchema`: {why}")))
     }
@@ -70,10 +70,15 @@ impl Turn {
     /// Takes the turn's answer as data, where that is wanted.
     pub(super) fn take_output(&mut self, text: &str, stop: Option<StopReason>) -> Result<(), ErrorBody> {
         let Some(schema) = &self.input.output_schema else { return Ok(()) };
-        // Who was stopped has not failed to write data: that it was is what there is to know.
+        // Who was stopped has not failed to write data: that it was is what there is to know. Words of who does not want to answer are
+        // no answer, whatever they look like, and neither is what the provider took back.
         let (fault, stopped) = match stop {
-            Some(StopReason::Refusal) => (Fault::Refusal, "it does not want to answer; "),
-            Some(StopReason::ContentFilter) => (Fault::ContentFilter, "its provider cut it for its content; "),
+            Some(StopReason::Refusal) => {
+                return Err(Fault::Refusal.told("the model does not want to answer".to_owned()));
+            }
+            Some(StopReason::ContentFilter) => {
+                return Err(Fault::ContentFilter.told("the provider cut the model's answer for its content".to_owned()));
+            }
             Some(StopReason::Length) => (Fault::MaxTokens, "it reached its limit of tokens; "),
             None | Some(StopReason::EndTurn | StopReason::ToolUse | StopReason::Paused) => (Fault::OutputInvalid, ""),
         };

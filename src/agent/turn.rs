@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::call::{CallEnvironment, CallOutcome, finish_soon};
 use super::calls::{CallMemory, answer_calls, plan_calls};
-use super::fault::{Fault, NO_RESPONSE, model_failure, no_response};
+use super::fault::{Fault, NO_RESPONSE, endless, model_failure, no_response};
 use super::output::Unfit;
 use super::reply::{Asking, Listener, Reply};
 use super::watch::Watched;
@@ -41,8 +41,8 @@ use crate::protocol::{
     SessionId, ToolCallRequest, Usage,
 };
 
-/// How often in a turn a model goes on with a reply that its provider paused.
-const PAUSES_MAX: u32 = 16;
+/// How often a model goes on with a reply that its provider paused.
+const PAUSES_MAX: usize = 16;
 
 /// What a turn needs.
 pub struct TurnInput {
@@ -166,7 +166,7 @@ pub async fn run_turn(mut input: TurnInput, cancel: CancellationToken) -> TurnOu
         made_room: false,
         unfit: None,
         was_unfit: false,
-        pauses: 0,
+        begins: 0,
         output: None,
     };
     let ended = turn.run(begun, &cancel).await.unwrap_or_else(|error| {
@@ -211,8 +211,8 @@ pub(super) struct Turn {
     pub(super) unfit: Option<Unfit>,
     /// It was told of one: that is not done twice.
     pub(super) was_unfit: bool,
-    /// Replies that their provider paused.
-    pauses: u32,
+    /// Where in the messages an answer may have begun: it was asked for anew.
+    pub(super) begins: usize,
     pub(super) output: Option<Value>,
 }
 
@@ -283,8 +283,9 @@ impl Turn {
         let original = reply.original.take().filter(|_| replied);
         self.emit(EventBody::StreamComplete { text: reply.text.clone(), original: original.clone() })?;
         self.usage = self.usage.plus(reply.usage.unwrap_or_default());
-        if !reply.text.trim().is_empty() {
-            self.final_text.clone_from(&reply.text);
+        let whole = self.whole(&reply.text);
+        if !whole.trim().is_empty() {
+            self.final_text = whole.into_owned();
         }
         let ended = match asking {
             Asking::Replied | Asking::Again { .. } => None,
@@ -379,21 +380,22 @@ impl Turn {
     /// A reply without calls: the answer, or nothing at all.
     fn answered(&mut self, reply: Reply) -> Result<Option<Ended>, SinkError> {
         self.emit(EventBody::TurnComplete { turn: self.rounds, kind: RoundKind::Text, usage: reply.usage })?;
-        if reply.stop == Some(StopReason::Paused) && self.pauses < PAUSES_MAX {
-            self.pauses += 1;
+        if reply.stop == Some(StopReason::Paused) {
+            let pauses = self.pieces().count();
             self.remember_reply((reply.text, Vec::new(), reply.original));
-            return Ok(None);
+            return Ok((pauses >= PAUSES_MAX).then(|| Ended::Failed(endless(pauses + 1))));
         }
-        if reply.text.trim().is_empty() {
+        let whole = self.whole(&reply.text).into_owned();
+        if whole.trim().is_empty() {
             self.final_text = NO_RESPONSE.to_owned();
             return Ok(Some(Ended::Failed(no_response(reply.stop))));
         }
-        self.remember_reply((reply.text.clone(), Vec::new(), reply.original));
+        self.remember_reply((reply.text, Vec::new(), reply.original));
         // Who spoke while the model gave its answer is heard in this turn still.
         if self.input.steering.waits() {
             return Ok(None);
         }
-        Ok(Some(self.take_output(&reply.text, reply.stop).map_or_else(Ended::Failed, |()| Ended::Completed)))
+        Ok(Some(self.take_output(&whole, reply.stop).map_or_else(Ended::Failed, |()| Ended::Completed)))
     }
 
     /// Runs the calls that are held.

@@ -276,16 +276,20 @@ fn recorder(job: &Job) -> Option<Arc<dyn ChangeRecorder>> {
     Some(recorder)
 }
 
-/// Whom the turn's tools and hooks can ask.
-fn clients(job: &Job) -> SessionClients {
-    SessionClients {
+/// Whom the turn's tools and hooks can ask. They are told these things first.
+fn clients(job: &Job, notices: Vec<String>) -> SessionClients {
+    let clients = SessionClients {
         live: Arc::clone(&job.live),
         terms: Arc::clone(&job.terms),
         turn: job.turn.clone(),
         sink: Arc::clone(&job.sink),
         cancel: job.cancel.clone(),
         notices: AtomicUsize::new(0),
+    };
+    for text in notices {
+        clients.notify(Notice { call_id: None, level: NoticeLevel::Warning, text });
     }
+    clients
 }
 
 async fn run(mut job: Job) -> Finished {
@@ -305,10 +309,7 @@ async fn run(mut job: Job) -> Finished {
     let model = metered(equipment.model);
     let small = equipment.models.small().filter(|_| job.settings.title.is_none()).map(metered);
     let recorder = recorder(&job);
-    let (talk, carries) = (clients(&job), model.only_carries());
-    for text in equipment.notices {
-        talk.notify(Notice { call_id: None, level: NoticeLevel::Warning, text });
-    }
+    let (talk, carries) = (clients(&job, equipment.notices), model.only_carries());
     let Conversation { messages, agent } = match gathered(&mut job, carries).await {
         Ok(conversation) => conversation,
         Err(error) => return unbegun(turn, super::store_failure(&error).0, &job.progress),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 use simse::config::Api;
 use simse::model::{ModelError, ModelFacts, ModelRequest};
-use simse::protocol::EventBody;
+use simse::protocol::{ErrorCode, EventBody, TurnStatus};
 use simse::provider::{HttpModelOptions, Key, Place, http_model};
 use tokio_util::sync::CancellationToken;
 
@@ -259,7 +259,7 @@ async fn a_reply_that_was_paused_goes_on_as_it_was() {
     let done = turn(&app, &id, json!({ "prompt": "search" })).await;
     assert_eq!(
         (done.result.as_deref(), done.rounds, done.usage.total_tokens),
-        (Some("Found."), 3, 45),
+        (Some("I search.Found."), 3, 45),
         "{:?}",
         done.error
     );
@@ -277,7 +277,46 @@ async fn a_reply_that_was_paused_goes_on_as_it_was() {
         json!({ "role": "assistant", "content": [text("I search."), used, used, text("Found.")] })
     );
     assert_eq!(messages(3).as_array().unwrap().len(), 3);
-    // Not for ever.
+    // Not for ever: it has an end of its own.
     let endless = turn(&app, &id, json!({ "prompt": "on and on" })).await;
-    assert_eq!((endless.result.as_deref(), endless.rounds), (Some("Still."), 17), "{:?}", endless.error);
+    let error = endless.error.expect("it has no end");
+    let kind = error.details.unwrap()["kind"].clone();
+    assert_eq!((kind, error.code), (json!("pause_turn"), ErrorCode::UpstreamUnavailable), "{}", error.message);
+    assert_eq!((endless.rounds, endless.status), (17, TurnStatus::Failed));
+}
+
+/// Pieces of one reply are one answer; words of who does not want to answer are none.
+#[tokio::test]
+async fn an_answer_that_was_paused_is_data_as_a_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let says = Says(Api::Messages);
+    let ends = |text: &str, why: &str| {
+        let delta = json!({ "type": "message_delta", "delta": { "stop_reason": why }, "usage": { "input_tokens": 10, "output_tokens": 5 } });
+        Answer::raw(says.text(text) + &event(&delta) + &event(&json!({ "type": "message_stop" })))
+    };
+    let answers = vec![ends("{\"n\":", "pause_turn"), ends("7", "pause_turn"), ends("}", "end_turn")]
+        .into_iter()
+        // What does not fit is told with its beginning before it.
+        .chain([ends("{\"n\":", "pause_turn"), ends("\"x\"}", "end_turn"), ends("{\"n\":8}", "end_turn")])
+        .chain([ends("{\"n\":", "pause_turn"), ends("9}", "refusal")]);
+    let server = ModelServer::start(queue(answers)).await;
+    let url = server.base_url();
+    let app = open(directory.path(), |settings| {
+        settings.providers =
+            vec![provider(json!({ "name": "p", "api": "anthropic-messages", "apiKey": "k", "baseUrl": url }))];
+        settings.model = Some("p/claude-opus-5".into());
+    })
+    .await;
+    let id = session(&app, json!({})).await;
+    let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"], "additionalProperties": false });
+    let asks = json!({ "prompt": "how many?", "turn": { "outputSchema": schema } });
+    let done = turn(&app, &id, asks.clone()).await;
+    assert_eq!((done.output, done.result.as_deref()), (Some(json!({ "n": 7 })), Some("{\"n\":7}")), "{:?}", done.error);
+    let done = turn(&app, &id, asks.clone()).await;
+    let told = server.requests()[5].json()["messages"].to_string();
+    assert!(told.contains("cannot be used"), "{told}");
+    assert_eq!((done.output, done.rounds), (Some(json!({ "n": 8 })), 2), "{:?}", done.error);
+    let refused = turn(&app, &id, asks).await;
+    let kind = refused.error.as_ref().and_then(|error| error.details.clone()).unwrap()["kind"].clone();
+    assert_eq!((kind, refused.output), (json!("refusal"), None));
 }

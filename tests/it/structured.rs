@@ -9,7 +9,7 @@ use simse::protocol::{ErrorCode, EventBody, Prompt, SessionId, TurnStatus};
 
 use crate::log::simse;
 use crate::support::model_server::{Answer, ModelServer, queue};
-use crate::support::says::{Says, WIRES};
+use crate::support::says::{Says, WIRES, event};
 use crate::support::sessions::{events, open, provider, session, turn};
 
 fn schema() -> Value {
@@ -123,7 +123,7 @@ async fn who_does_not_fit_twice_and_who_was_cut_fails_with_its_kind() {
     let table = [
         (vec![says.answer("seven"), says.answer("{\"n\":\"7\"}")], 2, "output_invalid", "\"n\": expected an integer, got the string \"7\""),
         (vec![Answer::raw(says.text("{\"n\":") + &says.end("length"))], 1, "max_tokens", "it reached its limit of tokens; it is not one JSON value"),
-        (vec![Answer::raw(says.text("no") + &says.end("content_filter"))], 1, "content_filter", "it is not one JSON value"),
+        (vec![Answer::raw(says.text("no") + &says.end("content_filter"))], 1, "content_filter", "cut the model's answer for its content"),
         (vec![says.answer(" "), says.answer("")], 2, "blank", "No response received"),
     ];
     for (answers, requests, kind, words) in table {
@@ -134,6 +134,51 @@ async fn who_does_not_fit_twice_and_who_was_cut_fails_with_its_kind() {
         assert_eq!((error.details.unwrap()["kind"].as_str(), server.requests().len()), (Some(kind), requests));
         assert!(error.message.contains(words), "{}", error.message);
         assert_eq!((failed.status, failed.output), (TurnStatus::Failed, None));
+    }
+}
+
+/// Words of who does not want to answer are no answer, whatever they look like, and neither is what the provider took back.
+#[tokio::test]
+async fn a_refusal_is_no_answer_even_where_it_fits() {
+    let fits = "{\"n\":7}";
+    let chat = |delta: Value, why: &str| {
+        format!("data: {}\n\n", json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": why }] }))
+    };
+    let refusal = json!({ "type": "refusal", "refusal": fits });
+    let message = json!({ "type": "message", "role": "assistant", "content": [refusal] });
+    let done = json!({ "type": "response.output_item.done", "output_index": 0, "item": message });
+    let delta = json!({ "type": "response.refusal.delta", "output_index": 0, "delta": fits });
+    #[rustfmt::skip]
+    let table = [
+        (Api::Chat, chat(json!({ "refusal": fits }), "stop") + "data: [DONE]\n\n", "refusal"),
+        (Api::Chat, chat(json!({ "refusal": fits }), "length") + "data: [DONE]\n\n", "refusal"),
+        (Api::Chat, chat(json!({ "content": fits }), "refusal") + "data: [DONE]\n\n", "refusal"),
+        (Api::Chat, Says(Api::Chat).text(fits) + &Says(Api::Chat).end("content_filter"), "content_filter"),
+        (Api::Responses, event(&delta) + &Says(Api::Responses).end("stop"), "refusal"),
+        (Api::Responses, event(&delta) + &Says(Api::Responses).end("length"), "refusal"),
+        (Api::Responses, event(&done) + &Says(Api::Responses).end("stop"), "refusal"),
+        (Api::Responses, Says(Api::Responses).text(fits) + &Says(Api::Responses).end("content_filter"), "content_filter"),
+        (Api::Messages, Says(Api::Messages).text(fits) + &Says(Api::Messages).end("refusal"), "refusal"),
+        (Api::Gemini, Says(Api::Gemini).text(fits) + &Says(Api::Gemini).end("refusal"), "content_filter"),
+    ];
+    for (api, answer, kind) in table {
+        let directory = tempfile::tempdir().unwrap();
+        let server = ModelServer::start(queue(vec![Answer::raw(answer.clone())])).await;
+        let app = open(directory.path(), |settings| {
+            let at = json!({ "name": "p", "api": api.name(), "apiKey": "k", "baseUrl": server.base_url() });
+            settings.providers = vec![provider(at)];
+            settings.model = Some("p/m".into());
+        })
+        .await;
+        let id = session(&app, json!({})).await;
+        let failed = turn(&app, &id, asks("how many?")).await;
+        let told = failed.error.as_ref().and_then(|error| error.details.as_ref()?["kind"].as_str().map(str::to_owned));
+        assert_eq!(
+            (told.as_deref(), &failed.output, server.requests().len()),
+            (Some(kind), &None, 1),
+            "{api:?} {answer}"
+        );
+        assert_eq!(failed.result, None);
     }
 }
 

@@ -244,7 +244,8 @@ impl Assemble for Assembler {
         self.events.extend(self.usage.map(|usage| ModelEvent::Usage(usage.into())));
         let stop = match self.stop {
             None | Some(StopReason::EndTurn) if any => StopReason::ToolUse,
-            None | Some(StopReason::EndTurn) if self.refused => StopReason::Refusal,
+            // Also where it was cut: half a refusal is one.
+            None | Some(StopReason::EndTurn | StopReason::Length) if self.refused && !any => StopReason::Refusal,
             stop => stop.unwrap_or(StopReason::EndTurn),
         };
         self.events.push(ModelEvent::Finished(stop));

@@ -409,9 +409,10 @@ impl Assembler {
         }
         self.events.extend(response.usage.map(|usage| ModelEvent::Usage(usage.into())));
         let stop = match cut {
+            // Half a refusal is one.
+            None | Some(StopReason::Length) if self.refused && !any => StopReason::Refusal,
             Some(stop) => stop,
             None if any => StopReason::ToolUse,
-            None if self.refused => StopReason::Refusal,
             None => StopReason::EndTurn,
         };
         self.events.push(ModelEvent::Finished(stop));
