@@ -1,6 +1,7 @@
 //! The HTTP side of the bridge: requests to the server, the client's session there, streams that are read on after a break.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +23,8 @@ const BOTH: &str = "application/json, text/event-stream";
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// Longest silence before the headers of an answer, and within a stream: the server says at times that it is still there.
 const SILENCE: Duration = Duration::from_secs(300);
+/// Longest refusal that is read.
+const REFUSAL_READ_MAX: usize = 1 << 20;
 /// Of a refusal that is repeated, in bytes.
 const REFUSAL_BYTES_MAX: usize = 2_000;
 
@@ -42,6 +45,9 @@ pub(super) enum Lost {
         /// In words.
         said: String,
     },
+    /// The server refuses it in the words of the protocol.
+    #[error("{}", .0.message)]
+    Said(RpcError),
     /// The server does not know the client's session any more.
     #[error("it has forgotten this client")]
     Forgotten,
@@ -50,12 +56,33 @@ pub(super) enum Lost {
 impl Lost {
     /// Whether the server is there and says no.
     pub(super) fn refused(&self) -> bool {
-        matches!(self, Self::Refused { status: 400..500, .. })
+        matches!(self, Self::Refused { status: 400..500, .. } | Self::Said(_))
     }
 
     /// Whether the client has to greet again.
     pub(super) fn forgotten(&self) -> bool {
         matches!(self, Self::Forgotten)
+    }
+}
+
+/// A message that is sent.
+pub(super) struct Posted {
+    body: Bytes,
+    /// What may have been done may be sent once more.
+    again: bool,
+    /// Headers that repeat what it says: it belongs to no session.
+    own: Option<Vec<(String, String)>>,
+}
+
+impl Posted {
+    /// One of the client's session. `again`: what may have been done may be sent once more.
+    pub(super) fn new(body: impl Into<Bytes>, again: bool) -> Self {
+        Self { body: body.into(), again, own: None }
+    }
+
+    /// One that says all by itself, with the headers that repeat it.
+    pub(super) fn alone(body: impl Into<Bytes>, again: bool, headers: Vec<(String, String)>) -> Self {
+        Self { body: body.into(), again, own: Some(headers) }
     }
 }
 
@@ -78,6 +105,8 @@ pub(super) struct Server {
     greeted: Mutex<Greeted>,
     /// One greets again, all wait.
     renewing: tokio::sync::Mutex<()>,
+    /// It was there once.
+    was_there: AtomicBool,
 }
 
 #[derive(Default)]
@@ -94,7 +123,8 @@ struct Greeted {
 
 impl Server {
     pub(super) fn new(to: Attachment) -> Self {
-        Self { to, greeted: Mutex::default(), renewing: tokio::sync::Mutex::default() }
+        let (greeted, renewing) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { to, greeted, renewing, was_there: AtomicBool::new(false) }
     }
 
     pub(super) fn host(&self) -> &str {
@@ -137,10 +167,10 @@ impl Server {
 
     async fn hello(&self, hello: &Request, wait_ms: u64) -> Result<Result<Value, RpcError>, Lost> {
         let message = json!({ "jsonrpc": "2.0", "id": hello.id, "method": hello.method, "params": hello.params });
-        let body: Bytes = message.to_string().into();
+        let posted = Posted::new(message.to_string(), true);
         // Of a session that is over, nothing is said.
         (self.greeted.lock().session, self.greeted.lock().version) = (None, None);
-        let mut answer = self.patiently((&body, true), wait_ms).await?;
+        let mut answer = self.patiently(&posted, wait_ms).await?;
         let session = answer.header("mcp-session-id").map(str::to_owned);
         let text = answer.text(MESSAGE_BYTES_MAX).await;
         let strange = || Lost::Refused { status: answer.status, said: head(&text) };
@@ -178,22 +208,24 @@ impl Server {
         let begun = wire::notification("notifications/initialized", &json!({})).into_bytes();
         let wishes: Vec<Vec<u8>> = self.greeted.lock().wishes.values().cloned().collect();
         for text in std::iter::once(begun).chain(wishes) {
-            self.patiently((&text.into(), true), limit::MCP_ATTACH_AGAIN_MS).await?.finish();
+            self.patiently(&Posted::new(text, true), limit::MCP_ATTACH_AGAIN_MS).await?.finish();
         }
         tracing::info!(host = self.host(), "the server was started anew, and has greeted the client again");
         Ok(())
     }
 
-    /// Sends a message, also to a server that has to be waited for or greeted again. `again`: what may have been done may be sent
-    /// once more.
+    /// Sends a message, also to a server that has to be waited for or greeted again.
     ///
     /// # Errors
     /// [`Lost`].
-    pub(super) async fn post(&self, body: Bytes, again: bool) -> Result<Answer, Lost> {
+    pub(super) async fn post(&self, posted: &Posted) -> Result<Answer, Lost> {
         let mut renewed = false;
+        // One that was never there is not waited for as long as one that comes back.
+        let was_there = posted.own.is_none() || self.was_there.load(Ordering::Relaxed);
+        let wait_ms = if was_there { limit::MCP_ATTACH_AGAIN_MS } else { limit::MCP_ATTACH_WAIT_MS };
         loop {
-            match self.patiently((&body, again), limit::MCP_ATTACH_AGAIN_MS).await {
-                Err(Lost::Forgotten) if !renewed => {
+            match self.patiently(posted, wait_ms).await {
+                Err(Lost::Forgotten) if !renewed && posted.own.is_none() => {
                     renewed = true;
                     self.renew().await?;
                 }
@@ -202,19 +234,19 @@ impl Server {
         }
     }
 
-    async fn patiently(&self, (body, again): (&Bytes, bool), wait_ms: u64) -> Result<Answer, Lost> {
+    async fn patiently(&self, posted: &Posted, wait_ms: u64) -> Result<Answer, Lost> {
         let until = Instant::now() + Duration::from_millis(wait_ms);
         let mut pauses = Pauses::default();
         loop {
-            let lost = match self.request(&Method::POST, Some(body.clone()), "").await {
+            let lost = match self.request(&Method::POST, Some(posted), "").await {
                 Ok(answer) => return Ok(answer),
                 Err(lost) => lost,
             };
             let may = match &lost {
                 Lost::Unsent(_) => true,
-                Lost::Broken(_) => again,
+                Lost::Broken(_) => posted.again,
                 Lost::Refused { status, .. } => matches!(status, 502..=504),
-                Lost::Forgotten => false,
+                Lost::Forgotten | Lost::Said(_) => false,
             };
             if !may || Instant::now() >= until {
                 return Err(lost);
@@ -253,36 +285,49 @@ impl Server {
         }
     }
 
-    async fn request(&self, method: &Method, body: Option<Bytes>, place: &str) -> Result<Answer, Lost> {
+    async fn request(&self, method: &Method, posted: Option<&Posted>, place: &str) -> Result<Answer, Lost> {
         let token = self.to.token.as_ref().map(|token| format!("Bearer {}", token.expose_secret()));
-        let (session, version) = {
-            let greeted = self.greeted.lock();
-            (greeted.session.clone(), greeted.version.clone())
+        let own = posted.and_then(|posted| posted.own.as_ref());
+        let (session, version) = match own {
+            Some(_) => (None, None),
+            None => {
+                let greeted = self.greeted.lock();
+                (greeted.session.clone(), greeted.version.clone())
+            }
         };
         let headers = [
             ("Accept", Some(BOTH)),
-            ("Content-Type", body.is_some().then_some("application/json")),
+            ("Content-Type", posted.is_some().then_some("application/json")),
             ("Authorization", token.as_deref()),
             ("Mcp-Session-Id", session.as_deref()),
             ("MCP-Protocol-Version", version.as_deref()),
             ("Last-Event-ID", Some(place).filter(|place| !place.is_empty())),
         ];
-        let headers: Vec<(&str, &str)> = headers.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let own = own.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
+        let headers = headers.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let headers: Vec<(&str, &str)> = headers.chain(own).collect();
+        let body = posted.map(|posted| posted.body.clone());
         let sent = self.to.way.send(method, &headers, (body, SILENCE)).await;
-        let mut answer = sent.map_err(|error| match error {
+        let answer = sent.map_err(|error| match error {
             HttpError::Cut { .. } | HttpError::Silent { .. } => Lost::Broken(error),
             other => Lost::Unsent(other),
         })?;
-        if (200..300).contains(&answer.status) {
-            return Ok(answer);
-        }
-        let status = answer.status;
-        let text = answer.text(REFUSAL_BYTES_MAX).await;
-        let said: Value = serde_json::from_str(&text).unwrap_or_default();
-        if status == 404 && said["error"]["code"] == NO_SESSION {
-            return Err(Lost::Forgotten);
-        }
-        Err(Lost::Refused { status, said: words(&said, &text) })
+        self.was_there.store(true, Ordering::Relaxed);
+        if (200..300).contains(&answer.status) { Ok(answer) } else { Err(refusal(answer).await) }
+    }
+}
+
+/// What an answer says that is none.
+async fn refusal(mut answer: Answer) -> Lost {
+    let status = answer.status;
+    let text = answer.text(REFUSAL_READ_MAX).await;
+    let said: Value = serde_json::from_str(&text).unwrap_or_default();
+    if status == 404 && said["error"]["code"] == NO_SESSION {
+        return Lost::Forgotten;
+    }
+    match said.get("error") {
+        Some(error) if said["jsonrpc"] == "2.0" && error["code"].is_i64() => Lost::Said(wire::told_error(error)),
+        _ => Lost::Refused { status, said: words(&said, &text) },
     }
 }
 

@@ -7,9 +7,12 @@
 //! client's own words, with its subscriptions, and the client is told that lists may be others. What was never sent is sent then;
 //! what may have been done already is sent again only where that changes nothing.
 //!
+//! Requests of 2026-07-28 go beside all that, each for itself (`alone`).
+//!
 //! Invariants: every request that was handed on has one answer, by the server or, when that is gone, an error; an answer to a
 //! question goes to the server that asked it; nothing but whole messages is written into the output.
 
+mod alone;
 mod line;
 
 use std::collections::HashMap;
@@ -24,9 +27,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use self::line::{Lost, Messages, Pauses, Server};
+use self::alone::Alone;
+use self::line::{Lost, Messages, Pauses, Posted, Server};
 use super::modern::Piped;
-use super::wire::{self, INTERNAL, INVALID_REQUEST, Incoming, NO_METHOD, Request, RpcError};
+use super::wire::{self, INTERNAL, INVALID_REQUEST, Incoming, Request, RpcError};
 use crate::base::http::{Answer, Way};
 use crate::base::limit;
 use crate::protocol::{ApiError, ErrorCode};
@@ -37,6 +41,9 @@ use crate::server::stdio::Pipe;
 const LAST_LINES: Duration = Duration::from_secs(1);
 /// How long a word that takes a request back waits for the server to have that request.
 const TAKEN_WAIT: Duration = Duration::from_secs(2);
+
+/// What is said of a request that got nothing else.
+const NO_ANSWER: &str = "the server has ended its answer without one to this request";
 
 /// The server that a client is led on to.
 #[derive(Debug)]
@@ -64,6 +71,7 @@ where
         said,
         open: Mutex::default(),
         asked: Mutex::default(),
+        alone: Alone::default(),
         work,
         listening,
         silent: CancellationToken::new(),
@@ -101,6 +109,8 @@ struct Bridge {
     open: Mutex<HashMap<String, (Value, CancellationToken)>>,
     /// Questions of the server that have no answer, by the ids that the client was told.
     asked: Mutex<HashMap<String, Value>>,
+    /// Requests that belong to no session.
+    alone: Alone,
     work: TaskTracker,
     /// What the server says by itself.
     listening: Mutex<Option<AbortOnDropHandle<()>>>,
@@ -161,12 +171,7 @@ impl Bridge {
     async fn take_one(self: &Arc<Self>, message: Incoming, text: &[u8]) -> Result<(), ApiError> {
         match message {
             Incoming::Request(request) if request.method == "initialize" => return self.greet(&request).await,
-            // Through here the older versions are spoken: whoever asks what can be is refused as by them, and greets then.
-            Incoming::Request(request) if request.method == "server/discover" || Piped::is_meant(&request) => {
-                let code = if request.method == "server/discover" { NO_METHOD } else { INVALID_REQUEST };
-                let message = format!("`{}`: expected `initialize`, and no version in `_meta`", request.method);
-                self.refuse(&request.id, RpcError::new(code, message)).await;
-            }
+            Incoming::Request(request) if Piped::is_meant(&request) => self.begin_alone(request, text.to_owned()).await,
             Incoming::Request(request) => {
                 self.server.remember(&request, text);
                 let changes_nothing = request.method != "tools/call";
@@ -175,6 +180,9 @@ impl Bridge {
             Incoming::Notification { method, params } => {
                 if method == "notifications/cancelled" {
                     let id = params.get("requestId").map(Value::to_string).unwrap_or_default();
+                    if self.alone.take_back(&id) {
+                        return Ok(());
+                    }
                     let taken = self.open.lock().get(&id).map(|(_, taken)| taken.clone());
                     if let Some(taken) = taken {
                         drop(tokio::time::timeout(TAKEN_WAIT, taken.cancelled()).await);
@@ -223,7 +231,7 @@ impl Bridge {
 
     /// Hands on what wants no answer.
     async fn tell(&self, text: Vec<u8>) {
-        if let Err(lost) = self.server.post(text.into(), true).await {
+        if let Err(lost) = self.server.post(&Posted::new(text, true)).await {
             tracing::warn!(%lost, "the server was not told what an MCP client said");
         }
     }
@@ -237,13 +245,14 @@ impl Bridge {
         self.work.spawn(async move {
             let outcome = bridge.exchange(&keys, (text, again), &taken).await;
             let why = match outcome {
-                Ok(()) => "the server has ended its answer without one to this request".to_owned(),
-                Err(lost) => bridge.unreachable(&lost).0.message,
+                Ok(()) => RpcError::new(INTERNAL, NO_ANSWER),
+                Err(Lost::Said(error)) => error,
+                Err(lost) => RpcError::new(INTERNAL, bridge.unreachable(&lost).0.message),
             };
             for key in keys {
                 let left = bridge.open.lock().remove(&key);
                 if let Some((id, _)) = left {
-                    bridge.refuse(&id, RpcError::new(INTERNAL, why.clone())).await;
+                    bridge.refuse(&id, why.clone()).await;
                 }
             }
         });
@@ -255,7 +264,7 @@ impl Bridge {
         (text, again): (Vec<u8>, bool),
         taken: &CancellationToken,
     ) -> Result<(), Lost> {
-        let mut answer = self.server.post(text.into(), again).await?;
+        let mut answer = self.server.post(&Posted::new(text, again)).await?;
         taken.cancel();
         let mut place = String::new();
         loop {
@@ -360,7 +369,8 @@ impl Bridge {
         self.listening.lock().take();
         drop(tokio::time::timeout(LAST_LINES, self.server.leave()).await);
         let left = std::mem::take(&mut *self.open.lock());
-        for (_, (id, _)) in left {
+        let alone = self.alone.give_up();
+        for id in left.into_values().map(|(id, _)| id).chain(alone) {
             self.refuse(&id, RpcError::new(INTERNAL, "the input has ended, and this request was given up")).await;
         }
     }

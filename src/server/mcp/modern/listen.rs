@@ -27,7 +27,8 @@ const LISTS: [(&str, &str); 2] = [
     ("resourcesListChanged", "notifications/resources/list_changed"),
 ];
 const UPDATED: &str = "notifications/resources/updated";
-const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+/// The member of `_meta` that says for which request something is told.
+pub(in crate::server::mcp) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// What somebody hears who listens, however it is told.
 pub(super) struct Ear {
@@ -147,10 +148,15 @@ impl Ear {
 
     /// The answer to who listened, when there is nothing more.
     pub(super) fn end(&self) -> Value {
-        let mut result = told::result("subscriptions/listen", json!({}));
-        result["_meta"][SUBSCRIPTION] = self.id.clone();
-        serde_json::from_str(&wire::response(&self.id, &Ok(result))).unwrap_or_default()
+        serde_json::from_str(&over(&self.id)).unwrap_or_default()
     }
+}
+
+/// The answer to who listened.
+pub(in crate::server::mcp) fn over(id: &Value) -> String {
+    let mut result = told::result("subscriptions/listen", json!({}));
+    result["_meta"][SUBSCRIPTION] = id.clone();
+    wire::response(id, &Ok(result))
 }
 
 impl Listener {

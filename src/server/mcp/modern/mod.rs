@@ -25,8 +25,10 @@ use serde_json::Value;
 
 use self::exchange::Exchange;
 pub(super) use self::exchange::{CALLED, Parking};
+pub(super) use self::listen::{SUBSCRIPTION, over};
 pub(super) use self::pipe::Piped;
 use self::said::Said;
+pub(super) use self::said::{headers, repeat, repeated};
 use super::wire::{NO_METHOD, Request, RpcError};
 use crate::app::Caller;
 use crate::protocol::SessionId;

@@ -76,15 +76,43 @@ impl Said {
         same(headers, &VERSION, &self.version)?;
         self.check_version()?;
         same(headers, &METHOD, &request.method)?;
-        let member = match request.method.as_str() {
-            "tools/call" | "prompts/get" => "name",
-            "resources/read" => "uri",
-            _ => return Ok(()),
-        };
-        match request.params.get(member).and_then(Value::as_str) {
+        match named(request) {
             Some(name) => same(headers, &NAME, name),
             None => Ok(()),
         }
+    }
+}
+
+/// What a request names that proxies route by.
+fn named(request: &Request) -> Option<&str> {
+    let member = match request.method.as_str() {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" => "uri",
+        _ => return None,
+    };
+    request.params.get(member).and_then(Value::as_str)
+}
+
+/// The headers with which a request has to be sent, but for those of single arguments.
+pub(in crate::server::mcp) fn headers(request: &Request) -> Vec<(String, String)> {
+    let version = meta(request, NAMED_VERSION).and_then(Value::as_str).unwrap_or(MODERN);
+    let all = [(VERSION, Some(version)), (METHOD, Some(&request.method)), (NAME, named(request))];
+    all.into_iter().filter_map(|(name, value)| Some((name.to_string(), encoded(value?)))).collect()
+}
+
+/// The arguments that a tool's schema wants repeated in headers, with the names of these.
+pub(in crate::server::mcp) fn repeated(schema: &Value) -> Vec<(String, String)> {
+    let all = schema["properties"].as_object().into_iter().flatten();
+    let named = all.filter_map(|(argument, property)| Some((argument, property["x-mcp-header"].as_str()?)));
+    named.map(|(argument, suffix)| (argument.clone(), format!("mcp-param-{suffix}"))).collect()
+}
+
+/// What an argument is as the value of a header. None: it has none.
+pub(in crate::server::mcp) fn repeat(request: &Request, argument: &str) -> Option<String> {
+    match request.params.get("arguments")?.get(argument)? {
+        Value::Null => None,
+        Value::String(text) => Some(encoded(text)),
+        other => Some(encoded(&other.to_string())),
     }
 }
 
@@ -109,6 +137,16 @@ fn decoded(value: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(inner).ok()?).ok()
 }
 
+/// A text as the value of a header.
+fn encoded(text: &str) -> String {
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~')) && text.trim() == text;
+    let looks_encoded = text.starts_with(ENCODED.0) && text.ends_with(ENCODED.1);
+    if is_plain && !looks_encoded {
+        return text.to_owned();
+    }
+    format!("{}{}{}", ENCODED.0, STANDARD.encode(text), ENCODED.1)
+}
+
 /// Holds the headers of single arguments (`x-mcp-header` in a tool's schema) against a call.
 ///
 /// # Errors
@@ -119,9 +157,8 @@ pub(super) fn check_parameters(peer: &Peer, headers: &HeaderMap, request: &Reque
         return Ok(());
     };
     let schema = tools::schema_of(peer, name).or_else(|| fixtures::schema_of(peer, name)).unwrap_or_default();
-    for (argument, property) in schema["properties"].as_object().into_iter().flatten() {
-        let Some(suffix) = property["x-mcp-header"].as_str() else { continue };
-        let Ok(header) = HeaderName::try_from(format!("mcp-param-{suffix}")) else { continue };
+    for (argument, header) in &repeated(&schema) {
+        let Ok(header) = HeaderName::try_from(header) else { continue };
         let value = request.params.get("arguments").and_then(|given| given.get(argument));
         match value.filter(|value| !value.is_null()) {
             Some(Value::String(text)) => same(headers, &header, text)?,
@@ -149,6 +186,11 @@ mod tests {
         ];
         for (value, want) in table {
             assert_eq!(decoded(value).as_deref(), want, "{value}");
+        }
+        for text in ["fs_list", "", " a", "a ", "é", "a\nb", "\t", "=?base64?SGVsbG8=?=", "=?base64?", "a b"] {
+            let value = encoded(text);
+            assert!(axum::http::HeaderValue::from_str(&value).is_ok() && value.trim() == value, "{value}");
+            assert_eq!(decoded(&value).as_deref(), Some(text));
         }
     }
 
