@@ -5,8 +5,10 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::{App, Caller, EventReader, Live, NewPrompt};
-use crate::model::Errand;
-use crate::protocol::{Access, ApiError, CreateSession, PromptContent, PromptMode, SessionId, SessionView, TurnRecord};
+use crate::model::{Errand, Model};
+use crate::protocol::{
+    Access, ApiError, CreateSession, PromptContent, PromptMode, SessionId, SessionView, TurnRecord, TurnSettings,
+};
 use crate::provider::{ERRANDS_MODEL_ID, Errands, HandedIn};
 
 pub use crate::model::{Carried, Errand as ClientCall};
@@ -32,41 +34,48 @@ impl App {
         self.create_session(caller, body).await
     }
 
-    /// Runs one call in such a session, or in a turn of an external agent that is on: hooks, permission, tool, log, and the record of
-    /// what it changed. What fails inside is a result; an error says that it did not come to run. It runs on when nobody waits any more, until its token fires.
+    /// Runs one call in a session: hooks, permission, tool, log, and the record of what it changed. In a session that only runs calls,
+    /// and in one that a model of ours answers, it has a turn, which waits for the one that is on; a model finds it in its history.
+    /// Where an external agent answers, it runs in the agent's turn that is on. What fails inside is a result; an error says that it
+    /// did not come to run. It runs on when nobody waits any more, until its token fires.
     ///
     /// # Errors
-    /// `FORBIDDEN` for the role, `NOT_FOUND`, `CONFLICT` (a model of ours answers in the session, no turn of its agent is on, it is paused, its turn was ended),
-    /// `RESOURCE_EXHAUSTED`.
+    /// `FORBIDDEN` for the role, `NOT_FOUND`, `CONFLICT` (no turn of its agent is on, its turn was ended), `RESOURCE_EXHAUSTED`.
     pub async fn call(&self, caller: &Caller, id: &SessionId, call: Errand) -> Result<Carried, ApiError> {
         caller.needs(Access::Work)?;
         let live = self.live(caller, id).await?;
         let model = live.view().await?.model;
-        if model != ERRANDS_MODEL_ID {
+        let is_agent = |model: &Arc<dyn Model>| model.is_agent() && !model.only_carries();
+        if self.models.get(&model).as_ref().is_some_and(is_agent) {
             let Some(answer) = self.errands.join(id, call) else {
-                let message = format!(
-                    "session {id} is answered by `{model}`, and no turn of an agent is on in it that could take the call"
-                );
+                let message =
+                    format!("session {id} is answered by `{model}`, and no turn of it is on that could take the call");
                 return Err(ApiError::conflict(message));
             };
             return answer.await.unwrap_or_else(|_| Err(ApiError::conflict("the call was given up")));
         }
-        let about = call.request.name.clone();
+        let only = (model != ERRANDS_MODEL_ID)
+            .then(|| TurnSettings { model: Some(ERRANDS_MODEL_ID.to_owned()), ..TurnSettings::default() });
+        let about = format!("[call of a client: {}]", call.request.name);
         let HandedIn { answer, turn } = self.errands.hand_in(id, call);
         if let Some(begun) = turn {
-            tokio::spawn(ask_for_turn((self.errands.clone(), live), about, begun));
+            tokio::spawn(ask_for_turn((self.errands.clone(), live), (about, only), begun));
         }
         answer.await.unwrap_or_else(|_| Err(ApiError::conflict("the call was given up")))
     }
 }
 
 /// Has a turn begun for what lies on the desk; where that comes to nothing, those who wait are told.
-async fn ask_for_turn((errands, live): (Errands, Arc<Live>), about: String, begun: oneshot::Receiver<()>) {
+async fn ask_for_turn(
+    (errands, live): (Errands, Arc<Live>),
+    (about, only): (String, Option<TurnSettings>),
+    begun: oneshot::Receiver<()>,
+) {
     let prompt = NewPrompt {
-        content: PromptContent::Text(format!("[call of a client: {about}]")),
+        content: PromptContent::Text(about),
         mode: PromptMode::Queue,
         configure: None,
-        only: None,
+        only,
         if_version: None,
         receipt: None,
     };

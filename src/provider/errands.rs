@@ -26,7 +26,7 @@ use crate::protocol::{ApiError, SessionId};
 pub const ERRANDS_MODEL_ID: &str = "client/calls";
 
 /// What it answers to a prompt, which it cannot work on.
-const NOTHING_TO_DO: &str = "This session runs the calls of a client and has no model. Give it one to prompt it.";
+const NOTHING_TO_DO: &str = "No call of a client is left for this turn. A session that runs such calls has no model of its own: give it one to prompt it.";
 
 /// What came of a call, or why nothing did.
 type Told = oneshot::Sender<Result<Carried, ApiError>>;

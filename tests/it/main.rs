@@ -12,6 +12,7 @@ mod activation;
 mod anthropic;
 mod attack;
 mod changes;
+mod client_calls;
 mod commands;
 mod controls;
 mod crash;
