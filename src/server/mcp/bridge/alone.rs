@@ -101,9 +101,8 @@ impl Bridge {
                 outcome = bridge.alone(&request, text) => outcome,
             };
             let was_open = bridge.alone.open.lock().remove(&id.to_string()).is_some();
-            match outcome.err().filter(|_| was_open) {
-                Some(error) => bridge.refuse(&id, error).await,
-                None => {}
+            if let Some(error) = outcome.err().filter(|_| was_open) {
+                bridge.refuse(&id, error).await;
             }
         });
     }
