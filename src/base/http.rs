@@ -5,6 +5,7 @@
 //! are read on the first `https` request, off the async workers. Errors name the host and never the
 //! path, query or headers: a key may stand there.
 
+mod ahead;
 mod protocol;
 mod shown;
 mod way;
@@ -23,11 +24,14 @@ use tokio::time::{Instant, Sleep};
 use super::clock;
 use super::panics::broken;
 use super::trace::Origin;
+use ahead::Ahead;
 
 pub use protocol::{exchange, header_pairs, post_form, protocol_client, without_address};
 pub use shown::{is_key, secrets_of_address, shown_address};
 pub use way::Way;
 
+/// What a stream of events calls itself.
+const EVENT_STREAM: &str = "text/event-stream";
 /// The header of W3C Trace Context.
 const TRACEPARENT: &str = "traceparent";
 /// Largest text that is fetched.
@@ -105,11 +109,21 @@ pub struct Answer {
     pub content_type: String,
     /// How long the server asks to wait.
     pub retry_after: Option<Duration>,
-    response: Response,
+    headers: HeaderMap,
+    body: Body,
     host: String,
     idle_timeout: Duration,
     /// Wakes when the silence may have lasted too long. It is not set anew for each piece: of those there are thousands.
     silence: Option<Pin<Box<Sleep>>>,
+}
+
+/// Where the rest of a body comes from.
+#[derive(Debug)]
+enum Body {
+    /// From the connection, when it is asked for.
+    Asked(Response),
+    /// From a task that reads it ahead: a stream of events, in many small pieces.
+    Ahead(Ahead),
 }
 
 /// Sends a request and waits for the headers of its answer, whatever its status.
@@ -137,15 +151,7 @@ pub async fn post(request: Post) -> Result<Answer, HttpError> {
         builder = builder.header(TRACEPARENT, context.to_string());
     }
     let response = sent(builder, &host, request.idle_timeout).await?;
-    Ok(Answer {
-        status: response.status().as_u16(),
-        content_type: content_type(response.headers()),
-        retry_after: retry_after(response.headers(), clock::now_ms()),
-        response,
-        host,
-        idle_timeout: request.idle_timeout,
-        silence: None,
-    })
+    Ok(Answer::of(response, host, request.idle_timeout))
 }
 
 /// Fetches a small text: at most 1 MiB of the body of a good answer.
@@ -157,9 +163,7 @@ pub async fn get_text(url: &str, idle_timeout: Duration) -> Result<String, HttpE
     let host = host_of(&url);
     let response = sent(client_for(Kind::of(&url)).await?.get(url), &host, idle_timeout).await?;
     let status = response.status();
-    let (content_type, retry_after) = (content_type(response.headers()), None);
-    let mut answer =
-        Answer { status: status.as_u16(), content_type, retry_after, response, host, idle_timeout, silence: None };
+    let mut answer = Answer::of(response, host, idle_timeout);
     if !status.is_success() {
         return Err(HttpError::Cut { host: answer.host, cause: format!("status {status}") });
     }
@@ -217,9 +221,25 @@ async fn sent(builder: RequestBuilder, host: &str, idle_timeout: Duration) -> Re
 }
 
 impl Answer {
+    fn of(mut response: Response, host: String, idle_timeout: Duration) -> Self {
+        let headers = std::mem::take(response.headers_mut());
+        let (status, content_type) = (response.status().as_u16(), content_type(&headers));
+        let events = content_type == EVENT_STREAM;
+        Self {
+            status,
+            content_type,
+            retry_after: retry_after(&headers, clock::now_ms()),
+            headers,
+            body: if events { Body::Ahead(Ahead::of(response)) } else { Body::Asked(response) },
+            host,
+            idle_timeout,
+            silence: None,
+        }
+    }
+
     /// A header of it, where it is a text.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.response.headers().get(name)?.to_str().ok()
+        self.headers.get(name)?.to_str().ok()
     }
 
     /// The next piece of the body; None at its end. Cancel-safe.
@@ -227,15 +247,18 @@ impl Answer {
     /// # Errors
     /// [`HttpError::Cut`] and [`HttpError::Silent`].
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
+        if let Some(piece) = self.there() {
+            return Ok(Some(piece));
+        }
         let until = Instant::now() + self.idle_timeout;
         let silence = self.silence.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        let piece = self.response.chunk();
+        let piece = self.body.next();
         tokio::pin!(piece);
         loop {
             tokio::select! {
                 biased;
                 piece = &mut piece => {
-                    return piece.map_err(|error| HttpError::Cut { host: self.host.clone(), cause: innermost(&error) });
+                    return piece.map_err(|cause| HttpError::Cut { host: self.host.clone(), cause });
                 }
                 () = &mut *silence => {
                     if Instant::now() >= until {
@@ -249,6 +272,14 @@ impl Answer {
         }
     }
 
+    /// The next piece, if it has come already.
+    pub fn there(&mut self) -> Option<Bytes> {
+        match &mut self.body {
+            Body::Ahead(ahead) => ahead.there(),
+            Body::Asked(_) => None,
+        }
+    }
+
     /// Shortens (or lengthens) the silence that is waited for.
     pub fn set_idle_timeout(&mut self, idle_timeout: Duration) {
         self.idle_timeout = idle_timeout;
@@ -258,12 +289,12 @@ impl Answer {
     /// Reads the few bytes that may be left, in the background and for a moment, so that the connection can be used
     /// again.
     pub fn finish(mut self) {
-        match self.response.chunk().now_or_never() {
+        match self.body.next().now_or_never() {
             Some(Ok(Some(_))) | None => {}
             Some(Ok(None) | Err(_)) => return,
         }
         tokio::spawn(tokio::time::timeout(CLOSING_TIMEOUT, async move {
-            while let Ok(Some(_)) = self.response.chunk().await {}
+            while let Ok(Some(_)) = self.body.next().await {}
         }));
     }
 
@@ -279,6 +310,16 @@ impl Answer {
             }
         }
         String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Body {
+    /// The next piece; None at the end. Cancel-safe.
+    async fn next(&mut self) -> Result<Option<Bytes>, String> {
+        match self {
+            Self::Asked(response) => response.chunk().await.map_err(|error| innermost(&error)),
+            Self::Ahead(ahead) => ahead.next().await,
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use futures_util::Stream;
 use super::{ModelError, ModelEvent, ModelStream};
 use crate::base::limit;
 
-/// Pieces that become one, at most.
+/// Pieces that become one, at most. The first goes on by itself, with the next one more goes on, and so forth, each time twice as
+/// many: who waits for the first has it at once, and a flood is few events all the same.
 const PIECES_MAX: usize = 1_024;
 
 impl ModelEvent {
@@ -53,6 +54,8 @@ pub fn add_reasoning(events: &mut Vec<ModelEvent>, piece: &str) {
 /// A model's events, with pieces that are there at once as one.
 pub struct Pieces {
     inner: ModelStream,
+    /// So many become one this time.
+    joined_max: usize,
     /// What was found behind the last pieces: an event that is none, or the end.
     behind: Option<Option<Result<ModelEvent, ModelError>>>,
 }
@@ -60,7 +63,7 @@ pub struct Pieces {
 impl Pieces {
     /// Of these events.
     pub fn of(inner: ModelStream) -> Self {
-        Self { inner, behind: None }
+        Self { inner, joined_max: 1, behind: None }
     }
 }
 
@@ -78,7 +81,9 @@ impl Stream for Pieces {
         };
         // Who is told that nothing is there is woken when something is: the waker of this call stands until the next.
         // Empty ones make no end by their length.
-        for _ in 1..PIECES_MAX {
+        let joined_max = self.joined_max;
+        self.joined_max = (2 * joined_max).min(PIECES_MAX);
+        for _ in 1..joined_max {
             let Poll::Ready(next) = self.inner.as_mut().poll_next(cx) else { break };
             let behind = match next {
                 Some(Ok(event)) => match said.join(event) {
@@ -134,9 +139,19 @@ mod tests {
             ),
         ];
         for (given, want) in cases {
-            let seen = Pieces::of(Box::pin(stream::iter(given))).collect::<Vec<_>>().now_or_never();
-            assert_eq!(seen, Some(want));
+            let mut pieces = Pieces::of(Box::pin(stream::iter(given)));
+            pieces.joined_max = PIECES_MAX;
+            assert_eq!(pieces.collect::<Vec<_>>().now_or_never(), Some(want));
         }
+    }
+
+    #[test]
+    fn the_first_goes_on_by_itself_and_more_and_more_do_together() {
+        let given: Vec<_> = std::iter::repeat_n(text("a"), 5_000).chain([end()]).collect();
+        let seen = Pieces::of(Box::pin(stream::iter(given))).collect::<Vec<_>>().now_or_never().unwrap();
+        let lengths: Vec<usize> =
+            seen.iter().map(|it| if let Ok(ModelEvent::Text(text)) = it { text.len() } else { 0 }).collect();
+        assert_eq!(lengths, [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024, 905, 0]);
     }
 
     #[tokio::test]

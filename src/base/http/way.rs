@@ -8,9 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::{Client, Method, Url};
 
-use super::{
-    Answer, HttpError, Kind, POOL_IDLE, client_for, content_type, header, host_of, make_client, parse_url, sent,
-};
+use super::{Answer, HttpError, Kind, POOL_IDLE, client_for, header, host_of, make_client, parse_url, sent};
 
 /// The way to one server.
 #[derive(Debug, Clone)]
@@ -66,14 +64,6 @@ impl Way {
             builder = builder.body(body);
         }
         let response = sent(builder, &self.host, silence).await?;
-        Ok(Answer {
-            status: response.status().as_u16(),
-            content_type: content_type(response.headers()),
-            retry_after: None,
-            response,
-            host: self.host.clone(),
-            idle_timeout: silence,
-            silence: None,
-        })
+        Ok(Answer::of(response, self.host.clone(), silence))
     }
 }

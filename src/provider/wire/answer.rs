@@ -60,6 +60,16 @@ impl Answering {
         }
     }
 
+    /// The next piece, if it has come already.
+    pub(super) fn there(&mut self) -> Option<Bytes> {
+        let Self::Live(answer, recording) = self else { return None };
+        let piece = answer.there()?;
+        if let Some(recording) = recording {
+            recording.take(&piece);
+        }
+        Some(piece)
+    }
+
     /// The rest of the body, at most `bytes_max` of it. What is not UTF-8 is replaced. A broken end is the end.
     pub(super) async fn text(&mut self, bytes_max: usize) -> String {
         let mut bytes = Vec::new();

@@ -25,6 +25,8 @@ use crate::protocol::ToolDefinition;
 
 /// Lists of tools whose words are kept.
 const TOLD_MAX: usize = 8;
+/// Bytes of an answer that are read at once, if they are there.
+const AT_ONCE_BYTES: usize = 16 << 10;
 /// How long the end of the stream is waited for when the model has said that it is done.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -294,19 +296,26 @@ impl Talk {
             Err(_) if assembler.state() == State::Stopped => None,
             Err(error) => return Err(redact.error(from_http(&error))),
         };
-        let Some(piece) = piece else {
+        let Some(mut piece) = piece else {
             assembler.close()?;
             self.hand_out(assembler.as_mut());
             return Ok(Phase::Over);
         };
-        let mut problem = None;
-        reader
-            .push(&piece, |event, data| {
-                if problem.is_none() {
-                    problem = assembler.take(event, &without_halves(data)).err();
-                }
-            })
-            .map_err(|error| ModelError::Malformed(format!("the model's stream: {error}")))?;
+        let (mut problem, mut bytes) = (None, 0);
+        loop {
+            bytes += piece.len();
+            reader
+                .push(&piece, |event, data| {
+                    if problem.is_none() {
+                        problem = assembler.take(event, &without_halves(data)).err();
+                    }
+                })
+                .map_err(|error| ModelError::Malformed(format!("the model's stream: {error}")))?;
+            // What has come meanwhile goes on with it.
+            let more = bytes < AT_ONCE_BYTES && problem.is_none() && assembler.state() == State::Talking;
+            let Some(next) = more.then(|| answer.there()).flatten() else { break };
+            piece = next;
+        }
         self.hand_out(assembler.as_mut());
         if let Some(error) = problem {
             return Ok(Phase::Failed(self.endpoint.refused(error)));
