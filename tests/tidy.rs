@@ -276,6 +276,7 @@ fn text_faults(name: &str, text: &str) -> Vec<String> {
 
 /// Channels that take whatever comes: the file, and what bounds them all the same.
 const UNBOUNDED: &[(&str, &str)] = &[
+    ("src/base/http/ahead.rs", "what waits in it is bounded in bytes, by permits of a semaphore"),
     (
         "src/provider/acp/connection.rs",
         "`unread` and `unread_bytes` count what waits, and at their limits the program is ended",

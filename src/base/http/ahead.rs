@@ -34,6 +34,7 @@ pub(super) struct Ahead {
 impl Ahead {
     /// Begins to read the body of this answer.
     pub(super) fn of(response: Response) -> Self {
+        // Unbounded: what it holds is bounded in bytes, by the room.
         let (give, came) = unbounded_channel();
         let room = Arc::new(Semaphore::new(AHEAD_BYTES_MAX as usize));
         let reads = AbortOnDropHandle::new(tokio::spawn(read(response, give, Arc::clone(&room))));
