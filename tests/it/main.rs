@@ -49,6 +49,7 @@ mod odd_replies;
 mod openai;
 mod openapi;
 mod patching;
+mod pieces;
 mod providers;
 mod readme;
 mod rehearsal;

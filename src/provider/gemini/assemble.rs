@@ -36,6 +36,8 @@ struct Chunk<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Candidate<'a> {
+    #[serde(default, deserialize_with = "count")]
+    index: Option<u64>,
     #[serde(default, borrow)]
     content: Option<Content<'a>>,
     #[serde(default, borrow)]
@@ -246,8 +248,9 @@ impl Assembler {
             let words = format!("the model's provider does not take this conversation ({reason}){said}");
             return Err(self.redact.error(ModelError::Blocked(words)));
         }
-        // One answer was asked for: the first is all there is.
-        let Some(candidate) = chunk.candidates.into_iter().flatten().next() else { return Ok(()) };
+        // One answer was asked for: whatever else a server gives is another one's.
+        let ours = |candidate: &Candidate<'_>| candidate.index.is_none_or(|index| index == 0);
+        let Some(candidate) = chunk.candidates.into_iter().flatten().find(ours) else { return Ok(()) };
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
             self.take_part(part)?;
         }

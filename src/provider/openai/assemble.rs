@@ -33,8 +33,10 @@ struct Chunk<'a> {
 impl Chunk<'_> {
     /// Its text, where it says nothing else, in words that stand in the data as they are.
     fn text_alone(&self) -> Option<&str> {
-        let (Some([choice, ..]), None, None) = (self.choices.as_deref(), self.usage, &self.error) else { return None };
-        let (Some(delta), None, None) = (&choice.delta, choice.usage, &choice.error) else { return None };
+        let (Some([choice]), None, None) = (self.choices.as_deref(), self.usage, &self.error) else { return None };
+        let (Some(delta), None, None, true) = (&choice.delta, choice.usage, &choice.error, choice.is_ours()) else {
+            return None;
+        };
         let Some(Words { text: Cow::Borrowed(text), .. }) = &delta.content else { return None };
         let others = [&choice.finish_reason, &delta.refusal, &delta.reasoning_content, &delta.reasoning];
         let nothing = others.iter().all(|words| words.as_deref().is_none_or(str::is_empty))
@@ -46,6 +48,8 @@ impl Chunk<'_> {
 
 #[derive(Deserialize)]
 struct Choice<'a> {
+    #[serde(default, deserialize_with = "count")]
+    index: Option<u64>,
     /// `message` is the whole of an answer that is not streamed.
     #[serde(default, borrow, alias = "message")]
     delta: Option<Delta<'a>>,
@@ -56,6 +60,13 @@ struct Choice<'a> {
     usage: Option<WireUsage>,
     #[serde(default)]
     error: Option<Value>,
+}
+
+impl Choice<'_> {
+    /// One answer was asked for: whatever else a server gives, in whatever order, is another one's.
+    fn is_ours(&self) -> bool {
+        self.index.is_none_or(|index| index == 0)
+    }
 }
 
 #[derive(Deserialize)]
@@ -261,8 +272,7 @@ impl Assembler {
         }
         self.check(chunk.error)?;
         self.usage = chunk.usage.or(self.usage);
-        // One answer was asked for: the first choice is all there is.
-        let Some(choice) = chunk.choices.into_iter().flatten().next() else { return Ok(()) };
+        let Some(choice) = chunk.choices.into_iter().flatten().find(Choice::is_ours) else { return Ok(()) };
         self.check(choice.error)?;
         self.usage = choice.usage.or(self.usage);
         if let Some(delta) = choice.delta {

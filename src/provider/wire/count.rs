@@ -3,6 +3,7 @@
 
 use tokio_util::sync::CancellationToken;
 
+use super::answer::Answering;
 use super::failure::{BODY_BYTES_MAX, from_http, from_status};
 use super::model::Endpoint;
 use crate::base::http;
@@ -42,21 +43,18 @@ async fn ask(endpoint: &Endpoint, request: &ModelRequest, url: &str) -> Result<u
         answer = http::post(endpoint.post((url, "application/json"), body, &keyed)).await;
     }
     let redact = &keyed.redact;
-    let mut answer = answer.map_err(|error| redact.error(from_http(&error)))?;
-    let (status, retry_after) = (answer.status, answer.retry_after);
+    let answer = answer.map_err(|error| redact.error(from_http(&error)))?;
+    let mut answer = Answering::Live(Box::new(answer), None);
+    let (status, retry_after) = (answer.status(), answer.retry_after());
     if !(200..300).contains(&status) {
         let said = redact.text(answer.text(BODY_BYTES_MAX).await);
         return Err(redact.error(from_status(status, retry_after, &said)));
     }
-    let mut said = Vec::new();
-    while let Some(piece) = answer.chunk().await.map_err(|error| redact.error(from_http(&error)))? {
-        said.extend_from_slice(&piece);
-        if said.len() > BODY_BYTES_MAX {
-            let words = format!("the model's provider was asked for a count and said more than {BODY_BYTES_MAX} bytes");
-            return Err(ModelError::Malformed(words));
-        }
+    let said = answer.whole(BODY_BYTES_MAX + 1).await.map_err(|error| redact.error(from_http(&error)))?;
+    if said.len() > BODY_BYTES_MAX {
+        let words = format!("the model's provider was asked for a count and said more than {BODY_BYTES_MAX} bytes");
+        return Err(ModelError::Malformed(words));
     }
-    let said = String::from_utf8_lossy(&said).into_owned();
     // Read as it came: a short key may stand in any word.
     endpoint.wire.counted(&said).ok_or_else(|| {
         let start: String = redact.text(said).chars().take(80).collect();

@@ -1,5 +1,9 @@
 //! Characters that were cut in two. JSON may write a character as a pair of escapes (`\ud83d\ude00`); servers that cut texts by
-//! such halves send one without the other, which is JSON by its grammar and no text to us. A half becomes U+FFFD.
+//! such halves send one without the other, which is JSON by its grammar and no text to us. Where a text is cut between two events
+//! of a stream the halves are put together again; any other half becomes U+FFFD.
+//!
+//! Invariants: what comes out has no halves, and is the same where there were none; no event is lost, and none overtakes another but
+//! one that only says that the stream lives.
 
 use std::borrow::Cow;
 
@@ -10,7 +14,7 @@ const ESCAPE_BYTES: usize = 6;
 
 /// The same JSON without halves.
 pub(super) fn without_halves(data: &str) -> Cow<'_, str> {
-    if !data.contains("\\ud") && !data.contains("\\uD") {
+    if !has_halves(data) {
         return Cow::Borrowed(data);
     }
     let mut whole = String::with_capacity(data.len());
@@ -33,6 +37,118 @@ pub(super) fn without_halves(data: &str) -> Cow<'_, str> {
     }
     whole.push_str(rest);
     Cow::Owned(whole)
+}
+
+/// A stream's events without halves. Where a string ends with the first half of a character, the event is kept until the next one
+/// says whether the same string goes on with the other.
+#[derive(Debug, Default)]
+pub(super) struct Halves {
+    kept: Option<Kept>,
+}
+
+/// An event that ends in half a character.
+#[derive(Debug)]
+struct Kept {
+    event: String,
+    data: String,
+    /// Where the half stands.
+    at: usize,
+    /// The name of the string that ends with it.
+    name: String,
+}
+
+impl Halves {
+    /// Takes an event and gives out what is whole, in order.
+    pub(super) fn take(&mut self, event: &str, data: &str, mut give: impl FnMut(&str, &str)) {
+        // The most there are have no half, and nothing is kept.
+        if self.kept.is_none() && !has_halves(data) {
+            return give(event, data);
+        }
+        // What only says that the stream lives stands in nobody's way.
+        if self.kept.is_some() && matches!(event, "ping" | "keepalive") {
+            return give(event, data);
+        }
+        let joined = self.kept.take().and_then(|mut kept| {
+            let begins = values(data).find(|value| value.name == kept.name && is_second(unit(value.text)));
+            let joined = begins.map(|value| {
+                let at = value.text.as_ptr() as usize - data.as_ptr() as usize;
+                let half: String = kept.data.drain(kept.at..kept.at + ESCAPE_BYTES).collect();
+                format!("{}{half}{}", &data[..at], &data[at..])
+            });
+            give(&kept.event, &without_halves(&kept.data));
+            joined
+        });
+        let data = joined.as_deref().unwrap_or(data);
+        match values(data).find_map(|value| Some((ends_in_half(value.text)?, value))) {
+            Some((at, Value { name, text })) => {
+                let at = text.as_ptr() as usize - data.as_ptr() as usize + at;
+                let (event, name) = (event.to_owned(), name.to_owned());
+                self.kept = Some(Kept { event, data: data.to_owned(), at, name });
+            }
+            None => give(event, &without_halves(data)),
+        }
+    }
+
+    /// Nothing follows: gives out what is kept.
+    pub(super) fn end(&mut self, mut give: impl FnMut(&str, &str)) {
+        if let Some(kept) = self.kept.take() {
+            give(&kept.event, &without_halves(&kept.data));
+        }
+    }
+}
+
+/// A string in JSON, as it is written, and the name of the last member before it.
+struct Value<'d> {
+    name: &'d str,
+    text: &'d str,
+}
+
+/// The strings of a JSON text that are no names of members.
+fn values(data: &str) -> impl Iterator<Item = Value<'_>> {
+    let (mut rest, mut name) = (data, "");
+    std::iter::from_fn(move || {
+        loop {
+            rest = &rest[rest.find('"')? + 1..];
+            let text = rest.get(..end_of_string(rest)?)?;
+            rest = rest.get(text.len() + 1..)?;
+            if rest.trim_start().starts_with(':') {
+                name = text;
+            } else {
+                return Some(Value { name, text });
+            }
+        }
+    })
+}
+
+/// Where the quote stands that ends a string.
+fn end_of_string(text: &str) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let at = from + text.get(from..)?.find(['"', '\\'])?;
+        if text[at..].starts_with('"') {
+            return Some(at);
+        }
+        // Whatever is escaped ends nothing.
+        from = at + 1 + text[at + 1..].chars().next()?.len_utf8();
+    }
+}
+
+/// Where in a string the half stands that it ends with: the first of a character.
+fn ends_in_half(text: &str) -> Option<usize> {
+    let at = text.len().checked_sub(ESCAPE_BYTES)?;
+    let first = text.get(at..).and_then(unit).is_some_and(|unit| (0xD800..=0xDBFF).contains(&unit));
+    // A backslash that is escaped itself begins no escape.
+    let before = text.get(..at)?.bytes().rev().take_while(|byte| *byte == b'\\').count();
+    (first && before.is_multiple_of(2)).then_some(at)
+}
+
+fn is_second(unit: Option<u16>) -> bool {
+    unit.is_some_and(|unit| (0xDC00..=0xDFFF).contains(&unit))
+}
+
+/// Whether there may be a half: an escape of a number that halves have.
+fn has_halves(data: &str) -> bool {
+    data.contains("\\ud") || data.contains("\\uD")
 }
 
 /// The number of an escape that a text begins with.
@@ -71,7 +187,69 @@ mod tests {
         }
     }
 
+    /// What comes out of these pieces of data, all of them the same event.
+    fn passed(pieces: &[&str]) -> Vec<String> {
+        let (mut halves, mut out) = (Halves::default(), Vec::new());
+        for piece in pieces {
+            halves.take("e", piece, |_, data| out.push(data.to_owned()));
+        }
+        halves.end(|_, data| out.push(data.to_owned()));
+        out
+    }
+
+    #[test]
+    fn a_character_that_was_cut_between_two_events_is_one() {
+        #[rustfmt::skip]
+        let table: &[(&[&str], &[&str])] = &[
+            (&[r#"{"t":"a\ud83d"}"#, r#"{"t":"\ude00b"}"#], &[r#"{"t":"a"}"#, r#"{"t":"\ud83d\ude00b"}"#]),
+            (&[r#"{"n":"x","t":"\uD83D","m":1}"#, r#"{"n":"x","t" : "\uDE00\ud83d"}"#, r#"{"t":"\ude00"}"#],
+             &[r#"{"n":"x","t":"","m":1}"#, r#"{"n":"x","t" : "\uD83D\uDE00"}"#, r#"{"t":"\ud83d\ude00"}"#]),
+            // What does not belong together is not put together.
+            (&[r#"{"t":"\ud83d"}"#, r#"{"u":"\ude00"}"#], &[r#"{"t":"\ufffd"}"#, r#"{"u":"\ufffd"}"#]),
+            (&[r#"{"t":"\ud83d"}"#, r#"{"t":"a\ude00"}"#], &[r#"{"t":"\ufffd"}"#, r#"{"t":"a\ufffd"}"#]),
+            (&[r#"{"t":"\ud83d "}"#, r#"{"t":"\ude00"}"#], &[r#"{"t":"\ufffd "}"#, r#"{"t":"\ufffd"}"#]),
+            (&[r#"{"t":"\\ud83d"}"#, r#"{"t":"\ude00"}"#], &[r#"{"t":"\\ud83d"}"#, r#"{"t":"\ufffd"}"#]),
+            (&[r#"{"t":"\ud83d"}"#, r#"{"t":"\\ude00"}"#], &[r#"{"t":"\ufffd"}"#, r#"{"t":"\\ude00"}"#]),
+            (&[r#"{"t":"\ud83d"}"#, "[DONE]"], &[r#"{"t":"\ufffd"}"#, "[DONE]"]),
+            (&[r#"{"t":"\ud83d"}"#], &[r#"{"t":"\ufffd"}"#]),
+            (&[r#"{"t":"\ud83d\ude00"}"#, "x"], &[r#"{"t":"\ud83d\ude00"}"#, "x"]),
+            (&[r#"{"t\"":"\"\ud83d"}"#, r#"{"t\"":"\ude00"}"#], &[r#"{"t\"":"\""}"#, r#"{"t\"":"\ud83d\ude00"}"#]),
+            // No JSON.
+            (&[r#"{"t":"\ud83d"#, r#""\ude00"#], &[r#"{"t":"\ufffd"#, r#""\ufffd"#]),
+        ];
+        for (pieces, want) in table {
+            assert_eq!(passed(pieces), *want, "{pieces:?}");
+        }
+        // One that only says that the stream lives may come in between.
+        let (mut halves, mut out) = (Halves::default(), Vec::new());
+        for (event, data) in [("e", r#"{"t":"\ud83d"}"#), ("ping", "{}"), ("e", r#"{"t":"\ude00"}"#)] {
+            halves.take(event, data, |event, _| out.push(event.to_owned()));
+        }
+        assert_eq!(out, ["ping", "e", "e"]);
+    }
+
     proptest! {
+        /// Wherever the escapes of a text are cut, the pieces say the text.
+        #[test]
+        fn any_cut_gives_the_same_text(text in "[ab\"\\\\😀🦀é]{1,12}", cuts in proptest::collection::vec(any::<bool>(), 24)) {
+            let units: Vec<u16> = text.encode_utf16().collect();
+            let mut pieces = vec![String::new()];
+            for (unit, cut) in units.iter().zip(cuts.iter().cycle()) {
+                if *cut && pieces.last().is_some_and(|last| !last.is_empty()) {
+                    pieces.push(String::new());
+                }
+                pieces.last_mut().unwrap().push_str(&format!("\\u{unit:04x}"));
+            }
+            let pieces: Vec<String> = pieces.iter().map(|piece| format!("{{\"n\":1,\"text\":\"{piece}\"}}")).collect();
+            let out = passed(&pieces.iter().map(String::as_str).collect::<Vec<_>>());
+            prop_assert_eq!(out.len(), pieces.len());
+            let said: String = out.iter().map(|data| {
+                let read: serde_json::Value = serde_json::from_str(data).unwrap();
+                read["text"].as_str().unwrap().to_owned()
+            }).collect();
+            prop_assert_eq!(said, text);
+        }
+
         #[test]
         fn what_is_a_text_stays_the_same(text in "[a\\\\\"ud8😀é]{0,24}", ascii in any::<bool>()) {
             let mut json = serde_json::to_string(&text).unwrap();

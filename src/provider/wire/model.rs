@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::answer::Answering;
 use super::failure::{BODY_BYTES_MAX, Redactor, from_http, from_status};
 use super::gate::Pass;
-use super::halves::without_halves;
+use super::halves::{Halves, without_halves};
 use super::place::{Keyed, Place};
 use super::reach::{Heard, Known};
 use super::tape::Asked;
@@ -193,6 +193,7 @@ enum Phase {
 struct Listening {
     answer: Answering,
     reader: SseReader,
+    halves: Halves,
     assembler: Box<dyn Assemble>,
     redact: Redactor,
 }
@@ -263,7 +264,8 @@ impl Talk {
             return Err(ModelError::Malformed(words.to_owned()));
         }
         let reader = SseReader::new(limit::MODEL_EVENT_BYTES_MAX);
-        Ok(Phase::Listening(Box::new(Listening { answer, reader, assembler, redact })))
+        let halves = Halves::default();
+        Ok(Phase::Listening(Box::new(Listening { answer, reader, halves, assembler, redact })))
     }
 
     /// Takes what was assembled.
@@ -289,7 +291,7 @@ impl Talk {
     }
 
     async fn listen(&mut self, mut listening: Box<Listening>) -> Result<Phase, ModelError> {
-        let Listening { answer, reader, assembler, redact } = &mut *listening;
+        let Listening { answer, reader, halves, assembler, redact } = &mut *listening;
         let piece = match answer.chunk().await {
             Ok(piece) => piece,
             // It had said that it is done: how the connection ends does not matter.
@@ -297,19 +299,22 @@ impl Talk {
             Err(error) => return Err(redact.error(from_http(&error))),
         };
         let Some(mut piece) = piece else {
-            assembler.close()?;
+            let mut problem = None;
+            halves.end(|event, data| problem = assembler.take(event, data).err());
+            problem.map_or_else(|| assembler.close(), |error| Err(self.endpoint.refused(error)))?;
             self.hand_out(assembler.as_mut());
             return Ok(Phase::Over);
         };
         let (mut problem, mut bytes) = (None, 0);
         loop {
             bytes += piece.len();
+            let mut take = |event: &str, data: &str| {
+                if problem.is_none() {
+                    problem = assembler.take(event, data).err();
+                }
+            };
             reader
-                .push(&piece, |event, data| {
-                    if problem.is_none() {
-                        problem = assembler.take(event, &without_halves(data)).err();
-                    }
-                })
+                .push(&piece, |event, data| halves.take(event, data, &mut take))
                 .map_err(|error| ModelError::Malformed(format!("the model's stream: {error}")))?;
             // What has come meanwhile goes on with it.
             let more = bytes < AT_ONCE_BYTES && problem.is_none() && assembler.state() == State::Talking;
