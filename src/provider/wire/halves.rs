@@ -148,7 +148,8 @@ fn is_second(unit: Option<u16>) -> bool {
 
 /// Whether there may be a half: an escape of a number that halves have.
 fn has_halves(data: &str) -> bool {
-    data.contains("\\ud") || data.contains("\\uD")
+    // Most have no escape at all, which is seen much sooner.
+    memchr::memchr(b'\\', data.as_bytes()).is_some() && (data.contains("\\ud") || data.contains("\\uD"))
 }
 
 /// The number of an escape that a text begins with.
