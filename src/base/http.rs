@@ -6,6 +6,7 @@
 //! path, query or headers: a key may stand there.
 
 mod ahead;
+mod packed;
 mod protocol;
 mod shown;
 mod way;
@@ -25,6 +26,7 @@ use super::clock;
 use super::panics::broken;
 use super::trace::Origin;
 use ahead::Ahead;
+use packed::{Coding, Packed};
 
 pub use protocol::{exchange, header_pairs, post_form, protocol_client, without_address};
 pub use shown::{is_key, secrets_of_address, shown_address};
@@ -109,6 +111,8 @@ pub struct Answer {
     pub content_type: String,
     /// How long the server asks to wait.
     pub retry_after: Option<Duration>,
+    /// How its body is packed, where that cannot be read here.
+    pub coding: Option<String>,
     headers: HeaderMap,
     body: Body,
     host: String,
@@ -124,6 +128,8 @@ enum Body {
     Asked(Response),
     /// From a task that reads it ahead: a stream of events, in many small pieces.
     Ahead(Ahead),
+    /// From the connection, packed.
+    Packed(Box<Packed>),
 }
 
 /// Sends a request and waits for the headers of its answer, whatever its status.
@@ -224,13 +230,19 @@ impl Answer {
     fn of(mut response: Response, host: String, idle_timeout: Duration) -> Self {
         let headers = std::mem::take(response.headers_mut());
         let (status, content_type) = (response.status().as_u16(), content_type(&headers));
-        let events = content_type == EVENT_STREAM;
+        let (body, coding) = match Coding::of(&headers) {
+            Coding::Gzip => (Body::Packed(Box::new(Packed::of(response))), None),
+            Coding::None if content_type == EVENT_STREAM => (Body::Ahead(Ahead::of(response)), None),
+            Coding::None => (Body::Asked(response), None),
+            Coding::Other(coding) => (Body::Asked(response), Some(coding)),
+        };
         Self {
             status,
             content_type,
             retry_after: retry_after(&headers, clock::now_ms()),
+            coding,
             headers,
-            body: if events { Body::Ahead(Ahead::of(response)) } else { Body::Asked(response) },
+            body,
             host,
             idle_timeout,
             silence: None,
@@ -276,7 +288,7 @@ impl Answer {
     pub fn there(&mut self) -> Option<Bytes> {
         match &mut self.body {
             Body::Ahead(ahead) => ahead.there(),
-            Body::Asked(_) => None,
+            Body::Asked(_) | Body::Packed(_) => None,
         }
     }
 
@@ -319,6 +331,7 @@ impl Body {
         match self {
             Self::Asked(response) => response.chunk().await.map_err(|error| innermost(&error)),
             Self::Ahead(ahead) => ahead.next().await,
+            Self::Packed(packed) => packed.next().await,
         }
     }
 }

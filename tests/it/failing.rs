@@ -65,20 +65,20 @@ impl Tool for Counts {
 }
 
 /// What came of a turn.
-struct Came {
-    outcome: TurnOutcome,
+pub(super) struct Came {
+    pub(super) outcome: TurnOutcome,
     log: Arc<Log>,
-    server: ModelServer,
-    runs: usize,
+    pub(super) server: ModelServer,
+    pub(super) runs: usize,
 }
 
 impl Came {
     /// Of a turn against these answers. `change`: what is different about it.
-    async fn of(api: Api, answers: Vec<Answer>, change: impl FnOnce(&mut TurnInput)) -> Self {
+    pub(super) async fn of(api: Api, answers: Vec<Answer>, change: impl FnOnce(&mut TurnInput)) -> Self {
         Self::patiently(api, PATIENCE, answers, change).await
     }
 
-    async fn patiently(
+    pub(super) async fn patiently(
         api: Api,
         patience: Duration,
         answers: Vec<Answer>,
@@ -95,13 +95,13 @@ impl Came {
     }
 
     /// The kind of its failure.
-    fn kind(&self) -> String {
+    pub(super) fn kind(&self) -> String {
         let Ended::Failed(error) = &self.outcome.ended else { panic!("{:?}", self.outcome) };
         error.details.as_ref().unwrap()["kind"].as_str().unwrap().to_owned()
     }
 
     /// `(attempt, pause)` of each retry.
-    fn retries(&self) -> Vec<(u32, u64)> {
+    pub(super) fn retries(&self) -> Vec<(u32, u64)> {
         let retry = |e: &EventBody| match e {
             EventBody::StreamRetry { attempt, delay_ms, .. } => Some((*attempt, *delay_ms)),
             _ => None,
@@ -110,7 +110,7 @@ impl Came {
     }
 
     /// The texts of the model: those of the log, which have to be what is left of their pieces.
-    fn texts(&self) -> Vec<String> {
+    pub(super) fn texts(&self) -> Vec<String> {
         whole_texts(&self.log.0.lock())
     }
 }
@@ -140,7 +140,7 @@ fn whole_texts(events: &[EventBody]) -> Vec<String> {
     texts
 }
 
-fn done(api: Api) -> Vec<Answer> {
+pub(super) fn done(api: Api) -> Vec<Answer> {
     let says = Says(api);
     vec![Answer::raw(says.text("Whole.") + &says.call() + &says.end("tool_calls")), says.answer("Done.")]
 }

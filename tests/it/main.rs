@@ -45,6 +45,7 @@ mod mcp_server;
 mod memory;
 mod metrics;
 mod names;
+mod odd_failures;
 mod odd_replies;
 mod openai;
 mod openapi;

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::tape::{Played, Recording};
 use crate::base::http::{Answer, HttpError};
+use crate::model::ModelError;
 
 /// An answer.
 pub(super) enum Answering {
@@ -30,6 +31,14 @@ impl Answering {
             Self::Live(answer, _) => &answer.content_type,
             Self::Taped(played) => played.content_type(),
         }
+    }
+
+    /// How its body is packed, where that cannot be read.
+    pub(super) fn unread(&self) -> Option<ModelError> {
+        let Self::Live(answer, _) = self else { return None };
+        let coding = answer.coding.as_ref()?;
+        let words = format!("the model's provider answered in a coding that nobody asked for (`{coding}`)");
+        Some(ModelError::Malformed(words))
     }
 
     /// How long the server asks to wait.
@@ -72,6 +81,9 @@ impl Answering {
 
     /// The rest of the body, at most `bytes_max` of it. What is not UTF-8 is replaced. A broken end is the end.
     pub(super) async fn text(&mut self, bytes_max: usize) -> String {
+        if self.unread().is_some() {
+            return String::new();
+        }
         let mut bytes = Vec::new();
         while let Ok(Some(piece)) = self.chunk().await
             && !fill(&mut bytes, &piece, bytes_max)
@@ -79,12 +91,12 @@ impl Answering {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The rest of the body to its end, at most `bytes_max` of it. What is not UTF-8 is replaced.
+    /// The body to its end, of which so much was taken already, at most `bytes_max` of the rest. What is not UTF-8 is replaced.
     ///
     /// # Errors
     /// As [`Answer::chunk`]: what there is of it is not the whole.
-    pub(super) async fn whole(&mut self, bytes_max: usize) -> Result<String, HttpError> {
-        let mut bytes = Vec::new();
+    pub(super) async fn whole(&mut self, taken: &[u8], bytes_max: usize) -> Result<String, HttpError> {
+        let (mut bytes, bytes_max) = (taken.to_vec(), taken.len().saturating_add(bytes_max));
         while let Some(piece) = self.chunk().await?
             && !fill(&mut bytes, &piece, bytes_max)
         {}

@@ -50,7 +50,10 @@ async fn ask(endpoint: &Endpoint, request: &ModelRequest, url: &str) -> Result<u
         let said = redact.text(answer.text(BODY_BYTES_MAX).await);
         return Err(redact.error(from_status(status, retry_after, &said)));
     }
-    let said = answer.whole(BODY_BYTES_MAX + 1).await.map_err(|error| redact.error(from_http(&error)))?;
+    if let Some(error) = answer.unread() {
+        return Err(error);
+    }
+    let said = answer.whole(&[], BODY_BYTES_MAX + 1).await.map_err(|error| redact.error(from_http(&error)))?;
     if said.len() > BODY_BYTES_MAX {
         let words = format!("the model's provider was asked for a count and said more than {BODY_BYTES_MAX} bytes");
         return Err(ModelError::Malformed(words));

@@ -193,6 +193,8 @@ enum Phase {
 struct Listening {
     answer: Answering,
     reader: SseReader,
+    /// Something of the body has come that shows what it is.
+    begun: bool,
     halves: Halves,
     assembler: Box<dyn Assemble>,
     redact: Redactor,
@@ -249,15 +251,13 @@ impl Talk {
             endpoint.known.note(Heard::of_status(status, &error), Some(&error));
             return Err(error);
         }
+        if let Some(error) = answer.unread() {
+            return Err(error);
+        }
         endpoint.known.note(Heard::Success, None);
         let mut assembler = endpoint.wire.assembler(&endpoint.spec, redact.clone());
-        if answer.content_type() == "application/json" {
-            // A server that does not stream: the same words in one piece.
-            let body = answer.whole(limit::MODEL_REPLY_BYTES_MAX).await;
-            let body = body.map_err(|error| redact.error(from_http(&error)))?;
-            assembler.take_whole(&without_halves(&body)).map_err(|error| endpoint.refused(error))?;
-            self.hand_out(assembler.as_mut());
-            return Ok(Phase::Over);
+        if answer.content_type() == "application/json" || answer.content_type().ends_with("+json") {
+            return self.hear_whole((&mut answer, &redact), assembler.as_mut(), &[]).await;
         }
         if answer.content_type() == "text/html" {
             let words = "the model's provider answered with a page for people (text/html): is the base URL right?";
@@ -265,7 +265,22 @@ impl Talk {
         }
         let reader = SseReader::new(limit::MODEL_EVENT_BYTES_MAX);
         let halves = Halves::default();
-        Ok(Phase::Listening(Box::new(Listening { answer, reader, halves, assembler, redact })))
+        Ok(Phase::Listening(Box::new(Listening { answer, reader, begun: false, halves, assembler, redact })))
+    }
+
+    /// Takes an answer of a server that does not stream: the same words in one piece, of which this was taken already.
+    async fn hear_whole(
+        &mut self,
+        (answer, redact): (&mut Answering, &Redactor),
+        assembler: &mut dyn Assemble,
+        taken: &[u8],
+    ) -> Result<Phase, ModelError> {
+        let body = answer.whole(taken, limit::MODEL_REPLY_BYTES_MAX).await;
+        let body = body.map_err(|error| redact.error(from_http(&error)))?;
+        let body = body.trim_start_matches('\u{feff}');
+        assembler.take_whole(&without_halves(body)).map_err(|error| self.endpoint.refused(error))?;
+        self.hand_out(assembler);
+        Ok(Phase::Over)
     }
 
     /// Takes what was assembled.
@@ -291,7 +306,7 @@ impl Talk {
     }
 
     async fn listen(&mut self, mut listening: Box<Listening>) -> Result<Phase, ModelError> {
-        let Listening { answer, reader, halves, assembler, redact } = &mut *listening;
+        let Listening { answer, reader, begun, halves, assembler, redact } = &mut *listening;
         let piece = match answer.chunk().await {
             Ok(piece) => piece,
             // It had said that it is done: how the connection ends does not matter.
@@ -305,6 +320,13 @@ impl Talk {
             self.hand_out(assembler.as_mut());
             return Ok(Phase::Over);
         };
+        if !*begun && let Some(first) = first_byte(&piece) {
+            *begun = true;
+            // No line of a stream of events begins so: mostly it is an error, under the name of a stream.
+            if matches!(first, b'{' | b'[') {
+                return self.hear_whole((answer, redact), assembler.as_mut(), &piece).await;
+            }
+        }
         let (mut problem, mut bytes) = (None, 0);
         loop {
             bytes += piece.len();
@@ -337,4 +359,9 @@ impl Talk {
             State::Talking => Ok(Phase::Listening(listening)),
         }
     }
+}
+
+/// The first byte of a body that is neither white space nor of a BOM.
+fn first_byte(piece: &[u8]) -> Option<u8> {
+    piece.iter().copied().find(|byte| !byte.is_ascii_whitespace() && !b"\xEF\xBB\xBF".contains(byte))
 }
