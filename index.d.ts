@@ -442,7 +442,8 @@ export interface MCPClientConfig {
   ) => MCPSamplingResult | Promise<MCPSamplingResult>
   /**
    * Has a form filled in for a server, or a page opened (`elicitation/create`). Without it servers are told that there is nobody. Show a page's whole
-   * address to your user, and open nothing before he has agreed: `accept` says that he has, and not that he is done there.
+   * address to your user, and open nothing before he has agreed: `accept` says that he has, and not that he is done there. What is thrown goes to the
+   * logger, and the server hears only that nobody could be asked.
    */
   readonly onElicitation?: (
     request: MCPElicitationRequest,
@@ -2359,6 +2360,8 @@ export interface MCPServerEntry {
       /** A file with the user's ID token, read anew for each login. */
       readonly idTokenFile: string
     }
+    /** A file with a token that says which workload this is (workload identity), read anew each time; for a login without a person. */
+    readonly workloadTokenFile?: string
   }
 }
 

@@ -242,8 +242,9 @@ test('a person fills in forms and opens pages, or does not', async () => {
     args: [new URL('./support/elicits.mjs', import.meta.url).pathname],
   }
   const asked = []
-  const { client } = clientOf([asks], {
+  const { client, warnings } = clientOf([asks], {
     onElicitation: async (request, { server }) => {
+      if (request.message === 'Fail.') throw new Error('no room at /home/ada/keys')
       asked.push({ server, ...request })
       if (request.mode === 'form') return { action: 'accept', content: { name: 'Ada' } }
       if (request.url.endsWith('/nothing')) return undefined
@@ -262,6 +263,9 @@ test('a person fills in forms and opens pages, or does not', async () => {
   })
   const none = await answerOf(client, 'asker', 'ask', { ...page, url: 'https://pages.example/nothing' })
   assert.match(none.error, /the program's answer is none/)
+  const thrown = await answerOf(client, 'asker', 'ask', { message: 'Fail.', requestedSchema })
+  assert.equal(thrown.error, 'MCP error -32603: the question could not be put to a person')
+  assert.match(JSON.stringify(warnings), /onElicitation failed for MCP server .*no room at/)
   const refused = await answerOf(client, 'asker', 'ask', { ...page, url: 'file:///etc/passwd', raw: true })
   assert.match(refused.error, /expected an http or https address/)
   assert.deepEqual(asked, [
@@ -285,8 +289,17 @@ test('progress, log messages and changed resources are told, also after a new st
   const steps = []
   const slow = await client.callTool('tells', 'slow', {}, { timeoutMs: 700, onProgress: (step) => steps.push(step) })
   assert.equal(slow.content[0].text, 'at last', 'it took longer than its time, and said that it goes on')
-  await until(() => !(steps.length < 4))
+  assert.deepEqual(
+    steps.map((step) => step.progress),
+    [1, 2, 3, 4],
+  )
   assert.deepEqual(steps[3], { progress: 4, total: 4, message: 'step 4 s3cret-key' })
+  for (let n = 0; n < 50; n++) {
+    const heard = []
+    const onProgress = ({ progress }) => heard.push(progress)
+    await client.callTool('tells', 'hurry', { count: 5, quiet: true }, { onProgress })
+    assert.deepEqual(heard, [1, 2, 3, 4, 5], 'all of it, in its order, before the answer')
+  }
   await assert.rejects(client.callTool('tells', 'slow', {}, { timeoutMs: 700 }), { code: 'OPERATION_TIMEOUT' })
   await client.setLogLevel('tells', 'error')
   await client.subscribeResource('tells', 'mem://1')

@@ -110,9 +110,16 @@ class State {
     return ''
   }
 
-  /** What a server asks of the program. What is thrown is told to the server as a refusal. */
+  /** What a server asks of the program. What is thrown over a model is told to the server as a refusal; what is thrown over a form is not. */
   async #answer({ server, method, params }, call) {
-    const answer = await this.#answers[method](params, { server, signal: call.signal })
+    let answer
+    try {
+      answer = await this.#answers[method](params, { server, signal: call.signal })
+    } catch (cause) {
+      if (method === 'elicitation/create' && !call.signal.aborted)
+        this.warn(`onElicitation failed for MCP server "${server}": ${messageOf(cause)}`, { server, cause })
+      throw cause
+    }
     // Who answers nothing is told so in Rust, in the words for other wrong answers.
     return toJson(answer ?? null)
   }

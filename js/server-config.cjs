@@ -185,6 +185,7 @@ const mcpFields = shape({
       identityProvider: optional(
         shape({ tokenEndpoint: httpUrl, clientId: text, clientSecret: optional(text), idTokenFile: text }),
       ),
+      workloadTokenFile: optional(text),
     }),
   ),
 })

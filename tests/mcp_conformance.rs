@@ -87,6 +87,11 @@ fn client(url: &str, scenario: &str, context: &Value) -> Result<Client, Box<dyn 
         let provider = json!({ "tokenEndpoint": endpoint, "clientId": context["idp_client_id"], "idTokenFile": file });
         oauth.insert("identityProvider".into(), provider);
     }
+    if let Some(token) = context["valid_jwt"].as_str() {
+        let file = std::env::temp_dir().join(format!("mcp-conformance-{}.jwt", std::process::id()));
+        std::fs::write(&file, token)?;
+        oauth.insert("workloadTokenFile".into(), json!(file));
+    }
     if scenario.starts_with("auth/client-credentials") {
         oauth.insert("clientCredentials".into(), true.into());
     }

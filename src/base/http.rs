@@ -28,7 +28,7 @@ use super::trace::Origin;
 use ahead::Ahead;
 use packed::{Coding, Packed};
 
-pub use protocol::{exchange, header_pairs, post_form, protocol_client, without_address};
+pub use protocol::{bare_address, exchange, form, header_pairs, protocol_client, secret_header, without_address};
 pub use shown::{is_key, secrets_of_address, shown_address};
 pub use way::Way;
 

@@ -79,6 +79,9 @@ pub struct OAuth {
     pub private_key_file: Option<PathBuf>,
     /// Log in with what a company's identity provider says of the user, without a browser.
     pub identity_provider: Option<IdentityProvider>,
+    /// Log in with a token that says which workload this is (workload identity), read anew each time. Relative to the working directory of
+    /// the server.
+    pub workload_token_file: Option<PathBuf>,
 }
 
 /// A company's identity provider, which vouches for its users at servers (enterprise-managed authorization).
@@ -94,6 +97,20 @@ pub struct IdentityProvider {
     pub client_secret: Option<String>,
     /// A file with the user's ID token, read anew for each login: whoever signs the user in keeps it fresh.
     pub id_token_file: PathBuf,
+}
+
+impl OAuth {
+    /// What is wrong with a login by the token of a workload.
+    fn fault_of_workload(&self, file: &Path) -> Option<(&'static str, String)> {
+        let expected = if file.as_os_str().is_empty() {
+            "a file as `workloadTokenFile`"
+        } else if self.client_credentials || self.identity_provider.is_some() {
+            "neither `clientCredentials` nor `identityProvider` beside `workloadTokenFile`"
+        } else {
+            return None;
+        };
+        Some(("oauth", expected.to_owned()))
+    }
 }
 
 impl IdentityProvider {
@@ -258,6 +275,7 @@ impl Entry {
                 faults.push(("oauth", "`clientCredentials` beside `privateKeyFile`".to_owned()));
             }
             faults.extend(oauth.identity_provider.as_ref().and_then(|provider| provider.fault(oauth)));
+            faults.extend(oauth.workload_token_file.as_ref().and_then(|file| oauth.fault_of_workload(file)));
         }
         let Some(headers) = &self.headers else { return faults };
         if let Err(error) = http::header_pairs(headers) {
@@ -345,7 +363,7 @@ mod tests {
     #[test]
     fn what_makes_a_server() {
         #[rustfmt::skip]
-        let table: [(Value, Option<&str>); 19] = [
+        let table: [(Value, Option<&str>); 22] = [
             (json!({ "name": "a", "command": "x" }), None),
             (json!({ "name": "a", "transport": "stdio", "command": "x", "args": ["-y"], "env": { "K": "v" }, "cwd": "d" }), None),
             (json!({ "name": "a", "url": "http://127.0.0.1:1/mcp" }), None),
@@ -363,6 +381,9 @@ mod tests {
             (json!({ "name": "a", "url": "ftp://x/" }), Some("`url`")),
             (json!({ "name": "a", "url": "http://x/", "headers": { "A\n": "s3cret" } }), Some("`headers`")),
             (json!({ "name": "a", "url": "http://x/", "headers": { "Accept": "s3cret" } }), Some("`headers`")),
+            (json!({ "name": "a", "url": "http://x/", "oauth": { "workloadTokenFile": "/run/token", "clientId": "w" } }), None),
+            (json!({ "name": "a", "url": "http://x/", "oauth": { "workloadTokenFile": "" } }), Some("`oauth` of the MCP server `a`: expected a file as `workloadTokenFile`")),
+            (json!({ "name": "a", "url": "http://x/", "oauth": { "workloadTokenFile": "/t", "clientId": "w", "clientSecret": "s3cret", "clientCredentials": true } }), Some("beside `workloadTokenFile`")),
             (json!({ "name": "a", "command": "x", "env": { "A=B": "s3cret" } }), Some("`env`")),
             (json!({ "name": "a", "command": "x", "comand": "y" }), Some("unknown field `comand`")),
         ];

@@ -190,6 +190,7 @@ pub(super) fn mcp_server() -> Value {
                     "clientSecret": text("The secret of that"),
                     "idTokenFile": text("A file with the user's ID token, read anew for each login"),
                 })),
+                "workloadTokenFile": text("A file with a token that says which workload this is, read anew each time"),
             })),
         }),
     )

@@ -75,6 +75,16 @@ impl Answers {
         let params = self.secrets.hidden_in(params);
         let input = json!({ "server": self.server, "method": method, "params": params });
         let answer = (program.answer)(input, asking.1.clone()).await;
+        if method == "elicitation/create" {
+            // What a person was asked and what went wrong then is none of the server's business.
+            let failed = |why: String, told: &str| {
+                tracing::warn!(server = self.server, why, "the program has no answer for an MCP server");
+                internal(told.to_owned())
+            };
+            let answer = answer.map_err(|why| failed(why, "the question could not be put to a person"))?;
+            let wrong = |error: serde_json::Error| failed(error.to_string(), "the program's answer is none");
+            return serde_json::from_value(answer).map_err(wrong);
+        }
         let answer = answer.map_err(|why| ErrorData::new(REFUSED_BY_USER, why, None))?;
         serde_json::from_value(answer).map_err(|error| internal(format!("the program's answer is none: {error}")))
     }

@@ -14,8 +14,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::ask::{AskError, ask};
+use super::drawer::Logins;
 use super::link::{Link, NEEDS_LOGIN, Status};
-use super::login::{Logins, log_in};
+use super::login::log_in;
 use super::{DuplicateServer, Identity, OnProgress, Place, Program, check_names};
 use crate::config::McpServer;
 use crate::tool::Line;
@@ -97,11 +98,14 @@ impl Client {
     /// # Errors
     /// [`ClientError::Connection`], also for a name that no server has.
     pub async fn connect(&self, name: &str) -> Result<(), ClientError> {
-        let first = self.try_connect(name).await;
-        match first {
-            Err(ClientError::NeedsLogin(_)) if self.log_in(name).await? => self.try_connect(name).await,
-            done => done,
+        for login in 0.. {
+            let tried = self.try_connect(name).await;
+            let wants_login = matches!(&tried, Err(ClientError::NeedsLogin(_)));
+            if !wants_login || login >= LOGINS_MAX || !self.log_in(name).await? {
+                return tried;
+            }
         }
+        Err(ClientError::Aborted)
     }
 
     async fn try_connect(&self, name: &str) -> Result<(), ClientError> {

@@ -11,7 +11,6 @@ use rmcp::model::ServerCapabilities;
 use rmcp::service::{RunningService, RunningServiceCancellationToken, serve_client_with_lifecycle};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::transport::auth::AuthClient;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{Peer, RoleClient};
 use tokio::sync::Notify;
@@ -25,9 +24,10 @@ use super::greeting::{ADDRESS_WAIT, Greeting, Patient, is_newest};
 use super::handler::Handler;
 use super::link::needs_login;
 use super::listing::{Listed, Unlisted, list_tools};
-use super::login::{signer, wanted_of};
+use super::login::wanted_of;
 use super::order::InOrder;
 use super::pipe::{Fault, Guarded, LastWords, drain, with_last_words};
+use super::signer::{Signed, Signer};
 use crate::base::panics::broken;
 use crate::base::process::{Ending, Invocation, Piped, environment, spawn};
 use crate::base::secrets::Secrets;
@@ -226,8 +226,8 @@ impl Connection {
                 let transport = InOrder::new(StreamableHttpClientTransport::with_client(client, config), answers);
                 return Ok(serve_client_with_lifecycle(handler, transport, greeting.mode()).await);
             }
-            let signer = signer((name, url), oauth.as_deref(), logins).await?;
-            let transport = StreamableHttpClientTransport::with_client(AuthClient::new(client, signer), config);
+            let signer = Signer::new((name, url), oauth.as_deref(), logins).await?;
+            let transport = StreamableHttpClientTransport::with_client(Signed::new(client, signer), config);
             let transport = InOrder::new(transport, answers);
             Ok::<_, String>(serve_client_with_lifecycle(handler, transport, greeting.mode()).await)
         };

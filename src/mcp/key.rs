@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
+use super::exchange::Exchanges;
 use crate::base::assertion::StatementKey;
 use crate::base::panics::broken;
 use crate::base::{clock, file, http, limit};
@@ -27,7 +28,7 @@ pub(super) struct Applicant<'a> {
 
 /// Asks for a token.
 pub(super) async fn token_by_key(
-    metadata: &AuthorizationMetadata,
+    (metadata, exchanges): (&AuthorizationMetadata, &Exchanges),
     applicant: Applicant<'_>,
 ) -> Result<OAuthTokenResponse, AuthError> {
     let failed = |why: String| AuthError::ClientCredentialsError(why);
@@ -50,26 +51,26 @@ pub(super) async fn token_by_key(
     if !scopes.is_empty() {
         fields.push(("scope", scopes.as_str()));
     }
-    ask_for_token(&metadata.token_endpoint, &fields, None).await
+    ask_for_token(exchanges, &metadata.token_endpoint, &fields, None).await
 }
 
 /// Asks for a token with a form; `basic`: who asks, where that goes into a header.
 pub(super) async fn ask_for_token<T: DeserializeOwned>(
+    exchanges: &Exchanges,
     endpoint: &str,
     fields: &[(&str, &str)],
     basic: Option<(&str, &str)>,
 ) -> Result<T, AuthError> {
     let failed = |why: String| AuthError::ClientCredentialsError(why);
-    let answer = http::post_form(endpoint, fields, basic, limit::MCP_LOGIN_ANSWER_BYTES_MAX);
-    let answer = timeout(Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS), answer).await;
-    let (status, body) =
-        answer.map_err(|_| failed("no answer in time".into()))?.map_err(|error| failed(error.to_string()))?;
-    if status != 200 {
-        let said: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let request = http::form(endpoint, fields, basic).map_err(|error| failed(error.to_string()))?;
+    let answer = timeout(Duration::from_millis(limit::MCP_CONNECT_TIMEOUT_MS), exchanges.send(request, false)).await;
+    let answer = answer.map_err(|_| failed("no answer in time".into()))?.map_err(|error| failed(error.to_string()))?;
+    if answer.status() != 200 {
+        let said: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
         let said = said["error"].as_str().unwrap_or("no reason").to_owned();
-        return Err(failed(format!("status {status}: {}", said.escape_debug())));
+        return Err(failed(format!("status {}: {}", answer.status().as_u16(), said.escape_debug())));
     }
-    serde_json::from_slice(&body).map_err(|error| failed(error.to_string()))
+    serde_json::from_slice(answer.body()).map_err(|error| failed(error.to_string()))
 }
 
 /// What a small file with a secret says.

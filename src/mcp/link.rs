@@ -20,10 +20,10 @@ use tokio::time::{Instant, timeout};
 
 use super::Place;
 use super::answers::Answers;
+use super::drawer::Wanted;
 use super::elicit::Calls;
 use super::explain::refusal;
 use super::greeting::Greeting;
-use super::login::Wanted;
 use super::pipe::without_last_words;
 use crate::base::limit;
 use crate::base::secrets::Secrets;

@@ -6,8 +6,9 @@ use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, Serve
 use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value, json};
 
+use super::drawer::Wanted;
 use super::explain::request_failed;
-use super::login::{Wanted, wanted_by};
+use super::login::wanted_by;
 use crate::base::limit;
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
 

@@ -11,6 +11,8 @@
 //! - `greeting`: which revision of the protocol is spoken with it. `rounds`: requests that it ends with questions of its own.
 //! - `handler`: what a server is told about us and asks of us. `order`: what it tells by itself, before what it says next. `answers`: what it is answered. `elicit`: what it asks a
 //!   person meanwhile, `sample`: a model. `resource`: its resources as tools.
+//! - `login`: how one logs in at a server, with `exchange`, `key` and `vouched`. `drawer`: where that is kept. `signer`: what goes with
+//!   requests. `dpop`: keys that tokens are bound to.
 //! - `pipe`: what comes out of a server's process. `explain`: what went wrong, in our words.
 //!
 //! Invariants: a program that was started is ended with its group, at the latest when [`Servers`] are dropped; a
@@ -22,7 +24,10 @@ mod ask;
 mod client;
 mod connection;
 mod content;
+mod dpop;
+mod drawer;
 mod elicit;
+mod exchange;
 mod explain;
 mod greeting;
 mod handler;
@@ -38,6 +43,7 @@ mod pipe;
 mod resource;
 mod rounds;
 mod sample;
+mod signer;
 mod tool;
 mod vouched;
 
@@ -58,7 +64,8 @@ use link::Link;
 
 pub use client::{Client, ClientError};
 pub use content::read_answer;
-pub use login::{Logins, log_in};
+pub use drawer::Logins;
+pub use login::log_in;
 
 /// Who we say that we are.
 #[derive(Debug, Clone, PartialEq, Eq)]

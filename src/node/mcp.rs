@@ -4,12 +4,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use napi::Env;
 use napi::bindgen_prelude::PromiseRaw;
 use napi_derive::napi;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::bridge::{Bridge, CallFailure, NativeBridge};
@@ -136,11 +139,13 @@ async fn send(
 ) -> napi::Result<Value> {
     let Request { server, method, params, timeout_ms, progress } = request;
     let goes_on = Arc::new(Notify::new());
+    let last_word = Arc::new(Mutex::new(None));
     let on_progress = progress.map(|number| {
-        let (goes_on, server) = (Arc::clone(&goes_on), server.clone());
+        let (goes_on, server, last_word) = (Arc::clone(&goes_on), server.clone(), Arc::clone(&last_word));
         let told = move |progress: Progress| {
             goes_on.notify_one();
-            tell(&bridge, target, ("progress", json!({ "server": server, "request": number, "progress": progress })));
+            let said = json!({ "server": server, "request": number, "progress": progress });
+            *last_word.lock() = tell(&bridge, target, ("progress", said));
         };
         Arc::new(told) as OnProgress
     });
@@ -162,6 +167,11 @@ async fn send(
             }
         }
     };
+    let last_word = last_word.lock().take();
+    if let Some(last_word) = last_word {
+        // The answer takes another way to JavaScript than what was told before it, and must not be there first.
+        drop(last_word.await);
+    }
     answer.map_err(|error| client_error(&error, &server))
 }
 
@@ -185,13 +195,14 @@ fn program(bridge: &Arc<Bridge>, target: u32, (samples, elicits): (bool, bool)) 
     Program { told: Arc::new(told), answer: Arc::new(answer), samples, elicits, opens_pages: elicits, opens: None }
 }
 
-/// Tells JavaScript something in the order in which it came.
-fn tell(bridge: &Arc<Bridge>, target: u32, (what, input): (&'static str, Value)) {
+/// Tells JavaScript something in the order in which it came: it is on its way when this returns. What ends when it was heard.
+fn tell(bridge: &Arc<Bridge>, target: u32, (what, input): (&'static str, Value)) -> Option<JoinHandle<()>> {
     let (bridge, input) = (Arc::clone(bridge), to_json(&input));
-    tokio::spawn(async move {
+    let mut telling = Box::pin(async move {
         // A listener that throws is told about in JavaScript, and a client that is gone needs no news.
         let _ = bridge.call(target, what, input, &CancellationToken::new()).await;
     });
+    telling.as_mut().now_or_never().is_none().then(|| tokio::spawn(telling))
 }
 
 fn client_error(error: &ClientError, server: &str) -> napi::Error {

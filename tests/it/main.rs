@@ -37,6 +37,7 @@ mod mcp;
 mod mcp_attach;
 mod mcp_http;
 mod mcp_killed;
+mod mcp_login;
 mod mcp_modern;
 mod mcp_project;
 mod mcp_real;

@@ -72,17 +72,15 @@ pub async fn exchange(
     Ok(made)
 }
 
-/// Sends a form, with a name and a password where they go into a header (Basic), and gives the status and the body of the answer.
-/// Redirects are not followed.
+/// A request that sends a form, with a name and a password where they go into a header (Basic).
 ///
 /// # Errors
-/// As [`exchange`].
-pub async fn post_form(
+/// [`HttpError`] when the address is none, or the password cannot be sent.
+pub fn form(
     url: &str,
     fields: &[(&str, &str)],
     basic: Option<(&str, &str)>,
-    bytes_max: usize,
-) -> Result<(u16, Vec<u8>), HttpError> {
+) -> Result<http::Request<Vec<u8>>, HttpError> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
     let spelt = |text: &str| -> String {
         text.bytes().map(|b| if plain(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
@@ -93,14 +91,28 @@ pub async fn post_form(
         .header("accept", "application/json");
     if let Some((name, password)) = basic {
         let pair = STANDARD.encode(format!("{}:{}", spelt(name), spelt(password)));
-        let mut value = HeaderValue::try_from(format!("Basic {pair}"))
-            .map_err(|_| HttpError::BadHeader("`authorization` cannot have this value".to_owned()))?;
-        value.set_sensitive(true);
-        request = request.header("authorization", value);
+        request = request.header("authorization", secret_header("authorization", &format!("Basic {pair}"))?);
     }
-    let request = request.body(fields.join("&").into_bytes()).map_err(|cause| HttpError::BadUrl(cause.to_string()))?;
-    let answer = exchange(request, false, bytes_max).await?;
-    Ok((answer.status().as_u16(), answer.into_body()))
+    request.body(fields.join("&").into_bytes()).map_err(|cause| HttpError::BadUrl(cause.to_string()))
+}
+
+/// A value of a header that does not show itself in logs.
+///
+/// # Errors
+/// Names the header, and never its value.
+pub fn secret_header(name: &str, value: &str) -> Result<HeaderValue, HttpError> {
+    let bad = || HttpError::BadHeader(format!("a value of visible ASCII characters, in the header `{name}`"));
+    let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// An address without what comes behind its path. None: it is no address.
+pub fn bare_address(url: &str) -> Option<String> {
+    let mut parsed = parse_url(url).ok()?;
+    parsed.set_query(None);
+    parsed.set_fragment(None);
+    Some(parsed.into())
 }
 
 fn no_redirects(builder: ClientBuilder) -> ClientBuilder {

@@ -50,11 +50,11 @@ const tools = {
     return text('at last')
   },
   // Tells all of it at once, and its answer with it.
-  hurry({ count }, token, run) {
+  hurry({ count, quiet = false }, token, run) {
     const told = []
     for (let i = 1; i <= count; i++) {
       told.push({ method: 'notifications/progress', params: { progressToken: token, progress: i } })
-      told.push({ method: 'notifications/message', params: { level: 'warning', data: i } })
+      if (!quiet) told.push({ method: 'notifications/message', params: { level: 'warning', data: i } })
     }
     told.push({ id: run.id, result: { ...text('at once'), ...(newest && { resultType: 'complete' }) } })
     process.stdout.write(told.map((message) => `${JSON.stringify({ jsonrpc: '2.0', ...message })}\n`).join(''))
