@@ -134,8 +134,10 @@ impl Town {
         if let Some(status) = ways.fails {
             return plain(status, &json!({ "error": "temporarily_unavailable" }));
         }
-        if ways.binds.is_some() && nonce.as_deref() != ways.binds {
-            let headers = [("content-type", "application/json"), ("dpop-nonce", ways.binds.unwrap())];
+        if let Some(wanted) = ways.binds
+            && nonce.as_deref() != Some(wanted)
+        {
+            let headers = [("content-type", "application/json"), ("dpop-nonce", wanted)];
             return Answer::status(400, &headers, &json!({ "error": "use_dpop_nonce" }).to_string());
         }
         let token = {
