@@ -2009,6 +2009,22 @@ export interface LoopStartEvent {
   readonly at: number
 }
 
+/** A token that was made. */
+export interface MadeSessionToken {
+  /** The token. It is told this once, and kept nowhere. */
+  readonly token: string
+  /** Its id. */
+  readonly tokenId: SessionTokenId
+  /** What it reaches. */
+  readonly sessionId: SessionId
+  /** What its bearer may do there. */
+  readonly role: SessionTokenRole
+  /** When it was made, in milliseconds since 1970. */
+  readonly createdAt: number
+  /** When it ends, in milliseconds since 1970. Absent: with its session. */
+  readonly expiresAt?: number
+}
+
 /** What it answered, in the protocol's words. */
 export interface McpAnswer {
   /** The answer. */
@@ -2186,6 +2202,14 @@ export interface ModelView {
   readonly structuredOutput?: boolean
   /** What its tokens cost. */
   readonly prices?: ModelPrices
+}
+
+/** `POST /sessions/:id/tokens`. Every field may be left out. */
+export interface NewSessionToken {
+  /** What its bearer may do. Default: `operator`. */
+  readonly role?: SessionTokenRole | undefined
+  /** After so many milliseconds it counts no longer. Default: it counts as long as the session is there. */
+  readonly expiresInMs?: number | null | undefined
 }
 
 /** How much a notice matters. */
@@ -2777,6 +2801,36 @@ export interface SessionSteerEvent {
   readonly turnId?: TurnId
   /** When, in milliseconds since 1970. */
   readonly at: number
+}
+
+/** Names one token of a session. */
+export type SessionTokenId = string
+
+/** A session's tokens, the oldest first. */
+export interface SessionTokenList {
+  /** Those that count. */
+  readonly tokens: readonly SessionTokenView[]
+}
+
+/** What the bearer of a session's token may do there. */
+export type SessionTokenRole =
+  /** Looks. */
+  | 'read-only'
+  /** Prompts, calls tools, aborts, undoes. Answers no questions, and changes no settings. */
+  | 'operator'
+
+/** A session's token, without the token. */
+export interface SessionTokenView {
+  /** Its id. */
+  readonly tokenId: SessionTokenId
+  /** What it reaches. */
+  readonly sessionId: SessionId
+  /** What its bearer may do there. */
+  readonly role: SessionTokenRole
+  /** When it was made, in milliseconds since 1970. */
+  readonly createdAt: number
+  /** When it ends, in milliseconds since 1970. Absent: with its session. */
+  readonly expiresAt?: number
 }
 
 /** A session as `GET /sessions/:id` shows it. */
@@ -3626,6 +3680,17 @@ export interface SessionsClient {
   trustMcp(sessionId: string, body: TrustProject, options?: CallOptions): Promise<McpView>
   /** Asks a tool server of the session for prompts, resources and completions. */
   askMcp(sessionId: string, body: AskMcp, options?: CallOptions): Promise<McpAnswer>
+  /** The tokens of a session that count, without the tokens themselves. */
+  tokens(sessionId: string, options?: CallOptions): Promise<SessionTokenList>
+  /**
+   * A token that reaches this session and nothing else.
+   *
+   * It is told this once, and counts until it is revoked, has run out, its session is deleted, or the token that made
+   * it is revoked. Its bearer answers no questions and changes no settings.
+   */
+  createToken(sessionId: string, body: NewSessionToken, options?: CallOptions): Promise<MadeSessionToken>
+  /** Takes a token of a session away: what it has opened ends. */
+  revokeToken(sessionId: string, tokenId: string, options?: CallOptions): Promise<Deleted>
   /**
    * Answers what the session asks: each handler is called with the questions that are open now and those that come, and what it gives back is
    * the answer. Ends when the session is deleted or the signal fires; rejects when a handler does. Somebody else's answer is as good.

@@ -135,6 +135,13 @@ test('every operation does what it is called', { timeout: 60_000 }, async () => 
   assert.deepEqual((await sessions.mcp('s')).servers, [])
   await assert.rejects(sessions.trustMcp('s', { hash: '0'.repeat(64) }))
   await assert.rejects(sessions.askMcp('s', { server: 'none', method: 'prompts/list' }), /none/)
+  const { token, tokenId } = await sessions.createToken('s', { expiresInMs: 60_000 })
+  const about = (await sessions.tokens('s')).tokens
+  assert.deepEqual(
+    [token.startsWith('simse_one_'), about.map((one) => one.tokenId), about[0].token],
+    [true, [tokenId], undefined],
+  )
+  assert.deepEqual(await sessions.revokeToken('s', tokenId), { deleted: true })
   assert.deepEqual(await sessions.delete('fork'), { deleted: true })
   await elsewhere(client)
 

@@ -14,7 +14,7 @@ impl App {
     /// # Errors
     /// `NOT_FOUND` for the session, a turn without a record, or a path that is not in it; `CONFLICT` when nothing is recorded here.
     pub async fn diff(&self, caller: &Caller, id: &SessionId, wanted: DiffWanted) -> Result<DiffView, ApiError> {
-        self.sessions.view(caller.client.as_ref(), id).await?;
+        self.session(caller, id).await?;
         let row = self.store.session(id).await.map_err(|e| store_failure(&e))?;
         let row = row.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
         self.wardrobe.place(&row.settings)?;
@@ -59,8 +59,9 @@ impl App {
         id: &SessionId,
         (body, receipt): (Fork, Option<&Receipt>),
     ) -> Result<SessionView, ApiError> {
+        caller.at_large()?;
         super::bodies::check_title("title", body.title.as_deref())?;
-        self.sessions.view(caller.client.as_ref(), id).await?;
+        self.session(caller, id).await?;
         let parent = self.store.session(id).await.map_err(|e| store_failure(&e))?;
         let parent = parent.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
         // A session is not made where none may work, from whatever it is made.

@@ -18,6 +18,7 @@ impl App {
     /// `INVALID_ARGUMENT` for a model that there is not, `CONFLICT` for one whose provider does not count, `UPSTREAM_UNAVAILABLE`
     /// with its kind where it fails.
     pub async fn count_tokens(&self, caller: &Caller, body: CountTokens) -> Result<TokenCount, ApiError> {
+        caller.at_large()?;
         caller.needs(Access::Work)?;
         let CountTokens { model, prompt, system, tools } = body;
         let id = model.unwrap_or_else(|| self.models.default_id());

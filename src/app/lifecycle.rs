@@ -56,6 +56,7 @@ impl App {
     /// # Errors
     /// `INVALID_ARGUMENT` (a place that lies ahead), `RESOURCE_EXHAUSTED` (too many streams of this client).
     pub async fn lifecycle(&self, caller: &Caller, begin: Begin) -> Result<LifecycleReader, ApiError> {
+        caller.at_large()?;
         let client = caller.client.clone();
         let streams_max = limit::LIFECYCLE_STREAMS_MAX;
         // Before the look: what comes between is not missed.

@@ -24,6 +24,7 @@ mod providers;
 mod rehearsal;
 mod reload;
 mod roots;
+mod session_tokens;
 mod settings;
 mod tool_servers;
 mod wiring;
@@ -70,6 +71,7 @@ pub use lifecycle::{Begin, LifecyclePage, LifecycleReader};
 pub use pages::EventPage;
 pub use parse::parse_json;
 pub use reload::Configuration;
+pub use session_tokens::{Confined, SessionTokens};
 
 use command::Commands;
 pub use controls::{Aborted, Interrupted, Paused, Resumed};
@@ -85,12 +87,14 @@ pub struct Caller {
     pub client: Option<ClientId>,
     /// How much of what is its own it may touch.
     pub role: TokenRole,
+    /// The one session that it reaches, where it reaches one alone.
+    pub only: Option<SessionId>,
 }
 
 impl Default for Caller {
     /// The owner: whoever holds the application itself.
     fn default() -> Self {
-        Self { client: None, role: TokenRole::Owner }
+        Self { client: None, role: TokenRole::Owner, only: None }
     }
 }
 
@@ -101,6 +105,22 @@ impl Caller {
     /// `FORBIDDEN`.
     pub fn needs(&self, access: Access) -> Result<(), ApiError> {
         if self.role.may(access) { Ok(()) } else { Err(ApiError::role_needed(self.role, TokenRole::least(access))) }
+    }
+
+    /// Refuses who reaches one session alone: what is asked for is beyond it, or its owner's.
+    ///
+    /// # Errors
+    /// `FORBIDDEN`.
+    pub fn at_large(&self) -> Result<(), ApiError> {
+        self.only.as_ref().map_or(Ok(()), |id| Err(ApiError::confined(id)))
+    }
+
+    /// Refuses a session out of its reach: for who reaches one alone, no other is there.
+    fn reaches(&self, id: &SessionId) -> Result<(), ApiError> {
+        match &self.only {
+            Some(only) if only != id => Err(ApiError::not_found(format!("session {id}"))),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 
@@ -159,6 +179,7 @@ pub struct App {
     commands: Commands,
     /// Sessions in the store, about: what is being created counts already.
     session_count: AtomicU64,
+    session_tokens: Arc<SessionTokens>,
     /// Grants that outlive sessions.
     saved: Arc<GrantBook>,
     meters: Arc<Meters>,
@@ -227,6 +248,7 @@ impl App {
         }
         sessions.recover().await?;
         let session_count = AtomicU64::new(store.session_count().await?);
+        let session_tokens = SessionTokens::open(data_directory.clone(), &store).await;
         let commands = Commands::new(Arc::clone(&store), settings.limits.commands_per_minute);
         wardrobe.servers().start();
         let tidying = wardrobe.recording().map(|recording| disown_all(Arc::clone(&store), Arc::clone(recording)));
@@ -248,6 +270,7 @@ impl App {
             sessions,
             commands,
             session_count,
+            session_tokens,
             saved,
             meters,
             tracer,
@@ -283,6 +306,7 @@ impl App {
         body: CreateSession,
         receipt: Option<&Receipt>,
     ) -> Result<SessionView, ApiError> {
+        caller.at_large()?;
         let row = self.session_row(caller, body).await?;
         self.counted(self.sessions.create(row, receipt)).await
     }
@@ -315,6 +339,9 @@ impl App {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<Page<SessionView>, ApiError> {
+        if let Some(only) = &caller.only {
+            return Ok(Page { items: vec![self.session(caller, only).await?], next_cursor: None });
+        }
         let after = cursor.map(str::parse::<SessionId>).transpose();
         let after = after.map_err(|_| ApiError::invalid("cursor", "the `nextCursor` of the page before"))?;
         let gone = |id| {
@@ -347,6 +374,7 @@ impl App {
     /// # Errors
     /// `NOT_FOUND`, another client's included.
     pub async fn session(&self, caller: &Caller, id: &SessionId) -> Result<SessionView, ApiError> {
+        caller.reaches(id)?;
         self.sessions.view(caller.client.as_ref(), id).await
     }
 
@@ -365,7 +393,9 @@ impl App {
         id: &SessionId,
         if_version: Option<u64>,
     ) -> Result<Deleted, ApiError> {
+        caller.at_large()?;
         self.live(caller, id).await?.delete(if_version).await?;
+        self.forget_session_tokens(id).await;
         self.wardrobe.servers().release(id);
         self.session_count.fetch_sub(1, Ordering::AcqRel);
         Ok(Deleted { deleted: true })
@@ -376,6 +406,7 @@ impl App {
     /// # Errors
     /// `NOT_FOUND`.
     pub async fn turn(&self, caller: &Caller, id: &SessionId, turn: &TurnId) -> Result<TurnRecord, ApiError> {
+        caller.reaches(id)?;
         self.sessions.turn(caller.client.as_ref(), id, turn).await
     }
 
@@ -392,7 +423,7 @@ impl App {
         let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
         let expected = || ApiError::invalid("cursor", "the `nextCursor` of the page before");
         let after = cursor.map(|text| text.parse::<TurnId>().map_err(|_| expected())).transpose()?;
-        self.sessions.view(caller.client.as_ref(), id).await?;
+        self.session(caller, id).await?;
         let rows = self.store.turns(id, after.as_ref(), limit + 1).await;
         let mut rows = rows.map_err(|error| match error {
             StoreError::NoTurn(_) => expected(),
@@ -431,6 +462,8 @@ impl App {
     /// # Errors
     /// `INVALID_ARGUMENT`; `NOT_FOUND` for an unknown request; `CONFLICT` for one that has its answer or has expired.
     pub async fn feedback(&self, caller: &Caller, id: &SessionId, body: Feedback) -> Result<Resolved, ApiError> {
+        // Whoever was given one session is not who answers for it.
+        caller.at_large()?;
         let answer = bodies::check_feedback(body, clock::now_ms())?;
         if let Says::Decision(_, Some(grant)) = &answer.says
             && grant.scope != GrantScope::Session
@@ -446,10 +479,13 @@ impl App {
     /// `NOT_FOUND`, `INVALID_ARGUMENT` (a number that lies ahead of the log), `RESOURCE_EXHAUSTED` (too many streams).
     pub async fn events(&self, caller: &Caller, id: &SessionId, after: u64) -> Result<EventReader, ApiError> {
         let streams_max = self.settings().limits.streams_per_session_max;
-        self.live(caller, id).await?.read(after, streams_max)
+        let reader = self.live(caller, id).await?.read(after, streams_max)?;
+        // Who may not answer is nobody who could be asked.
+        Ok(if caller.only.is_some() { reader.unattended() } else { reader })
     }
 
     async fn live(&self, caller: &Caller, id: &SessionId) -> Result<Arc<Live>, ApiError> {
+        caller.reaches(id)?;
         self.sessions.live(caller.client.as_ref(), id).await
     }
 

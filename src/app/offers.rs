@@ -39,7 +39,7 @@ impl App {
     /// # Errors
     /// `NOT_FOUND`.
     pub async fn agent_state(&self, caller: &Caller, id: &SessionId) -> Result<AgentState, ApiError> {
-        let view = self.sessions.view(caller.client.as_ref(), id).await?;
+        let view = self.session(caller, id).await?;
         let (mut state, mut after) = (AgentState::default(), 0);
         loop {
             let events = self.store.events(id, after, limit::PAGE_ITEMS_MAX).await.map_err(|e| store_failure(&e))?;

@@ -44,7 +44,7 @@ impl App {
         limit: usize,
     ) -> Result<Page<Item>, ApiError> {
         let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
-        self.sessions.view(caller.client.as_ref(), id).await?;
+        self.session(caller, id).await?;
         let (mut items, mut at, mut bytes): (Vec<Item>, _, _) = (Vec::new(), after, 0);
         loop {
             let events = self.store.events(id, at, limit::PAGE_ITEMS_MAX).await.map_err(|e| store_failure(&e))?;
@@ -74,7 +74,7 @@ impl App {
         (before, limit): (Option<u64>, usize),
     ) -> Result<Page<Item>, ApiError> {
         let limit = limit.clamp(1, limit::PAGE_ITEMS_MAX);
-        let end = self.sessions.view(caller.client.as_ref(), id).await?.last_seq.saturating_add(1);
+        let end = self.session(caller, id).await?.last_seq.saturating_add(1);
         let before = before.map_or(end, |before| before.min(end));
         let read = items_back(self.store.as_ref(), id, before, limit).await;
         let (items, next) = read.map_err(|e| store_failure(&e))?;
@@ -93,7 +93,7 @@ impl App {
         wanted: EventPage,
     ) -> Result<Page<Event>, ApiError> {
         let count_max = wanted.limit.clamp(1, limit::PAGE_ITEMS_MAX);
-        let end = self.sessions.view(caller.client.as_ref(), id).await?.last_seq;
+        let end = self.session(caller, id).await?.last_seq;
         let takes =
             |event: &Event| wanted.types.as_ref().is_none_or(|types| types.iter().any(|kind| *kind == event.kind));
         let (mut items, mut at, mut seen, mut bytes) = (Vec::new(), wanted.after, 0, 0);

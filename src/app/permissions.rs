@@ -24,6 +24,7 @@ impl App {
     /// # Errors
     /// `NOT_FOUND` for the session or the tool.
     pub async fn explain(&self, caller: &Caller, call: ExplainCall) -> Result<PermissionExplanation, ApiError> {
+        caller.at_large()?;
         let ExplainCall { session_id, tool, arguments, .. } = call;
         let subject_of = async |row: &crate::store::SessionRow, context: ToolContext| {
             let registry = self.wardrobe.registry(&row.id, &row.settings).await;
@@ -59,6 +60,7 @@ impl App {
         caller: &Caller,
         (session, after): (Option<&SessionId>, Option<&str>),
     ) -> Result<Page<GrantView>, ApiError> {
+        caller.at_large()?;
         let saved = || self.saved.list(caller.client.as_ref()).into_iter().map(saved_view);
         match (session, after) {
             (Some(_), Some(_)) => Err(ApiError::invalid("cursor", "nothing with `sessionId`")),
@@ -116,6 +118,7 @@ impl App {
         caller: &Caller,
         (id, session): (GrantId, Option<&SessionId>),
     ) -> Result<Deleted, ApiError> {
+        caller.at_large()?;
         // What outlives sessions is the owner's to take back; without a session it can be nothing else.
         if session.is_none() {
             caller.needs(Access::Administer)?;

@@ -26,7 +26,10 @@ impl App {
         bodies::check_prompt(&body)?;
         let Prompt { prompt: content, mode, configure, turn, if_version } = body;
         let configure = match configure {
-            Some(changes) => Some(self.checked_settings((caller, id), ("configure.", changes)).await?),
+            Some(changes) => {
+                caller.at_large()?;
+                Some(self.checked_settings((caller, id), ("configure.", changes)).await?)
+            }
             None => None,
         };
         let only = match turn {

@@ -29,6 +29,7 @@ impl App {
         (changes, if_version): (Configure, Option<u64>),
         receipt: Option<Arc<Receipt>>,
     ) -> Result<SessionView, ApiError> {
+        caller.at_large()?;
         check_some("body", &changes)?;
         let changes = self.checked_settings((caller, id), ("", changes)).await?;
         self.live(caller, id).await?.configure(NewSettings { changes, if_version, receipt }).await

@@ -356,6 +356,7 @@ impl App {
     /// # Errors
     /// `NOT_FOUND`, `INVALID_ARGUMENT`, `RESOURCE_EXHAUSTED`.
     pub async fn attach_servers(&self, caller: &Caller, id: &SessionId, servers: &[McpServer]) -> Result<(), ApiError> {
+        caller.at_large()?;
         let view = self.session(caller, id).await?;
         self.wardrobe.servers().attach(id, servers, &view.working_directory)
     }
@@ -379,6 +380,7 @@ impl App {
         id: &SessionId,
         body: TrustProject,
     ) -> Result<McpView, ApiError> {
+        caller.at_large()?;
         caller.needs(Access::Administer)?;
         let view = self.session(caller, id).await?;
         self.wardrobe.servers().trust(&view.working_directory, body).await?;
@@ -390,6 +392,7 @@ impl App {
     /// # Errors
     /// `NOT_FOUND`, `INVALID_ARGUMENT`, `UPSTREAM_UNAVAILABLE`.
     pub async fn ask_mcp(&self, caller: &Caller, id: &SessionId, body: AskMcp) -> Result<McpAnswer, ApiError> {
+        caller.at_large()?;
         let view = self.session(caller, id).await?;
         self.wardrobe.servers().ask((id, &view.working_directory), body).await
     }

@@ -21,6 +21,7 @@ mod records;
 mod rehearsal;
 mod resolve;
 mod schema;
+pub mod session_tokens;
 mod supervision;
 mod telemetry;
 pub mod tokens;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::client::TokenRole;
+use super::id::SessionId;
 
 /// The stable codes (contract.md). Each has one HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -135,6 +136,13 @@ impl ApiError {
         let enough: Vec<&str> = TokenRole::ALL.into_iter().filter(|role| *role >= least).map(TokenRole::name).collect();
         let expected = format!("a token whose role is {}", enough.join(" or "));
         Self::new(ErrorCode::Forbidden, format!("this token's role is {role}: expected {expected}"))
+            .with_details(serde_json::json!({ "field": "Authorization", "expected": expected }))
+    }
+
+    /// `FORBIDDEN` to a token that is for this session alone.
+    pub fn confined(session: &SessionId) -> Self {
+        let expected = "a token that is not for one session alone";
+        Self::new(ErrorCode::Forbidden, format!("this token is for session {session} alone, and not for this"))
             .with_details(serde_json::json!({ "field": "Authorization", "expected": expected }))
     }
 

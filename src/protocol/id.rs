@@ -124,6 +124,12 @@ id!(
     "grant_"
 );
 
+id!(
+    /// Names one token of a session.
+    SessionTokenId,
+    "tok_"
+);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,7 @@ mod permission;
 mod record;
 mod request;
 mod session;
+mod session_token;
 mod snapshot;
 mod telling;
 mod tool;
@@ -37,7 +38,7 @@ pub use command::{
 pub use display::Display;
 pub use error::{ApiError, ErrorBody, ErrorCode, ErrorEnvelope};
 pub use event::EventBody;
-pub use id::{BadId, GrantId, RequestId, SessionId, TurnId};
+pub use id::{BadId, GrantId, RequestId, SessionId, SessionTokenId, TurnId};
 pub use item::{Item, ItemBody, Message, Original, Part, Role};
 pub use kind::{EVENT_TYPES, kind_named};
 pub use lifecycle::{LATER_LIFECYCLE_TYPES, LIFECYCLE_TYPES, SESSION_DELETED, is_lifecycle};
@@ -54,6 +55,7 @@ pub use session::{
     ACP_PREFIX, AgentList, AgentView, Cost, CountTokens, Deleted, Health, LimitView, ModelList, ModelPrices, ModelView,
     OWN_AGENT, Page, Proof, SessionStatus, SessionView, TokenCount, TurnRecord, TurnStatus, TurnStop, Usage, agent_of,
 };
+pub use session_token::{MadeSessionToken, NewSessionToken, SessionTokenList, SessionTokenRole, SessionTokenView};
 pub use snapshot::{OpenCall, Snapshot, Underway};
 pub use telling::{Beginning, Configured, ControlKind, Granted, RevokeReason, RoundKind};
 pub use tool::{

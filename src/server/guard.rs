@@ -15,7 +15,7 @@ use super::headers::single;
 use super::keys::{Bearer, Keys};
 use super::peer::Peer;
 use crate::app::Caller;
-use crate::protocol::{Access, ApiError, ClientId, ErrorCode, TokenRole};
+use crate::protocol::{Access, ApiError, ClientId, ErrorCode, SessionId, TokenName, TokenRole};
 
 const CLIENT: HeaderName = HeaderName::from_static("x-client-id");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -55,7 +55,13 @@ pub(crate) struct Admitted {
     pub(crate) ends: Option<CancellationToken>,
     /// Nobody has said who calls, where a token would.
     pub(crate) is_nobody: bool,
+    /// The name of the token that was shown, where it is a named one.
+    pub(crate) token: Option<TokenName>,
 }
+
+/// With which named token a request was made. None: with the owner's, or none.
+#[derive(Debug, Clone)]
+pub(crate) struct Shown(pub(crate) Option<TokenName>);
 
 /// Marks a request of which nobody has said who calls.
 #[derive(Debug, Clone, Copy)]
@@ -101,12 +107,16 @@ impl Guard {
         let within = client(&head.headers)?;
         if self.is_open(head) && self.is_nobody(head, peer) {
             // Whoever it is learns no more than that it runs.
-            let caller = Caller { client: within, role: TokenRole::ReadOnly };
-            return Ok(Admitted { caller, ends: None, is_nobody: true });
+            let caller = Caller { client: within, role: TokenRole::ReadOnly, only: None };
+            return Ok(Admitted { caller, ends: None, is_nobody: true, token: None });
         }
         let bearer = self.check_token(&head.headers, peer).await?;
         check_role(bearer.role(), access(&head.method, head.uri.path()))?;
-        Ok(Admitted { caller: bearer.caller(within), ends: bearer.ends, is_nobody: false })
+        let (caller, token) = (bearer.caller(within), bearer.name().cloned());
+        if let Some(id) = caller.only.as_ref().filter(|id| !reaches(&head.method, head.uri.path(), id)) {
+            return Err(ApiError::confined(id));
+        }
+        Ok(Admitted { caller, ends: bearer.ends, is_nobody: false, token })
     }
 
     /// The `Host` of the request, in lower case.
@@ -226,6 +236,24 @@ fn access(method: &Method, path: &str) -> Access {
         // What each message wants is seen there (`mcp`).
         ("POST" | "DELETE", "/mcp") => Access::Read,
         _ => Access::Work,
+    }
+}
+
+/// Whether who reaches one session alone may go this way. What is not known here to lead to that session and no further is closed.
+fn reaches(method: &Method, path: &str, session: &SessionId) -> bool {
+    if path == "/mcp" {
+        // Bound to the session there.
+        return matches!(method.as_str(), "GET" | "HEAD" | "POST" | "DELETE");
+    }
+    let within = path.strip_prefix("/sessions/").and_then(|rest| rest.strip_prefix(session.as_str()));
+    let Some(within) = within else { return false };
+    match method.as_str() {
+        "GET" | "HEAD" => {
+            matches!(within, "" | "/events" | "/history" | "/turns" | "/diff" | "/agent" | "/mcp")
+                || within.strip_prefix("/turns/").is_some_and(|turn| !turn.contains('/'))
+        }
+        "POST" => matches!(within, "/prompt" | "/abort" | "/interrupt" | "/pause" | "/resume" | "/undo" | "/redo"),
+        _ => false,
     }
 }
 
@@ -406,6 +434,27 @@ mod tests {
         let refused = check_role(TokenRole::ReadOnly, Work).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::Forbidden);
         assert!(refused.to_string().contains("operator"), "{refused}");
+    }
+
+    #[test]
+    fn who_reaches_one_session_goes_nowhere_else() {
+        #[rustfmt::skip]
+        let table = [
+            ("GET", "/sessions/s", true), ("GET", "/sessions/s/events", true), ("GET", "/sessions/s/turns/t", true),
+            ("POST", "/sessions/s/prompt", true), ("POST", "/mcp", true), ("DELETE", "/mcp", true),
+            ("GET", "/sessions/s2", false), ("GET", "/sessions/s2/events", false), ("GET", "/sessions/", false), ("GET", "/sessions", false),
+            ("POST", "/sessions", false), ("PATCH", "/sessions/s", false), ("DELETE", "/sessions/s", false), ("POST", "/sessions/s/fork", false),
+            ("POST", "/sessions/s/feedback", false), ("POST", "/sessions/s/tokens", false), ("GET", "/sessions/s/tokens", false),
+            ("POST", "/sessions/s/mcp/trust", false), ("POST", "/sessions/s/mcp/ask", false), ("GET", "/sessions/s/nowhere", false), ("GET", "/sessions/s/", false),
+            ("GET", "/sessions/s/turns/t/x", false), ("GET", "/sessions/%73", false), ("GET", "//sessions/s", false),
+            ("GET", "/events", false), ("GET", "/ws", false), ("POST", "/acp", false), ("GET", "/acp", false), ("GET", "/models", false),
+            ("GET", "/permissions/grants", false), ("POST", "/permissions/explain", false), ("GET", "/metrics", false), ("GET", "/health", false),
+            ("PUT", "/mcp", false), ("POST", "/mcp/", false), ("POST", "/sessions/s/prompt/", false),
+        ];
+        for (method, path, want) in table {
+            let method = Method::from_bytes(method.as_bytes()).unwrap();
+            assert_eq!(reaches(&method, path, &"s".parse().unwrap()), want, "{method} {path}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 use tokio_util::sync::CancellationToken;
 
-use crate::app::Caller;
+use crate::app::{Caller, Confined, SessionTokens};
 use crate::base::limit;
 use crate::base::panics::broken;
 use crate::config::tokens::{Stamp, TokenEntry, Tokens};
@@ -25,30 +25,51 @@ use crate::protocol::{ClientId, TokenName, TokenRole};
 /// Somebody who came in.
 #[derive(Debug, Clone)]
 pub(crate) struct Bearer {
-    /// None: the owner.
-    entry: Option<TokenEntry>,
+    who: Who,
     /// Fires when the token no longer counts. None: it always will.
     pub(crate) ends: Option<CancellationToken>,
+}
+
+#[derive(Debug, Clone)]
+enum Who {
+    Owner,
+    Named(TokenEntry),
+    /// Of one session alone.
+    Confined(Caller),
 }
 
 impl Bearer {
     /// The owner of the server.
     pub(crate) fn owner() -> Self {
-        Self { entry: None, ends: None }
+        Self { who: Who::Owner, ends: None }
     }
 
     /// What it may do.
     pub(crate) fn role(&self) -> TokenRole {
-        self.entry.as_ref().map_or(TokenRole::Owner, |entry| entry.role)
+        match &self.who {
+            Who::Owner => TokenRole::Owner,
+            Who::Named(entry) => entry.role,
+            Who::Confined(caller) => caller.role,
+        }
+    }
+
+    /// The name of its token, where it is a named one.
+    pub(crate) fn name(&self) -> Option<&TokenName> {
+        match &self.who {
+            Who::Named(entry) => Some(&entry.name),
+            Who::Owner | Who::Confined(_) => None,
+        }
     }
 
     /// Who calls, as the application knows it. `within`: the client that it says it is.
     pub(crate) fn caller(&self, within: Option<ClientId>) -> Caller {
-        let client = match &self.entry {
-            None => within,
-            Some(entry) => entry.client(within.as_ref()),
+        let client = match &self.who {
+            Who::Owner => within,
+            Who::Named(entry) => entry.client(within.as_ref()),
+            // It is whoever the session belongs to, there and nowhere else.
+            Who::Confined(caller) => return caller.clone(),
         };
-        Caller { client, role: self.role() }
+        Caller { client, role: self.role(), only: None }
     }
 }
 
@@ -58,6 +79,8 @@ pub(crate) struct Keys {
     owner: Option<SecretString>,
     file: Option<PathBuf>,
     named: RwLock<Named>,
+    /// Those that reach one session each.
+    sessions: Arc<SessionTokens>,
 }
 
 #[derive(Debug)]
@@ -74,7 +97,12 @@ impl Keys {
         let named = Named { stamp: None, tokens: Arc::default(), ends: HashMap::new() };
         // Without an owner's token nobody needs any.
         let file = file.filter(|_| owner.is_some());
-        Self { owner, file, named: RwLock::new(named) }
+        Self { owner, file, named: RwLock::new(named), sessions: Arc::default() }
+    }
+
+    /// The same, and those of sessions.
+    pub(crate) fn with_sessions(self, sessions: Arc<SessionTokens>) -> Self {
+        Self { sessions, ..self }
     }
 
     /// Whether a token is needed.
@@ -101,8 +129,12 @@ impl Keys {
         if bool::from(owner) {
             return Some(Bearer::owner());
         }
-        let entry = entry?;
-        Some(Bearer { entry: Some(entry.clone()), ends: named.ends.get(&entry.name).cloned() })
+        if let Some(entry) = entry {
+            return Some(Bearer { who: Who::Named(entry.clone()), ends: named.ends.get(&entry.name).cloned() });
+        }
+        let Confined { caller, by, ends } = self.sessions.find(given)?;
+        // It goes with the token that made it.
+        by.is_none_or(|by| named.has(&by)).then(|| Bearer { who: Who::Confined(caller), ends: Some(ends) })
     }
 
     /// The same, after another look at the file where that is new: the token may have been made a moment ago.
@@ -149,16 +181,31 @@ impl Keys {
         (named.tokens, named.stamp) = (Arc::new(tokens), Some(stamp));
         drop(named);
         gone.into_values().for_each(|end| end.cancel());
+        self.sweep();
     }
 
-    /// Looks at the file again and again, until it is told to end.
+    /// Ends what was opened with tokens of sessions that have run out, or went with another.
+    fn sweep(&self) {
+        // The one lock is not held for the other: who is looked for takes both.
+        let tokens = Arc::clone(&self.named.read().tokens);
+        self.sessions.sweep(|by| tokens.entries().iter().any(|entry| entry.name == *by));
+    }
+
+    /// Looks at the file and the time again and again, until it is told to end.
     pub(crate) async fn watch(&self, end: CancellationToken) {
-        if self.file.is_none() {
+        if !self.wanted() {
             return;
         }
         while end.run_until_cancelled(tokio::time::sleep(Duration::from_millis(limit::RELOAD_MS))).await.is_some() {
             self.reload().await;
+            self.sweep();
         }
+    }
+}
+
+impl Named {
+    fn has(&self, name: &TokenName) -> bool {
+        self.tokens.entries().iter().any(|entry| entry.name == *name)
     }
 }
 

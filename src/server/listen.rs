@@ -33,7 +33,7 @@ use super::Shared;
 use super::answer::Failure;
 use super::call;
 use super::connection::{self, Terms};
-use super::guard::Nobody;
+use super::guard::{Nobody, Shown};
 use super::held::{Held, Holding};
 use super::io::WriteDeadline;
 use super::log::{self, Line};
@@ -350,6 +350,7 @@ async fn guarded(shared: &Shared, router: Router, (peer, request): (Peer, Reques
         }
     };
     head.extensions.insert(admitted.caller);
+    head.extensions.insert(Shown(admitted.token));
     if admitted.is_nobody {
         head.extensions.insert(Nobody);
     }

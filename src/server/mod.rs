@@ -271,6 +271,7 @@ impl Server {
         let socket = local.as_ref().and_then(|socket| socket.path()).map(Path::to_owned);
         let any_host = options.allow_public && options.token.is_some();
         let keys = Keys::new(options.token.clone(), options.tokens_file.clone());
+        let keys = keys.with_sessions(Arc::clone(app.session_tokens()));
         keys.reload().await;
         let guard = Guard::new(&options.host, address.port(), any_host, keys);
         let guard = if tls.is_some() { guard.secured() } else { guard };

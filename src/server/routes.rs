@@ -2,6 +2,7 @@
 
 mod changes;
 mod mcp;
+mod session_tokens;
 pub(crate) mod table;
 
 use std::sync::Arc;

@@ -61,6 +61,7 @@ mod sandbox;
 mod secrets;
 mod serve;
 mod service;
+mod session_tokens;
 mod shell;
 mod sockets;
 mod stream;

@@ -246,7 +246,13 @@ fn bound(call: &Call) -> Result<Option<SessionId>, ApiError> {
     let named = query.text("session");
     query.finish(&["session"])?;
     let parsed = named.map(|id| id.parse::<SessionId>()).transpose();
-    parsed.map_err(|cause| ApiError::unread("session", &cause))
+    let named = parsed.map_err(|cause| ApiError::unread("session", &cause))?;
+    match (named, &call.caller.only) {
+        // A token for one session needs no word of it, and leads to no other.
+        (None, Some(only)) => Ok(Some(only.clone())),
+        (Some(id), Some(only)) if id != *only => Err(ApiError::confined(only)),
+        (named, _) => Ok(named),
+    }
 }
 
 /// The client's session that a request names.

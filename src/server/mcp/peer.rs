@@ -144,7 +144,11 @@ impl Peer {
     /// Whether forms can be put to it, and its answers count.
     pub(super) fn can_be_asked(&self) -> bool {
         let fills = self.hello().is_some_and(|hello| hello.fills_forms);
-        fills && !self.unasked.load(Ordering::Relaxed) && self.caller.needs(Access::Work).is_ok()
+        // Who was given one session does not answer for it.
+        fills
+            && self.caller.only.is_none()
+            && !self.unasked.load(Ordering::Relaxed)
+            && self.caller.needs(Access::Work).is_ok()
     }
 
     /// Something came from it.

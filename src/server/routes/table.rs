@@ -7,12 +7,13 @@ use axum::handler::Handler;
 use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter, on};
 
-use super::{changes, mcp};
+use super::{changes, mcp, session_tokens};
 use crate::app::{Aborted, Accepted, Interrupted, Paused, Resolved, Resumed, any_setting};
 use crate::protocol::{
     AgentList, AgentState, AskMcp, Control, CountTokens, CreateSession, Deleted, DiffView, Event, ExplainCall,
-    Feedback, Fork, GrantView, Health, Item, McpAnswer, McpView, ModelList, Page, PermissionExplanation, Prompt, Proof,
-    SessionView, TokenCount, ToolList, TrustProject, TurnRecord, Undo, Undone,
+    Feedback, Fork, GrantView, Health, Item, MadeSessionToken, McpAnswer, McpView, ModelList, NewSessionToken, Page,
+    PermissionExplanation, Prompt, Proof, SessionTokenList, SessionView, TokenCount, ToolList, TrustProject,
+    TurnRecord, Undo, Undone,
 };
 use crate::server::openapi::{
     Operation, acp_names, cursor, flag, id, last_event_id, lifecycle_types, limit, newest_or_position, operation,
@@ -43,6 +44,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows.extend(looks());
     rows.extend(file_changes());
     rows.extend(tool_servers());
+    rows.extend(tokens());
     rows.extend(permissions());
     rows.extend(server());
     rows.extend(agent());
@@ -235,6 +237,25 @@ fn tool_servers() -> Vec<Row> {
         row(GET, "/sessions/{sessionId}/mcp", mcp::show, show),
         row(POST, "/sessions/{sessionId}/mcp/trust", mcp::trust, trust),
         row(POST, "/sessions/{sessionId}/mcp/ask", mcp::ask, ask),
+    ]
+}
+
+fn tokens() -> Vec<Row> {
+    let create = operation("sessions.createToken", "A token that reaches this session and nothing else.")
+        .more("It is told this once, and counts until it is revoked, has run out, its session is deleted, or the token that made it is revoked. Its bearer answers no questions and changes no settings.")
+        .full_body(|schemas| schemas.incoming::<NewSessionToken>())
+        .example(serde_json::json!({ "expiresInMs": 86_400_000 }))
+        .gives::<MadeSessionToken>(201, "The token.")
+        .refuses(&[404, 409, 429]);
+    let list = operation("sessions.tokens", "The tokens of a session that count, without the tokens themselves.")
+        .gives::<SessionTokenList>(200, "The tokens.");
+    let revoke = operation("sessions.revokeToken", "Takes a token of a session away: what it has opened ends.")
+        .gives::<Deleted>(200, "It is gone.")
+        .refuses(&[404]);
+    vec![
+        row(POST, "/sessions/{sessionId}/tokens", session_tokens::create, create),
+        row(GET, "/sessions/{sessionId}/tokens", session_tokens::list, list),
+        row(DELETE, "/sessions/{sessionId}/tokens/{tokenId}", session_tokens::revoke, revoke),
     ]
 }
 
