@@ -106,22 +106,6 @@ impl Caller {
     pub fn needs(&self, access: Access) -> Result<(), ApiError> {
         if self.role.may(access) { Ok(()) } else { Err(ApiError::role_needed(self.role, TokenRole::least(access))) }
     }
-
-    /// Refuses who reaches one session alone: what is asked for is beyond it, or its owner's.
-    ///
-    /// # Errors
-    /// `FORBIDDEN`.
-    pub fn at_large(&self) -> Result<(), ApiError> {
-        self.only.as_ref().map_or(Ok(()), |id| Err(ApiError::confined(id)))
-    }
-
-    /// Refuses a session out of its reach: for who reaches one alone, no other is there.
-    fn reaches(&self, id: &SessionId) -> Result<(), ApiError> {
-        match &self.only {
-            Some(only) if only != id => Err(ApiError::not_found(format!("session {id}"))),
-            Some(_) | None => Ok(()),
-        }
-    }
 }
 
 /// Parts that a program which embeds the application brings along.
@@ -247,8 +231,6 @@ impl App {
             sessions.succeed(directory.clone()).await;
         }
         sessions.recover().await?;
-        let session_count = AtomicU64::new(store.session_count().await?);
-        let session_tokens = SessionTokens::open(data_directory.clone(), &store).await;
         let commands = Commands::new(Arc::clone(&store), settings.limits.commands_per_minute);
         wardrobe.servers().start();
         let tidying = wardrobe.recording().map(|recording| disown_all(Arc::clone(&store), Arc::clone(recording)));
@@ -258,6 +240,8 @@ impl App {
             own_models: extras.models,
             configuration: Mutex::default(),
             roots,
+            session_count: AtomicU64::new(store.session_count().await?),
+            session_tokens: SessionTokens::open(data_directory.clone(), &store).await,
             store,
             data_directory,
             memories,
@@ -269,8 +253,6 @@ impl App {
             wardrobe,
             sessions,
             commands,
-            session_count,
-            session_tokens,
             saved,
             meters,
             tracer,

@@ -159,6 +159,24 @@ impl SessionTokens {
     }
 }
 
+impl Caller {
+    /// Refuses who reaches one session alone: what is asked for is beyond it, or its owner's.
+    ///
+    /// # Errors
+    /// `FORBIDDEN`.
+    pub fn at_large(&self) -> Result<(), ApiError> {
+        self.only.as_ref().map_or(Ok(()), |id| Err(ApiError::confined(id)))
+    }
+
+    /// Refuses a session out of its reach: for who reaches one alone, no other is there.
+    pub(super) fn reaches(&self, id: &SessionId) -> Result<(), ApiError> {
+        match &self.only {
+            Some(only) if only != id => Err(ApiError::not_found(format!("session {id}"))),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
 fn view(entry: &SessionTokenEntry) -> SessionTokenView {
     let role = if entry.role == TokenRole::ReadOnly { SessionTokenRole::ReadOnly } else { SessionTokenRole::Operator };
     SessionTokenView {

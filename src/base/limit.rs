@@ -52,12 +52,6 @@ pub const DISK_BYTES_MIN: u64 = 16 << 20;
 pub const SPANS_WAITING_MAX: usize = 8_192;
 /// Named tokens of a server.
 pub const TOKENS_MAX: usize = 1_000;
-/// Tokens of one session.
-pub const SESSION_TOKENS_MAX: usize = 64;
-/// Tokens of all sessions of a server.
-pub const SESSION_TOKENS_OF_ALL_MAX: usize = 4_096;
-/// Longest time that a session's token may be asked to count, in milliseconds: ten years.
-pub const SESSION_TOKEN_MS_MAX: u64 = 315_360_000_000;
 /// Names of tokens that are or were: those of revoked ones are never given again.
 pub const TOKEN_NAMES_MAX: usize = 4_096;
 /// Pause before what could not be written at the start, for want of room, is tried again.

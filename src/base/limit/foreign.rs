@@ -44,3 +44,9 @@ pub const MCP_ATTACH_WAIT_MS: u64 = 10_000;
 pub const MCP_ATTACH_AGAIN_MS: u64 = 60_000;
 /// Longest pause between two looks for it.
 pub const MCP_ATTACH_PAUSE_MS_MAX: u64 = 10_000;
+/// Tokens of one session.
+pub const SESSION_TOKENS_MAX: usize = 64;
+/// Tokens of all sessions of a server.
+pub const SESSION_TOKENS_OF_ALL_MAX: usize = 4_096;
+/// Longest time that a session's token may be asked to count, in milliseconds: ten years.
+pub const SESSION_TOKEN_MS_MAX: u64 = 315_360_000_000;
