@@ -75,8 +75,13 @@ pub(super) fn models(
     if !known(&default_id) {
         return refused(Setting::Model, &default_id);
     }
-    let mut fallbacks = Vec::new();
+    let mut fallbacks: Vec<Arc<dyn Model>> = Vec::new();
     for id in &settings.model_fallbacks {
+        // Each is asked once.
+        if fallbacks.iter().any(|model| model.id() == id) {
+            let expected = format!("models that are listed once, got `{id}` twice");
+            return Err(OpenError::Setting { field: settings.names.of(Setting::ModelFallbacks), expected });
+        }
         match models.get(id) {
             Some(model) if !model.is_agent() => fallbacks.push(model),
             Some(_) | None => return refused(Setting::ModelFallbacks, id),

@@ -57,6 +57,24 @@ async fn a_call_that_cannot_be_is_told_to_the_model_and_runs_nothing() {
     }
 }
 
+/// The limit may come before the first of them: that is not a call without arguments.
+#[tokio::test]
+async fn a_call_that_the_limit_cut_before_its_arguments_runs_nothing() {
+    // Over Gemini's wire calls come whole.
+    for api in WIRES.into_iter().filter(|api| *api != Api::Gemini) {
+        let says = Says(api);
+        for before in [String::new(), says.text("so ")] {
+            let cut = Answer::raw(before + &says.half_call("") + &says.end("length"));
+            let came = Came::of(api, vec![cut, says.answer("I see.")], |_| {}).await;
+            let told = told(&came, &format!("{api:?}"));
+            assert!(told.contains("limit of tokens inside the arguments, after 0 bytes"), "{api:?}: {told}");
+        }
+        // One without arguments that was not cut runs.
+        let whole = Answer::raw(says.half_call("") + &says.end("tool_calls"));
+        assert_eq!(Came::of(api, vec![whole, says.answer("I see.")], |_| {}).await.runs, 1, "{api:?}");
+    }
+}
+
 #[tokio::test]
 async fn whatever_is_odd_about_bytes_may_come_together() {
     for api in WIRES {

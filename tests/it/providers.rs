@@ -111,6 +111,18 @@ async fn whoever_fails_for_good_is_stood_in_for() {
 }
 
 #[tokio::test]
+async fn a_list_of_fallbacks_names_each_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| provider(json!({ "name": name, "api": "openai-chat", "baseUrl": "http://127.0.0.1:9/v1" }));
+    let mut settings = Settings::new(directory.path().canonicalize().unwrap());
+    settings.providers = vec![at("one"), at("two"), at("three")];
+    settings.model = Some("one/m".into());
+    settings.model_fallbacks = ["two/m", "three/m", "two/m"].map(str::to_owned).to_vec();
+    let refused = App::open(settings, Extras::default()).await.map(drop).unwrap_err().to_string();
+    assert!(refused.contains("fallbacks") && refused.contains("got `two/m` twice"), "{refused}");
+}
+
+#[tokio::test]
 async fn what_the_request_itself_is_to_blame_for_is_not_asked_elsewhere() {
     let directory = tempfile::tempdir().unwrap();
     let first =

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::NAME;
 use crate::model::{ModelError, ModelEvent, StopReason, add_reasoning, add_text};
@@ -382,7 +382,10 @@ impl Assembler {
 impl Block {
     fn call(&self, length: bool) -> ModelEvent {
         let word = |name: &str| self.begun.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
-        call_of((word("id"), word("name")), &self.arguments(), length)
+        // A call begins with an empty object: where the reply was cut it says nothing of what would have come.
+        let begun = length && self.words.is_empty() && self.begun.get("input").is_some_and(|input| *input == json!({}));
+        let arguments = if begun { Cow::Borrowed("") } else { self.arguments() };
+        call_of((word("id"), word("name")), &arguments, length)
     }
 
     /// The arguments: in pieces, or whole from the start.

@@ -13,15 +13,21 @@ pub(in crate::provider) fn call_of((id, name): (String, String), arguments: &str
         return bad("the call names no tool".into());
     }
     match arguments_of(arguments) {
+        // None have come, which is not that there are none.
+        Ok(_) if length && arguments.trim().is_empty() => bad(cut_inside(arguments)),
         Ok(arguments) => ModelEvent::Call(ToolCallRequest { id, name, arguments }),
         Err(Unread::Other(problem)) => bad(problem),
-        Err(Unread::NoJson(_)) if length => bad(format!(
-            "the reply reached its limit of tokens inside the arguments, after {} bytes of them; \
-             nothing was run. Use fewer or shorter arguments",
-            arguments.len()
-        )),
+        Err(Unread::NoJson(_)) if length => bad(cut_inside(arguments)),
         Err(Unread::NoJson(error)) => bad(format!("the arguments are not a JSON object: {error}")),
     }
+}
+
+fn cut_inside(arguments: &str) -> String {
+    format!(
+        "the reply reached its limit of tokens inside the arguments, after {} bytes of them; \
+         nothing was run. Use fewer or shorter arguments",
+        arguments.len()
+    )
 }
 
 /// What is wrong with arguments.
