@@ -159,6 +159,7 @@ async fn a_prompt_that_is_cancelled_while_it_waits_never_begins() {
     house.round(&[Does::Says("six")]);
     client.say(&prompt(4, &session, "fourth")).await;
     client.say(&prompt(5, &session, "fifth")).await;
+    house.until_left(1).await;
     client.say(&tell("session/cancel", json!({ "sessionId": session }))).await;
     // The newest first, so that none begins behind another's end.
     for id in [5, 4] {

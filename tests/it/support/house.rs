@@ -133,6 +133,16 @@ impl House {
         self.puppet.rounds.lock().push_back(does.to_vec());
     }
 
+    /// Waits until the model has begun all rounds that were told but so many.
+    pub async fn until_left(&self, rounds: usize) {
+        let begun = async {
+            while self.puppet.rounds.lock().len() > rounds {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), begun).await.expect("the model is asked");
+    }
+
     /// Lets one waiting round go on.
     pub fn go_on(&self) {
         self.puppet.gate.add_permits(1);
