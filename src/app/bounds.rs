@@ -66,6 +66,9 @@ fn bounds(name: &str) -> Vec<(&'static str, Value)> {
             ("/properties/cancelled", json!({ "enum": [true, null] })),
             ("", json!({ "allOf": feedback() })),
         ],
+        "NewSessionToken" => {
+            vec![("/properties/expiresInMs", json!({ "minimum": 1, "maximum": limit::SESSION_TOKEN_MS_MAX }))]
+        }
         "PermissionRule" => vec![("/properties/pattern", json!({ "minLength": 1 }))],
         "CategoryFilter" => vec![("/anyOf/1", json!({ "minItems": 1 }))],
         "ExplainCall" => {

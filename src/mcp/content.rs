@@ -2,14 +2,15 @@
 //!
 //! Texts come as they are. Images of the kinds that models take are handed on; what cannot be shown (other images,
 //! sound, binary resources) is named with its type and size. Structured content is for programs (the result's
-//! details); the model is shown it when there is no text: a server that sends it is to send it as text too.
+//! details); the model is shown it when there is no text: a server that sends it is to send it as text too. Where it does not fit
+//! the form that the server gave for it, programs do not get it, and the model is told: the call has run all the same.
 
 use rmcp::model::{CallToolResult, ContentBlock, ImageContent, Resource, ResourceContents};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::base::limit;
 use crate::protocol::Part;
-use crate::tool::{ToolError, ToolOutput};
+use crate::tool::{ToolError, ToolOutput, hold_to};
 
 /// Images that models take.
 const SHOWN_IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -22,14 +23,17 @@ struct Piece {
     image: Option<Part>,
 }
 
+/// The form that structured content is to have.
+type Form<'a> = Option<&'a Map<String, Value>>;
+
 /// The result of a call; an answer that is marked as an error is one.
-pub(super) fn outcome(answer: CallToolResult) -> Result<ToolOutput, ToolError> {
+pub(super) fn outcome(answer: CallToolResult, form: Form<'_>) -> Result<ToolOutput, ToolError> {
     let pieces = answer.content.into_iter().map(piece).collect();
-    assemble(pieces, answer.structured_content, answer.is_error == Some(true))
+    assemble(pieces, (answer.structured_content, form), answer.is_error == Some(true))
 }
 
 /// The same for an answer some parts of which are of no kind that the protocol knows. None: it is no answer at all.
-pub(super) fn lenient_outcome(answer: Value) -> Option<Result<ToolOutput, ToolError>> {
+pub(super) fn lenient_outcome(answer: Value, form: Form<'_>) -> Option<Result<ToolOutput, ToolError>> {
     let Value::Object(mut answer) = answer else { return None };
     let Some(Value::Array(content)) = answer.remove("content") else { return None };
     let part = |value: Value| match serde_json::from_value::<ContentBlock>(value.clone()) {
@@ -37,15 +41,20 @@ pub(super) fn lenient_outcome(answer: Value) -> Option<Result<ToolOutput, ToolEr
         Err(_) => described(value.to_string()),
     };
     let is_error = answer.get("isError") == Some(&Value::Bool(true));
-    Some(assemble(content.into_iter().map(part).collect(), answer.remove("structuredContent"), is_error))
+    let structured = answer.remove("structuredContent");
+    Some(assemble(content.into_iter().map(part).collect(), (structured, form), is_error))
 }
 
 /// An answer that came to a program's own client: `content` and what goes with it, in JSON. None: it is no answer.
 pub fn read_answer(answer: Value) -> Option<Result<ToolOutput, ToolError>> {
-    lenient_outcome(answer)
+    lenient_outcome(answer, None)
 }
 
-fn assemble(pieces: Vec<Piece>, structured: Option<Value>, is_error: bool) -> Result<ToolOutput, ToolError> {
+fn assemble(
+    pieces: Vec<Piece>,
+    (structured, form): (Option<Value>, Form<'_>),
+    is_error: bool,
+) -> Result<ToolOutput, ToolError> {
     let has_text = pieces.iter().any(|piece| piece.is_text && !piece.text.is_empty());
     let shown = structured.as_ref().filter(|_| !has_text).map(|value| format!("{value:#}"));
     let (mut texts, mut parts) = (Vec::with_capacity(pieces.len() + 1), Vec::new());
@@ -54,6 +63,10 @@ fn assemble(pieces: Vec<Piece>, structured: Option<Value>, is_error: bool) -> Re
         parts.extend(piece.image);
     }
     texts.extend(shown);
+    // An error has the form of an error.
+    let misfit = form.filter(|_| !is_error).zip(structured.as_ref()).and_then(|(form, it)| hold_to(form, it).err());
+    let structured = structured.filter(|_| misfit.is_none());
+    texts.extend(misfit.map(|why| format!("[its structured content does not fit the tool's outputSchema: {why}]")));
     let text = texts.join("\n");
     match is_error {
         true if text.trim().is_empty() => Err(ToolError::failed("the tool reports an error and does not say which")),
@@ -172,8 +185,8 @@ mod tests {
     use super::*;
 
     fn said(answer: Value) -> Result<String, String> {
-        let strict = serde_json::from_value::<CallToolResult>(answer.clone()).ok().map(outcome);
-        let outcome = strict.or_else(|| lenient_outcome(answer)).expect("an answer");
+        let strict = serde_json::from_value::<CallToolResult>(answer.clone()).ok().map(|answer| outcome(answer, None));
+        let outcome = strict.or_else(|| lenient_outcome(answer, None)).expect("an answer");
         outcome.map(|output| output.text).map_err(|error| error.to_string())
     }
 
@@ -202,7 +215,7 @@ mod tests {
         for (answer, want) in table {
             assert_eq!(said(answer.clone()), want, "{answer}");
         }
-        assert!(lenient_outcome(json!({ "other": 1 })).is_none());
+        assert!(lenient_outcome(json!({ "other": 1 }), None).is_none());
     }
 
     #[test]
@@ -210,12 +223,37 @@ mod tests {
         let image = |kind: &str, data: &str| json!({ "type": "image", "data": data, "mimeType": kind });
         let content = json!([image("image/PNG", "AAEC"), image("image/png", "AAE"), image("image/bmp", "AAEC")]);
         let answer = json!({ "content": content, "structuredContent": { "x": 1 } });
-        let output = outcome(serde_json::from_value(answer).unwrap()).unwrap();
+        let output = outcome(serde_json::from_value(answer).unwrap(), None).unwrap();
         assert_eq!(output.parts, [Part::Image { media_type: "image/png".into(), data: "AAEC".into() }]);
         assert_eq!(output.details, Some(json!({ "structuredContent": { "x": 1 } })));
         let twice = json!({ "content": [{ "type": "text", "text": "t" }], "structuredContent": { "content": "t" } });
-        assert_eq!(outcome(serde_json::from_value(twice).unwrap()).unwrap().details, None);
+        assert_eq!(outcome(serde_json::from_value(twice).unwrap(), None).unwrap().details, None);
         let large = json!({ "structuredContent": "x".repeat(limit::MCP_STRUCTURED_BYTES_MAX) });
-        assert_eq!(outcome(serde_json::from_value(large).unwrap()).unwrap().details, None);
+        assert_eq!(outcome(serde_json::from_value(large).unwrap(), None).unwrap().details, None);
+    }
+
+    #[test]
+    fn structured_content_that_does_not_fit_is_told_and_not_given_to_programs() {
+        let form = json!({ "type": "object", "properties": { "n": { "type": "number" } }, "required": ["n"] });
+        let form = form.as_object().unwrap();
+        let text = |text: &str| json!([{ "type": "text", "text": text }]);
+        let note = "[its structured content does not fit the tool's outputSchema: ";
+        let cases = [
+            (json!({ "content": text("a"), "structuredContent": { "n": 1 } }), true),
+            (json!({ "content": text("a"), "structuredContent": { "n": "1" } }), false),
+            (json!({ "content": text("a"), "structuredContent": [1] }), false),
+        ];
+        for (answer, fits) in cases {
+            let strict = outcome(serde_json::from_value(answer.clone()).unwrap(), Some(form)).unwrap();
+            let lenient = lenient_outcome(answer.clone(), Some(form)).unwrap().unwrap();
+            for output in [strict, lenient] {
+                assert_eq!(output.details.is_some(), fits, "{answer}");
+                assert_eq!(output.text.contains(note), !fits, "{}", output.text);
+                assert!(output.text.starts_with('a'), "{}", output.text);
+            }
+        }
+        let error = json!({ "content": text("broke"), "structuredContent": {}, "isError": true });
+        let error = outcome(serde_json::from_value(error).unwrap(), Some(form)).unwrap_err();
+        assert_eq!(error, ToolError::Failed("broke".into()), "an error has a form of its own");
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! One tool that cannot be used does not cost the others: it is left out, and the log says why.
 
+use std::sync::Arc;
+
 use rmcp::model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool};
 use rmcp::{Peer, RoleClient, ServiceError};
 use serde_json::{Map, Value, json};
@@ -11,6 +13,7 @@ use super::explain::request_failed;
 use super::login::wanted_by;
 use crate::base::limit;
 use crate::protocol::{ToolAnnotations, ToolCategory, ToolDefinition};
+use crate::tool::check_output_schema;
 
 /// A tool of a server.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +22,8 @@ pub(super) struct Listed {
     pub(super) name: String,
     /// Its definition here, named `mcp:<server>/<tool>`.
     pub(super) definition: ToolDefinition,
+    /// What its structured content is held to. None: it names no form, or one that we cannot hold an answer to.
+    pub(super) output: Option<Arc<Map<String, Value>>>,
 }
 
 /// Why there is no list.
@@ -140,7 +145,14 @@ fn definition(server: &str, tool: &Tool) -> Result<Listed, String> {
         timeout_ms: None,
         max_output_chars: None,
     };
-    Ok(Listed { name: name.to_owned(), definition })
+    let output = tool.output_schema.clone().filter(|schema| can_be_held(schema));
+    Ok(Listed { name: name.to_owned(), definition, output })
+}
+
+/// Whether answers can be held to a schema of theirs.
+fn can_be_held(schema: &Map<String, Value>) -> bool {
+    let small = serde_json::to_string(schema).is_ok_and(|text| text.len() <= limit::OUTPUT_SCHEMA_BYTES_MAX);
+    small && check_output_schema("outputSchema", schema).is_ok()
 }
 
 /// The schema of the arguments: an object's, in the form that the registry knows as a JSON Schema.

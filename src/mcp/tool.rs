@@ -91,10 +91,11 @@ impl McpTool {
 
     /// What it answered. A server that talks about what it was sent tells no secret to the model by that.
     fn understand(&self, answer: ServerResult) -> Result<ToolOutput, ToolError> {
+        let output = self.listed.output.as_deref();
         let understood = match answer {
-            ServerResult::CallToolResult(answer) => Some(outcome(answer)),
+            ServerResult::CallToolResult(answer) => Some(outcome(answer, output)),
             ServerResult::EmptyResult(_) => Some(Ok(ToolOutput::default())),
-            ServerResult::CustomResult(answer) => lenient_outcome(answer.0),
+            ServerResult::CustomResult(answer) => lenient_outcome(answer.0, output),
             _ => None,
         };
         let strange = || Err(ToolError::Failed(self.link.sentence("answered with what is no result of a call")));

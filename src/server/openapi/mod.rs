@@ -89,6 +89,7 @@ fn path(path: &str, schemas: &mut Schemas) -> Value {
             }
             "turnId" => (schemas.incoming::<crate::protocol::TurnId>(), "The turn."),
             "grantId" => (schemas.incoming::<crate::protocol::GrantId>(), "The grant."),
+            "tokenId" => (schemas.incoming::<crate::protocol::SessionTokenId>(), "The token's id, not the token."),
             _ => (json!({ "type": "string", "minLength": 1 }), "A name."),
         };
         json!({ "name": name, "in": "path", "required": true, "description": what, "schema": schema })
