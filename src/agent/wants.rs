@@ -144,13 +144,14 @@ pub(super) fn carry(
     Box::pin(async move {
         let both = cancel.child_token();
         let outcome = {
+            // The client's word is looked at first: a call that is taken back already does not begin.
             let run = pin!(run_call(&environment, errand.request, &both));
-            match select(run, pin!(errand.cancel.cancelled())).await {
-                Either::Left((outcome, _)) => outcome,
-                Either::Right(((), run)) => {
+            match select(pin!(errand.cancel.cancelled()), run).await {
+                Either::Left(((), run)) => {
                     both.cancel();
                     run.await
                 }
+                Either::Right((outcome, _)) => outcome,
             }
         };
         Job::Carried(Box::new(outcome), reply)

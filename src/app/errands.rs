@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::{App, Caller, EventReader, Live, NewPrompt};
-use crate::model::{Errand, Model};
+use crate::model::{ERRANDS_MODEL_ID, Errand, Model};
 use crate::protocol::{
     Access, ApiError, CreateSession, PromptContent, PromptMode, SessionId, SessionView, TurnRecord, TurnSettings,
 };
-use crate::provider::{ERRANDS_MODEL_ID, Errands, HandedIn};
+use crate::provider::{Errands, HandedIn};
 
-pub use crate::model::{Carried, Errand as ClientCall};
-pub use crate::provider::ERRANDS_MODEL_ID as CALLS_MODEL_ID;
+pub use crate::model::{Carried, ERRANDS_MODEL_ID as CALLS_MODEL_ID, Errand as ClientCall};
 
 impl App {
     /// Reads the events of a session behind number `after`, as [`Self::events`], for who is nobody who could be asked.
@@ -45,6 +45,7 @@ impl App {
         caller.needs(Access::Work)?;
         let live = self.live(caller, id).await?;
         let model = live.view().await?.model;
+        let cancel = call.cancel.clone();
         let is_agent = |model: &Arc<dyn Model>| model.is_agent() && !model.only_carries();
         if self.models.get(&model).as_ref().is_some_and(is_agent) {
             let Some(answer) = self.errands.join(id, call) else {
@@ -52,30 +53,47 @@ impl App {
                     format!("session {id} is answered by `{model}`, and no turn of it is on that could take the call");
                 return Err(ApiError::conflict(message));
             };
-            return answer.await.unwrap_or_else(|_| Err(ApiError::conflict("the call was given up")));
+            return self.told(id, answer, &cancel).await;
         }
-        let only = (model != ERRANDS_MODEL_ID)
-            .then(|| TurnSettings { model: Some(ERRANDS_MODEL_ID.to_owned()), ..TurnSettings::default() });
         let about = format!("[call of a client: {}]", call.request.name);
-        let HandedIn { answer, turn } = self.errands.hand_in(id, call);
+        let HandedIn { answer, turn } = self.errands.hand_in(id, call, live.has_queued());
         if let Some(begun) = turn {
-            tokio::spawn(ask_for_turn((self.errands.clone(), live), (about, only), begun));
+            tokio::spawn(ask_for_turn((self.errands.clone(), live), about, begun));
         }
-        answer.await.unwrap_or_else(|_| Err(ApiError::conflict("the call was given up")))
+        self.told(id, answer, &cancel).await
+    }
+
+    /// What comes of a call. One that is taken back while it waits is over with that.
+    async fn told(
+        &self,
+        id: &SessionId,
+        mut answer: oneshot::Receiver<Result<Carried, ApiError>>,
+        cancel: &CancellationToken,
+    ) -> Result<Carried, ApiError> {
+        let early = tokio::select! {
+            biased;
+            told = &mut answer => Some(told),
+            () = cancel.cancelled() => None,
+        };
+        let told = match early {
+            Some(told) => told,
+            None => {
+                self.errands.sweep(id);
+                answer.await
+            }
+        };
+        told.unwrap_or_else(|_| Err(ApiError::conflict("the call was given up")))
     }
 }
 
 /// Has a turn begun for what lies on the desk; where that comes to nothing, those who wait are told.
-async fn ask_for_turn(
-    (errands, live): (Errands, Arc<Live>),
-    (about, only): (String, Option<TurnSettings>),
-    begun: oneshot::Receiver<()>,
-) {
+async fn ask_for_turn((errands, live): (Errands, Arc<Live>), about: String, begun: oneshot::Receiver<()>) {
+    let only = TurnSettings { model: Some(ERRANDS_MODEL_ID.to_owned()), ..TurnSettings::default() };
     let prompt = NewPrompt {
         content: PromptContent::Text(about),
         mode: PromptMode::Queue,
         configure: None,
-        only,
+        only: Some(only),
         if_version: None,
         receipt: None,
     };

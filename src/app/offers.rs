@@ -29,6 +29,21 @@ impl App {
         self.tools().into_iter().map(schema).map(|(schema, definition)| (definition, schema)).collect()
     }
 
+    /// Those of [`Self::offered_tools`] that a session may use.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`.
+    pub async fn offered_tools_of(
+        &self,
+        caller: &Caller,
+        id: &SessionId,
+    ) -> Result<Vec<(ToolDefinition, Value)>, ApiError> {
+        self.session(caller, id).await?;
+        let row = self.store.session(id).await.map_err(|e| store_failure(&e))?;
+        let row = row.ok_or_else(|| ApiError::not_found(format!("session {id}")))?;
+        Ok(self.offered_tools().into_iter().filter(|(tool, _)| row.settings.has_tool(&tool.name)).collect())
+    }
+
     /// The agents that sessions can name.
     pub fn agents(&self) -> Vec<AgentView> {
         agents::list(&self.settings().acp_servers, &self.agents)

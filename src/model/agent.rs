@@ -33,6 +33,9 @@ pub struct AgentSession {
     pub fork_of: Option<(SessionId, u64)>,
 }
 
+/// The id of the model of turns that run a client's own calls, see [`AgentEvent::Carry`].
+pub const ERRANDS_MODEL_ID: &str = "client/calls";
+
 /// What an agent does, says of itself, or wants.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentEvent {

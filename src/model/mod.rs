@@ -26,7 +26,8 @@ use crate::config::McpServer;
 use crate::protocol::{AgentOptions, Original, Reasoning, SessionId, ToolCallRequest, ToolDefinition, Usage};
 
 pub use agent::{
-    AgentEvent, AgentSession, Carried, Errand, FormRequest, Heard, HostCall, Leave, Question, Reply, Steer,
+    AgentEvent, AgentSession, Carried, ERRANDS_MODEL_ID, Errand, FormRequest, Heard, HostCall, Leave, Question, Reply,
+    Steer,
 };
 pub use embed::{Embedder, Vectors};
 pub use facts::{ModelFacts, Prices};

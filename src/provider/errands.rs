@@ -19,14 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::base::BoxFuture;
 use crate::model::{AgentEvent, Carried, Errand, Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream};
-use crate::model::{Reply, StopReason};
+use crate::model::{ERRANDS_MODEL_ID, Reply, StopReason};
 use crate::protocol::{ApiError, SessionId};
-
-/// The id of the model of sessions that run a client's own calls.
-pub const ERRANDS_MODEL_ID: &str = "client/calls";
-
-/// What it answers to a prompt, which it cannot work on.
-const NOTHING_TO_DO: &str = "No call of a client is left for this turn. A session that runs such calls has no model of its own: give it one to prompt it.";
 
 /// What came of a call, or why nothing did.
 type Told = oneshot::Sender<Result<Carried, ApiError>>;
@@ -39,7 +33,10 @@ pub struct Errands {
 
 #[derive(Default)]
 struct Desk {
+    /// For the turn that is on.
     waiting: VecDeque<(Errand, Told)>,
+    /// For the one that was asked for.
+    next: VecDeque<(Errand, Told)>,
     /// Wakes the turn that is on.
     bell: Option<Arc<Notify>>,
     /// A turn was asked for and has not begun; dropped when it does.
@@ -48,7 +45,7 @@ struct Desk {
 
 impl Desk {
     fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.bell.is_none() && self.called.is_none()
+        self.waiting.is_empty() && self.next.is_empty() && self.bell.is_none() && self.called.is_none()
     }
 }
 
@@ -67,16 +64,19 @@ pub struct HandedIn {
 }
 
 impl Errands {
-    /// Puts a call on the desk of its session.
-    pub fn hand_in(&self, session: &SessionId, errand: Errand) -> HandedIn {
+    /// Puts a call on the desk of its session. `crowded`: something else waits in the session for the end of the turn that is on,
+    /// which takes no further call then.
+    pub fn hand_in(&self, session: &SessionId, errand: Errand, crowded: bool) -> HandedIn {
         let (told, answer) = oneshot::channel();
         let mut desks = self.desks.lock();
         let desk = desks.entry(session.clone()).or_default();
-        desk.waiting.push_back((errand, told));
-        if let Some(bell) = &desk.bell {
+        if let Some(bell) = desk.bell.as_ref().filter(|_| !crowded) {
+            desk.waiting.push_back((errand, told));
             bell.notify_one();
+            return HandedIn { answer, turn: None };
         }
-        let wanted = desk.bell.is_none() && desk.called.is_none();
+        desk.next.push_back((errand, told));
+        let wanted = desk.called.is_none();
         let turn = wanted.then(|| {
             let (called, begun) = oneshot::channel();
             desk.called = Some(called);
@@ -96,6 +96,23 @@ impl Errands {
         Some(answer)
     }
 
+    /// The calls on the desk of a session that their clients no longer want are told so, and taken from it.
+    pub fn sweep(&self, session: &SessionId) {
+        let left: VecDeque<_> = {
+            let mut desks = self.desks.lock();
+            let Some(desk) = desks.get_mut(session) else { return };
+            let mut gone = VecDeque::new();
+            for list in [&mut desk.waiting, &mut desk.next] {
+                let (back, wanted): (VecDeque<_>, _) =
+                    std::mem::take(list).into_iter().partition(|(errand, _)| errand.cancel.is_cancelled());
+                *list = wanted;
+                gone.extend(back);
+            }
+            gone
+        };
+        left.into_iter().for_each(|(_, told)| drop(told.send(Err(taken_back()))));
+    }
+
     /// The same agent, whose turns take what is put on the desk of their session meanwhile: calls that it makes itself, as a
     /// client of ours.
     pub fn beside(&self, agent: Arc<dyn Model>) -> Arc<dyn Model> {
@@ -106,10 +123,12 @@ impl Errands {
     pub fn fail(&self, session: &SessionId, error: &ApiError) {
         let left = {
             let mut desks = self.desks.lock();
-            let Some(desk) = desks.get_mut(session).filter(|desk| desk.bell.is_none()) else { return };
+            let Some(desk) = desks.get_mut(session).filter(|desk| desk.called.is_some()) else { return };
             desk.called = None;
-            let left = std::mem::take(&mut desk.waiting);
-            desks.remove(session);
+            let left = std::mem::take(&mut desk.next);
+            if desk.is_idle() {
+                desks.remove(session);
+            }
             left
         };
         for (_, told) in left {
@@ -117,22 +136,19 @@ impl Errands {
         }
     }
 
-    fn open(&self, session: SessionId, cancel: CancellationToken) -> Shift {
+    /// A turn begins at the desk. `asked`: it may be the one that was asked for, and takes what lies there for that.
+    fn open(&self, session: SessionId, cancel: CancellationToken, asked: bool) -> Shift {
         let bell = Arc::<Notify>::default();
         let mut desks = self.desks.lock();
         let desk = desks.entry(session.clone()).or_default();
-        desk.called = None;
+        if asked {
+            desk.called = None;
+            let next = std::mem::take(&mut desk.next);
+            desk.waiting.extend(next);
+        }
         desk.bell = Some(Arc::clone(&bell));
         drop(desks);
-        Shift {
-            errands: self.clone(),
-            session,
-            bell,
-            cancel,
-            running: FuturesUnordered::new(),
-            any: false,
-            over: false,
-        }
+        Shift { errands: self.clone(), session, bell, cancel, running: FuturesUnordered::new(), over: false }
     }
 }
 
@@ -154,7 +170,7 @@ impl Model for Errands {
             let error = ModelError::Refused("the calls of a client need a session".to_owned());
             return Box::pin(stream::iter([Err(error)]));
         };
-        let shift = self.open(session, cancel);
+        let shift = self.open(session, cancel, true);
         Box::pin(stream::unfold(shift, |mut shift| async move { Some((Ok(shift.next().await?), shift)) }))
     }
 }
@@ -202,7 +218,7 @@ impl Model for Beside {
         let session = request.agent.as_ref().and_then(|agent| agent.host.clone());
         let own = self.agent.stream(request, cancel.clone());
         let Some(session) = session else { return own };
-        let shift = self.errands.open(session, cancel);
+        let shift = self.errands.open(session, cancel, false);
         Box::pin(stream::unfold((shift, own), |(mut shift, mut own)| async move {
             let event = shift.beside(&mut own).await?;
             Some((event, (shift, own)))
@@ -220,7 +236,6 @@ struct Shift {
     cancel: CancellationToken,
     /// Each ends when its client has been told.
     running: FuturesUnordered<Running>,
-    any: bool,
     over: bool,
 }
 
@@ -232,9 +247,6 @@ impl Shift {
                 self.close(true);
             } else if let Some((errand, told)) = self.take() {
                 return Some(self.carry(errand, told));
-            } else if self.running.is_empty() && !self.any {
-                self.any = true;
-                return Some(ModelEvent::Text(NOTHING_TO_DO.to_owned()));
             }
             if self.running.is_empty() {
                 if self.close(false) {
@@ -269,12 +281,18 @@ impl Shift {
         }
     }
 
+    /// The next call on the desk that its client still wants. The others are told that they will not be.
     fn take(&self) -> Option<(Errand, Told)> {
-        self.errands.desks.lock().get_mut(&self.session)?.waiting.pop_front()
+        loop {
+            let (errand, told) = self.errands.desks.lock().get_mut(&self.session)?.waiting.pop_front()?;
+            if !errand.cancel.is_cancelled() {
+                return Some((errand, told));
+            }
+            let _ = told.send(Err(taken_back()));
+        }
     }
 
     fn carry(&mut self, errand: Errand, told: Told) -> ModelEvent {
-        self.any = true;
         let (reply, answer) = Reply::channel();
         self.running.push(Box::pin(async move {
             let _ = told.send(answer.await.map_err(|_| aborted()));
@@ -318,6 +336,10 @@ fn aborted() -> ApiError {
     ApiError::conflict("the turn of the call was ended before the call was")
 }
 
+fn taken_back() -> ApiError {
+    ApiError::conflict("the call was aborted before it began")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::Map;
@@ -353,15 +375,15 @@ mod tests {
     #[tokio::test]
     async fn one_turn_is_asked_for_and_takes_what_comes_while_it_is_on() {
         let (errands, session, cancel) = (Errands::default(), SessionId::generate(), CancellationToken::new());
-        let first = errands.hand_in(&session, errand("1"));
-        let second = errands.hand_in(&session, errand("2"));
+        let first = errands.hand_in(&session, errand("1"), false);
+        let second = errands.hand_in(&session, errand("2"), false);
         assert!(first.turn.is_some() && second.turn.is_none());
         let mut stream = begin(&errands, &session, &cancel);
         assert!(first.turn.unwrap().await.is_err(), "it has begun");
         let (one, reply_one) = carried(&mut stream).await;
         let (two, reply_two) = carried(&mut stream).await;
         assert_eq!((one.as_str(), two.as_str()), ("1", "2"));
-        let third = errands.hand_in(&session, errand("3"));
+        let third = errands.hand_in(&session, errand("3"), false);
         assert!(third.turn.is_none());
         reply_two.send(done("2"));
         let (three, reply_three) = carried(&mut stream).await;
@@ -373,26 +395,70 @@ mod tests {
             assert!(handed.await.unwrap().is_ok());
         }
         assert!(errands.desks.lock().is_empty());
-        assert!(errands.hand_in(&session, errand("4")).turn.is_some(), "that turn is over");
+        assert!(errands.hand_in(&session, errand("4"), false).turn.is_some(), "that turn is over");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_taken_back_before_it_began_is_handed_to_nobody() {
+        let (errands, session, cancel) = (Errands::default(), SessionId::generate(), CancellationToken::new());
+        let [first, second] = ["1", "2"].map(errand);
+        let (swept, passed_over) = (first.cancel.clone(), second.cancel.clone());
+        let first = errands.hand_in(&session, first, false);
+        let second = errands.hand_in(&session, second, false);
+        let third = errands.hand_in(&session, errand("3"), false);
+        swept.cancel();
+        errands.sweep(&session);
+        assert_eq!(first.answer.await.unwrap(), Err(taken_back()), "nobody waits for a turn with it");
+        passed_over.cancel();
+        let mut stream = begin(&errands, &session, &cancel);
+        let (id, reply) = carried(&mut stream).await;
+        assert_eq!(id, "3");
+        assert_eq!(second.answer.await.unwrap(), Err(taken_back()));
+        reply.send(done("3"));
+        assert_eq!(stream.next().await, Some(Ok(ModelEvent::Finished(StopReason::EndTurn))));
+        assert!(third.answer.await.unwrap().is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_turn_that_something_waits_for_takes_no_further_call() {
+        let (errands, session, cancel) = (Errands::default(), SessionId::generate(), CancellationToken::new());
+        let _first = errands.hand_in(&session, errand("1"), false);
+        let mut stream = begin(&errands, &session, &cancel);
+        let (_, reply) = carried(&mut stream).await;
+        let second = errands.hand_in(&session, errand("2"), true);
+        let third = errands.hand_in(&session, errand("3"), true);
+        assert!(second.turn.is_some() && third.turn.is_none(), "one more turn, for both");
+        reply.send(done("1"));
+        assert_eq!(stream.next().await, Some(Ok(ModelEvent::Finished(StopReason::EndTurn))));
+        drop(stream);
+        let mut stream = begin(&errands, &session, &cancel);
+        for id in ["2", "3"] {
+            let (carried, reply) = carried(&mut stream).await;
+            assert_eq!(carried, id);
+            reply.send(done(id));
+        }
+        assert_eq!(stream.next().await, Some(Ok(ModelEvent::Finished(StopReason::EndTurn))));
+        assert!(second.answer.await.unwrap().is_ok() && third.answer.await.unwrap().is_ok());
+        assert!(errands.desks.lock().is_empty());
     }
 
     #[tokio::test]
     async fn whatever_becomes_of_the_turn_each_call_is_answered() {
         let (errands, session, cancel) = (Errands::default(), SessionId::generate(), CancellationToken::new());
-        let failed = errands.hand_in(&session, errand("1"));
+        let failed = errands.hand_in(&session, errand("1"), false);
         errands.fail(&session, &ApiError::conflict("paused"));
         assert_eq!(failed.answer.await.unwrap(), Err(ApiError::conflict("paused")));
         // Aborted: one runs, one comes too late, and one is handed in for the turn after it.
-        let running = errands.hand_in(&session, errand("2"));
+        let running = errands.hand_in(&session, errand("2"), false);
         let mut stream = begin(&errands, &session, &cancel);
         let (_, reply) = carried(&mut stream).await;
-        let late = errands.hand_in(&session, errand("3"));
+        let late = errands.hand_in(&session, errand("3"), false);
         cancel.cancel();
         drop(reply);
         assert_eq!(stream.next().await, Some(Ok(ModelEvent::Finished(StopReason::EndTurn))));
         assert_eq!(running.answer.await.unwrap(), Err(aborted()));
         assert_eq!(late.answer.await.unwrap(), Err(aborted()));
-        let dropped = errands.hand_in(&session, errand("4"));
+        let dropped = errands.hand_in(&session, errand("4"), false);
         drop(begin(&errands, &session, &CancellationToken::new()));
         assert_eq!(dropped.answer.await.unwrap(), Err(aborted()));
         assert!(errands.desks.lock().is_empty());
@@ -445,10 +511,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_prompt_is_told_that_there_is_no_model() {
+    async fn a_turn_for_which_no_call_is_left_says_nothing() {
         let (errands, session) = (Errands::default(), SessionId::generate());
         let mut stream = begin(&errands, &session, &CancellationToken::new());
-        assert_eq!(stream.next().await, Some(Ok(ModelEvent::Text(NOTHING_TO_DO.to_owned()))));
         assert_eq!(stream.next().await, Some(Ok(ModelEvent::Finished(StopReason::EndTurn))));
         assert_eq!(stream.next().await, None);
     }

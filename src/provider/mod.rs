@@ -25,7 +25,7 @@ use wire::{HttpModel, Spec, Wire};
 
 pub use acp::{AcpAbilities, AcpAgent, AcpLoad, AcpOffer, AcpOptions, AcpServices, AcpSession};
 pub use demo::DEMO_MODEL_ID;
-pub use errands::{ERRANDS_MODEL_ID, Errands, HandedIn};
+pub use errands::{Errands, HandedIn};
 pub use openai::OpenAiOptions;
 pub use wire::{GateOptions, Key, Place, Reach, Tape, TapeError};
 

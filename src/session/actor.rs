@@ -194,6 +194,8 @@ pub(super) enum Order {
 struct Running {
     row: TurnRow,
     phase: Phase,
+    /// It only runs calls of clients: nobody is there who would hear what a user says.
+    carries: bool,
     /// Why it was aborted, interrupted or paused.
     reason: Option<String>,
     sink: Arc<TurnSink>,
@@ -466,6 +468,7 @@ impl Running {
         let progress = Progress { begun: true, rounds: tally.rounds, usage: tally.usage, held, findings: Vec::new() };
         Self {
             phase: Phase::Paused,
+            carries: false,
             reason: None,
             sink: TurnSink::going_on(Arc::clone(&live.journal), row.record.turn_id.clone(), tally),
             helm: Arc::new(Helm::with(live, row.steers.waiting.clone())),

@@ -12,8 +12,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::context::bound_images;
-use crate::model::{AgentSession, Messages};
-use crate::protocol::{Event, EventBody, HeldCall, Item, ItemBody, Message, Original, Part, Role, ToolCallRequest};
+use crate::model::{AgentSession, ERRANDS_MODEL_ID, Messages};
+use crate::protocol::{
+    Event, EventBody, HeldCall, Item, ItemBody, Message, Original, Part, Role, ToolCallRequest, TurnSettings,
+};
 
 /// What the model is told of a call that has no result.
 const INTERRUPTED: &str = "The call was interrupted and has no result.";
@@ -68,6 +70,8 @@ pub struct Conversation {
 #[derive(Debug, Default)]
 pub struct Rebuild {
     messages: Vec<Message>,
+    /// What a turn of a client's calls is about: said when there is one in it.
+    about: Option<Message>,
     round: Option<Round>,
     agent: Option<AgentSession>,
     /// The turn that is read was answered by that agent: it has heard all of it.
@@ -126,6 +130,9 @@ impl Rebuild {
                 self.agent = Some(AgentSession { agent: model, id: agent_session_id, messages: 0, fork_of: None });
                 self.agents_turn = true;
             }
+            EventBody::SessionPrompt { prompt, parts, turn: Some(only), .. } if is_of_calls(&only) => {
+                self.about = Some(Message::User(content(prompt, parts)));
+            }
             EventBody::SessionPrompt { prompt, parts, .. } | EventBody::SessionSteer { prompt, parts, .. } => {
                 self.close_round();
                 self.messages.push(Message::User(content(prompt, parts)));
@@ -153,6 +160,7 @@ impl Rebuild {
                 self.round = Some(Round { text, original, ..Round::default() });
             }
             EventBody::ToolCallStart { call_id, name, args } => {
+                self.messages.extend(self.about.take());
                 let call = ToolCallRequest { id: call_id, name, arguments: args };
                 self.round.get_or_insert_default().calls.push(call);
             }
@@ -200,6 +208,7 @@ impl Rebuild {
 
     fn close_turn(&mut self) {
         self.close_round();
+        self.about = None;
         if let Some(agent) = self.agent.as_mut().filter(|_| self.agents_turn) {
             agent.messages = self.messages.len();
         }
@@ -228,6 +237,11 @@ impl Rebuild {
         }
         (self.finish(), found)
     }
+}
+
+/// Whether a turn with these settings of its own only runs calls of clients.
+fn is_of_calls(only: &TurnSettings) -> bool {
+    only.model.as_deref() == Some(ERRANDS_MODEL_ID)
 }
 
 /// What the model is told of an undo or a redo.
@@ -339,6 +353,23 @@ mod tests {
             result("b", "2", false),
             assistant("x", &[]),
         ];
+        assert_eq!(rebuilt(&log), want);
+    }
+
+    #[test]
+    fn a_turn_of_a_client_s_calls_is_told_of_when_there_was_one() {
+        let calls = |about: &str| match prompt(about) {
+            EventBody::SessionPrompt { session_id, prompt, .. } => {
+                let only = TurnSettings { model: Some(ERRANDS_MODEL_ID.to_owned()), ..TurnSettings::default() };
+                EventBody::SessionPrompt { session_id, prompt, parts: None, turn: Some(Box::new(only)), version: None }
+            }
+            other => other,
+        };
+        let log =
+            [prompt("p"), said("x"), calls("[gone]"), said(""), calls("[one]"), said(""), start("a"), end("a", "1")];
+        let log = [&log[..], &[calls("[gone too]"), prompt("q")]].concat();
+        let want =
+            [user("p"), assistant("x", &[]), user("[one]"), assistant("", &["a"]), result("a", "1", false), user("q")];
         assert_eq!(rebuilt(&log), want);
     }
 

@@ -99,6 +99,11 @@ impl Live {
         (doing, queued)
     }
 
+    /// Whether a turn waits: what the actor last said.
+    pub fn has_queued(&self) -> bool {
+        self.doing().1 > 0
+    }
+
     /// Questions that are open.
     pub(super) fn asked(&self) -> usize {
         self.doing.lock().1[1]

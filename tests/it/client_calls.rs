@@ -6,7 +6,9 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use simse::app::{App, Caller, Carried, ClientCall};
 use simse::config::{Api, Storage};
-use simse::protocol::{ApiError, ErrorCode, EventBody, PermissionPolicy, SessionId, ToolCallRequest};
+use simse::protocol::{
+    ApiError, ErrorCode, EventBody, PermissionPolicy, SessionId, ToolCallRequest, TurnRecord, TurnStatus,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::http::within;
@@ -164,4 +166,116 @@ async fn a_call_waits_for_the_turn_that_is_on_keeps_to_the_rules_and_can_be_undo
         app.undo(&Caller::default(), &id, last()).await.unwrap_or_else(|error| panic!("{error}, after {undone:?}"));
     }
     assert!(!directory.path().join("one.txt").exists());
+}
+
+#[tokio::test]
+async fn a_call_that_is_taken_back_while_it_waits_never_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let deltas = ["a "; 20];
+    let server = ModelServer::start(queue([
+        Answer::paced(&deltas, Duration::from_millis(40)),
+        Says(Api::Chat).answer("second"),
+    ]))
+    .await;
+    let app = open(directory.path(), |settings| {
+        settings.providers = vec![provider(json!({ "name": "p", "api": "openai-chat", "baseUrl": server.base_url() }))];
+        settings.model = Some("p/m".into());
+        settings.permissions.default_policy = PermissionPolicy::Allow;
+        settings.permissions.rules.clear();
+    })
+    .await;
+    let id = session(&app, json!({})).await;
+    let body = serde_json::from_value(json!({ "prompt": "talk" })).unwrap();
+    let talking = app.prompt(&Caller::default(), &id, body).await.unwrap();
+    within(server.came(1)).await;
+    let arguments = json!({ "path": "one.txt", "content": "by a client" }).as_object().unwrap().clone();
+    let request = ToolCallRequest { id: "call_1".into(), name: "fs_write".into(), arguments };
+    let errand = ClientCall { request, cancel: CancellationToken::new() };
+    let (cancel, caller) = (errand.cancel.clone(), Caller::default());
+    let (told, ()) = tokio::join!(within(app.call(&caller, &id, errand)), async {
+        // It waits behind the turn that is on.
+        let waits = |turn: &TurnRecord| turn.status == TurnStatus::Queued;
+        while !app.turns(&caller, &id, (None, 10)).await.unwrap().items.iter().any(waits) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        cancel.cancel();
+    });
+    assert_eq!(told.unwrap_err().code(), ErrorCode::Conflict);
+    let over = within(app.wait_turn(&caller, &id, &talking.turn_id)).await.unwrap();
+    assert_eq!(over.result.map(|text| text.trim().len()), Some(39));
+    for one in app.turns(&caller, &id, (None, 10)).await.unwrap().items {
+        let over = within(app.wait_turn(&caller, &id, &one.turn_id)).await.unwrap();
+        let its_own = one.turn_id == talking.turn_id;
+        assert_eq!(over.status, if its_own { TurnStatus::Completed } else { TurnStatus::Aborted }, "{over:?}");
+    }
+    assert_eq!(turn(&app, &id, json!({ "prompt": "go on" })).await.result.as_deref(), Some("second"));
+    let sent = server.requests()[1].json().to_string();
+    assert!(sent.contains("go on") && !sent.contains("call of a client") && !sent.contains("No call"), "{sent}");
+    assert!(!directory.path().join("one.txt").exists());
+    let called = |event: &EventBody| matches!(event, EventBody::ToolCallStart { .. });
+    assert!(!events(&app, &id).await.iter().any(called));
+}
+
+#[tokio::test]
+async fn what_a_user_says_during_a_call_is_for_the_model_and_before_the_calls_behind_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = ModelServer::start(queue([Says(Api::Chat).answer("heard")])).await;
+    let app = open(directory.path(), |settings| {
+        settings.providers = vec![provider(json!({ "name": "p", "api": "openai-chat", "baseUrl": server.base_url() }))];
+        settings.model = Some("p/m".into());
+        settings.permissions.default_policy = PermissionPolicy::Allow;
+        settings.permissions.rules.clear();
+    })
+    .await;
+    let (id, caller) = (session(&app, json!({})).await, Caller::default());
+    let first = json!({ "command": "while [ ! -e go ]; do sleep 0.02; done" });
+    let said = async {
+        while !events(&app, &id).await.iter().any(|event| matches!(event, EventBody::ToolCallStart { .. })) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let body = serde_json::from_value(json!({ "prompt": "hear this", "mode": "steer" })).unwrap();
+        let accepted = app.prompt(&caller, &id, body).await.unwrap();
+        assert_eq!(accepted.status, TurnStatus::Queued, "nobody is there who could hear it now");
+        let behind = call(&app, &id, ("bash", json!({ "command": "true" })));
+        let opened = async {
+            // The second call has asked for a turn of its own.
+            let waits = |turn: &&TurnRecord| turn.status == TurnStatus::Queued;
+            while app.turns(&caller, &id, (None, 10)).await.unwrap().items.iter().filter(waits).count() < 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            std::fs::write(directory.path().join("go"), "").unwrap();
+        };
+        let (behind, ()) = tokio::join!(behind, opened);
+        assert!(!behind.unwrap().result.is_error);
+        let over = within(app.wait_turn(&caller, &id, &accepted.turn_id)).await.unwrap();
+        assert_eq!(over.result.as_deref(), Some("heard"));
+    };
+    let (held, ()) = tokio::join!(call(&app, &id, ("bash", first)), within(said));
+    assert!(!held.unwrap().result.is_error);
+    let order: Vec<&str> = events(&app, &id)
+        .await
+        .iter()
+        .filter_map(|event| match event {
+            EventBody::SessionCompleted { result, .. } if result == "heard" => Some("answer"),
+            EventBody::ToolCallStart { .. } => Some("call"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(order, ["call", "answer", "call"]);
+}
+
+#[tokio::test]
+async fn a_session_s_own_tools_are_offered_to_who_calls_in_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let app = open(directory.path(), |_| {}).await;
+    let caller = Caller::default();
+    let names = async |id: &SessionId| -> Vec<String> {
+        app.offered_tools_of(&caller, id).await.unwrap().into_iter().map(|(tool, _)| tool.name).collect()
+    };
+    let body = |tools: Value| serde_json::from_value(json!({ "tools": tools })).unwrap();
+    let one = app.create_call_session(&caller, body(json!(["fs_read"]))).await.unwrap().session_id;
+    assert_eq!(names(&one).await, ["fs_read"]);
+    let most = app.create_call_session(&caller, body(json!(["*", "-bash"]))).await.unwrap().session_id;
+    let most = names(&most).await;
+    assert!(most.len() + 1 == app.offered_tools().len() && !most.contains(&"bash".to_owned()), "{most:?}");
 }

@@ -27,7 +27,7 @@ pub(super) async fn answer(peer: &Arc<Peer>, request: &Request, lane: &Lane) -> 
     }
     match request.method.as_str() {
         "logging/setLevel" => set_level(peer, request),
-        "tools/list" => tools::list(peer, request),
+        "tools/list" => tools::list(peer, request).await,
         "tools/call" => call(peer, request, lane).await,
         "resources/list" => resources::list(peer, request).await,
         "resources/templates/list" => resources::templates(peer, request),

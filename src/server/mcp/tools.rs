@@ -18,9 +18,13 @@ const PAGE: usize = 100;
 const DETAILED: [&str; 7] =
     ["fs_write", "fs_edit", "fs_multi_edit", "apply_patch", "exec_command", "write_stdin", "git_status"];
 
-/// Answers `tools/list`.
-pub(super) fn list(peer: &Arc<Peer>, request: &Request) -> Outcome {
-    let offered = peer.app.offered_tools().into_iter().map(|(definition, schema)| told(&definition, schema));
+/// Answers `tools/list`. Who is bound to a session is told what that has.
+pub(super) async fn list(peer: &Arc<Peer>, request: &Request) -> Outcome {
+    let offered = match &peer.bound {
+        Some(session) => peer.app.offered_tools_of(&peer.caller, session).await?,
+        None => peer.app.offered_tools(),
+    };
+    let offered = offered.into_iter().map(|(definition, schema)| told(&definition, schema));
     let all: Vec<Value> = offered.chain(sessions::Tool::ALL.iter().map(|tool| tool.told())).collect();
     let (tools, next) = page(all, request, PAGE)?;
     Ok(listed("tools", tools, next))

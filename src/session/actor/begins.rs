@@ -11,6 +11,7 @@ use super::turns::pause;
 use super::{Accepted, Actor, Running, Waiting as Waiters, Work};
 use crate::agent::Progress;
 use crate::base::clock;
+use crate::model::ERRANDS_MODEL_ID;
 use crate::protocol::{Configure, Configured, EventBody, Part, PromptContent, SessionStatus, TurnId, TurnSettings};
 use crate::session::gate::SessionGate;
 use crate::session::journal::Entry;
@@ -103,6 +104,7 @@ impl Actor {
             sink: TurnSink::new(Arc::clone(&self.live.journal), prompted.turn_id.clone()),
             row: turn,
             phase,
+            carries: false,
             reason: None,
             helm: Arc::new(Helm::with(&self.live, Vec::new())),
             work: None,
@@ -124,6 +126,7 @@ impl Actor {
         if let Some(only) = &running.row.only {
             configure(&mut settings, &only.as_changes());
         }
+        running.carries = settings.model == ERRANDS_MODEL_ID;
         let (turn, cancel) = (running.row.record.turn_id.clone(), CancellationToken::new());
         let gate = SessionGate {
             live: Arc::clone(&self.live),

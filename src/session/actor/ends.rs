@@ -7,10 +7,19 @@ use crate::model::StopReason;
 use crate::protocol::{ErrorBody, ErrorCode, TurnStatus, TurnStop};
 use crate::session::turn::{Input, Phase};
 
+/// Why a turn ended for which no call of a client was left.
+const NOTHING_TO_DO: &str = "No call of a client is left for this turn. A session that runs such calls has no model of its own: give it one to prompt it.";
+
 impl Running {
     /// Puts the end of its loop into its row.
     pub(super) fn close(&mut self, ended: &Ended, (text, stop): (String, Option<StopReason>), rounds_max: u32) {
         let (input, error) = match ended {
+            Ended::Failed(error) if self.carries && is_blank(error) => {
+                // Its calls were taken back, or went with the process that they came to.
+                self.phase = self.phase.after(Input::Abort).unwrap_or(self.phase);
+                self.reason.get_or_insert_with(|| NOTHING_TO_DO.to_owned());
+                (Input::Stop, None)
+            }
             Ended::Completed => (Input::Complete, None),
             Ended::Aborted => (Input::Stop, None),
             Ended::Interrupted => (Input::Halt, None),

@@ -16,8 +16,8 @@ use super::{Accepted, Actor, NewPrompt, Owed, Running};
 use crate::agent::Ended;
 use crate::base::{clock, limit};
 use crate::protocol::{
-    ApiError, Configure, Configured, ControlKind, ErrorBody, ErrorCode, EventBody, PromptContent, SessionId,
-    SessionStatus, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop,
+    ApiError, Configure, Configured, ControlKind, ErrorBody, ErrorCode, EventBody, PromptContent, PromptMode,
+    SessionId, SessionStatus, TurnId, TurnRecord, TurnSettings, TurnStatus, TurnStop,
 };
 use crate::session::journal::Entry;
 use crate::session::manager::Counted;
@@ -43,7 +43,11 @@ impl Actor {
         self.check_version(prompt.if_version)?;
         let version = self.row.version;
         self.settle_owed().await.map_err(|e| store_failure(&e))?;
-        match place(self.running.as_ref().map(|running| running.phase), self.queue.len(), prompt.mode) {
+        let mode = match (&self.running, prompt.mode) {
+            (Some(Running { carries: true, .. }), PromptMode::Steer) => PromptMode::Queue,
+            (_, mode) => mode,
+        };
+        match place(self.running.as_ref().map(|running| running.phase), self.queue.len(), mode) {
             Place::Begin => {
                 // Until the turn is counted by itself.
                 let _admitted = self.admit()?;
