@@ -341,7 +341,7 @@ impl Turn {
 
     async fn request(&self) -> ModelRequest {
         let hooks = &self.input.environment.hooks;
-        let messages = self.told(!self.input.model.takes_images()).await;
+        let messages = self.without_pieces_of_others(self.told(!self.input.model.takes_images()).await);
         ModelRequest {
             system: hooks.transform_system(self.input.system.clone()).await,
             messages: self.unfit.as_ref().map_or_else(|| messages.clone(), |unfit| unfit.told(&messages)),

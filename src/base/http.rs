@@ -39,7 +39,7 @@ const TRACEPARENT: &str = "traceparent";
 /// Largest text that is fetched.
 const TEXT_BYTES_MAX: usize = 1 << 20;
 /// Longest wait for a short text, such as an error's: who sends it in drops says no more.
-const TEXT_TIMEOUT: Duration = Duration::from_secs(5);
+pub const TEXT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a body is waited for when nobody needs it any more.
@@ -290,12 +290,6 @@ impl Answer {
             Body::Ahead(ahead) => ahead.there(),
             Body::Asked(_) | Body::Packed(_) => None,
         }
-    }
-
-    /// Shortens (or lengthens) the silence that is waited for.
-    pub fn set_idle_timeout(&mut self, idle_timeout: Duration) {
-        self.idle_timeout = idle_timeout;
-        self.silence = None;
     }
 
     /// Reads the few bytes that may be left, in the background and for a moment, so that the connection can be used

@@ -320,3 +320,33 @@ async fn an_answer_that_was_paused_is_data_as_a_whole() {
     let kind = refused.error.as_ref().and_then(|error| error.details.clone()).unwrap()["kind"].clone();
     assert_eq!((kind, refused.output), (json!("refusal"), None));
 }
+
+#[tokio::test]
+async fn a_reply_that_was_paused_is_answered_anew_by_another_model() {
+    let directory = tempfile::tempdir().unwrap();
+    let says = Says(Api::Messages);
+    let delta = json!({ "type": "message_delta", "delta": { "stop_reason": "pause_turn" }, "usage": { "input_tokens": 10, "output_tokens": 5 } });
+    let pauses = says.text("I search. ") + &event(&delta) + &event(&json!({ "type": "message_stop" }));
+    let spent = "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":\"no money\"}}";
+    for (api, other) in [(Api::Chat, "openai-chat"), (Api::Messages, "anthropic-messages")] {
+        let down = ModelServer::start(queue([Answer::raw(pauses.clone()), Answer::status(403, &[], spent)])).await;
+        let fine = ModelServer::start(queue([Says(api).answer("{\"n\":7}"), Says(api).answer("more")])).await;
+        let app = open(directory.path(), |settings| {
+            let entry = |name: &str, api: &str, server: &ModelServer| {
+                provider(json!({ "name": name, "api": api, "apiKey": "k", "baseUrl": server.base_url() }))
+            };
+            settings.providers = vec![entry("p", "anthropic-messages", &down), entry("q", other, &fine)];
+            settings.model = Some("p/claude-opus-5".into());
+            settings.model_fallbacks = vec!["q/m".into()];
+        })
+        .await;
+        let id = session(&app, json!({})).await;
+        let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"], "additionalProperties": false });
+        let done = turn(&app, &id, json!({ "prompt": "how many?", "turn": { "outputSchema": schema } })).await;
+        assert_eq!(done.result.as_deref(), Some("{\"n\":7}"), "{other} {:?}", done.error);
+        assert_eq!((done.output, down.requests().len()), (Some(json!({ "n": 7 })), 2), "{other}");
+        let sent = fine.requests()[0].json()["messages"].to_string();
+        assert!(sent.contains("how many?") && !sent.contains("I search."), "{other} {sent}");
+        assert!(!sent.contains("Go on."), "{other} {sent}");
+    }
+}

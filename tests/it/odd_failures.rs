@@ -222,3 +222,19 @@ async fn an_error_in_place_of_a_stream_is_told_in_its_own_words() {
         assert_eq!((came.kind().as_str(), came.server.requests().len()), ("refused", 1), "{api:?}");
     }
 }
+
+/// Each drop of it is a sign of life, and none begins the wait anew.
+#[tokio::test]
+async fn an_error_that_comes_in_drops_is_told_by_its_status() {
+    let asked = WIRES.map(|api| async move {
+        let mut steps = Vec::new();
+        for _ in 0..100 {
+            steps.extend([Step::Send(" ".into()), Step::Pause(Duration::from_secs(1))]);
+        }
+        let dripping = Answer::steps(steps).under(400, &[("content-type", "application/json")]);
+        (api, Came::of(api, vec![dripping], |_| {}).await)
+    });
+    for (api, came) in futures_util::future::join_all(asked).await {
+        assert_eq!((came.kind().as_str(), came.server.requests().len()), ("refused", 1), "{api:?}");
+    }
+}

@@ -151,3 +151,53 @@ async fn of_several_answers_the_first_one_counts_wherever_it_stands() {
     assert_eq!(said(&events).0, "ab");
     assert_eq!(events.last(), Some(&Ok(ModelEvent::Finished(StopReason::EndTurn))));
 }
+
+/// Who has said that it is done is waited for a moment, in all: neither signs of life nor half a character make it longer.
+#[tokio::test]
+async fn the_end_is_waited_for_once_whatever_still_lives() {
+    let stop = |content: &str| {
+        let delta = json!({ "content": "@" });
+        let chunk = json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": "stop" }] });
+        format!("data: {chunk}\n\n").replace('@', content)
+    };
+    let of_messages =
+        |api: Api| Says(api).text("a") + Says(api).end("stop").split_once("event: message_stop").unwrap().0;
+    let lives = ": lives\n\n".to_owned();
+    let ping = event(&json!({ "type": "ping" }));
+    let table = [
+        (Api::Chat, stop("a"), lives.clone(), "a"),
+        (Api::Chat, stop("a"), "data: {\"choices\":[]}\n\n".to_owned(), "a"),
+        (Api::Chat, stop(r"a\ud83d"), lives, "a\u{fffd}"),
+        (Api::Chat, stop(r"a\ud83d"), String::new(), "a\u{fffd}"),
+        (Api::Messages, of_messages(Api::Messages), ping, "a"),
+        (
+            Api::Gemini,
+            content(&json!([{ "text": "a" }]), Some("STOP")),
+            "data: {\"usageMetadata\":{}}\n\n".to_owned(),
+            "a",
+        ),
+    ];
+    let asked = table.map(|(api, said, lives, want)| async move {
+        let mut steps = vec![Step::Send(said.into())];
+        for _ in 0..100 {
+            steps.extend([Step::Pause(Duration::from_millis(700)), Step::Send(lives.clone().into())]);
+        }
+        (heard(api, Answer::steps(steps)).await, want, format!("{api:?} {lives}"))
+    });
+    for (events, want, what) in futures_util::future::join_all(asked).await {
+        assert_eq!(said(&events).0, want, "{what}");
+    }
+}
+
+/// Half a character waits for the other one, and nobody waits for it for long.
+#[tokio::test]
+async fn half_a_character_before_a_long_pause_is_told_and_the_rest_is_heard() {
+    let says = Says(Api::Chat);
+    let [first, rest] = text_pieces(Api::Chat, &[r"a\ud83d", "b"]).try_into().unwrap();
+    let steps = vec![
+        Step::Send(first.into()),
+        Step::Pause(Duration::from_secs(7)),
+        Step::Send((rest + &says.end("stop")).into()),
+    ];
+    assert_eq!(said(&heard(Api::Chat, Answer::steps(steps)).await).0, "a\u{fffd}b");
+}

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::timeout;
 
 use super::tape::{Played, Recording};
-use crate::base::http::{Answer, HttpError};
+use crate::base::http::{Answer, HttpError, TEXT_TIMEOUT};
 use crate::model::ModelError;
 
 /// An answer.
@@ -79,15 +80,20 @@ impl Answering {
         Some(piece)
     }
 
-    /// The rest of the body, at most `bytes_max` of it. What is not UTF-8 is replaced. A broken end is the end.
+    /// The rest of the body, at most `bytes_max` of it and for a moment: who sends it in drops says no more. What is not UTF-8 is
+    /// replaced. A broken end is the end.
     pub(super) async fn text(&mut self, bytes_max: usize) -> String {
         if self.unread().is_some() {
             return String::new();
         }
         let mut bytes = Vec::new();
-        while let Ok(Some(piece)) = self.chunk().await
-            && !fill(&mut bytes, &piece, bytes_max)
-        {}
+        let read = async {
+            while let Ok(Some(piece)) = self.chunk().await
+                && !fill(&mut bytes, &piece, bytes_max)
+            {}
+        };
+        // What has come until then is what was said.
+        let _ = timeout(TEXT_TIMEOUT, read).await;
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -101,13 +107,6 @@ impl Answering {
             && !fill(&mut bytes, &piece, bytes_max)
         {}
         Ok(String::from_utf8_lossy(&bytes).into_owned())
-    }
-
-    /// Shortens (or lengthens) the silence that is waited for.
-    pub(super) fn set_idle_timeout(&mut self, idle_timeout: Duration) {
-        if let Self::Live(answer, _) = self {
-            answer.set_idle_timeout(idle_timeout);
-        }
     }
 
     /// Nothing more of it is needed.

@@ -1,6 +1,7 @@
 //! What a request would cost: its tokens as the provider counts them, without an answer. Where a wire has no route for it, or
 //! answers come from a recording, nobody is asked.
 
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Answering;
@@ -53,7 +54,16 @@ async fn ask(endpoint: &Endpoint, request: &ModelRequest, url: &str) -> Result<u
     if let Some(error) = answer.unread() {
         return Err(error);
     }
-    let said = answer.whole(&[], BODY_BYTES_MAX + 1).await.map_err(|error| redact.error(from_http(&error)))?;
+    // It is short: signs of life do not begin the wait anew.
+    let patience = endpoint.place.idle_timeout;
+    let said = timeout(patience, answer.whole(&[], BODY_BYTES_MAX + 1)).await.map_err(|_| ModelError::Transient {
+        message: format!(
+            "the model's provider was asked for a count and has not said it within {} ms",
+            patience.as_millis()
+        ),
+        retry_after: None,
+    })?;
+    let said = said.map_err(|error| redact.error(from_http(&error)))?;
     if said.len() > BODY_BYTES_MAX {
         let words = format!("the model's provider was asked for a count and said more than {BODY_BYTES_MAX} bytes");
         return Err(ModelError::Malformed(words));

@@ -7,6 +7,10 @@
 
 use std::borrow::Cow;
 
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tokio::time::Instant;
+
 /// What stands for a half.
 const REPLACED: &str = "\\ufffd";
 /// Bytes of an escape.
@@ -55,6 +59,16 @@ struct Kept {
     at: usize,
     /// The name of the string that ends with it.
     name: String,
+    /// When it came.
+    since: Instant,
+}
+
+/// What an event of Chat Completions says to nobody.
+#[derive(Deserialize)]
+struct Empty {
+    choices: Vec<IgnoredAny>,
+    usage: Option<IgnoredAny>,
+    error: Option<IgnoredAny>,
 }
 
 impl Halves {
@@ -65,7 +79,7 @@ impl Halves {
             return give(event, data);
         }
         // What only says that the stream lives stands in nobody's way.
-        if self.kept.is_some() && matches!(event, "ping" | "keepalive") {
+        if self.kept.is_some() && only_lives(event, data) {
             return give(event, data);
         }
         let joined = self.kept.take().and_then(|mut kept| {
@@ -83,10 +97,15 @@ impl Halves {
             Some((at, Value { name, text })) => {
                 let at = text.as_ptr() as usize - data.as_ptr() as usize + at;
                 let (event, name) = (event.to_owned(), name.to_owned());
-                self.kept = Some(Kept { event, data: data.to_owned(), at, name });
+                self.kept = Some(Kept { event, data: data.to_owned(), at, name, since: Instant::now() });
             }
             None => give(event, &without_halves(data)),
         }
+    }
+
+    /// Since when an event is kept. It may be the last one that there is, and say so: it is not to be kept for long.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.kept.as_ref().map(|kept| kept.since)
     }
 
     /// Nothing follows: gives out what is kept.
@@ -95,6 +114,12 @@ impl Halves {
             give(&kept.event, &without_halves(&kept.data));
         }
     }
+}
+
+/// Whether an event only says that the stream lives.
+fn only_lives(event: &str, data: &str) -> bool {
+    let empty = |empty: Empty| empty.choices.is_empty() && empty.usage.is_none() && empty.error.is_none();
+    matches!(event, "ping" | "keepalive") || serde_json::from_str(data).is_ok_and(empty)
 }
 
 /// A string in JSON, as it is written, and the name of the last member before it.
@@ -227,6 +252,19 @@ mod tests {
             halves.take(event, data, |event, _| out.push(event.to_owned()));
         }
         assert_eq!(out, ["ping", "e", "e"]);
+        let half = r#"{"choices":[{"t":"\ud83d"}]}"#;
+        let other = r#"{"choices":[{"t":"\ude00"}]}"#;
+        let cases = [
+            (r#"{"choices":[],"usage":null}"#, true),
+            (r#"{"id":"c","choices":[ ]}"#, true),
+            (r#"{"choices":[],"usage":{"n":1}}"#, false),
+            (r#"{"choices":[],"error":{"m":"x"}}"#, false),
+            (r#"{"choices":[{}]}"#, false),
+        ];
+        for (between, passes) in cases {
+            let whole = r#"{"choices":[{"t":"\ud83d\ude00"}]}"#;
+            assert_eq!(passed(&[half, between, other]).iter().any(|data| data == whole), passes, "{between}");
+        }
     }
 
     proptest! {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use secrecy::SecretString;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Answering;
@@ -17,7 +18,7 @@ use super::reach::{Heard, Known};
 use super::tape::Asked;
 use super::{Assemble, KeyHeader, Spec, State, Told, Wire, count};
 use crate::base::BoxFuture;
-use crate::base::http::{self, Post};
+use crate::base::http::{self, HttpError, Post};
 use crate::base::limit;
 use crate::base::sse::SseReader;
 use crate::model::{Model, ModelError, ModelEvent, ModelFacts, ModelRequest, ModelStream, Pieces};
@@ -196,6 +197,8 @@ struct Listening {
     /// Something of the body has come that shows what it is.
     begun: bool,
     halves: Halves,
+    /// When the model said that it is done.
+    stopped: Option<Instant>,
     assembler: Box<dyn Assemble>,
     redact: Redactor,
 }
@@ -265,7 +268,8 @@ impl Talk {
         }
         let reader = SseReader::new(limit::MODEL_EVENT_BYTES_MAX);
         let halves = Halves::default();
-        Ok(Phase::Listening(Box::new(Listening { answer, reader, begun: false, halves, assembler, redact })))
+        let (begun, stopped) = (false, None);
+        Ok(Phase::Listening(Box::new(Listening { answer, reader, begun, halves, stopped, assembler, redact })))
     }
 
     /// Takes an answer of a server that does not stream: the same words in one piece, of which this was taken already.
@@ -305,20 +309,36 @@ impl Talk {
         }
     }
 
-    async fn listen(&mut self, mut listening: Box<Listening>) -> Result<Phase, ModelError> {
-        let Listening { answer, reader, begun, halves, assembler, redact } = &mut *listening;
-        let piece = match answer.chunk().await {
-            Ok(piece) => piece,
+    /// Nothing more has come: it has ended, or broken (with that error), or it was waited for long enough (None).
+    fn came_to_rest(&mut self, mut listening: Box<Listening>, how: Option<Option<HttpError>>) -> Phase {
+        let Listening { halves, assembler, redact, .. } = &mut *listening;
+        let mut problem = None;
+        halves.end(|event, data| problem = assembler.take(event, data).err());
+        let talks = assembler.state() == State::Talking;
+        let ended = match (problem, how) {
+            (Some(error), _) => Err(self.endpoint.refused(error)),
+            (None, Some(Some(error))) if talks => Err(redact.error(from_http(&error))),
+            // Only the other half of a character was waited for.
+            (None, None) if talks => Ok(false),
             // It had said that it is done: how the connection ends does not matter.
-            Err(_) if assembler.state() == State::Stopped => None,
-            Err(error) => return Err(redact.error(from_http(&error))),
+            (None, _) => assembler.close().map(|()| true),
         };
-        let Some(mut piece) = piece else {
-            let mut problem = None;
-            halves.end(|event, data| problem = assembler.take(event, data).err());
-            problem.map_or_else(|| assembler.close(), |error| Err(self.endpoint.refused(error)))?;
-            self.hand_out(assembler.as_mut());
-            return Ok(Phase::Over);
+        self.hand_out(assembler.as_mut());
+        match ended {
+            Ok(true) => Phase::Over,
+            Ok(false) => Phase::Listening(listening),
+            Err(error) => Phase::Failed(error),
+        }
+    }
+
+    async fn listen(&mut self, mut listening: Box<Listening>) -> Result<Phase, ModelError> {
+        let Listening { answer, reader, begun, halves, stopped, assembler, redact } = &mut *listening;
+        // In all: signs of life do not begin it anew.
+        let closing = CLOSING_TIMEOUT.min(self.endpoint.place.idle_timeout);
+        let until = stopped.or_else(|| halves.since()).map(|since| since + closing);
+        let mut piece = match within(until, answer.chunk()).await {
+            Some(Ok(Some(piece))) => piece,
+            other => return Ok(self.came_to_rest(listening, other.map(Result::err))),
         };
         if !*begun && let Some(first) = first_byte(&piece) {
             *begun = true;
@@ -353,11 +373,21 @@ impl Talk {
                 Ok(Phase::Over)
             }
             State::Stopped => {
-                answer.set_idle_timeout(CLOSING_TIMEOUT.min(self.endpoint.place.idle_timeout));
+                stopped.get_or_insert_with(Instant::now);
                 Ok(Phase::Listening(listening))
             }
             State::Talking => Ok(Phase::Listening(listening)),
         }
+    }
+}
+
+/// What comes until then. None: nothing, however much has come before.
+async fn within<T>(until: Option<Instant>, what: impl Future<Output = T>) -> Option<T> {
+    match until {
+        None => Some(what.await),
+        // What never ends is always there.
+        Some(until) if Instant::now() >= until => None,
+        Some(until) => tokio::time::timeout_at(until, what).await.ok(),
     }
 }
 
