@@ -196,8 +196,14 @@ async function stranger(port, answer) {
     request.resume()
     answer(response, url)
   })
-  server.listen(port, '127.0.0.1')
-  await once(server, 'listening')
+  // What a killed server was just starting has its port until it is begun: some milliseconds.
+  for (let tries = 0; !server.listening; tries++) {
+    server.listen(port, '127.0.0.1')
+    await once(server, 'listening').catch(async (problem) => {
+      if (problem.code !== 'EADDRINUSE' || tries === 100) throw problem
+      await new Promise((soon) => setTimeout(soon, 20))
+    })
+  }
   return { heard, port: server.address().port, close: () => server.close(() => {}) && server.closeAllConnections() }
 }
 
