@@ -1,6 +1,8 @@
 //! Calls that a client makes in a session that a model of ours answers: a turn between its turns, under the session's permissions, and
 //! in what the model is told afterwards.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -77,6 +79,17 @@ fn shape(api: Api, sent: &Value) -> Vec<String> {
             })
             .collect(),
     }
+}
+
+/// A program whose sessions have that model and may do anything.
+async fn allowing(directory: &Path, server: &ModelServer) -> Arc<App> {
+    open(directory, |settings| {
+        settings.providers = vec![provider(json!({ "name": "p", "api": "openai-chat", "baseUrl": server.base_url() }))];
+        settings.model = Some("p/m".into());
+        settings.permissions.default_policy = PermissionPolicy::Allow;
+        settings.permissions.rules.clear();
+    })
+    .await
 }
 
 #[tokio::test]
@@ -177,13 +190,7 @@ async fn a_call_that_is_taken_back_while_it_waits_never_runs() {
         Says(Api::Chat).answer("second"),
     ]))
     .await;
-    let app = open(directory.path(), |settings| {
-        settings.providers = vec![provider(json!({ "name": "p", "api": "openai-chat", "baseUrl": server.base_url() }))];
-        settings.model = Some("p/m".into());
-        settings.permissions.default_policy = PermissionPolicy::Allow;
-        settings.permissions.rules.clear();
-    })
-    .await;
+    let app = allowing(directory.path(), &server).await;
     let id = session(&app, json!({})).await;
     let body = serde_json::from_value(json!({ "prompt": "talk" })).unwrap();
     let talking = app.prompt(&Caller::default(), &id, body).await.unwrap();
@@ -220,13 +227,7 @@ async fn a_call_that_is_taken_back_while_it_waits_never_runs() {
 async fn what_a_user_says_during_a_call_is_for_the_model_and_before_the_calls_behind_it() {
     let directory = tempfile::tempdir().unwrap();
     let server = ModelServer::start(queue([Says(Api::Chat).answer("heard")])).await;
-    let app = open(directory.path(), |settings| {
-        settings.providers = vec![provider(json!({ "name": "p", "api": "openai-chat", "baseUrl": server.base_url() }))];
-        settings.model = Some("p/m".into());
-        settings.permissions.default_policy = PermissionPolicy::Allow;
-        settings.permissions.rules.clear();
-    })
-    .await;
+    let app = allowing(directory.path(), &server).await;
     let (id, caller) = (session(&app, json!({})).await, Caller::default());
     let first = json!({ "command": "while [ ! -e go ]; do sleep 0.02; done" });
     let said = async {
